@@ -1,0 +1,37 @@
+"""What bayesgen raises and warns with: one small hierarchy under `BayesgenError`."""
+
+
+class BayesgenError(ValueError):
+    """Base of every error that bayesgen raises on purpose. The message names the culprit and the remedy."""
+
+
+class DataError(BayesgenError):
+    """The data do not fit the schema: a column, a label or a weight is not what it has to be."""
+
+
+class ModelError(BayesgenError):
+    """A program breaks a convention, or a hyperparameter is outside its range."""
+
+
+class FitError(BayesgenError):
+    """The estimate that was asked for does not exist for these data."""
+
+
+class PredictionError(BayesgenError):
+    """A prediction rule was asked of a fit that cannot answer it."""
+
+
+class BayesgenWarning(UserWarning):
+    """Base of every warning of bayesgen."""
+
+
+class ConstantColumnWarning(BayesgenWarning):
+    """A column has no variance, so its default prior takes variance 1."""
+
+
+class ImpossibleRowsWarning(BayesgenWarning):
+    """Some rows have probability zero under every class, so their class probabilities are NaN."""
+
+
+class ConvergenceWarning(BayesgenWarning):
+    """Markov chains have not (or perhaps not) reached the posterior."""
