@@ -1,10 +1,11 @@
 """bayesgen: Bayesian learning of generative processes, predicted in two steps and in one.
 
-A user states a generative process as a NumPyro program, learns it from data (`fit`), asks for classes (`predict`),
-and sets the two-step (plug-in) answer beside the one-step (averaged) one (`compare`).
+A user states a generative process as a NumPyro program, learns it from data (`fit`), asks for classes
+(`predict`), and sets the two-step (plug-in) answer beside the one-step (averaged) one (`compare`).
 
-The names below live in the rooms of the package and are fetched on first use (PEP 562), so that `import bayesgen`
-costs next to nothing.
+The public names live in the rooms of the package and are fetched on first use (PEP 562), so that
+`import bayesgen` costs next to nothing. A room that grows, families or models, is asked itself for the
+classes that it exports: a new family or model needs no edit here.
 """
 
 from importlib import import_module
@@ -19,24 +20,19 @@ _ROOMS = {
     ),
     "schema": "Schema",
     "program": "GenerativeProgram",
-    "families": (
-        "BetaBernoulli DirichletCategorical DirichletMultinomial GammaPoisson "
-        "NormalInverseGamma NormalInverseWishart"
-    ),
-    "models": "GenerativeClassifier NaiveBayes GaussianDiscriminant",
     "fitting": "fit Fit summarize Summaries MLE MAP Exact NUTS",
     "prediction": "predict PlugIn BMA ConditionalAverage ClassPrediction",
     "comparison": "compare Comparison",
-    "datasets": "load_dataset Dataset",
+    "datasets": "load_dataset Dataset Split",
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names.split()}
-
-__all__ = ["__version__", *_ROOM_OF]
+_GROWING_ROOMS = ("models", "families")
 
 if TYPE_CHECKING:  # the same names, for type checkers and editors
     from bayesgen.comparison import Comparison as Comparison
     from bayesgen.comparison import compare as compare
     from bayesgen.datasets import Dataset as Dataset
+    from bayesgen.datasets import Split as Split
     from bayesgen.datasets import load_dataset as load_dataset
     from bayesgen.errors import *  # noqa: F403
     from bayesgen.families import *  # noqa: F403
@@ -47,13 +43,27 @@ if TYPE_CHECKING:  # the same names, for type checkers and editors
     from bayesgen.schema import Schema as Schema
 
 
+def _room(name: str) -> Any:
+    return import_module(f"{__name__}.{name}")
+
+
+def _room_of(name: str) -> str | None:
+    if name in _ROOM_OF:
+        return _ROOM_OF[name]
+    # Only for a class is a room loaded to see: `from bayesgen import scores` asks for "scores" here as well.
+    rooms = _GROWING_ROOMS if name[:1].isupper() else ()
+    return next((room for room in rooms if name in _room(room).__all__), None)
+
+
 def __getattr__(name: str) -> Any:
-    if name not in _ROOM_OF:
+    if name == "__all__":
+        return ["__version__", *_ROOM_OF, *(each for room in _GROWING_ROOMS for each in _room(room).__all__)]
+    room = _room_of(name)
+    if room is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_ROOM_OF[name]}"), name)
-    globals()[name] = value  # the next look-up finds it without coming here
+    value = globals()[name] = getattr(_room(room), name)  # the next look-up does not come here
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__getattr__("__all__")})

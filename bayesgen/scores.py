@@ -1,0 +1,93 @@
+"""Scores of class probabilities against the truth, in plain NumPy.
+
+Every score takes the table log p(y = k | x_i), shape (n, K), and the index of each row's true class, shape
+(n,). Log-probabilities, because a probability of 1e-400 is still a finite log score.
+
+A row of NaN stands for a row that the answer called impossible under every class. An answer must not gain by
+refusing to answer, so such a row is scored as the worst forecast there is, certainty of a wrong class:
+accuracy 0, log score −∞, Brier score 2, and confidence 1 where nothing was right in the calibration error.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+CALIBRATION_BINS = 15
+
+
+def impossible_rows(log_probabilities: ArrayLike) -> NDArray[np.bool_]:
+    """The rows without a forecast: True where a row holds NaN. Shape (n,)."""
+    return np.isnan(np.asarray(log_probabilities, dtype=float)).any(axis=1)
+
+
+def named_classes(log_probabilities: ArrayLike) -> NDArray[np.intp]:
+    """The most probable class of each row, the first of equals; −1 for an impossible row. Shape (n,)."""
+    table = np.asarray(log_probabilities, dtype=float)
+    return np.where(impossible_rows(table), -1, np.argmax(table, axis=1))
+
+
+def accuracy(log_probabilities: ArrayLike, truth: ArrayLike) -> float:
+    """The share of rows whose most probable class is the true one."""
+    return float(np.mean(named_classes(log_probabilities) == np.asarray(truth)))
+
+
+def row_log_scores(log_probabilities: ArrayLike, truth: ArrayLike) -> Floats:
+    """log p(y_i | x_i) of each row, shape (n,): −∞ where the true class had probability zero or none."""
+    table = np.asarray(log_probabilities, dtype=float)
+    scores = table[np.arange(len(table)), np.asarray(truth)]
+    return np.where(impossible_rows(table), -np.inf, scores)
+
+
+def log_score(log_probabilities: ArrayLike, truth: ArrayLike) -> float:
+    """The mean of log p(y_i | x_i): higher is better, at best 0; −∞ if one true class had probability 0."""
+    return float(np.mean(row_log_scores(log_probabilities, truth)))
+
+
+def brier_score(log_probabilities: ArrayLike, truth: ArrayLike) -> float:
+    """The mean over rows of Σ_k (p_ik − 1[y_i = k])², summed over all K classes: from 0 (best) to 2.
+
+    This is Brier's own definition (1950). For two classes it is twice what is often called the Brier score.
+    """
+    table = np.asarray(log_probabilities, dtype=float)
+    errors = np.exp(table)
+    errors[np.arange(len(table)), np.asarray(truth)] -= 1.0
+    per_row = np.sum(errors**2, axis=1)
+    return float(np.mean(np.where(impossible_rows(table), 2.0, per_row)))
+
+
+def expected_calibration_error(
+    log_probabilities: ArrayLike, truth: ArrayLike, *, bins: int = CALIBRATION_BINS
+) -> float:
+    """The mean gap between confidence in the named class and how often it is right, in bins of equal mass.
+
+    Rows are sorted by the probability of their most probable class and cut into `bins` bins of (nearly) the
+    same number of rows; the gap |mean confidence − share right| of each bin counts by its rows. Rows of equal
+    confidence share their mean rightness, so that their order in the table does not matter.
+    """
+    table = np.asarray(log_probabilities, dtype=float)
+    impossible = impossible_rows(table)
+    confidence = np.where(impossible, 1.0, np.exp(np.max(table, axis=1)))
+    right = (named_classes(table) == np.asarray(truth)).astype(float)
+    levels, level_of, rows = np.unique(confidence, return_inverse=True, return_counts=True)
+    share_right = np.bincount(level_of, weights=right) / rows
+    gaps = np.repeat(levels - share_right, rows)  # one per row, in order of confidence
+    return float(sum(abs(part.sum()) for part in np.array_split(gaps, bins)) / len(table))
+
+
+def paired_difference(scores: ArrayLike, reference: ArrayLike) -> tuple[float, float]:
+    """The mean of the per-row differences `scores − reference`, and its standard error.
+
+    Pairing by row takes out what makes a row hard for both. The standard error is the sample standard
+    deviation of the differences (denominator n − 1) over √n: it speaks of other test rows, for the same
+    training rows.
+
+    A row that both call −∞ is a tie: difference 0. Where only one of them is −∞ the mean is infinite, or NaN
+    if it happens both ways, and the standard error NaN, as it is for a single row.
+    """
+    first, second = np.asarray(scores, dtype=float), np.asarray(reference, dtype=float)
+    with np.errstate(invalid="ignore"):  # −∞ − (−∞), and ∞ − ∞ below, are meant to be NaN
+        differences = np.where(first == second, 0.0, first - second)
+        mean = float(np.mean(differences))
+    if len(differences) < 2 or not np.isfinite(mean):
+        return mean, float("nan")
+    return mean, float(np.std(differences, ddof=1) / np.sqrt(len(differences)))
