@@ -1,0 +1,272 @@
+"""Raw cells to the numbers that a model sees, or an error that names the culprit and the remedy.
+
+Dense matrices are looked at in blocks of rows, so that no check needs a second matrix in memory.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from bayesgen.columns import as_array, quote_some
+from bayesgen.errors import DataError
+
+_BLOCK_CELLS = 1 << 18
+_MISSING, _UNKNOWN = -1, -2
+
+# kind -> (what a cell has to satisfy, the same in words)
+_RULES: Mapping[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
+    "binary": (lambda cells: (cells == 0) | (cells == 1), "True or False, or 1 or 0"),
+    "count": (lambda cells: (cells >= 0) & (cells == np.floor(cells)), "a whole number, zero or more"),
+}
+
+
+def encode_numbers(matrix: Any, names: Sequence[str], kind: str) -> Any:
+    """The cells of real, binary or count columns as floats.
+
+    `matrix` is (n, D), an ndarray or csr_array; `names` are its D columns. Floating real columns come back as
+    they are, without a copy; everything else as float64. Raises DataError for text, for missing or infinite
+    cells, and for cells that break the kind's rule.
+    """
+    if not isinstance(matrix, np.ndarray):
+        return _encode_sparse(matrix, names, kind)
+    numbers = _as_floats(matrix, names, kind)
+    if matrix.dtype.kind == "b":
+        return numbers
+    _refuse_not_finite(numbers, names, kind)
+    if kind == "real":
+        return numbers
+    rule, words = _RULES[kind]
+    for start, block in _blocks(numbers):
+        good = rule(block)
+        if not good.all():
+            row, column = (int(place) for place in np.argwhere(~good)[0])
+            _refuse_cell(names[column], kind, block[row, column], start + row, words)
+    return numbers.astype(np.float64, copy=False)
+
+
+def factorize(values: np.ndarray, what: str) -> tuple[np.ndarray, list[Any]]:
+    """Codes (n,), -1 where missing, and the distinct values in order of appearance, of their own type."""
+    import pandas as pd
+
+    if values.dtype.kind == "T":
+        values = values.astype(object)
+    text = values.dtype.kind == "U"
+    hashed = _hash_text(values) if text else values
+    try:
+        codes, distinct = pd.factorize(hashed)
+    except TypeError as error:
+        raise DataError(f"{what} holds values that cannot be told apart by hashing: {error}.") from error
+    if text:
+        first_rows = np.empty(len(distinct), np.int64)
+        first_rows[codes[::-1]] = np.arange(len(codes))[::-1]
+        distinct = values[first_rows]
+        if not np.array_equal(
+            distinct[codes], values
+        ):  # two texts of one hash: a rare thing, so slow is fine
+            codes, distinct = pd.factorize(values.astype(object))
+    return np.asarray(codes, np.int64), _own_type(distinct)
+
+
+def sorted_levels(distinct: Sequence[Any], what: str) -> tuple[Any, ...]:
+    """Distinct values, sorted. DataError where they are of types that have no common order."""
+    types = {_family_of_type(value) for value in distinct}
+    try:
+        if len(types) > 1:
+            raise TypeError
+        return tuple(sorted(distinct))
+    except TypeError:
+        examples = {type(value): value for value in reversed(distinct)}
+        shown = ", ".join(f"{quote_some([value])} ({kind.__name__})" for kind, value in examples.items())
+        raise DataError(f"{what} has values with no common order: {shown}. Make them one type.") from None
+
+
+def declared_levels(values: Any, what: str) -> tuple[Any, ...]:
+    """Declared categories or classes. DataError: text, empty, repeated, missing or unhashable values."""
+    if isinstance(values, str | bytes):
+        raise DataError(f"The {what} are the text {values!r}. Give a list of values.")
+    levels = tuple(_own_type(values) if isinstance(values, np.ndarray) else values)
+    if not levels:
+        raise DataError(f"The {what} are empty. List every value, or leave them out to have them inferred.")
+    if any(_is_missing(level) for level in levels):
+        raise DataError(f"The {what} contain a missing value: {quote_some(levels)}. Leave it out.")
+    try:
+        repeated = [level for level, count in Counter(levels).items() if count > 1]
+    except TypeError as error:
+        raise DataError(f"The {what} hold something that is no plain value: {error}.") from error
+    if repeated:
+        raise DataError(f"The {what} name {quote_some(repeated)} more than once. Name each once.")
+    return levels
+
+
+def check_num_classes(classes: Sequence[Any] | None) -> None:
+    """DataError where there are fewer than two classes."""
+    if classes is not None and len(classes) < 2:
+        raise DataError(
+            f"There is only one class, {quote_some(classes)}, and a classifier needs two or more. If others "
+            f"exist without rows here, declare them: Schema(classes=[...])."
+        )
+
+
+def as_labels(y: Any) -> np.ndarray:
+    """Labels (n,) as an array of their own type. DataError where y is empty or not 1-D."""
+    labels = as_array(y, "y")
+    if labels.ndim != 1:
+        raise DataError(f"y has shape {labels.shape}, and has to be 1-D: y.ravel(), or a frame's one column.")
+    if len(labels) == 0:
+        raise DataError("y is empty. Give one label a row.")
+    return labels
+
+
+def encode_levels(
+    values: np.ndarray, levels: Sequence[Any], what: str, known: str, remedy: str
+) -> np.ndarray:
+    """Codes (n,), int64, of values (n,) among `levels`.
+
+    Raises DataError where a value is missing, or is none of the levels: `what` names the values ("column
+    'c'"), `known` the levels ("Its categories are"), `remedy` what to do.
+    """
+    codes, distinct = factorize(values, what)
+    place = {level: code for code, level in enumerate(levels)}
+    # the last entry answers for code -1
+    lookup = np.array([place.get(value, _UNKNOWN) for value in distinct] + [_MISSING], np.int64)
+    if (lookup[:-1] == _UNKNOWN).any():
+        unknown = [value for value in distinct if value not in place]
+        row = int(np.argmax(lookup[codes] == _UNKNOWN))
+        raise DataError(
+            f"{what} has {quote_some(unknown, 5)} (first at row {row}), which is unknown. "
+            f"{known} {quote_some(levels)}. {remedy}"
+        )
+    refuse_missing(codes, what)
+    return lookup[codes]
+
+
+def refuse_missing(codes: np.ndarray, what: str) -> None:
+    """DataError where `factorize` found missing values."""
+    missing = np.flatnonzero(codes == _MISSING)
+    if missing.size:
+        raise DataError(
+            f"{what} has {missing.size} missing values (first at row {missing[0]}). Drop or impute those rows."
+        )
+
+
+def _hash_text(values: np.ndarray) -> np.ndarray:
+    """A number for each text of a fixed-width array: three times as fast to factorize as the texts are."""
+    values = np.ascontiguousarray(values)
+    if values.dtype.itemsize == 0:
+        return np.zeros(len(values), np.uint64)
+    word = np.uint64 if values.dtype.itemsize % 8 == 0 else np.uint32
+    words = values.view(word).reshape(len(values), -1).astype(np.uint64, copy=False)
+    multipliers = np.random.default_rng(0).integers(1, 2**63, words.shape[1], dtype=np.uint64) | np.uint64(1)
+    return words @ multipliers
+
+
+def _own_type(values: np.ndarray) -> list[Any]:
+    """The values as a list that np.asarray makes the same array again; of Python's own types if it can."""
+    plain = values.dtype in (np.int64, np.float64, np.bool_) or values.dtype.kind == "U"
+    return values.tolist() if plain else list(values)
+
+
+def _is_missing(level: Any) -> bool:
+    # pandas.NA is not even comparable with itself; NaN and NaT differ from themselves
+    return level is None or type(level).__name__ == "NAType" or bool(level != level)
+
+
+def _family_of_type(value: Any) -> str:
+    if isinstance(value, bool | np.bool_):
+        return "bool"
+    return "number" if isinstance(value, Real) else type(value).__name__
+
+
+def _blocks(matrix: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """The rows of a matrix, some at a time, with the number of the first."""
+    rows = max(1, _BLOCK_CELLS // max(1, matrix.shape[1]))
+    for start in range(0, len(matrix), rows):
+        yield start, matrix[start : start + rows]
+
+
+def _as_floats(matrix: np.ndarray, names: Sequence[str], kind: str) -> np.ndarray:
+    if matrix.dtype.kind == "f":
+        return matrix
+    if matrix.dtype.kind in "biu":
+        return matrix.astype(np.float64)
+    if matrix.dtype.kind not in "OUST":
+        raise DataError(
+            f"Column {names[0]!r} is declared {kind}, and has dtype {matrix.dtype}. Give it numbers."
+        )
+    columns = [_objects_as_floats(matrix[:, j].astype(object), name, kind) for j, name in enumerate(names)]
+    return np.stack(columns, axis=1)
+
+
+def _objects_as_floats(values: np.ndarray, name: str, kind: str) -> np.ndarray:
+    """Python objects (n,) as float64, missing ones as NaN. DataError for anything else that is no number."""
+    import pandas as pd
+
+    present = ~pd.isna(values)
+    wrong = {t for t in set(map(type, values[present])) if not issubclass(t, Real | Decimal | np.bool_)}
+    if wrong:
+        row = next(row for row, value in enumerate(values) if present[row] and type(value) in wrong)
+        raise DataError(
+            f"Column {name!r} is {kind}, and has {values[row]!r} at row {row}. Turn it into numbers, or "
+            f"declare it: Schema(kinds={{{name!r}: 'categorical'}})."
+        )
+    floats = np.full(len(values), np.nan)
+    floats[present] = values[present].astype(np.float64)
+    return floats
+
+
+def _refuse_not_finite(numbers: np.ndarray, names: Sequence[str], kind: str) -> None:
+    if all(np.isfinite(block).all() for _, block in _blocks(numbers)):
+        return
+    missing = sum(np.isnan(block).sum(axis=0) for _, block in _blocks(numbers))
+    infinite = sum(np.isinf(block).sum(axis=0) for _, block in _blocks(numbers))
+    _raise_not_finite(np.asarray(missing), np.asarray(infinite), names, kind)
+
+
+def _raise_not_finite(missing: np.ndarray, infinite: np.ndarray, names: Sequence[str], kind: str) -> None:
+    culprits = np.flatnonzero(missing + infinite)
+    parts = []
+    for j in culprits[:10]:
+        counts = [
+            f"{count} {word}" for count, word in ((missing[j], "missing"), (infinite[j], "infinite")) if count
+        ]
+        parts.append(f"{names[int(j)]!r} ({', '.join(counts)})")
+    more = f" and {len(culprits) - 10} more" if len(culprits) > 10 else ""
+    raise DataError(
+        f"These {kind} columns have cells that are no finite number: {', '.join(parts)}{more}. Until missing "
+        f"cells are supported, drop or impute those rows."
+    )
+
+
+def _refuse_cell(name: str, kind: str, value: Any, row: int, words: str) -> None:
+    other = "real" if kind == "count" else "categorical"
+    raise DataError(
+        f"Column {name!r} is {kind}, and has {quote_some([value])} at row {row}. A {kind} cell has to be "
+        f"{words}. Correct it, or declare the column: Schema(kinds={{{name!r}: {other!r}}})."
+    )
+
+
+def _encode_sparse(matrix: Any, names: Sequence[str], kind: str) -> Any:
+    """`encode_numbers` of a csr_array: only what it stores is looked at, and its indices are shared."""
+    from scipy.sparse import csr_array
+
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()  # the user's own matrix keeps its repeated entries
+        matrix.sum_duplicates()
+    data = _as_floats(matrix.data[:, None], names, kind)[:, 0]
+    finite = np.isfinite(data)
+    if not finite.all():
+        counts = [np.bincount(matrix.indices[f(data)], minlength=len(names)) for f in (np.isnan, np.isinf)]
+        _raise_not_finite(counts[0], counts[1], names, kind)
+    if kind != "real":
+        rule, words = _RULES[kind]
+        good = rule(data)
+        if not good.all():
+            cell = int(np.argmin(good))
+            row = int(np.searchsorted(matrix.indptr, cell, side="right")) - 1
+            _refuse_cell(names[matrix.indices[cell]], kind, data[cell], row, words)
+        data = data.astype(np.float64, copy=False)
+    return csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)

@@ -1,0 +1,282 @@
+"""Reading X: an array, a data frame, a sparse matrix or a mapping, each seen as one read-only `Table`.
+
+Nothing is copied, cast or checked cell by cell here; that is the business of `Schema.encode`.
+"""
+
+import abc
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+
+from bayesgen.columns import PositionalNames, as_array, as_series, text_names
+from bayesgen.errors import DataError
+
+_KIND_OF_DTYPE = {"b": "binary", **dict.fromkeys("iuf", "real"), **dict.fromkeys("OUST", "categorical")}
+
+
+class Table(abc.ABC):
+    """A read-only view of X: columns by name, rows along axis 0.
+
+    `names` are the column names, in order; `named` says whether they came from the user (a frame, a
+    mapping) or are positions (an array, a sparse matrix: "x0", "x1", ...). `uniform_kind` is the inferred
+    kind where one dtype, hence one kind, covers every column; else None.
+    """
+
+    names: Sequence[str]
+    named: bool
+    num_rows: int
+    uniform_kind: str | None
+
+    @abc.abstractmethod
+    def inferred_kind(self, name: str) -> str:
+        """real, binary, categorical or count: from the dtype, never the values. KeyError: no such column."""
+
+    @abc.abstractmethod
+    def column(self, name: str) -> np.ndarray:
+        """The raw values (n,) of a column; in a mapping they may be (n, ...). KeyError: no such column."""
+
+    @abc.abstractmethod
+    def matrix(self, names: Sequence[str]) -> Any:
+        """The raw values (n, len(names)), an ndarray or csr_array. Copies only what it has to."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ArrayTable(Table):
+    """A 2-D array (n, D) of one dtype."""
+
+    values: np.ndarray
+    names: PositionalNames
+    num_rows: int
+    uniform_kind: str
+    named: bool = False
+
+    def inferred_kind(self, name: str) -> str:
+        self.names.position(name)
+        return self.uniform_kind
+
+    def column(self, name: str) -> np.ndarray:
+        return self.values[:, self.names.position(name)]
+
+    def matrix(self, names: Sequence[str]) -> np.ndarray:
+        return self.values[:, self.names.positions(names)]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SparseTable(Table):
+    """A scipy.sparse matrix (n, D) of any format, read as csr: counts, unless the schema says otherwise."""
+
+    values: Any
+    names: PositionalNames
+    num_rows: int
+    uniform_kind: str = "count"
+    named: bool = False
+
+    def inferred_kind(self, name: str) -> str:
+        self.names.position(name)
+        return self.uniform_kind
+
+    def column(self, name: str) -> np.ndarray:
+        return self.values[:, [self.names.position(name)]].toarray()[:, 0]
+
+    def matrix(self, names: Sequence[str]) -> Any:
+        places = self.names.positions(names)
+        return self.values if places == slice(0, len(self.names)) else self.values[:, places]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FrameTable(Table):
+    """A data frame that narwhals reads. `frame` is its narwhals view."""
+
+    frame: Any
+    names: tuple[str, ...]
+    num_rows: int
+    uniform_kind: None = None
+    named: bool = True
+
+    def inferred_kind(self, name: str) -> str:
+        return _kind(self._dtypes[name], name)
+
+    @cached_property
+    def _dtypes(self) -> Mapping[str, Any]:
+        return self.frame.schema  # asking each column for its own is ten times as slow
+
+    def column(self, name: str) -> np.ndarray:
+        return self.frame[name].to_numpy()
+
+    def matrix(self, names: Sequence[str]) -> np.ndarray:
+        if not names:
+            return np.empty((self.num_rows, 0))
+        return self.frame.select(list(names)).to_numpy()
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class MappingTable(Table):
+    """A mapping name -> array (n,) or (n, ...)."""
+
+    arrays: Mapping[str, np.ndarray]
+    kinds: Mapping[str, str]
+    names: tuple[str, ...]
+    num_rows: int
+    uniform_kind: None = None
+    named: bool = True
+
+    def inferred_kind(self, name: str) -> str:
+        return self.kinds[name]
+
+    def column(self, name: str) -> np.ndarray:
+        return self.arrays[name]
+
+    def matrix(self, names: Sequence[str]) -> np.ndarray:
+        arrays = [self._flat_column(name) for name in names]
+        if not arrays:
+            return np.empty((self.num_rows, 0))
+        if len(arrays) == 1:
+            return arrays[0][:, None]
+        if any(array.dtype.kind not in "biuf" for array in arrays):
+            # stacked as they are, NumPy would turn the numbers among them into text
+            arrays = [array.astype(object) for array in arrays]
+        return np.stack(arrays, axis=1)
+
+    def _flat_column(self, name: str) -> np.ndarray:
+        array = self.arrays[name]
+        if array.ndim != 1:
+            raise DataError(
+                f"Column {name!r} has shape {array.shape}, and one value a row is wanted here. "
+                f"Pass its parts as columns of their own."
+            )
+        return array
+
+
+def read_table(X: Any) -> Table:
+    """See X as a table.
+
+    X is a 2-D array or what np.asarray makes 2-D, a data frame that narwhals reads (pandas, polars, pyarrow,
+    ...), a scipy.sparse matrix or array, or a mapping name -> array. Raises DataError, naming what was
+    found, for anything else, for no rows or columns, and for names or lengths that clash.
+    """
+    if _is_sparse(X):
+        return _read_sparse(X)
+    if isinstance(X, Mapping):
+        return _read_mapping(X)
+    if not isinstance(X, np.ndarray | list | tuple):
+        native = _narwhals_view(X)
+        if native is not None:
+            return _read_frame(native)
+    return _read_array(as_array(X, "X"))
+
+
+def _is_sparse(X: Any) -> bool:
+    module = sys.modules.get("scipy.sparse")  # where it was never imported, nothing sparse can exist
+    return module is not None and module.issparse(X)
+
+
+def _read_sparse(X: Any) -> SparseTable:
+    from scipy.sparse import csr_array
+
+    _check_shape(X.shape)
+    return SparseTable(csr_array(X), PositionalNames(X.shape[1]), X.shape[0])
+
+
+def _read_array(array: np.ndarray) -> ArrayTable:
+    _check_shape(array.shape)
+    kind = _kind_of_dtype(array.dtype, "X")
+    return ArrayTable(array, PositionalNames(array.shape[1]), array.shape[0], kind)
+
+
+def _check_shape(shape: tuple[int, ...]) -> None:
+    if len(shape) == 1:
+        raise DataError(
+            f"X has shape {shape}, and has to be 2-D (rows, columns). "
+            f"X.reshape(-1, 1) makes it one column, X.reshape(1, -1) one row."
+        )
+    if len(shape) != 2:
+        raise DataError(f"X has {len(shape)} dimensions (shape {shape}), and has to be 2-D (rows, columns).")
+    if shape[0] == 0 or shape[1] == 0:
+        raise DataError(f"X is empty: {shape[0]} rows and {shape[1]} columns. Give at least one of each.")
+
+
+def _kind_of_dtype(dtype: np.dtype, what: str) -> str:
+    if dtype.kind not in _KIND_OF_DTYPE:
+        raise DataError(
+            f"{what} has dtype {dtype}, which has no kind. Turn it into numbers, booleans or strings."
+        )
+    return _KIND_OF_DTYPE[dtype.kind]
+
+
+def _narwhals_view(X: Any) -> Any:
+    """X as a narwhals frame or series; None where narwhals does not know it."""
+    import narwhals as nw
+
+    names = list(getattr(X, "columns", ()) if hasattr(X, "set_axis") else getattr(X, "column_names", ()))
+    texts = text_names(names)  # before narwhals sees them, for one message whatever the library
+    if list(texts) != names:
+        X = X.set_axis(list(texts), axis=1)  # pandas alone has names that are not str; this copies no data
+    view = nw.from_native(X, pass_through=True, allow_series=True)
+    return view if isinstance(view, nw.DataFrame | nw.LazyFrame | nw.Series) else None
+
+
+def _read_frame(view: Any) -> FrameTable:
+    import narwhals as nw
+
+    if isinstance(view, nw.LazyFrame):
+        raise DataError("X is a lazy frame. Collect it first, with X.collect().")
+    if isinstance(view, nw.Series):
+        raise DataError(
+            f"X is a series of {len(view)} values, and has to be 2-D. X.to_frame() makes it one column."
+        )
+    _check_shape(view.shape)
+    return FrameTable(view, tuple(view.columns), view.shape[0])
+
+
+def _kind(dtype: Any, name: str) -> str:
+    import narwhals as nw
+
+    if dtype == nw.Boolean:
+        return "binary"
+    if dtype.is_numeric():
+        return "real"
+    if dtype in (nw.String, nw.Categorical, nw.Enum, nw.Object):
+        return "categorical"
+    raise DataError(
+        f"Column {name!r} has dtype {dtype}, which has no kind. Turn it into numbers, booleans or strings, "
+        f"or drop it."
+    )
+
+
+def _read_mapping(X: Mapping[Any, Any]) -> MappingTable:
+    names = text_names(X)
+    arrays = {
+        name: as_array(values, f"Column {name!r}") for name, values in zip(names, X.values(), strict=True)
+    }
+    for name, array in arrays.items():
+        if array.ndim == 0:
+            raise DataError(
+                f"Column {name!r} is {type(X.get(name)).__name__}, not an array with one row a value."
+            )
+    first = next(iter(arrays), "")
+    for name, array in arrays.items():
+        if len(array) != len(arrays[first]):
+            raise DataError(
+                f"Column {first!r} has {len(arrays[first])} rows and column {name!r} has {len(array)}. "
+                f"Give every column the same rows."
+            )
+    _check_shape((len(arrays[first]) if arrays else 0, len(arrays)))
+    kinds = {
+        name: _kind_of_values(X_values, arrays[name], name)
+        for name, X_values in zip(names, X.values(), strict=True)
+    }
+    return MappingTable(arrays, kinds, names, len(arrays[first]))
+
+
+def _kind_of_values(values: Any, array: np.ndarray, name: str) -> str:
+    """A series keeps its own dtype's kind: a category of integers is categorical."""
+    series = as_series(values)
+    return _kind_of_dtype(array.dtype, f"Column {name!r}") if series is None else _kind(series.dtype, name)
