@@ -161,7 +161,7 @@ def mismatch(columns: Sequence[str], found: Sequence[str]) -> str | None:
 def _look_alikes(missing: Sequence[str], found: Sequence[str]) -> str:
     """A hint for names that look like each other; of long lists only the start is compared."""
     pairs = [(name, difflib.get_close_matches(name, found[:200], n=1)) for name in missing[:10]]
-    return "".join(f" Is {match[0]!r} meant to be {name!r}?" for name, match in pairs if match)
+    return "".join(f" {match[0]!r} looks like {name!r}." for name, match in pairs if match)
 
 
 def as_array(values: Any, what: str) -> np.ndarray:

@@ -149,7 +149,7 @@ def refuse_missing(codes: np.ndarray, what: str) -> None:
     missing = np.flatnonzero(codes == _MISSING)
     if missing.size:
         raise DataError(
-            f"{what} has {missing.size} missing values (first at row {missing[0]}). Drop or impute those rows."
+            f"{what} has {missing.size} missing values (first at row {missing[0]}). Drop or impute them."
         )
 
 
