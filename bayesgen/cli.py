@@ -1,0 +1,143 @@
+"""The command line, a thin skin: `bayesgen compare iris`.
+
+Only Typer is imported with this file. What a command needs is imported when it runs, so that `--help`
+is quick.
+"""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bayesgen import __version__
+
+app = typer.Typer(
+    name="bayesgen",
+    help="Learn generative processes and predict with them, in two steps and in one.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+class ModelName(StrEnum):
+    """The models that `--model` can name."""
+
+    NAIVE_BAYES = "naive-bayes"
+    GDA = "gda"
+
+
+class CovarianceName(StrEnum):
+    """What `--covariance` can name."""
+
+    FULL = "full"
+    TIED = "tied"
+    DIAG = "diag"
+    SPHERICAL = "spherical"
+
+
+class MethodName(StrEnum):
+    """The methods that `--methods` can name, in the order in which they are shown."""
+
+    MLE = "mle"
+    MAP = "map"
+    EXACT = "exact"
+    NUTS = "nuts"
+
+
+def main() -> None:
+    """Entry point of the command `bayesgen`."""
+    app(prog_name="bayesgen")
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"bayesgen {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options_of_all_commands(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def _split_methods(values: list[str]) -> list[str]:
+    """Comma-separated and repeated names as one list, in the order in which they are shown."""
+    names = {name.strip().lower() for value in values for name in value.split(",") if name.strip()}
+    unknown = names - set(MethodName)
+    if unknown or not names:
+        known = ", ".join(MethodName)
+        raise typer.BadParameter(f"{', '.join(sorted(unknown)) or 'nothing'} is none of {known}.")
+    return [name for name in MethodName if name in names]
+
+
+@app.command()
+def compare(
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="iris, wine, breast_cancer, digits, or the path of a CSV, TSV (either may be gzipped) or "
+            "Parquet file with a header."
+        ),
+    ] = "iris",
+    target: Annotated[
+        str | None, typer.Option(help="Column that holds the classes.", show_default="the last")
+    ] = None,
+    model: Annotated[
+        list[ModelName] | None,
+        typer.Option(
+            help="Model to compare; may be repeated.",
+            show_default="naive-bayes, and gda where all columns are numbers",
+        ),
+    ] = None,
+    covariance: Annotated[
+        CovarianceName | None, typer.Option(help="Covariance of gda.", show_default="full")
+    ] = None,
+    test_size: Annotated[
+        float | None,
+        typer.Option(help="Share of rows to test on, classes in proportion.", show_default="0.25"),
+    ] = None,
+    per_class: Annotated[
+        int | None,
+        typer.Option(min=1, help="Learn from the first N rows of each class, test on the rest.", metavar="N"),
+    ] = None,
+    methods: Annotated[
+        list[str],
+        typer.Option(callback=_split_methods, help="Ways to learn, comma-separated or repeated."),
+    ] = ["mle,map,exact,nuts"],  # noqa: B006 - Typer reads it, nobody changes it
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the split and of NUTS.")] = 0,
+    json: Annotated[
+        bool, typer.Option("--json", help="Write the whole result as JSON, and no tables.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            file_okay=False, help="Folder for result.json, table.csv, predictions.csv and config.json."
+        ),
+    ] = None,
+) -> None:
+    """Set the two-step (plug-in) and the one-step (averaged) answers side by side, on test rows of DATA."""
+    if test_size is not None and per_class is not None:
+        raise typer.BadParameter("--per-class says what to test on already: leave --test-size out.")
+    if test_size is not None and not 0 < test_size < 1:
+        raise typer.BadParameter("--test-size is a share, between 0 and 1.")
+    if covariance is not None and model is not None and ModelName.GDA not in model:
+        raise typer.BadParameter("--covariance is of gda: add --model gda.")
+    from bayesgen.commands import CompareOptions, run_compare
+
+    options = CompareOptions(
+        data=data,
+        target=target,
+        models=None if model is None else tuple(dict.fromkeys(model)),
+        covariance=covariance,
+        test_size=test_size,
+        per_class=per_class,
+        methods=tuple(methods),
+        seed=seed,
+    )
+    raise typer.Exit(run_compare(options, as_json=json, out=out))

@@ -1,0 +1,167 @@
+"""What the commands do: their options made into objects, the work, and what is written where."""
+
+import hashlib
+import json
+import shlex
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from bayesgen.comparison import Comparison, compare
+from bayesgen.datasets import Dataset, Split, load_dataset
+from bayesgen.display import show
+from bayesgen.errors import BayesgenError, BayesgenWarning
+from bayesgen.fitting import MAP, MLE, NUTS, Exact
+from bayesgen.models import GaussianDiscriminant, NaiveBayes
+from bayesgen.prediction import BMA, PlugIn
+
+_METHODS = {
+    "mle": [(MLE(), PlugIn())],
+    "map": [(MAP(), PlugIn())],
+    "exact": [(Exact(), PlugIn(at="mean")), (Exact(), BMA())],
+    "nuts": [(NUTS(), BMA())],
+}
+_MODELS = {
+    "naive-bayes": lambda covariance: NaiveBayes(),
+    "gda": lambda covariance: GaussianDiscriminant(covariance=covariance or "full"),
+}
+_TEST_SIZE = 0.25
+
+
+@dataclass(frozen=True)
+class CompareOptions:
+    """The options of `bayesgen compare`, as given; None stands for the default of each."""
+
+    data: str
+    target: str | None = None
+    models: tuple[str, ...] | None = None
+    covariance: str | None = None
+    test_size: float | None = None
+    per_class: int | None = None
+    methods: tuple[str, ...] = tuple(_METHODS)
+    seed: int = 0
+
+    def settled(self, dataset: Dataset) -> "CompareOptions":
+        """The same options with the defaults that these data settle filled in."""
+        joint = dataset.all_real or self.covariance is not None
+        return replace(
+            self,
+            target=str(dataset.y.name),
+            models=self.models or (("naive-bayes", "gda") if joint else ("naive-bayes",)),
+            test_size=self.test_size or (_TEST_SIZE if self.per_class is None else None),
+        )
+
+    def command_line(self) -> str:
+        """The command that does the same again."""
+        named = {
+            "--target": [self.target],
+            "--model": self.models or (),
+            "--covariance": [self.covariance],
+            "--test-size": [self.test_size],
+            "--per-class": [self.per_class],
+            "--methods": [",".join(self.methods)],
+            "--seed": [self.seed],
+        }
+        pairs = (
+            (option, str(value)) for option, values in named.items() for value in values if value is not None
+        )
+        return shlex.join(["bayesgen", "compare", self.data, *(word for pair in pairs for word in pair)])
+
+
+def run_compare(options: CompareOptions, *, as_json: bool, out: Path | None) -> int:
+    """Run `bayesgen compare` and return its exit status: 0, or 1 where data or models were refused."""
+    messages = Console(stderr=True, soft_wrap=not sys.stderr.isatty())
+    try:
+        with _warnings_on(messages):
+            if out is not None:
+                out.mkdir(parents=True, exist_ok=True)
+            dataset = load_dataset(options.data, target=options.target)
+            options = options.settled(dataset)
+            comparison, split = _compare(options, dataset)
+            if out is not None:
+                _write(comparison, out)
+    except (BayesgenError, OSError) as refusal:
+        messages.print(Text.assemble(("bayesgen: ", "bold red"), str(refusal)))
+        return 1
+    if as_json:
+        print(comparison.to_json())
+    else:
+        show(comparison, _title(options, split), Console())
+        if out is not None:
+            messages.print(f"The whole result is in {out}.", style="dim", markup=False)
+    return 0
+
+
+def _compare(options: CompareOptions, dataset: Dataset) -> tuple[Comparison, Split]:
+    if options.per_class is None:
+        split = dataset.split(test_size=options.test_size or _TEST_SIZE, seed=options.seed)
+    else:
+        split = dataset.split_per_class(options.per_class)
+    comparison = compare(
+        {name: _MODELS[name](options.covariance) for name in options.models or ()},
+        split.X_train,
+        split.y_train,
+        split.X_test,
+        split.y_test,
+        methods=[pair for name in options.methods for pair in _METHODS[name]],
+        seed=options.seed,
+        schema=dataset.declared,
+    )
+    file = Path(options.data)
+    config = {
+        "command": options.command_line(),
+        "options": asdict(options),
+        "data_sha256": hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None,
+    }
+    return replace(comparison, config=config | dict(comparison.config)), split
+
+
+def _title(options: CompareOptions, split: Split) -> str:
+    classes = sorted(split.y_train.unique().tolist())
+    names = ", ".join(map(str, classes[:5])) + (", ..." if len(classes) > 5 else "")
+    return (
+        f"{options.data}: {len(split.y_train)} rows to learn from, {len(split.y_test)} to test on, "
+        f"{len(classes)} classes of {options.target} ({names}), seed {options.seed}"
+    )
+
+
+def _write(comparison: Comparison, folder: Path) -> None:
+    result = comparison.to_dict()
+    for name, content in (("result.json", result), ("config.json", result["config"])):
+        text = json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False)
+        (folder / name).write_text(text + "\n", encoding="utf-8")
+    comparison.table.to_csv(folder / "table.csv", index=False)
+    comparison.predictions.to_csv(folder / "predictions.csv", index=False)
+
+
+@contextmanager
+def _warnings_on(console: Console) -> Iterator[None]:
+    """Show bayesgen's own warnings as notes, each once, and other people's as Python does."""
+    seen = set()
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show_note(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> Any:
+            if not issubclass(category, BayesgenWarning):
+                return usual(message, category, filename, lineno, file, line)
+            if str(message) not in seen:
+                seen.add(str(message))
+                console.print(Text.assemble(("note: ", "yellow"), str(message)))
+
+        warnings.simplefilter("always", BayesgenWarning)
+        warnings.showwarning = show_note
+        yield
