@@ -191,7 +191,6 @@ class Schema:
 
     def _complete_kinds(self, table: Table, implied_kinds: Mapping[str, str]) -> Mapping[str, str]:
         columns = self._resolved_columns()
-        check_kinds(implied_kinds)
         stated_names = () if isinstance(self.kinds, ColumnKinds) else self.kinds
         check_known([*stated_names, *implied_kinds, *self.categories], columns, self.named)
         if isinstance(self.kinds, ColumnKinds):

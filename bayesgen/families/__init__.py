@@ -1,0 +1,21 @@
+"""Conjugate families, closed under updating: the posterior is again a family of the same type."""
+
+from .base import Family, Names, Scale
+from .beta_bernoulli import BetaBernoulli
+from .dirichlet_categorical import DirichletCategorical
+from .dirichlet_multinomial import DirichletMultinomial
+from .gamma_poisson import GammaPoisson
+from .normal_inverse_gamma import NormalInverseGamma
+from .normal_inverse_wishart import NormalInverseWishart
+
+__all__ = [
+    "BetaBernoulli",
+    "DirichletCategorical",
+    "DirichletMultinomial",
+    "Family",
+    "GammaPoisson",
+    "Names",
+    "NormalInverseGamma",
+    "NormalInverseWishart",
+    "Scale",
+]

@@ -1,0 +1,299 @@
+"""What every conjugate family can do. A family is a prior that, updated with data, is again a family."""
+
+import abc
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import jax
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+
+from ..errors import FitError, ModelError
+from ..statistics import RowDensity, Statistic, Summary
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """What a family needs to know of a block of columns to fill in its hyperparameters.
+
+    Attributes:
+        num_classes: K, or None where a family is used alone.
+        num_columns: D, or None for data without a column axis.
+        num_categories: r, for categorical columns.
+        mean, variance: (D,) of the training columns (denominator N), where a family asks for them.
+    """
+
+    num_classes: int | None = None
+    num_columns: int | None = None
+    num_categories: int | None = None
+    mean: Any = None
+    variance: Any = None
+
+    @property
+    def batch_shape(self):
+        """(K, D), without the axes that are absent."""
+        return tuple(size for size in (self.num_classes, self.num_columns) if size is not None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Names:
+    """The names by which messages speak of a block, its classes and its columns."""
+
+    block: str = "data"
+    classes: Sequence | None = None
+    columns: Sequence[str] | None = None
+
+    def class_name(self, index):
+        """Name the class of an index tuple, or the data where there are no classes."""
+        return f"class {self.classes[index[0]]!r}" if self.classes is not None and index else "the data"
+
+    def column_name(self, index):
+        """Name a column."""
+        return f"column {index if self.columns is None else self.columns[index]!r}"
+
+    def where(self, bad):
+        """Say at which class and column a boolean array (K, D, ...), (K,), (D, ...) or () is first true."""
+        index = tuple(int(i) for i in np.argwhere(bad)[0]) if np.ndim(bad) else ()
+        words = []
+        if self.classes is not None and index:
+            words.append(self.class_name(index))
+            index = index[1:]
+        if index:
+            words.append(self.column_name(index[0]))
+        return ", ".join(words) or "the data"
+
+
+ANONYMOUS = Names()
+
+
+class Family(abc.ABC):
+    """A conjugate family: a prior over the parameters of a class-conditional distribution, and its algebra.
+
+    Hyperparameters are numbers or arrays; None, where the constructor allows it, to be resolved from the scale
+    of the data; or NumPyro distributions, which makes them latent sites of the program (closed forms refuse).
+    A resolved family holds hyperparameters for a whole table of parameters: `batch_shape` (K, D) inside a
+    model, () or (D,) alone.
+    """
+
+    kind: ClassVar[str]
+    """The kind of column (see `Schema`) that the family models."""
+    joint: ClassVar[bool] = False
+    """Whether the columns of a block are modelled jointly, so that all of them must be in one block."""
+    scaled: ClassVar[bool] = False
+    """Whether the default hyperparameters need the training columns' means and variances."""
+    covariate: ClassVar[str | None] = None
+    """Name of the argument of `likelihood` that is a covariate of the program, if there is one."""
+    flags: ClassVar[tuple[str, ...]] = ()
+    """Names of the fields that are structure, not hyperparameters."""
+    batch_shape: tuple[int, ...] | None
+
+    def __init_subclass__(cls):
+        def unflatten(aux, leaves):
+            keys, fixed = aux
+            return _rebuild(cls, {**dict(zip(keys, leaves, strict=True)), **dict(fixed)})
+
+        jax.tree_util.register_pytree_with_keys(cls, _flatten_with_keys, unflatten)
+
+    # --- hyperparameters ---------------------------------------------------------------------------------------
+
+    def _set(self, **values):
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """Name -> value, in the constructor's order and under the names of the fields."""
+        return {k: v for k, v in vars(self).items() if k not in self.flags and k != "batch_shape"}
+
+    def replace(self, **values) -> Self:
+        """Return a copy with some fields replaced, unchecked."""
+        return _rebuild(type(self), {**vars(self), **values})
+
+    @property
+    def unresolved(self):
+        """Names of the hyperparameters that are None."""
+        return [name for name, value in self.hyperparameters.items() if value is None]
+
+    @property
+    def hierarchical(self):
+        """Names of the hyperparameters that are NumPyro distributions."""
+        return [name for name, value in self.hyperparameters.items() if isinstance(value, dist.Distribution)]
+
+    def require_numbers(self, verb):
+        """Refuse a closed form where a hyperparameter is a distribution or not yet resolved."""
+        if self.hierarchical:
+            names = ", ".join(self.hierarchical)
+            raise ModelError(
+                f"{type(self).__name__}: {verb} has no closed form, because the hyperparameter {names} is itself "
+                "a distribution. Use NUTS() or MAP(), or give a number."
+            )
+        if self.unresolved:
+            raise ModelError(
+                f"{type(self).__name__}: {verb} needs numbers for {', '.join(self.unresolved)}; "
+                "give them, or update with data first."
+            )
+
+    @abc.abstractmethod
+    def resolve(self, scale: Scale) -> Self:
+        """Fill in defaults from the scale of the data and broadcast to the block's table of parameters."""
+
+    def scale_of(self, summary: Summary) -> Scale:
+        """The scale that a summary without class axis implies, for a family used alone."""
+        return Scale(num_columns=_num_columns(summary))
+
+    # --- closed forms -------------------------------------------------------------------------------------------
+
+    @property
+    @abc.abstractmethod
+    def statistic(self) -> Statistic:
+        """The sufficient statistic of the likelihood."""
+
+    def summarize(self, values, weights=None) -> Summary:
+        """Summarise rows of one class: values (n,) or (n, D)."""
+        values = values if hasattr(values, "tocsr") else np.asarray(values, np.float64)
+        codes = np.zeros(values.shape[0], np.int64)
+        return self.statistic.summarize(values, codes, 1, weights).of_class(0)
+
+    def _prepared(self, data, weights, verb):
+        summary = data if isinstance(data, Summary) else self.summarize(data, weights)
+        family = self
+        if self.batch_shape is None and not self.hierarchical:
+            family = self.resolve(self.scale_of(summary))
+        family.require_numbers(verb)
+        return family, summary
+
+    def update(self, data, weights=None) -> Self:
+        """Return the posterior: a family of the same type.
+
+        Args:
+            data: rows (n,) or (n, D), or a `Summary` of them.
+            weights: (n,) frequency weights, or None.
+        """
+        family, summary = self._prepared(data, weights, "update")
+        return family._updated(summary)
+
+    def log_evidence(self, data, weights=None) -> float:
+        """Log marginal likelihood of rows (or of a `Summary`), the parameters integrated out."""
+        return float(np.sum(self.log_evidence_terms(data, weights)))
+
+    def log_evidence_terms(self, data, weights=None) -> np.ndarray:
+        """The log evidence term by term, for each parameter vector that has a prior of its own."""
+        family, summary = self._prepared(data, weights, "log_evidence")
+        return family._log_evidence(summary)
+
+    @abc.abstractmethod
+    def _updated(self, summary) -> Self: ...
+
+    @abc.abstractmethod
+    def _log_evidence(self, summary) -> np.ndarray: ...
+
+    @abc.abstractmethod
+    def mean(self) -> dict[str, np.ndarray]:
+        """Mean of each parameter (infinite where it does not exist)."""
+
+    @abc.abstractmethod
+    def mode(self, names: Names = ANONYMOUS) -> dict[str, np.ndarray]:
+        """Joint mode of the parameters; a `FitError` names the place where it is unbounded or not unique."""
+
+    @abc.abstractmethod
+    def variance(self) -> dict[str, np.ndarray]:
+        """Variance of each parameter, elementwise (infinite where it does not exist)."""
+
+    @abc.abstractmethod
+    def maximum_likelihood(self, summary: Summary, names: Names = ANONYMOUS) -> dict[str, np.ndarray]:
+        """The parameters of highest likelihood; a `FitError` names the place where there are none."""
+
+    @abc.abstractmethod
+    def sample(self, key, shape=()) -> dict[str, np.ndarray]:
+        """Draw parameters independently: each of shape `shape` + the parameter's shape. `key` is a JAX key."""
+
+    @abc.abstractmethod
+    def predictive(self) -> dist.Distribution:
+        """The distribution of one new row with the parameters integrated out, a NumPyro distribution."""
+
+    # --- what models and fits need ------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def sample_sites(self, name: str) -> dict[str, Any]:
+        """The prior as a NumPyro program: sample the parameters as sites `{name}_{parameter}`."""
+
+    @abc.abstractmethod
+    def likelihood(self, parameters, labels) -> dist.Distribution:
+        """NumPyro distribution of rows with class codes `labels`, given the (K, ...) parameters."""
+
+    @abc.abstractmethod
+    def row_density(self, parameters) -> tuple[RowDensity, dict[str, Any]]:
+        """The class-conditional density at given parameters, for evaluation on many rows."""
+
+    @abc.abstractmethod
+    def row_predictive(self) -> tuple[RowDensity, dict[str, Any]]:
+        """The predictive density, for evaluation on many rows."""
+
+    @property
+    def coordinates(self) -> dict[str, tuple[str, Any]]:
+        """Sampled sites that stand for a parameter in other coordinates: site -> (parameter, NumPyro transform)."""
+        return {}
+
+    def sampled_hyperparameters(self, name: str) -> Self:
+        """Replace hyperparameters that are distributions by draws at sites `{name}_{hyperparameter}`."""
+        draws = {key: numpyro.sample(f"{name}_{key}", self.hyperparameters[key]) for key in self.hierarchical}
+        return self.replace(**draws) if draws else self
+
+    def covariate_of(self, values):
+        """The covariate of rows, (n,), where the family has one."""
+        raise NotImplementedError
+
+    def parameter_axes(self) -> dict[str, tuple[str, ...]]:
+        """The axes of each parameter inside a model, from "class", "feature", "feature_2" and "category"."""
+        raise NotImplementedError
+
+
+def _flatten_with_keys(family):
+    hyperparameters = family.hyperparameters
+    fixed = tuple((k, v) for k, v in vars(family).items() if k not in hyperparameters)
+    children = tuple((jax.tree_util.GetAttrKey(k), v) for k, v in hyperparameters.items())
+    return children, (tuple(hyperparameters), fixed)
+
+
+def _rebuild(cls, fields):
+    family = object.__new__(cls)
+    for name, value in fields.items():
+        object.__setattr__(family, name, value)
+    return family
+
+
+def _num_columns(summary):
+    shape = summary.log_base.shape
+    return shape[0] if shape else None
+
+
+def check_positive(family, **values):
+    """Refuse hyperparameters that are not positive and finite, by name. None, distributions and tracers pass."""
+    for name, value in values.items():
+        if value is None or isinstance(value, dist.Distribution | jax.core.Tracer):
+            continue
+        array = np.asarray(value, np.float64)
+        if not (np.isfinite(array) & (array > 0)).all():
+            raise ModelError(f"{family}: the hyperparameter {name} must be positive and finite, got {value!r}.")
+
+
+def as_number(value):
+    """A hyperparameter as a float64 array; None, distributions and tracers pass."""
+    if value is None or isinstance(value, dist.Distribution | jax.Array):
+        return value
+    return np.asarray(value, np.float64)
+
+
+def broadcast(value, shape):
+    """Broadcast a hyperparameter to `shape`; distributions pass."""
+    if isinstance(value, dist.Distribution):
+        return value
+    return np.broadcast_to(value, shape) if isinstance(value, np.ndarray) else value
+
+
+def refuse_mode(names, bad, why, remedy):
+    """Raise the error of a mode that is unbounded or not unique."""
+    raise FitError(f"Block {names.block!r} has no unique posterior mode at {names.where(bad)}: {why} {remedy}")
+

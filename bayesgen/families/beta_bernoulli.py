@@ -1,0 +1,116 @@
+"""Beta-Bernoulli: binary columns."""
+
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+
+from ..errors import FitError
+from ..statistics.table import BERNOULLI
+from .base import ANONYMOUS, Family, as_number, broadcast, check_positive, refuse_mode
+from .draws import sample_distribution
+from .special import betaln
+
+
+class BetaBernoulli(Family):
+    """Binary columns with a beta prior on the probability of a one.
+
+    Generative story::
+
+        probs ~ Beta(a, b)
+        x     ~ Bernoulli(probs)
+
+    Args:
+        a: pseudo-count of ones, > 0.
+        b: pseudo-count of zeros, > 0.
+
+    Source: Gelman et al., Bayesian Data Analysis (3rd ed.), section 2.4.
+
+    >>> posterior = BetaBernoulli(1, 1).update([1] * 9 + [0])
+    >>> float(posterior.mean()["probs"])
+    0.8333333333333334
+    """
+
+    kind = "binary"
+    statistic = BERNOULLI
+
+    def __init__(self, a=1.0, b=1.0):
+        check_positive("BetaBernoulli", a=a, b=b)
+        self._set(a=as_number(a), b=as_number(b), batch_shape=None)
+
+    def resolve(self, scale):
+        """Broadcast to (K, D)."""
+        shape = scale.batch_shape
+        return self.replace(a=broadcast(self.a, shape), b=broadcast(self.b, shape), batch_shape=shape)
+
+    def _updated(self, summary):
+        ones, zeros = summary.totals
+        return self.replace(a=self.a + ones, b=self.b + zeros, batch_shape=np.shape(self.a + ones))
+
+    def _log_evidence(self, summary):
+        ones, zeros = summary.totals
+        return betaln(self.a + ones, self.b + zeros) - betaln(self.a, self.b)
+
+    def mean(self):
+        """a / (a + b)."""
+        self.require_numbers("mean")
+        return {"probs": self.a / (self.a + self.b)}
+
+    def mode(self, names=ANONYMOUS):
+        """(a - 1) / (a + b - 2), where a, b >= 1 and not both are 1."""
+        self.require_numbers("mode")
+        bad = (self.a < 1) | (self.b < 1) | ((self.a == 1) & (self.b == 1))
+        if bad.any():
+            refuse_mode(
+                names, bad, "a Beta(a, b) with a < 1 or b < 1 is unbounded, Beta(1, 1) is flat.",
+                "Give a and b of at least 1, one of them above 1, or use Exact().",
+            )
+        return {"probs": (self.a - 1) / (self.a + self.b - 2)}
+
+    def variance(self):
+        """a b / ((a + b)^2 (a + b + 1))."""
+        self.require_numbers("variance")
+        total = self.a + self.b
+        return {"probs": self.a * self.b / (total**2 * (total + 1))}
+
+    def maximum_likelihood(self, summary, names=ANONYMOUS):
+        """Frequencies of ones."""
+        ones, zeros = summary.totals
+        empty = (ones + zeros) == 0
+        if empty.any():
+            raise FitError(
+                f"Block {names.block!r}: no rows at {names.where(empty)}, so maximum likelihood has no estimate. "
+                "Use Exact(), or leave that class out."
+            )
+        return {"probs": ones / (ones + zeros)}
+
+    def sample(self, key, shape=()):
+        """Independent draws of `probs`."""
+        self.require_numbers("sample")
+        return {"probs": sample_distribution(lambda: dist.Beta(self.a, self.b), key, shape)}
+
+    def predictive(self):
+        """Bernoulli with the mean probability (exact for one row)."""
+        return dist.Bernoulli(probs=self.mean()["probs"])
+
+    def sample_sites(self, name):
+        """Sample `{name}_probs`, (K, D)."""
+        prior = dist.Beta(self.a, self.b).expand(self.batch_shape).to_event(len(self.batch_shape))
+        return {"probs": numpyro.sample(f"{name}_probs", prior)}
+
+    def likelihood(self, parameters, labels):
+        """Bernoulli columns."""
+        return dist.Bernoulli(probs=parameters["probs"][labels]).to_event(1)
+
+    def row_density(self, parameters):
+        """Log probabilities of ones and zeros."""
+        probs = parameters["probs"]
+        with np.errstate(divide="ignore"):
+            return BERNOULLI, {"log_one": np.log(probs), "log_zero": np.log1p(-probs)}
+
+    def row_predictive(self):
+        """The mean is exact for one row."""
+        return self.row_density(self.mean())
+
+    def parameter_axes(self):
+        """probs: (class, feature)."""
+        return {"probs": ("class", "feature")}

@@ -1,0 +1,81 @@
+"""The Dirichlet algebra that categorical columns and multinomial counts share."""
+
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+
+from ..errors import FitError
+from .base import ANONYMOUS, Family, as_number, broadcast, check_positive, refuse_mode
+from .draws import sample_distribution
+from .special import gammaln
+
+
+class DirichletFamily(Family):
+    """A Dirichlet prior on probabilities: concentration (..., r). Abstract: subclasses add the likelihood."""
+
+    def __init__(self, concentration=1.0):
+        check_positive(type(self).__name__, concentration=concentration)
+        self._set(concentration=as_number(concentration), batch_shape=None)
+
+    def _resolved(self, batch_shape, length):
+        value = self.concentration
+        if np.ndim(value) and not isinstance(value, dist.Distribution) and value.shape[-1] != length:
+            raise FitError(f"{type(self).__name__}: concentration has length {value.shape[-1]}, the data {length}.")
+        table = (*batch_shape, length)
+        return self.replace(concentration=broadcast(value, table), batch_shape=table)
+
+    def _updated(self, summary):
+        concentration = self.concentration + summary.totals[0]
+        return self.replace(concentration=concentration, batch_shape=concentration.shape)
+
+    def _log_evidence(self, summary):
+        alpha, counts = self.concentration, summary.totals[0]
+        total, number = alpha.sum(-1), counts.sum(-1)
+        ratio = (gammaln(alpha + counts) - gammaln(alpha)).sum(-1)
+        return gammaln(total) - gammaln(total + number) + ratio + summary.log_base
+
+    def mean(self):
+        """Normalised concentration."""
+        self.require_numbers("mean")
+        return {"probs": self.concentration / self.concentration.sum(-1, keepdims=True)}
+
+    def mode(self, names=ANONYMOUS):
+        """(alpha - 1) / sum(alpha - 1), where every alpha >= 1 and one is above 1."""
+        self.require_numbers("mode")
+        above = self.concentration - 1
+        bad = (above < 0).any(-1) | (above.sum(-1) <= 0)
+        if bad.any():
+            refuse_mode(
+                names, bad, "a Dirichlet with a concentration below 1 is unbounded, with all of them 1 it is flat.",
+                "Give a concentration above 1, or use Exact().",
+            )
+        return {"probs": above / above.sum(-1, keepdims=True)}
+
+    def variance(self):
+        """p (1 - p) / (total + 1)."""
+        probs = self.mean()["probs"]
+        return {"probs": probs * (1 - probs) / (self.concentration.sum(-1, keepdims=True) + 1)}
+
+    def maximum_likelihood(self, summary, names=ANONYMOUS):
+        """Relative frequencies."""
+        counts = summary.totals[0]
+        total = counts.sum(-1, keepdims=True)
+        if (total == 0).any():
+            raise FitError(
+                f"Block {names.block!r}: nothing was counted at {names.where(total[..., 0] == 0)}, so maximum "
+                "likelihood has no estimate. Use Exact(), or leave that class out."
+            )
+        return {"probs": counts / total}
+
+    def sample(self, key, shape=()):
+        """Independent draws of `probs`."""
+        self.require_numbers("sample")
+        return {"probs": sample_distribution(lambda: dist.Dirichlet(self.concentration), key, shape)}
+
+    def sample_sites(self, name):
+        """Sample `{name}_probs`, (..., r)."""
+        batch = self.batch_shape[:-1]
+        value = self.concentration
+        value = value if value.ndim and value.shape[-1] == self.batch_shape[-1] else value[..., None]
+        prior = dist.Dirichlet(np.ones(self.batch_shape) * value).to_event(len(batch))
+        return {"probs": numpyro.sample(f"{name}_probs", prior)}

@@ -1,0 +1,72 @@
+"""Dirichlet-categorical: columns with a finite number of values, and the class prior."""
+
+import numpy as np
+import numpyro.distributions as dist
+
+from ..errors import ModelError
+from ..statistics.discrete import CategoricalStatistic
+from .base import Scale
+from .dirichlet import DirichletFamily
+
+
+class DirichletCategorical(DirichletFamily):
+    """Columns of codes 0..r-1 with a Dirichlet prior on the probabilities of the values.
+
+    Generative story::
+
+        probs ~ Dirichlet(concentration)
+        x     ~ Categorical(probs)
+
+    Args:
+        concentration: pseudo-counts, > 0; a scalar stands for r equal ones. Used alone, without a model to say
+            how many values there are, it must be an array of length r.
+
+    Source: Murphy, Machine Learning: A Probabilistic Perspective, section 3.4.
+
+    >>> posterior = DirichletCategorical([1, 1, 1]).update([0, 0, 2])
+    >>> posterior.mean()["probs"].round(3).tolist()
+    [0.5, 0.167, 0.333]
+    """
+
+    kind = "categorical"
+
+    def resolve(self, scale):
+        """Broadcast to (K, D, r)."""
+        length = scale.num_categories
+        if length is None:
+            if not np.ndim(self.concentration):
+                raise ModelError(
+                    "DirichletCategorical used alone cannot know how many values there are: "
+                    "give concentration as an array with one entry for each value."
+                )
+            length = self.concentration.shape[-1]
+        return self._resolved(scale.batch_shape, length)
+
+    @property
+    def statistic(self):
+        """Counts of each value."""
+        if self.batch_shape is not None:
+            return CategoricalStatistic(self.batch_shape[-1])
+        return CategoricalStatistic(self.resolve(Scale()).batch_shape[-1])
+
+    def predictive(self):
+        """Categorical with the mean probabilities (exact for one row)."""
+        return dist.Categorical(probs=self.mean()["probs"])
+
+    def likelihood(self, parameters, labels):
+        """Categorical columns."""
+        return dist.Categorical(probs=parameters["probs"][labels]).to_event(1)
+
+    def row_density(self, parameters):
+        """Log probabilities of the values."""
+        probs = parameters["probs"]
+        with np.errstate(divide="ignore"):
+            return CategoricalStatistic(probs.shape[-1]), {"log_probs": np.log(probs)}
+
+    def row_predictive(self):
+        """The mean is exact for one row."""
+        return self.row_density(self.mean())
+
+    def parameter_axes(self):
+        """probs: (class, feature, category)."""
+        return {"probs": ("class", "feature", "category")}

@@ -1,0 +1,72 @@
+"""Dirichlet-multinomial: a block of counts that share one total, such as the words of a document."""
+
+import numpy as np
+import numpyro.distributions as dist
+
+from ..statistics.table import MULTINOMIAL
+from .base import Scale
+from .dirichlet import DirichletFamily
+from .rows import DirichletMultinomialRows
+
+
+class DirichletMultinomial(DirichletFamily):
+    """A vector of counts with a Dirichlet prior on the probabilities of the V events.
+
+    Generative story, given the row's total n::
+
+        probs ~ Dirichlet(concentration)
+        x     ~ Multinomial(n, probs)
+
+    Rows may have different totals; densities and evidence condition on them and include the multinomial
+    coefficient. Rows may be a scipy.sparse matrix.
+
+    Args:
+        concentration: pseudo-counts, > 0; a scalar stands for V equal ones.
+
+    Source: Murphy, Machine Learning: A Probabilistic Perspective, sections 3.4 and 3.5.4.1.
+
+    >>> posterior = DirichletMultinomial([1, 1, 1]).update([[2, 0, 1]])
+    >>> posterior.mean()["probs"].round(3).tolist()
+    [0.5, 0.167, 0.333]
+    """
+
+    kind = "count"
+    joint = True
+    covariate = "total_count"
+    statistic = MULTINOMIAL
+
+    def resolve(self, scale):
+        """Broadcast to (K, V)."""
+        return self._resolved(scale.batch_shape[:-1], scale.num_columns)
+
+    def scale_of(self, summary):
+        """The number of events is the length of the totals."""
+        return Scale(num_columns=summary.totals[0].shape[-1])
+
+    def covariate_of(self, values):
+        """Totals of the rows."""
+        return np.asarray(values.sum(1), np.float64).ravel()
+
+    def predictive(self, total_count=1):
+        """Dirichlet-multinomial distribution of a row with the given total."""
+        self.require_numbers("predictive")
+        return dist.DirichletMultinomial(self.concentration, total_count)
+
+    def likelihood(self, parameters, labels, total_count=None):
+        """Multinomial rows with totals `total_count`, a covariate of the program."""
+        concrete = total_count is not None and not hasattr(total_count, "aval")
+        largest = int(np.max(total_count)) if concrete and np.size(total_count) else None
+        return dist.Multinomial(total_count, probs=parameters["probs"][labels], total_count_max=largest)
+
+    def row_density(self, parameters):
+        """Log probabilities of the events."""
+        with np.errstate(divide="ignore"):
+            return MULTINOMIAL, {"log_probs": np.log(parameters["probs"])}
+
+    def row_predictive(self):
+        """Dirichlet-multinomial."""
+        return DirichletMultinomialRows(), {"concentration": self.concentration}
+
+    def parameter_axes(self):
+        """probs: (class, feature)."""
+        return {"probs": ("class", "feature")}

@@ -1,0 +1,89 @@
+"""Fixed class probabilities: a class prior with nothing to learn."""
+
+import numpy as np
+import numpyro.distributions as dist
+
+from ..errors import ModelError
+from ..statistics.discrete import CategoricalStatistic
+from .base import ANONYMOUS, Family
+
+
+class FixedCategorical(Family):
+    """Codes 0..r-1 with known probabilities. Every closed form is trivial; updating changes nothing.
+
+    Args:
+        probs: (r,) probabilities, nonnegative, summing to 1.
+    """
+
+    kind = "categorical"
+
+    def __init__(self, probs):
+        values = np.asarray(probs, np.float64)
+        if values.ndim != 1 or (values < 0).any() or not np.isclose(values.sum(), 1.0, rtol=0, atol=1e-9):
+            raise ModelError(f"Fixed probabilities must be nonnegative and sum to 1, got {probs!r}.")
+        self._set(probs=values, batch_shape=values.shape)
+
+    def resolve(self, scale):
+        """Check the length."""
+        if scale.num_categories != len(self.probs):
+            raise ModelError(f"There are {len(self.probs)} fixed class probabilities, but {scale.num_categories} classes.")
+        return self
+
+    @property
+    def statistic(self):
+        """Counts of each value."""
+        return CategoricalStatistic(len(self.probs))
+
+    def _updated(self, summary):
+        return self
+
+    def _log_evidence(self, summary):
+        counts = summary.totals[0]
+        with np.errstate(divide="ignore"):
+            logs = np.log(self.probs)
+        return np.where(counts > 0, counts * np.where(counts > 0, logs, 0.0), 0.0).sum(-1)
+
+    def mean(self):
+        """The probabilities."""
+        return {"probs": self.probs}
+
+    def mode(self, names=ANONYMOUS):
+        """The probabilities."""
+        return self.mean()
+
+    def variance(self):
+        """Zero."""
+        return {"probs": np.zeros_like(self.probs)}
+
+    def maximum_likelihood(self, summary, names=ANONYMOUS):
+        """The probabilities."""
+        return self.mean()
+
+    def sample(self, key, shape=()):
+        """The probabilities, repeated."""
+        return {"probs": np.broadcast_to(self.probs, (*shape, len(self.probs)))}
+
+    def predictive(self):
+        """Categorical."""
+        return dist.Categorical(probs=self.probs)
+
+    def sample_sites(self, name):
+        """No site: the probabilities are known."""
+        return {"probs": self.probs}
+
+    def likelihood(self, parameters, labels):
+        """Categorical."""
+        return dist.Categorical(probs=parameters["probs"][labels])
+
+    def row_density(self, parameters):
+        """Log probabilities."""
+        with np.errstate(divide="ignore"):
+            return self.statistic, {"log_probs": np.log(parameters["probs"])}
+
+    def row_predictive(self):
+        """Log probabilities."""
+        return self.row_density(self.mean())
+
+    def parameter_axes(self):
+        """probs: (category,)."""
+        return {"probs": ("category",)}

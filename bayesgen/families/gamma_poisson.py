@@ -1,0 +1,144 @@
+"""Gamma-Poisson: columns of counts without a common total."""
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from jax.scipy.special import gammaln as jnp_gammaln
+
+from ..errors import FitError
+from ..statistics.table import POISSON
+from .base import ANONYMOUS, Family, Scale, as_number, broadcast, check_positive, refuse_mode
+from .draws import sample_distribution
+from .rows import NegativeBinomialRows
+from .special import gammaln
+
+
+class GammaPoisson(Family):
+    """Columns of counts with a gamma prior on the rate.
+
+    Generative story::
+
+        rate ~ Gamma(shape, rate)
+        x    ~ Poisson(rate)
+
+    Args:
+        shape: shape of the gamma distribution, > 0.
+        rate: its rate, > 0; None resolves to 1/m, with m the training column's mean (1 where m = 0).
+
+    Source: Gelman et al., Bayesian Data Analysis (3rd ed.), section 2.6.
+
+    >>> posterior = GammaPoisson(shape=2, rate=1).update([3, 0, 4])
+    >>> float(posterior.mean()["rate"])
+    2.25
+    """
+
+    kind = "count"
+    scaled = True
+    statistic = POISSON
+
+    def __init__(self, shape=1.0, rate=None):
+        check_positive("GammaPoisson", shape=shape, rate=rate)
+        self._set(shape=as_number(shape), rate=as_number(rate), batch_shape=None)
+
+    def resolve(self, scale):
+        """Broadcast to (K, D); a missing rate becomes 1/m."""
+        rate = self.rate
+        if rate is None:
+            rate = 1.0 / np.where(scale.mean > 0, scale.mean, 1.0)
+        shape = scale.batch_shape
+        return self.replace(shape=broadcast(self.shape, shape), rate=broadcast(rate, shape), batch_shape=shape)
+
+    def scale_of(self, summary):
+        """Means of the columns."""
+        columns = summary.log_base.shape
+        count = summary.count
+        return Scale(num_columns=columns[0] if columns else None, mean=summary.totals[0] / max(count, 1e-300))
+
+    def _updated(self, summary):
+        shape = self.shape + summary.totals[0]
+        rate = self.rate + _rows(summary)
+        return self.replace(shape=shape, rate=np.broadcast_to(rate, shape.shape), batch_shape=shape.shape)
+
+    def _log_evidence(self, summary):
+        total = summary.totals[0]
+        before = self.shape * np.log(self.rate) - gammaln(self.shape)
+        after = (self.shape + total) * np.log(self.rate + _rows(summary)) - gammaln(self.shape + total)
+        return before - after + summary.log_base
+
+    def mean(self):
+        """shape / rate."""
+        self.require_numbers("mean")
+        return {"rate": self.shape / self.rate}
+
+    def mode(self, names=ANONYMOUS):
+        """(shape - 1) / rate, where shape >= 1."""
+        self.require_numbers("mode")
+        if (self.shape < 1).any():
+            refuse_mode(
+                names, self.shape < 1, "a gamma distribution with shape below 1 is unbounded at 0.",
+                "Give a shape of at least 1, or use Exact().",
+            )
+        return {"rate": (self.shape - 1) / self.rate}
+
+    def variance(self):
+        """shape / rate^2."""
+        self.require_numbers("variance")
+        return {"rate": self.shape / self.rate**2}
+
+    def maximum_likelihood(self, summary, names=ANONYMOUS):
+        """Mean counts."""
+        count = np.broadcast_to(_rows(summary), summary.totals[0].shape)
+        if (count == 0).any():
+            raise FitError(
+                f"Block {names.block!r}: no rows at {names.where(count == 0)}, so maximum likelihood has no "
+                "estimate. Use Exact(), or leave that class out."
+            )
+        return {"rate": summary.totals[0] / count}
+
+    def sample(self, key, shape=()):
+        """Independent draws of `rate`."""
+        self.require_numbers("sample")
+        return {"rate": sample_distribution(lambda: dist.Gamma(self.shape, self.rate), key, shape)}
+
+    def predictive(self):
+        """Gamma-Poisson (negative binomial) distribution."""
+        self.require_numbers("predictive")
+        return PreciseGammaPoisson(self.shape, self.rate)
+
+    def sample_sites(self, name):
+        """Sample `{name}_rate`, (K, D)."""
+        prior = dist.Gamma(self.shape, self.rate).expand(self.batch_shape).to_event(len(self.batch_shape))
+        return {"rate": numpyro.sample(f"{name}_rate", prior)}
+
+    def likelihood(self, parameters, labels):
+        """Poisson columns."""
+        return dist.Poisson(parameters["rate"][labels]).to_event(1)
+
+    def row_density(self, parameters):
+        """Rates and their logs."""
+        with np.errstate(divide="ignore"):
+            return POISSON, {"rate": parameters["rate"], "log_rate": np.log(parameters["rate"])}
+
+    def row_predictive(self):
+        """Gamma-Poisson."""
+        return NegativeBinomialRows(), {"concentration": self.shape, "rate": self.rate}
+
+    def parameter_axes(self):
+        """rate: (class, feature)."""
+        return {"rate": ("class", "feature")}
+
+
+class PreciseGammaPoisson(dist.GammaPoisson):
+    """NumPyro's gamma-Poisson with its log probability by log-gammas: `betaln` there is good to 1e-6 only."""
+
+    def log_prob(self, value):
+        """Log probability of counts."""
+        shape, rate = self.concentration, self.rate
+        ratio = jnp_gammaln(shape + value) - jnp_gammaln(shape) - jnp_gammaln(value + 1.0)
+        return ratio + shape * jnp.log(rate / (rate + 1.0)) - value * jnp.log1p(rate)
+
+
+def _rows(summary):
+    """The number of rows behind each total."""
+    return summary.count.reshape(np.shape(summary.count) + (1,) * (summary.totals[0].ndim - np.ndim(summary.count)))

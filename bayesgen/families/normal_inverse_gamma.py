@@ -1,0 +1,201 @@
+"""Normal-inverse-gamma: real columns, each with its own variance or sharing one."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+
+from ..errors import FitError
+from ..statistics.normal import NormalStatistic
+from .base import ANONYMOUS, Family, Scale, as_number, broadcast, check_positive
+from .draws import sample_distribution
+from .pooling import Pooling
+from .rows import MultivariateStudentTRows, StudentTRows
+from .special import LOG_2PI, gammaln
+
+
+class NormalInverseGamma(Family):
+    """Real columns with a normal-inverse-gamma prior on mean and variance.
+
+    Generative story::
+
+        variance ~ InverseGamma(shape, scale)
+        mean     ~ Normal(mean, variance / kappa)
+        x        ~ Normal(mean, variance)
+
+    Args:
+        mean: prior mean m; None resolves to the training column's mean. Kept as the field `location`.
+        kappa: weight of the prior mean, in rows, > 0.
+        shape: shape a of the inverse gamma, > 0.
+        scale: its scale b, > 0; None resolves to v/2, v the training column's variance (denominator N).
+        tied: one variance for all classes.
+        spherical: one variance for all columns of the block (b defaults to half the mean of v).
+
+    Source: Murphy (2007), Conjugate Bayesian analysis of the Gaussian distribution, section 6.
+
+    >>> posterior = NormalInverseGamma(mean=0, kappa=1, shape=2, scale=1).update([1.0, 2.0, 3.0])
+    >>> float(posterior.mean()["mean"]), float(posterior.mean()["variance"])
+    (1.5, 1.4)
+    """
+
+    kind = "real"
+    scaled = True
+    flags = ("pooling",)
+
+    def __init__(self, mean=None, kappa=0.01, shape=1.5, scale=None, *, tied=False, spherical=False):
+        check_positive("NormalInverseGamma", kappa=kappa, shape=shape, scale=scale)
+        self._set(location=as_number(mean), kappa=as_number(kappa), shape=as_number(shape), scale=as_number(scale))
+        self._set(pooling=Pooling(tied, spherical), batch_shape=None)
+
+    statistic = NormalStatistic()
+
+    @property
+    def joint(self):
+        """A variance that columns share makes them one block."""
+        return self.pooling.spherical
+
+    def resolve(self, scale):
+        """Broadcast to (K, D); missing hyperparameters come from the columns' means and variances."""
+        location = scale.mean if self.location is None else self.location
+        rate = self.scale
+        if rate is None:
+            rate = 0.5 * scale.variance
+            rate = rate.mean(-1, keepdims=True) if self.pooling.spherical else rate
+        batch = scale.batch_shape
+        shared = self.pooling.shape(batch)
+        return self.replace(
+            location=broadcast(location, batch),
+            kappa=broadcast(self.kappa, batch),
+            shape=broadcast(self.shape, shared),
+            scale=broadcast(rate, shared),
+            batch_shape=batch,
+        )
+
+    def scale_of(self, summary):
+        """Mean and variance of the columns; a constant column counts as variance 1."""
+        variance = summary.scatter / max(summary.count, 1e-300)
+        columns = np.shape(variance)
+        variance = np.where(variance > 0, variance, 1.0)
+        return Scale(num_columns=columns[0] if columns else None, mean=summary.mean, variance=variance)
+
+    def _updated(self, summary):
+        count = _rows(summary)
+        kappa = self.kappa + count
+        shift = summary.mean - self.location
+        squares = summary.scatter + self.kappa * (count / kappa) * shift**2
+        return self.replace(
+            location=self.location + count / kappa * shift,
+            kappa=np.broadcast_to(kappa, shift.shape),
+            shape=self.shape + 0.5 * self.pooling.pool(np.broadcast_to(count, shift.shape)),
+            scale=self.scale + 0.5 * self.pooling.pool(squares),
+            batch_shape=shift.shape,
+        )
+
+    def _log_evidence(self, summary):
+        after = self._updated(summary)
+        cells = self.pooling.pool(0.5 * np.log(self.kappa / after.kappa) - 0.5 * LOG_2PI * _rows(summary))
+        before = self.shape * np.log(self.scale) - gammaln(self.shape)
+        return cells + before - after.shape * np.log(after.scale) + gammaln(after.shape)
+
+    def mean(self):
+        """Prior mean; scale / (shape - 1)."""
+        self.require_numbers("mean")
+        return {"mean": self.location, "variance": self.pooling.squeeze(_divide(self.scale, self.shape - 1))}
+
+    def mode(self, names=ANONYMOUS):
+        """Joint mode of means and variances: scale / (shape + 1 + c/2), c means sharing each variance."""
+        self.require_numbers("mode")
+        members = self.pooling.members(self.batch_shape or ())
+        variance = self.scale / (self.shape + 1 + 0.5 * members)
+        return {"mean": self.location, "variance": self.pooling.squeeze(variance)}
+
+    def variance(self):
+        """Variance of the mean (that of a Student t) and of the variance."""
+        expected = _divide(self.scale, self.shape - 1)
+        self.require_numbers("variance")
+        spread = _divide(expected**2, self.shape - 2)
+        return {"mean": expected / self.kappa, "variance": self.pooling.squeeze(spread)}
+
+    def maximum_likelihood(self, summary, names=ANONYMOUS):
+        """Means, and variances with denominator N."""
+        count = np.broadcast_to(_rows(summary), summary.mean.shape)
+        if (count == 0).any():
+            raise FitError(
+                f"Block {names.block!r}: no rows at {names.where(count == 0)}, so maximum likelihood has no "
+                "estimate. Use Exact(), or leave that class out."
+            )
+        variance = self.pooling.pool(summary.scatter) / self.pooling.pool(count)
+        zero = np.broadcast_to(variance <= 0, summary.mean.shape)
+        if zero.any():
+            raise FitError(
+                f"Block {names.block!r}: the variance is zero at {names.where(zero)} (a constant column), so the "
+                "likelihood is unbounded. Use MAP() or Exact(), whose prior keeps it positive, or drop the column."
+            )
+        return {"mean": summary.mean, "variance": self.pooling.squeeze(variance)}
+
+    def sample(self, key, shape=()):
+        """Independent draws of `mean` and `variance`."""
+        self.require_numbers("sample")
+        first, second = jax.random.split(key)
+        variance = sample_distribution(lambda: dist.InverseGamma(self.shape, self.scale), first, shape)
+        deviation = np.sqrt(variance / self.kappa)
+        mean = sample_distribution(lambda: dist.Normal(self.location, deviation), second, ())
+        return {"mean": mean, "variance": self.pooling.squeeze(variance)}
+
+    def predictive(self):
+        """Student t for each column; a multivariate one where columns share a variance."""
+        self.require_numbers("predictive")
+        spread = np.sqrt(self.scale / self.shape * (self.kappa + 1) / self.kappa)
+        if not self.pooling.spherical:
+            return dist.StudentT(2 * self.shape, self.location, spread).expand(np.shape(spread))
+        parameters = self.row_predictive()[1]
+        return dist.MultivariateStudentT(**parameters)
+
+    def sample_sites(self, name):
+        """Sample `{name}_variance` and `{name}_mean`, (K, D)."""
+        shared = self.pooling.shape(self.batch_shape)
+        squeezed = tuple(np.delete(shared, self.pooling.axes))
+        shape, scale = (jnp.broadcast_to(value, shared).reshape(squeezed) for value in (self.shape, self.scale))
+        prior = dist.InverseGamma(shape, scale).to_event(len(squeezed))
+        variance = numpyro.sample(f"{name}_variance", prior)
+        deviation = jnp.sqrt(self.pooling.expand(variance) / self.kappa)
+        location = dist.Normal(self.location, deviation).expand(self.batch_shape).to_event(len(self.batch_shape))
+        return {"mean": numpyro.sample(f"{name}_mean", location), "variance": variance}
+
+    def likelihood(self, parameters, labels):
+        """Normal columns."""
+        variance = jnp.broadcast_to(self.pooling.expand(parameters["variance"]), parameters["mean"].shape)
+        return dist.Normal(parameters["mean"][labels], jnp.sqrt(variance)[labels]).to_event(1)
+
+    def row_density(self, parameters):
+        """Location and scale of each column."""
+        loc = parameters["mean"]
+        scale = np.broadcast_to(np.sqrt(self.pooling.expand(parameters["variance"])), loc.shape)
+        return NormalStatistic(), {"loc": loc, "scale": scale}
+
+    def row_predictive(self):
+        """Student-t columns, jointly where they share a variance."""
+        shape = np.broadcast_to(self.shape, np.broadcast_shapes(self.location.shape, self.shape.shape))
+        spread = np.sqrt(self.scale / self.shape * (self.kappa + 1) / self.kappa)
+        if not self.pooling.spherical:
+            return StudentTRows(), {"df": 2 * shape, "loc": self.location, "scale": spread}
+        scale_tril = spread[..., None] * np.eye(spread.shape[-1])
+        return MultivariateStudentTRows(), {"df": 2 * shape[..., 0], "loc": self.location, "scale_tril": scale_tril}
+
+    def parameter_axes(self):
+        """mean: (class, feature); variance: the same, without the shared axes."""
+        axes = ("class",) * (not self.pooling.tied) + ("feature",) * (not self.pooling.spherical)
+        return {"mean": ("class", "feature"), "variance": axes}
+
+
+def _rows(summary):
+    return summary.count.reshape(np.shape(summary.count) + (1,) * (summary.mean.ndim - np.ndim(summary.count)))
+
+
+def _divide(numerator, denominator):
+    """numerator / denominator, infinite where the denominator is not positive (the moment does not exist)."""
+    positive = denominator > 0
+    return np.where(positive, numerator / np.where(positive, denominator, 1.0), np.inf)
+
+

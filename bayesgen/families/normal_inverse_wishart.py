@@ -1,0 +1,248 @@
+"""Normal-inverse-Wishart: real columns with a full covariance, one for each class or one for all."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from numpyro.distributions.transforms import CholeskyTransform
+
+from ..errors import FitError, ModelError
+from ..statistics.normal import MultivariateNormalStatistic
+from .base import ANONYMOUS, Family, Scale, as_number, broadcast, check_positive
+from .draws import sample_distribution
+from .pooling import Pooling
+from .rows import MultivariateStudentTRows
+from .special import LOG_PI, log_multigamma, slogdet
+
+
+class NormalInverseWishart(Family):
+    """Jointly normal columns with a normal-inverse-Wishart prior on mean and covariance.
+
+    Generative story::
+
+        covariance ~ InverseWishart(df, scale)
+        mean       ~ Normal(mean, covariance / kappa)
+        x          ~ Normal(mean, covariance)
+
+    Args:
+        mean: prior mean m, (D,); None resolves to the training columns' means. Kept as the field `location`.
+        kappa: weight of the prior mean, in rows, > 0.
+        df: degrees of freedom nu > D - 1; None resolves to D + 2.
+        scale: scale matrix S, (D, D); None resolves to diag(v), v the training columns' variances.
+        tied: one covariance for all classes.
+
+    Source: Murphy (2007), Conjugate Bayesian analysis of the Gaussian distribution, eq. 250-254 (posterior),
+    258 (predictive), 266 (evidence).
+
+    >>> prior = NormalInverseWishart(mean=[0, 0], kappa=1, df=4, scale=[[2, 0], [0, 2]])
+    >>> prior.update([[1.0, 0.0], [1.0, 3.0]]).mean()["mean"].tolist()
+    [0.6666666666666667, 1.0]
+    """
+
+    kind = "real"
+    joint = True
+    scaled = True
+    flags = ("pooling",)
+    statistic = MultivariateNormalStatistic()
+
+    def __init__(self, mean=None, kappa=0.01, df=None, scale=None, *, tied=False):
+        check_positive("NormalInverseWishart", kappa=kappa, df=df)
+        self._set(location=as_number(mean), kappa=as_number(kappa), df=as_number(df), scale=as_number(scale))
+        self._set(pooling=Pooling(tied), batch_shape=None)
+        _check_scale(self.scale)
+
+    def resolve(self, scale):
+        """Broadcast to (K, D) and (K, D, D); missing hyperparameters come from the columns."""
+        batch, dimension = scale.batch_shape, scale.num_columns
+        classes = batch[:-1]
+        shared = (1,) * len(classes) if self.pooling.tied else classes
+        df = np.float64(dimension + 2) if self.df is None else self.df
+        if not isinstance(df, dist.Distribution | jax.Array) and (df <= dimension - 1).any():
+            raise ModelError(f"NormalInverseWishart: df must exceed D - 1 = {dimension - 1}, got {df}.")
+        matrix = np.diag(scale.variance) if self.scale is None else self.scale
+        location = scale.mean if self.location is None else self.location
+        return self.replace(
+            location=broadcast(location, batch),
+            kappa=broadcast(self.kappa, classes),
+            df=broadcast(df, shared),
+            scale=broadcast(matrix, (*shared, dimension, dimension)),
+            batch_shape=batch,
+        )
+
+    def scale_of(self, summary):
+        """Means and variances of the columns; a constant column counts as variance 1."""
+        variance = np.diagonal(summary.scatter, axis1=-2, axis2=-1) / max(summary.count, 1e-300)
+        return Scale(num_columns=len(variance), mean=summary.mean, variance=np.where(variance > 0, variance, 1.0))
+
+    def _pool(self, matrices):
+        """Sum over classes where they share one covariance, keeping the axis."""
+        return matrices.sum(0, keepdims=True) if self.pooling.tied else matrices
+
+    def _updated(self, summary):
+        count = summary.count
+        kappa = self.kappa + count
+        shift = summary.mean - self.location
+        between = (self.kappa * count / kappa)[..., None, None] * shift[..., :, None] * shift[..., None, :]
+        return self.replace(
+            location=self.location + (count / kappa)[..., None] * shift,
+            kappa=kappa,
+            df=self.df + self._pool(np.asarray(count)),
+            scale=self.scale + self._pool(summary.scatter + between),
+            batch_shape=shift.shape,
+        )
+
+    def _log_evidence(self, summary):
+        after = self._updated(summary)
+        dimension = self.batch_shape[-1]
+        cells = 0.5 * dimension * (np.log(self.kappa / after.kappa) - summary.count * LOG_PI)
+        gammas = log_multigamma(0.5 * after.df, dimension) - log_multigamma(0.5 * self.df, dimension)
+        return self._pool(cells) + gammas + 0.5 * (self.df * slogdet(self.scale) - after.df * slogdet(after.scale))
+
+    def _covariance(self, matrices):
+        return matrices[0] if self.pooling.tied else matrices
+
+    def mean(self):
+        """Prior mean; scale / (df - D - 1)."""
+        self.require_numbers("mean")
+        return {"mean": self.location, "covariance": self._covariance(self._expected())}
+
+    def _expected(self):
+        excess = (self.df - self.batch_shape[-1] - 1)[..., None, None]
+        return np.where(excess > 0, self.scale / np.where(excess > 0, excess, 1.0), np.inf)
+
+    def mode(self, names=ANONYMOUS):
+        """Joint mode of means and covariances: scale / (df + D + 1 + c), c means sharing each covariance."""
+        self.require_numbers("mode")
+        members = self.batch_shape[0] if self.pooling.tied else 1
+        covariance = self.scale / (self.df + self.batch_shape[-1] + 1 + members)[..., None, None]
+        return {"mean": self.location, "covariance": self._covariance(covariance)}
+
+    def variance(self):
+        """Variance of the mean (a multivariate t) and of each entry of the covariance."""
+        self.require_numbers("variance")
+        dimension = self.batch_shape[-1]
+        diagonal = np.diagonal(self._expected(), axis1=-2, axis2=-1)
+        freedom = (self.df - dimension)[..., None, None]
+        scales = np.diagonal(self.scale, axis1=-2, axis2=-1)
+        numerator = (freedom + 1) * self.scale**2 + (freedom - 1) * scales[..., :, None] * scales[..., None, :]
+        exists = freedom > 3
+        freedom = np.where(exists, freedom, 4.0)
+        entries = np.where(exists, numerator / (freedom * (freedom - 1) ** 2 * (freedom - 3)), np.inf)
+        return {"mean": diagonal / self.kappa[..., None], "covariance": self._covariance(entries)}
+
+    def maximum_likelihood(self, summary, names=ANONYMOUS):
+        """Means, and covariances with denominator N."""
+        _check_ranks(self, summary, names)
+        count = self._pool(np.asarray(summary.count))
+        return {"mean": summary.mean, "covariance": self._covariance(self._pool(summary.scatter) / count[..., None, None])}
+
+    def sample(self, key, shape=()):
+        """Independent draws of `mean` and `covariance`."""
+        self.require_numbers("sample")
+        first, second = jax.random.split(key)
+
+        def factors():
+            return dist.InverseWishartCholesky(self.df, scale_tril=np.linalg.cholesky(self.scale))
+
+        factor = sample_distribution(factors, first, shape)
+        noise = sample_distribution(lambda: dist.Normal(np.zeros(self.batch_shape), 1.0), second, shape)
+        mean = self.location + np.einsum("...ij,...j->...i", factor, noise) / np.sqrt(self.kappa)[..., None]
+        covariance = factor @ np.swapaxes(factor, -2, -1)
+        return {"mean": mean, "covariance": np.squeeze(covariance, -3) if self.pooling.tied else covariance}
+
+    def _predictive_parameters(self):
+        dimension = self.batch_shape[-1]
+        freedom = self.df - dimension + 1
+        widen = np.sqrt((self.kappa + 1) / (self.kappa * freedom))
+        scale_tril = np.linalg.cholesky(self.scale) * widen[..., None, None]
+        df = np.broadcast_to(freedom, self.batch_shape[:-1]).astype(np.float64)
+        return {"df": df, "loc": self.location, "scale_tril": scale_tril}
+
+    def predictive(self):
+        """Multivariate Student t (Murphy 2007, eq. 258)."""
+        self.require_numbers("predictive")
+        return dist.MultivariateStudentT(**self._predictive_parameters())
+
+    def sample_sites(self, name):
+        """Sample `{name}_scale_tril` and `{name}_mean`; record `{name}_covariance`."""
+        classes, dimension = self.batch_shape[:-1], self.batch_shape[-1]
+        shared = () if self.pooling.tied else classes
+        matrix = jnp.broadcast_to(self.scale, (*shared, dimension, dimension)) if not self.pooling.tied else (
+            jnp.reshape(self.scale, (dimension, dimension))
+        )
+        df = jnp.reshape(self.df, ()) if self.pooling.tied else jnp.broadcast_to(self.df, shared)
+        prior = dist.InverseWishartCholesky(df, scale_tril=jnp.linalg.cholesky(matrix)).to_event(len(shared))
+        scale_tril = numpyro.sample(f"{name}_scale_tril", prior)
+        factor = jnp.broadcast_to(scale_tril, (*classes, dimension, dimension))
+        factor = factor / jnp.sqrt(jnp.broadcast_to(self.kappa, classes))[..., None, None]
+        location = jnp.broadcast_to(self.location, self.batch_shape)
+        means = dist.MultivariateNormal(location, scale_tril=factor).to_event(len(classes))
+        mean = numpyro.sample(f"{name}_mean", means)
+        covariance = numpyro.deterministic(f"{name}_covariance", scale_tril @ scale_tril.swapaxes(-2, -1))
+        return {"mean": mean, "covariance": covariance, "scale_tril": scale_tril}
+
+    @property
+    def coordinates(self):
+        """The Cholesky factor is sampled; the covariance is the parameter."""
+        return {"scale_tril": ("covariance", CholeskyTransform())}
+
+    def likelihood(self, parameters, labels):
+        """Multivariate normal rows."""
+        scale_tril = parameters["scale_tril"]
+        factor = scale_tril if self.pooling.tied else scale_tril[labels]
+        return dist.MultivariateNormal(parameters["mean"][labels], scale_tril=factor)
+
+    def row_density(self, parameters):
+        """Means and Cholesky factors."""
+        loc = parameters["mean"]
+        factor = np.linalg.cholesky(parameters["covariance"])
+        return self.statistic, {"loc": loc, "scale_tril": np.broadcast_to(factor, (*loc.shape, loc.shape[-1]))}
+
+    def row_predictive(self):
+        """Multivariate Student t."""
+        parameters = self._predictive_parameters()
+        return MultivariateStudentTRows(), parameters
+
+    def parameter_axes(self):
+        """mean: (class, feature); covariance: (class, feature, feature_2), without class where it is tied."""
+        matrix = ("feature", "feature_2")
+        return {"mean": ("class", "feature"), "covariance": matrix if self.pooling.tied else ("class", *matrix)}
+
+
+def _check_scale(scale):
+    if not isinstance(scale, np.ndarray):
+        return
+    symmetric = scale.ndim >= 2 and np.allclose(scale, np.swapaxes(scale, -1, -2), rtol=1e-10)
+    if not symmetric or (np.linalg.eigvalsh(scale) <= 0).any():
+        raise ModelError("NormalInverseWishart: scale must be a symmetric positive-definite matrix (D, D).")
+
+
+def _check_ranks(family, summary, names):
+    """Refuse covariances that rows cannot determine: too few rows, or columns that are linear combinations."""
+    dimension = summary.mean.shape[-1]
+    counts, scatter = family._pool(np.asarray(summary.count)), family._pool(summary.scatter)
+    if np.ndim(summary.count) and (summary.count == 0).any():
+        raise FitError(
+            f"Block {names.block!r}: no rows at {names.where(summary.count == 0)}, so maximum likelihood has no "
+            "estimate. Use Exact(), or leave that class out."
+        )
+    for index in np.ndindex(counts.shape):
+        who = "all classes together" if family.pooling.tied else names.class_name(index)
+        _check_rank(who, counts[index], scatter[index], dimension, names)
+
+
+def _check_rank(who, count, scatter, dimension, names):
+    spread = np.sqrt(np.diagonal(scatter))
+    if (spread == 0).any():
+        raise FitError(
+            f"Block {names.block!r}: the variance is zero at {who}, {names.column_name(int(np.argmin(spread)))} (a "
+            "constant column), so the likelihood is unbounded. Use MAP() or Exact(), or drop the column."
+        )
+    rank = np.linalg.matrix_rank(scatter / np.outer(spread, spread), hermitian=True)
+    if rank < dimension:
+        raise FitError(
+            f"Block {names.block!r}: {who} has {count:g} rows, and their covariance of dimension {dimension} has "
+            f"rank {rank}, so it is singular and the likelihood unbounded. Use MAP() or Exact(), a tied or diag "
+            f"covariance, or at least {dimension + 1} rows that are not linear combinations of each other."
+        )

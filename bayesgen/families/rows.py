@@ -1,0 +1,95 @@
+"""Densities of rows under the predictive distributions of the families: they have no summary of fixed size."""
+
+import dataclasses
+import math
+
+import numpy as np
+
+from ..statistics import RowDensity
+from ..statistics.arrays import flatten_rows, namespace, special
+from ..statistics.normal import whitened_squares
+
+
+@dataclasses.dataclass(frozen=True)
+class StudentTRows(RowDensity):
+    """Independent Student-t columns. Parameters: `df`, `loc`, `scale`, each (K, D) or (K,)."""
+
+    def row_log_prob(self, parameters, values):
+        """Log density of rows, (n, K)."""
+        rows = flatten_rows(values)
+        df, loc, scale = (flatten_rows(parameters[name]) for name in ("df", "loc", "scale"))
+        xp = namespace(rows, loc)
+        gammaln = special(xp).gammaln
+        half = 0.5 * (df + 1)
+        constant = (gammaln(half) - gammaln(0.5 * df) - 0.5 * xp.log(df * math.pi) - xp.log(scale)).sum(-1)
+        width = scale * xp.sqrt(df)
+        classes = [
+            (xp.log1p(((rows - m) / w) ** 2) * h).sum(-1) for m, w, h in zip(loc, width, half, strict=True)
+        ]
+        return constant - xp.stack(classes, -1)
+
+
+@dataclasses.dataclass(frozen=True)
+class MultivariateStudentTRows(RowDensity):
+    """Multivariate Student-t rows. Parameters: `df` (K,), `loc` (K, D), `scale_tril` (K, D, D)."""
+
+    def row_log_prob(self, parameters, values):
+        """Log density of rows, (n, K)."""
+        squares, half_log_det, dimension = whitened_squares(parameters, values)
+        xp = namespace(squares)
+        gammaln = special(xp).gammaln
+        df = parameters["df"]
+        half = 0.5 * (df + dimension)
+        constant = gammaln(half) - gammaln(0.5 * df) - 0.5 * dimension * xp.log(df * math.pi) - half_log_det[:, 0]
+        return constant - half * xp.log1p(squares[..., 0] / df)
+
+
+@dataclasses.dataclass(frozen=True)
+class NegativeBinomialRows(RowDensity):
+    """Columns of counts, Poisson with a gamma rate. Parameters: `concentration`, `rate`, each (K, D) or (K,)."""
+
+    def row_log_prob(self, parameters, values):
+        """Log probability of rows, (n, K)."""
+        rows = flatten_rows(values)
+        shape, rate = (flatten_rows(parameters[name]) for name in ("concentration", "rate"))
+        xp = namespace(rows, shape)
+        gammaln = special(xp).gammaln
+        constant = (shape * xp.log(rate / (rate + 1)) - gammaln(shape)).sum(-1)
+        classes = [
+            gammaln(rows + a).sum(-1) - rows @ xp.log1p(b) for a, b in zip(shape, rate, strict=True)
+        ]
+        return constant + xp.stack(classes, -1) - gammaln(rows + 1).sum(-1)[:, None]
+
+
+@dataclasses.dataclass(frozen=True)
+class DirichletMultinomialRows(RowDensity):
+    """Vectors of counts, multinomial with Dirichlet probabilities. Parameter: `concentration`, (K, V).
+
+    Rows may be sparse: only their nonzero cells cost anything.
+    """
+
+    def row_log_prob(self, parameters, values):
+        """Log probability of rows, (n, K), the multinomial coefficient included."""
+        concentration = parameters["concentration"]
+        if hasattr(values, "tocsr"):
+            return self._sparse(concentration, values.tocsr())
+        xp = namespace(concentration, values)
+        gammaln = special(xp).gammaln
+        words = [(gammaln(values + a) - gammaln(a)).sum(-1) for a in concentration]
+        lengths = values.sum(-1)
+        return xp.stack(words, -1) + _lengths(concentration, lengths) - gammaln(values + 1).sum(-1)[:, None]
+
+    def _sparse(self, concentration, values):
+        gammaln = special(np).gammaln
+        cells = np.stack([gammaln(values.data + a[values.indices]) - gammaln(a[values.indices]) for a in concentration])
+        cells = cells - gammaln(values.data + 1)
+        starts = np.concatenate([np.zeros((len(cells), 1)), np.cumsum(cells, axis=1)], axis=1)
+        words = np.diff(starts[:, values.indptr], axis=1).T
+        return words + _lengths(concentration, np.asarray(values.sum(1)).ravel())
+
+
+def _lengths(concentration, lengths):
+    """log of B(A, n) terms that depend on a row's length alone, its factorial included: (n, K)."""
+    gammaln = special(namespace(concentration, lengths)).gammaln
+    total, lengths = concentration.sum(-1), lengths[:, None]
+    return gammaln(total) - gammaln(total + lengths) + gammaln(lengths + 1)

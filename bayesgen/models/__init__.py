@@ -1,0 +1,8 @@
+"""Models: recipes for generative programs, built from families."""
+
+from .classifier import GenerativeClassifier
+from .conjugate import Block, Conjugate
+from .gaussian_discriminant import GaussianDiscriminant
+from .naive_bayes import NaiveBayes
+
+__all__ = ["Block", "Conjugate", "GaussianDiscriminant", "GenerativeClassifier", "NaiveBayes"]

@@ -1,0 +1,164 @@
+"""`GenerativeClassifier`: a class prior and blocks of columns, each with a conjugate family."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import ModelError
+from ..families import DirichletCategorical, Family, Scale
+from ..families.fixed_categorical import FixedCategorical
+from ..program import ConcreteModel, GenerativeProgram
+from ..program.recognition import Plan
+from ..statistics import Moments
+from .conjugate import Block, Conjugate
+from .function import LABEL, ClassifierFunction, covariate_name
+
+
+@dataclasses.dataclass(frozen=True)
+class GenerativeClassifier(ConcreteModel):
+    """A generative classifier: instances are made by choosing a class, then each block of columns given the class.
+
+    Generative story::
+
+        class_probs            ~ class_prior
+        {block}_{parameter}[k] ~ the block's family, for each class k
+        y                      ~ Categorical(class_probs)
+        {block}                ~ the family's likelihood with the parameters of class y
+
+    Args:
+        blocks: (name, family, columns) for each block; columns are names of columns of one kind, and categorical
+            ones of equal numbers of values.
+        class_prior: a `DirichletCategorical`, or K fixed probabilities.
+
+    `NaiveBayes` and `GaussianDiscriminant` choose the blocks by the kinds of the columns.
+
+    >>> import bayesgen as bg
+    >>> model = GenerativeClassifier([("size", bg.NormalInverseWishart(), ["height", "weight"])])
+    >>> data = {"height": [1.6, 1.7, 1.8, 1.9], "weight": [60.0, 61.0, 83.0, 92.0]}
+    >>> fit = bg.fit(model, data, ["a", "a", "b", "b"], method=bg.Exact())
+    >>> bg.predict(fit, {"height": [1.85], "weight": [85.0]}, rule=bg.BMA()).labels.tolist()
+    ['b']
+    """
+
+    blocks: Sequence[tuple[str, Family, Sequence[str]]]
+    class_prior: Any = dataclasses.field(default_factory=DirichletCategorical)
+
+    def __post_init__(self):
+        names = [name for name, _, _ in self.blocks]
+        if len(set(names)) < len(names) or not names:
+            raise ModelError(f"The blocks need distinct names, at least one; got {names}.")
+        reserved = {LABEL, "class", "instances"} & set(names)
+        if reserved:
+            raise ModelError(f"A block cannot be called {min(reserved)!r}: that name is taken.")
+
+    def infer_schema(self, table, y, declared):
+        """The kinds of the columns are those of their blocks' families."""
+        kinds = {column: family.kind for _, family, columns in self.blocks for column in columns}
+        unused = [name for name in table.names if name not in kinds]
+        missing = [name for name in kinds if name not in table.names]
+        if unused or missing:
+            raise ModelError(
+                f"The blocks and the data must have the same columns: in no block {unused}, not in the data {missing}."
+            )
+        return declared.resolve(table, y, implied_kinds=kinds)
+
+    def read(self, schema, table):
+        """Encode each block's columns."""
+        attributes = {name: schema.encode(table, columns) for name, _, columns in self.blocks}
+        covariates = {
+            covariate_name(name): family.covariate_of(attributes[name])
+            for name, family, _ in self.blocks
+            if family.covariate
+        }
+        return attributes, covariates
+
+    def statistics(self, schema):
+        """Each block's statistic."""
+        return {
+            name: _statistic(family, schema, columns, _num_categories(schema, name, family, columns))
+            for name, family, columns in self.blocks
+        }
+
+    def with_scale(self, schema, summaries):
+        """Fill in means and variances of the columns, from the summaries of the blocks."""
+        if not any(family.scaled for _, family, _ in self.blocks):
+            return schema
+        mean = np.full(len(schema.columns), np.nan)
+        variance = np.full(len(schema.columns), np.nan)
+        position = {name: index for index, name in enumerate(schema.columns)}
+        for name, family, columns in self.blocks:
+            if family.scaled:
+                where = [position[column] for column in columns]
+                mean[where], variance[where] = _column_moments(summaries[name])
+        return dataclasses.replace(schema, mean=mean, variance=variance)
+
+    def conjugate(self, schema):
+        """The resolved class prior and blocks."""
+        num_classes = len(schema.classes)
+        prior = self.class_prior
+        prior = prior if isinstance(prior, Family) else FixedCategorical(prior)
+        blocks = tuple(
+            Block(name, family.resolve(_scale(schema, name, family, columns)), columns)
+            for name, family, columns in self.blocks
+        )
+        return Conjugate(prior.resolve(Scale(num_categories=num_classes)), blocks, tuple(schema.classes))
+
+    def bind(self, schema):
+        """The program of data with this schema. Default hyperparameters need its means and variances."""
+        conjugate = self.conjugate(schema)
+        families = [(block.name, block.family) for block in conjugate.blocks]
+        function = ClassifierFunction(conjugate.class_prior, families)
+        program = GenerativeProgram(function, label=LABEL, classes=schema.classes)
+        coordinates = {
+            f"{name}_{site}": (f"{name}_{parameter}", transform)
+            for name, family in families
+            for site, (parameter, transform) in family.coordinates.items()
+        }
+        statistics = self.statistics(schema)
+        plan = Plan(tuple((name, statistics[name]) for name, _ in families))
+        return program.replace(coordinates=coordinates, plan=plan)
+
+
+def _statistic(family, schema, columns, num_categories):
+    if num_categories is None:
+        return family.statistic
+    scale = Scale(len(schema.classes), len(columns), num_categories)
+    return family.resolve(scale).statistic
+
+
+def _num_categories(schema, name, family, columns):
+    if family.kind != "categorical":
+        return None
+    numbers = {schema.num_categories(column) for column in columns}
+    if len(numbers) != 1:
+        raise ModelError(
+            f"Block {name!r}: its columns have {sorted(numbers)} numbers of values. Put columns with different "
+            "numbers of values into different blocks, or declare Schema(categories=...)."
+        )
+    return numbers.pop()
+
+
+def _scale(schema, name, family, columns):
+    mean = variance = None
+    if family.scaled:
+        if schema.mean is None:
+            raise ModelError(
+                f"Block {name!r}: default hyperparameters come from the training columns, which this schema has not "
+                "seen. Bind with the schema of a fit (fit.schema), or give numbers."
+            )
+        position = {column: index for index, column in enumerate(schema.columns)}
+        where = [position[column] for column in columns]
+        mean, variance = schema.mean[where], schema.variance[where]
+        variance = np.where(variance > 0, variance, 1.0)
+    return Scale(len(schema.classes), len(columns), _num_categories(schema, name, family, columns), mean, variance)
+
+
+def _column_moments(summary):
+    """Means and variances (denominator N) of a block's columns over all classes."""
+    pooled = summary.pooled().of_class(0)
+    if not isinstance(pooled, Moments):
+        return pooled.totals[0] / pooled.count, np.nan
+    scatter = np.diagonal(pooled.scatter) if pooled.is_matrix else pooled.scatter
+    return pooled.mean, scatter / pooled.count

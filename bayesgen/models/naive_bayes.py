@@ -1,0 +1,133 @@
+"""`NaiveBayes`: columns independent given the class, one block for each kind of column."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from ..columns import ColumnKinds
+from ..errors import ModelError
+from ..families import (
+    BetaBernoulli,
+    DirichletCategorical,
+    DirichletMultinomial,
+    Family,
+    GammaPoisson,
+    NormalInverseGamma,
+)
+from ..program import Model
+from .classifier import GenerativeClassifier
+
+DEFAULTS = {
+    "real": NormalInverseGamma,
+    "binary": BetaBernoulli,
+    "categorical": DirichletCategorical,
+    "count": GammaPoisson,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class NaiveBayes(Model):
+    """Naive Bayes: given the class, the columns are independent (but for families that model columns jointly).
+
+    Generative story::
+
+        class_probs ~ class_prior
+        y           ~ Categorical(class_probs)
+        each column ~ its family's likelihood with the parameters of class y
+
+    Args:
+        families: one family for all columns; or a mapping from a kind ("real", "binary", "categorical", "count") or
+            a column's name to a family, where the column's name wins; or None for the defaults: normal-inverse-gamma,
+            Beta-Bernoulli, Dirichlet-categorical, gamma-Poisson (a sparse matrix: Dirichlet-multinomial).
+        class_prior: a `DirichletCategorical`, or K fixed probabilities.
+
+    The blocks, and so the sites of the program, are called real, binary, count, and categorical_2, categorical_3, ...
+    by the number of values.
+
+    Source: Murphy, Machine Learning: A Probabilistic Perspective, section 3.5.
+
+    >>> import bayesgen as bg
+    >>> X = {"windy": [True, True, False, False], "sky": ["grey", "grey", "blue", "grey"]}
+    >>> fit = bg.fit(bg.NaiveBayes(), X, ["rain", "rain", "dry", "dry"], method=bg.Exact())
+    >>> sorted(fit.parameters)
+    ['binary_probs', 'categorical_2_probs', 'class_probs']
+    """
+
+    families: Family | Mapping[str, Family] | None = None
+    class_prior: Any = dataclasses.field(default_factory=DirichletCategorical)
+
+    def infer_schema(self, table, y, declared):
+        """Kinds come from the dtypes, or from the family that was chosen for a column or its kind."""
+        if isinstance(self.families, Family):
+            return declared.resolve(table, y, implied_kinds=ColumnKinds(table.names, self.families.kind, {}))
+        families = dict(self.families or {})
+        unknown = [name for name in families if name not in DEFAULTS and name not in table.names]
+        if unknown:
+            raise ModelError(f"families= names {unknown}, which are neither kinds {list(DEFAULTS)} nor columns.")
+        implied = {}
+        if families:
+            for name in table.names:
+                family = families.get(name) or families.get(declared.kinds.get(name) or table.inferred_kind(name))
+                if family is not None:
+                    implied[name] = family.kind
+        return declared.resolve(table, y, implied_kinds=implied)
+
+    def concrete(self, schema):
+        """The `GenerativeClassifier` with the blocks that the schema's kinds call for."""
+        groups: dict[Any, list[str]] = {}
+        members: dict[Any, Family] = {}
+        for name, kind in _kinds(schema):
+            family = self._family(name, kind, schema)
+            size = schema.num_categories(name) if kind == "categorical" else None
+            key = (kind, size, id(family))
+            members[key] = family
+            groups.setdefault(key, []).append(name)
+        if _is_uniform(schema):
+            groups = dict.fromkeys(groups, schema.columns)
+        taken: dict[str, int] = {}
+        blocks = []
+        for (kind, size, identity), columns in groups.items():
+            stem = kind if size is None else f"{kind}_{size}"
+            taken[stem] = taken.get(stem, 0) + 1
+            name = stem if taken[stem] == 1 else f"{stem}_part{taken[stem]}"
+            blocks.append((name, members[kind, size, identity], columns))
+        return GenerativeClassifier(blocks, self.class_prior)
+
+    def _family(self, name, kind, schema):
+        families = self.families
+        if isinstance(families, Family):
+            family = families
+        else:
+            chosen = (families or {}).get(name) or (families or {}).get(kind)
+            family = chosen or self._by_implied_kind(kind) or _default(kind, schema)
+        if family.kind != kind:
+            raise ModelError(
+                f"Column {name!r} is of kind {kind!r}, but its family {type(family).__name__} is for "
+                f"{family.kind!r} columns. Change Schema(kinds=...) or families=."
+            )
+        return family
+
+    def _by_implied_kind(self, kind):
+        """A family that was given for another kind of dtype, such as counts in real columns."""
+        given = self.families or {}
+        return next((family for key, family in given.items() if key in DEFAULTS and family.kind == kind), None)
+
+
+_SINGLETONS: dict[Any, Family] = {}
+
+
+def _default(kind, schema):
+    """The default family of a kind; one object each, so that columns share a block."""
+    family = DirichletMultinomial if kind == "count" and schema.sparse else DEFAULTS[kind]
+    return _SINGLETONS.setdefault(family, family())
+
+
+def _is_uniform(schema):
+    return isinstance(schema.kinds, ColumnKinds) and not schema.kinds.overrides
+
+
+def _kinds(schema):
+    """(column, kind) of every column; of the first alone where all are of one kind that needs no look at values."""
+    if _is_uniform(schema) and schema.kinds[schema.columns[0]] != "categorical":
+        return [(schema.columns[0], schema.kinds[schema.columns[0]])]
+    return list(schema.kinds.items())

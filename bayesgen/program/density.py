@@ -1,0 +1,105 @@
+"""The log density of a program's latents given data, through summaries where the plan allows it."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from .evaluation import class_table, evaluate
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Evidence:
+    """The data as the density sees them. A pytree of arrays, all of fixed shape but for the row-wise part.
+
+    Attributes:
+        class_counts: (K,) total weight of each class.
+        summaries: site -> `Summary`, for compressed sites.
+        covariates: name -> (K, ...), example values (compressed sites depend on them only through the data).
+        rows: `Rows` of the row-wise sites, or None.
+    """
+
+    class_counts: Any
+    summaries: dict[str, Any]
+    covariates: dict[str, Any]
+    rows: Any = None
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """Rows for row-wise evaluation, padded to a size at which functions are compiled once.
+
+    Attributes:
+        attributes: site -> (n, ...), all attributes, because row-wise sites may depend on any of them.
+        covariates: name -> (n, ...).
+        codes: (n,) classes.
+        weights: (n,), 0 where a row is padding.
+    """
+
+    attributes: dict[str, Any]
+    covariates: dict[str, Any]
+    codes: Any
+    weights: Any
+
+
+def log_likelihood(program, evaluation, evidence):
+    """Log-likelihood of the data at an evaluated program (run at the K classes)."""
+    structure, plan = program.structure, program.plan
+    total = jnp.where(evidence.class_counts > 0, evidence.class_counts * evaluation.label_log_probs, 0.0).sum()
+    for name, _ in plan.compressed:
+        part = evaluation.conditional(name, structure.axis).log_likelihood(evidence.summaries[name])
+        scale = evaluation.scale(name)
+        total += part if scale is None else scale * part
+    if plan.rowwise:
+        total += _rowwise_log_likelihood(program, evaluation.latents, evidence.rows)
+    return total
+
+
+def _rowwise_log_likelihood(program, latents, rows):
+    table = class_table(
+        program.function,
+        program.structure,
+        program.num_classes,
+        latents,
+        rows.attributes,
+        rows.covariates,
+        program.plan.rowwise,
+    )
+    each = sum(table.values())
+    own = jnp.take_along_axis(each, rows.codes[:, None], axis=1)[:, 0]
+    return jnp.where(rows.weights > 0, rows.weights * own, 0.0).sum()
+
+
+def at_classes(program, latents, evidence, unconstrained=False):
+    """Run the program at its K classes."""
+    labels = jnp.arange(program.num_classes)
+    return evaluate(
+        program.function, program.structure, latents, labels, None, evidence.covariates, unconstrained=unconstrained
+    )
+
+
+def log_density(program, latents, evidence):
+    """Log joint density of constrained latents and data, in the coordinates of the program's sites."""
+    evaluation = at_classes(program, latents, evidence)
+    return evaluation.log_prior + log_likelihood(program, evaluation, evidence)
+
+
+def unconstrained_log_density(program, free, evidence):
+    """Log density of unconstrained latents, Jacobian included: what NUTS samples from."""
+    evaluation = at_classes(program, free, evidence, unconstrained=True)
+    return evaluation.log_prior + evaluation.log_jacobian + log_likelihood(program, evaluation, evidence)
+
+
+def parameter_log_density(program, free, evidence, prior=True):
+    """Log density over the program's *parameters* (covariances, not Cholesky factors) at unconstrained latents.
+
+    Its maximum is the joint mode that MAP reports; without the prior it is the likelihood alone.
+    """
+    evaluation = at_classes(program, free, evidence, unconstrained=True)
+    likelihood = log_likelihood(program, evaluation, evidence)
+    if not prior:
+        return likelihood
+    return likelihood + evaluation.log_prior - program.log_coordinate_jacobian(evaluation.latents)

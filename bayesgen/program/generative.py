@@ -1,0 +1,301 @@
+"""`GenerativeProgram`: a NumPyro function that makes data, as the statement of a model."""
+
+import abc
+import dataclasses
+import functools
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro import handlers
+from numpyro.distributions.transforms import Transform
+
+from ..errors import DataError, ModelError
+from ..schema import Schema
+from . import compiled
+from .recognition import Plan, make_plan
+from .rows import read_rows
+from .structure import covariate_names, find_structure
+
+
+class Model(abc.ABC):
+    """A recipe for a generative program. What `bayesgen.fit` takes as its first argument."""
+
+    @abc.abstractmethod
+    def infer_schema(self, table, y, declared):
+        """The resolved `Schema` of training data, given what the user declared of it."""
+
+    @abc.abstractmethod
+    def concrete(self, schema) -> "ConcreteModel":
+        """The model with its choices made for the columns of this schema."""
+
+    def bind(self, schema) -> "GenerativeProgram":
+        """The `GenerativeProgram` of data with this schema."""
+        return self.concrete(schema).bind(schema)
+
+
+class ConcreteModel(Model):
+    """A model whose attribute sites are known."""
+
+    def concrete(self, schema):
+        """The model itself."""
+        return self
+
+    @abc.abstractmethod
+    def read(self, schema, table):
+        """The rows of a table by attribute site: (attributes, covariates), dicts of arrays (n, ...)."""
+
+    @abc.abstractmethod
+    def statistics(self, schema):
+        """site -> `Statistic` where these are known without binding the program; else None."""
+
+    @abc.abstractmethod
+    def with_scale(self, schema, summaries):
+        """The schema with the columns' means and variances filled in, where default priors need them."""
+
+    @abc.abstractmethod
+    def conjugate(self, schema):
+        """The model's conjugate blocks, or None where it has no closed forms."""
+
+
+class PytreeFunction(abc.ABC):
+    """A program function whose constants (hyperparameters) are the leaves of a JAX pytree.
+
+    Such constants are arguments of compiled functions: other hyperparameters compile nothing anew.
+    """
+
+    covariates: tuple[str, ...] = ()
+
+    @abc.abstractmethod
+    def __call__(self, n, **covariates): ...
+
+
+class GenerativeProgram(ConcreteModel):
+    """A generative model stated as a NumPyro function that makes n instances.
+
+    The function samples latent parameters, then, in one plate of size n, the label and the attributes. It takes no
+    data: bayesgen conditions on them. Keyword-only arguments of the function are covariates, quantities that each
+    row has but the program does not model; data must have a column for each.
+
+    Args:
+        function: `function(n, *, covariates...)`, any NumPyro program that follows the conventions: no `obs=`, no
+            `numpyro.param`, no subsampling, no latent per row, attributes not reparametrised.
+        label: name of the label site, or None for a program without classes.
+        classes: the labels in the order of the label site's values, or their number K. Not for label=None.
+
+    The program is itself callable, so it runs under `numpyro.infer.Predictive`, `numpyro.render_model` and, with
+    `numpyro.handlers.condition`, under `MCMC`.
+
+    >>> import numpyro, numpyro.distributions as dist
+    >>> def heights(n):
+    ...     p = numpyro.sample("p", dist.Beta(1, 1))
+    ...     mean = numpyro.sample("mean", dist.Normal(170, 20).expand([2]).to_event(1))
+    ...     with numpyro.plate("people", n):
+    ...         y = numpyro.sample("y", dist.Bernoulli(p))
+    ...         numpyro.sample("height", dist.Normal(mean[y], 7.0))
+    >>> program = GenerativeProgram(heights, classes=["women", "men"])
+    >>> program.attributes, program.latents
+    (('height',), ('p', 'mean'))
+    >>> sorted(program.simulate(3, seed=1))
+    ['height', 'y']
+    """
+
+    def __init__(self, function, *, label="y", classes=None):
+        if label is not None and classes is None:
+            raise ModelError("GenerativeProgram needs classes=: the labels in order, or their number.")
+        if label is None and classes is not None:
+            raise ModelError("A program with label=None has no classes: drop classes=.")
+        labels = () if label is None else tuple(range(classes)) if isinstance(classes, int) else tuple(classes)
+        if label is not None and len(labels) < 2:
+            raise ModelError(f"GenerativeProgram needs at least two classes, got {labels}.")
+        self._set(function=function, label=label, classes=labels, num_classes=max(1, len(labels)), coordinates={})
+        self._set(covariate_examples=None)
+
+    def _set(self, **values):
+        self.__dict__.update(values)
+
+    def __call__(self, n, **covariates):
+        """Run the program: generate n instances inside NumPyro's handlers."""
+        return self.function(n, **covariates)
+
+    def replace(self, **values):
+        """A copy with some attributes replaced (structure and plan are found anew unless given)."""
+        other = object.__new__(GenerativeProgram)
+        kept = {k: v for k, v in self.__dict__.items() if k not in ("structure", "plan")}
+        other._set(**{**kept, **values})
+        return other
+
+    # --- what the program consists of ---------------------------------------------------------------------------
+
+    @functools.cached_property
+    def structure(self):
+        """Its sites, found by tracing: a `Structure`."""
+        with jax.enable_x64(True):
+            return find_structure(self.function, self.label, self._example_covariates)
+
+    @functools.cached_property
+    def plan(self) -> Plan:
+        """Which attribute sites are compressed into sufficient statistics, and why the others are not."""
+        with jax.enable_x64(True):
+            return make_plan(self.function, self.structure, self.num_classes, self._example_covariates)
+
+    @property
+    def attributes(self):
+        """Names of the attribute sites."""
+        return tuple(name for name, _ in self.structure.attributes)
+
+    @property
+    def latents(self):
+        """Names of the latent sites."""
+        return tuple(name for name, _ in self.structure.latents)
+
+    @property
+    def covariates(self):
+        """Names of the covariates."""
+        return self.structure.covariates
+
+    def _example_covariates(self, size):
+        names = covariate_names(self.function)
+        if self.covariate_examples is None:
+            return {name: jnp.ones(size) for name in names}
+        return {name: jnp.asarray(np.resize(value, (size, *value.shape[1:])))
+                for name, value in self.covariate_examples.items()}
+
+    # --- what can be computed -----------------------------------------------------------------------------------
+
+    def simulate(self, n, *, seed=0, latents=None, **covariates):
+        """Generate n instances.
+
+        Args:
+            n: number of rows.
+            seed: integer seed or JAX key.
+            latents: values of the latent sites; drawn from the prior where absent.
+            covariates: name -> (n, ...).
+
+        Returns:
+            Dict of the attributes (n at the instance plate's axis) and, under the label's name, the class labels.
+        """
+        key = jax.random.key(seed) if isinstance(seed, int) else seed
+        with jax.enable_x64(True):
+            function = handlers.substitute(self.function, data=dict(latents or {}))
+            trace = handlers.trace(handlers.seed(function, key)).get_trace(n, **covariates)
+        rows = {name: np.asarray(trace[name]["value"]) for name in self.attributes}
+        if self.label is not None:
+            codes = np.asarray(trace[self.label]["value"]).reshape(n)
+            rows[self.label] = np.asarray(self.classes)[codes]
+        return rows
+
+    def class_conditionals(self, latents):
+        """The K class-conditional distributions of each attribute: name -> NumPyro distribution.
+
+        The program is run at n = K with the label set to 0..K-1, so the instance axis is the class.
+        """
+        with jax.enable_x64(True):
+            return compiled.class_distributions(self, latents)
+
+    def log_joint(self, latents, X):
+        """log p(x_i, y = k | latents) of rows, (n, K).
+
+        Args:
+            latents: site -> value.
+            X: mapping or data frame with the attribute sites (and covariates) as names.
+        """
+        attributes, covariates = self.read(None, X)
+        with jax.enable_x64(True):
+            return np.asarray(compiled.log_joint(self, _arrays(latents), attributes, covariates))
+
+    def log_density(self, latents, X, y=None):
+        """Log joint density of latents and data, a float: log p(latents) + log p(X, y | latents).
+
+        The density of the latents is that of their sites, in the constrained space.
+        """
+        attributes, covariates = self.read(None, X)
+        codes = np.zeros(len(next(iter(attributes.values()))), np.int64)
+        if self.label is not None:
+            codes = Schema(classes=self.classes).encode_labels(y)
+        with jax.enable_x64(True):
+            evidence = compiled.summarize_rows(self, attributes, covariates, codes, None)
+            return float(compiled.log_density(self, _arrays(latents), evidence))
+
+    def log_coordinate_jacobian(self, latents):
+        """Log |d parameters -> d sites|: 0 unless a site stands for a parameter in other coordinates."""
+        total = 0.0
+        for site, (_, transform) in self.coordinates.items():
+            value = latents[site]
+            total = total + jnp.sum(transform.log_abs_det_jacobian(transform.inv(value), value))
+        return -total
+
+    def parameters_of(self, latents):
+        """Latents in the coordinates that are reported: name -> array (any leading axes). NumPy in, NumPy out."""
+        return self._convert(latents, {site: (name, t.inv) for site, (name, t) in self.coordinates.items()})
+
+    def latents_of(self, parameters):
+        """The inverse of `parameters_of`."""
+        return self._convert(parameters, {name: (site, t) for site, (name, t) in self.coordinates.items()})
+
+    def _convert(self, values, table: Mapping[str, tuple[str, Transform]]):
+        out = {}
+        with jax.enable_x64(True):
+            for name, value in values.items():
+                other, transform = table.get(name, (name, None))
+                out[other] = np.asarray(value if transform is None else transform(jnp.asarray(value)))
+        return out
+
+    # --- a program as a model -----------------------------------------------------------------------------------
+
+    def infer_schema(self, table, y, declared):
+        """Names of the attributes and covariates, and the program's classes."""
+        if self.label is not None and y is None:
+            raise DataError(f"The program has classes, so it needs y: the {self.label!r} of each row.")
+        names = (*self.attributes, *self.covariates)
+        return dataclasses.replace(declared, columns=names, classes=self.classes or None)
+
+    def read(self, schema, table):
+        """See `Model.read`."""
+        return read_rows(self, table)
+
+    def statistics(self, schema):
+        """Not known before the program has been probed."""
+        return None
+
+    def with_scale(self, schema, summaries):
+        """A program of one's own states its priors itself."""
+        return schema
+
+    def conjugate(self, schema):
+        """None: its closed forms, if there are any, are not known."""
+        return None
+
+    def bind(self, schema):
+        """A program of one's own is bound already."""
+        return self
+
+
+def _arrays(latents):
+    return {name: jnp.asarray(value) for name, value in latents.items()}
+
+
+def _flatten(program):
+    dynamic = isinstance(program.function, PytreeFunction)
+    coordinates = tuple(program.coordinates.items())
+    static = None if dynamic else program.function
+    aux = (static, program.label, program.num_classes, program.structure, program.plan, coordinates)
+    return ((program.function,) if dynamic else ()), aux
+
+
+def _unflatten(aux, children):
+    static, label, num_classes, structure, plan, coordinates = aux
+    program = object.__new__(GenerativeProgram)
+    program._set(
+        function=children[0] if children else static,
+        label=label,
+        num_classes=num_classes,
+        structure=structure,
+        plan=plan,
+        coordinates=dict(coordinates),
+    )
+    return program
+
+
+jax.tree_util.register_pytree_node(GenerativeProgram, _flatten, _unflatten)

@@ -1,0 +1,190 @@
+"""Recognising which attribute sites can be compressed into sufficient statistics.
+
+A site is compressed if (1) no other attribute enters its distribution, by data-flow analysis of the program;
+(2) its distribution has a registered statistic; and (3) at draws from the prior, with random labels and rows,
+the distributions of the rows equal those of the K classes. What fails (1)-(3) is evaluated row by row, provided
+that rows are exchangeable: each row's probability must depend on nothing but the latents, its own label,
+attributes and covariates. That too is probed, and a program that fails is refused.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.ops.provenance import eval_provenance
+
+from ..errors import ModelError
+from ..statistics import Statistic
+from .evaluation import class_table, evaluate, row_log_probs
+from .structure import Structure, run
+
+PROBE_SIZE = 101
+NUM_PROBES = 2
+TOLERANCE = 1e-8
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How each attribute site meets the data. Hashable: it is part of what compiled functions are keyed by.
+
+    Attributes:
+        compressed: (site, statistic) for the sites that go through summaries.
+        rowwise: names of the sites that are evaluated row by row.
+        reasons: (site, why it is not compressed).
+    """
+
+    compressed: tuple[tuple[str, Statistic], ...]
+    rowwise: tuple[str, ...] = ()
+    reasons: tuple[tuple[str, str], ...] = ()
+
+
+def make_plan(function, structure, num_classes, covariates):
+    """Probe a program and decide for each site.
+
+    Args:
+        covariates: function size -> name -> (size, ...) example covariates.
+    """
+    probe = _Probe(function, structure, num_classes, covariates(PROBE_SIZE))
+    reasons = probe.entangled()
+    statistics = probe.statistics()
+    for name, _ in structure.attributes:
+        if name not in reasons and isinstance(statistics[name], str):
+            reasons[name] = statistics[name]
+    candidates = tuple(name for name, _ in structure.attributes if name not in reasons)
+    reasons |= probe.differences(candidates)
+    rowwise = tuple(name for name, _ in structure.attributes if name in reasons)
+    if rowwise:
+        probe.check_exchangeable(rowwise)
+    compressed = tuple((name, statistics[name]) for name in candidates if name not in reasons)
+    return Plan(compressed, rowwise, tuple((name, reasons[name]) for name in rowwise))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Probe:
+    """Experiments with a program: arbitrary latents, random labels, rows in a random order."""
+
+    function: Callable
+    structure: Structure
+    num_classes: int
+    covariates: dict[str, Any]
+
+    @property
+    def codes(self):
+        return np.random.default_rng(0).integers(0, self.num_classes, PROBE_SIZE)
+
+    def values(self, key):
+        """Arbitrary latents and rows."""
+        trace = run(self.function, PROBE_SIZE, self.covariates, key)
+        latents = {name: trace[name]["value"] for name, _ in self.structure.latents}
+        return latents, {name: site.from_site(trace[name]["value"]) for name, site in self.structure.attributes}
+
+    def evaluate(self, latents, rows, codes=None):
+        """Run at the rows."""
+        codes = self.codes if codes is None else codes
+        return evaluate(self.function, self.structure, latents, codes, rows, self.covariates)
+
+    def evaluate_classes(self, latents):
+        """Run at the classes, with the first row's covariates."""
+        labels = jnp.arange(self.num_classes)
+        first = {name: jnp.repeat(value[:1], self.num_classes, 0) for name, value in self.covariates.items()}
+        return evaluate(self.function, self.structure, latents, labels, None, first)
+
+    def abstractly(self, measure):
+        """Call measure(latents, rows) on tracers, for what can be known without numbers."""
+        results = []
+        jax.eval_shape(lambda key: results.append(measure(*self.values(key))), jax.random.key(0))
+        return results[0]
+
+    def numerically(self, measure):
+        """The arrays of measure(latents, rows) at several draws, stacked."""
+        keys = jax.random.split(jax.random.key(1), NUM_PROBES)
+        return jax.tree.map(np.asarray, jax.jit(jax.vmap(lambda key: measure(*self.values(key))))(keys))
+
+    def entangled(self):
+        """Attributes into whose distribution other attributes flow: name -> reason."""
+        shapes = jax.eval_shape(self.values, jax.random.key(0))
+        latents, rows = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+        names = tuple(rows)
+
+        def log_probs(latents, **rows):
+            return row_log_probs(self.evaluate(latents, rows), self.structure, names)
+
+        flows = eval_provenance(log_probs, latents=latents, **rows)
+        others = {name: flows[name] & (set(names) - {name}) for name in names}
+        return {name: f"it depends on attribute {min(found)}" for name, found in others.items() if found}
+
+    def statistics(self):
+        """site -> its `Statistic`, or the reason why there is none."""
+        return self.abstractly(lambda latents, rows: self._statistics(latents, rows))
+
+    def _statistics(self, latents, rows):
+        evaluation = self.evaluate_classes(latents)
+        found = {}
+        for name, _ in self.structure.attributes:
+            conditional = evaluation.conditional(name, self.structure.axis)
+            if conditional is None:
+                found[name] = f"{type(evaluation.sites[name]['fn']).__name__} has no registered statistic"
+            elif jnp.ndim(1.0 if evaluation.scale(name) is None else evaluation.scale(name)):
+                found[name] = "it is scaled by an array"
+            else:
+                found[name] = conditional.statistic
+        return found
+
+    def differences(self, names):
+        """Sites whose distributions in the rows are not those of the classes: name -> reason."""
+        axis = self.structure.axis
+
+        def measure(latents, rows):
+            by_row, by_class = self.evaluate(latents, rows), self.evaluate_classes(latents)
+            labels = (by_row.label_log_probs, by_class.label_log_probs[self.codes])
+            pairs = {}
+            for name in names:
+                row, one = by_row.conditional(name, axis), by_class.conditional(name, axis)
+                mine = (row.parameters, {} if row.mask is None else row.mask)
+                theirs = (one.parameters, {} if one.mask is None else one.mask)
+                pairs[name] = (mine, jax.tree.map(lambda leaf: leaf[self.codes], theirs), row.inert)
+            return labels, pairs
+
+        labels, pairs = self.numerically(measure)
+        if not _close(*labels):
+            raise ModelError(
+                f"The label {self.structure.label!r} is not exchangeable: its probabilities differ between rows. "
+                "Give every row the same class probabilities."
+            )
+        reasons = {}
+        for name, (rows, classes, inert) in pairs.items():
+            if not _close(rows, classes):
+                reasons[name] = "its parameters differ between rows of one class"
+            elif any(not np.array_equal(leaf[0], leaf[1]) for leaf in jax.tree.leaves(inert)):
+                reasons[name] = f"{', '.join(inert)} depends on a latent"
+        return reasons
+
+    def check_exchangeable(self, names):
+        """Refuse row-wise sites whose rows depend on their position or on other rows."""
+
+        def measure(latents, rows):
+            together = row_log_probs(self.evaluate(latents, rows), self.structure, names)
+            alone = class_table(
+                self.function, self.structure, self.num_classes, latents, rows, self.covariates, names
+            )
+            own = jnp.arange(PROBE_SIZE), self.codes
+            return {name: (together[name], alone[name][own]) for name in names}
+
+        for name, (together, alone) in self.numerically(measure).items():
+            if not _close(together, alone):
+                raise ModelError(
+                    f"The rows of attribute {name!r} are not exchangeable: its distribution in a row depends on the "
+                    "row's position or on other rows. Let it depend only on latents and on the row's own label and "
+                    "attributes; pass what else a row knows as a keyword-only argument (a covariate)."
+                )
+
+
+def _close(one, two):
+    one, two = jax.tree.leaves(one), jax.tree.leaves(two)
+    return len(one) == len(two) and all(
+        a.shape == b.shape and np.allclose(a, b, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
+        for a, b in zip(one, two, strict=True)
+    )

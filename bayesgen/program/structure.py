@@ -1,0 +1,223 @@
+"""Finding the sites of a generative program by running it, and refusing programs that break a convention."""
+
+import dataclasses
+import inspect
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from numpyro import handlers
+from numpyro.distributions.transforms import biject_to
+
+from ..errors import ModelError
+
+SIZES = (11, 13)  # two primes: the plate whose size follows is the instance plate
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """The shape of one site of a row.
+
+    Attributes:
+        batch_shape: the site's batch shape, with 0 in place of the number of rows.
+        event_shape: the shape of its event.
+        axis: the instance axis among the batch axes (negative).
+        discrete: whether the support is discrete.
+    """
+
+    batch_shape: tuple[int, ...]
+    event_shape: tuple[int, ...]
+    axis: int
+    discrete: bool
+
+    @property
+    def position(self):
+        """The instance axis among all axes (nonnegative)."""
+        return len(self.batch_shape) + self.axis
+
+    @property
+    def row_shape(self):
+        """Shape of one row, the instance axis removed."""
+        batch = list(self.batch_shape)
+        del batch[self.position]
+        return (*batch, *self.event_shape)
+
+    @property
+    def dtype(self):
+        """The dtype of values that programs are given."""
+        return jnp.int32 if self.discrete else jnp.result_type(float)
+
+    def to_site(self, rows):
+        """Rows (n, *row_shape) in the order of axes of the site."""
+        return jnp.moveaxis(jnp.asarray(rows), 0, self.position)
+
+    def from_site(self, values):
+        """Values in the site's order of axes as rows (n, *row_shape)."""
+        return jnp.moveaxis(jnp.asarray(values), self.position, 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Structure:
+    """What a program consists of, in the order of its statements. Hashable."""
+
+    plate: str
+    axis: int
+    label: str | None
+    attributes: tuple[tuple[str, Site], ...]
+    latents: tuple[tuple[str, tuple[int, ...]], ...]  # with the shapes of their unconstrained values
+    deterministics: tuple[str, ...]
+    covariates: tuple[str, ...]
+
+    @property
+    def attribute(self):
+        """Attribute sites by name."""
+        return dict(self.attributes)
+
+    @property
+    def label_shape(self):
+        """Shape of one row's label, (1, ..., 1) to the right of the instance axis."""
+        return (1,) * (-1 - self.axis)
+
+    def label_values(self, codes):
+        """Codes (n,) shaped to the instance plate's axis."""
+        return jnp.reshape(codes, (-1, *self.label_shape))
+
+
+def covariate_names(function):
+    """Keyword-only arguments of a program: quantities of a row that it uses but does not model."""
+    if hasattr(function, "covariates"):
+        return tuple(function.covariates)
+    parameters = inspect.signature(function).parameters.values()
+    return tuple(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
+
+
+def arbitrary_value(site, key):
+    """A value in the support of a site, at random but from no particular distribution: it costs no sampler."""
+    fn = site["fn"]
+    shape = tuple(fn.batch_shape) + tuple(fn.event_shape)
+    if fn.support.is_discrete:
+        return jax.random.bernoulli(key, 0.5, shape).astype(jnp.int32)
+    transform = biject_to(fn.support)
+    return transform(jax.random.normal(key, transform.inverse_shape(shape)))
+
+
+def run(function, size, covariates=None, key=None):
+    """Trace a program once, with arbitrary values at its sites. Traceable by JAX."""
+    keys = itertools.count()
+    key = jax.random.key(0) if key is None else key
+
+    def choose(site):
+        free = site["type"] == "sample" and not site["is_observed"]
+        return arbitrary_value(site, jax.random.fold_in(key, next(keys))) if free else None
+
+    program = handlers.substitute(handlers.seed(function, key), substitute_fn=choose)
+    return handlers.trace(program).get_trace(size, **(covariates or {}))
+
+
+def run_abstractly(function, size, covariates):
+    """Trace a program without computing anything: only shapes and names of the trace mean something."""
+    traces = []
+    jax.eval_shape(lambda given: traces.append(run(function, size, given)), covariates)
+    return traces[0]
+
+
+def find_structure(function, label, covariates):
+    """Trace `function` at two sizes and read off its structure.
+
+    Args:
+        function: the program.
+        label: name of the label site, or None.
+        covariates: function size -> dict of example covariates.
+    """
+    first, second = (run_abstractly(function, size, covariates(size)) for size in SIZES)
+    plate, axis = _instance_plate(first, second)
+    _check_sites(first, plate)
+    inside = {name: site for name, site in first.items() if site["type"] == "sample" and _in_plate(site, plate)}
+    if label is not None and label not in inside:
+        raise ModelError(_missing_label(label, first, plate))
+    attributes = {name: _site(name, site, axis) for name, site in inside.items() if name != label}
+    if not attributes:
+        raise ModelError(f"The program has no attribute site in its plate {plate!r}: sample at least one there.")
+    outside = {name: site for name, site in first.items() if site["type"] == "sample" and name not in inside}
+    latents = {name: site for name, site in outside.items() if not site["is_observed"]}
+    return Structure(
+        plate=plate,
+        axis=axis,
+        label=label,
+        attributes=tuple(attributes.items()),
+        latents=tuple((name, _free_shape(site)) for name, site in latents.items()),
+        deterministics=tuple(
+            name for name, site in first.items() if site["type"] == "deterministic" and not _in_plate(site, plate)
+        ),
+        covariates=covariate_names(function),
+    )
+
+
+def _instance_plate(first, second):
+    found = {}
+    for (name, one), two in zip(first.items(), second.values(), strict=False):
+        if one["type"] == "plate" and (one["args"][0], two["args"][0]) == SIZES:
+            frame = one["args"]
+            found[name] = frame
+    if len(found) != 1:
+        plates = [name for name, site in first.items() if site["type"] == "plate"]
+        raise ModelError(
+            f"A program needs exactly one plate whose size is n, found {sorted(found) or 'none'} among the plates "
+            f"{plates}. Write: with numpyro.plate('instances', n): ..."
+        )
+    name = next(iter(found))
+    for site in first.values():
+        for frame in site.get("cond_indep_stack", ()):
+            if frame.name == name:
+                return name, frame.dim
+    raise ModelError(f"The plate {name!r} holds no site: put the label and the attributes into it.")
+
+
+def _in_plate(site, plate):
+    return any(frame.name == plate for frame in site.get("cond_indep_stack", ()))
+
+
+def _check_sites(trace, plate):
+    for name, site in trace.items():
+        kind = site["type"]
+        if kind == "param":
+            raise ModelError(
+                f"The program has numpyro.param({name!r}): every unknown needs a prior. Write numpyro.sample({name!r}, ...)."
+            )
+        if kind == "plate" and site["args"][1] not in (None, site["args"][0]):
+            raise ModelError(f"The plate {name!r} subsamples: bayesgen needs every row. Drop subsample_size.")
+        if kind == "control_flow":
+            raise ModelError("The program uses numpyro.contrib.control_flow: write the loop in Python.")
+        if kind != "sample":
+            continue
+        inside = _in_plate(site, plate)
+        if site["is_observed"] and not (isinstance(site["fn"], dist.Unit) and not inside):
+            raise ModelError(
+                f"The site {name!r} is observed: a program generates data and takes none. Drop obs= (and factors in "
+                f"the plate {plate!r}); bayesgen conditions on the data itself."
+            )
+        if not inside and site["fn"].support.is_discrete and not isinstance(site["fn"], dist.Unit):
+            raise ModelError(
+                f"The latent site {name!r} is discrete: only the label may be. Sum it out, or make it an attribute."
+            )
+
+
+def _missing_label(label, trace, plate):
+    names = [name for name, site in trace.items() if site["type"] == "sample" and _in_plate(site, plate)]
+    if label in trace:
+        return f"The label site {label!r} is not in the plate {plate!r}: sample it there."
+    return f"The program has no label site {label!r} in its plate {plate!r}, only {names}. Name it, or pass label=..."
+
+
+def _site(name, site, axis):
+    fn = site["fn"]
+    batch = list(fn.batch_shape)
+    if len(batch) < -axis:
+        raise ModelError(f"The attribute {name!r} does not reach the axis {axis} of the instance plate.")
+    batch[len(batch) + axis] = 0
+    return Site(tuple(batch), tuple(fn.event_shape), axis, bool(fn.support.is_discrete))
+
+
+def _free_shape(site):
+    return tuple(biject_to(site["fn"].support).inverse_shape(tuple(jnp.shape(site["value"]))))

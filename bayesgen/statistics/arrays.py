@@ -1,0 +1,62 @@
+"""Array helpers that work on NumPy and on JAX arrays alike, so that each formula is written once."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse
+import scipy.special
+
+
+def namespace(*arrays):
+    """Return `jax.numpy` if any argument is a JAX array (or tracer), else `numpy`."""
+    return jnp if any(isinstance(array, jax.Array) for array in arrays) else np
+
+
+def special(xp):
+    """Return the module of special functions that belongs to the namespace `xp`."""
+    return jax.scipy.special if xp is jnp else scipy.special
+
+
+def flatten_rows(values):
+    """View rows of any shape as a matrix: (n, ...) -> (n, m). Sparse matrices pass through."""
+    if scipy.sparse.issparse(values):
+        return values
+    return values.reshape(len(values), -1)
+
+
+def log_linear(values, log_weights):
+    """Sum_j values[i, j] * log_weights[k, j], where 0 * (-inf) counts as 0. Shapes (n, m), (K, m) -> (n, K).
+
+    A positive value against a weight of -inf (an event of probability zero) gives -inf, exactly.
+    """
+    xp = namespace(log_weights, values)
+    impossible = xp.isneginf(log_weights)
+    if xp is np and not impossible.any():
+        return np.asarray(values @ log_weights.T)
+    finite = xp.where(impossible, 0.0, log_weights)
+    hits = values @ impossible.T.astype(finite.dtype)
+    return xp.where(xp.asarray(hits) > 0, -xp.inf, xp.asarray(values @ finite.T))
+
+
+def safe_product(values, log_weights):
+    """Elementwise values * log_weights, where 0 * (-inf) counts as 0 (gradients stay finite)."""
+    xp = namespace(values, log_weights)
+    zero = values == 0
+    return xp.where(zero, 0.0, values * xp.where(zero, 0.0, log_weights))
+
+
+def inverse_lower(scale_tril):
+    """Invert lower-triangular matrices (..., D, D)."""
+    xp = namespace(scale_tril)
+    identity = xp.broadcast_to(xp.eye(scale_tril.shape[-1]), scale_tril.shape)
+    if xp is jnp:
+        return jax.scipy.linalg.solve_triangular(scale_tril, identity, lower=True)
+    flat = scale_tril.reshape(-1, *scale_tril.shape[-2:])
+    solved = [scipy.linalg.solve_triangular(one, identity.reshape(flat.shape)[0], lower=True) for one in flat]
+    return np.stack(solved).reshape(scale_tril.shape)
+
+
+def log_diagonal(scale_tril):
+    """Sum of the logs of the diagonals of (..., D, D): half a log-determinant."""
+    xp = namespace(scale_tril)
+    return xp.log(xp.diagonal(scale_tril, axis1=-2, axis2=-1)).sum(-1)

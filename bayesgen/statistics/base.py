@@ -1,0 +1,43 @@
+"""What a class-conditional distribution can do with rows, and with a summary of rows."""
+
+import abc
+
+
+class RowDensity(abc.ABC):
+    """K class-conditional densities that are evaluated at rows.
+
+    `parameters` is a dict of arrays whose first axis is the class.
+    """
+
+    @abc.abstractmethod
+    def row_log_prob(self, parameters, values):
+        """Log density of each row under each class, (n, K), summed over the columns of the site."""
+
+
+class Statistic(RowDensity):
+    """A family of distributions with a sufficient statistic of fixed size.
+
+    The log-likelihood of any number of rows is a function of their `Summary` alone. `uses_inert` says whether
+    densities of rows need parameters of the base measure (see `register`) besides those that are learned.
+    """
+
+    uses_inert: bool = False
+
+    @abc.abstractmethod
+    def summarize(self, values, codes, num_classes, weights=None, inert=None):
+        """Summarise rows by class.
+
+        Args:
+            values: (n, *extra, *event), the rows (sparse where the statistic allows it).
+            codes: (n,) class of each row, 0..K-1.
+            num_classes: K; a class may be empty.
+            weights: (n,) nonnegative frequency weights, or None.
+            inert: parameters that the base measure takes but nothing learns (a total count), by name.
+
+        Returns:
+            A `Summary` in float64 NumPy arrays.
+        """
+
+    @abc.abstractmethod
+    def log_likelihood(self, parameters, summary):
+        """Log-likelihood of the summarised rows, per class and column: (K, *extra), a JAX array."""

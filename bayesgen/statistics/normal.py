@@ -1,0 +1,110 @@
+"""Normal distributions: centred moments, and densities of rows by way of whitened residuals."""
+
+import dataclasses
+import math
+
+import jax.numpy as jnp
+import numpy as np
+
+from . import passes
+from .arrays import flatten_rows, inverse_lower, log_diagonal, namespace
+from .base import Statistic
+from .summaries import Moments
+
+LOG_2PI = math.log(2 * math.pi)
+
+
+@dataclasses.dataclass(frozen=True)
+class NormalStatistic(Statistic):
+    """Independent normal columns. Parameters: `loc`, `scale`, each (K, *extra).
+
+    With `log_scale`, the columns are log-normal: the logarithms are normal, and the log-Jacobian is in the base.
+    """
+
+    log_scale: bool = False
+
+    def summarize(self, values, codes, num_classes, weights=None, inert=None):
+        """Centred moments of each column by class. See `Statistic.summarize`."""
+        rows = flatten_rows(np.log(values) if self.log_scale else values)
+        moments = passes.class_moments(rows, codes, num_classes, weights)
+        base = moments.log_base - moments.count[:, None] * moments.mean if self.log_scale else moments.log_base
+        shape = (num_classes, *values.shape[1:])
+        return Moments(
+            moments.count, moments.mean.reshape(shape), moments.scatter.reshape(shape), base.reshape(shape)
+        )
+
+    def log_likelihood(self, parameters, summary):
+        """-n log(scale) - n/2 log(2 pi) - (scatter + n (mean - loc)^2) / (2 scale^2), per class and column."""
+        loc, scale = parameters["loc"], parameters["scale"]
+        count = summary.count.reshape((-1,) + (1,) * (loc.ndim - 1))
+        residual = summary.scatter / scale**2 + count * ((summary.mean - loc) / scale) ** 2
+        return summary.log_base - count * (jnp.log(scale) + 0.5 * LOG_2PI) - 0.5 * residual
+
+    def row_log_prob(self, parameters, values):
+        """Log density of rows, (n, K)."""
+        xp = namespace(parameters["loc"], values)
+        rows, base = flatten_rows(values), 0.0
+        if self.log_scale:
+            rows = xp.log(rows)
+            base = -rows.sum(-1)
+        loc, scale = (flatten_rows(parameters[name]) for name in ("loc", "scale"))
+        constant = -xp.log(scale).sum(-1) - 0.5 * LOG_2PI * loc.shape[-1]
+        squares = [(((rows - m) / s) ** 2).sum(-1) for m, s in zip(loc, scale, strict=True)]
+        return constant - 0.5 * xp.stack(squares, -1) + xp.reshape(base, (-1, 1))
+
+
+@dataclasses.dataclass(frozen=True)
+class MultivariateNormalStatistic(Statistic):
+    """Jointly normal columns. Parameters: `loc` (K, *extra, D) and `scale_tril` (K, *extra, D, D)."""
+
+    def summarize(self, values, codes, num_classes, weights=None, inert=None):
+        """Centred moments and cross products by class. See `Statistic.summarize`."""
+        extra, dimension = values.shape[1:-1], values.shape[-1]
+        blocks = values.reshape(len(values), -1, dimension)
+        parts = [
+            passes.class_moments(blocks[:, index], codes, num_classes, weights, matrix=True)
+            for index in range(blocks.shape[1])
+        ]
+        mean, scatter = (np.stack([getattr(part, name) for part in parts], 1) for name in ("mean", "scatter"))
+        return Moments(
+            parts[0].count,
+            mean.reshape(num_classes, *extra, dimension),
+            scatter.reshape(num_classes, *extra, dimension, dimension),
+            np.zeros((num_classes, *extra)),
+        )
+
+    def log_likelihood(self, parameters, summary):
+        """-n log|L| - nD/2 log(2 pi) - tr(inv(L) (scatter + n d d') inv(L)') / 2, with d = mean - loc."""
+        whiten = inverse_lower(jnp.asarray(parameters["scale_tril"]))
+        count = summary.count.reshape((-1,) + (1,) * (whiten.ndim - 3))
+        shift = jnp.einsum("...ij,...j->...i", whiten, summary.mean - parameters["loc"])
+        spread = jnp.einsum("...ij,...jk,...ik->...", whiten, summary.scatter, whiten)
+        half_log_det = log_diagonal(parameters["scale_tril"])
+        constant = count * (half_log_det + 0.5 * LOG_2PI * shift.shape[-1])
+        return summary.log_base - constant - 0.5 * (spread + count * (shift**2).sum(-1))
+
+    def row_log_prob(self, parameters, values):
+        """Log density of rows, (n, K)."""
+        squares, half_log_det, dimension = whitened_squares(parameters, values)
+        return (-0.5 * (squares + LOG_2PI * dimension) - half_log_det[None]).sum(-1)
+
+
+def whitened_squares(parameters, values):
+    """Squared Mahalanobis distances (n, K, m) of rows, half log-determinants (K, m), and the dimension D.
+
+    The site's extra axes are flattened into the last one, m (1 where there are none).
+    """
+    loc, scale_tril = parameters["loc"], parameters["scale_tril"]
+    xp = namespace(loc, scale_tril, values)
+    dimension = loc.shape[-1]
+    rows = values.reshape(len(values), -1, dimension)
+    loc = loc.reshape(len(loc), -1, dimension)
+    whiten = inverse_lower(scale_tril).reshape(*loc.shape, dimension)
+    classes = []
+    for center, inverse in zip(loc, whiten, strict=True):
+        sites = [
+            (((rows[:, m] - center[m]) @ inverse[m].T) ** 2).sum(-1) for m in range(rows.shape[1])
+        ]
+        classes.append(xp.stack(sites, -1))
+    half_log_det = log_diagonal(scale_tril).reshape(loc.shape[:2])
+    return xp.stack(classes, 1), half_log_det, dimension

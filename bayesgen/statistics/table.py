@@ -1,0 +1,187 @@
+"""The statistics of NumPyro's distributions: one registration each."""
+
+import math
+
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax.nn import log_sigmoid, log_softmax
+
+from .arrays import namespace, special
+from .discrete import CategoricalStatistic
+from .exponential import ExponentialFamily
+from .normal import MultivariateNormalStatistic, NormalStatistic
+from .registry import register
+
+# --- exponential families -------------------------------------------------------------------------------------
+
+
+def _log_factorial(values):
+    return special(namespace(values)).gammaln(values + 1.0)
+
+
+def _no_partition(parameters):
+    first = next(iter(parameters.values()))
+    return namespace(first).zeros(first.shape)
+
+
+def _log_binomial(values, inert):
+    total = inert["total_count"]
+    return _log_factorial(total) - _log_factorial(values) - _log_factorial(total - values)
+
+
+def _log_multinomial(values, inert):
+    """log(n! / prod_v x_v!), of dense or sparse counts."""
+    if hasattr(values, "tocsr"):
+        part = values.tocsr(copy=True)
+        part.data = _log_factorial(part.data)
+        return _log_factorial(values.sum(1)) - part.sum(1)
+    return _log_factorial(values.sum(-1)) - _log_factorial(values).sum(-1)
+
+
+def _gammaln(values):
+    return special(namespace(values)).gammaln(values)
+
+
+def _log(values):
+    return namespace(values).log(values)
+
+
+BERNOULLI = ExponentialFamily(
+    statistics=lambda x, inert: (x, 1.0 - x),
+    natural=lambda p: (p["log_one"], p["log_zero"]),
+    log_partition=_no_partition,
+)
+BINOMIAL = ExponentialFamily(
+    statistics=lambda x, inert: (x, inert["total_count"] - x),
+    natural=lambda p: (p["log_one"], p["log_zero"]),
+    log_partition=_no_partition,
+    log_base=_log_binomial,
+    uses_inert=True,
+)
+GEOMETRIC = ExponentialFamily(
+    statistics=lambda x, inert: (x, 1.0 + 0.0 * x),
+    natural=lambda p: (p["log_zero"], p["log_one"]),
+    log_partition=_no_partition,
+)
+MULTINOMIAL = ExponentialFamily(
+    statistics=lambda x, inert: (x,),
+    natural=lambda p: (p["log_probs"],),
+    log_partition=lambda p: namespace(p["log_probs"]).zeros(p["log_probs"].shape[:-1]),
+    log_base=_log_multinomial,
+    event_dim=1,
+)
+POISSON = ExponentialFamily(
+    statistics=lambda x, inert: (x,),
+    natural=lambda p: (p["log_rate"],),
+    log_partition=lambda p: p["rate"],
+    log_base=lambda x, inert: -_log_factorial(x),
+)
+EXPONENTIAL = ExponentialFamily(
+    statistics=lambda x, inert: (x,),
+    natural=lambda p: (-p["rate"],),
+    log_partition=lambda p: -_log(p["rate"]),
+)
+GAMMA = ExponentialFamily(
+    statistics=lambda x, inert: (_log(x), x),
+    natural=lambda p: (p["concentration"] - 1.0, -p["rate"]),
+    log_partition=lambda p: _gammaln(p["concentration"]) - p["concentration"] * _log(p["rate"]),
+)
+INVERSE_GAMMA = ExponentialFamily(
+    statistics=lambda x, inert: (_log(x), 1.0 / x),
+    natural=lambda p: (-p["concentration"] - 1.0, -p["rate"]),
+    log_partition=lambda p: _gammaln(p["concentration"]) - p["concentration"] * _log(p["rate"]),
+)
+BETA = ExponentialFamily(
+    statistics=lambda x, inert: (_log(x), namespace(x).log1p(-x)),
+    natural=lambda p: (p["concentration1"] - 1.0, p["concentration0"] - 1.0),
+    log_partition=lambda p: (
+        _gammaln(p["concentration1"])
+        + _gammaln(p["concentration0"])
+        - _gammaln(p["concentration1"] + p["concentration0"])
+    ),
+)
+DIRICHLET = ExponentialFamily(
+    statistics=lambda x, inert: (_log(x),),
+    natural=lambda p: (p["concentration"] - 1.0,),
+    log_partition=lambda p: _gammaln(p["concentration"]).sum(-1) - _gammaln(p["concentration"].sum(-1)),
+    event_dim=1,
+)
+HALF_NORMAL = ExponentialFamily(
+    statistics=lambda x, inert: (x**2,),
+    natural=lambda p: (-0.5 / p["scale"] ** 2,),
+    log_partition=lambda p: _log(p["scale"]) + 0.5 * math.log(math.pi / 2),
+)
+LAPLACE = ExponentialFamily(  # an exponential family where the location is known, and only there
+    statistics=lambda x, inert: (abs(x - inert["loc"]),),
+    natural=lambda p: (-1.0 / p["scale"],),
+    log_partition=lambda p: _log(2.0 * p["scale"]),
+    uses_inert=True,
+)
+NORMAL = NormalStatistic()
+LOG_NORMAL = NormalStatistic(log_scale=True)
+MULTIVARIATE_NORMAL = MultivariateNormalStatistic()
+
+# --- how each NumPyro distribution writes its parameters --------------------------------------------------------
+
+
+def _binary_probs(d):
+    return {"log_one": jnp.log(d.probs), "log_zero": jnp.log1p(-d.probs)}
+
+
+def _binary_logits(d):
+    return {"log_one": log_sigmoid(d.logits), "log_zero": log_sigmoid(-d.logits)}
+
+
+def _category_probs(d):
+    return {"log_probs": jnp.log(d.probs)}
+
+
+def _category_logits(d):
+    return {"log_probs": log_softmax(d.logits, axis=-1)}
+
+
+def _named(*names):
+    return lambda d: {name: jnp.asarray(getattr(d, name)) for name in names}
+
+
+def _total_count(d):
+    return {"total_count": d.total_count}
+
+
+def _categorical(d):
+    return CategoricalStatistic((d.probs if "probs" in d.__dict__ else d.logits).shape[-1])
+
+
+VECTOR = {"log_probs": 1}
+
+register(dist.BernoulliProbs, BERNOULLI, _binary_probs)
+register(dist.BernoulliLogits, BERNOULLI, _binary_logits)
+register(dist.BinomialProbs, BINOMIAL, _binary_probs, inert=_total_count)
+register(dist.BinomialLogits, BINOMIAL, _binary_logits, inert=_total_count)
+register(dist.GeometricProbs, GEOMETRIC, _binary_probs)
+register(dist.GeometricLogits, GEOMETRIC, _binary_logits)
+register(dist.CategoricalProbs, _categorical, _category_probs, event_dims=VECTOR)
+register(dist.CategoricalLogits, _categorical, _category_logits, event_dims=VECTOR)
+register(dist.MultinomialProbs, MULTINOMIAL, _category_probs, inert=_total_count, event_dims=VECTOR)
+register(dist.MultinomialLogits, MULTINOMIAL, _category_logits, inert=_total_count, event_dims=VECTOR)
+register(dist.Poisson, POISSON, lambda d: {"rate": jnp.asarray(d.rate), "log_rate": jnp.log(d.rate)})
+register(dist.Exponential, EXPONENTIAL, _named("rate"))
+register(dist.Gamma, GAMMA, _named("concentration", "rate"))
+register(dist.Chi2, GAMMA, _named("concentration", "rate"))
+register(
+    dist.InverseGamma,
+    INVERSE_GAMMA,
+    lambda d: {"concentration": jnp.asarray(d.base_dist.concentration), "rate": jnp.asarray(d.base_dist.rate)},
+)
+register(dist.Beta, BETA, _named("concentration1", "concentration0"))
+register(dist.Dirichlet, DIRICHLET, _named("concentration"), event_dims={"concentration": 1})
+register(dist.HalfNormal, HALF_NORMAL, _named("scale"))
+register(dist.Laplace, LAPLACE, _named("scale"), inert=_named("loc"))
+register(dist.Normal, NORMAL, _named("loc", "scale"))
+register(dist.LogNormal, LOG_NORMAL, _named("loc", "scale"))
+register(
+    dist.MultivariateNormal,
+    MULTIVARIATE_NORMAL,
+    _named("loc", "scale_tril"),
+    event_dims={"loc": 1, "scale_tril": 2},
+)
