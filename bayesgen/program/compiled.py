@@ -1,5 +1,7 @@
 """Entry points that run a program's densities: compiled once per program structure and shape of data."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,15 +22,15 @@ log_joint = jax.jit(log_joint_table)
 def class_distributions(program, latents):
     """The class-conditional NumPyro distributions, holding NumPy arrays."""
     latents = {name: jnp.asarray(value) for name, value in latents.items()}
-    examples = program._example_covariates(program.num_classes)
+    examples = program.example_covariates(program.num_classes)
     labels = jnp.arange(program.num_classes)
     evaluation = evaluate(program.function, program.structure, latents, labels, None, examples)
     return {name: jax.tree.map(np.asarray, site["fn"]) for name, site in evaluation.sites.items()}
 
 
 def summarize_rows(program, attributes, covariates, codes, weights):
-    """Build the `Evidence` of rows: summaries of the compressed sites, padded rows for the others."""
-    inert = _inert(program, covariates, codes)
+    """Build the `Evidence` of rows: summaries of the compressed sites, and the rows if there are others."""
+    inert = _inert(program, covariates, codes) if program.plan.inert else {}
     for name, parameters in inert.items():
         if "total_count" in parameters and np.ndim(attributes[name]) > np.ndim(parameters["total_count"]):
             check_totals(name, attributes[name], parameters["total_count"])
@@ -36,7 +38,9 @@ def summarize_rows(program, attributes, covariates, codes, weights):
         name: statistic.summarize(attributes[name], codes, program.num_classes, weights, inert.get(name))
         for name, statistic in program.plan.compressed
     }
-    rows = pad_rows(attributes, covariates, codes, weights) if program.plan.rowwise else None
+    rows = None
+    if program.plan.rowwise:
+        rows = Rows(attributes, covariates, codes, np.ones(len(codes)) if weights is None else weights)
     return Evidence(
         class_counts=class_counts(codes, program.num_classes, weights),
         summaries=summaries,
@@ -63,8 +67,6 @@ def _inert(program, covariates, codes):
             read = {name: evaluation.conditional(name, structure.axis) for name, _ in program.plan.compressed}
             return {name: jax.tree.map(np.asarray, one.inert) for name, one in read.items() if one.inert}
 
-        if not of_rows(slice(0, 1)):
-            return {}
         parts = [of_rows(part) for part in chunks(len(codes))]
     return jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
 
@@ -75,21 +77,19 @@ def padded_size(size):
     return power * 3 // 4 if power >= 4 and size <= power * 3 // 4 else power
 
 
-def pad_rows(attributes, covariates, codes, weights):
-    """Pad rows with copies of the first, of weight zero."""
-    size = len(codes)
-    extra = padded_size(size) - size
+def padded(evidence):
+    """Pad the rows of an `Evidence` with copies of the first, of weight zero, to a size that is compiled once."""
+    if evidence.rows is None:
+        return evidence
+    size = len(evidence.rows.codes)
+    rows = jax.tree.map(lambda array: pad(array, padded_size(size)), evidence.rows)
+    weights = np.where(np.arange(padded_size(size)) < size, rows.weights, 0.0)
+    return dataclasses.replace(evidence, rows=dataclasses.replace(rows, weights=weights))
 
-    def pad(array):
-        return np.concatenate([array, np.repeat(array[:1], extra, axis=0)])
 
-    weights = np.ones(size) if weights is None else weights
-    return Rows(
-        attributes={name: pad(value) for name, value in attributes.items()},
-        covariates={name: pad(value) for name, value in covariates.items()},
-        codes=pad(codes),
-        weights=np.concatenate([weights, np.zeros(extra)]),
-    )
+def pad(array, size):
+    """Repeat the first row until there are `size` rows."""
+    return np.concatenate([array, np.repeat(array[:1], size - len(array), axis=0)])
 
 
 def check_totals(name, values, total_count):

@@ -98,6 +98,20 @@ def evaluate(function, structure, latents, labels, attributes=None, covariates=N
     )
 
 
+def unconstrain(function, structure, latents, labels, covariates):
+    """Unconstrained values of constrained latents: site -> array."""
+    free = {}
+
+    def record(site):
+        if site["type"] == "sample" and site["name"] in latents:
+            free[site["name"]] = biject_to(site["fn"].support).inv(jnp.asarray(latents[site["name"]]))
+            return latents[site["name"]]
+        return None
+
+    evaluate(handlers.substitute(function, substitute_fn=record), structure, {}, labels, None, covariates)
+    return free
+
+
 def _rows_or_zeros(site, rows, size):
     if rows is None:
         rows = jnp.zeros((size, *site.row_shape))

@@ -76,7 +76,7 @@ class GenerativeProgram(ConcreteModel):
 
     The function samples latent parameters, then, in one plate of size n, the label and the attributes. It takes no
     data: bayesgen conditions on them. Keyword-only arguments of the function are covariates, quantities that each
-    row has but the program does not model; data must have a column for each.
+    row has but the program does not model, one number a row; data must have a column for each.
 
     Args:
         function: `function(n, *, covariates...)`, any NumPyro program that follows the conventions: no `obs=`, no
@@ -110,7 +110,6 @@ class GenerativeProgram(ConcreteModel):
         if label is not None and len(labels) < 2:
             raise ModelError(f"GenerativeProgram needs at least two classes, got {labels}.")
         self._set(function=function, label=label, classes=labels, num_classes=max(1, len(labels)), coordinates={})
-        self._set(covariate_examples=None)
 
     def _set(self, **values):
         self.__dict__.update(values)
@@ -132,13 +131,13 @@ class GenerativeProgram(ConcreteModel):
     def structure(self):
         """Its sites, found by tracing: a `Structure`."""
         with jax.enable_x64(True):
-            return find_structure(self.function, self.label, self._example_covariates)
+            return find_structure(self.function, self.label, self.example_covariates)
 
     @functools.cached_property
     def plan(self) -> Plan:
         """Which attribute sites are compressed into sufficient statistics, and why the others are not."""
         with jax.enable_x64(True):
-            return make_plan(self.function, self.structure, self.num_classes, self._example_covariates)
+            return make_plan(self.function, self.structure, self.num_classes, self.example_covariates)
 
     @property
     def attributes(self):
@@ -155,12 +154,9 @@ class GenerativeProgram(ConcreteModel):
         """Names of the covariates."""
         return self.structure.covariates
 
-    def _example_covariates(self, size):
-        names = covariate_names(self.function)
-        if self.covariate_examples is None:
-            return {name: jnp.ones(size) for name in names}
-        return {name: jnp.asarray(np.resize(value, (size, *value.shape[1:])))
-                for name, value in self.covariate_examples.items()}
+    def example_covariates(self, size):
+        """Covariates to run the program with where their values do not matter: ones."""
+        return {name: jnp.ones(size) for name in covariate_names(self.function)}
 
     # --- what can be computed -----------------------------------------------------------------------------------
 
@@ -215,7 +211,7 @@ class GenerativeProgram(ConcreteModel):
         if self.label is not None:
             codes = Schema(classes=self.classes).encode_labels(y)
         with jax.enable_x64(True):
-            evidence = compiled.summarize_rows(self, attributes, covariates, codes, None)
+            evidence = compiled.padded(compiled.summarize_rows(self, attributes, covariates, codes, None))
             return float(compiled.log_density(self, _arrays(latents), evidence))
 
     def log_coordinate_jacobian(self, latents):

@@ -34,11 +34,13 @@ class Plan:
         compressed: (site, statistic) for the sites that go through summaries.
         rowwise: names of the sites that are evaluated row by row.
         reasons: (site, why it is not compressed).
+        inert: names of the compressed sites whose base measure has parameters of its own.
     """
 
     compressed: tuple[tuple[str, Statistic], ...]
     rowwise: tuple[str, ...] = ()
     reasons: tuple[tuple[str, str], ...] = ()
+    inert: tuple[str, ...] = ()
 
 
 def make_plan(function, structure, num_classes, covariates):
@@ -54,12 +56,14 @@ def make_plan(function, structure, num_classes, covariates):
         if name not in reasons and isinstance(statistics[name], str):
             reasons[name] = statistics[name]
     candidates = tuple(name for name, _ in structure.attributes if name not in reasons)
-    reasons |= probe.differences(candidates)
+    differing, inert = probe.differences(candidates)
+    reasons |= differing
     rowwise = tuple(name for name, _ in structure.attributes if name in reasons)
     if rowwise:
         probe.check_exchangeable(rowwise)
     compressed = tuple((name, statistics[name]) for name in candidates if name not in reasons)
-    return Plan(compressed, rowwise, tuple((name, reasons[name]) for name in rowwise))
+    inert = tuple(name for name in inert if name not in reasons)
+    return Plan(compressed, rowwise, tuple((name, reasons[name]) for name in rowwise), inert)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,7 +138,7 @@ class _Probe:
         return found
 
     def differences(self, names):
-        """Sites whose distributions in the rows are not those of the classes: name -> reason."""
+        """Sites whose distributions in the rows are not those of the classes (name -> reason), and inert ones."""
         axis = self.structure.axis
 
         def measure(latents, rows):
@@ -160,7 +164,7 @@ class _Probe:
                 reasons[name] = "its parameters differ between rows of one class"
             elif any(not np.array_equal(leaf[0], leaf[1]) for leaf in jax.tree.leaves(inert)):
                 reasons[name] = f"{', '.join(inert)} depends on a latent"
-        return reasons
+        return reasons, [name for name, (_, _, inert) in pairs.items() if inert]
 
     def check_exchangeable(self, names):
         """Refuse row-wise sites whose rows depend on their position or on other rows."""

@@ -94,7 +94,7 @@ STATIC_SUPPORTS = (
 def _check_supports(program, attributes):
     """Refuse values outside a site's support, where the support is known without the latents."""
     with jax.enable_x64(True):
-        trace = run_abstractly(program.function, 2, program._example_covariates(2))
+        trace = run_abstractly(program.function, 2, program.example_covariates(2))
     for name, values in attributes.items():
         support = _base(trace[name]["fn"].support)
         if not isinstance(support, STATIC_SUPPORTS) or any(np.ndim(leaf) for leaf in jax.tree.leaves(support)):

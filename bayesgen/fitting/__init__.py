@@ -1,0 +1,11 @@
+"""Training: a method turns a model and data into a `Fit`."""
+
+from .data import Summaries, summarize
+from .exact import Exact
+from .fit import Fit
+from .map import MAP
+from .method import Method, fit
+from .mle import MLE
+from .nuts import NUTS
+
+__all__ = ["MAP", "MLE", "NUTS", "Exact", "Fit", "Method", "Summaries", "fit", "summarize"]

@@ -1,0 +1,140 @@
+"""`Fit`: what training gives, whatever the method."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..errors import PredictionError
+from ..models import Conjugate
+from ..program import ConcreteModel, GenerativeProgram
+from ..schema import Schema
+from ..tables import read_table
+from . import rowwise
+from .state import Draws, State
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """A trained model.
+
+    Attributes:
+        model: the model that was fitted.
+        schema: the resolved schema of the training data.
+        program: the bound `GenerativeProgram`.
+        prior: name -> resolved family ("class" and each block), kept for updating; None for programs of one's own.
+        method: the training method.
+        state: what was learned (a point, a conjugate posterior or draws).
+        log_evidence: log p(X, y) for `Exact`, else None.
+        attributes: how the fit came about (path of the sampler, device, warnings), by name.
+    """
+
+    model: Any
+    schema: Schema
+    program: GenerativeProgram
+    method: Any
+    state: State
+    concrete: ConcreteModel = dataclasses.field(repr=False)
+    prior: dict[str, Any] | None = dataclasses.field(default=None, repr=False)
+    log_evidence: float | None = None
+    attributes: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def parameters(self) -> dict[str, np.ndarray]:
+        """name -> array: the point, the posterior mean, or draws (chain, draw, ...)."""
+        return self.state.parameters
+
+    @property
+    def classes(self) -> np.ndarray:
+        """The labels in the order of the tables' columns, of the labels' own type."""
+        return np.asarray(self.schema.classes if self.schema.classes is not None else [])
+
+    def read(self, X):
+        """Rows of new data by attribute site, checked against the training schema: (attributes, covariates)."""
+        table = read_table(X)
+        if self.schema.kinds:
+            self.schema.check_table(table)
+        return self.concrete.read(self.schema, table)
+
+    def log_joint(self, X, at="mean") -> np.ndarray:
+        """The table of log-joints, log p(x_i, y = k | Q).
+
+        Args:
+            X: rows, in any form that `fit` takes.
+            at: which process Q: "mean" or "mode" of the posterior (a point fit: the point), "draws" for a table of
+                each draw, "predictive" for the exact posterior predictive.
+
+        Returns:
+            (n, K); with at="draws" (draws, n, K), chains one after another.
+        """
+        if at not in ("mean", "mode", "draws", "predictive"):
+            raise PredictionError(f"at must be 'mean', 'mode', 'draws' or 'predictive', got {at!r}.")
+        attributes, covariates = self.read(X)
+        if at != "draws":
+            return self.state.log_joint(attributes, covariates, at)
+        latents, _ = self.state.draws(1000, jax.random.key(0))
+        return rowwise.log_joint_draws(self.program, _flat(latents), attributes, covariates)
+
+    def reduce_draws(self, X, kernel, *, num_batches=100, num_draws=4000, seed=0):
+        """Apply a kernel to the log-joint tables of batches of draws, never holding them all. See `rowwise`.
+
+        Returns:
+            (dict of arrays (batches, n, ...), whether the draws are independent).
+        """
+        latents, independent = self.state.draws(num_draws, as_key(seed))
+        attributes, covariates = self.read(X)
+        flat = _flat(latents)
+        total = len(next(iter(flat.values())))
+        batch_size = max(1, total // num_batches)
+        flat = {name: value[: total // batch_size * batch_size] for name, value in flat.items()}
+        return rowwise.reduce_draws(self.program, flat, attributes, covariates, batch_size, kernel), independent
+
+    def simulate(self, n, *, seed=0, **covariates) -> dict[str, np.ndarray]:
+        """Generate n instances from one process of the fit: the point, or one draw from the posterior.
+
+        Args:
+            n: number of rows.
+            seed: integer or JAX key.
+            covariates: name -> (n,), such as the totals of multinomial rows.
+
+        Returns:
+            Dict of the attribute sites and the labels, under the label site's name.
+        """
+        first, second = jax.random.split(as_key(seed))
+        try:
+            latents, _ = self.state.draws(1, first)
+        except PredictionError:
+            chosen = self.program.latents_of(self.parameters)
+        else:
+            flat = _flat(latents)
+            index = int(jax.random.randint(first, (), 0, len(next(iter(flat.values())))))
+            chosen = {name: value[index] for name, value in flat.items()}
+        known = {name: chosen[name] for name in self.program.latents}
+        return self.program.simulate(n, seed=second, latents=known, **covariates)
+
+    def to_datatree(self, num_draws=1000, seed=0):
+        """Export to an `xarray.DataTree` for ArviZ: see `bayesgen.fitting.export`."""
+        from .export import to_datatree
+
+        return to_datatree(self, num_draws, seed)
+
+    @property
+    def sample_stats(self):
+        """What the sampler recorded, name -> (chain, draw); None where there was no sampler."""
+        return self.state.sample_stats if isinstance(self.state, Draws) else None
+
+
+def prior_families(conjugate: Conjugate | None):
+    """name -> family, for `Fit.prior`."""
+    return None if conjugate is None else dict(conjugate.families())
+
+
+def as_key(seed):
+    """An integer seed or a JAX key as a key."""
+    return jax.random.key(seed) if isinstance(seed, int | np.integer) else seed
+
+
+def _flat(latents):
+    """Merge the chain and draw axes."""
+    return {name: value.reshape(-1, *value.shape[2:]) for name, value in latents.items()}

@@ -1,0 +1,35 @@
+"""`MAP`: the process of highest posterior density."""
+
+import dataclasses
+
+from .exact import update
+from .method import Method
+from .optimize import maximize, parameters_at
+from .state import Point, collect
+
+
+@dataclasses.dataclass(frozen=True)
+class MAP(Method):
+    """Maximum a posteriori: argmax_Q p(Q | T), the first of the two steps.
+
+    For built-in models the joint mode over probabilities, rates, means and variances or covariances, in closed form
+    where no hyperparameter is a distribution. For a program of one's own, the mode of the density of its sample sites
+    in the constrained space. A mode is not invariant: in other coordinates it is another process.
+
+    Args:
+        num_starts: number of starting points, where it is a search.
+    """
+
+    num_starts: int = 4
+
+    def solve(self, problem):
+        """Maximise the posterior density."""
+        problem.warn_of_constant_columns()
+        conjugate = problem.conjugate
+        if conjugate is None or not conjugate.is_closed:
+            optimum = maximize(problem, prior=True, num_starts=self.num_starts)
+            values = parameters_at(problem.program, optimum)
+            return problem.result(self, Point(problem.program, values))
+        posterior, _ = update(conjugate, problem.data.evidence)
+        values = collect(posterior, lambda family, names: family.mode(names))
+        return problem.result(self, Point(problem.program, values, conjugate))

@@ -1,0 +1,123 @@
+"""The verb `fit`, and what a training method is."""
+
+import abc
+import dataclasses
+import functools
+import warnings
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..errors import ConstantColumnWarning, DataError
+from ..models import Conjugate
+from ..program import GenerativeProgram
+from ..program.compiled import padded
+from .data import Summaries, summarize
+from .fit import Fit, prior_families
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """One training problem, as methods see it.
+
+    Attributes:
+        model: the model as the user gave it.
+        data: summaries of the training data.
+        seed: integer or JAX key.
+        progress: whether to show progress; None means in a terminal.
+    """
+
+    model: Any
+    data: Summaries
+    seed: Any
+    progress: bool | None
+
+    @functools.cached_property
+    def program(self) -> GenerativeProgram:
+        """The bound program."""
+        return self.data.model.bind(self.data.scaled_schema)
+
+    @functools.cached_property
+    def conjugate(self) -> Conjugate | None:
+        """The model's conjugate blocks with resolved priors, or None."""
+        return self.data.model.conjugate(self.data.scaled_schema)
+
+    @property
+    def evidence(self):
+        """The data as densities take them."""
+        return padded(self.data.evidence)
+
+    def result(self, method, state, **extra) -> Fit:
+        """Wrap what was learned."""
+        return Fit(
+            model=self.model,
+            schema=self.data.scaled_schema,
+            program=self.program,
+            method=method,
+            state=state,
+            concrete=self.data.model,
+            prior=prior_families(self.conjugate),
+            **extra,
+        )
+
+    def warn_of_constant_columns(self):
+        """Say once which columns have no variance, so that their default prior takes variance 1."""
+        schema = self.data.scaled_schema
+        if schema.variance is None:
+            return
+        constant = [schema.columns[index] for index in np.flatnonzero(schema.variance == 0)]
+        if constant:
+            warnings.warn(
+                f"Constant columns {constant}: their default prior takes variance 1. Drop them if they carry nothing.",
+                ConstantColumnWarning,
+                stacklevel=4,
+            )
+
+
+class Method(abc.ABC):
+    """A way of training: an object with the arguments of the method."""
+
+    @abc.abstractmethod
+    def solve(self, problem: Problem) -> Fit:
+        """Train."""
+
+
+def fit(model, X, y=None, *, method: Method, schema=None, sample_weight=None, seed=0, progress=None) -> Fit:
+    """Train a model: learn from data which processes may have made them.
+
+    Args:
+        model: `NaiveBayes`, `GaussianDiscriminant`, `GenerativeClassifier` or a `GenerativeProgram` of one's own.
+        X: 2-D array, data frame (pandas, polars), scipy.sparse matrix or mapping name -> array, (n, D); for a program
+            of one's own the names are its attribute sites. Or `Summaries`, and then no y.
+        y: (n,) labels of any one type.
+        method: `MLE()`, `MAP()`, `Exact()` or `NUTS()`.
+        schema: what is known of the columns; the rest is inferred.
+        sample_weight: (n,) nonnegative frequency weights (weight 2 = the row twice).
+        seed: integer or JAX key; the same seed gives the same numbers.
+        progress: whether to show progress on standard error; None means in a terminal.
+
+    Raises:
+        DataError: data that do not fit the schema.
+        ModelError: a program that breaks a convention, a hyperparameter outside its range.
+        FitError: an estimate that does not exist for these data.
+
+    >>> import bayesgen as bg
+    >>> result = bg.fit(bg.NaiveBayes(), [[1.0], [2.0], [7.0], [9.0]], ["a", "a", "b", "b"], method=bg.Exact())
+    >>> result.parameters["class_probs"].tolist()
+    [0.5, 0.5]
+    """
+    if not isinstance(method, Method):
+        raise DataError(f"method must be an object such as MLE(), MAP(), Exact() or NUTS(), got {method!r}.")
+    if isinstance(X, Summaries):
+        if y is not None or sample_weight is not None or schema is not None:
+            raise DataError("Summaries hold their labels, weights and schema already: pass them alone.")
+        data = X
+    else:
+        data = summarize(model, X, y, schema=schema, sample_weight=sample_weight)
+    return method.solve(Problem(model, data, seed, progress))
+
+
+def as_numpy(tree):
+    """Leaves as NumPy arrays."""
+    return jax.tree.map(np.asarray, tree)

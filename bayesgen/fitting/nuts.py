@@ -1,0 +1,131 @@
+"""`NUTS`: draws from the posterior by the No-U-Turn sampler, on summaries."""
+
+import dataclasses
+
+import jax
+import numpy as np
+
+from ..errors import FitError, ModelError
+from . import diagnose, sampler
+from .exact import update
+from .fit import as_key
+from .method import Method
+from .optimize import as_arrays, flatten, num_free, starting_points
+from .progress import bar
+from .state import Draws, collect
+from .whitening import identity, laplace
+
+WARMUP_WHITENED, WARMUP_ADAPTED, CHUNK = 150, 1000, 250
+LONG_TRAJECTORY = 63  # mean leapfrog steps a draw above which whitening is judged to have failed
+
+
+@dataclasses.dataclass(frozen=True)
+class NUTS(Method):
+    """Draws from P(Q | T) by the No-U-Turn sampler, for any program.
+
+    The sampler sees the data through sufficient statistics, so its cost does not depend on the number of rows. It
+    starts at the mode in unconstrained coordinates and samples in coordinates whitened by the inverse Hessian there,
+    so a short warm-up for the step size is enough; where that approximation is not usable (several modes, an
+    indefinite Hessian, heavy tails that make chains diverge or wander), it falls back to ordinary adaptation. Which
+    path was taken is in `fit.attributes["path"]`.
+
+    Args:
+        num_warmup: warm-up steps a chain; None for 150 where the posterior is whitened, 1000 where it is not.
+        num_samples: draws a chain.
+        num_chains: chains, run as one vectorised program.
+        target_accept_prob: target of the step-size adaptation, in (0, 1).
+        precondition: False for plain adaptation of NumPyro.
+
+    Source: Hoffman and Gelman (2014), The No-U-Turn sampler, algorithm 6; iterative form of Phan et al. (2019).
+    """
+
+    num_warmup: int | None = None
+    num_samples: int = 1000
+    num_chains: int = 4
+    target_accept_prob: float = 0.8
+    precondition: bool = True
+
+    def __post_init__(self):
+        if self.num_samples < 1 or self.num_chains < 1 or (self.num_warmup is not None and self.num_warmup < 1):
+            raise ModelError("NUTS: num_samples, num_chains and num_warmup must be at least 1.")
+        if not 0 < self.target_accept_prob < 1:
+            raise ModelError(f"NUTS: target_accept_prob must be in (0, 1), got {self.target_accept_prob}.")
+
+    def solve(self, problem):
+        """Sample."""
+        problem.warn_of_constant_columns()
+        program, evidence = problem.program, problem.evidence
+        if num_free(program.structure) == 0:
+            raise FitError("NUTS has nothing to sample: the program has no continuous latent site. Use Exact().")
+        with jax.enable_x64(True):
+            key = as_key(problem.seed)
+            whitening, path = self._coordinates(problem)
+            result = self._run(program, evidence, whitening, key, path, problem.progress)
+            if path == "whitened" and (reason := self._unusable(*result)):
+                path = f"adapted: {reason} in whitened coordinates"
+                result = self._run(program, evidence, whitening, key, path, problem.progress)
+            latents, deterministics = sampler.constrain_draws(program, result[0])
+        stats = as_arrays(result[1])
+        latents, deterministics = as_arrays(latents), as_arrays(deterministics)
+        values = program.parameters_of({**deterministics, **latents})
+        if self.num_samples >= 4:
+            diagnose.warn(diagnose.problems(values, stats))
+        attributes = {"path": path, "chain_method": "vectorized", "device": jax.default_backend()}
+        return problem.result(self, Draws(program, latents, values, stats), attributes=attributes)
+
+    def _coordinates(self, problem):
+        program = problem.program
+        if not self.precondition:
+            return identity(program), "adapted: precondition=False"
+        return laplace(program, problem.evidence, self._starts(problem))
+
+    def _starts(self, problem):
+        """Where to look for the mode: near the closed-form posterior mean where there is one."""
+        conjugate, structure = problem.conjugate, problem.program.structure
+        if conjugate is None or not conjugate.is_closed:
+            return starting_points(structure, 3, 0)
+        return [closed_form_start(problem)]
+
+    def _run(self, program, evidence, whitening, key, path, progress):
+        adapt = path != "whitened"
+        num_warmup = self.num_warmup or (WARMUP_ADAPTED if adapt else WARMUP_WHITENED)
+        dimension = len(whitening.center)
+        static = {"num_warmup": num_warmup, "adapt_mass": adapt, "dense_mass": adapt and self.precondition and dimension <= 100}
+        settings = {"step_size": 1.0, "target_accept_prob": self.target_accept_prob}
+        keys, starts = sampler.starting_states(key, self.num_chains, dimension, 0.5)
+        draws, stats = [], []
+        with bar("sampling", self.num_samples, progress) as advance:
+            states = sampler.warm_up(program, evidence, whitening, keys, starts, settings, **static)
+            for size in chunk_sizes(self.num_samples):
+                states, part, statistics = sampler.draw(
+                    program, evidence, whitening, states, settings, num_draws=size, **static
+                )
+                draws.append(np.asarray(part))
+                stats.append(as_arrays(statistics))
+                advance(size)
+        return np.concatenate(draws, 1), {name: np.concatenate([s[name] for s in stats], 1) for name in stats[0]}
+
+    def _unusable(self, draws, stats):
+        """Why whitened draws should not be trusted, or None."""
+        if stats["diverging"].mean() > 0.002:
+            return "chains diverged"
+        if stats["num_steps"].mean() > LONG_TRAJECTORY:
+            return "trajectories were long"
+        if self.num_chains > 1 and self.num_samples >= 100 and diagnose.worst({"free": draws})[0] > 1.02:
+            return "chains disagreed"
+        return None
+
+
+def chunk_sizes(total):
+    """Sizes of the chunks in which draws are made: equal ones, so that one function is compiled, and a rest."""
+    if total <= 2 * CHUNK:
+        return [total]
+    return [CHUNK] * (total // CHUNK) + ([total % CHUNK] if total % CHUNK else [])
+
+
+def closed_form_start(problem):
+    """The posterior mean of the conjugate blocks, in unconstrained coordinates."""
+    posterior, _ = update(problem.conjugate, problem.data.evidence)
+    means = collect(posterior, lambda family, names: family.mean())
+    latents = problem.program.latents_of(means)
+    return flatten(problem.program, {name: latents[name] for name in problem.program.latents})

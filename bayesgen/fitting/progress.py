@@ -1,0 +1,21 @@
+"""Progress on standard error, in a terminal only."""
+
+import contextlib
+import sys
+
+
+@contextlib.contextmanager
+def bar(description, total, wanted):
+    """A context that gives `advance(amount)`; shows a bar if wanted (None: if standard error is a terminal)."""
+    if wanted is None:
+        wanted = sys.stderr.isatty()
+    if not wanted:
+        yield lambda amount: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(description, total=total)
+        yield lambda amount: progress.advance(task, amount)
