@@ -6,7 +6,6 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -17,7 +16,7 @@ import xarray
 from bayesgen import answers as tables
 from bayesgen.answers import Answer
 from bayesgen.errors import BayesgenError, DataError
-from bayesgen.fitting import MAP, MLE, NUTS, Exact, fit
+from bayesgen.fitting import MAP, MLE, NUTS, Exact, fit, summarize
 from bayesgen.prediction import BMA, PlugIn, predict
 from bayesgen.schema import Schema
 
@@ -153,7 +152,7 @@ def compare(
     methods: Sequence[tuple[Any, Any]] | None = None,
     seed: Any = 0,
     schema: Schema | None = None,
-    progress: Any = None,
+    progress: bool | None = None,
 ) -> Comparison:
     """Learn every model by every method, ask by every rule, and score the answers on the same test rows.
 
@@ -172,7 +171,7 @@ def compare(
         raise DataError("There is nothing to compare. Give at least one model and one (method, rule) pair.")
     asked = []
     for name, model in by_name.items():
-        learn = partial(fit, model, X, y, schema=schema, seed=seed, progress=progress)
+        learn = _learner(model, X, y, schema=schema, seed=seed, progress=progress)
         asked += list(_ask(name, learn, pairs, X_test))
     predictions = [outcome for answer, outcome in asked if answer.refused is None]
     if not predictions:
@@ -213,6 +212,20 @@ class _Attempt:
         return cls(outcome, refused, time.perf_counter() - start)
 
 
+def _learner(
+    model: Any, X: Any, y: Any, *, schema: Schema | None, seed: Any, progress: bool | None
+) -> Callable[..., Any]:
+    """`fit` of a model by a method given later; the data are read and summarised once for all methods."""
+    data = _Attempt.at(summarize, model, X, y, schema=schema)
+
+    def learn(*, method: Any) -> Any:
+        if isinstance(data.outcome, BayesgenError):
+            raise data.outcome
+        return fit(model, data.outcome, method=method, seed=seed, progress=progress)
+
+    return learn
+
+
 def _ask(
     model_name: str, learn: Callable[..., Any], pairs: Sequence[tuple[Any, Any]], X_test: Any
 ) -> Iterator[tuple[Answer, Any]]:
@@ -244,16 +257,17 @@ def _ask(
 
 def _names_of(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[str, str]]:
     """What each pair is called: by type, or in full where two pairs would be called the same."""
-    short = [(type(method).__name__, _rule_name(rule)) for method, rule in pairs]
+    short = [(type(method).__name__, _rule_name(method, rule)) for method, rule in pairs]
     return [
         name if short.count(name) == 1 else (repr(method), repr(rule))
         for name, (method, rule) in zip(short, pairs, strict=True)
     ]
 
 
-def _rule_name(rule: Any) -> str:
-    at = getattr(rule, "at", None)
-    return f"{type(rule).__name__}({at})" if at else type(rule).__name__
+def _rule_name(method: Any, rule: Any) -> str:
+    """The type of the rule, and for a plug-in into a whole posterior the point that it takes there."""
+    at_point = isinstance(rule, PlugIn) and not isinstance(method, MLE | MAP)
+    return f"{type(rule).__name__}({rule.at})" if at_point else type(rule).__name__
 
 
 def _true_classes(y_test: Any, classes: np.ndarray, num_rows: int) -> np.ndarray:
