@@ -27,6 +27,15 @@ def worst(values):
     return float(np.nanmax(rhats)) if len(rhats) > 1 else np.nan, float(np.nanmin(sizes)) if len(sizes) > 1 else np.nan
 
 
+def quick_rhat(draws):
+    """The largest split R-hat of draws (chain, draw, dimension), without ranks: to judge a sampler in passing."""
+    half = draws.shape[1] // 2
+    split = np.concatenate([draws[:, :half], draws[:, half : 2 * half]])
+    within = split.var(axis=1, ddof=1).mean(0)
+    between = split.mean(axis=1).var(axis=0, ddof=1)
+    return float(np.sqrt(1 - 1 / half + between / np.where(within > 0, within, 1.0)).max())
+
+
 def problems(values, stats):
     """What is wrong with the chains, in words; an empty list if nothing is."""
     rhat, size = worst(values)

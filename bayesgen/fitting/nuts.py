@@ -15,7 +15,7 @@ from .progress import bar
 from .state import Draws, collect
 from .whitening import identity, laplace
 
-WARMUP_WHITENED, WARMUP_ADAPTED, CHUNK = 150, 1000, 250
+WARMUP_WHITENED, WARMUP_ADAPTED, CHUNK = 150, 1000, 50
 LONG_TRAJECTORY = 63  # mean leapfrog steps a draw above which whitening is judged to have failed
 
 
@@ -90,19 +90,26 @@ class NUTS(Method):
         adapt = path != "whitened"
         num_warmup = self.num_warmup or (WARMUP_ADAPTED if adapt else WARMUP_WHITENED)
         dimension = len(whitening.center)
-        static = {"num_warmup": num_warmup, "adapt_mass": adapt, "dense_mass": adapt and self.precondition and dimension <= 100}
+        plan = sampler.Adaptation(num_warmup, adapt, adapt and self.precondition and dimension <= 100)
         settings = {"step_size": 1.0, "target_accept_prob": self.target_accept_prob}
-        keys, starts = sampler.starting_states(key, self.num_chains, dimension, 0.5)
+        keys, points = sampler.starting_points(key, self.num_chains, dimension)
+        states = sampler.start(program, evidence, whitening, keys, points, settings, plan=plan)
         draws, stats = [], []
-        with bar("sampling", self.num_samples, progress) as advance:
-            states = sampler.warm_up(program, evidence, whitening, keys, starts, settings, **static)
+        with bar("sampling", num_warmup + self.num_samples, progress) as advanced:
+            for size in chunk_sizes(num_warmup):
+                states, _, _ = sampler.advance(
+                    program, evidence, whitening, states, settings, plan=plan, num_steps=size
+                )
+                advanced(size)
+            if not adapt:
+                states = sampler.pool_step_sizes(states)
             for size in chunk_sizes(self.num_samples):
-                states, part, statistics = sampler.draw(
-                    program, evidence, whitening, states, settings, num_draws=size, **static
+                states, part, statistics = sampler.advance(
+                    program, evidence, whitening, states, settings, plan=plan, num_steps=size
                 )
                 draws.append(np.asarray(part))
                 stats.append(as_arrays(statistics))
-                advance(size)
+                advanced(size)
         return np.concatenate(draws, 1), {name: np.concatenate([s[name] for s in stats], 1) for name in stats[0]}
 
     def _unusable(self, draws, stats):
@@ -111,15 +118,13 @@ class NUTS(Method):
             return "chains diverged"
         if stats["num_steps"].mean() > LONG_TRAJECTORY:
             return "trajectories were long"
-        if self.num_chains > 1 and self.num_samples >= 100 and diagnose.worst({"free": draws})[0] > 1.02:
+        if self.num_chains > 1 and self.num_samples >= 100 and diagnose.quick_rhat(draws) > 1.03:
             return "chains disagreed"
         return None
 
 
 def chunk_sizes(total):
-    """Sizes of the chunks in which draws are made: equal ones, so that one function is compiled, and a rest."""
-    if total <= 2 * CHUNK:
-        return [total]
+    """Sizes of the chunks in which steps are taken: equal ones, so that one function is compiled, and a rest."""
     return [CHUNK] * (total // CHUNK) + ([total % CHUNK] if total % CHUNK else [])
 
 

@@ -46,10 +46,13 @@ def unravel(structure, vector):
 
 def flatten(program, latents):
     """Constrained latents as a flat unconstrained vector. Inside float64."""
-    covariates = program.example_covariates(program.num_classes)
-    labels = jnp.arange(program.num_classes)
-    free = unconstrain(program.function, program.structure, latents, labels, covariates)
+    free = _unconstrain(program, latents, program.example_covariates(program.num_classes))
     return np.concatenate([np.ravel(free[name]) for name in program.latents])
+
+
+@jax.jit
+def _unconstrain(program, latents, covariates):
+    return unconstrain(program.function, program.structure, latents, jnp.arange(program.num_classes), covariates)
 
 
 def num_free(structure):
@@ -69,6 +72,7 @@ def site_of(structure, index):
 # the three densities that are maximised or sampled, as functions of the flat vector
 
 
+@jax.jit  # jitted here, so that samplers which call it several times trace it once
 def posterior_density(program, vector, evidence):
     """Density in the unconstrained space: where NUTS starts."""
     return density.unconstrained_log_density(program, unravel(program.structure, vector), evidence)

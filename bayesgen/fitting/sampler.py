@@ -1,5 +1,6 @@
 """NUTS on a program's compressed density: NumPyro's kernel, vectorised over chains, compiled once for every N."""
 
+import dataclasses
 import functools
 
 import jax
@@ -20,49 +21,63 @@ def _kernel(program, evidence, whitening):
     return hmc(potential_fn_gen=potential, algo="NUTS")
 
 
-def _start(init_kernel, key, z, settings, adapt_mass, dense_mass, num_warmup):
+def _start(init_kernel, key, z, settings, plan):
     return init_kernel(
         z,
-        num_warmup,
+        plan.num_warmup,
         step_size=settings["step_size"],
-        adapt_mass_matrix=adapt_mass,
-        dense_mass=dense_mass,
+        adapt_mass_matrix=plan.adapt_mass,
+        dense_mass=plan.dense_mass,
         target_accept_prob=settings["target_accept_prob"],
-        max_tree_depth=10,
         rng_key=key,
     )
 
 
-@functools.partial(jax.jit, static_argnames=("num_warmup", "adapt_mass", "dense_mass"))
-def warm_up(program, evidence, whitening, keys, starts, settings, *, num_warmup, adapt_mass, dense_mass):
-    """Initialise and adapt every chain; returns the batched states."""
-    init_kernel, sample_kernel = _kernel(program, evidence, whitening)
+@dataclasses.dataclass(frozen=True)
+class Adaptation:
+    """What the sampler adapts, and for how long. Hashable: compiled functions are keyed by it."""
 
-    def chain(key, z):
-        state = _start(init_kernel, key, z, settings, adapt_mass, dense_mass, num_warmup)
-        return jax.lax.fori_loop(0, num_warmup, lambda _, s: sample_kernel(s), state)
-
-    return jax.vmap(chain)(keys, starts)
+    num_warmup: int
+    adapt_mass: bool = False
+    dense_mass: bool = False
 
 
-@functools.partial(jax.jit, static_argnames=("num_warmup", "num_draws", "adapt_mass", "dense_mass"))
-def draw(program, evidence, whitening, states, settings, *, num_warmup, num_draws, adapt_mass, dense_mass):
-    """Draw from every chain: (states, unconstrained draws (chain, draw, ...), statistics (chain, draw))."""
+@functools.partial(jax.jit, static_argnames="plan")
+def start(program, evidence, whitening, keys, points, settings, *, plan):
+    """The states of the chains before the first step."""
+    init_kernel, _ = _kernel(program, evidence, whitening)
+    return jax.vmap(lambda key, z: _start(init_kernel, key, z, settings, plan))(keys, points)
+
+
+@functools.partial(jax.jit, static_argnames=("plan", "num_steps"))
+def advance(program, evidence, whitening, states, settings, *, plan, num_steps):
+    """Take steps with every chain, adapting while in warm-up.
+
+    Returns:
+        (states, unconstrained draws (chain, step, dimension), statistics (chain, step)).
+    """
     init_kernel, sample_kernel = _kernel(program, evidence, whitening)
 
     def chain(state):
-        # sets the kernel up; its result is not used, so nothing of it is computed
-        _start(init_kernel, jax.random.key(0), state.z, settings, adapt_mass, dense_mass, num_warmup)
+        # this sets the kernel up; its result is not used, so nothing of it is computed
+        _start(init_kernel, jax.random.key(0), state.z, settings, plan)
 
         def step(state, _):
             state = sample_kernel(state)
             stats = {name: getattr(state, name) for name in RECORDED}
             return state, (whitening(state.z), stats | {"step_size": state.adapt_state.step_size})
 
-        return jax.lax.scan(step, state, length=num_draws)
+        return jax.lax.scan(step, state, length=num_steps)
 
     states, (draws, stats) = jax.vmap(chain)(states)
     return states, draws, stats
+
+
+def pool_step_sizes(states):
+    """Give every chain the geometric mean of the step sizes: in whitened coordinates they estimate one number."""
+    adapt = states.adapt_state
+    pooled = jnp.broadcast_to(jnp.exp(jnp.log(adapt.step_size).mean()), adapt.step_size.shape)
+    return states._replace(adapt_state=adapt._replace(step_size=pooled))
 
 
 @jax.jit
@@ -71,7 +86,8 @@ def constrain_draws(program, draws):
     return jax.vmap(jax.vmap(lambda one: constrain(program, one)))(draws)
 
 
-def starting_states(key, num_chains, dimension, spread):
-    """Dispersed starts in whitened coordinates, and a key for each chain."""
+def starting_points(key, num_chains, dimension):
+    """A key for each chain, and dispersed starting points in whitened coordinates."""
     first, second = jax.random.split(key)
-    return jax.random.split(first, num_chains), spread * jax.random.normal(second, (num_chains, dimension), jnp.float64)
+    points = 0.5 * jax.random.normal(second, (num_chains, dimension), jnp.float64)
+    return jax.random.split(first, num_chains), points
