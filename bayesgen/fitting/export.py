@@ -1,0 +1,87 @@
+"""Export of a fit to an `xarray.DataTree` with named dimensions, for ArviZ."""
+
+import jax
+import numpy as np
+
+from .fit import as_key
+from .state import Draws, Posterior, collect
+
+
+def to_datatree(fit, num_draws=1000, seed=0):
+    """Export the parameters.
+
+    Groups: `posterior` (and `sample_stats`) of chains for NUTS; `posterior` of 4 x `num_draws` independent draws for
+    an exact fit, marked by the attribute `sampling = "independent"`; `point_estimate` for MLE and MAP. Dimensions are
+    `class`, the columns (`feature`, or `{block}_feature` where there are several blocks) and `category`, with the
+    labels' and columns' own names as coordinates.
+    """
+    from arviz_base import from_dict
+
+    coords, dims = axes(fit)
+    state = fit.state
+    if isinstance(state, Draws):
+        stats = {_arviz_name(name): value for name, value in state.sample_stats.items()}
+        groups, attributes = {"posterior": state.values, "sample_stats": stats}, {"sampling": "chains"}
+    elif isinstance(state, Posterior):
+        keys = iter(jax.random.split(as_key(seed), len(state.conjugate.blocks) + 1))
+        draws = collect(state.conjugate, lambda family, names: family.sample(next(keys), (4, num_draws)))
+        groups, attributes = {"posterior": draws}, {"sampling": "independent"}
+    else:
+        groups = {"point_estimate": {name: np.asarray(v)[None, None] for name, v in state.parameters.items()}}
+        attributes = {"sampling": "none"}
+    used = {dim for name in dims for dim in dims[name]}
+    tree = from_dict(groups, coords={k: v for k, v in coords.items() if k in used}, dims=dims)
+    if "point_estimate" in groups:
+        tree["point_estimate"] = tree["point_estimate"].to_dataset().squeeze(("chain", "draw"), drop=True)
+    for name in groups:
+        tree[name].attrs.update(_plain(attributes | fit.attributes | {"method": repr(fit.method)}))
+    return tree
+
+
+def axes(fit):
+    """(coords, dims) of the parameters of a fit, for ArviZ."""
+    classes = [str(label) for label in fit.classes.tolist()]
+    conjugate = fit.concrete.conjugate(fit.schema)
+    if conjugate is None:
+        return _own_axes(fit, classes)
+    coords, dims = {"class": classes}, {"class_probs": ["class"]}
+    alone = len(conjugate.blocks) == 1
+    for block in conjugate.blocks:
+        prefix = "" if alone else f"{block.name}_"
+        own = {"feature": list(block.columns), "feature_2": list(block.columns)}
+        if "category" in sum(block.family.parameter_axes().values(), ()):
+            own["category"] = _categories(fit.schema, block.columns)
+        coords |= {prefix + name: values for name, values in own.items()}
+        for name, used in block.family.parameter_axes().items():
+            dims[f"{block.name}_{name}"] = [axis if axis == "class" else prefix + axis for axis in used]
+    return coords, dims
+
+
+def _categories(schema, columns):
+    """Names of the values of categorical columns: their own where there is one column, else codes."""
+    if len(columns) == 1:
+        return [str(value) for value in schema.categories[columns[0]]]
+    return list(range(schema.num_categories(columns[0])))
+
+
+def _own_axes(fit, classes):
+    """A program of one's own: an axis of length K that comes first is taken to be the class."""
+    dims = {}
+    point = {name: np.asarray(value) for name, value in fit.parameters.items()}
+    skip = 2 if isinstance(fit.state, Draws) else 0
+    for name, value in point.items():
+        shape = value.shape[skip:]
+        if classes and shape and shape[0] == len(classes):
+            dims[name] = ["class", *(f"{name}_dim_{index}" for index in range(1, len(shape)))]
+    return {"class": classes}, dims
+
+
+def _arviz_name(name):
+    """ArviZ's names for what NumPyro's sampler records."""
+    return {"num_steps": "n_steps", "accept_prob": "acceptance_rate", "potential_energy": "lp"}.get(name, name)
+
+
+def _plain(attributes):
+    return {name: value if isinstance(value, str | int | float) else repr(value) for name, value in attributes.items()}
+
+

@@ -1,0 +1,66 @@
+"""`ClassPrediction`: class probabilities of new rows, and what goes with them."""
+
+import dataclasses
+
+import numpy as np
+import scipy.special
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassPrediction:
+    """Class probabilities of n new rows.
+
+    Attributes:
+        log_probabilities: (n, K), log p(y = k | x). A row that every class calls impossible is NaN.
+        classes: (K,) the labels in the order of the columns, of the labels' own type.
+        log_marginal: (n,) log p(x), as this rule has it.
+        standard_error: (n, K) Monte Carlo standard error of each probability; None where it is exact.
+        expected_entropy: (n,) posterior mean of the entropy of p(y | x, Q), in nats; None for a plug-in, which knows
+            one Q only.
+    """
+
+    log_probabilities: np.ndarray
+    classes: np.ndarray
+    log_marginal: np.ndarray
+    standard_error: np.ndarray | None = None
+    expected_entropy: np.ndarray | None = None
+
+    @property
+    def probabilities(self) -> np.ndarray:
+        """(n, K) class probabilities; rows sum to 1."""
+        return np.exp(self.log_probabilities)
+
+    @property
+    def labels(self) -> np.ndarray:
+        """(n,) the most probable class of each row (the first of several equal ones; the first for a NaN row)."""
+        return self.classes[np.argmax(np.nan_to_num(self.log_probabilities, nan=-np.inf, neginf=-np.inf), axis=1)]
+
+    @property
+    def entropy(self) -> np.ndarray:
+        """(n,) entropy of the class probabilities, in nats: the whole uncertainty about the label."""
+        return scipy.special.entr(self.probabilities).sum(1)
+
+    @property
+    def mutual_information(self) -> np.ndarray | None:
+        """(n,) entropy less expected entropy: the part of the uncertainty that more training data would remove.
+
+        None for a plug-in. In an exact fit it takes draws: see `BMA`.
+        """
+        if self.expected_entropy is None:
+            return None
+        return self.entropy - self.expected_entropy
+
+    def to_frame(self):
+        """A pandas frame: the label, and a column of probabilities for each class."""
+        import pandas as pd
+
+        columns = {"label": self.labels}
+        columns |= {label: self.probabilities[:, index] for index, label in enumerate(self.classes.tolist())}
+        return pd.DataFrame(columns)
+
+
+def normalize(log_joint):
+    """Turn a table of log-joints (n, K) into log probabilities and log marginals."""
+    log_marginal = scipy.special.logsumexp(log_joint, axis=1)
+    with np.errstate(invalid="ignore"):
+        return log_joint - log_marginal[:, None], log_marginal

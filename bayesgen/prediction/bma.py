@@ -1,0 +1,55 @@
+"""`BMA`: the one-step answer."""
+
+import dataclasses
+
+import numpy as np
+import scipy.special
+
+from ..errors import PredictionError
+from .answer import ClassPrediction, normalize
+from .batches import joint_kernel, ratio_error
+from .rule import Rule
+
+
+@dataclasses.dataclass(frozen=True)
+class BMA(Rule):
+    """One-step prediction: average over all processes, p(y | x, T) proportional to E[p(x, y | Q) | T].
+
+    This is the exact posterior predictive: a process that makes x more probable counts more. Exact fits have it in
+    closed form. For draws it is, per class, the mean of the joint over draws, then normalised; its Monte Carlo error
+    comes from batch means and the delta method.
+
+    Args:
+        entropy_draws: for exact fits, the number of draws from the posterior that split the entropy into expected
+            entropy and mutual information; 0 (the default) for no split. Draws weigh by p(x | Q).
+        seed: seed or JAX key of these draws.
+
+    Source: Hoeting et al. (1999), Bayesian model averaging, eq. 1, with processes for models.
+    """
+
+    entropy_draws: int = 0
+    seed: int = 0
+
+    def apply(self, fit, X):
+        """Average the joint."""
+        try:
+            table = fit.log_joint(X, at="predictive")
+        except PredictionError:
+            return self._from_draws(fit, X)
+        log_probabilities, log_marginal = normalize(table)
+        entropy = None
+        if self.entropy_draws:
+            entropy = self._from_draws(fit, X, self.entropy_draws).expected_entropy
+        return ClassPrediction(log_probabilities, fit.classes, log_marginal, expected_entropy=entropy)
+
+    def _from_draws(self, fit, X, num_draws=4000):
+        parts, _ = fit.reduce_draws(X, joint_kernel, num_draws=num_draws, seed=self.seed)
+        log_joint = parts["log_joint"]
+        num_batches = len(log_joint)
+        mean = scipy.special.logsumexp(log_joint, axis=0) - np.log(num_batches)
+        log_probabilities, log_marginal = normalize(mean)
+        with np.errstate(invalid="ignore"):
+            relative = np.exp(log_joint - log_marginal[:, None])
+            entropy = np.exp(parts["log_entropy"] - log_marginal).mean(0)
+        error = ratio_error(relative, relative.sum(2)) if num_batches > 1 else np.full(mean.shape, np.nan)
+        return ClassPrediction(log_probabilities, fit.classes, log_marginal, error, entropy)

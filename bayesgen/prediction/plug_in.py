@@ -1,0 +1,28 @@
+"""`PlugIn`: the two-step answer."""
+
+import dataclasses
+
+from ..errors import PredictionError
+from .answer import ClassPrediction, normalize
+from .rule import Rule
+
+
+@dataclasses.dataclass(frozen=True)
+class PlugIn(Rule):
+    """Two-step prediction: pick one process, then predict with it, p(y | x, Q).
+
+    Args:
+        at: which process: the posterior "mean" or "mode". A point fit (MLE, MAP) has one process, and both mean it. For
+            draws the mean is that of probabilities, rates, means and covariances; their mode is not known.
+    """
+
+    at: str = "mean"
+
+    def __post_init__(self):
+        if self.at not in ("mean", "mode"):
+            raise PredictionError(f"PlugIn(at=...) takes 'mean' or 'mode', got {self.at!r}.")
+
+    def apply(self, fit, X):
+        """Normalise the table at the process."""
+        log_probabilities, log_marginal = normalize(fit.log_joint(X, at=self.at))
+        return ClassPrediction(log_probabilities, fit.classes, log_marginal)
