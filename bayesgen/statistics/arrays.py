@@ -1,5 +1,7 @@
 """Array helpers that work on NumPy and on JAX arrays alike, so that each formula is written once."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,7 +23,12 @@ def flatten_rows(values):
     """View rows of any shape as a matrix: (n, ...) -> (n, m). Sparse matrices pass through."""
     if scipy.sparse.issparse(values):
         return values
-    return values.reshape(len(values), -1)
+    return values.reshape(len(values), math.prod(values.shape[1:]))
+
+
+def precise(values):
+    """NumPy arrays in float64 (a logarithm of float32 or int8 values would be short of digits); JAX arrays as they are."""
+    return values if isinstance(values, jax.Array) else np.asarray(values, np.float64)
 
 
 def log_linear(values, log_weights):

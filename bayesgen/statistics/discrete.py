@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from . import passes
-from .arrays import namespace, safe_product
+from .arrays import flatten_rows, namespace, safe_product
 from .base import Statistic
 from .summaries import Sums
 
@@ -18,7 +18,7 @@ class CategoricalStatistic(Statistic):
 
     def summarize(self, values, codes, num_classes, weights=None, inert=None):
         """Count each value of each column by class: totals (K, *extra, r). See `Statistic.summarize`."""
-        rows = values.reshape(len(values), -1)
+        rows = flatten_rows(values)
         size, offset = num_classes * self.num_categories, codes * self.num_categories
         columns = [
             np.bincount(offset + rows[:, index].astype(np.int64), weights=weights, minlength=size)
@@ -37,7 +37,7 @@ class CategoricalStatistic(Statistic):
         """Log probability of rows, (n, K)."""
         xp = namespace(parameters["log_probs"], values)
         table = parameters["log_probs"]
-        rows = values.reshape(len(values), -1).astype(int)
+        rows = flatten_rows(values).astype(int)
         table = xp.moveaxis(table.reshape(len(table), -1, self.num_categories), 0, -1)  # (columns, r, K)
         total = xp.zeros((len(rows), table.shape[-1]))
         for index in range(rows.shape[1]):

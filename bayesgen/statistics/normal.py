@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import passes
-from .arrays import flatten_rows, inverse_lower, log_diagonal, namespace
+from .arrays import flatten_rows, inverse_lower, log_diagonal, namespace, precise
 from .base import Statistic
 from .summaries import Moments
 
@@ -25,7 +25,7 @@ class NormalStatistic(Statistic):
 
     def summarize(self, values, codes, num_classes, weights=None, inert=None):
         """Centred moments of each column by class. See `Statistic.summarize`."""
-        rows = flatten_rows(np.log(values) if self.log_scale else values)
+        rows = flatten_rows(np.log(precise(values)) if self.log_scale else values)
         moments = passes.class_moments(rows, codes, num_classes, weights)
         base = moments.log_base - moments.count[:, None] * moments.mean if self.log_scale else moments.log_base
         shape = (num_classes, *values.shape[1:])
@@ -60,7 +60,7 @@ class MultivariateNormalStatistic(Statistic):
     def summarize(self, values, codes, num_classes, weights=None, inert=None):
         """Centred moments and cross products by class. See `Statistic.summarize`."""
         extra, dimension = values.shape[1:-1], values.shape[-1]
-        blocks = values.reshape(len(values), -1, dimension)
+        blocks = values.reshape(len(values), math.prod(extra), dimension)
         parts = [
             passes.class_moments(blocks[:, index], codes, num_classes, weights, matrix=True)
             for index in range(blocks.shape[1])

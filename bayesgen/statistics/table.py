@@ -3,10 +3,11 @@
 import math
 
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jax.nn import log_sigmoid, log_softmax
 
-from .arrays import namespace, special
+from .arrays import namespace, precise, special
 from .discrete import CategoricalStatistic
 from .exponential import ExponentialFamily
 from .normal import MultivariateNormalStatistic, NormalStatistic
@@ -16,7 +17,7 @@ from .registry import register
 
 
 def _log_factorial(values):
-    return special(namespace(values)).gammaln(values + 1.0)
+    return special(namespace(values)).gammaln(precise(values) + 1.0)
 
 
 def _no_partition(parameters):
@@ -34,7 +35,7 @@ def _log_multinomial(values, inert):
     if hasattr(values, "tocsr"):
         part = values.tocsr(copy=True)
         part.data = _log_factorial(part.data)
-        return _log_factorial(values.sum(1)) - part.sum(1)
+        return np.ravel(_log_factorial(values.sum(1))) - np.ravel(part.sum(1))
     return _log_factorial(values.sum(-1)) - _log_factorial(values).sum(-1)
 
 
@@ -43,7 +44,7 @@ def _gammaln(values):
 
 
 def _log(values):
-    return namespace(values).log(values)
+    return namespace(values).log(precise(values))
 
 
 BERNOULLI = ExponentialFamily(
@@ -87,12 +88,12 @@ GAMMA = ExponentialFamily(
     log_partition=lambda p: _gammaln(p["concentration"]) - p["concentration"] * _log(p["rate"]),
 )
 INVERSE_GAMMA = ExponentialFamily(
-    statistics=lambda x, inert: (_log(x), 1.0 / x),
+    statistics=lambda x, inert: (_log(x), 1.0 / precise(x)),
     natural=lambda p: (-p["concentration"] - 1.0, -p["rate"]),
     log_partition=lambda p: _gammaln(p["concentration"]) - p["concentration"] * _log(p["rate"]),
 )
 BETA = ExponentialFamily(
-    statistics=lambda x, inert: (_log(x), namespace(x).log1p(-x)),
+    statistics=lambda x, inert: (_log(x), namespace(x).log1p(-precise(x))),
     natural=lambda p: (p["concentration1"] - 1.0, p["concentration0"] - 1.0),
     log_partition=lambda p: (
         _gammaln(p["concentration1"])
@@ -107,7 +108,7 @@ DIRICHLET = ExponentialFamily(
     event_dim=1,
 )
 HALF_NORMAL = ExponentialFamily(
-    statistics=lambda x, inert: (x**2,),
+    statistics=lambda x, inert: (precise(x) ** 2,),
     natural=lambda p: (-0.5 / p["scale"] ** 2,),
     log_partition=lambda p: _log(p["scale"]) + 0.5 * math.log(math.pi / 2),
 )

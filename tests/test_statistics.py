@@ -1,0 +1,437 @@
+"""Summaries against the rows themselves: NumPyro's own `log_prob`, summed row by row, is the oracle."""
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import scipy.sparse
+
+from bayesgen.statistics import Moments, is_registered, read_conditional, registered_types
+from bayesgen.statistics.arrays import log_linear, safe_product
+from bayesgen.statistics.passes import CHUNK_ROWS, class_moments
+
+CLASSES, ROWS, COLUMNS, LENGTH, TOTAL = 3, 43, 2, 5, 11
+EMPTY = 1  # the class without rows
+TABLE = (CLASSES, COLUMNS)
+
+
+class Case(NamedTuple):
+    """A distribution: its type, how it is built, random parameters (K, columns, ...) and rows (n, columns, ...)."""
+
+    type: type
+    build: Callable
+    parameters: Callable
+    rows: Callable
+
+
+def positive(rng, *names):
+    return {name: rng.gamma(3.0, 0.7, TABLE) + 0.1 for name in names}
+
+
+def location_scale(rng):
+    return {"loc": rng.normal(0.3, 2.0, TABLE), "scale": rng.gamma(3.0, 0.5, TABLE)}
+
+
+def binary(rng):
+    return rng.integers(0, 2, (ROWS, COLUMNS)).astype(float)
+
+
+def counts(rng):
+    return rng.poisson(3.0, (ROWS, COLUMNS)).astype(float)
+
+
+def reals(rng):
+    return rng.normal(1.0, 2.0, (ROWS, COLUMNS))
+
+
+def positives(rng):
+    return rng.gamma(2.0, 1.5, (ROWS, COLUMNS))
+
+
+def simplex(rng, shape=TABLE):
+    return rng.dirichlet(np.full(LENGTH, 2.0), shape)
+
+
+def unit(rng):
+    return {"probs": rng.uniform(0.05, 0.95, TABLE)}
+
+
+def logits(rng):
+    return {"logits": rng.normal(0, 2, TABLE)}
+
+
+def vector_logits(rng):
+    return {"logits": rng.normal(0, 2, (*TABLE, LENGTH))}
+
+
+def covariances(rng):
+    factor = np.tril(rng.normal(0, 1, (*TABLE, LENGTH, LENGTH)))
+    factor[..., range(LENGTH), range(LENGTH)] = rng.gamma(4.0, 0.4, (*TABLE, LENGTH))
+    return rng.normal(0, 2, (*TABLE, LENGTH)), factor
+
+
+def normal_by(name):
+    def parameters(rng):
+        loc, factor = covariances(rng)
+        matrix = factor @ np.swapaxes(factor, -1, -2)
+        value = {"scale_tril": factor, "covariance_matrix": matrix, "precision_matrix": np.linalg.inv(matrix)}
+        return {"loc": loc, name: value[name]}
+
+    return Case(dist.MultivariateNormal, lambda **p: dist.MultivariateNormal(**p), parameters, vectors)
+
+
+def vectors(rng):
+    return rng.normal(0, 1, (ROWS, COLUMNS, LENGTH)) @ rng.normal(0, 1, (LENGTH, LENGTH)) + 2.0
+
+
+def categories(rng):
+    return rng.integers(0, LENGTH, (ROWS, COLUMNS))
+
+
+def words(rng):
+    return rng.multinomial(TOTAL, np.full(LENGTH, 1 / LENGTH), (ROWS, COLUMNS)).astype(float)
+
+
+def probabilities(rng):
+    return {"probs": simplex(rng)}
+
+
+def some_of_total(rng):
+    return rng.integers(0, TOTAL + 1, (ROWS, COLUMNS)).astype(float)
+
+
+def multinomial(**p):
+    return dist.Multinomial(TOTAL, **p)
+
+
+CASES = {
+    "Bernoulli, probs": Case(dist.BernoulliProbs, dist.Bernoulli, unit, binary),
+    "Bernoulli, logits": Case(dist.BernoulliLogits, dist.Bernoulli, logits, binary),
+    "Binomial, probs": Case(dist.BinomialProbs, functools.partial(dist.Binomial, TOTAL), unit, some_of_total),
+    "Binomial, logits": Case(
+        dist.BinomialLogits, functools.partial(dist.Binomial, TOTAL), logits, some_of_total
+    ),
+    "Geometric, probs": Case(dist.GeometricProbs, dist.Geometric, unit, counts),
+    "Geometric, logits": Case(dist.GeometricLogits, dist.Geometric, logits, counts),
+    "Categorical, probs": Case(dist.CategoricalProbs, dist.Categorical, probabilities, categories),
+    "Categorical, logits": Case(dist.CategoricalLogits, dist.Categorical, vector_logits, categories),
+    "Multinomial, probs": Case(dist.MultinomialProbs, multinomial, probabilities, words),
+    "Multinomial, logits": Case(dist.MultinomialLogits, multinomial, vector_logits, words),
+    "Poisson": Case(dist.Poisson, dist.Poisson, lambda rng: positive(rng, "rate"), counts),
+    "Exponential": Case(dist.Exponential, dist.Exponential, lambda rng: positive(rng, "rate"), positives),
+    "Gamma": Case(dist.Gamma, dist.Gamma, lambda rng: positive(rng, "concentration", "rate"), positives),
+    "Chi2": Case(dist.Chi2, dist.Chi2, lambda rng: positive(rng, "df"), positives),
+    "InverseGamma": Case(
+        dist.InverseGamma, dist.InverseGamma, lambda rng: positive(rng, "concentration", "rate"), positives
+    ),
+    "Beta": Case(
+        dist.Beta,
+        dist.Beta,
+        lambda rng: positive(rng, "concentration1", "concentration0"),
+        lambda rng: rng.beta(2.0, 3.0, (ROWS, COLUMNS)),
+    ),
+    "Dirichlet": Case(
+        dist.Dirichlet,
+        dist.Dirichlet,
+        lambda rng: {"concentration": rng.gamma(3.0, 0.7, (*TABLE, LENGTH)) + 0.1},
+        lambda rng: simplex(rng, (ROWS, COLUMNS)),
+    ),
+    "HalfNormal": Case(dist.HalfNormal, dist.HalfNormal, lambda rng: positive(rng, "scale"), positives),
+    "Laplace": Case(  # its location is known: the same in every class
+        dist.Laplace,
+        lambda scale: dist.Laplace(jnp.array([0.7, -1.1]), scale),
+        lambda rng: positive(rng, "scale"),
+        reals,
+    ),
+    "Normal": Case(dist.Normal, dist.Normal, location_scale, reals),
+    "LogNormal": Case(dist.LogNormal, dist.LogNormal, location_scale, positives),
+    "MultivariateNormal, scale_tril": normal_by("scale_tril"),
+    "MultivariateNormal, covariance_matrix": normal_by("covariance_matrix"),
+    "MultivariateNormal, precision_matrix": normal_by("precision_matrix"),
+}
+every_case = pytest.mark.parametrize("name", CASES)
+OWN = [kind for kind in registered_types() if kind.__module__.startswith("numpyro.")]  # not those of doctests
+
+
+@pytest.fixture(autouse=True)
+def float64():
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(7)
+
+
+@pytest.fixture
+def codes(rng):
+    return rng.choice([0, 2], ROWS)
+
+
+def statistic_of(case, parameters):
+    conditional = read_conditional(case.build(**parameters), -2)
+    return conditional.statistic, {
+        k: np.broadcast_to(v[:1], (ROWS, *v.shape[1:])) for k, v in conditional.inert.items()
+    }
+
+
+@functools.cache
+def compiled(name):
+    """One compiled function a case: sums over rows by NumPyro, and from the summary, in every wrapping."""
+    case = CASES[name]
+    mask = jnp.array([True, False])
+
+    def wrap(parameters):
+        narrow = {k: v[:, :1] for k, v in parameters.items()}
+        plain, size = case.build(**parameters), len(next(iter(parameters.values())))
+        wrapped = {
+            "plain": (plain, -2),
+            "to_event": (plain.to_event(1), -1),
+            "mask, to_event": (plain.mask(mask).to_event(1), -1),
+            "expand, mask": (case.build(**narrow).expand((size, COLUMNS)).mask(mask), -2),
+        }
+        return wrapped
+
+    @jax.jit
+    def run(parameters, values, codes, weights, summary):
+        rows = wrap({k: v[codes] for k, v in parameters.items()})
+        sums = {
+            kind: (d.log_prob(values).reshape(ROWS, -1).sum(-1) * weights).sum()
+            for kind, (d, _) in rows.items()
+        }
+        conditionals = {kind: read_conditional(d, axis) for kind, (d, axis) in wrap(parameters).items()}
+        table = conditionals["plain"]
+        cells = jax.ops.segment_sum(weights[:, None] * rows["plain"][0].log_prob(values), codes, CLASSES)
+        each = case.build(**parameters).log_prob(values[:, None]).sum(-1)
+        return (
+            sums,
+            {kind: one.log_likelihood(summary) for kind, one in conditionals.items()},
+            cells,
+            table.statistic.log_likelihood(table.parameters, summary),
+            each,
+            table.parameters,
+        )
+
+    return run
+
+
+def test_every_registered_distribution_has_a_case():
+    assert {case.type for case in CASES.values()} == set(OWN)
+    assert all(is_registered(kind) for kind in OWN)
+    assert not is_registered(dist.StudentT)
+
+
+@every_case
+def test_the_summary_gives_the_sum_over_rows(name, rng, codes):
+    case = CASES[name]
+    for _ in range(2):
+        parameters, values = case.parameters(rng), case.rows(rng)
+        weights = rng.gamma(1.0, 1.0, ROWS)
+        statistic, inert = statistic_of(case, parameters)
+        summary = statistic.summarize(values, codes, CLASSES, weights, inert)
+        sums, found, cells, cells_found, each, read = compiled(name)(
+            parameters, values, codes, weights, summary
+        )
+        for kind, expected in sums.items():
+            np.testing.assert_allclose(found[kind], expected, rtol=1e-9, err_msg=kind)
+        np.testing.assert_allclose(cells_found, cells, rtol=1e-9, atol=1e-12)
+        assert (np.asarray(cells_found)[EMPTY] == 0).all()
+        assert all(leaf.dtype == np.float64 for leaf in jax.tree.leaves(summary))
+        if not statistic.uses_inert:
+            rows = statistic.row_log_prob(jax.tree.map(np.asarray, read), values)
+            assert isinstance(rows, np.ndarray)
+            np.testing.assert_allclose(rows, each, rtol=1e-9, atol=1e-9)
+
+
+def test_what_needs_inert_parameters_says_so():
+    told = {
+        name
+        for name, case in CASES.items()
+        if statistic_of(case, case.parameters(np.random.default_rng(0)))[0].uses_inert
+    }
+    assert told == {"Binomial, probs", "Binomial, logits", "Laplace"}
+
+
+@every_case
+def test_summaries_merge_and_weights_are_repetitions(name, rng, codes):
+    case = CASES[name]
+    values = case.rows(rng)
+    statistic, inert = statistic_of(case, case.parameters(rng))
+
+    def summarize(rows, weights=None):
+        of_rows = {k: v[rows] for k, v in inert.items()}
+        given = None if weights is None else weights[rows]
+        return statistic.summarize(values[rows], codes[rows], CLASSES, given, of_rows)
+
+    def same(one, two):
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-11), one, two)
+
+    everything, index = summarize(np.arange(ROWS)), np.arange(ROWS)
+    for cut in (0, 1, 17):
+        same(summarize(index[:cut]) + summarize(index[cut:]) if cut else everything, everything)
+    parts = [summarize(np.flatnonzero(codes == k)) for k in (2, 0)]
+    same(parts[0] + parts[1], everything)
+    weights = rng.integers(0, 4, ROWS).astype(float)
+    same(summarize(index, weights), summarize(np.repeat(index, weights.astype(int))))
+    swapped = statistic.summarize(values, np.where(codes == 0, 0, 1), 2, None, inert)
+    same(swapped.pooled().of_class(0), everything.pooled().of_class(0))
+    same(swapped.of_class(1), everything.of_class(2))
+
+
+@every_case
+def test_an_empty_part_merges_as_nothing(name, rng, codes):
+    case = CASES[name]
+    values = case.rows(rng)
+    statistic, inert = statistic_of(case, case.parameters(rng))
+    nothing = statistic.summarize(values[:0], codes[:0], CLASSES, None, {k: v[:0] for k, v in inert.items()})
+    everything = statistic.summarize(values, codes, CLASSES, None, inert)
+    for merged in (nothing + everything, everything + nothing):
+        jax.tree.map(np.testing.assert_array_equal, merged, everything)
+
+
+@every_case
+def test_float32_rows_lose_nothing_beyond_their_own_rounding(name, rng, codes):
+    case = CASES[name]
+    values = case.rows(rng).astype(np.float32)
+    statistic, inert = statistic_of(case, case.parameters(rng))
+    narrow = statistic.summarize(values, codes, CLASSES, None, inert)
+    wide = statistic.summarize(values.astype(np.float64), codes, CLASSES, None, inert)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12), narrow, wide)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in CASES if CASES[name].rows in (binary, counts, some_of_total, words)]
+)
+def test_small_integers_lose_nothing(name, rng, codes):
+    case = CASES[name]
+    values = case.rows(rng).astype(np.uint8)
+    statistic, inert = statistic_of(case, case.parameters(rng))
+    narrow = statistic.summarize(values, codes, CLASSES, None, inert)
+    wide = statistic.summarize(values.astype(np.float64), codes, CLASSES, None, inert)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12), narrow, wide)
+
+
+@pytest.mark.parametrize("matrix", [False, True])
+def test_large_offsets_and_many_chunks_cost_no_digits(rng, matrix):
+    size = 2 * CHUNK_ROWS + 19
+    small = rng.normal(0, 1, (size, 3)).round(6) @ np.array([[1, 0, 0], [0.5, 1, 0], [-0.25, 0.5, 1]])
+    labels = rng.integers(0, 2, size)
+    offset = np.array([1e8, -3e8, 0.0])
+    moments = class_moments(small + offset, labels, 2, None, matrix)
+    for k in range(2):
+        rows = ((small + offset) - offset)[labels == k]  # what float64 left of them
+        scatter = np.cov(rows.T, bias=True) * len(rows)
+        np.testing.assert_allclose(moments.mean[k] - offset, rows.mean(0), atol=1e-7)
+        np.testing.assert_allclose(
+            moments.scatter[k], scatter if matrix else np.diagonal(scatter), rtol=1e-7, atol=1e-4
+        )
+
+
+def test_likelihood_far_from_the_origin(rng, codes):
+    values = rng.normal(1e8, 1.0, (ROWS, COLUMNS))
+    parameters = {"loc": np.full(TABLE, 1e8), "scale": np.ones(TABLE)}
+    statistic, _ = statistic_of(CASES["Normal"], parameters)
+    summary = statistic.summarize(values, codes, CLASSES)
+    expected = dist.Normal(1e8, 1.0).log_prob(values).sum()
+    np.testing.assert_allclose(statistic.log_likelihood(parameters, summary).sum(), expected, rtol=1e-9)
+
+
+def test_constant_columns_have_scatter_exactly_zero(rng):
+    values = np.full((ROWS, 2), [0.1, 1e150 / 3])
+    for matrix in (False, True):
+        moments = class_moments(values, rng.integers(0, 3, ROWS), 3, rng.gamma(1.0, 1.0, ROWS), matrix)
+        assert (moments.scatter == 0).all()
+        np.testing.assert_array_equal(moments.mean, values[:3])
+
+
+@pytest.mark.parametrize("kind", [scipy.sparse.csr_array, scipy.sparse.csr_matrix, scipy.sparse.csc_array])
+def test_sparse_counts_are_the_dense_ones(kind, rng, codes):
+    dense = rng.poisson(0.4, (ROWS, LENGTH)).astype(float)
+    statistic = statistic_of(CASES["Multinomial, probs"], probabilities(rng))[0]
+    weights = rng.gamma(1.0, 1.0, ROWS)
+    for given in (None, weights):
+        expected = statistic.summarize(dense, codes, CLASSES, given)
+        found = statistic.summarize(kind(dense), codes, CLASSES, given)
+        assert jax.tree.map(np.shape, found) == jax.tree.map(np.shape, expected)
+        jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-12), found, expected)
+    parameters = {"log_probs": np.log(simplex(rng, CLASSES))}
+    rows = statistic.row_log_prob(parameters, kind(dense))
+    np.testing.assert_allclose(rows, statistic.row_log_prob(parameters, dense), rtol=1e-12)
+
+
+@pytest.mark.parametrize("xp", [np, jnp])
+@pytest.mark.parametrize(
+    ("name", "parameters", "rows", "expected"),
+    [
+        (
+            "Bernoulli, probs",
+            {"log_one": [-np.inf, 0.0], "log_zero": [0.0, -np.inf]},
+            [0, 1],
+            [[0, -np.inf], [-np.inf, 0]],
+        ),
+        ("Geometric, probs", {"log_one": [0.0], "log_zero": [-np.inf]}, [0, 3], [[0], [-np.inf]]),
+        ("Poisson", {"rate": [0.0], "log_rate": [-np.inf]}, [0, 1], [[0], [-np.inf]]),
+        (
+            "Categorical, probs",
+            {"log_probs": [[-np.inf, 0.0], [0.0, -np.inf]]},
+            [0, 1],
+            [[-np.inf, 0], [0, -np.inf]],
+        ),
+        ("Multinomial, probs", {"log_probs": [[-np.inf, 0.0]]}, [[0, 3], [1, 2]], [[0], [-np.inf]]),
+    ],
+)
+def test_the_impossible_is_exactly_minus_infinity(xp, name, parameters, rows, expected, rng):
+    statistic = statistic_of(CASES[name], CASES[name].parameters(rng))[0]
+    if name.startswith("Categorical"):
+        statistic = type(statistic)(2)
+    arrays = {k: xp.asarray(v) for k, v in parameters.items()}
+    found = statistic.row_log_prob(arrays, xp.asarray(rows, float))
+    np.testing.assert_array_equal(found, np.asarray(expected, float))
+    codes = np.zeros(1, int)
+    for row, wanted in zip(rows, np.asarray(expected, float), strict=True):
+        summary = statistic.summarize(np.asarray([row], float), codes, 1)
+        first = {k: jnp.asarray(v)[:1] for k, v in parameters.items()}
+        assert float(np.sum(statistic.log_likelihood(first, summary))) == wanted[0]
+
+
+def test_zero_times_minus_infinity_is_zero_with_finite_gradients():
+    log_weights = jnp.array([[0.0, -jnp.inf]])
+    np.testing.assert_array_equal(
+        log_linear(jnp.array([[2.0, 0.0], [0.0, 1.0]]), log_weights), [[0.0], [-np.inf]]
+    )
+    gradient = jax.grad(lambda w: safe_product(jnp.array([3.0, 0.0]), w).sum())(jnp.array([-1.0, -jnp.inf]))
+    np.testing.assert_array_equal(gradient, [3.0, 0.0])
+
+
+def test_moments_know_their_form(rng):
+    values = rng.normal(size=(ROWS, 3))
+    codes = np.zeros(ROWS, int)
+    assert class_moments(values, codes, 1, None, True).is_matrix
+    assert not class_moments(values, codes, 1).is_matrix
+    assert isinstance(class_moments(values, codes, 1), Moments)
+
+
+@pytest.mark.parametrize(
+    "distribution",
+    [
+        dist.StudentT(3.0, jnp.zeros(3)),
+        dist.HalfCauchy(jnp.ones(3)),
+        dist.TruncatedNormal(jnp.zeros(3), low=0.0),
+    ],
+)
+def test_what_has_no_statistic_is_not_read(distribution):
+    assert read_conditional(distribution, -1) is None
+
+
+def test_a_subclass_is_not_covered_by_its_parent():
+    class Shifted(dist.Normal):
+        def log_prob(self, value):
+            return super().log_prob(value - 1.0)
+
+    assert read_conditional(Shifted(jnp.zeros(3), 1.0), -1) is None
