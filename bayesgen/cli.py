@@ -76,50 +76,66 @@ def _split_methods(values: list[str]) -> list[str]:
     return [name for name in MethodName if name in names]
 
 
+Data = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA",
+        help="iris, wine, breast_cancer, digits, or the path of a CSV or TSV file (perhaps gzipped) or a Parquet "
+        "file, with column names.",
+    ),
+]
+Target = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="Column that holds the classes.", show_default="the last")
+]
+Models = Annotated[
+    list[ModelName] | None,
+    typer.Option(
+        metavar="|".join(ModelName),
+        help="Model to compare; may be repeated.",
+        show_default="naive-bayes, and gda where all columns are numbers",
+    ),
+]
+Covariance = Annotated[CovarianceName | None, typer.Option(help="Covariance of gda.", show_default="full")]
+TestSize = Annotated[
+    float | None,
+    typer.Option(metavar="SHARE", help="Test on this share of the rows, at random.", show_default="0.25"),
+]
+PerClass = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Learn from the first N rows of each class, test on the rest."),
+]
+Methods = Annotated[
+    list[str],
+    typer.Option(
+        callback=_split_methods,
+        metavar="NAMES",
+        help=f"Ways to learn, of {', '.join(MethodName)}; comma-separated or repeated.",
+    ),
+]
+Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the split and of NUTS.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Write the whole result as JSON, and no tables.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        file_okay=False,
+        metavar="FOLDER",
+        help="Write result.json, table.csv, predictions.csv and config.json there.",
+    ),
+]
+
+
 @app.command()
 def compare(
-    data: Annotated[
-        str,
-        typer.Argument(
-            help="iris, wine, breast_cancer, digits, or the path of a CSV, TSV (either may be gzipped) or "
-            "Parquet file with a header."
-        ),
-    ] = "iris",
-    target: Annotated[
-        str | None, typer.Option(help="Column that holds the classes.", show_default="the last")
-    ] = None,
-    model: Annotated[
-        list[ModelName] | None,
-        typer.Option(
-            help="Model to compare; may be repeated.",
-            show_default="naive-bayes, and gda where all columns are numbers",
-        ),
-    ] = None,
-    covariance: Annotated[
-        CovarianceName | None, typer.Option(help="Covariance of gda.", show_default="full")
-    ] = None,
-    test_size: Annotated[
-        float | None,
-        typer.Option(help="Share of rows to test on, classes in proportion.", show_default="0.25"),
-    ] = None,
-    per_class: Annotated[
-        int | None,
-        typer.Option(min=1, help="Learn from the first N rows of each class, test on the rest.", metavar="N"),
-    ] = None,
-    methods: Annotated[
-        list[str],
-        typer.Option(callback=_split_methods, help="Ways to learn, comma-separated or repeated."),
-    ] = ["mle,map,exact,nuts"],  # noqa: B006 - Typer reads it, nobody changes it
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the split and of NUTS.")] = 0,
-    json: Annotated[
-        bool, typer.Option("--json", help="Write the whole result as JSON, and no tables.")
-    ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            file_okay=False, help="Folder for result.json, table.csv, predictions.csv and config.json."
-        ),
-    ] = None,
+    data: Data = "iris",
+    target: Target = None,
+    model: Models = None,
+    covariance: Covariance = None,
+    test_size: TestSize = None,
+    per_class: PerClass = None,
+    methods: Methods = ["mle,map,exact,nuts"],  # noqa: B006 - Typer reads it, nobody changes it
+    seed: Seed = 0,
+    json: AsJson = False,
+    out: Out = None,
 ) -> None:
     """Set the two-step (plug-in) and the one-step (averaged) answers side by side, on test rows of DATA."""
     if test_size is not None and per_class is not None:

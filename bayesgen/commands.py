@@ -127,8 +127,8 @@ def _title(options: CompareOptions, split: Split) -> str:
     classes = sorted(split.y_train.unique().tolist())
     names = ", ".join(map(str, classes[:5])) + (", ..." if len(classes) > 5 else "")
     return (
-        f"{options.data}: {len(split.y_train)} rows to learn from, {len(split.y_test)} to test on, "
-        f"{len(classes)} classes of {options.target} ({names}), seed {options.seed}"
+        f"{Path(options.data).name}: {len(split.y_train)} rows to learn from, {len(split.y_test)} to test "
+        f"on, {len(classes)} classes of {options.target} ({names}), seed {options.seed}"
     )
 
 

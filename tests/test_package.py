@@ -1,0 +1,167 @@
+"""The package: public names, what importing costs, and that imports run downward."""
+
+import ast
+import graphlib
+import importlib.metadata
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import bayesgen
+
+ROOT = Path(bayesgen.__file__).parent
+HEAVY = {"jax", "numpyro", "numpy", "pandas", "scipy", "sklearn", "xarray", "arviz_base"}
+
+# The floors of the house, from the ground up; a module may import from its own floor and from those below.
+FLOORS = [
+    {"errors"},
+    {"columns", "tables", "encoding", "schema"},
+    {"statistics"},
+    {"program"},
+    {"families"},
+    {"models"},
+    {"fitting"},
+    {"prediction"},
+    {"scores", "answers", "comparison", "datasets"},
+    {"display", "commands", "cli"},
+]
+FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+
+
+def python(code):
+    """What a fresh interpreter prints."""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def heavy_modules_after(code):
+    return set(python(f"{code}\nimport sys\nprint(*sys.modules)").split()) & HEAVY
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    assert heavy_modules_after("import bayesgen") == set()
+
+
+def test_errors_and_submodules_are_reached_without_loading_the_rest():
+    assert heavy_modules_after("import bayesgen; bayesgen.DataError; from bayesgen import errors") == set()
+    assert "jax" not in heavy_modules_after("from bayesgen import scores")
+
+
+def test_help_loads_nothing_heavy():
+    code = "from typer.testing import CliRunner\nfrom bayesgen.cli import app\n"
+    code += "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
+    code += "assert CliRunner().invoke(app, ['compare', '--help']).exit_code == 0"
+    assert heavy_modules_after(code) == set()
+
+
+def test_public_names_resolve_and_are_listed():
+    assert len(set(bayesgen.__all__)) == len(bayesgen.__all__)
+    for name in bayesgen.__all__:
+        assert getattr(bayesgen, name) is not None
+    assert set(bayesgen.__all__) <= set(dir(bayesgen))
+    for name in (
+        "fit",
+        "predict",
+        "compare",
+        "NaiveBayes",
+        "GaussianDiscriminant",
+        "BetaBernoulli",
+        "BMA",
+        "NUTS",
+    ):
+        assert name in bayesgen.__all__
+    assert callable(bayesgen.fit)
+    assert callable(bayesgen.compare)
+
+
+def test_type_checkers_are_told_the_same_names():
+    tree = ast.parse((ROOT / "__init__.py").read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    told = set()
+    for node in block.body:
+        for alias in node.names:
+            if alias.name == "*":
+                module = importlib.import_module(node.module)
+                told |= set(getattr(module, "__all__", vars(module)))
+            else:
+                told.add(alias.name)
+    assert set(bayesgen.__all__) - {"__version__"} <= told
+
+
+def test_unknown_names_are_attribute_errors():
+    for name in ("nothing", "Nothing", "_private"):
+        with pytest.raises(AttributeError, match=name):
+            getattr(bayesgen, name)
+
+
+def test_the_version_is_that_of_the_installed_package():
+    assert importlib.metadata.version("bayesgen") == bayesgen.__version__
+
+
+def module_of(path):
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(path): path for path in ROOT.rglob("*.py")}
+
+
+def imports_of(module):
+    """The modules of the package that a module imports, at its top or in a function, but not for types."""
+    path = MODULES[module]
+    package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
+    tree = ast.parse(path.read_text())
+    for_types = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+        for inner in ast.walk(node)
+    }
+    found = set()
+    for node in ast.walk(tree):
+        names = []
+        if id(node) in for_types:
+            continue
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            stem = ".".join([*base, *([node.module] if node.module else [])])
+            names = [f"{stem}.{alias.name}" for alias in node.names]
+        for name in names:
+            while name and name not in MODULES:
+                name = name.rpartition(".")[0]
+            if name and name not in (module, bayesgen.__name__):
+                found.add(name)
+    return found
+
+
+def test_every_module_stands_on_a_floor():
+    rooms = {module.split(".")[1] for module in MODULES if "." in module}
+    assert rooms - set(FLOOR_OF) == set(), "give these rooms a floor"
+    assert set(FLOOR_OF) - rooms == set(), "these floors have lost their rooms"
+
+
+def test_imports_run_downward():
+    upward = [
+        f"{module} -> {other}"
+        for module in MODULES
+        if "." in module
+        for other in imports_of(module)
+        if FLOOR_OF[other.split(".")[1]] > FLOOR_OF[module.split(".")[1]]
+    ]
+    assert upward == []
+
+
+def test_no_module_imports_itself_by_a_detour():
+    # A package's __init__ gathers what its own modules define; these may not ask it for anything.
+    graph = {module: imports_of(module) for module in MODULES}
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+def test_the_check_of_imports_sees_relative_and_absolute_ones():
+    assert "bayesgen.errors" in imports_of("bayesgen.schema")
+    assert "bayesgen.comparison" in imports_of("bayesgen.commands")
+    assert any(other.startswith("bayesgen.families") for other in imports_of("bayesgen.models.naive_bayes"))
+    assert "bayesgen.families.base" in imports_of("bayesgen.families.beta_bernoulli")
