@@ -80,8 +80,8 @@ Data = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="iris, wine, breast_cancer, digits, or the path of a CSV or TSV file (perhaps gzipped) or a Parquet "
-        "file, with column names.",
+        help="iris, wine, breast_cancer, digits, or the path of a CSV or TSV file (perhaps gzipped) or of a "
+        "Parquet file, with column names.",
     ),
 ]
 Target = Annotated[

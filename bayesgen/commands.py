@@ -22,7 +22,7 @@ from bayesgen.fitting import MAP, MLE, NUTS, Exact
 from bayesgen.models import GaussianDiscriminant, NaiveBayes
 from bayesgen.prediction import BMA, PlugIn
 
-_METHODS = {
+_METHODS: dict[str, list[tuple[Any, Any]]] = {
     "mle": [(MLE(), PlugIn())],
     "map": [(MAP(), PlugIn())],
     "exact": [(Exact(), PlugIn(at="mean")), (Exact(), BMA())],

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import xarray
 
+from bayesgen import __version__
 from bayesgen import answers as tables
 from bayesgen.answers import Answer
 from bayesgen.errors import BayesgenError, DataError
@@ -20,7 +21,7 @@ from bayesgen.fitting import MAP, MLE, NUTS, Exact, fit, summarize
 from bayesgen.prediction import BMA, PlugIn, predict
 from bayesgen.schema import Schema
 
-_VERSIONS_OF = ("bayesgen", "numpyro", "jax", "numpy", "scipy", "scikit-learn", "arviz-base")
+_VERSIONS_OF = ("numpyro", "jax", "numpy", "scipy", "scikit-learn", "arviz-base")
 _NOT_IN_JSON = ["fit_seconds", "predict_seconds"]  # equal runs give equal results
 
 
@@ -190,7 +191,7 @@ def compare(
             "train_rows": len(y),
             "test_rows": len(truth),
         },
-        versions={"python": platform.python_version()} | {name: version(name) for name in _VERSIONS_OF},
+        versions=_versions(),
     )
 
 
@@ -268,6 +269,11 @@ def _rule_name(method: Any, rule: Any) -> str:
     """The type of the rule, and for a plug-in into a whole posterior the point that it takes there."""
     at_point = isinstance(rule, PlugIn) and not isinstance(method, MLE | MAP)
     return f"{type(rule).__name__}({rule.at})" if at_point else type(rule).__name__
+
+
+def _versions() -> dict[str, str]:
+    ours = {"bayesgen": __version__, "python": platform.python_version()}
+    return ours | {name: version(name) for name in _VERSIONS_OF}
 
 
 def _true_classes(y_test: Any, classes: np.ndarray, num_rows: int) -> np.ndarray:

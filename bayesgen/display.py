@@ -23,7 +23,7 @@ _LEGEND = (
     "as probable as the data leave it (BMA). Log score: mean of log p(true class), higher is better. Brier "
     "score (summed over classes, 0 to 2) and calibration error (15 bins of equal mass): lower is better. "
     "vs MAP, vs mean: log score minus that of the MAP or posterior-mean plug-in, ± standard error over "
-    "test rows."
+    "test rows. Seconds: to learn and predict, compilation included."
 )
 
 
@@ -31,7 +31,8 @@ def render(comparison: Comparison, title: str, width: int) -> RenderableType:
     """The whole comparison, for a terminal `width` columns wide."""
     parts: list[RenderableType] = [Text(title, style="bold"), Text()]
     for model in dict.fromkeys(answer.model for answer in comparison.answers):
-        parts += [_score_table(comparison, model, width), *_refusals(comparison, model), Text()]
+        parts += [Text(model, style="bold"), _score_table(comparison, model, width)]
+        parts += [*_refusals(comparison, model), Text()]
         parts += [*_disagreements(comparison, model, width), Text()]
     return Group(*parts, Text(_LEGEND, style="dim"))
 
@@ -45,16 +46,9 @@ def _answers_of(comparison: Comparison, model: str) -> list[Answer]:
     return [answer for answer in comparison.answers if answer.model == model]
 
 
-def _table(title: str, answers: Sequence[Answer], *leading: str) -> Table:
+def _table(answers: Sequence[Answer], *leading: str) -> Table:
     """An empty table with one column per answer after the leading ones."""
-    table = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 0, 0, 1),
-        pad_edge=False,
-    )
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
     for name in leading:
         table.add_column(Text(f"\n\n{name}"), no_wrap=name != "truth")
     for answer in answers:
@@ -68,7 +62,7 @@ def _score_table(comparison: Comparison, model: str, width: int) -> Table:
     answers = _answers_of(comparison, model)
     scores = comparison.table
     scores = scores[scores.model == model]
-    table = _table(model, answers, "")
+    table = _table(answers, "")
 
     def line(name: str, column: str, text: Callable[[float], str], best: Callable[..., float] | None) -> None:
         values = scores[column].astype(float).tolist()
@@ -90,6 +84,10 @@ def _score_table(comparison: Comparison, model: str, width: int) -> Table:
     for name, column in (("impossible rows", "impossible"), ("true class ruled out", "ruled_out")):
         if scores[column].fillna(0).sum() > 0:
             line(name, column, "{:.0f}".format, min)
+    seconds = (scores["fit_seconds"] + scores["predict_seconds"]).tolist()
+    table.add_row(
+        "seconds", *_cells(seconds, lambda spent: f"{spent:.{3 if spent < 1 else 1}f}", None), style="dim"
+    )
     return table
 
 
@@ -145,7 +143,8 @@ def _disagreements(comparison: Comparison, model: str, width: int) -> Iterator[R
     title = f"{model}: rows where the answers differ, {len(differing)} of {total}"
     if len(order) > _SHOWN:
         title += f" (the {_SHOWN} widest apart; all are in --json and --out)"
-    table = _table(title, answers, "row", "truth")
+    yield Text(title, style="bold")
+    table = _table(answers, "row", "truth")
     for place in order[:_SHOWN]:
         row = differing[place]
         cells = [
