@@ -135,6 +135,15 @@ class Family(abc.ABC):
                 "give them, or update with data first."
             )
 
+    def closed(self, verb) -> Self:
+        """The family as a table of numbers, on which closed forms work; refuses as `require_numbers` does."""
+        self.require_numbers(verb)
+        return self.resolve(self._own_scale()) if self.batch_shape is None else self
+
+    def _own_scale(self) -> Scale:
+        """The scale that hyperparameters which are all numbers imply, for a prior used alone."""
+        raise NotImplementedError
+
     @abc.abstractmethod
     def resolve(self, scale: Scale) -> Self:
         """Fill in defaults from the scale of the data and broadcast to the block's table of parameters."""
@@ -291,6 +300,17 @@ def broadcast(value, shape):
     if isinstance(value, dist.Distribution):
         return value
     return np.broadcast_to(value, shape) if isinstance(value, np.ndarray) else value
+
+
+def check_pooling(family, pooling, scale):
+    """Refuse to share a variance over an axis that is not there: that of classes, alone; that of columns."""
+    if pooling.tied and scale.num_classes is None:
+        raise ModelError(f"{family}: tied=True shares over classes, and used alone the family has none.")
+    if pooling.spherical and scale.num_columns is None:
+        raise ModelError(
+            f"{family}: spherical=True shares over columns, and there is no column axis. Give rows (n, D), or an "
+            "array (D,) for a hyperparameter."
+        )
 
 
 def refuse_mode(names, bad, why, remedy):

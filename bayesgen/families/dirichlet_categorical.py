@@ -34,6 +34,7 @@ class DirichletCategorical(DirichletFamily):
         """Broadcast to (K, D, r)."""
         length = scale.num_categories
         if length is None:
+            self.require_numbers("a family used alone")
             if not np.ndim(self.concentration):
                 raise ModelError(
                     "DirichletCategorical used alone cannot know how many values there are: "

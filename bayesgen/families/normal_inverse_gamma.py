@@ -8,7 +8,7 @@ import numpyro.distributions as dist
 
 from ..errors import FitError
 from ..statistics.normal import NormalStatistic
-from .base import ANONYMOUS, Family, Scale, as_number, broadcast, check_positive
+from .base import ANONYMOUS, Family, Scale, as_number, broadcast, check_pooling, check_positive
 from .draws import sample_distribution
 from .pooling import Pooling
 from .rows import MultivariateStudentTRows, StudentTRows
@@ -57,6 +57,7 @@ class NormalInverseGamma(Family):
 
     def resolve(self, scale):
         """Broadcast to (K, D); missing hyperparameters come from the columns' means and variances."""
+        check_pooling("NormalInverseGamma", self.pooling, scale)
         location = scale.mean if self.location is None else self.location
         rate = self.scale
         if rate is None:
@@ -71,6 +72,11 @@ class NormalInverseGamma(Family):
             scale=broadcast(rate, shared),
             batch_shape=batch,
         )
+
+    def _own_scale(self):
+        own = (self.location, self.kappa) if self.pooling.spherical else self.hyperparameters.values()
+        columns = np.broadcast_shapes(*map(np.shape, own))
+        return Scale(num_columns=columns[-1] if columns else None)
 
     def scale_of(self, summary):
         """Mean and variance of the columns; a constant column counts as variance 1."""
@@ -100,22 +106,22 @@ class NormalInverseGamma(Family):
 
     def mean(self):
         """Prior mean; scale / (shape - 1)."""
-        self.require_numbers("mean")
-        return {"mean": self.location, "variance": self.pooling.squeeze(_divide(self.scale, self.shape - 1))}
+        own = self.closed("mean")
+        return {"mean": own.location, "variance": own.pooling.squeeze(_divide(own.scale, own.shape - 1))}
 
     def mode(self, names=ANONYMOUS):
         """Joint mode of means and variances: scale / (shape + 1 + c/2), c means sharing each variance."""
-        self.require_numbers("mode")
-        members = self.pooling.members(self.batch_shape or ())
-        variance = self.scale / (self.shape + 1 + 0.5 * members)
-        return {"mean": self.location, "variance": self.pooling.squeeze(variance)}
+        own = self.closed("mode")
+        members = own.pooling.members(own.batch_shape)
+        variance = own.scale / (own.shape + 1 + 0.5 * members)
+        return {"mean": own.location, "variance": own.pooling.squeeze(variance)}
 
     def variance(self):
         """Variance of the mean (that of a Student t) and of the variance."""
-        expected = _divide(self.scale, self.shape - 1)
-        self.require_numbers("variance")
-        spread = _divide(expected**2, self.shape - 2)
-        return {"mean": expected / self.kappa, "variance": self.pooling.squeeze(spread)}
+        own = self.closed("variance")
+        expected = _divide(own.scale, own.shape - 1)
+        spread = _divide(expected**2, own.shape - 2)
+        return {"mean": expected / own.kappa, "variance": own.pooling.squeeze(spread)}
 
     def maximum_likelihood(self, summary, names=ANONYMOUS):
         """Means, and variances with denominator N."""
@@ -136,20 +142,20 @@ class NormalInverseGamma(Family):
 
     def sample(self, key, shape=()):
         """Independent draws of `mean` and `variance`."""
-        self.require_numbers("sample")
+        own = self.closed("sample")
         first, second = jax.random.split(key)
-        variance = sample_distribution(lambda: dist.InverseGamma(self.shape, self.scale), first, shape)
-        deviation = np.sqrt(variance / self.kappa)
-        mean = sample_distribution(lambda: dist.Normal(self.location, deviation), second, ())
-        return {"mean": mean, "variance": self.pooling.squeeze(variance)}
+        variance = sample_distribution(lambda: dist.InverseGamma(own.shape, own.scale), first, shape)
+        deviation = np.sqrt(variance / own.kappa)
+        mean = sample_distribution(lambda: dist.Normal(own.location, deviation), second, ())
+        return {"mean": mean, "variance": own.pooling.squeeze(variance)}
 
     def predictive(self):
         """Student t for each column; a multivariate one where columns share a variance."""
-        self.require_numbers("predictive")
-        spread = np.sqrt(self.scale / self.shape * (self.kappa + 1) / self.kappa)
-        if not self.pooling.spherical:
-            return dist.StudentT(2 * self.shape, self.location, spread).expand(np.shape(spread))
-        parameters = self.row_predictive()[1]
+        own = self.closed("predictive")
+        spread = np.sqrt(own.scale / own.shape * (own.kappa + 1) / own.kappa)
+        if not own.pooling.spherical:
+            return dist.StudentT(2 * own.shape, own.location, spread).expand(np.shape(spread))
+        parameters = own.row_predictive()[1]
         return dist.MultivariateStudentT(**parameters)
 
     def sample_sites(self, name):

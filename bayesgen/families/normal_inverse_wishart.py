@@ -9,7 +9,7 @@ from numpyro.distributions.transforms import CholeskyTransform
 
 from ..errors import FitError, ModelError
 from ..statistics.normal import MultivariateNormalStatistic
-from .base import ANONYMOUS, Family, Scale, as_number, broadcast, check_positive
+from .base import ANONYMOUS, Family, Scale, as_number, broadcast, check_pooling, check_positive
 from .draws import sample_distribution
 from .pooling import Pooling
 from .rows import MultivariateStudentTRows
@@ -54,6 +54,7 @@ class NormalInverseWishart(Family):
 
     def resolve(self, scale):
         """Broadcast to (K, D) and (K, D, D); missing hyperparameters come from the columns."""
+        check_pooling("NormalInverseWishart", self.pooling, scale)
         batch, dimension = scale.batch_shape, scale.num_columns
         classes = batch[:-1]
         shared = (1,) * len(classes) if self.pooling.tied else classes
@@ -69,6 +70,9 @@ class NormalInverseWishart(Family):
             scale=broadcast(matrix, (*shared, dimension, dimension)),
             batch_shape=batch,
         )
+
+    def _own_scale(self):
+        return Scale(num_columns=self.scale.shape[-1])
 
     def scale_of(self, summary):
         """Means and variances of the columns; a constant column counts as variance 1."""
@@ -104,8 +108,8 @@ class NormalInverseWishart(Family):
 
     def mean(self):
         """Prior mean; scale / (df - D - 1)."""
-        self.require_numbers("mean")
-        return {"mean": self.location, "covariance": self._covariance(self._expected())}
+        own = self.closed("mean")
+        return {"mean": own.location, "covariance": own._covariance(own._expected())}
 
     def _expected(self):
         excess = (self.df - self.batch_shape[-1] - 1)[..., None, None]
@@ -113,23 +117,23 @@ class NormalInverseWishart(Family):
 
     def mode(self, names=ANONYMOUS):
         """Joint mode of means and covariances: scale / (df + D + 1 + c), c means sharing each covariance."""
-        self.require_numbers("mode")
-        members = self.batch_shape[0] if self.pooling.tied else 1
-        covariance = self.scale / (self.df + self.batch_shape[-1] + 1 + members)[..., None, None]
-        return {"mean": self.location, "covariance": self._covariance(covariance)}
+        own = self.closed("mode")
+        members = own.batch_shape[0] if own.pooling.tied else 1
+        covariance = own.scale / (own.df + own.batch_shape[-1] + 1 + members)[..., None, None]
+        return {"mean": own.location, "covariance": own._covariance(covariance)}
 
     def variance(self):
         """Variance of the mean (a multivariate t) and of each entry of the covariance."""
-        self.require_numbers("variance")
-        dimension = self.batch_shape[-1]
-        diagonal = np.diagonal(self._expected(), axis1=-2, axis2=-1)
-        freedom = (self.df - dimension)[..., None, None]
-        scales = np.diagonal(self.scale, axis1=-2, axis2=-1)
-        numerator = (freedom + 1) * self.scale**2 + (freedom - 1) * scales[..., :, None] * scales[..., None, :]
+        own = self.closed("variance")
+        dimension = own.batch_shape[-1]
+        diagonal = np.diagonal(own._expected(), axis1=-2, axis2=-1)
+        freedom = (own.df - dimension)[..., None, None]
+        scales = np.diagonal(own.scale, axis1=-2, axis2=-1)
+        numerator = (freedom + 1) * own.scale**2 + (freedom - 1) * scales[..., :, None] * scales[..., None, :]
         exists = freedom > 3
         freedom = np.where(exists, freedom, 4.0)
         entries = np.where(exists, numerator / (freedom * (freedom - 1) ** 2 * (freedom - 3)), np.inf)
-        return {"mean": diagonal / self.kappa[..., None], "covariance": self._covariance(entries)}
+        return {"mean": diagonal / own.kappa[..., None], "covariance": own._covariance(entries)}
 
     def maximum_likelihood(self, summary, names=ANONYMOUS):
         """Means, and covariances with denominator N."""
@@ -139,17 +143,17 @@ class NormalInverseWishart(Family):
 
     def sample(self, key, shape=()):
         """Independent draws of `mean` and `covariance`."""
-        self.require_numbers("sample")
+        own = self.closed("sample")
         first, second = jax.random.split(key)
 
         def factors():
-            return dist.InverseWishartCholesky(self.df, scale_tril=np.linalg.cholesky(self.scale))
+            return dist.InverseWishartCholesky(own.df, scale_tril=np.linalg.cholesky(own.scale))
 
         factor = sample_distribution(factors, first, shape)
-        noise = sample_distribution(lambda: dist.Normal(np.zeros(self.batch_shape), 1.0), second, shape)
-        mean = self.location + np.einsum("...ij,...j->...i", factor, noise) / np.sqrt(self.kappa)[..., None]
+        noise = sample_distribution(lambda: dist.Normal(np.zeros(own.batch_shape), 1.0), second, shape)
+        mean = own.location + np.einsum("...ij,...j->...i", factor, noise) / np.sqrt(own.kappa)[..., None]
         covariance = factor @ np.swapaxes(factor, -2, -1)
-        return {"mean": mean, "covariance": np.squeeze(covariance, -3) if self.pooling.tied else covariance}
+        return {"mean": mean, "covariance": np.squeeze(covariance, -3) if own.pooling.tied else covariance}
 
     def _predictive_parameters(self):
         dimension = self.batch_shape[-1]
@@ -161,8 +165,7 @@ class NormalInverseWishart(Family):
 
     def predictive(self):
         """Multivariate Student t (Murphy 2007, eq. 258)."""
-        self.require_numbers("predictive")
-        return dist.MultivariateStudentT(**self._predictive_parameters())
+        return dist.MultivariateStudentT(**self.closed("predictive")._predictive_parameters())
 
     def sample_sites(self, name):
         """Sample `{name}_scale_tril` and `{name}_mean`; record `{name}_covariance`."""

@@ -1,0 +1,173 @@
+"""The table of families, with their prior and likelihood written once more by SciPy: what the laws are tested with."""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+from scipy import stats
+
+from bayesgen.families import (
+    BetaBernoulli,
+    DirichletCategorical,
+    DirichletMultinomial,
+    Family,
+    GammaPoisson,
+    NormalInverseGamma,
+    NormalInverseWishart,
+    Scale,
+)
+
+CLASSES, COLUMNS, VALUES, ROWS = 2, 3, 5, 23
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A family, rows for it, and independent densities.
+
+    Attributes:
+        family: with hyperparameters that are numbers, for a table (K, D) or alone.
+        rows: (rng, n) -> rows (n, D).
+        parameters: rng -> random parameters of a table.
+        log_prior: (resolved family, parameters) -> log density, by SciPy.
+        log_likelihood: (parameters, rows, codes) -> (n,), by SciPy.
+        alone: whether the family makes sense without a class axis.
+        simplex: whether the parameters are probabilities that sum to 1.
+    """
+
+    family: Family
+    rows: Callable
+    parameters: Callable
+    log_prior: Callable
+    log_likelihood: Callable
+    alone: bool = True
+    simplex: bool = False
+
+    def table(self):
+        """The family for K classes and D columns."""
+        return self.family.resolve(Scale(CLASSES, COLUMNS, VALUES))
+
+
+def matrix(dimension, seed=3):
+    """A covariance with correlations and unequal variances."""
+    factor = np.tril(np.random.default_rng(seed).normal(0, 0.6, (dimension, dimension)))
+    factor[np.diag_indices(dimension)] = 0.5 + np.arange(dimension) / 2
+    return factor @ factor.T
+
+
+def whole(array, tied, spherical):
+    """A table (K, D) of variances from one that is shared."""
+    array = np.asarray(array)[None] if tied else np.asarray(array)
+    array = array[..., None] if spherical else array
+    return np.broadcast_to(array, (CLASSES, COLUMNS))
+
+
+def log_dirichlet(family, parameters):
+    tables = zip(
+        parameters["probs"].reshape(-1, family.concentration.shape[-1]),
+        family.concentration.reshape(-1, family.concentration.shape[-1]),
+        strict=True,
+    )
+    return sum(stats.dirichlet.logpdf(probs, alpha) for probs, alpha in tables)
+
+
+def log_category(parameters, rows, codes):
+    picked = np.take_along_axis(parameters["probs"][codes], rows.astype(int)[..., None], -1)
+    return np.log(picked[..., 0]).sum(-1)
+
+
+def normal_inverse_gamma(tied=False, spherical=False):
+    shared = (() if tied else (CLASSES,)) + (() if spherical else (COLUMNS,))
+
+    def parameters(rng):
+        return {"mean": rng.normal(0.4, 1, (CLASSES, COLUMNS)), "variance": rng.gamma(4.0, 0.4, shared)}
+
+    def log_prior(family, parameters):
+        variance = whole(parameters["variance"], tied, spherical)
+        of_variance = stats.invgamma.logpdf(
+            parameters["variance"], family.shape.reshape(shared), scale=family.scale.reshape(shared)
+        )
+        of_mean = stats.norm.logpdf(parameters["mean"], family.location, np.sqrt(variance / family.kappa))
+        return np.sum(of_variance) + of_mean.sum()
+
+    def log_likelihood(parameters, rows, codes):
+        scale = np.sqrt(whole(parameters["variance"], tied, spherical))
+        return stats.norm.logpdf(rows, parameters["mean"][codes], scale[codes]).sum(-1)
+
+    scale = 1.3 if spherical else [1.3, 0.4, 2.2]
+    family = NormalInverseGamma([0.5, -1.0, 2.0], 0.7, 2.6, scale, tied=tied, spherical=spherical)
+    return Case(family, reals, parameters, log_prior, log_likelihood, alone=not tied)
+
+
+def normal_inverse_wishart(tied=False):
+    def parameters(rng):
+        covariances = stats.wishart.rvs(COLUMNS + 5, matrix(COLUMNS) / 6, CLASSES, random_state=rng)
+        return {
+            "mean": rng.normal(0.4, 1, (CLASSES, COLUMNS)),
+            "covariance": covariances[0] if tied else covariances,
+        }
+
+    def matrices(parameters):
+        return np.broadcast_to(parameters["covariance"], (CLASSES, COLUMNS, COLUMNS))
+
+    def log_prior(family, parameters):
+        shared = parameters["covariance"].reshape(-1, COLUMNS, COLUMNS)
+        of_covariance = sum(
+            stats.invwishart.logpdf(one, float(df), scale)
+            for one, df, scale in zip(shared, family.df, family.scale, strict=True)
+        )
+        cells = zip(parameters["mean"], family.location, matrices(parameters), family.kappa, strict=True)
+        return of_covariance + sum(
+            stats.multivariate_normal.logpdf(mean, center, one / kappa) for mean, center, one, kappa in cells
+        )
+
+    def log_likelihood(parameters, rows, codes):
+        pairs = zip(parameters["mean"], matrices(parameters), strict=True)
+        table = [stats.multivariate_normal.logpdf(rows, mean, one) for mean, one in pairs]
+        return np.stack(table, -1)[np.arange(len(rows)), codes]
+
+    family = NormalInverseWishart([0.5, -1.0, 2.0], 0.7, COLUMNS + 2.6, matrix(COLUMNS, 11), tied=tied)
+    return Case(family, reals, parameters, log_prior, log_likelihood, alone=not tied)
+
+
+def reals(rng, size):
+    return rng.normal(0, 1, (size, COLUMNS)) @ np.linalg.cholesky(matrix(COLUMNS)).T + [1.0, 0.0, 3.0]
+
+
+CASES = {
+    "BetaBernoulli": Case(
+        BetaBernoulli(1.7, [2.6, 1.4, 3.1]),
+        lambda rng, n: rng.integers(0, 2, (n, COLUMNS)).astype(float),
+        lambda rng: {"probs": rng.beta(2, 2, (CLASSES, COLUMNS))},
+        lambda f, p: stats.beta.logpdf(p["probs"], f.a, f.b).sum(),
+        lambda p, rows, codes: stats.bernoulli.logpmf(rows, p["probs"][codes]).sum(-1),
+    ),
+    "DirichletCategorical": Case(
+        DirichletCategorical([1.7, 2.6, 1.4, 3.1, 1.2]),
+        lambda rng, n: rng.integers(0, VALUES, (n, COLUMNS)).astype(float),
+        lambda rng: {"probs": rng.dirichlet(np.full(VALUES, 2.0), (CLASSES, COLUMNS))},
+        log_dirichlet,
+        log_category,
+        simplex=True,
+    ),
+    "DirichletMultinomial": Case(
+        DirichletMultinomial([1.7, 2.6, 1.4]),
+        lambda rng, n: rng.poisson([1.0, 2.0, 0.7], (n, COLUMNS)).astype(float),
+        lambda rng: {"probs": rng.dirichlet(np.full(COLUMNS, 2.0), CLASSES)},
+        log_dirichlet,
+        lambda p, rows, codes: stats.multinomial.logpmf(rows, rows.sum(-1).astype(int), p["probs"][codes]),
+        simplex=True,
+    ),
+    "GammaPoisson": Case(
+        GammaPoisson(2.6, [0.7, 1.4, 3.1]),
+        lambda rng, n: rng.poisson([1.0, 4.0, 0.3], (n, COLUMNS)).astype(float),
+        lambda rng: {"rate": rng.gamma(2.0, 1.0, (CLASSES, COLUMNS))},
+        lambda f, p: stats.gamma.logpdf(p["rate"], f.shape, scale=1 / f.rate).sum(),
+        lambda p, rows, codes: stats.poisson.logpmf(rows, p["rate"][codes]).sum(-1),
+    ),
+    "NormalInverseGamma": normal_inverse_gamma(),
+    "NormalInverseGamma, tied": normal_inverse_gamma(tied=True),
+    "NormalInverseGamma, spherical": normal_inverse_gamma(spherical=True),
+    "NormalInverseGamma, tied and spherical": normal_inverse_gamma(tied=True, spherical=True),
+    "NormalInverseWishart": normal_inverse_wishart(),
+    "NormalInverseWishart, tied": normal_inverse_wishart(tied=True),
+}

@@ -1,0 +1,363 @@
+"""Laws that every family obeys. SciPy's densities are the oracle; no formula of a family is written again."""
+
+import jax
+import numpy as np
+import numpyro
+import pytest
+from numpyro import handlers
+
+import bayesgen.families
+from bayesgen.errors import BayesgenError, FitError, ModelError
+from bayesgen.families import Names
+from oracles import CASES, CLASSES, COLUMNS, ROWS
+
+every_case = pytest.mark.parametrize("name", CASES)
+every_lone_case = pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.alone])
+close = np.testing.assert_allclose
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(5)
+
+
+@pytest.fixture
+def codes(rng):
+    return rng.integers(0, CLASSES, ROWS)
+
+
+def summarize(family, rows, codes, weights=None):
+    return family.statistic.summarize(rows, codes, CLASSES, weights)
+
+
+def log_prob(distribution, row):
+    """The log density of one row, in float64."""
+    with jax.enable_x64(True):
+        row = row.astype(int) if distribution.support.is_discrete else row
+        return float(np.sum(distribution.log_prob(row)))
+
+
+def predictive(family, row):
+    """The predictive of a family used alone (that of counts takes the row's total)."""
+    covariate = {} if family.covariate is None else {family.covariate: int(row.sum())}
+    return family.predictive(**covariate)
+
+
+def assert_same(one, two, rtol=1e-11):
+    assert type(one) is type(two)
+    for key, value in one.hyperparameters.items():
+        close(value, two.hyperparameters[key], rtol=rtol, atol=1e-12, err_msg=key)
+
+
+def test_every_family_is_in_the_table():
+    public = {name for name in bayesgen.families.__all__ if name not in ("Family", "Names", "Scale")}
+    assert {type(case.family).__name__ for case in CASES.values()} == public
+
+
+@every_case
+def test_evidence_and_posterior_satisfy_bayes_rule_at_any_parameters(name, rng, codes):
+    """p(T) = p(T | Q) p(Q) / p(Q | T), whatever Q: evidence, update and density, all at once."""
+    case = CASES[name]
+    prior, rows, weights = case.table(), case.rows(rng, ROWS), rng.integers(0, 4, ROWS) + 0.0
+    summary = summarize(prior, rows, codes, weights)
+    posterior, evidence = prior.update(summary), prior.log_evidence(summary)
+    for _ in range(3):
+        parameters = case.parameters(rng)
+        likelihood = weights @ case.log_likelihood(parameters, rows, codes)
+        expected = likelihood + case.log_prior(prior, parameters) - case.log_prior(posterior, parameters)
+        close(evidence, expected, rtol=1e-10)
+
+
+@every_case
+def test_the_predictive_of_a_table_is_the_ratio_of_two_evidences(name, rng, codes):
+    case = CASES[name]
+    prior, rows, new = case.table(), case.rows(rng, ROWS), case.rows(rng, 3)
+    summary = summarize(prior, rows, codes)
+    density, parameters = prior.update(summary).row_predictive()
+    found = density.row_log_prob(parameters, new)
+    assert found.shape == (3, CLASSES)
+    before = prior.log_evidence(summary)
+    for row, given in zip(new, found, strict=True):
+        added = [summary + summarize(prior, row[None], np.array([k])) for k in range(CLASSES)]
+        close(given, [prior.log_evidence(one) - before for one in added], rtol=1e-10, atol=1e-10)
+
+
+@every_lone_case
+def test_the_predictive_alone_is_the_ratio_of_two_evidences(name, rng):
+    case = CASES[name]
+    rows, new = case.rows(rng, ROWS), case.rows(rng, 1)[0]
+    ratio = case.family.log_evidence(np.vstack([rows, new])) - case.family.log_evidence(rows)
+    close(log_prob(predictive(case.family.update(rows), new), new), ratio, rtol=1e-10, atol=1e-10)
+
+
+@every_case
+def test_sequential_is_batch(name, rng, codes):
+    case = CASES[name]
+    prior, rows = case.table(), case.rows(rng, ROWS)
+    cut = 9
+    first, second = summarize(prior, rows[:cut], codes[:cut]), summarize(prior, rows[cut:], codes[cut:])
+    everything = summarize(prior, rows, codes)
+    halfway = prior.update(first)
+    assert_same(halfway.update(second), prior.update(everything))
+    chained = prior.log_evidence(first) + halfway.log_evidence(second)
+    close(chained, prior.log_evidence(everything), rtol=1e-11)
+
+
+@every_case
+def test_no_data_change_nothing(name, rng):
+    case = CASES[name]
+    prior = case.table()
+    nothing = summarize(prior, case.rows(rng, 0), np.zeros(0, int))
+    assert_same(prior.update(nothing), prior)
+    close(prior.log_evidence(nothing), 0.0, atol=1e-12)
+
+
+@every_lone_case
+def test_alone_a_row_given_twice_is_weight_two(name, rng):
+    family = CASES[name].family
+    rows = CASES[name].rows(rng, ROWS)
+    weights = rng.integers(0, 3, ROWS).astype(float)
+    repeated = np.repeat(rows, weights.astype(int), axis=0)
+    assert_same(family.update(rows, weights), family.update(repeated))
+    close(family.log_evidence(rows, weights), family.log_evidence(repeated), rtol=1e-11)
+    halves = family.update(rows[:9]).update(rows[9:])
+    assert_same(halves, family.update(rows))
+
+
+@every_lone_case
+def test_each_class_of_a_table_is_the_family_alone(name, rng, codes):
+    case = CASES[name]
+    rows = case.rows(rng, ROWS)
+    table = case.table().update(summarize(case.table(), rows, codes))
+    terms = case.table().log_evidence_terms(summarize(case.table(), rows, codes))
+    close(np.sum(terms), sum(case.family.log_evidence(rows[codes == k]) for k in range(CLASSES)), rtol=1e-11)
+    for k in range(CLASSES):
+        alone = case.family.update(rows[codes == k])
+        for verb in ("mean", "mode", "variance"):
+            for key, value in getattr(alone, verb)().items():
+                close(getattr(table, verb)()[key][k], value, rtol=1e-11, err_msg=f"{verb} {key}")
+
+
+@every_lone_case
+def test_a_prior_alone_answers_before_any_data(name, rng):
+    """The prior in a table of classes says the same, class by class."""
+    case = CASES[name]
+    if name == "DirichletCategorical":
+        pytest.skip("alone it has one column")
+    for verb in ("mean", "mode", "variance"):
+        for key, value in getattr(case.family, verb)().items():
+            expected = getattr(case.table(), verb)()[key][0]
+            close(np.broadcast_to(value, expected.shape), expected, rtol=1e-12, err_msg=f"{verb} {key}")
+    draws = case.family.sample(jax.random.key(3), (7,))
+    for key, value in case.table().mean().items():
+        assert draws[key].shape[0] == 7
+        assert np.isfinite(draws[key]).all() and np.ndim(draws[key]) <= 1 + value[0].ndim
+    row = predictive(case.family, case.rows(rng, 1)[0])
+    assert (*row.batch_shape, *row.event_shape) in ((), (COLUMNS,))
+
+
+def moved(case, parameters, rng, step):
+    """Parameters moved a little: probabilities stay on their simplex, covariances symmetric."""
+    out = {}
+    for key, value in parameters.items():
+        noise = rng.normal(0, 1, value.shape)
+        if key == "covariance":
+            noise = noise + np.swapaxes(noise, -1, -2)
+        elif case.simplex:
+            noise = noise - noise.mean(-1, keepdims=True)
+        out[key] = value + step * noise
+    return out
+
+
+def assert_maximum(density, case, parameters, rng):
+    """The density falls in random directions, equally in both senses (to first order)."""
+    top = density(parameters)
+    for seed in range(8):
+        sides = [
+            density(moved(case, parameters, np.random.default_rng(seed), step)) for step in (-1e-4, 1e-4)
+        ]
+        assert max(sides) < top
+        falls = top - np.array(sides)
+        close(falls[0], falls[1], rtol=0.05, atol=1e-8)
+
+
+@every_case
+def test_the_mode_maximises_the_density(name, rng, codes):
+    case = CASES[name]
+    prior, rows = case.table(), case.rows(rng, ROWS)
+    mode = prior.update(summarize(prior, rows, codes)).mode()
+
+    def density(parameters):
+        return case.log_prior(prior, parameters) + case.log_likelihood(parameters, rows, codes).sum()
+
+    assert_maximum(density, case, mode, rng)
+
+
+@every_case
+def test_maximum_likelihood_maximises_the_likelihood(name, rng, codes):
+    case = CASES[name]
+    prior, rows, codes = case.table(), case.rows(rng, 7 * ROWS), np.tile(codes, 7)
+    point = prior.maximum_likelihood(summarize(prior, rows, codes))
+    assert_maximum(lambda p: case.log_likelihood(p, rows, codes).sum(), case, point, rng)
+
+
+@every_case
+def test_draws_have_the_moments_that_are_told(name, rng, codes):
+    case = CASES[name]
+    posterior = case.table().update(summarize(case.table(), case.rows(rng, ROWS), codes))
+    size = 4001
+    draws = posterior.sample(jax.random.key(17), (size,))
+    assert set(draws) == set(posterior.mean()) == set(posterior.variance()) == set(posterior.parameter_axes())
+    for key, value in draws.items():
+        expected, spread = posterior.mean()[key], posterior.variance()[key]
+        assert value.dtype == np.float64 and value.shape == (size, *expected.shape)
+        assert expected.ndim == len(posterior.parameter_axes()[key])
+        squares = (value - expected) ** 2
+        assert (np.abs(value.mean(0) - expected) < 5 * np.sqrt(spread / size)).all(), key
+        assert (np.abs(squares.mean(0) - spread) < 5 * squares.std(0) / np.sqrt(size)).all(), key
+    again = posterior.sample(jax.random.key(17), (size,))
+    assert all((again[key] == draws[key]).all() for key in draws)
+
+
+@every_case
+def test_draws_follow_the_posterior_density(name, rng, codes):
+    """E[p(T' | Q)] over draws of the posterior is the evidence of T' under it: more than two moments."""
+    case = CASES[name]
+    prior, rows = case.table(), case.rows(rng, ROWS)
+    posterior = prior.update(summarize(prior, rows, codes))
+    draws = posterior.sample(jax.random.key(2), (501,))
+    row, label = rows[:1], codes[:1]
+    densities = [prior.row_density({k: v[i] for k, v in draws.items()}) for i in range(501)]
+    terms = np.exp([density.row_log_prob(arrays, row)[0, label[0]] for density, arrays in densities])
+    expected = np.exp(posterior.log_evidence(summarize(prior, row, label)))
+    assert abs(terms.mean() - expected) < 5 * terms.std() / np.sqrt(len(terms))
+
+
+@every_case
+def test_the_sites_are_the_prior_and_the_likelihood(name, rng, codes):
+    """The NumPyro program of the family has SciPy's density, the Cholesky Jacobian taken out."""
+    case = CASES[name]
+    prior, rows, parameters = case.table(), case.rows(rng, ROWS), case.parameters(rng)
+    covariate = {} if prior.covariate is None else {prior.covariate: prior.covariate_of(rows)}
+    values_in_rows = rows.astype(int) if name == "DirichletCategorical" else rows
+
+    def program():
+        sites = prior.sample_sites("block")
+        with numpyro.plate("rows", ROWS):
+            numpyro.sample("x", prior.likelihood(sites, codes, **covariate))
+
+    @jax.jit
+    def run(values, rows):
+        trace = handlers.trace(
+            handlers.substitute(handlers.seed(program, 0), data={**values, "x": rows})
+        ).get_trace()
+        sites = {k: v["fn"].log_prob(v["value"]) for k, v in trace.items() if v["type"] == "sample"}
+        return (
+            sites.pop("x"),
+            sum(one.sum() for one in sites.values()),
+            {k: v["value"] for k, v in trace.items()},
+        )
+
+    jacobian, values = 0.0, {f"block_{key}": value for key, value in parameters.items()}
+    for site, (parameter, transform) in prior.coordinates.items():
+        with jax.enable_x64(True):
+            value = values.pop(f"block_{parameter}")
+            factor = transform(value)
+            jacobian += float(np.sum(transform.log_abs_det_jacobian(value, factor)))
+            values[f"block_{site}"] = factor
+    with jax.enable_x64(True):
+        likelihood, density, traced = jax.tree.map(np.asarray, run(values, values_in_rows))
+    close(likelihood, case.log_likelihood(parameters, rows, codes), rtol=1e-9, atol=1e-9)
+    close(density + jacobian, case.log_prior(prior, parameters), rtol=1e-9)
+    for key, value in parameters.items():
+        close(traced[f"block_{key}"], value, rtol=1e-11)
+
+
+@every_case
+def test_the_row_density_is_the_likelihood(name, rng):
+    case = CASES[name]
+    rows, parameters = case.rows(rng, ROWS), case.parameters(rng)
+    density, arrays = case.table().row_density(parameters)
+    expected = [case.log_likelihood(parameters, rows, np.full(ROWS, k)) for k in range(CLASSES)]
+    close(density.row_log_prob(arrays, rows), np.stack(expected, -1), rtol=1e-10, atol=1e-10)
+
+
+@every_case
+def test_a_family_is_a_pytree_of_its_hyperparameters(name):
+    family = CASES[name].table()
+    leaves, structure = jax.tree.flatten(family)
+    assert len(leaves) == len(family.hyperparameters)
+    assert_same(jax.tree.unflatten(structure, leaves), family)
+    assert jax.tree.unflatten(structure, leaves).batch_shape == family.batch_shape
+
+
+VERBS = {
+    "update": lambda family, rows: family.update(rows),
+    "log_evidence": lambda family, rows: family.log_evidence(rows),
+    "mean": lambda family, rows: family.mean(),
+    "mode": lambda family, rows: family.mode(),
+    "variance": lambda family, rows: family.variance(),
+    "sample": lambda family, rows: family.sample(jax.random.key(0)),
+    "predictive": lambda family, rows: family.predictive(),
+}
+
+
+@every_lone_case
+def test_closed_forms_refuse_a_hyperparameter_that_is_a_distribution(name, rng):
+    case = CASES[name]
+    rows = case.rows(rng, ROWS)
+    for key in case.family.hyperparameters:
+        prior = numpyro.distributions.Gamma(2.0, 1.0)
+        if key == "scale" and np.ndim(case.family.scale) == 2:
+            prior = numpyro.distributions.WishartCholesky(5.0, scale_tril=np.eye(COLUMNS))
+        family = case.family.replace(**{key: prior})
+        assert family.hierarchical == [key]
+        for verb, call in VERBS.items():
+            with pytest.raises(ModelError, match=rf"{type(family).__name__}: .*hyperparameter {key} .*NUTS"):
+                call(family, rows)
+
+
+@every_lone_case
+def test_closed_forms_refuse_what_is_not_resolved(name):
+    family = type(CASES[name].family)()
+    if not family.unresolved:
+        return
+    for verb in ("mean", "mode", "variance", "sample", "predictive"):
+        with pytest.raises(ModelError, match=f"{verb} needs numbers for .*{family.unresolved[0]}"):
+            VERBS[verb](family, None)
+
+
+POSITIVE = [
+    (name, key)
+    for name in ("BetaBernoulli", "DirichletCategorical", "DirichletMultinomial", "GammaPoisson")
+    + ("NormalInverseGamma", "NormalInverseWishart")
+    for key in CASES[name].family.hyperparameters
+    if key != "location" and (name, key) != ("NormalInverseWishart", "scale")
+]
+
+
+@pytest.mark.parametrize(("name", "key"), POSITIVE)
+@pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf, [1.0, -2.0]])
+def test_hyperparameters_out_of_range_are_refused_by_name(name, key, value):
+    with pytest.raises(ModelError, match=rf"{name}: the hyperparameter {key} must be positive"):
+        getattr(bayesgen.families, name)(**{key: value})
+
+
+NAMES = Names("plants", ("oak", "elm"), ("height", "girth", "age"))
+
+
+@every_case
+def test_maximum_likelihood_without_rows_names_block_and_class(name, rng):
+    case = CASES[name]
+    if "tied" in name and "Gamma" in name:
+        codes = np.zeros(ROWS, int)
+        expected = "plants.*'elm'"
+    else:
+        codes, expected = np.ones(ROWS, int), "plants.*'oak'"
+    family = case.table()
+    with pytest.raises(FitError, match=expected):
+        family.maximum_likelihood(summarize(family, case.rows(rng, ROWS), codes), NAMES)
+
+
+def test_errors_of_the_families_are_bayesgens():
+    assert issubclass(FitError, BayesgenError) and issubclass(ModelError, BayesgenError)
