@@ -73,22 +73,23 @@ class Fit:
         attributes, covariates = self.read(X)
         if at != "draws":
             return self.state.log_joint(attributes, covariates, at)
-        latents, _ = self.state.draws(1000, jax.random.key(0))
+        latents = self.state.draws(1000, jax.random.key(0))
         return rowwise.log_joint_draws(self.program, _flat(latents), attributes, covariates)
 
     def reduce_draws(self, X, kernel, *, num_batches=100, num_draws=4000, seed=0):
         """Apply a kernel to the log-joint tables of batches of draws, never holding them all. See `rowwise`.
 
         Returns:
-            (dict of arrays (batches, n, ...), whether the draws are independent).
+            (dict of arrays (batches, n, ...), number of draws that were used).
         """
-        latents, independent = self.state.draws(num_draws, as_key(seed))
+        latents = self.state.draws(num_draws, as_key(seed))
         attributes, covariates = self.read(X)
         flat = _flat(latents)
         total = len(next(iter(flat.values())))
         batch_size = max(1, total // num_batches)
-        flat = {name: value[: total // batch_size * batch_size] for name, value in flat.items()}
-        return rowwise.reduce_draws(self.program, flat, attributes, covariates, batch_size, kernel), independent
+        used = total // batch_size * batch_size
+        flat = {name: value[:used] for name, value in flat.items()}
+        return rowwise.reduce_draws(self.program, flat, attributes, covariates, batch_size, kernel), used
 
     def simulate(self, n, *, seed=0, **covariates) -> dict[str, np.ndarray]:
         """Generate n instances from one process of the fit: the point, or one draw from the posterior.
@@ -103,7 +104,7 @@ class Fit:
         """
         first, second = jax.random.split(as_key(seed))
         try:
-            latents, _ = self.state.draws(1, first)
+            latents = self.state.draws(1, first)
         except PredictionError:
             chosen = self.program.latents_of(self.parameters)
         else:

@@ -27,8 +27,8 @@ class State(abc.ABC):
         """log p(x_i, y = k | Q), (n, K), with Q at "mean", "mode", or integrated out ("predictive")."""
 
     @abc.abstractmethod
-    def draws(self, num_draws, key) -> tuple[dict[str, np.ndarray], bool]:
-        """Draws of the latents, (chain, draw, ...), and whether they are independent."""
+    def draws(self, num_draws, key) -> dict[str, np.ndarray]:
+        """Draws of the latents, (chain, draw, ...)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Posterior(State):
         """Independent draws, as one chain."""
         keys = iter(jax.random.split(key, len(self.conjugate.blocks) + 1))
         values = collect(self.conjugate, lambda family, names: family.sample(next(keys), (1, num_draws)))
-        return self.program.latents_of(values), True
+        return self.program.latents_of(values)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Draws(State):
 
     def draws(self, num_draws, key):
         """All draws (`num_draws` is for posteriors that can make as many as one likes)."""
-        return self.latents, False
+        return self.latents
 
 
 def collect(conjugate, of_family):

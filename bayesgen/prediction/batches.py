@@ -12,13 +12,14 @@ from jax.scipy.special import entr
 
 
 def joint_kernel(tables):
-    """Log of the mean joint; and the mean over draws of p(x | Q) times the entropy of p(y | x, Q), as logs."""
+    """Logs of the mean joint, of its mean square, and of the mean of p(x | Q) times the entropy of p(y | x, Q)."""
     log_size = jnp.log(tables.shape[0])
     log_marginal = jax.nn.logsumexp(tables, axis=2)
     conditional = jnp.exp(tables - log_marginal[..., None])
     entropies = entr(conditional).sum(2)
     return {
         "log_joint": jax.nn.logsumexp(tables, axis=0) - log_size,
+        "log_square": jax.nn.logsumexp(2 * tables, axis=0) - log_size,
         "log_entropy": jax.nn.logsumexp(log_marginal, axis=0, b=entropies) - log_size,
     }
 

@@ -10,6 +10,8 @@ from .answer import ClassPrediction, normalize
 from .batches import joint_kernel, ratio_error
 from .rule import Rule
 
+MIN_EFFECTIVE_DRAWS = 20
+
 
 @dataclasses.dataclass(frozen=True)
 class BMA(Rule):
@@ -17,7 +19,9 @@ class BMA(Rule):
 
     This is the exact posterior predictive: a process that makes x more probable counts more. Exact fits have it in
     closed form. For draws it is, per class, the mean of the joint over draws, then normalised; its Monte Carlo error
-    comes from batch means and the delta method.
+    comes from batch means and the delta method. Where fewer than 20 effective draws carry the joint of some class
+    (processes too rare to be drawn make that class probable), the spread of the draws tells nothing; the standard
+    errors of that row are then at least 1 / (number of draws), the posterior weight below which nothing is seen.
 
     Args:
         entropy_draws: for exact fits, the number of draws from the posterior that split the entropy into expected
@@ -43,13 +47,21 @@ class BMA(Rule):
         return ClassPrediction(log_probabilities, fit.classes, log_marginal, expected_entropy=entropy)
 
     def _from_draws(self, fit, X, num_draws=4000):
-        parts, _ = fit.reduce_draws(X, joint_kernel, num_draws=num_draws, seed=self.seed)
+        parts, size = fit.reduce_draws(X, joint_kernel, num_draws=num_draws, seed=self.seed)
         log_joint = parts["log_joint"]
         num_batches = len(log_joint)
-        mean = scipy.special.logsumexp(log_joint, axis=0) - np.log(num_batches)
+        mean = _mean_of_logs(log_joint)
         log_probabilities, log_marginal = normalize(mean)
         with np.errstate(invalid="ignore"):
             relative = np.exp(log_joint - log_marginal[:, None])
             entropy = np.exp(parts["log_entropy"] - log_marginal).mean(0)
+            effective = size * np.exp(2 * mean - _mean_of_logs(parts["log_square"]))
         error = ratio_error(relative, relative.sum(2)) if num_batches > 1 else np.full(mean.shape, np.nan)
+        unseen = (effective < MIN_EFFECTIVE_DRAWS).any(1, keepdims=True)
+        error = np.where(unseen, np.maximum(error, 1 / size), error)
         return ClassPrediction(log_probabilities, fit.classes, log_marginal, error, entropy)
+
+
+def _mean_of_logs(batches):
+    """Log of the mean over batches of logs of means."""
+    return scipy.special.logsumexp(batches, axis=0) - np.log(len(batches))
