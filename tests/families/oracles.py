@@ -1,4 +1,4 @@
-"""The table of families, with their prior and likelihood written once more by SciPy: what the laws are tested with."""
+"""The table of families, with priors and likelihoods written once more by SciPy."""
 
 import dataclasses
 from collections.abc import Callable
