@@ -79,7 +79,16 @@ def test_a_file_is_compared_by_the_model_that_fits_its_columns(run, mixed):
     assert all(pair["refused"] is None for pair in content["pairs"])
 
 
-def test_disagreements_and_impossible_rows_are_shown(run, mixed):
+def test_digits_are_compared_as_counts(run):
+    result = run("compare", "digits", "--json", *FAST)
+    assert result.exit_code == 0, result.stderr
+    content = json.loads(result.stdout)
+    assert list(content["config"]["models"]) == ["naive-bayes"]
+    assert content["config"]["classes"] == list(range(10))
+    assert content["pairs"][-1]["accuracy"] > 0.85
+
+
+def test_impossible_rows_are_shown_and_noted(run, mixed):
     result = run("compare", mixed, "--target", "kind", "--per-class", 6, *FAST)
     assert result.exit_code == 0, result.stderr
     assert "mixed.csv: 12 rows to learn from, 28 to test on" in result.stdout
