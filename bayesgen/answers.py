@@ -1,6 +1,7 @@
 """Answers: what a model, learned by one method and asked by one rule, says of test rows; their tables."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -161,3 +162,16 @@ def disagreement_table(
     if not parts:
         return pd.DataFrame(columns=["row", "truth", "label", "other_label"])
     return pd.concat(parts).sort_index(kind="stable").reset_index(drop=True)
+
+
+def plain(value: Any) -> Any:
+    """The value in what JSON knows: numbers that are not finite, and pandas' NA, as None."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if value is pd.NA or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    return value if isinstance(value, str | int | float | None) else str(value)

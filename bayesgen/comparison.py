@@ -1,7 +1,6 @@
 """Comparing answers: one or several models, learned and asked in several ways, scored on the same rows."""
 
 import json
-import math
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -96,7 +95,7 @@ class Comparison:
             for prefix in ("", "other_"):
                 columns = [f"{prefix}p[{label}]" for label in classes]
                 record[f"{prefix}probabilities"] = [record.pop(column) for column in columns]
-        return _plain(
+        return tables.plain(
             {
                 "config": {**self.config, "classes": classes},
                 "versions": self.versions,
@@ -133,8 +132,8 @@ class Comparison:
         }
         tree = xarray.DataTree.from_dict(groups)
         tree.attrs |= {
-            "config": json.dumps(_plain(self.config)),
-            "versions": json.dumps(_plain(self.versions)),
+            "config": json.dumps(tables.plain(self.config)),
+            "versions": json.dumps(tables.plain(self.versions)),
         }
         return tree
 
@@ -286,16 +285,3 @@ def _true_classes(y_test: Any, classes: np.ndarray, num_rows: int) -> np.ndarray
 def _row_names(X_test: Any, y_test: Any, num_rows: int) -> np.ndarray:
     frames = [part for part in (y_test, X_test) if isinstance(part, pd.Series | pd.DataFrame)]
     return frames[0].index.to_numpy() if frames else np.arange(num_rows)
-
-
-def _plain(value: Any) -> Any:
-    """The value in what JSON knows: numbers that are not finite, and pandas' NA, as None."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, np.generic):
-        return _plain(value.item())
-    if value is pd.NA or (isinstance(value, float) and not math.isfinite(value)):
-        return None
-    return value if isinstance(value, str | int | float | None) else str(value)
