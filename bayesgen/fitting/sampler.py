@@ -5,9 +5,10 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from numpyro.infer.hmc import hmc
 
-from .optimize import constrain, posterior_density
+from .optimize import constrain, posterior_density, value_and_gradient
 
 RECORDED = ("num_steps", "accept_prob", "diverging", "energy", "potential_energy")
 
@@ -42,10 +43,28 @@ class Adaptation:
     dense_mass: bool = False
 
 
-@functools.partial(jax.jit, static_argnames="plan")
 def start(program, evidence, whitening, keys, points, settings, *, plan):
-    """The states of the chains before the first step."""
-    init_kernel, _ = _kernel(program, evidence, whitening)
+    """The states of the chains before the first step.
+
+    The state is set up on a toy density, which compiles once for all programs; density and gradient at the starting
+    points are then put in.
+    """
+    states = _toy_start(keys, points, settings, plan=plan)
+    found = [_at_point(program, evidence, whitening, point) for point in points]
+    energies, gradients = (jnp.stack(parts) for parts in zip(*found, strict=True))
+    return states._replace(potential_energy=energies, energy=energies, z_grad=gradients)
+
+
+def _at_point(program, evidence, whitening, z):
+    value, gradient = value_and_gradient(program, np.asarray(whitening(np.asarray(z))), evidence)
+    factor = np.asarray(whitening.factor)
+    gradient = factor.T @ np.asarray(gradient) if factor.ndim == 2 else factor * np.asarray(gradient)
+    return -value, -jnp.asarray(gradient)
+
+
+@functools.partial(jax.jit, static_argnames="plan")
+def _toy_start(keys, points, settings, *, plan):
+    init_kernel, _ = hmc(potential_fn_gen=lambda: lambda z: 0.5 * (z**2).sum(), algo="NUTS")
     return jax.vmap(lambda key, z: _start(init_kernel, key, z, settings, plan))(keys, points)
 
 
