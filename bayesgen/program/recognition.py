@@ -1,6 +1,6 @@
 """Recognising which attribute sites can be compressed into sufficient statistics.
 
-A site is compressed if (1) no other attribute enters its distribution, by data-flow analysis of the program;
+A site is compressed if (1) no other attribute enters its distribution, and no covariate its parameters, by data-flow analysis of the program;
 (2) its distribution has a registered statistic; and (3) at draws from the prior, with random labels and rows,
 the distributions of the rows equal those of the K classes. What fails (1)-(3) is evaluated row by row, provided
 that rows are exchangeable: each row's probability must depend on nothing but the latents, its own label,
@@ -49,8 +49,9 @@ def make_plan(function, structure, num_classes, covariates):
     Args:
         covariates: function size -> name -> (size, ...) example covariates.
     """
-    probe = _Probe(function, structure, num_classes, covariates(PROBE_SIZE))
-    reasons = probe.entangled()
+    varied = {name: 1.0 + jnp.arange(PROBE_SIZE) % 3 for name in covariates(PROBE_SIZE)}
+    probe = _Probe(function, structure, num_classes, varied)
+    reasons = probe.entangled() | probe.informed()
     statistics = probe.statistics()
     for name, _ in structure.attributes:
         if name not in reasons and isinstance(statistics[name], str):
@@ -107,10 +108,38 @@ class _Probe:
         keys = jax.random.split(jax.random.key(1), NUM_PROBES)
         return jax.tree.map(np.asarray, jax.jit(jax.vmap(lambda key: measure(*self.values(key))))(keys))
 
+    def zeros(self):
+        """Latents and rows of the right shapes, for what can be known without numbers."""
+        shapes = jax.eval_shape(self.values, jax.random.key(0))
+        return jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+
+    def informed(self):
+        """Attributes into whose parameters (not those of the base measure) covariates flow: name -> reason."""
+        if not self.covariates:
+            return {}
+        latents, rows = self.zeros()
+
+        def parts(values, **covariates):
+            labels = self.codes
+            evaluation = evaluate(self.function, self.structure, values, labels, rows, covariates)
+            read = {name: evaluation.conditional(name, self.structure.axis) for name in rows}
+            learned = {name: (one.parameters, one.mask) for name, one in read.items() if one is not None}
+            return {"latents": evaluation.log_prior, "label": evaluation.label_log_probs}, learned
+
+        outside, inside = eval_provenance(parts, values=latents, **self.covariates)
+        for what, found in outside.items():
+            if found & set(self.covariates):
+                raise ModelError(
+                    f"The covariate {min(found & set(self.covariates))!r} enters the distribution of the {what}: only "
+                    "attributes may depend on covariates."
+                )
+        flows = {name: frozenset().union(*jax.tree.leaves(leaves)) for name, leaves in inside.items()}
+        known = {name: found & set(self.covariates) for name, found in flows.items()}
+        return {name: f"its parameters depend on covariate {min(found)}" for name, found in known.items() if found}
+
     def entangled(self):
         """Attributes into whose distribution other attributes flow: name -> reason."""
-        shapes = jax.eval_shape(self.values, jax.random.key(0))
-        latents, rows = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+        latents, rows = self.zeros()
         names = tuple(rows)
 
         def log_probs(latents, **rows):

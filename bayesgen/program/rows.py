@@ -97,7 +97,8 @@ def _check_supports(program, attributes):
         trace = run_abstractly(program.function, 2, program.example_covariates(2))
     for name, values in attributes.items():
         support = _base(trace[name]["fn"].support)
-        if not isinstance(support, STATIC_SUPPORTS) or any(np.ndim(leaf) for leaf in jax.tree.leaves(support)):
+        bounds = jax.tree.leaves(support)
+        if not isinstance(support, STATIC_SUPPORTS) or any(np.ndim(b) or isinstance(b, jax.core.Tracer) for b in bounds):
             continue
         with jax.enable_x64(True):
             bad = ~np.asarray(support(values))
@@ -110,6 +111,6 @@ def _check_supports(program, attributes):
 
 
 def _base(support):
-    while isinstance(support, type(constraints.real_vector)):
+    while isinstance(support, constraints.independent):
         support = support.base_constraint
     return support

@@ -132,7 +132,7 @@ def find_structure(function, label, covariates):
     """
     first, second = (run_abstractly(function, size, covariates(size)) for size in SIZES)
     plate, axis = _instance_plate(first, second)
-    _check_sites(first, plate)
+    _check_sites(first, plate, label)
     inside = {name: site for name, site in first.items() if site["type"] == "sample" and _in_plate(site, plate)}
     if label is not None and label not in inside:
         raise ModelError(_missing_label(label, first, plate))
@@ -178,7 +178,7 @@ def _in_plate(site, plate):
     return any(frame.name == plate for frame in site.get("cond_indep_stack", ()))
 
 
-def _check_sites(trace, plate):
+def _check_sites(trace, plate, label):
     for name, site in trace.items():
         kind = site["type"]
         if kind == "param":
@@ -197,7 +197,8 @@ def _check_sites(trace, plate):
                 f"The site {name!r} is observed: a program generates data and takes none. Drop obs= (and factors in "
                 f"the plate {plate!r}); bayesgen conditions on the data itself."
             )
-        if not inside and site["fn"].support.is_discrete and not isinstance(site["fn"], dist.Unit):
+        latent = not inside and name != label and not isinstance(site["fn"], dist.Unit)
+        if latent and site["fn"].support.is_discrete:
             raise ModelError(
                 f"The latent site {name!r} is discrete: only the label may be. Sum it out, or make it an attribute."
             )
