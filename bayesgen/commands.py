@@ -50,11 +50,11 @@ class CompareOptions:
 
     def settled(self, dataset: Dataset) -> "CompareOptions":
         """The same options with the defaults that these data settle filled in."""
-        joint = dataset.all_real or self.covariance is not None
+        joint = dataset.all_real or self.covariance is not None  # one model by default: NUTS compiles for each
         return replace(
             self,
             target=str(dataset.y.name),
-            models=self.models or (("naive-bayes", "gda") if joint else ("naive-bayes",)),
+            models=self.models or ("gda" if joint else "naive-bayes",),
             test_size=self.test_size or (_TEST_SIZE if self.per_class is None else None),
         )
 

@@ -41,6 +41,7 @@ class Schema:
     classes: the labels, in order, at least two. A declared class may have no rows. None: the sorted labels
         seen.
     columns, named: the column names in order, and whether they are the user's or positions ("x0", ...).
+    sparse: whether the training data were a sparse matrix, whose counts belong together in one row total.
     mean, variance: (D,) per column in order of `columns`, NaN for categorical ones; None until a fit fills
         them in. They take no part in comparisons.
 
@@ -52,6 +53,7 @@ class Schema:
     classes: Sequence[Any] | None = None
     columns: Sequence[str] | None = None
     named: bool = True
+    sparse: bool = False
     mean: np.ndarray | None = field(default=None, compare=False)
     variance: np.ndarray | None = field(default=None, compare=False)
 
@@ -91,11 +93,10 @@ class Schema:
         DataError where schema, table and labels do not fit each other.
         """
         if self.columns is None:
-            names, named = table.names, table.named
+            schema = replace(self, columns=table.names, named=table.named, sparse=table.sparse)
         else:
             self.check_table(table)
-            names, named = self.columns, self.named
-        schema = replace(self, columns=names, named=named)
+            schema = self
         schema = replace(schema, kinds=schema._complete_kinds(table, implied_kinds or {}))
         return replace(
             schema, categories=schema._complete_categories(table), classes=self._complete_classes(y, table)

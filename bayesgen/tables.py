@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -30,6 +30,7 @@ class Table(abc.ABC):
     named: bool
     num_rows: int
     uniform_kind: str | None
+    sparse: ClassVar[bool] = False
 
     @abc.abstractmethod
     def inferred_kind(self, name: str) -> str:
@@ -75,6 +76,7 @@ class SparseTable(Table):
     names: PositionalNames
     num_rows: int
     uniform_kind: str = "count"
+    sparse: ClassVar[bool] = True
     named: bool = False
 
     def inferred_kind(self, name: str) -> str:
