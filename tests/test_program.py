@@ -34,7 +34,7 @@ def probabilities(size=3):
     return numpyro.sample("p", dist.Dirichlet(jnp.ones(size)))
 
 
-# --- programs -------------------------------------------------------------------------------------------------
+# --- programs ---------------------------------------------------------------------------------------------
 
 
 def mixed(n):
@@ -339,7 +339,7 @@ def test_rows_may_be_a_data_frame(rng):
     close(BOUND[entangled].log_joint(latents, frame), BOUND[entangled].log_joint(latents, rows), rtol=1e-12)
 
 
-# --- refusals -------------------------------------------------------------------------------------------------
+# --- refusals ---------------------------------------------------------------------------------------------
 
 
 def refused(body, match, **options):
@@ -539,11 +539,11 @@ def test_multinomial_totals_are_a_covariate_and_checked(rng):
         expected = float(log_density(words, (ROWS,), {"length": length}, values)[0])
     found = own.log_density(latents, {"x": rows, "length": length.astype(float)}, y)
     close(found, expected, rtol=1e-9)
-    with pytest.raises(DataError, match="'x'.*row 2 sums to 8, not 9"):
+    with pytest.raises(DataError, match=r"'x'.*row 2 sums to 8, not 9"):
         own.log_density(latents, {"x": rows, "length": length + (np.arange(ROWS) == 2.0)}, y)
 
 
-# --- a program is a NumPyro program -----------------------------------------------------------------------------
+# --- a program is a NumPyro program -----------------------------------------------------------------------
 
 
 def built_in(rng):
@@ -621,7 +621,7 @@ def within(draws, expected, spread):
 
 
 def test_a_conditioned_program_runs_under_nuts(rng):
-    """The posterior is known: Dirichlet for the labels' probabilities, normal for the means, gamma for the rates."""
+    """The posterior is known: Dirichlet for the labels, normal for the means, gamma for the rates."""
     _, rows, y, _ = data_of(mixed, rng)
     draws = run_nuts(BOUND[mixed], {**rows, "y": y}, ROWS)
     counts = np.bincount(y, minlength=3)

@@ -21,7 +21,7 @@ TABLE = (CLASSES, COLUMNS)
 
 
 class Case(NamedTuple):
-    """A distribution: its type, how it is built, random parameters (K, columns, ...) and rows (n, columns, ...)."""
+    """A distribution: its type, how it is built, parameters (K, columns, ...), rows (n, columns, ...)."""
 
     type: type
     build: Callable
@@ -348,6 +348,18 @@ def test_constant_columns_have_scatter_exactly_zero(rng):
         moments = class_moments(values, rng.integers(0, 3, ROWS), 3, rng.gamma(1.0, 1.0, ROWS), matrix)
         assert (moments.scatter == 0).all()
         np.testing.assert_array_equal(moments.mean, values[:3])
+
+
+def test_columns_constant_within_a_class_have_scatter_exactly_zero_there(rng):
+    codes = rng.integers(0, 3, 2 * CHUNK_ROWS + 19)
+    values = np.array([[0.1, 0.0], [0.7, 0.0], [1e9 / 3, 0.0]])[codes] + rng.normal(size=(len(codes), 1)) * [
+        0,
+        1,
+    ]
+    for matrix in (False, True):
+        moments = class_moments(values, codes, 3, rng.gamma(1.0, 1.0, len(codes)), matrix)
+        assert (moments.scatter[:, 0] == 0).all()
+        assert (moments.scatter.reshape(3, -1)[:, -1] > 0).all()
 
 
 @pytest.mark.parametrize("kind", [scipy.sparse.csr_array, scipy.sparse.csr_matrix, scipy.sparse.csc_array])

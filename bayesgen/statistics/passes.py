@@ -45,16 +45,20 @@ def class_sums(values, codes, num_classes, weights=None):
 def class_moments(values, codes, num_classes, weights=None, matrix=False):
     """Centred moments of an (n, m) matrix by class; with `matrix`, cross products of the columns too.
 
-    The first row is taken as the origin: a constant column has scatter exactly 0, and large offsets cost nothing.
+    Each class has its first row as the origin: a column that is constant within a class has scatter exactly 0
+    there, and large offsets cost nothing.
     """
-    origin = values[:1].astype(np.float64).sum(0)
     num_columns = values.shape[1]
+    origin = np.zeros((num_classes, num_columns))
+    first = np.full(num_classes, -1)
+    first[codes[::-1]] = np.arange(len(codes))[::-1]
+    origin[first >= 0] = values[first[first >= 0]]
     scatter = np.zeros((num_classes, num_columns, num_columns) if matrix else (num_classes, num_columns))
     log_base = np.zeros(num_classes if matrix else (num_classes, num_columns))
     total = Moments(np.zeros(num_classes), np.zeros((num_classes, num_columns)), scatter, log_base)
     chunk_scatter = _scatter_matrices if matrix else _scatter_squares
     for part in chunks(len(values)):
-        rows = values[part] - origin
+        rows = values[part] - origin[codes[part]]
         weight = None if weights is None else weights[part]
         members = membership(codes[part], num_classes, weight)
         count = members.sum(0)

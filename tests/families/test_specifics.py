@@ -1,0 +1,306 @@
+"""What each family is known for: SciPy's distributions, brute force, the lecture notes, defaults and refusals."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse
+from oracles import COLUMNS, matrix
+from scipy import integrate, stats
+
+from bayesgen.errors import BayesgenError, FitError, ModelError
+from bayesgen.families import (
+    BetaBernoulli,
+    DirichletCategorical,
+    DirichletMultinomial,
+    GammaPoisson,
+    Names,
+    NormalInverseGamma,
+    NormalInverseWishart,
+    Scale,
+)
+from bayesgen.families.fixed_categorical import FixedCategorical
+
+close = np.testing.assert_allclose
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(8)
+
+
+# --- evidence by brute force ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("family", "datasets"),
+    [
+        (BetaBernoulli(0.7, 2.3), list(itertools.product([0, 1], repeat=5))),
+        (DirichletCategorical([0.7, 2.3, 1.1]), list(itertools.product(range(3), repeat=4))),
+        (
+            DirichletMultinomial([0.7, 2.3, 1.1]),
+            [
+                [one, two]
+                for one in itertools.product(range(3), repeat=3)
+                if sum(one) == 2
+                for two in itertools.product(range(4), repeat=3)
+                if sum(two) == 3
+            ],
+        ),
+    ],
+)
+def test_the_evidences_of_all_data_sets_sum_to_one(family, datasets):
+    close(sum(np.exp(family.log_evidence(np.array(data))) for data in datasets), 1.0, rtol=1e-12)
+
+
+def test_beta_evidence_by_integration():
+    tosses = np.array([1, 0, 0, 1, 1, 1])
+
+    def density(p):
+        return stats.beta.pdf(p, 1.7, 0.6) * np.prod(stats.bernoulli.pmf(tosses, p))
+
+    close(np.exp(BetaBernoulli(1.7, 0.6).log_evidence(tosses)), integrate.quad(density, 0, 1)[0], rtol=1e-7)
+    heads = stats.betabinom.logpmf(4, 6, 1.7, 0.6) - np.log(15)
+    close(BetaBernoulli(1.7, 0.6).log_evidence(tosses), heads, rtol=1e-12)
+
+
+def test_gamma_poisson_evidence_by_integration():
+    counts = np.array([3, 0, 4, 1])
+
+    def density(rate):
+        return stats.gamma.pdf(rate, 2.6, scale=1 / 0.7) * np.prod(stats.poisson.pmf(counts, rate))
+
+    expected = integrate.quad(density, 0, np.inf, epsrel=1e-10)[0]
+    close(np.exp(GammaPoisson(2.6, 0.7).log_evidence(counts)), expected, rtol=1e-8)
+
+
+def test_normal_evidence_by_integration():
+    rows, family = np.array([0.3, 1.9, -0.4]), NormalInverseGamma(0.5, 0.7, 2.6, 1.3)
+
+    def density(mean, variance):
+        prior = stats.invgamma.pdf(variance, 2.6, scale=1.3) * stats.norm.pdf(
+            mean, 0.5, np.sqrt(variance / 0.7)
+        )
+        return prior * np.prod(stats.norm.pdf(rows, mean, np.sqrt(variance)))
+
+    def of_variance(log_variance):
+        variance = np.exp(log_variance)
+        width = 12 * np.sqrt(variance)
+        return variance * integrate.quad(density, 0.5 - width, 0.7 + width, args=(variance,), epsrel=1e-8)[0]
+
+    expected = integrate.quad(of_variance, -4, 5, epsrel=1e-7)[0]
+    close(np.exp(family.log_evidence(rows)), expected, rtol=1e-5)
+
+
+# --- Murphy (2007), by SciPy's distributions --------------------------------------------------------------
+
+
+def test_predictives_are_scipys(rng):
+    row = rng.normal(size=COLUMNS)
+    mean, scale = np.array([0.5, -1.0, 2.0]), matrix(COLUMNS)
+    kappa, df = 0.7, 6.3
+    shape = scale * (kappa + 1) / (kappa * (df - COLUMNS + 1))
+    wishart = NormalInverseWishart(mean, kappa, df, scale)
+    expected = stats.multivariate_t.logpdf(row, mean, shape, df - COLUMNS + 1)
+    close(wishart.log_evidence(row[None]), expected, rtol=1e-11)
+    gamma = NormalInverseGamma(0.5, 0.7, 2.6, 1.3)
+    spread = np.sqrt(1.3 * (0.7 + 1) / (2.6 * 0.7))
+    close(gamma.log_evidence([row[0]]), stats.t.logpdf(row[0], 2 * 2.6, 0.5, spread), rtol=1e-11)
+    rate = 0.7
+    close(
+        GammaPoisson(2.6, rate).log_evidence([4]), stats.nbinom.logpmf(4, 2.6, rate / (1 + rate)), rtol=1e-11
+    )
+    counts, alpha = np.array([3, 0, 4]), np.array([0.7, 2.3, 1.1])
+    expected = stats.dirichlet_multinomial.logpmf(counts, alpha, 7)
+    close(DirichletMultinomial(alpha).log_evidence(counts[None]), expected, rtol=1e-11)
+
+
+def test_wishart_moments_are_scipys():
+    scale, df = matrix(COLUMNS), COLUMNS + 6.5
+    family = NormalInverseWishart(np.zeros(COLUMNS), 0.7, df, scale)
+    close(family.mean()["covariance"], stats.invwishart.mean(df, scale), rtol=1e-12)
+    close(family.variance()["covariance"], stats.invwishart.var(df, scale), rtol=1e-12)
+    t = stats.multivariate_t(np.zeros(COLUMNS), scale / (0.7 * (df - COLUMNS + 1)), df - COLUMNS + 1)
+    draws = t.rvs(200_000, random_state=3)
+    close(family.variance()["mean"], draws.var(0), rtol=0.03)
+
+
+def test_moments_that_do_not_exist_are_infinite():
+    family = NormalInverseGamma(0.0, 1.0, 0.9, 1.0)
+    assert family.mean()["variance"] == np.inf
+    assert NormalInverseGamma(0.0, 1.0, 1.5, 1.0).variance()["variance"] == np.inf
+    wishart = NormalInverseWishart(np.zeros(3), 1.0, 3.5, matrix(3))
+    assert np.isinf(wishart.mean()["covariance"]).all() and np.isinf(wishart.variance()["covariance"]).all()
+
+
+# --- the lecture notes ------------------------------------------------------------------------------------
+
+
+def test_the_coin():
+    tosses = np.repeat([1, 0], [90, 10])
+    family = BetaBernoulli(1, 1)
+    close(family.maximum_likelihood(family.summarize(tosses))["probs"], 0.9, rtol=1e-15)
+    posterior = family.update(tosses)
+    close(posterior.mode()["probs"], 0.9, rtol=1e-15)  # under a flat prior MAP is MLE
+    close(posterior.predictive().probs, 91 / 102, rtol=1e-6)
+    close(BetaBernoulli(2, 5).update(tosses).mode()["probs"], 91 / 105, rtol=1e-15)
+    close(BetaBernoulli(2, 5).update(tosses).variance()["probs"], stats.beta.var(92, 15), rtol=1e-13)
+
+
+def test_add_one_smoothing():
+    posterior = DirichletCategorical(np.ones(4)).update([0, 0, 2])
+    close(posterior.mean()["probs"], [3 / 7, 1 / 7, 2 / 7, 1 / 7], rtol=1e-15)
+    words = DirichletMultinomial(np.ones(4)).update([[2, 0, 1, 0], [0, 0, 5, 0]])
+    close(words.mean()["probs"], np.array([3, 1, 7, 1]) / 12, rtol=1e-15)
+
+
+def test_bayes_rule_of_the_disease():
+    """Prior 0.004, sensitivity 0.8, false positives 0.1: a table of two known processes."""
+    density, arrays = BetaBernoulli().row_density({"probs": np.array([[0.1], [0.8]])})
+    joint = np.array([0.996, 0.004]) * np.exp(density.row_log_prob(arrays, np.array([[1.0]]))[0])
+    close(joint[1] / joint.sum(), 0.031, atol=5e-4)
+
+
+def test_gaussian_maximum_likelihood_divides_by_n(rng):
+    rows = rng.normal(3, 2, (17, COLUMNS)) @ matrix(COLUMNS)
+    gamma, wishart = NormalInverseGamma(), NormalInverseWishart()
+    close(gamma.maximum_likelihood(gamma.summarize(rows))["variance"], rows.var(0), rtol=1e-12)
+    expected = np.cov(rows.T, bias=True)
+    close(wishart.maximum_likelihood(wishart.summarize(rows))["covariance"], expected, rtol=1e-12)
+
+
+# --- defaults ---------------------------------------------------------------------------------------------
+
+
+def test_default_hyperparameters_are_in_the_units_of_the_data():
+    mean, variance = np.array([2.0, -3.0, 0.5]), np.array([4.0, 0.25, 9.0])
+    scale = Scale(2, 3, 5, mean, variance)
+    gamma = NormalInverseGamma().resolve(scale)
+    close(gamma.location, np.tile(mean, (2, 1)))
+    assert (gamma.kappa == 0.01).all() and (gamma.shape == 1.5).all()
+    close(gamma.scale, np.tile(variance / 2, (2, 1)))
+    close(NormalInverseGamma(spherical=True).resolve(scale).scale, np.full((2, 1), variance.mean() / 2))
+    close(NormalInverseGamma(tied=True).resolve(scale).scale, variance[None] / 2)
+    wishart = NormalInverseWishart().resolve(scale)
+    assert (wishart.df == 5).all() and (wishart.kappa == 0.01).all() and wishart.kappa.shape == (2,)
+    close(wishart.scale, np.tile(np.diag(variance), (2, 1, 1)))
+    assert NormalInverseWishart(tied=True).resolve(scale).scale.shape == (1, 3, 3)
+    poisson = GammaPoisson().resolve(Scale(2, 3, None, np.array([2.0, 0.0, 0.5])))
+    close(poisson.rate, np.tile([0.5, 1.0, 2.0], (2, 1)))
+    assert (poisson.shape == 1).all()
+    assert (DirichletCategorical().resolve(scale).concentration == np.ones((2, 3, 5))).all()
+    assert (DirichletMultinomial().resolve(scale).concentration == np.ones((2, 3))).all()
+
+
+def test_a_family_alone_resolves_its_defaults_from_its_data(rng):
+    rows = np.column_stack([rng.normal(3, 2, 17), np.full(17, 0.1)])
+    posterior = NormalInverseGamma().update(rows)
+    scales = np.array([rows[:, 0].var(), 1.0])  # a constant column counts as variance 1
+    expected = NormalInverseGamma(rows.mean(0), 0.01, 1.5, scales / 2).update(rows)
+    for key, value in expected.hyperparameters.items():
+        close(posterior.hyperparameters[key], value, rtol=1e-12)
+    wishart = NormalInverseWishart().update(rows)
+    expected = NormalInverseWishart(rows.mean(0), 0.01, 4, np.diag(scales)).update(rows)
+    close(wishart.scale, expected.scale, rtol=1e-12, atol=1e-12)
+    close(GammaPoisson().update([3, 0, 4, 1]).rate, 4 + 1 / 2, rtol=1e-15)
+
+
+def test_sparse_documents_are_dense_ones(rng):
+    rows = rng.poisson(0.5, (11, 7))
+    family = DirichletMultinomial(0.7)
+    for kind in (scipy.sparse.csr_array, scipy.sparse.csr_matrix):
+        close(family.log_evidence(kind(rows)), family.log_evidence(rows), rtol=1e-12)
+        close(family.update(kind(rows)).concentration, family.update(rows).concentration)
+        density, arrays = family.resolve(Scale(2, 7)).row_predictive()
+        close(density.row_log_prob(arrays, kind(rows)), density.row_log_prob(arrays, rows), rtol=1e-12)
+
+
+# --- refusals ---------------------------------------------------------------------------------------------
+
+NAMES = Names("plants", ("oak", "elm"), ("height", "girth", "age"))
+
+
+@pytest.mark.parametrize(
+    ("family", "match"),
+    [
+        (BetaBernoulli(1, 1), "flat"),
+        (BetaBernoulli(0.5, 2), "unbounded"),
+        (DirichletCategorical([1, 1, 1]), "flat"),
+        (DirichletCategorical([0.5, 2, 2]), "unbounded"),
+        (DirichletMultinomial([1, 1, 1]), "flat"),
+        (GammaPoisson(0.5, 1.0), "unbounded"),
+    ],
+)
+def test_a_mode_that_is_not_there_is_refused_with_its_place(family, match):
+    table = family.resolve(Scale(2, 3, 3))
+    with pytest.raises(FitError, match=f"'plants'.*'oak'.*{match}"):
+        table.mode(NAMES)
+    with pytest.raises(FitError, match=match):
+        family.mode()
+
+
+def constant(rng, codes):
+    rows = rng.normal(size=(len(codes), 3))
+    rows[codes == 1, 1] = 4.0
+    return rows
+
+
+@pytest.mark.parametrize("family", [NormalInverseGamma(), NormalInverseWishart()])
+def test_a_constant_column_names_block_class_and_column(family, rng):
+    codes = np.arange(19) % 2
+    summary = family.statistic.summarize(constant(rng, codes), codes, 2)
+    with pytest.raises(FitError, match=r"'plants'.*'elm'.*'girth'.*Exact"):
+        family.maximum_likelihood(summary, NAMES)
+    shared = type(family)(tied=True).maximum_likelihood(summary)  # the other class varies there
+    assert all(np.isfinite(value).all() for value in shared.values())
+
+
+def test_too_few_rows_name_block_class_rows_and_dimension(rng):
+    codes = np.array([0, 0, 0, 0, 0, 1, 1, 1])
+    family = NormalInverseWishart()
+    summary = family.statistic.summarize(rng.normal(size=(8, 3)), codes, 2)
+    with pytest.raises(FitError, match=r"'plants'.*'elm' has 3 rows.*dimension 3.*rank 2.*4 rows"):
+        family.maximum_likelihood(summary, NAMES)
+    two = family.statistic.summarize(rng.normal(size=(3, 3)), np.array([0, 0, 1]), 2)
+    with pytest.raises(FitError, match="all classes together"):
+        NormalInverseWishart(tied=True).maximum_likelihood(two, NAMES)
+
+
+def test_wishart_hyperparameters_are_checked():
+    with pytest.raises(ModelError, match="scale must be a symmetric positive-definite"):
+        NormalInverseWishart(scale=[[1.0, 2.0], [2.0, 1.0]])
+    with pytest.raises(ModelError, match="scale must be a symmetric positive-definite"):
+        NormalInverseWishart(scale=[[1.0, 0.2], [0.3, 1.0]])
+    with pytest.raises(ModelError, match="df must exceed D - 1 = 2"):
+        NormalInverseWishart(df=2.0).resolve(Scale(2, 3, None, np.zeros(3), np.ones(3)))
+
+
+def test_sharing_over_an_axis_that_is_not_there_is_refused(rng):
+    rows = rng.normal(size=(7, 3))
+    for family in (NormalInverseGamma(tied=True), NormalInverseWishart(tied=True)):
+        with pytest.raises(ModelError, match="tied=True shares over classes"):
+            family.update(rows)
+    with pytest.raises(ModelError, match="spherical=True shares over columns"):
+        NormalInverseGamma(spherical=True).update(rows[:, 0])
+
+
+def test_lengths_must_agree():
+    with pytest.raises(BayesgenError, match="length 3, the data 5"):
+        DirichletMultinomial([1, 1, 1]).update(np.ones((2, 5)))
+    with pytest.raises(ModelError, match="cannot know how many values"):
+        DirichletCategorical().update([0, 1])
+
+
+def test_fixed_probabilities():
+    fixed = FixedCategorical([0.2, 0.3, 0.5])
+    counts = fixed.summarize(np.array([0, 2, 2]))
+    close(fixed.log_evidence(counts), np.log(0.2 * 0.25), rtol=1e-14)
+    assert fixed.update(counts) is fixed and (fixed.variance()["probs"] == 0).all()
+    certain = FixedCategorical([0.0, 1.0])
+    assert certain.log_evidence(certain.summarize(np.array([1]))) == 0.0
+    assert certain.log_evidence(certain.summarize(np.array([0]))) == -np.inf
+    for probs in ([0.5, 0.6], [-0.5, 1.5], [[1.0]]):
+        with pytest.raises(ModelError, match="nonnegative and sum to 1"):
+            FixedCategorical(probs)
+    with pytest.raises(ModelError, match="2 fixed class probabilities, but 3 classes"):
+        certain.resolve(Scale(num_categories=3))
