@@ -107,18 +107,14 @@ def text_names(names: Iterable[Any]) -> tuple[str, ...]:
     clashing = {text for text, count in Counter(texts).items() if count > 1}
     if clashing:
         culprits = [name for name, text in zip(originals, texts, strict=True) if text in clashing]
-        raise DataError(
-            f"Column names have to differ as text; these do not: {quote_some(culprits)}. Rename them."
-        )
+        raise DataError(f"Column names have to differ as text; these do not: {quote_some(culprits)}. Rename them.")
     return texts
 
 
 def quote_some(values: Iterable[Any], limit: int = 10) -> str:
     """At most `limit` values as text for a message, and how many more there are."""
     sequence = values if isinstance(values, Sequence) else list(values)
-    start = [
-        v.item() if isinstance(v, np.generic) and v.dtype.kind in "biufU" else v for v in sequence[:limit]
-    ]
+    start = [v.item() if isinstance(v, np.generic) and v.dtype.kind in "biufU" else v for v in sequence[:limit]]
     shown = ", ".join(map(repr, start))
     return f"{shown} and {len(sequence) - limit} more" if len(sequence) > limit else shown
 
@@ -128,9 +124,7 @@ def check_kinds(kinds: Mapping[str, str]) -> None:
     stated = kinds.overrides.items() if isinstance(kinds, ColumnKinds) else kinds.items()
     for column, kind in stated:
         if kind not in KINDS:
-            raise DataError(
-                f"Column {column!r} is given the kind {kind!r}. The kinds are {quote_some(KINDS)}."
-            )
+            raise DataError(f"Column {column!r} is given the kind {kind!r}. The kinds are {quote_some(KINDS)}.")
 
 
 def check_known(names: Sequence[str], columns: Sequence[str], named: bool) -> None:

@@ -69,9 +69,7 @@ class CompareOptions:
             "--methods": [",".join(self.methods)],
             "--seed": [self.seed],
         }
-        pairs = (
-            (option, str(value)) for option, values in named.items() for value in values if value is not None
-        )
+        pairs = ((option, str(value)) for option, values in named.items() for value in values if value is not None)
         return shlex.join(["bayesgen", "compare", self.data, *(word for pair in pairs for word in pair)])
 
 

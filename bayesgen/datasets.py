@@ -43,8 +43,7 @@ class Dataset:
     def all_real(self) -> bool:
         """Whether every column holds numbers: a joint normal density of them makes sense."""
         return isinstance(self.X, pd.DataFrame) and all(
-            pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype)
-            for dtype in self.X.dtypes
+            pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype) for dtype in self.X.dtypes
         )
 
     @property
@@ -69,8 +68,7 @@ class Dataset:
             train, test = train_test_split(rows, test_size=test_size, random_state=seed, stratify=self.y)
         except ValueError as refusal:
             raise DataError(
-                f"{len(rows)} rows in {len(counts)} classes cannot be split with test size {test_size}: "
-                f"{refusal}"
+                f"{len(rows)} rows in {len(counts)} classes cannot be split with test size {test_size}: {refusal}"
             ) from refusal
         return self._parts(np.sort(train), np.sort(test))
 
@@ -124,9 +122,7 @@ def load_dataset(source: str | Path, *, target: str | None = None) -> Dataset:
     if X.shape[1] == 0:
         raise DataError(f"{name} has one column only, {target!r}. Are its cells separated otherwise?")
     if y.isna().any():
-        raise DataError(
-            f"Target {target!r} is missing in {y.isna().sum()} of {len(y)} rows. Drop these rows."
-        )
+        raise DataError(f"Target {target!r} is missing in {y.isna().sum()} of {len(y)} rows. Drop these rows.")
     _warn_of_question_marks(X)
     return Dataset(name, X, y)
 

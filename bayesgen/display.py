@@ -85,9 +85,7 @@ def _score_table(comparison: Comparison, model: str, width: int) -> Table:
         if scores[column].fillna(0).sum() > 0:
             line(name, column, "{:.0f}".format, min)
     seconds = (scores["fit_seconds"] + scores["predict_seconds"]).tolist()
-    table.add_row(
-        "seconds", *_cells(seconds, lambda spent: f"{spent:.{3 if spent < 1 else 1}f}", None), style="dim"
-    )
+    table.add_row("seconds", *_cells(seconds, lambda spent: f"{spent:.{3 if spent < 1 else 1}f}", None), style="dim")
     return table
 
 
@@ -95,9 +93,7 @@ def _signed(pattern: str) -> Callable[[float], str]:
     return lambda value: "−∞" if value == -math.inf else pattern.format(value).replace("-", "−")
 
 
-def _cells(
-    values: Sequence[float], text: Callable[[float], str], best: Callable[..., float] | None
-) -> Iterator[Text]:
+def _cells(values: Sequence[float], text: Callable[[float], str], best: Callable[..., float] | None) -> Iterator[Text]:
     """Numbers as text, the best of them in bold, unless all read the same. A refused answer has a dash."""
     texts = ["–" if math.isnan(value) else text(value) for value in values]
     known = [value for value in values if not math.isnan(value)]
@@ -129,9 +125,7 @@ def _disagreements(comparison: Comparison, model: str, width: int) -> Iterator[R
     if len(answers) < 2:
         return
     named = np.stack([answer.named for answer in answers])
-    possible = np.where(
-        named < 0, named.max(axis=0), named
-    )  # an answer that names no class disagrees with none
+    possible = np.where(named < 0, named.max(axis=0), named)  # an answer that names no class disagrees with none
     differing = np.flatnonzero(possible.min(axis=0) != possible.max(axis=0))
     total = len(comparison.rows)
     if len(differing) == 0:
@@ -155,9 +149,7 @@ def _disagreements(comparison: Comparison, model: str, width: int) -> Iterator[R
     yield table
 
 
-def _named_cell(
-    comparison: Comparison, index: int, truth: int, probabilities: np.ndarray, width: int
-) -> Text:
+def _named_cell(comparison: Comparison, index: int, truth: int, probabilities: np.ndarray, width: int) -> Text:
     if index < 0:
         return Text("impossible", style="dim")
     separator = " " if width >= _WIDE else "\n"

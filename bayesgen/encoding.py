@@ -64,9 +64,7 @@ def factorize(values: np.ndarray, what: str) -> tuple[np.ndarray, list[Any]]:
         first_rows = np.empty(len(distinct), np.int64)
         first_rows[codes[::-1]] = np.arange(len(codes))[::-1]
         distinct = values[first_rows]
-        if not np.array_equal(
-            distinct[codes], values
-        ):  # two texts of one hash: a rare thing, so slow is fine
+        if not np.array_equal(distinct[codes], values):  # two texts of one hash: a rare thing, so slow is fine
             codes, distinct = pd.factorize(values.astype(object))
     return np.asarray(codes, np.int64), _own_type(distinct)
 
@@ -121,9 +119,7 @@ def as_labels(y: Any) -> np.ndarray:
     return labels
 
 
-def encode_levels(
-    values: np.ndarray, levels: Sequence[Any], what: str, known: str, remedy: str
-) -> np.ndarray:
+def encode_levels(values: np.ndarray, levels: Sequence[Any], what: str, known: str, remedy: str) -> np.ndarray:
     """Codes (n,), int64, of values (n,) among `levels`.
 
     Raises DataError where a value is missing, or is none of the levels: `what` names the values ("column
@@ -148,9 +144,7 @@ def refuse_missing(codes: np.ndarray, what: str) -> None:
     """DataError where `factorize` found missing values."""
     missing = np.flatnonzero(codes == _MISSING)
     if missing.size:
-        raise DataError(
-            f"{what} has {missing.size} missing values (first at row {missing[0]}). Drop or impute them."
-        )
+        raise DataError(f"{what} has {missing.size} missing values (first at row {missing[0]}). Drop or impute them.")
 
 
 def _hash_text(values: np.ndarray) -> np.ndarray:
@@ -194,9 +188,7 @@ def _as_floats(matrix: np.ndarray, names: Sequence[str], kind: str) -> np.ndarra
     if matrix.dtype.kind in "biu":
         return matrix.astype(np.float64)
     if matrix.dtype.kind not in "OUST":
-        raise DataError(
-            f"Column {names[0]!r} is declared {kind}, and has dtype {matrix.dtype}. Give it numbers."
-        )
+        raise DataError(f"Column {names[0]!r} is declared {kind}, and has dtype {matrix.dtype}. Give it numbers.")
     columns = [_objects_as_floats(matrix[:, j].astype(object), name, kind) for j, name in enumerate(names)]
     return np.stack(columns, axis=1)
 
@@ -230,9 +222,7 @@ def _raise_not_finite(missing: np.ndarray, infinite: np.ndarray, names: Sequence
     culprits = np.flatnonzero(missing + infinite)
     parts = []
     for j in culprits[:10]:
-        counts = [
-            f"{count} {word}" for count, word in ((missing[j], "missing"), (infinite[j], "infinite")) if count
-        ]
+        counts = [f"{count} {word}" for count, word in ((missing[j], "missing"), (infinite[j], "infinite")) if count]
         parts.append(f"{names[int(j)]!r} ({', '.join(counts)})")
     more = f" and {len(culprits) - 10} more" if len(culprits) > 10 else ""
     raise DataError(

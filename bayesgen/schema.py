@@ -61,9 +61,7 @@ class Schema:
         if not isinstance(self.kinds, ColumnKinds):
             _set(self, "kinds", dict(self.kinds))
         check_kinds(self.kinds)
-        categories = {
-            c: declared_levels(v, f"categories of column {c!r}") for c, v in self.categories.items()
-        }
+        categories = {c: declared_levels(v, f"categories of column {c!r}") for c, v in self.categories.items()}
         _set(self, "categories", categories)
         if self.classes is not None:
             _set(self, "classes", declared_levels(self.classes, "classes"))
@@ -83,9 +81,7 @@ class Schema:
         """The resolved schema of these data: `declared` first, then `kinds`, then what the dtypes say."""
         return (declared or cls()).resolve(read_table(X), y, implied_kinds=kinds or {})
 
-    def resolve(
-        self, table: Table, y: Any = None, *, implied_kinds: Mapping[str, str] | None = None
-    ) -> "Schema":
+    def resolve(self, table: Table, y: Any = None, *, implied_kinds: Mapping[str, str] | None = None) -> "Schema":
         """This schema with columns, kinds, categories and classes filled in from data.
 
         Kinds are those declared here, else those in `implied_kinds`, else those of the dtypes. `y` (n,) may
@@ -98,9 +94,7 @@ class Schema:
             self.check_table(table)
             schema = self
         schema = replace(schema, kinds=schema._complete_kinds(table, implied_kinds or {}))
-        return replace(
-            schema, categories=schema._complete_categories(table), classes=self._complete_classes(y, table)
-        )
+        return replace(schema, categories=schema._complete_categories(table), classes=self._complete_classes(y, table))
 
     def check_table(self, table: Table) -> None:
         """DataError unless the table has this schema's columns.
@@ -228,9 +222,7 @@ class Schema:
             return self.classes
         labels = as_labels(y)
         if len(labels) != table.num_rows:
-            raise DataError(
-                f"X has {table.num_rows} rows and y has {len(labels)} labels. Give one label a row."
-            )
+            raise DataError(f"X has {table.num_rows} rows and y has {len(labels)} labels. Give one label a row.")
         if self.classes is not None:
             return self.classes
         codes, distinct = factorize(labels, "y")
@@ -275,9 +267,7 @@ def check_weights(sample_weight: Any, num_rows: int) -> np.ndarray | None:
         return None
     weights = as_array(sample_weight, "sample_weight")
     if weights.shape != (num_rows,):
-        raise DataError(
-            f"sample_weight has shape {weights.shape}, and X has {num_rows} rows. Give one weight a row."
-        )
+        raise DataError(f"sample_weight has shape {weights.shape}, and X has {num_rows} rows. Give one weight a row.")
     if weights.dtype.kind not in "biuf":
         raise DataError(f"sample_weight has dtype {weights.dtype}. Give it numbers.")
     weights = weights.astype(np.float64, copy=False)

@@ -207,9 +207,7 @@ def _check_shape(shape: tuple[int, ...]) -> None:
 
 def _kind_of_dtype(dtype: np.dtype, what: str) -> str:
     if dtype.kind not in _KIND_OF_DTYPE:
-        raise DataError(
-            f"{what} has dtype {dtype}, which has no kind. Turn it into numbers, booleans or strings."
-        )
+        raise DataError(f"{what} has dtype {dtype}, which has no kind. Turn it into numbers, booleans or strings.")
     return _KIND_OF_DTYPE[dtype.kind]
 
 
@@ -231,9 +229,7 @@ def _read_frame(view: Any) -> FrameTable:
     if isinstance(view, nw.LazyFrame):
         raise DataError("X is a lazy frame. Collect it first, with X.collect().")
     if isinstance(view, nw.Series):
-        raise DataError(
-            f"X is a series of {len(view)} values, and has to be 2-D. X.to_frame() makes it one column."
-        )
+        raise DataError(f"X is a series of {len(view)} values, and has to be 2-D. X.to_frame() makes it one column.")
     _check_shape(view.shape)
     return FrameTable(view, tuple(view.columns), view.shape[0])
 
@@ -248,21 +244,16 @@ def _kind(dtype: Any, name: str) -> str:
     if dtype in (nw.String, nw.Categorical, nw.Enum, nw.Object):
         return "categorical"
     raise DataError(
-        f"Column {name!r} has dtype {dtype}, which has no kind. Turn it into numbers, booleans or strings, "
-        f"or drop it."
+        f"Column {name!r} has dtype {dtype}, which has no kind. Turn it into numbers, booleans or strings, or drop it."
     )
 
 
 def _read_mapping(X: Mapping[Any, Any]) -> MappingTable:
     names = text_names(X)
-    arrays = {
-        name: as_array(values, f"Column {name!r}") for name, values in zip(names, X.values(), strict=True)
-    }
+    arrays = {name: as_array(values, f"Column {name!r}") for name, values in zip(names, X.values(), strict=True)}
     for name, array in arrays.items():
         if array.ndim == 0:
-            raise DataError(
-                f"Column {name!r} is {type(X.get(name)).__name__}, not an array with one row a value."
-            )
+            raise DataError(f"Column {name!r} is {type(X.get(name)).__name__}, not an array with one row a value.")
     first = next(iter(arrays), "")
     for name, array in arrays.items():
         if len(array) != len(arrays[first]):
@@ -272,8 +263,7 @@ def _read_mapping(X: Mapping[Any, Any]) -> MappingTable:
             )
     _check_shape((len(arrays[first]) if arrays else 0, len(arrays)))
     kinds = {
-        name: _kind_of_values(X_values, arrays[name], name)
-        for name, X_values in zip(names, X.values(), strict=True)
+        name: _kind_of_values(X_values, arrays[name], name) for name, X_values in zip(names, X.values(), strict=True)
     }
     return MappingTable(arrays, kinds, names, len(arrays[first]))
 

@@ -79,15 +79,13 @@ class Family(abc.ABC):
 
     kind: ClassVar[str]
     """The kind of column (see `Schema`) that the family models."""
-    joint: ClassVar[bool] = False
-    """Whether the columns of a block are modelled jointly, so that all of them must be in one block."""
     scaled: ClassVar[bool] = False
     """Whether the default hyperparameters need the training columns' means and variances."""
     covariate: ClassVar[str | None] = None
     """Name of the argument of `likelihood` that is a covariate of the program, if there is one."""
     flags: ClassVar[tuple[str, ...]] = ()
     """Names of the fields that are structure, not hyperparameters."""
-    batch_shape: tuple[int, ...] | None
+    batch_shape: Any
 
     def __init_subclass__(cls):
         def unflatten(aux, leaves):
@@ -110,6 +108,11 @@ class Family(abc.ABC):
     def replace(self, **values) -> Self:
         """Return a copy with some fields replaced, unchecked."""
         return _rebuild(type(self), {**vars(self), **values})
+
+    def __repr__(self):
+        values = {**self.hyperparameters, **{name: getattr(self, name) for name in self.flags}}
+        shown = ", ".join(f"{name}={_shown(value)}" for name, value in values.items())
+        return f"{type(self).__name__}({shown})"
 
     @property
     def unresolved(self):
@@ -317,3 +320,9 @@ def refuse_mode(names, bad, why, remedy):
     """Raise the error of a mode that is unbounded or not unique."""
     raise FitError(f"Block {names.block!r} has no unique posterior mode at {names.where(bad)}: {why} {remedy}")
 
+
+def _shown(value):
+    """A hyperparameter as it is written: numbers as such, arrays by shape, so that reprs stay short."""
+    if isinstance(value, np.ndarray | jax.Array):
+        return f"{value.item():g}" if value.ndim == 0 else f"<array {value.shape}>"
+    return type(value).__name__ if isinstance(value, dist.Distribution) else repr(value)

@@ -1,5 +1,7 @@
 """Beta-Bernoulli: binary columns."""
 
+from typing import Any
+
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -30,6 +32,8 @@ class BetaBernoulli(Family):
     0.8333333333333334
     """
 
+    a: Any
+    b: Any
     kind = "binary"
     statistic = BERNOULLI
 
@@ -61,7 +65,9 @@ class BetaBernoulli(Family):
         bad = (self.a < 1) | (self.b < 1) | ((self.a == 1) & (self.b == 1))
         if bad.any():
             refuse_mode(
-                names, bad, "a Beta(a, b) with a < 1 or b < 1 is unbounded, Beta(1, 1) is flat.",
+                names,
+                bad,
+                "a Beta(a, b) with a < 1 or b < 1 is unbounded, Beta(1, 1) is flat.",
                 "Give a and b of at least 1, one of them above 1, or use Exact().",
             )
         return {"probs": (self.a - 1) / (self.a + self.b - 2)}

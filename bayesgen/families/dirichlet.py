@@ -1,5 +1,7 @@
 """The Dirichlet algebra that categorical columns and multinomial counts share."""
 
+from typing import Any
+
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -12,6 +14,8 @@ from .special import gammaln
 
 class DirichletFamily(Family):
     """A Dirichlet prior on probabilities: concentration (..., r). Abstract: subclasses add the likelihood."""
+
+    concentration: Any
 
     def __init__(self, concentration=1.0):
         check_positive(type(self).__name__, concentration=concentration)
@@ -46,7 +50,9 @@ class DirichletFamily(Family):
         bad = (above < 0).any(-1) | (above.sum(-1) <= 0)
         if bad.any():
             refuse_mode(
-                names, bad, "a Dirichlet with a concentration below 1 is unbounded, with all of them 1 it is flat.",
+                names,
+                bad,
+                "a Dirichlet with a concentration below 1 is unbounded, with all of them 1 it is flat.",
                 "Give a concentration above 1, or use Exact().",
             )
         return {"probs": above / above.sum(-1, keepdims=True)}

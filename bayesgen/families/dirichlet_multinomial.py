@@ -31,7 +31,6 @@ class DirichletMultinomial(DirichletFamily):
     """
 
     kind = "count"
-    joint = True
     covariate = "total_count"
     statistic = MULTINOMIAL
 

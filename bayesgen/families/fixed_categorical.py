@@ -15,6 +15,7 @@ class FixedCategorical(Family):
         probs: (r,) probabilities, nonnegative, summing to 1.
     """
 
+    probs: np.ndarray
     kind = "categorical"
 
     def __init__(self, probs):
@@ -26,7 +27,9 @@ class FixedCategorical(Family):
     def resolve(self, scale):
         """Check the length."""
         if scale.num_categories != len(self.probs):
-            raise ModelError(f"There are {len(self.probs)} fixed class probabilities, but {scale.num_categories} classes.")
+            raise ModelError(
+                f"There are {len(self.probs)} fixed class probabilities, but {scale.num_categories} classes."
+            )
         return self
 
     @property

@@ -1,5 +1,7 @@
 """Gamma-Poisson: columns of counts without a common total."""
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -33,6 +35,8 @@ class GammaPoisson(Family):
     2.25
     """
 
+    shape: Any
+    rate: Any
     kind = "count"
     scaled = True
     statistic = POISSON
@@ -76,7 +80,9 @@ class GammaPoisson(Family):
         self.require_numbers("mode")
         if (self.shape < 1).any():
             refuse_mode(
-                names, self.shape < 1, "a gamma distribution with shape below 1 is unbounded at 0.",
+                names,
+                self.shape < 1,
+                "a gamma distribution with shape below 1 is unbounded at 0.",
                 "Give a shape of at least 1, or use Exact().",
             )
         return {"rate": (self.shape - 1) / self.rate}

@@ -1,5 +1,7 @@
 """Normal-inverse-gamma: real columns, each with its own variance or sharing one."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -39,6 +41,11 @@ class NormalInverseGamma(Family):
     (1.5, 1.4)
     """
 
+    location: Any
+    kappa: Any
+    shape: Any
+    scale: Any
+    pooling: Pooling
     kind = "real"
     scaled = True
     flags = ("pooling",)
@@ -49,11 +56,6 @@ class NormalInverseGamma(Family):
         self._set(pooling=Pooling(tied, spherical), batch_shape=None)
 
     statistic = NormalStatistic()
-
-    @property
-    def joint(self):
-        """A variance that columns share makes them one block."""
-        return self.pooling.spherical
 
     def resolve(self, scale):
         """Broadcast to (K, D); missing hyperparameters come from the columns' means and variances."""
@@ -187,7 +189,11 @@ class NormalInverseGamma(Family):
         if not self.pooling.spherical:
             return StudentTRows(), {"df": 2 * shape, "loc": self.location, "scale": spread}
         scale_tril = spread[..., None] * np.eye(spread.shape[-1])
-        return MultivariateStudentTRows(), {"df": 2 * shape[..., 0], "loc": self.location, "scale_tril": scale_tril}
+        return MultivariateStudentTRows(), {
+            "df": 2 * shape[..., 0],
+            "loc": self.location,
+            "scale_tril": scale_tril,
+        }
 
     def parameter_axes(self):
         """mean: (class, feature); variance: the same, without the shared axes."""
@@ -203,5 +209,3 @@ def _divide(numerator, denominator):
     """numerator / denominator, infinite where the denominator is not positive (the moment does not exist)."""
     positive = denominator > 0
     return np.where(positive, numerator / np.where(positive, denominator, 1.0), np.inf)
-
-

@@ -1,5 +1,7 @@
 """Normal-inverse-Wishart: real columns with a full covariance, one for each class or one for all."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -40,8 +42,12 @@ class NormalInverseWishart(Family):
     [0.6667, 1.0]
     """
 
+    location: Any
+    kappa: Any
+    df: Any
+    scale: Any
+    pooling: Pooling
     kind = "real"
-    joint = True
     scaled = True
     flags = ("pooling",)
     statistic = MultivariateNormalStatistic()
@@ -139,7 +145,10 @@ class NormalInverseWishart(Family):
         """Means, and covariances with denominator N."""
         _check_ranks(self, summary, names)
         count = self._pool(np.asarray(summary.count))
-        return {"mean": summary.mean, "covariance": self._covariance(self._pool(summary.scatter) / count[..., None, None])}
+        return {
+            "mean": summary.mean,
+            "covariance": self._covariance(self._pool(summary.scatter) / count[..., None, None]),
+        }
 
     def sample(self, key, shape=()):
         """Independent draws of `mean` and `covariance`."""
@@ -171,8 +180,10 @@ class NormalInverseWishart(Family):
         """Sample `{name}_scale_tril` and `{name}_mean`; record `{name}_covariance`."""
         classes, dimension = self.batch_shape[:-1], self.batch_shape[-1]
         shared = () if self.pooling.tied else classes
-        matrix = jnp.broadcast_to(self.scale, (*shared, dimension, dimension)) if not self.pooling.tied else (
-            jnp.reshape(self.scale, (dimension, dimension))
+        matrix = (
+            jnp.broadcast_to(self.scale, (*shared, dimension, dimension))
+            if not self.pooling.tied
+            else (jnp.reshape(self.scale, (dimension, dimension)))
         )
         df = jnp.reshape(self.df, ()) if self.pooling.tied else jnp.broadcast_to(self.df, shared)
         prior = dist.InverseWishartCholesky(df, scale_tril=jnp.linalg.cholesky(matrix)).to_event(len(shared))
@@ -200,7 +211,10 @@ class NormalInverseWishart(Family):
         """Means and Cholesky factors."""
         loc = parameters["mean"]
         factor = np.linalg.cholesky(parameters["covariance"])
-        return self.statistic, {"loc": loc, "scale_tril": np.broadcast_to(factor, (*loc.shape, loc.shape[-1]))}
+        return self.statistic, {
+            "loc": loc,
+            "scale_tril": np.broadcast_to(factor, (*loc.shape, loc.shape[-1])),
+        }
 
     def row_predictive(self):
         """Multivariate Student t."""
@@ -210,7 +224,10 @@ class NormalInverseWishart(Family):
     def parameter_axes(self):
         """mean: (class, feature); covariance: (class, feature, feature_2), without class where it is tied."""
         matrix = ("feature", "feature_2")
-        return {"mean": ("class", "feature"), "covariance": matrix if self.pooling.tied else ("class", *matrix)}
+        return {
+            "mean": ("class", "feature"),
+            "covariance": matrix if self.pooling.tied else ("class", *matrix),
+        }
 
 
 def _check_scale(scale):

@@ -23,9 +23,7 @@ class StudentTRows(RowDensity):
         half = 0.5 * (df + 1)
         constant = (gammaln(half) - gammaln(0.5 * df) - 0.5 * xp.log(df * math.pi) - xp.log(scale)).sum(-1)
         width = scale * xp.sqrt(df)
-        classes = [
-            (xp.log1p(((rows - m) / w) ** 2) * h).sum(-1) for m, w, h in zip(loc, width, half, strict=True)
-        ]
+        classes = [(xp.log1p(((rows - m) / w) ** 2) * h).sum(-1) for m, w, h in zip(loc, width, half, strict=True)]
         return constant - xp.stack(classes, -1)
 
 
@@ -55,9 +53,7 @@ class NegativeBinomialRows(RowDensity):
         xp = namespace(rows, shape)
         gammaln = special(xp).gammaln
         constant = (shape * xp.log(rate / (rate + 1)) - gammaln(shape)).sum(-1)
-        classes = [
-            gammaln(rows + a).sum(-1) - rows @ xp.log1p(b) for a, b in zip(shape, rate, strict=True)
-        ]
+        classes = [gammaln(rows + a).sum(-1) - rows @ xp.log1p(b) for a, b in zip(shape, rate, strict=True)]
         return constant + xp.stack(classes, -1) - gammaln(rows + 1).sum(-1)[:, None]
 
 

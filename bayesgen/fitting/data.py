@@ -102,7 +102,9 @@ def _known(statistics, schema, attributes, covariates, codes, weights):
 
 def _concatenate(one: Rows, two: Rows) -> Rows:
     def join(a: Any, b: Any):
-        return {name: np.concatenate([a[name], b[name]]) for name in a} if isinstance(a, dict) else np.concatenate([a, b])
+        return (
+            {name: np.concatenate([a[name], b[name]]) for name in a} if isinstance(a, dict) else np.concatenate([a, b])
+        )
 
     fields = ("attributes", "covariates", "codes", "weights")
     return Rows(**{name: join(getattr(one, name), getattr(two, name)) for name in fields})

@@ -44,10 +44,12 @@ def problems(values, stats):
     divergent = int(stats["diverging"].sum())
     if divergent:
         found.append(
-            f"{divergent} of {stats['diverging'].size} draws diverged: raise target_accept_prob (0.95), or reparametrise"
+            f"{divergent} of {stats['diverging'].size} draws diverged: raise target_accept_prob, or reparametrise"
         )
     if rhat > MAX_RHAT:
-        found.append(f"R-hat is {rhat:.3f} (more than {MAX_RHAT}): the chains disagree; raise num_warmup and num_samples")
+        found.append(
+            f"R-hat is {rhat:.3f} (more than {MAX_RHAT}): the chains disagree; raise num_warmup and num_samples"
+        )
     if size < MIN_ESS_PER_CHAIN * num_chains:
         found.append(
             f"the smallest bulk effective sample size is {size:.0f} (less than {MIN_ESS_PER_CHAIN} a chain): raise "

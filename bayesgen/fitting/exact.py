@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import numpy as np
+
 from ..errors import FitError
 from ..statistics import Sums
 from .method import Method
@@ -20,8 +22,8 @@ class Exact(Method):
         prior = problem.conjugate
         if prior is None:
             raise FitError(
-                "Exact() needs conjugate families, and a program of one's own does not say which it has. Use NUTS(), or "
-                "state the model as a GenerativeClassifier."
+                "Exact() needs conjugate families, and a program of one's own does not say which it has. Use NUTS(), "
+                "or state the model as a GenerativeClassifier."
             )
         for name, family in prior.families():
             if family.hierarchical:
@@ -37,7 +39,7 @@ class Exact(Method):
 
 def update(prior, evidence):
     """The posterior of a conjugate model and the log evidence of the data."""
-    labels = Sums(evidence.class_counts.sum(), (evidence.class_counts,), 0.0)
+    labels = Sums(evidence.class_counts.sum(), (evidence.class_counts,), np.zeros(()))
     log_evidence = prior.class_prior.log_evidence(labels)
     families = []
     for block in prior.blocks:

@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from .fit import as_key
+from .seeds import as_key
 from .state import Draws, Posterior, collect
 
 
@@ -83,5 +83,3 @@ def _arviz_name(name):
 
 def _plain(attributes):
     return {name: value if isinstance(value, str | int | float) else repr(value) for name, value in attributes.items()}
-
-

@@ -12,6 +12,8 @@ from ..program import ConcreteModel, GenerativeProgram
 from ..schema import Schema
 from ..tables import read_table
 from . import rowwise
+from .export import to_datatree
+from .seeds import as_key
 from .state import Draws, State
 
 
@@ -116,8 +118,6 @@ class Fit:
 
     def to_datatree(self, num_draws=1000, seed=0):
         """Export to an `xarray.DataTree` for ArviZ: see `bayesgen.fitting.export`."""
-        from .export import to_datatree
-
         return to_datatree(self, num_draws, seed)
 
     @property
@@ -129,11 +129,6 @@ class Fit:
 def prior_families(conjugate: Conjugate | None):
     """name -> family, for `Fit.prior`."""
     return None if conjugate is None else dict(conjugate.families())
-
-
-def as_key(seed):
-    """An integer seed or a JAX key as a key."""
-    return jax.random.key(seed) if isinstance(seed, int | np.integer) else seed
 
 
 def _flat(latents):

@@ -64,9 +64,9 @@ class Problem:
     def warn_of_constant_columns(self):
         """Say once which columns have no variance, so that their default prior takes variance 1."""
         schema = self.data.scaled_schema
-        if schema.variance is None:
+        if schema.variance is None or schema.columns is None:
             return
-        constant = [schema.columns[index] for index in np.flatnonzero(schema.variance == 0)]
+        constant = [schema.columns[int(index)] for index in np.flatnonzero(schema.variance == 0)]
         if constant:
             warnings.warn(
                 f"Constant columns {constant}: their default prior takes variance 1. Drop them if they carry nothing.",

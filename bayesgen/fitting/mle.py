@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import numpy as np
+
 from ..statistics import Sums
 from .method import Method
 from .optimize import maximize, parameters_at
@@ -26,7 +28,7 @@ class MLE(Method):
             optimum = maximize(problem, prior=False, num_starts=self.num_starts)
             return problem.result(self, Point(problem.program, parameters_at(problem.program, optimum)))
         conjugate, evidence = problem.conjugate, problem.data.evidence
-        labels = Sums(evidence.class_counts.sum(), (evidence.class_counts,), 0.0)
+        labels = Sums(evidence.class_counts.sum(), (evidence.class_counts,), np.zeros(()))
         values = {"class_probs": conjugate.class_prior.maximum_likelihood(labels, conjugate.class_names)["probs"]}
         for block in conjugate.blocks:
             own = block.family.maximum_likelihood(evidence.summaries[block.name], conjugate.names(block))

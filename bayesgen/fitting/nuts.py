@@ -8,10 +8,10 @@ import numpy as np
 from ..errors import FitError, ModelError
 from . import diagnose, sampler
 from .exact import update
-from .fit import as_key
 from .method import Method
 from .optimize import as_arrays, flatten, num_free, starting_points
 from .progress import bar
+from .seeds import as_key
 from .state import Draws, collect
 from .whitening import identity, laplace
 

@@ -90,6 +90,8 @@ def likelihood(program, vector, evidence):
 
 
 _values = {f: jax.jit(jax.value_and_grad(f, argnums=1)) for f in (posterior_density, parameter_density, likelihood)}
+
+
 def value_and_gradient(program, vector, evidence):
     """The posterior density and its gradient at a flat vector."""
     return _values[posterior_density](program, vector, evidence)
@@ -234,8 +236,8 @@ def _check_flatness(structure, optimum, curvature, what):
         index = int(np.argmax(np.abs(direction)))
         if value < 1e-7 * top and abs(optimum.free[index]) < 12:
             raise FitError(
-                f"The {what} is flat along site {site_of(structure, index)!r}, so its mode is not unique. Data or prior "
-                "must say something about it (is a class without rows?); or use NUTS()."
+                f"The {what} is flat along site {site_of(structure, index)!r}, so its mode is not unique. Data or "
+                "prior must say something about it (is a class without rows?); or use NUTS()."
             )
 
 

@@ -55,7 +55,9 @@ def reduce_draws(program, latents, attributes, covariates, batch_size, kernel):
     """
     parts = []
     for size, batches in _batches_of_rows(program, latents, attributes, covariates, batch_size, kernel):
-        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *[jax.tree.map(np.asarray, batch) for batch in batches])
+        stacked = jax.tree.map(
+            lambda *leaves: np.stack(leaves), *[jax.tree.map(np.asarray, batch) for batch in batches]
+        )
         parts.append(jax.tree.map(lambda leaf: leaf[:, :size], stacked))  # noqa: B023
     return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=1), *parts)
 

@@ -127,7 +127,7 @@ class Draws(State):
         """At the mean of the draws of the parameters."""
         if at == "mode":
             raise PredictionError(
-                "Draws do not tell the posterior mode. Use PlugIn(at='mean'), or fit with MAP() and predict with PlugIn()."
+                "Draws do not tell the posterior mode. Use PlugIn(at='mean'), or fit with MAP() and use PlugIn()."
             )
         if at == "predictive":
             raise PredictionError("Draws have no closed-form predictive; use rule=BMA(), which averages over them.")

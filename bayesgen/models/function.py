@@ -15,7 +15,7 @@ def covariate_name(block):
 
 
 class ClassifierFunction(PytreeFunction):
-    """class_probs ~ class prior; each block's parameters ~ its family; y ~ class_probs; each block ~ its family given y.
+    """class_probs ~ class prior; each block's parameters ~ its family; y ~ class_probs; each block ~ family given y.
 
     Its hyperparameters are the leaves of a pytree, so that compiled functions take them as arguments.
     """
@@ -23,18 +23,12 @@ class ClassifierFunction(PytreeFunction):
     def __init__(self, class_prior, blocks):
         """`class_prior` is a resolved family, `blocks` a tuple of (name, resolved family)."""
         self.class_prior, self.blocks = class_prior, tuple(blocks)
-
-    @property
-    def covariates(self):
-        """Names of the covariates."""
-        return tuple(covariate_name(name) for name, family in self.blocks if family.covariate)
+        self.covariates = tuple(covariate_name(name) for name, family in self.blocks if family.covariate)
 
     def __call__(self, n, **covariates):
         """Generate n instances."""
         class_probs = self.class_prior.sampled_hyperparameters("class").sample_sites("class")["probs"]
-        parameters = {
-            name: family.sampled_hyperparameters(name).sample_sites(name) for name, family in self.blocks
-        }
+        parameters = {name: family.sampled_hyperparameters(name).sample_sites(name) for name, family in self.blocks}
         with numpyro.plate(PLATE, n):
             labels = numpyro.sample(LABEL, dist.Categorical(probs=class_probs))
             for name, family in self.blocks:

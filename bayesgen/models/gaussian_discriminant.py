@@ -5,12 +5,11 @@ from typing import Any
 
 from ..errors import ModelError
 from ..families import DirichletCategorical, Family, NormalInverseGamma, NormalInverseWishart
-from ..families.pooling import Pooling
 from ..program import Model
 from .naive_bayes import NaiveBayes
 
 # the one place where the user's word for a covariance becomes a family
-COVARIANCES = {
+COVARIANCES: dict[str, NormalInverseWishart | NormalInverseGamma] = {
     "full": NormalInverseWishart(),
     "tied": NormalInverseWishart(tied=True),
     "diag": NormalInverseGamma(),
@@ -67,8 +66,7 @@ class GaussianDiscriminant(Model):
         default = COVARIANCES[self.covariance]
         if self.prior is None:
             return default
-        pooling: Pooling = default.pooling
-        return self.prior.replace(pooling=pooling)
+        return self.prior.replace(pooling=default.pooling)
 
     @property
     def _blocks(self):

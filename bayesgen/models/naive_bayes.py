@@ -109,7 +109,7 @@ class NaiveBayes(Model):
 
     def _by_implied_kind(self, kind):
         """A family that was given for another kind of dtype, such as counts in real columns."""
-        given = self.families or {}
+        given = {} if isinstance(self.families, Family) else self.families or {}
         return next((family for key, family in given.items() if key in DEFAULTS and family.kind == kind), None)
 
 

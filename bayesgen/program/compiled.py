@@ -14,7 +14,6 @@ from .evaluation import evaluate
 from .joint import log_joint_table
 from .structure import run
 
-
 log_density = jax.jit(density.log_density)
 log_joint = jax.jit(log_joint_table)
 

@@ -77,7 +77,13 @@ def at_classes(program, latents, evidence, unconstrained=False):
     """Run the program at its K classes."""
     labels = jnp.arange(program.num_classes)
     return evaluate(
-        program.function, program.structure, latents, labels, None, evidence.covariates, unconstrained=unconstrained
+        program.function,
+        program.structure,
+        latents,
+        labels,
+        None,
+        evidence.covariates,
+        unconstrained=unconstrained,
     )
 
 

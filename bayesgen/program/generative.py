@@ -3,7 +3,8 @@
 import abc
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -100,6 +101,12 @@ class GenerativeProgram(ConcreteModel):
     >>> sorted(program.simulate(3, seed=1))
     ['height', 'y']
     """
+
+    function: Callable[..., Any]
+    label: str | None
+    classes: tuple
+    num_classes: int
+    coordinates: dict[str, tuple[str, Transform]]
 
     def __init__(self, function, *, label="y", classes=None):
         if label is not None and classes is None:
@@ -216,7 +223,7 @@ class GenerativeProgram(ConcreteModel):
 
     def log_coordinate_jacobian(self, latents):
         """Log |d parameters -> d sites|: 0 unless a site stands for a parameter in other coordinates."""
-        total = 0.0
+        total = jnp.zeros(())
         for site, (_, transform) in self.coordinates.items():
             value = latents[site]
             total = total + jnp.sum(transform.log_abs_det_jacobian(transform.inv(value), value))

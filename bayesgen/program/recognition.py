@@ -1,6 +1,7 @@
 """Recognising which attribute sites can be compressed into sufficient statistics.
 
-A site is compressed if (1) no other attribute enters its distribution, and no covariate its parameters, by data-flow analysis of the program;
+A site is compressed if (1) no other attribute enters its distribution, and no covariate its parameters, by
+data-flow analysis of the program;
 (2) its distribution has a registered statistic; and (3) at draws from the prior, with random labels and rows,
 the distributions of the rows equal those of the K classes. What fails (1)-(3) is evaluated row by row, provided
 that rows are exchangeable: each row's probability must depend on nothing but the latents, its own label,
@@ -200,9 +201,7 @@ class _Probe:
 
         def measure(latents, rows):
             together = row_log_probs(self.evaluate(latents, rows), self.structure, names)
-            alone = class_table(
-                self.function, self.structure, self.num_classes, latents, rows, self.covariates, names
-            )
+            alone = class_table(self.function, self.structure, self.num_classes, latents, rows, self.covariates, names)
             own = jnp.arange(PROBE_SIZE), self.codes
             return {name: (together[name], alone[name][own]) for name in names}
 

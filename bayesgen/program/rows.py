@@ -98,7 +98,9 @@ def _check_supports(program, attributes):
     for name, values in attributes.items():
         support = _base(trace[name]["fn"].support)
         bounds = jax.tree.leaves(support)
-        if not isinstance(support, STATIC_SUPPORTS) or any(np.ndim(b) or isinstance(b, jax.core.Tracer) for b in bounds):
+        if not isinstance(support, STATIC_SUPPORTS) or any(
+            np.ndim(b) or isinstance(b, jax.core.Tracer) for b in bounds
+        ):
             continue
         with jax.enable_x64(True):
             bad = ~np.asarray(support(values))

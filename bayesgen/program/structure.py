@@ -183,7 +183,7 @@ def _check_sites(trace, plate, label):
         kind = site["type"]
         if kind == "param":
             raise ModelError(
-                f"The program has numpyro.param({name!r}): every unknown needs a prior. Write numpyro.sample({name!r}, ...)."
+                f"The program has numpyro.param({name!r}): every unknown needs a prior. Use numpyro.sample."
             )
         if kind == "plate" and site["args"][1] not in (None, site["args"][0]):
             raise ModelError(f"The plate {name!r} subsamples: bayesgen needs every row. Drop subsample_size.")

@@ -27,7 +27,7 @@ def flatten_rows(values):
 
 
 def precise(values):
-    """NumPy arrays in float64 (a logarithm of float32 or int8 values would be short of digits); JAX arrays as they are."""
+    """NumPy arrays in float64 (logarithms of float32 values would be short of digits); JAX arrays as they are."""
     return values if isinstance(values, jax.Array) else np.asarray(values, np.float64)
 
 

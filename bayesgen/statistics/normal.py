@@ -29,9 +29,7 @@ class NormalStatistic(Statistic):
         moments = passes.class_moments(rows, codes, num_classes, weights)
         base = moments.log_base - moments.count[:, None] * moments.mean if self.log_scale else moments.log_base
         shape = (num_classes, *values.shape[1:])
-        return Moments(
-            moments.count, moments.mean.reshape(shape), moments.scatter.reshape(shape), base.reshape(shape)
-        )
+        return Moments(moments.count, moments.mean.reshape(shape), moments.scatter.reshape(shape), base.reshape(shape))
 
     def log_likelihood(self, parameters, summary):
         """-n log(scale) - n/2 log(2 pi) - (scatter + n (mean - loc)^2) / (2 scale^2), per class and column."""
@@ -102,9 +100,7 @@ def whitened_squares(parameters, values):
     whiten = inverse_lower(scale_tril).reshape(*loc.shape, dimension)
     classes = []
     for center, inverse in zip(loc, whiten, strict=True):
-        sites = [
-            (((rows[:, m] - center[m]) @ inverse[m].T) ** 2).sum(-1) for m in range(rows.shape[1])
-        ]
+        sites = [(((rows[:, m] - center[m]) @ inverse[m].T) ** 2).sum(-1) for m in range(rows.shape[1])]
         classes.append(xp.stack(sites, -1))
     half_log_det = log_diagonal(scale_tril).reshape(loc.shape[:2])
     return xp.stack(classes, 1), half_log_det, dimension

@@ -139,5 +139,3 @@ def is_registered(distribution_type):
 def registered_types():
     """The NumPyro distribution types that have a statistic."""
     return tuple(_TABLE)
-
-

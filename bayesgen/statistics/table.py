@@ -172,7 +172,10 @@ register(dist.Chi2, GAMMA, _named("concentration", "rate"))
 register(
     dist.InverseGamma,
     INVERSE_GAMMA,
-    lambda d: {"concentration": jnp.asarray(d.base_dist.concentration), "rate": jnp.asarray(d.base_dist.rate)},
+    lambda d: {
+        "concentration": jnp.asarray(d.base_dist.concentration),
+        "rate": jnp.asarray(d.base_dist.rate),
+    },
 )
 register(dist.Beta, BETA, _named("concentration1", "concentration0"))
 register(dist.Dirichlet, DIRICHLET, _named("concentration"), event_dims={"concentration": 1})

@@ -1,0 +1,1 @@
+"""Benchmarks: `python -m benchmarks` prints ratios against peers, measured in the same run."""
