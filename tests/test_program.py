@@ -1,4 +1,4 @@
-"""Generative programs: their conventions, their structure, and what is computed from them, against NumPyro itself."""
+"""Generative programs: conventions, structure, and what is computed from them, against NumPyro itself."""
 
 import functools
 
@@ -63,9 +63,8 @@ def entangled(n):
 def outer_plate(n):
     """Instances at dim -2, with a plate of features inside."""
     p = probabilities()
-    with numpyro.plate("features", 2, dim=-1):
-        with numpyro.plate("classes", 3, dim=-2):
-            mean = numpyro.sample("mean", dist.Normal(0, 3))
+    with numpyro.plate("features", 2, dim=-1), numpyro.plate("classes", 3, dim=-2):
+        mean = numpyro.sample("mean", dist.Normal(0, 3))
     with numpyro.plate("rows", n, dim=-2):
         y = numpyro.sample("y", dist.Categorical(p))
         with numpyro.plate("features", 2, dim=-1):
@@ -334,7 +333,7 @@ def test_labels_may_be_of_any_type(rng):
 
 
 def test_rows_may_be_a_data_frame(rng):
-    latents, rows, y, _ = data_of(entangled, rng)
+    latents, rows, _y, _ = data_of(entangled, rng)
     frame = pd.DataFrame(rows)[["t", "x", "z"]]
     close(BOUND[entangled].log_joint(latents, frame), BOUND[entangled].log_joint(latents, rows), rtol=1e-12)
 

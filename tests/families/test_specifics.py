@@ -1,4 +1,4 @@
-"""What each family is known for: SciPy's distributions, brute force, the lecture notes, defaults and refusals."""
+"""What each family is known for: SciPy, brute force, the lecture notes, defaults and refusals."""
 
 import itertools
 
