@@ -1,0 +1,150 @@
+"""The table of built-in models, each with small data whose dimensions are distinct primes."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+import bayesgen as bg
+
+ROWS, NEW = 53, 7
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A model and data for it.
+
+    Attributes:
+        model: the recipe.
+        rows: (rng, codes) -> X for rows of these classes.
+        labels: the classes, as users write them.
+        shares: how often each class occurs.
+    """
+
+    model: Any
+    rows: Callable
+    labels: tuple = ("ape", "bear")
+    shares: tuple = (0.35, 0.65)
+
+    @functools.cached_property
+    def data(self):
+        """(X, y), every class in it."""
+        rng = np.random.default_rng(3)
+        codes = rng.choice(len(self.labels), ROWS, p=self.shares)
+        codes[: len(self.labels)] = range(len(self.labels))
+        return self.rows(rng, codes), np.asarray(self.labels)[codes]
+
+    @functools.cached_property
+    def new(self):
+        """Rows to predict."""
+        rng = np.random.default_rng(4)
+        return self.rows(rng, rng.integers(0, len(self.labels), NEW))
+
+    @functools.cached_property
+    def exact(self):
+        """The exact fit, which many tests look at."""
+        return bg.fit(self.model, *self.data, method=bg.Exact())
+
+
+def take(X, rows):
+    """Some rows of X, in this order."""
+    return {name: values[rows] for name, values in X.items()} if isinstance(X, dict) else X[rows]
+
+
+def stack(X, more):
+    """The rows of X, then more."""
+    if isinstance(X, dict):
+        return {name: np.concatenate([X[name], more[name]]) for name in X}
+    join = scipy.sparse.vstack if scipy.sparse.issparse(X) else np.concatenate
+    return join([X, more])
+
+
+def reals(names):
+    """Correlated real columns of unlike scales, with class means apart by about their spread."""
+
+    def rows(rng, codes):
+        factor = np.tril(np.random.default_rng(6).normal(0, 0.7, (len(names), len(names))))
+        factor[np.diag_indices(len(names))] = 1.0
+        table = rng.normal(0, 1, (len(codes), len(names))) @ factor.T + np.outer(
+            codes, [1.1, -0.8, 0.5][: len(names)]
+        )
+        return {name: 10.0 ** (2 * j - 2) * table[:, j] + j for j, name in enumerate(names)}
+
+    return rows
+
+
+def mixed(rng, codes):
+    """Every kind of column, and categorical ones of two and of three values."""
+    draw = rng.random((len(codes), 4)) + 0.2 * codes[:, None]
+    return reals(("height", "weight"))(rng, codes) | {
+        "wild": draw[:, 0] > 0.6,
+        "fur": np.asarray(["dark", "light"])[(draw[:, 1] > 0.7).astype(int)],
+        "food": np.asarray(["leaves", "meat", "roots"])[np.digitize(draw[:, 2], [0.4, 0.8])],
+        "visits": rng.poisson(1.5 + 2 * codes),
+        "tame": draw[:, 3] > 0.5,
+        "calls": rng.poisson(4.0 - codes),
+    }
+
+
+def documents(rng, codes):
+    """Word counts of five words, of documents of unlike lengths."""
+    topics = np.asarray([[5, 1, 1, 2, 3], [1, 4, 2, 2, 1], [2, 1, 5, 1, 1]])[codes]
+    lengths = rng.integers(3, 12, len(codes))
+    return np.stack(
+        [rng.multinomial(n, topic / topic.sum()) for n, topic in zip(lengths, topics, strict=True)]
+    )
+
+
+def sparse_documents(rng, codes):
+    return scipy.sparse.csr_array(documents(rng, codes))
+
+
+THREE = {"labels": ("ape", "bear", "cow"), "shares": (0.25, 0.25, 0.5)}
+REALS = reals(("height", "weight", "age"))
+COUNTS = bg.GammaPoisson()
+INFORMATIVE = {
+    "real": bg.NormalInverseGamma([0.3, 1.1], [0.6, 2.0], 2.7, [0.4, 1.9]),
+    "binary": bg.BetaBernoulli(1.7, [2.6, 1.4]),
+    "categorical": bg.DirichletCategorical(1.4),
+    "visits": bg.GammaPoisson(2.2, 0.6),
+    "calls": bg.GammaPoisson(3.1, 0.8),
+}
+
+CASES = {
+    "naive Bayes": Case(bg.NaiveBayes({"visits": COUNTS, "calls": COUNTS}), mixed),
+    "naive Bayes, informative": Case(
+        bg.NaiveBayes(INFORMATIVE, class_prior=bg.DirichletCategorical([1.5, 2.5, 3.5])), mixed, **THREE
+    ),
+    "naive Bayes, integer labels": Case(bg.NaiveBayes(), REALS, labels=(7, 3), shares=(0.2, 0.8)),
+    "discriminant, full": Case(bg.GaussianDiscriminant("full"), REALS),
+    "discriminant, tied": Case(bg.GaussianDiscriminant("tied"), REALS, **THREE),
+    "discriminant, diag": Case(bg.GaussianDiscriminant("diag"), REALS, **THREE),
+    "discriminant, spherical": Case(bg.GaussianDiscriminant("spherical"), REALS, **THREE),
+    "discriminant, informative": Case(
+        bg.GaussianDiscriminant(
+            "full",
+            bg.NormalInverseWishart([0.5, 0.2, 1.0], 0.7, 6.5, [[2, 0.3, 0], [0.3, 1, 0.1], [0, 0.1, 3]]),
+        ),
+        REALS,
+    ),
+    "discriminant, other kinds": Case(bg.GaussianDiscriminant("tied", class_prior=[0.5, 0.5]), mixed),
+    "multinomial, dense": Case(
+        bg.NaiveBayes(bg.DirichletMultinomial([1.0, 1.5, 2.0, 1.2, 1.3])), documents, **THREE
+    ),
+    "multinomial, sparse": Case(bg.NaiveBayes(class_prior=[0.2, 0.3, 0.5]), sparse_documents, **THREE),
+    "own blocks": Case(
+        bg.GenerativeClassifier(
+            [
+                ("shape", bg.NormalInverseWishart(), ["weight", "height"]),
+                ("yes", bg.BetaBernoulli(2, 3), ["tame", "wild"]),
+                ("diet", bg.DirichletCategorical(), ["food"]),
+                ("coat", bg.DirichletCategorical([1.5, 2.5]), ["fur"]),
+                ("number", bg.GammaPoisson(), ["calls", "visits"]),
+            ]
+        ),
+        mixed,
+    ),
+}
