@@ -22,6 +22,7 @@ _ROOMS = {
     "program": "GenerativeProgram",
     "fitting": "fit Fit summarize Summaries MLE MAP Exact NUTS",
     "prediction": "predict PlugIn BMA ConditionalAverage ClassPrediction",
+    "averaging": "average AverageFit",
     "comparison": "compare Comparison",
     "datasets": "load_dataset Dataset Split",
 }
@@ -29,6 +30,7 @@ _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names.split
 _GROWING_ROOMS = ("models", "families")
 
 if TYPE_CHECKING:  # the same names, for type checkers and editors
+    from bayesgen.averaging import *  # noqa: F403
     from bayesgen.comparison import Comparison as Comparison
     from bayesgen.comparison import compare as compare
     from bayesgen.datasets import Dataset as Dataset

@@ -25,6 +25,7 @@ FLOORS = [
     {"models"},
     {"fitting"},
     {"prediction"},
+    {"averaging"},
     {"scores", "answers", "comparison", "datasets"},
     {"display", "commands", "cli"},
 ]

@@ -34,7 +34,8 @@ class Exact(Method):
         problem.warn_of_constant_columns()
         evidence = problem.data.evidence
         posterior, log_evidence = update(prior, evidence)
-        return problem.result(self, Posterior(problem.program, posterior), log_evidence=log_evidence)
+        state = Posterior(problem.program, posterior)
+        return problem.result(self, state, log_evidence=log_evidence, summaries=problem.data)
 
 
 def update(prior, evidence):

@@ -29,6 +29,7 @@ class Fit:
         method: the training method.
         state: what was learned (a point, a conjugate posterior or draws).
         log_evidence: log p(X, y) for `Exact`, else None.
+        summaries: the summarised training data, for `Exact`: what tells whether two evidences are comparable.
         attributes: how the fit came about (path of the sampler, device, warnings), by name.
     """
 
@@ -40,6 +41,7 @@ class Fit:
     concrete: ConcreteModel = dataclasses.field(repr=False)
     prior: dict[str, Any] | None = dataclasses.field(default=None, repr=False)
     log_evidence: float | None = None
+    summaries: Any = dataclasses.field(default=None, repr=False)
     attributes: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property

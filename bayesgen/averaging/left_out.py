@@ -1,0 +1,82 @@
+"""Log class probabilities of rows that a fit has not seen: by cross-validation with the prior kept."""
+
+import dataclasses
+import functools
+import warnings
+
+import numpy as np
+import scipy.special
+
+from ..errors import ConstantColumnWarning, DataError
+from ..fitting import Fit, Summaries
+from ..fitting.method import Problem
+from ..program.density import Evidence
+from ..statistics.passes import class_counts
+from ..tables import read_table
+
+
+def held_out_scores(fit: Fit, X, y):
+    """(n,) log p(y_i | x_i) of rows that the fit has not seen."""
+    codes = fit.schema.encode_labels(y)
+    return _own_class(fit.log_joint(X, at="predictive"), codes)
+
+
+def cross_validated_scores(fit: Fit, X, y, folds):
+    """(n,) log p(y_i | x_i), each row predicted from the other folds.
+
+    Args:
+        fit: a fit of these rows; its prior is kept, hyperparameters that came from the columns' scale included.
+        X, y: its training rows.
+        folds: (n,) the fold of each row.
+    """
+    attributes, covariates = fit.read(X)
+    codes = fit.schema.encode_labels(y)
+    if not np.array_equal(class_counts(codes, len(fit.classes), None), fit.summaries.evidence.class_counts):
+        raise DataError("X= and y= are not the rows that these fits were trained on: the classes' sizes differ.")
+    scores = np.empty(len(codes))
+    for fold in np.unique(folds):
+        out = np.flatnonzero(folds == fold)
+        rest = _refit(fit, attributes, codes, (folds != fold).astype(np.float64))
+        table = rest.state.log_joint(_rows(attributes, out), _rows(covariates, out), "predictive")
+        scores[out] = _own_class(table, codes[out])
+    return scores
+
+
+def assign_folds(X, num_folds, seed):
+    """(n,) a fold for each row, of equal sizes and in random order."""
+    num_rows = read_table(X).num_rows
+    if not 2 <= num_folds <= num_rows:
+        raise DataError(f"folds must be from 2 to {num_rows}, the number of rows, or None; got {num_folds}.")
+    return np.random.default_rng(seed).permutation(np.arange(num_rows) % num_folds)
+
+
+@dataclasses.dataclass(frozen=True)
+class _KeptScale(Summaries):
+    """Summaries of a part of the rows, whose schema already has the scale of all of them."""
+
+    @functools.cached_property
+    def scaled_schema(self):
+        return self.schema
+
+
+def _refit(fit, attributes, codes, weights):
+    """The fit of the rows with weight 1, its prior that of all rows."""
+    size = len(fit.classes)
+    summaries = {
+        name: statistic.summarize(attributes[name], codes, size, weights)
+        for name, statistic in fit.concrete.statistics(fit.schema).items()
+    }
+    evidence = Evidence(class_counts(codes, size, weights), summaries, fit.summaries.evidence.covariates)
+    data = _KeptScale(fit.concrete, fit.schema, evidence)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConstantColumnWarning)  # the whole fit has warned
+        return fit.method.solve(Problem(fit.model, data, 0, False))
+
+
+def _rows(arrays, rows):
+    return {name: array[rows] for name, array in arrays.items()}
+
+
+def _own_class(table, codes):
+    own = table[np.arange(len(codes)), codes]
+    return own - scipy.special.logsumexp(table, axis=1)

@@ -1,0 +1,160 @@
+"""What an average of fits is: a fit whose tables of log-joints mix those of its members."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import scipy.special
+
+from ..errors import PredictionError
+from ..fitting import Fit
+from ..fitting.seeds import as_key
+from ..fitting.state import State
+from ..program import ConcreteModel
+
+
+@dataclasses.dataclass(frozen=True)
+class Mixture(State):
+    """Several posteriors, each with a weight.
+
+    Generative story, for weights that are posterior probabilities::
+
+        structure ~ Categorical(weights)
+        process   ~ the posterior of that structure
+        x, y      ~ process
+
+    Attributes:
+        members: the states.
+        weights: (M,) nonnegative, summing to 1.
+        conditional: mix p(y | x) and not p(x, y): for weights that were learned on class probabilities, whose members
+            may be densities of different data.
+    """
+
+    members: tuple[State, ...]
+    weights: np.ndarray
+    conditional: bool = False
+
+    @property
+    def best(self):
+        """Index of the member with the largest weight (the first of equal ones)."""
+        return int(np.argmax(self.weights))
+
+    @property
+    def parameters(self):
+        """Those of the best member."""
+        return self.members[self.best].parameters
+
+    def log_joint(self, attributes, covariates, at):
+        """At the best member's mean or mode; or "predictive", mixed over the members.
+
+        Args:
+            attributes, covariates: a tuple with the rows as each member reads them.
+        """
+        if at != "predictive":
+            return self.members[self.best].log_joint(attributes[self.best], covariates[self.best], at)
+        tables = [
+            np.log(weight) + self._table(member, *rows)
+            for member, weight, *rows in zip(self.members, self.weights, attributes, covariates, strict=True)
+            if weight > 0
+        ]
+        return scipy.special.logsumexp(tables, axis=0)
+
+    def _table(self, member, attributes, covariates):
+        table = member.log_joint(attributes, covariates, "predictive")
+        if not self.conditional:
+            return table
+        with np.errstate(invalid="ignore"):
+            conditional = table - scipy.special.logsumexp(table, axis=1, keepdims=True)
+        return np.where(np.isnan(conditional), -np.inf, conditional)
+
+    def draws(self, num_draws, key):
+        """Refused: structures have no parameters in common."""
+        raise PredictionError(
+            "An average over structures has no draws, because its members have no parameters in common. Predict with "
+            "BMA(), or take draws from one member: fit.members[i]."
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Members(ConcreteModel):
+    """Reads rows as every member of an average takes them; all else is that of the best member."""
+
+    fits: tuple[Fit, ...]
+    best: Fit
+
+    def infer_schema(self, table, y, declared):
+        """The best member's."""
+        return self.best.concrete.infer_schema(table, y, declared)
+
+    def read(self, schema, table):
+        """Tuples of attributes and of covariates, by member."""
+        rows = [fit.concrete.read(fit.schema, table) for fit in self.fits]
+        return tuple(attributes for attributes, _ in rows), tuple(covariates for _, covariates in rows)
+
+    def statistics(self, schema):
+        """The best member's."""
+        return self.best.concrete.statistics(schema)
+
+    def with_scale(self, schema, summaries):
+        """The best member's."""
+        return self.best.concrete.with_scale(schema, summaries)
+
+    def conjugate(self, schema):
+        """The best member's blocks, which the parameters belong to."""
+        return self.best.concrete.conjugate(schema)
+
+    def bind(self, schema):
+        """The best member's program."""
+        return self.best.concrete.bind(schema)
+
+
+@dataclasses.dataclass(frozen=True)
+class AverageFit(Fit):
+    """A fit of several structures at once: what `bayesgen.average` gives.
+
+    Its schema, program, prior and parameters are those of the best structure.
+
+    Attributes:
+        members: the fits, in the order in which they were given.
+        scores: (M,) what the weights are made of: log evidences, or sums of log class probabilities of rows left out.
+    """
+
+    members: tuple[Fit, ...] = dataclasses.field(default=(), repr=False)
+    scores: Any = dataclasses.field(default=None, repr=False)
+
+    @property
+    def weights(self) -> np.ndarray:
+        """(M,) the weight of each member; under weights="evidence" its posterior probability."""
+        return self.state.weights
+
+    @property
+    def best(self) -> Fit:
+        """The member with the largest weight."""
+        return self.members[int(np.argmax(self.weights))]
+
+    def simulate(self, n, *, seed=0, **covariates):
+        """Generate n instances from one process of one structure, chosen by weight. See `Fit.simulate`."""
+        first, second = jax.random.split(as_key(seed))
+        index = int(np.searchsorted(np.cumsum(self.weights), float(jax.random.uniform(first)), side="right"))
+        return self.members[min(index, len(self.members) - 1)].simulate(n, seed=second, **covariates)
+
+
+def mixture_fit(fits: Sequence[Fit], weights, scores, method, *, conditional, log_evidence) -> AverageFit:
+    """Put fits and their weights together."""
+    fits = tuple(fits)
+    best = fits[int(np.argmax(weights))]
+    return AverageFit(
+        model=tuple(fit.model for fit in fits),
+        schema=best.schema,
+        program=best.program,
+        method=method,
+        state=Mixture(tuple(fit.state for fit in fits), np.asarray(weights), conditional),
+        concrete=Members(fits, best),
+        prior=best.prior,
+        log_evidence=log_evidence,
+        attributes={"weights": tuple(np.asarray(weights).tolist())},
+        members=fits,
+        scores=np.asarray(scores),
+    )

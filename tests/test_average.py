@@ -1,0 +1,202 @@
+"""Averaging over structures: posterior weights, stacking and pseudo-BMA, and what is refused."""
+
+import numpy as np
+import pytest
+import scipy.special
+
+import bayesgen as bg
+
+close = np.testing.assert_allclose
+STRUCTURES = [bg.GaussianDiscriminant(form) for form in ("full", "tied", "diag", "spherical")]
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(5)
+    y = np.asarray(["ape", "bear", "cow"])[np.arange(41) % 3]
+    X = rng.normal(0, 1, (41, 2)) @ [[1.0, 0.7], [0.0, 0.6]] + np.arange(41)[:, None] % 3 * [1.2, -0.4]
+    return X, y
+
+
+@pytest.fixture(scope="module")
+def fits(data):
+    return [bg.fit(model, *data, method=bg.Exact()) for model in STRUCTURES]
+
+
+@pytest.fixture(scope="module")
+def new():
+    return np.random.default_rng(6).normal(0.5, 1.5, (7, 2))
+
+
+def test_weights_are_posterior_probabilities(fits):
+    prior = np.asarray([1.0, 2.0, 3.0, 4.0])
+    both = bg.average(fits, prior=prior)
+    scores = np.asarray([fit.log_evidence for fit in fits])
+    joint = prior / 10 * np.exp(scores - scores.max())
+    close(both.weights, joint / joint.sum(), rtol=1e-12)
+    close(both.log_evidence, np.log(joint.sum()) + scores.max(), rtol=1e-12)
+
+
+def test_bma_mixes_joints_and_plug_in_takes_the_best(fits, new):
+    both = bg.average(fits)
+    mixed = sum(w * np.exp(fit.log_joint(new, at="predictive")) for w, fit in zip(both.weights, fits, strict=True))
+    answer = bg.predict(both, new, rule=bg.BMA())
+    close(answer.probabilities, mixed / mixed.sum(1, keepdims=True), rtol=1e-12)
+    close(answer.log_marginal, np.log(mixed.sum(1)), rtol=1e-12)
+    for at in ("mean", "mode"):
+        ours, theirs = (bg.predict(fit, new, rule=bg.PlugIn(at)) for fit in (both, both.best))
+        close(ours.log_probabilities, theirs.log_probabilities, rtol=1e-13)
+    assert both.best is fits[int(np.argmax([fit.log_evidence for fit in fits]))]
+
+
+def test_the_predictive_is_a_ratio_of_two_evidences(fits, data, new):
+    """p(x, y | T) = p(T and (x, y)) / p(T), structures averaged in both: no formula of the average in it."""
+    (X, y), both = data, bg.average(fits)
+    table = both.log_joint(new[:2], at="predictive")
+    for row, (x, of_row) in enumerate(zip(new[:2], table, strict=True)):
+        for index, label in enumerate(both.classes):
+            evidences = []
+            for fit in fits:
+                blocks = [(name, fit.prior[name], columns) for name, _, columns in fit.concrete.blocks]
+                kept = bg.GenerativeClassifier(blocks, class_prior=fit.prior["class"])
+                more = bg.fit(kept, np.vstack([X, x]), np.append(y, label), method=bg.Exact())
+                evidences.append(more.log_evidence)
+            whole = scipy.special.logsumexp(evidences) - np.log(len(fits))
+            close(whole - both.log_evidence, of_row[index], rtol=1e-9, err_msg=f"{row} {label}")
+
+
+def test_models_are_fitted_first_and_averages_nest(fits, data):
+    close(bg.average(STRUCTURES, X=data[0], y=data[1]).weights, bg.average(fits).weights, rtol=1e-12)
+    first, last = bg.average(fits[:2]), bg.average(fits[2:])
+    nested = bg.average([first, last])
+    close(np.concatenate([w * part.weights for w, part in zip(nested.weights, (first, last), strict=True)]),
+          bg.average(fits).weights, rtol=1e-12)
+    close(nested.log_evidence, bg.average(fits).log_evidence, rtol=1e-12)
+
+
+def test_different_priors_and_blocks_are_structures_too():
+    rng = np.random.default_rng(2)
+    y = np.arange(30) % 2
+    X = {"a": rng.normal(y, 1.0), "b": rng.normal(y, 1.0), "c": rng.random(30) < 0.3 + 0.4 * y}
+    one = bg.GenerativeClassifier([("r", bg.NormalInverseWishart(), ["a", "b"]), ("c", bg.BetaBernoulli(), ["c"])])
+    models = [bg.NaiveBayes(), bg.NaiveBayes({"c": bg.BetaBernoulli(2, 2)}), one]
+    both = bg.average(models, X=X, y=y)
+    close(both.weights.sum(), 1.0)
+    assert bg.predict(both, X, rule=bg.BMA()).probabilities.shape == (30, 2)
+
+
+def test_multinomial_averages_with_multinomial():
+    rng = np.random.default_rng(3)
+    y, X = np.arange(20) % 2, rng.poisson(2.0, (20, 5))
+    models = [bg.NaiveBayes(bg.DirichletMultinomial(a)) for a in (0.5, 1.0)]
+    assert bg.average(models, X=X, y=y).weights.shape == (2,)
+
+
+def test_simulate_and_export(fits):
+    both = bg.average(fits)
+    assert both.simulate(5, seed=1)["y"].shape == (5,)
+    tree = both.to_datatree()
+    assert "weights" in tree["point_estimate"].attrs
+    with pytest.raises(bg.PredictionError, match="no draws"):
+        bg.predict(both, [[0.0, 1.0]], rule=bg.ConditionalAverage())
+
+
+def test_stacking_maximises_the_log_score_of_left_out_rows(fits, data):
+    from bayesgen.averaging.weights import stacking_weights
+
+    rng = np.random.default_rng(0)
+    log_scores = np.log(rng.uniform(0.05, 1.0, (200, 3)))
+    weights = stacking_weights(log_scores)
+    grid = [(a, b, 1 - a - b) for a in np.linspace(0, 1, 41) for b in np.linspace(0, 1 - a, 41)]
+    best = max(np.log(np.exp(log_scores) @ np.asarray(w)).mean() for w in grid)
+    assert np.log(np.exp(log_scores) @ weights).mean() >= best - 1e-10
+    close(weights.sum(), 1.0)
+    stacked = bg.average(fits, weights="stacking", X=data[0], y=data[1], folds=5)
+    close(stacked.weights.sum(), 1.0)
+    assert stacked.log_evidence is None
+
+
+def test_duplicating_a_model_dilutes_pseudo_bma_and_leaves_stacking(fits, data, new):
+    named = dict(X=data[0], y=data[1], folds=5)
+    pair, triple = [fits[0], fits[2]], [fits[0], fits[2], fits[2]]
+    once, twice = (bg.average(each, weights="pseudo-bma", **named) for each in (pair, triple))
+    close(twice.weights[0], once.weights[0] / (once.weights[0] + 2 * once.weights[1]), rtol=1e-10)
+    assert twice.weights[0] < once.weights[0]
+    close(twice.weights[1], twice.weights[2])
+    once, twice = (bg.average(each, weights="stacking", **named) for each in (pair, triple))
+    close(twice.weights[0], once.weights[0], atol=1e-5)
+    close(*(bg.predict(each, new, rule=bg.BMA()).probabilities for each in (once, twice)), atol=1e-5)
+
+
+def test_leave_one_out_is_refitting_with_the_prior_kept(fits, data):
+    from bayesgen.averaging.left_out import cross_validated_scores
+
+    (X, y), fit = data, fits[0]
+    scores = cross_validated_scores(fit, X, y, np.arange(len(y)))
+    kept = bg.GenerativeClassifier([("real", fit.prior["real"], ["x0", "x1"])], class_prior=fit.prior["class"])
+    for row in (0, 17):
+        rest = np.arange(len(y)) != row
+        one = bg.fit(kept, X[rest], y[rest], method=bg.Exact())
+        answer = bg.predict(one, X[row : row + 1], rule=bg.BMA())
+        close(scores[row], answer.log_probabilities[0, answer.classes.tolist().index(y[row])], rtol=1e-9)
+
+
+def test_stacking_mixes_bernoulli_and_multinomial_events():
+    rng = np.random.default_rng(9)
+    y, counts = np.arange(40) % 2, rng.poisson(1.0, (40, 4))
+    counts[:, 0] += y
+    binary = bg.fit(bg.NaiveBayes(bg.BetaBernoulli()), counts > 0, y, method=bg.Exact())
+    events = bg.fit(bg.NaiveBayes(bg.DirichletMultinomial()), counts, y, method=bg.Exact())
+    poisson = bg.fit(bg.NaiveBayes(bg.GammaPoisson()), counts, y, method=bg.Exact())
+    for other in (binary, poisson):
+        with pytest.raises(bg.FitError, match=r"different data.*stacking"):
+            bg.average([other, events])
+    with pytest.raises(bg.FitError, match=r"kinds differ.*stacking"):
+        bg.average([binary, poisson])
+    ones = rng.integers(0, 2, (60, 4))
+    labels = np.arange(60) % 2
+    ones[:, 0] = ones[:, 0] | labels
+    both = bg.average([binary, events], weights="stacking", X=ones, y=labels, folds=None)
+    parts = [bg.predict(fit, ones, rule=bg.BMA()).probabilities for fit in (binary, events)]
+    expected = sum(w * part for w, part in zip(both.weights, parts, strict=True))
+    close(bg.predict(both, ones, rule=bg.BMA()).probabilities, expected, rtol=1e-10)
+
+
+def test_incomparable_evidences_are_refused(fits, data):
+    X, y = data
+    relabelled = np.random.default_rng(1).permutation(y)
+    others = {
+        "classes are": (X, np.char.upper(y)),
+        "different labels": (X, np.where(np.arange(41) < 4, "ape", y)),
+        "totals by class": (X, relabelled),
+        "columns or their kinds": (np.column_stack([X, X[:, 0] * X[:, 1]]), y),
+    }
+    for message, other in others.items():
+        with pytest.raises(bg.FitError, match=f"not comparable.*{message}.*stacking"):
+            bg.average([fits[0], bg.fit(STRUCTURES[0], *other, method=bg.Exact())])
+
+
+def test_fits_without_evidence_are_refused(fits, data):
+    sampled = bg.fit(STRUCTURES[0], *data, method=bg.MAP())
+    with pytest.raises(bg.FitError, match="not available yet for NUTS"):
+        bg.average([fits[0], sampled])
+    with pytest.raises(bg.FitError, match="only Exact"):
+        bg.average([fits[0], sampled], weights="stacking", X=data[0], y=data[1])
+
+
+def test_wrong_arguments_are_refused(fits, data):
+    for message, call in {
+        "weights must be": lambda: bg.average(fits, weights="loo"),
+        "nothing to average": lambda: bg.average([]),
+        "give X= and y= to fit": lambda: bg.average(STRUCTURES),
+        "give X= and y=.": lambda: bg.average(fits, weights="stacking"),
+        "prior must hold 4": lambda: bg.average(fits, prior=[1, 2]),
+        "takes no prior": lambda: bg.average(fits, [1, 2, 3, 4], "stacking", X=data[0], y=data[1]),
+        "give fits, not models": lambda: bg.average(STRUCTURES, None, "stacking", X=data[0], y=data[1], folds=None),
+    }.items():
+        with pytest.raises(bg.FitError, match=message):
+            call()
+    with pytest.raises(bg.DataError, match="folds must be"):
+        bg.average(fits, weights="stacking", X=data[0], y=data[1], folds=1)
+    with pytest.raises(bg.DataError, match="not the rows"):
+        bg.average(fits, weights="stacking", X=data[0][:20], y=data[1][:20])
