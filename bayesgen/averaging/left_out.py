@@ -9,7 +9,7 @@ import scipy.special
 
 from ..errors import ConstantColumnWarning, DataError
 from ..fitting import Fit, Summaries
-from ..fitting.method import Problem
+from ..fitting.method import Problem, train
 from ..program.density import Evidence
 from ..statistics.passes import class_counts
 from ..tables import read_table
@@ -70,7 +70,7 @@ def _refit(fit, attributes, codes, weights):
     data = _KeptScale(fit.concrete, fit.schema, evidence)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConstantColumnWarning)  # the whole fit has warned
-        return fit.method.solve(Problem(fit.model, data, 0, False))
+        return train(fit.concrete, fit.method, Problem(fit.model, data, 0, False))
 
 
 def _rows(arrays, rows):

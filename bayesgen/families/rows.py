@@ -7,7 +7,9 @@ import numpy as np
 
 from ..statistics import RowDensity
 from ..statistics.arrays import flatten_rows, namespace, special
-from ..statistics.normal import whitened_squares
+from ..statistics.normal import whitened_squares, with_whitening
+
+LARGEST_FACTOR = 1e37  # eight of them do not overflow
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,13 +25,33 @@ class StudentTRows(RowDensity):
         half = 0.5 * (df + 1)
         constant = (gammaln(half) - gammaln(0.5 * df) - 0.5 * xp.log(df * math.pi) - xp.log(scale)).sum(-1)
         width = scale * xp.sqrt(df)
-        classes = [(xp.log1p(((rows - m) / w) ** 2) * h).sum(-1) for m, w, h in zip(loc, width, half, strict=True)]
+        columns = rows.T.copy()  # sums over columns are then sums of long vectors
+        pairs = zip(loc[:, :, None], width[:, :, None], half, strict=True)
+        classes = [_scaled_logs(((columns - m) / w) ** 2, h) for m, w, h in pairs]
         return constant - xp.stack(classes, -1)
+
+
+def _scaled_logs(squares, half):
+    """Sum over columns of half * log(1 + squares), (D, n) -> (n,).
+
+    Where the columns share their degrees of freedom, the logarithm is taken of products of eight columns: logarithms
+    are what a Student t costs over a normal distribution.
+    """
+    if namespace(squares, half) is not np or np.ptp(half) > 0 or not squares.max(initial=0.0) < LARGEST_FACTOR:
+        xp = namespace(squares, half)
+        return (xp.log1p(squares) * half[:, None]).sum(0)
+    squares += 1.0
+    total = sum(np.log(squares[start : start + 8].prod(0)) for start in range(0, len(squares), 8))
+    return half[0] * total
 
 
 @dataclasses.dataclass(frozen=True)
 class MultivariateStudentTRows(RowDensity):
     """Multivariate Student-t rows. Parameters: `df` (K,), `loc` (K, D), `scale_tril` (K, D, D)."""
+
+    def prepare(self, parameters):
+        """Invert the Cholesky factors once."""
+        return with_whitening(parameters)
 
     def row_log_prob(self, parameters, values):
         """Log density of rows, (n, K)."""

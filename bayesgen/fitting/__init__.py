@@ -7,5 +7,6 @@ from .map import MAP
 from .method import Method, fit
 from .mle import MLE
 from .nuts import NUTS
+from .structures import StructurePosterior
 
-__all__ = ["MAP", "MLE", "NUTS", "Exact", "Fit", "Method", "Summaries", "fit", "summarize"]
+__all__ = ["MAP", "MLE", "NUTS", "Exact", "Fit", "Method", "StructurePosterior", "Summaries", "fit", "summarize"]

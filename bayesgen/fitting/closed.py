@@ -2,7 +2,7 @@
 
 import numpy as np
 
-CHUNK_ROWS = 8192
+from ..statistics.passes import chunks, in_threads
 
 
 def densities_at(conjugate, parameters):
@@ -26,15 +26,17 @@ def predictive_densities(conjugate):
 def log_joint(densities, attributes):
     """log p(x_i, y = k), (n, K)."""
     log_class_probs, blocks = densities
-    num_rows = next(iter(attributes.values())).shape[0]
-    out = np.empty((num_rows, len(log_class_probs)))
-    with np.errstate(divide="ignore", over="ignore"):
-        for start in range(0, num_rows, CHUNK_ROWS):
-            rows = slice(start, start + CHUNK_ROWS)
+    blocks = [(name, density, density.prepare(parameters)) for name, density, parameters in blocks]
+    out = np.empty((next(iter(attributes.values())).shape[0], len(log_class_probs)))
+
+    def fill(rows):
+        with np.errstate(divide="ignore", over="ignore"):
             table = log_class_probs
             for name, density, parameters in blocks:
                 table = table + density.row_log_prob(parameters, _chunk(attributes[name], rows))
-            out[rows] = table
+        out[rows] = table
+
+    in_threads(fill, chunks(len(out)))
     return out
 
 

@@ -19,23 +19,29 @@ class Exact(Method):
 
     def solve(self, problem):
         """Update every family."""
-        prior = problem.conjugate
-        if prior is None:
-            raise FitError(
-                "Exact() needs conjugate families, and a program of one's own does not say which it has. Use NUTS(), "
-                "or state the model as a GenerativeClassifier."
-            )
-        for name, family in prior.families():
-            if family.hierarchical:
-                raise FitError(
-                    f"Exact() has no closed form for block {name!r}: its hyperparameter "
-                    f"{', '.join(family.hierarchical)} is a distribution. Use NUTS() or MAP()."
-                )
+        prior = closed_prior(problem)
         problem.warn_of_constant_columns()
         evidence = problem.data.evidence
         posterior, log_evidence = update(prior, evidence)
         state = Posterior(problem.program, posterior)
         return problem.result(self, state, log_evidence=log_evidence, summaries=problem.data)
+
+
+def closed_prior(problem):
+    """The conjugate blocks, all of whose hyperparameters are numbers."""
+    prior = problem.conjugate
+    if prior is None:
+        raise FitError(
+            "Exact() needs conjugate families, and a program of one's own does not say which it has. Use NUTS(), "
+            "or state the model as a GenerativeClassifier."
+        )
+    for name, family in prior.families():
+        if family.hierarchical:
+            raise FitError(
+                f"Exact() has no closed form for block {name!r}: its hyperparameter "
+                f"{', '.join(family.hierarchical)} is a distribution. Use NUTS() or MAP()."
+            )
+    return prior
 
 
 def update(prior, evidence):

@@ -109,13 +109,24 @@ def fit(model, X, y=None, *, method: Method, schema=None, sample_weight=None, se
     """
     if not isinstance(method, Method):
         raise DataError(f"method must be an object such as MLE(), MAP(), Exact() or NUTS(), got {method!r}.")
-    if isinstance(X, Summaries):
-        if y is not None or sample_weight is not None or schema is not None:
-            raise DataError("Summaries hold their labels, weights and schema already: pass them alone.")
-        data = X
-    else:
-        data = summarize(model, X, y, schema=schema, sample_weight=sample_weight)
-    return method.solve(Problem(model, data, seed, progress))
+    data = prepare(model, X, y, schema=schema, sample_weight=sample_weight)
+    return train(data.model, method, Problem(model, data, seed, progress))
+
+
+@functools.singledispatch
+def prepare(model, X, y=None, *, schema=None, sample_weight=None) -> Any:
+    """The training data as methods take them, with an attribute `model`. Models of other data register their own."""
+    if not isinstance(X, Summaries):
+        return summarize(model, X, y, schema=schema, sample_weight=sample_weight)
+    if y is not None or sample_weight is not None or schema is not None:
+        raise DataError("Summaries hold their labels, weights and schema already: pass them alone.")
+    return X
+
+
+@functools.singledispatch
+def train(model, method, problem) -> Fit:
+    """Solve a problem, the model's choices made. Models that methods solve otherwise register here."""
+    return method.solve(problem)
 
 
 def as_numpy(tree):

@@ -4,5 +4,6 @@ from .classifier import GenerativeClassifier
 from .conjugate import Block, Conjugate
 from .gaussian_discriminant import GaussianDiscriminant
 from .naive_bayes import NaiveBayes
+from .structure_average import StructureAverage
 
-__all__ = ["Block", "Conjugate", "GaussianDiscriminant", "GenerativeClassifier", "NaiveBayes"]
+__all__ = ["Block", "Conjugate", "GaussianDiscriminant", "GenerativeClassifier", "NaiveBayes", "StructureAverage"]

@@ -16,6 +16,7 @@ from ..families import (
 )
 from ..program import Model
 from .classifier import GenerativeClassifier
+from .structure_average import StructureAverage
 
 DEFAULTS = {
     "real": NormalInverseGamma,
@@ -23,6 +24,8 @@ DEFAULTS = {
     "categorical": DirichletCategorical,
     "count": GammaPoisson,
 }
+
+STRUCTURES = {"full": lambda classifier, dependence_prior: classifier, "average": StructureAverage}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +43,8 @@ class NaiveBayes(Model):
             a column's name to a family, where the column's name wins; or None for the defaults: normal-inverse-gamma,
             Beta-Bernoulli, Dirichlet-categorical, gamma-Poisson (a sparse matrix: Dirichlet-multinomial).
         class_prior: a `DirichletCategorical`, or K fixed probabilities.
+        structure: "full", or "average": average over which columns depend on the class at all. See `StructureAverage`.
+        dependence_prior: prior probability that a column depends on the class, where structures are averaged.
 
     The blocks, and so the sites of the program, are called real, binary, count, and categorical_2, categorical_3, ...
     by the number of values.
@@ -55,6 +60,14 @@ class NaiveBayes(Model):
 
     families: Family | Mapping[str, Family] | None = None
     class_prior: Any = dataclasses.field(default_factory=DirichletCategorical)
+    structure: str = "full"
+    dependence_prior: float = 0.5
+
+    def __post_init__(self):
+        if self.structure not in STRUCTURES:
+            raise ModelError(f"structure must be one of {list(STRUCTURES)}, got {self.structure!r}.")
+        if not 0 <= self.dependence_prior <= 1:
+            raise ModelError(f"dependence_prior must be from 0 to 1, got {self.dependence_prior!r}.")
 
     def infer_schema(self, table, y, declared):
         """Kinds come from the dtypes, or from the family that was chosen for a column or its kind."""
@@ -73,7 +86,7 @@ class NaiveBayes(Model):
         return declared.resolve(table, y, implied_kinds=implied)
 
     def concrete(self, schema):
-        """The `GenerativeClassifier` with the blocks that the schema's kinds call for."""
+        """The `GenerativeClassifier` (or average of them) with the blocks that the schema's kinds call for."""
         groups: dict[Any, list[str]] = {}
         members: dict[Any, Family] = {}
         for name, kind in _kinds(schema):
@@ -91,7 +104,7 @@ class NaiveBayes(Model):
             taken[stem] = taken.get(stem, 0) + 1
             name = stem if taken[stem] == 1 else f"{stem}_part{taken[stem]}"
             blocks.append((name, members[kind, size, identity], columns))
-        return GenerativeClassifier(blocks, self.class_prior)
+        return STRUCTURES[self.structure](GenerativeClassifier(blocks, self.class_prior), self.dependence_prior)
 
     def _family(self, name, kind, schema):
         families = self.families

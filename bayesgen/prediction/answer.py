@@ -60,7 +60,9 @@ class ClassPrediction:
 
 
 def normalize(log_joint):
-    """Turn a table of log-joints (n, K) into log probabilities and log marginals."""
-    log_marginal = scipy.special.logsumexp(log_joint, axis=1)
-    with np.errstate(invalid="ignore"):
-        return log_joint - log_marginal[:, None], log_marginal
+    """Turn a table of log-joints (n, K) into log probabilities and log marginals; a row of -inf becomes NaN."""
+    top = log_joint.max(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shifted = log_joint - np.where(np.isneginf(top), 0.0, top)[:, None]
+        log_total = np.log(np.exp(shifted).sum(1))
+        return shifted - log_total[:, None], top + log_total

@@ -9,6 +9,10 @@ class RowDensity(abc.ABC):
     `parameters` is a dict of arrays whose first axis is the class.
     """
 
+    def prepare(self, parameters):
+        """Parameters with whatever is worth computing once for many chunks of rows."""
+        return parameters
+
     @abc.abstractmethod
     def row_log_prob(self, parameters, values):
         """Log density of each row under each class, (n, K), summed over the columns of the site."""

@@ -47,7 +47,9 @@ class NormalStatistic(Statistic):
             base = -rows.sum(-1)
         loc, scale = (flatten_rows(parameters[name]) for name in ("loc", "scale"))
         constant = -xp.log(scale).sum(-1) - 0.5 * LOG_2PI * loc.shape[-1]
-        squares = [(((rows - m) / s) ** 2).sum(-1) for m, s in zip(loc, scale, strict=True)]
+        columns = rows.T.copy()  # sums over columns are then sums of long vectors
+        pairs = zip(loc[:, :, None], scale[:, :, None], strict=True)
+        squares = [(((columns - m) / s) ** 2).sum(0) for m, s in pairs]
         return constant - 0.5 * xp.stack(squares, -1) + xp.reshape(base, (-1, 1))
 
 
@@ -81,6 +83,10 @@ class MultivariateNormalStatistic(Statistic):
         constant = count * (half_log_det + 0.5 * LOG_2PI * shift.shape[-1])
         return summary.log_base - constant - 0.5 * (spread + count * (shift**2).sum(-1))
 
+    def prepare(self, parameters):
+        """Invert the Cholesky factors once."""
+        return with_whitening(parameters)
+
     def row_log_prob(self, parameters, values):
         """Log density of rows, (n, K)."""
         squares, half_log_det, dimension = whitened_squares(parameters, values)
@@ -92,15 +98,24 @@ def whitened_squares(parameters, values):
 
     The site's extra axes are flattened into the last one, m (1 where there are none).
     """
-    loc, scale_tril = parameters["loc"], parameters["scale_tril"]
-    xp = namespace(loc, scale_tril, values)
+    loc = parameters["loc"]
+    xp = namespace(loc, values)
     dimension = loc.shape[-1]
     rows = values.reshape(len(values), -1, dimension)
     loc = loc.reshape(len(loc), -1, dimension)
-    whiten = inverse_lower(scale_tril).reshape(*loc.shape, dimension)
+    whiten = whitening(parameters).reshape(*loc.shape, dimension)
     classes = []
     for center, inverse in zip(loc, whiten, strict=True):
-        sites = [(((rows[:, m] - center[m]) @ inverse[m].T) ** 2).sum(-1) for m in range(rows.shape[1])]
-        classes.append(xp.stack(sites, -1))
-    half_log_det = log_diagonal(scale_tril).reshape(loc.shape[:2])
-    return xp.stack(classes, 1), half_log_det, dimension
+        residuals = [(rows[:, m] - center[m]) @ inverse[m].T for m in range(rows.shape[1])]
+        classes.append(xp.stack([xp.einsum("ij,ij->i", one, one) for one in residuals], -1))
+    return xp.stack(classes, 1), -log_diagonal(whiten), dimension
+
+
+def whitening(parameters):
+    """Inverse Cholesky factors: those that were prepared, or else made from `scale_tril`."""
+    return parameters["whiten"] if "whiten" in parameters else inverse_lower(parameters["scale_tril"])
+
+
+def with_whitening(parameters):
+    """Parameters with the inverse Cholesky factors added, for evaluation on many chunks of rows."""
+    return {**parameters, "whiten": whitening(parameters)}

@@ -1,13 +1,16 @@
 """The pass over the rows: class-wise sums and centred moments, in chunks that stay in the processor's cache."""
 
 import dataclasses
+import functools
+import os
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import scipy.sparse
 
 from .summaries import Moments
 
-CHUNK_ROWS = 8192
+CHUNK_ROWS = 4096
 
 
 def chunks(num_rows, size=CHUNK_ROWS):
@@ -53,34 +56,58 @@ def class_moments(values, codes, num_classes, weights=None, matrix=False):
     first = np.full(num_classes, -1)
     first[codes[::-1]] = np.arange(len(codes))[::-1]
     origin[first >= 0] = values[first[first >= 0]]
-    scatter = np.zeros((num_classes, num_columns, num_columns) if matrix else (num_classes, num_columns))
-    log_base = np.zeros(num_classes if matrix else (num_classes, num_columns))
-    total = Moments(np.zeros(num_classes), np.zeros((num_classes, num_columns)), scatter, log_base)
-    chunk_scatter = _scatter_matrices if matrix else _scatter_squares
-    for part in chunks(len(values)):
-        rows = values[part] - origin[codes[part]]
-        weight = None if weights is None else weights[part]
-        members = membership(codes[part], num_classes, weight)
-        count = members.sum(0)
-        mean = (members.T @ rows) / np.where(count > 0, count, 1.0)[:, None]
-        centred = rows - mean[codes[part]]
-        total = total.merge(Moments(count, mean, chunk_scatter(centred, members, codes[part]), log_base))
+    short = codes.astype(np.int16) if num_classes < 2**15 else codes  # a radix sort, for short integers
+    scatter = _cross_products if matrix else _squares
+
+    def moments_of(part):
+        return _chunk_moments(values[part], short[part], origin, None if weights is None else weights[part], scatter)
+
+    parts = in_threads(moments_of, chunks(len(values)))
+    total = functools.reduce(Moments.merge, parts, _no_moments(num_classes, num_columns, matrix))
     seen = total.count > 0
     return dataclasses.replace(total, mean=np.where(seen[:, None], total.mean + origin, 0.0))
 
 
-def _scatter_squares(centred, members, codes):
-    return members.T @ centred**2
+def _no_moments(num_classes, num_columns, matrix):
+    """Moments of no rows, in arrays of their own."""
+    columns, square = (num_classes, num_columns), (num_classes, num_columns, num_columns)
+    base = (num_classes,) if matrix else columns
+    return Moments(np.zeros(num_classes), np.zeros(columns), np.zeros(square if matrix else columns), np.zeros(base))
 
 
-def _scatter_matrices(centred, members, codes):
-    num_classes = members.shape[1]
+def _chunk_moments(values, codes, origin, weights, scatter):
+    """Moments of a chunk about each class's origin: its rows sorted by class, each class on its own."""
+    num_classes, num_columns = origin.shape
+    total = _no_moments(num_classes, num_columns, scatter is _cross_products)
     order = np.argsort(codes, kind="stable")
     bounds = np.searchsorted(codes[order], np.arange(num_classes + 1))
-    centred, weights = centred[order], members.sum(1)[order]
-    out = np.empty((num_classes, centred.shape[1], centred.shape[1]))
     for index in range(num_classes):
-        rows = slice(bounds[index], bounds[index + 1])
-        half = centred[rows] * np.sqrt(weights[rows])[:, None]
-        out[index] = half.T @ half
-    return out
+        members = order[bounds[index] : bounds[index + 1]]
+        if not members.size:
+            continue
+        rows = values[members] - origin[index]
+        weight = None if weights is None else weights[members]
+        count = len(rows) if weight is None else weight.sum()
+        if count > 0:
+            mean = (rows.sum(0) if weight is None else weight @ rows) / count
+            rows -= mean
+            total.count[index], total.mean[index] = count, mean
+            total.scatter[index] = scatter(rows, weight)
+    return total
+
+
+def _squares(rows, weight):
+    return np.einsum("ij,ij->j", rows, rows) if weight is None else weight @ rows**2
+
+
+def _cross_products(rows, weight):
+    return rows.T @ rows if weight is None else (rows * weight[:, None]).T @ rows
+
+
+def in_threads(function, parts):
+    """Map a function over the parts of a pass on all cores (NumPy lets go of the interpreter); results in order."""
+    parts = list(parts)
+    if len(parts) < 8:
+        return [function(part) for part in parts]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(function, parts))

@@ -1,0 +1,87 @@
+"""`StructureAverage`: a classifier that does not know which of its columns depend on the class."""
+
+import dataclasses
+
+import jax
+import numpy as np
+
+from ..errors import ModelError
+from ..program import ConcreteModel
+from .classifier import GenerativeClassifier
+
+ALL_CLASSES = "all classes"
+
+
+@dataclasses.dataclass(frozen=True)
+class StructureAverage(ConcreteModel):
+    """A generative classifier in which each column depends on the class or does not.
+
+    Generative story::
+
+        class_probs   ~ class_prior
+        dependence[d] ~ Bernoulli(dependence_prior), for each column d; one for a block that is modelled jointly
+        parameters[d] ~ the column's family: for each class if dependence[d], else once for all classes
+        y             ~ Categorical(class_probs)
+        column d      ~ the family's likelihood with the parameters of class y
+
+    Args:
+        classifier: the classifier in which every column depends on the class. Its program is that of this structure.
+        dependence_prior: prior probability of dependence, from 0 to 1.
+
+    `NaiveBayes(structure="average")` makes one. `Exact()` averages over all structures; other methods refuse.
+
+    Source: Dash and Cooper (2002), Exact model averaging with naive Bayesian classifiers.
+    """
+
+    classifier: GenerativeClassifier
+    dependence_prior: float = 0.5
+
+    @property
+    def blocks(self):
+        """Those of the classifier."""
+        return self.classifier.blocks
+
+    def infer_schema(self, table, y, declared):
+        """The classifier's."""
+        return self.classifier.infer_schema(table, y, declared)
+
+    def read(self, schema, table):
+        """The classifier's."""
+        return self.classifier.read(schema, table)
+
+    def statistics(self, schema):
+        """The classifier's."""
+        return self.classifier.statistics(schema)
+
+    def with_scale(self, schema, summaries):
+        """The classifier's."""
+        return self.classifier.with_scale(schema, summaries)
+
+    def conjugate(self, schema):
+        """The blocks where every column depends on the class."""
+        return self.classifier.conjugate(schema)
+
+    def bind(self, schema):
+        """The program where every column depends on the class."""
+        return self.classifier.bind(schema)
+
+    def shared(self, conjugate):
+        """The blocks where no column depends on the class: one set of parameters with the prior of each class.
+
+        Raises:
+            ModelError: a prior that differs between the classes.
+        """
+        blocks = tuple(dataclasses.replace(block, family=_of_all_classes(block)) for block in conjugate.blocks)
+        return dataclasses.replace(conjugate, blocks=blocks, classes=(ALL_CLASSES,))
+
+
+def _of_all_classes(block):
+    family = block.family
+    for name, value in family.hyperparameters.items():
+        if not np.array_equal(value, np.broadcast_to(value[:1], value.shape)):
+            raise ModelError(
+                f"Block {block.name!r}: the hyperparameter {name} differs between the classes, so columns that do not "
+                "depend on the class have no prior. Give one for all classes."
+            )
+    one_class = jax.tree.map(lambda value: value[:1], family)
+    return one_class.replace(batch_shape=(1, *family.batch_shape[1:]))
