@@ -1,0 +1,81 @@
+"""Export to ArviZ."""
+
+import arviz_stats
+import numpy as np
+import pytest
+from models.cases import CASES
+
+import bayesgen as bg
+
+
+@pytest.fixture(scope="module")
+def exact():
+    """The exact fit with columns of every kind."""
+    return CASES["naive Bayes"].exact
+
+
+def test_an_exact_fit_gives_independent_draws_with_named_axes(exact):
+    tree = exact.to_datatree(num_draws=250, seed=1)
+    posterior = tree["posterior"]
+    assert set(tree.children) == {"posterior"}
+    assert posterior.attrs["sampling"] == "independent"
+    assert posterior.sizes["chain"] == 4
+    assert posterior.sizes["draw"] == 250
+    assert set(posterior.data_vars) == set(exact.parameters)
+    assert posterior["real_mean"].dims == ("chain", "draw", "class", "real_feature")
+    assert posterior["categorical_3_probs"].dims[-1].endswith("category")
+    assert posterior.coords["class"].values.tolist() == ["ape", "bear"]
+    assert posterior.coords["real_feature"].values.tolist() == ["height", "weight"]
+    one = posterior["categorical_3_probs"].sel({"class": "bear"})
+    assert one.coords[one.dims[-1]].values.tolist() == ["leaves", "meat", "roots"]
+    for name, mean in exact.parameters.items():
+        draws = posterior[name].values
+        spread = draws.std((0, 1)) / np.sqrt(1000)
+        np.testing.assert_array_less(np.abs(draws.mean((0, 1)) - mean), 5 * spread + 1e-12, err_msg=name)
+    again, other = exact.to_datatree(num_draws=250, seed=1), exact.to_datatree(num_draws=250, seed=2)
+    assert again["posterior"].equals(posterior)
+    assert not other["posterior"].equals(posterior)
+
+
+def test_arviz_reads_it(exact):
+    tree = exact.to_datatree(num_draws=250, seed=1)
+    summary = arviz_stats.summary(tree)
+    assert "real_mean[ape, height]" in summary.index
+    assert "class_probs[bear]" in summary.index
+    sizes, rhats = arviz_stats.ess(tree)["posterior"], arviz_stats.rhat(tree)["posterior"]
+    for name in exact.parameters:
+        values, rhat = (found.dataset[name].values for found in (sizes, rhats))
+        assert (values > 600).all(), name  # of 1000 independent draws
+        assert (rhat < 1.03).all(), name
+
+
+@pytest.mark.parametrize("method", [bg.MLE(), bg.MAP()])
+def test_a_point_fit_has_a_point_estimate(method):
+    case = CASES["discriminant, full"]
+    fit = bg.fit(case.model, *case.data, method=method)
+    tree = fit.to_datatree()
+    assert set(tree.children) == {"point_estimate"}
+    point = tree["point_estimate"]
+    assert point["real_covariance"].dims == ("class", "feature", "feature_2")
+    for name, value in fit.parameters.items():
+        np.testing.assert_array_equal(point[name].values, value)
+    chosen = point["real_covariance"].sel({"class": "bear", "feature": "age", "feature_2": "height"})
+    assert float(chosen) == fit.parameters["real_covariance"][1, 2, 0]
+    assert fit.log_evidence is None
+
+
+def test_chains_come_with_their_statistics():
+    case = CASES["naive Bayes, integer labels"]
+    fit = bg.fit(case.model, *case.data, method=bg.NUTS(), seed=2)
+    tree = fit.to_datatree()
+    assert set(tree.children) == {"posterior", "sample_stats"}
+    assert tree["posterior"].attrs["sampling"] == "chains"
+    assert tree["posterior"].attrs["path"] == fit.attributes["path"]
+    assert set(tree["posterior"].data_vars) == set(fit.parameters)
+    assert tree["posterior"].coords["class"].values.tolist() == ["3", "7"]
+    for name in ("n_steps", "acceptance_rate", "diverging", "energy", "lp", "step_size"):
+        assert tree["sample_stats"][name].dims == ("chain", "draw")
+    assert tree["sample_stats"]["diverging"].dtype == bool
+    assert "class_probs[3]" in arviz_stats.summary(tree).index
+    assert fit.log_evidence is None
+    assert bg.fit(case.model, *case.data, method=bg.Exact()).log_evidence < 0

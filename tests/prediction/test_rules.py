@@ -1,0 +1,174 @@
+"""The rules of prediction, their Monte Carlo errors and their refusals."""
+
+import numpy as np
+import pytest
+import scipy.special
+from models.cases import CASES
+
+import bayesgen as bg
+from bayesgen.fitting import rowwise
+
+close = np.testing.assert_allclose
+CASE = CASES["naive Bayes, integer labels"]
+SEEDS = 50
+
+
+@pytest.fixture(scope="module")
+def exact():
+    return CASE.exact
+
+
+@pytest.fixture(scope="module")
+def chains():
+    return bg.fit(CASE.model, *CASE.data, method=bg.NUTS(), seed=2)
+
+
+def assert_calibrated(estimates, errors, expected=None):
+    """Reported errors are the spread of the estimates over seeds: (seeds, n, K) both."""
+    estimates, errors = estimates[..., 1:], errors[..., 1:]  # the others follow
+    spread = estimates.std(0, ddof=1)
+    ratio = np.sqrt((errors**2).mean(0)) / spread
+    assert 0.85 < np.median(ratio) < 1.18
+    assert ratio.min() > 0.6
+    assert ratio.max() < 1.6
+    if expected is not None:
+        z = (estimates - expected[:, 1:]) / errors
+        assert np.abs(z.mean(0)).max() < 4 / np.sqrt(len(z)) * 1.3
+        assert (np.abs(z) < 4).mean() > 0.99
+
+
+def test_errors_of_conditional_averages_are_calibrated(exact):
+    answers = [bg.predict(exact, CASE.new, rule=bg.ConditionalAverage(1000, seed=s)) for s in range(SEEDS)]
+    estimates = np.stack([answer.probabilities for answer in answers])
+    assert_calibrated(estimates, np.stack([answer.standard_error for answer in answers]))
+
+
+@pytest.mark.filterwarnings("ignore::bayesgen.ConvergenceWarning")
+def test_errors_of_averages_over_chains_are_calibrated(exact):
+    method, summaries = bg.NUTS(num_samples=500), bg.summarize(CASE.model, *CASE.data)
+    fits = [bg.fit(CASE.model, summaries, method=method, seed=s) for s in range(SEEDS)]
+    answers = [bg.predict(fit, CASE.new, rule=bg.BMA()) for fit in fits]
+    estimates = np.stack([answer.probabilities for answer in answers])
+    expected = bg.predict(exact, CASE.new, rule=bg.BMA()).probabilities
+    assert_calibrated(estimates, np.stack([answer.standard_error for answer in answers]), expected)
+
+
+def test_the_three_rules_differ_and_agree_with_their_definitions(chains):
+    table = chains.log_joint(CASE.new, at="draws")
+    assert table.shape == (4000, len(CASE.new["age"]), 2)
+    averaged = scipy.special.logsumexp(table, axis=0) - np.log(len(table))
+    bma, conditional = (bg.predict(chains, CASE.new, rule=rule) for rule in (bg.BMA(), bg.ConditionalAverage()))
+    close(bma.log_marginal, scipy.special.logsumexp(averaged, axis=1), rtol=1e-10)
+    close(bma.probabilities, scipy.special.softmax(averaged, axis=1), rtol=1e-9)
+    close(conditional.probabilities, scipy.special.softmax(table, axis=2).mean(0), rtol=1e-9)
+    plug_in = bg.predict(chains, CASE.new, rule=bg.PlugIn())
+    assert np.abs(plug_in.probabilities - bma.probabilities).max() > 1e-3
+    assert np.abs(conditional.probabilities - bma.probabilities).max() > 1e-3
+    assert plug_in.standard_error is None
+
+
+def test_the_mutual_information_weighs_draws_by_the_row(chains):
+    table = chains.log_joint(CASE.new, at="draws")
+    marginal = scipy.special.logsumexp(table, axis=2)
+    entropies = scipy.special.entr(scipy.special.softmax(table, axis=2)).sum(2)
+    expected = (scipy.special.softmax(marginal, axis=0) * entropies).sum(0)
+    answer = bg.predict(chains, CASE.new, rule=bg.BMA())
+    close(answer.expected_entropy, expected, rtol=1e-9)
+    assert np.abs(expected - entropies.mean(0)).max() > 1e-3
+
+
+@pytest.mark.parametrize("rule", [bg.BMA(), bg.ConditionalAverage()])
+def test_entropy_splits_into_two_parts_that_are_not_negative(chains, rule):
+    for X in (CASE.new, CASE.data[0]):
+        answer = bg.predict(chains, X, rule=rule)
+        close(answer.entropy, answer.expected_entropy + answer.mutual_information, rtol=1e-12)
+        assert (answer.mutual_information >= 0).all()
+        assert (answer.expected_entropy >= 0).all()
+        assert answer.mutual_information.max() > 1e-3
+        assert (answer.entropy <= np.log(2) + 1e-12).all()
+
+
+def test_the_exact_fit_splits_entropy_by_draws(exact, chains):
+    plain = bg.predict(exact, CASE.new, rule=bg.BMA())
+    assert plain.standard_error is None
+    assert plain.mutual_information is None
+    split = bg.predict(exact, CASE.new, rule=bg.BMA(entropy_draws=4000))
+    np.testing.assert_array_equal(split.probabilities, plain.probabilities)
+    found = bg.predict(chains, CASE.new, rule=bg.BMA()).mutual_information
+    close(split.mutual_information, found, atol=0.02)
+
+
+def test_the_plug_in_at_the_mode_is_map(exact):
+    point = bg.fit(CASE.model, *CASE.data, method=bg.MAP())
+    expected = bg.predict(exact, CASE.new, rule=bg.PlugIn(at="mode")).log_probabilities
+    for at in ("mean", "mode"):
+        close(bg.predict(point, CASE.new, rule=bg.PlugIn(at=at)).log_probabilities, expected, rtol=1e-12)
+    assert bg.predict(point, CASE.new, rule=bg.PlugIn()).mutual_information is None
+
+
+def test_rows_and_draws_in_chunks_are_the_whole(chains, monkeypatch):
+    rows = {name: np.resize(values, 331) for name, values in CASE.data[0].items()}
+    rules = {"bma": bg.BMA(), "conditional": bg.ConditionalAverage(), "plug-in": bg.PlugIn()}
+    whole = {name: bg.predict(chains, rows, rule=rule) for name, rule in rules.items()}
+    monkeypatch.setattr(rowwise, "BUDGET_BYTES", 1.0)
+    monkeypatch.setattr(rowwise, "CHUNK_ROWS", 64)
+    for name, rule in rules.items():
+        part = bg.predict(chains, rows, rule=rule)
+        for field in ("log_probabilities", "log_marginal", "standard_error", "expected_entropy"):
+            one, two = getattr(part, field), getattr(whole[name], field)
+            assert (one is None) == (two is None)
+            if one is not None:
+                close(one, two, rtol=1e-9, atol=1e-12, err_msg=f"{name}: {field}")
+
+
+@pytest.mark.parametrize("at", ["mean", "predictive"])
+def test_closed_forms_in_chunks_are_the_whole(exact, at):
+    rows = {name: np.resize(values, 40_009) + np.arange(40_009) / 1e4 for name, values in CASE.data[0].items()}
+    parts = [{name: values[i : i + 997] for name, values in rows.items()} for i in range(0, 40_009, 997)]
+    close(exact.log_joint(rows, at=at), np.concatenate([exact.log_joint(part, at=at) for part in parts]), rtol=1e-11)
+
+
+def test_impossible_rows_are_nan_and_counted():
+    X = np.asarray([[0, 0], [0, 1], [1, 0], [1, 1], [1, 0]], bool)
+    model, y = bg.NaiveBayes(), ["no", "no", "yes", "yes", "yes"]
+    X[:, 1] = False
+    fit = bg.fit(model, X, y, method=bg.MLE())
+    rows = np.asarray([[0, 1], [0, 0], [1, 1], [1, 0]], bool)
+    with pytest.warns(bg.ImpossibleRowsWarning, match="^2 of 4 rows.*BMA") as caught:
+        answer = bg.predict(fit, rows, rule=bg.PlugIn())
+    assert len(caught) == 1
+    np.testing.assert_array_equal(answer.probabilities[1::2], [[1.0, 0.0], [0.0, 1.0]])
+    assert np.isnan(answer.probabilities[::2]).all()
+    assert answer.labels.tolist()[1::2] == ["no", "yes"]
+    exact = bg.fit(model, X, y, method=bg.Exact())
+    for rule in (bg.BMA(), bg.PlugIn(at="mean")):
+        assert np.isfinite(bg.predict(exact, rows, rule=rule).probabilities).all()
+
+
+def test_draws_have_no_mode(chains):
+    with pytest.raises(bg.PredictionError, match=r"mode.*MAP\(\)"):
+        bg.predict(chains, CASE.new, rule=bg.PlugIn(at="mode"))
+
+
+@pytest.mark.parametrize("rule", [bg.BMA(), bg.ConditionalAverage()])
+@pytest.mark.parametrize("method", [bg.MLE(), bg.MAP()])
+def test_a_point_has_no_average(method, rule):
+    fit = bg.fit(CASE.model, *CASE.data, method=method)
+    with pytest.raises(bg.PredictionError, match=r"point estimate.*Exact\(\) or NUTS\(\)"):
+        bg.predict(fit, CASE.new, rule=rule)
+
+
+def test_rules_are_objects_with_arguments_in_range(exact):
+    with pytest.raises(bg.PredictionError, match="'median'"):
+        bg.PlugIn(at="median")
+    with pytest.raises(bg.PredictionError, match="'bma'"):
+        bg.predict(exact, CASE.new, rule="bma")
+
+
+def test_the_frame_has_the_labels_own_type(exact):
+    answer = bg.predict(exact, CASE.new, rule=bg.BMA())
+    frame = answer.to_frame()
+    assert frame.columns.tolist() == ["label", 3, 7]
+    assert frame["label"].tolist() == answer.labels.tolist()
+    assert answer.labels.dtype.kind == "i"
+    close(frame[7], answer.probabilities[:, 1])
