@@ -101,6 +101,11 @@ class Family(abc.ABC):
             object.__setattr__(self, name, value)
 
     @property
+    def joint(self) -> bool:
+        """Whether the columns of a block are modelled jointly, so that they belong together."""
+        return False
+
+    @property
     def hyperparameters(self) -> dict[str, Any]:
         """Name -> value, in the constructor's order and under the names of the fields."""
         return {k: v for k, v in vars(self).items() if k not in self.flags and k != "batch_shape"}
@@ -113,6 +118,10 @@ class Family(abc.ABC):
         values = {**self.hyperparameters, **{name: getattr(self, name) for name in self.flags}}
         shown = ", ".join(f"{name}={_shown(value)}" for name, value in values.items())
         return f"{type(self).__name__}({shown})"
+
+    def _arguments(self, names):
+        """Hyperparameters under the names of the constructor's arguments."""
+        return ", ".join("mean" if name == "location" else name for name in names)
 
     @property
     def unresolved(self):
@@ -127,14 +136,14 @@ class Family(abc.ABC):
     def require_numbers(self, verb):
         """Refuse a closed form where a hyperparameter is a distribution or not yet resolved."""
         if self.hierarchical:
-            names = ", ".join(self.hierarchical)
+            names = self._arguments(self.hierarchical)
             raise ModelError(
                 f"{type(self).__name__}: {verb} has no closed form, because the hyperparameter {names} is itself "
                 "a distribution. Use NUTS() or MAP(), or give a number."
             )
         if self.unresolved:
             raise ModelError(
-                f"{type(self).__name__}: {verb} needs numbers for {', '.join(self.unresolved)}; "
+                f"{type(self).__name__}: {verb} needs numbers for {self._arguments(self.unresolved)}; "
                 "give them, or update with data first."
             )
 

@@ -34,6 +34,11 @@ class DirichletMultinomial(DirichletFamily):
     covariate = "total_count"
     statistic = MULTINOMIAL
 
+    @property
+    def joint(self) -> bool:
+        """Whether the columns of a block are modelled jointly, so that they belong together."""
+        return True
+
     def resolve(self, scale):
         """Broadcast to (K, V)."""
         return self._resolved(scale.batch_shape[:-1], scale.num_columns)

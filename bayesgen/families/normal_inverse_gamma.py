@@ -57,6 +57,11 @@ class NormalInverseGamma(Family):
 
     statistic = NormalStatistic()
 
+    @property
+    def joint(self) -> bool:
+        """Whether the columns of a block are modelled jointly, so that they belong together."""
+        return self.pooling.spherical
+
     def resolve(self, scale):
         """Broadcast to (K, D); missing hyperparameters come from the columns' means and variances."""
         check_pooling("NormalInverseGamma", self.pooling, scale)

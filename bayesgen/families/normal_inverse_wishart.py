@@ -58,6 +58,11 @@ class NormalInverseWishart(Family):
         self._set(pooling=Pooling(tied), batch_shape=None)
         _check_scale(self.scale)
 
+    @property
+    def joint(self) -> bool:
+        """Whether the columns of a block are modelled jointly, so that they belong together."""
+        return True
+
     def resolve(self, scale):
         """Broadcast to (K, D) and (K, D, D); missing hyperparameters come from the columns."""
         check_pooling("NormalInverseWishart", self.pooling, scale)

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import scipy.sparse
+from threadpoolctl import threadpool_limits
 
 from .summaries import Moments
 
@@ -109,5 +110,6 @@ def in_threads(function, parts):
     parts = list(parts)
     if len(parts) < 8:
         return [function(part) for part in parts]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    # one thread for each matrix product: threads of threads would wait for each other
+    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(function, parts))
