@@ -79,6 +79,8 @@ class Family(abc.ABC):
 
     kind: ClassVar[str]
     """The kind of column (see `Schema`) that the family models."""
+    joint: ClassVar[bool] = False
+    """Whether the columns of a block are modelled jointly, so that none of them stands alone."""
     scaled: ClassVar[bool] = False
     """Whether the default hyperparameters need the training columns' means and variances."""
     covariate: ClassVar[str | None] = None
@@ -99,11 +101,6 @@ class Family(abc.ABC):
     def _set(self, **values):
         for name, value in values.items():
             object.__setattr__(self, name, value)
-
-    @property
-    def joint(self) -> bool:
-        """Whether the columns of a block are modelled jointly, so that they belong together."""
-        return False
 
     @property
     def hyperparameters(self) -> dict[str, Any]:

@@ -31,13 +31,9 @@ class DirichletMultinomial(DirichletFamily):
     """
 
     kind = "count"
+    joint = True
     covariate = "total_count"
     statistic = MULTINOMIAL
-
-    @property
-    def joint(self) -> bool:
-        """Whether the columns of a block are modelled jointly, so that they belong together."""
-        return True
 
     def resolve(self, scale):
         """Broadcast to (K, V)."""

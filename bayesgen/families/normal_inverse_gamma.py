@@ -58,8 +58,8 @@ class NormalInverseGamma(Family):
     statistic = NormalStatistic()
 
     @property
-    def joint(self) -> bool:
-        """Whether the columns of a block are modelled jointly, so that they belong together."""
+    def joint(self):
+        """A variance that columns share makes them one block."""
         return self.pooling.spherical
 
     def resolve(self, scale):

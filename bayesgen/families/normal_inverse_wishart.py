@@ -48,6 +48,7 @@ class NormalInverseWishart(Family):
     scale: Any
     pooling: Pooling
     kind = "real"
+    joint = True
     scaled = True
     flags = ("pooling",)
     statistic = MultivariateNormalStatistic()
@@ -57,11 +58,6 @@ class NormalInverseWishart(Family):
         self._set(location=as_number(mean), kappa=as_number(kappa), df=as_number(df), scale=as_number(scale))
         self._set(pooling=Pooling(tied), batch_shape=None)
         _check_scale(self.scale)
-
-    @property
-    def joint(self) -> bool:
-        """Whether the columns of a block are modelled jointly, so that they belong together."""
-        return True
 
     def resolve(self, scale):
         """Broadcast to (K, D) and (K, D, D); missing hyperparameters come from the columns."""

@@ -42,9 +42,9 @@ def _columns(program, table):
     if missing or extra:
         raise DataError(
             f"The data must have one column for each site of the program: missing {missing}, not in the program "
-            f"{extra}. Name the columns like the sites. A site of the plate that is no column (a latent for each row, or "
-            "an attribute that was reparametrised and so goes by another name) is not supported: sum it out, or sample "
-            "the attribute itself."
+            f"{extra}. Name the columns like the sites. A site of the plate that is no column (a latent for each row, "
+            "or an attribute that was reparametrised and so goes by another name) is not supported: sum it out, or "
+            "sample the attribute itself."
         )
     return {name: table.column(name) for name in wanted}
 
