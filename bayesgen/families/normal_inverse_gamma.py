@@ -58,7 +58,7 @@ class NormalInverseGamma(Family):
     statistic = NormalStatistic()
 
     @property
-    def joint(self):
+    def joint(self):  # type: ignore[override]
         """A variance that columns share makes them one block."""
         return self.pooling.spherical
 
