@@ -23,6 +23,7 @@ _ROOMS = {
     "fitting": "fit Fit summarize Summaries MLE MAP Exact NUTS",
     "prediction": "predict PlugIn BMA ConditionalAverage ClassPrediction",
     "averaging": "average AverageFit",
+    "concepts": "HypothesisSpace number_game ConceptLearner ConceptFit ConceptPrediction",
     "comparison": "compare Comparison",
     "datasets": "load_dataset Dataset Split",
 }
@@ -33,6 +34,7 @@ if TYPE_CHECKING:  # the same names, for type checkers and editors
     from bayesgen.averaging import *  # noqa: F403
     from bayesgen.comparison import Comparison as Comparison
     from bayesgen.comparison import compare as compare
+    from bayesgen.concepts import *  # noqa: F403
     from bayesgen.datasets import Dataset as Dataset
     from bayesgen.datasets import Split as Split
     from bayesgen.datasets import load_dataset as load_dataset

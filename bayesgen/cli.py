@@ -92,7 +92,7 @@ Models = Annotated[
     typer.Option(
         metavar="|".join(ModelName),
         help="Model to compare; may be repeated.",
-        show_default="naive-bayes, and gda where all columns are numbers",
+        show_default="gda where all columns are numbers, else naive-bayes",
     ),
 ]
 Covariance = Annotated[CovarianceName | None, typer.Option(help="Covariance of gda.", show_default="full")]

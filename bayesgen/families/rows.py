@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 from ..statistics import RowDensity
-from ..statistics.arrays import flatten_rows, namespace, special
+from ..statistics.arrays import flatten_rows, log_factorial, namespace, special, sum_gammaln
 from ..statistics.normal import whitened_squares, with_whitening
 
 LARGEST_FACTOR = 1e37  # eight of them do not overflow
@@ -73,10 +73,9 @@ class NegativeBinomialRows(RowDensity):
         rows = flatten_rows(values)
         shape, rate = (flatten_rows(parameters[name]) for name in ("concentration", "rate"))
         xp = namespace(rows, shape)
-        gammaln = special(xp).gammaln
-        constant = (shape * xp.log(rate / (rate + 1)) - gammaln(shape)).sum(-1)
-        classes = [gammaln(rows + a).sum(-1) - rows @ xp.log1p(b) for a, b in zip(shape, rate, strict=True)]
-        return constant + xp.stack(classes, -1) - gammaln(rows + 1).sum(-1)[:, None]
+        constant = (shape * xp.log(rate / (rate + 1)) - special(xp).gammaln(shape)).sum(-1)
+        counts = sum_gammaln(rows, shape) - rows @ xp.log1p(rate).T
+        return constant + counts - log_factorial(rows).sum(-1)[:, None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,14 +92,13 @@ class DirichletMultinomialRows(RowDensity):
             return self._sparse(concentration, values.tocsr())
         xp = namespace(concentration, values)
         gammaln = special(xp).gammaln
-        words = [(gammaln(values + a) - gammaln(a)).sum(-1) for a in concentration]
-        lengths = values.sum(-1)
-        return xp.stack(words, -1) + _lengths(concentration, lengths) - gammaln(values + 1).sum(-1)[:, None]
+        words = sum_gammaln(values, concentration) - gammaln(concentration).sum(-1)
+        return words + _lengths(concentration, values.sum(-1)) - log_factorial(values).sum(-1)[:, None]
 
     def _sparse(self, concentration, values):
         gammaln = special(np).gammaln
         cells = np.stack([gammaln(values.data + a[values.indices]) - gammaln(a[values.indices]) for a in concentration])
-        cells = cells - gammaln(values.data + 1)
+        cells = cells - log_factorial(values.data)
         starts = np.concatenate([np.zeros((len(cells), 1)), np.cumsum(cells, axis=1)], axis=1)
         words = np.diff(starts[:, values.indptr], axis=1).T
         return words + _lengths(concentration, np.asarray(values.sum(1)).ravel())

@@ -1,6 +1,7 @@
 """The verb `predict`, and what a rule of prediction is."""
 
 import abc
+import functools
 import warnings
 
 import numpy as np
@@ -37,13 +38,19 @@ def predict(fit, X, *, rule: Rule) -> ClassPrediction:
     """
     if not isinstance(rule, Rule):
         raise PredictionError(f"rule must be an object such as PlugIn() or BMA(), got {rule!r}.")
+    return answer(fit, rule, X)
+
+
+@functools.singledispatch
+def answer(fit, rule, X):
+    """What a rule says of queries to a fit. Fits that answer otherwise than by classes register here."""
     if len(fit.classes) == 0:
         raise PredictionError(
             "The program has no classes (label=None), so there are no class probabilities. Use fit.log_joint(X)."
         )
-    answer = rule.apply(fit, X)
-    warn_of_impossible_rows(answer)
-    return answer
+    classes = rule.apply(fit, X)
+    warn_of_impossible_rows(classes)
+    return classes
 
 
 def warn_of_impossible_rows(answer):
@@ -55,5 +62,5 @@ def warn_of_impossible_rows(answer):
             "probabilities are NaN. Average instead (BMA), plug in the posterior mean (PlugIn(at='mean') of an Exact "
             "fit), or give a concentration above 1.",
             ImpossibleRowsWarning,
-            stacklevel=3,
+            stacklevel=5,
         )

@@ -52,6 +52,36 @@ def safe_product(values, log_weights):
     return xp.where(zero, 0.0, values * xp.where(zero, 0.0, log_weights))
 
 
+def log_factorial(values):
+    """log(x!) elementwise. Counts repeat, so NumPy arrays are looked up in a table of the factorials that occur."""
+    xp = namespace(values)
+    values = precise(values)
+    if xp is jnp or not _few_counts(values):
+        return special(xp).gammaln(values + 1.0)
+    table = scipy.special.gammaln(np.arange(values.max(initial=0) + 1.0) + 1.0)
+    return table[values.astype(np.intp)]
+
+
+def sum_gammaln(counts, shapes):
+    """Sum over columns of log gamma(count + shape), (n, D), (K, D) -> (n, K); by look-up where counts repeat."""
+    xp = namespace(counts, shapes)
+    if xp is jnp or not _few_counts(counts):
+        return xp.stack([special(xp).gammaln(counts + shape).sum(-1) for shape in shapes], -1)
+    tables = scipy.special.gammaln(np.arange(counts.max(initial=0) + 1.0)[:, None] + shapes.T[:, None, :])
+    codes = counts.astype(np.intp)
+    total = np.zeros((len(counts), len(shapes)))
+    for column, table in enumerate(tables):
+        total += table[codes[:, column]]
+    return total
+
+
+def _few_counts(values):
+    """Whether all values are whole numbers from 0 to far less than there are of them."""
+    if values.ndim == 0 or not values.size or not 0 <= values.max(initial=0) < len(values) / 4:
+        return False
+    return bool((values >= 0).all() and (values == np.floor(values)).all())
+
+
 def inverse_lower(scale_tril):
     """Invert lower-triangular matrices (..., D, D)."""
     xp = namespace(scale_tril)

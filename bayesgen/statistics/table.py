@@ -7,17 +7,13 @@ import numpy as np
 import numpyro.distributions as dist
 from jax.nn import log_sigmoid, log_softmax
 
-from .arrays import namespace, precise, special
+from .arrays import log_factorial, namespace, precise, special
 from .discrete import CategoricalStatistic
 from .exponential import ExponentialFamily
 from .normal import MultivariateNormalStatistic, NormalStatistic
 from .registry import register
 
 # --- exponential families -------------------------------------------------------------------------------------
-
-
-def _log_factorial(values):
-    return special(namespace(values)).gammaln(precise(values) + 1.0)
 
 
 def _no_partition(parameters):
@@ -27,16 +23,16 @@ def _no_partition(parameters):
 
 def _log_binomial(values, inert):
     total = inert["total_count"]
-    return _log_factorial(total) - _log_factorial(values) - _log_factorial(total - values)
+    return log_factorial(total) - log_factorial(values) - log_factorial(total - values)
 
 
 def _log_multinomial(values, inert):
     """log(n! / prod_v x_v!), of dense or sparse counts."""
     if hasattr(values, "tocsr"):
         part = values.tocsr(copy=True)
-        part.data = _log_factorial(part.data)
-        return np.ravel(_log_factorial(values.sum(1))) - np.ravel(part.sum(1))
-    return _log_factorial(values.sum(-1)) - _log_factorial(values).sum(-1)
+        part.data = log_factorial(part.data)
+        return np.ravel(log_factorial(values.sum(1))) - np.ravel(part.sum(1))
+    return log_factorial(values.sum(-1)) - log_factorial(values).sum(-1)
 
 
 def _gammaln(values):
@@ -75,7 +71,7 @@ POISSON = ExponentialFamily(
     statistics=lambda x, inert: (x,),
     natural=lambda p: (p["log_rate"],),
     log_partition=lambda p: p["rate"],
-    log_base=lambda x, inert: -_log_factorial(x),
+    log_base=lambda x, inert: -log_factorial(x),
 )
 EXPONENTIAL = ExponentialFamily(
     statistics=lambda x, inert: (x,),
