@@ -25,7 +25,7 @@ FLOORS = [
     {"models"},
     {"fitting"},
     {"prediction"},
-    {"averaging"},
+    {"averaging", "concepts"},
     {"scores", "answers", "comparison", "datasets"},
     {"display", "commands", "cli"},
 ]
