@@ -17,6 +17,17 @@ named_cases = pytest.mark.parametrize(
 every_method = pytest.mark.parametrize(
     "method", [bg.MLE(), bg.MAP(), bg.Exact()], ids=lambda method: type(method).__name__
 )
+# what compiles a program for each case is run for some; for the others with -m slow
+SEARCHED = {"naive Bayes, integer labels", "multinomial, dense"}
+TRACED = {"naive Bayes", "discriminant, tied", *SEARCHED}
+
+
+def mostly_slow(quick):
+    names = [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+    return pytest.mark.parametrize("name", names)
+
+
+every_searched, every_traced = mostly_slow(SEARCHED), mostly_slow(TRACED)
 close = np.testing.assert_allclose
 
 
@@ -113,12 +124,23 @@ def test_updating_in_sequence_is_one_batch(name):
 @every_case
 def test_probabilities_sum_to_one_and_columns_follow_the_sorted_classes(name):
     case = CASES[name]
-    for rule in (bg.BMA(), bg.PlugIn(), bg.PlugIn(at="mode"), bg.ConditionalAverage(200)):
+    for rule in (bg.BMA(), bg.PlugIn(), bg.PlugIn(at="mode")):
         answer = bg.predict(case.exact, case.new, rule=rule)
         assert answer.classes.tolist() == sorted(case.labels)
         assert answer.probabilities.shape == (NEW, len(case.labels))
         close(answer.probabilities.sum(1), 1.0, rtol=1e-12)
         assert set(answer.labels.tolist()) <= set(case.labels)
+
+
+@every_searched
+def test_averages_over_draws_of_an_exact_fit_are_near_its_closed_form(name):
+    """Draws of the parameters, turned into sites, give the density that the closed form integrates."""
+    case = CASES[name]
+    table = case.exact.log_joint(case.new, at="draws")
+    averaged = np.logaddexp.reduce(table, axis=0) - np.log(len(table))
+    assert np.abs(averaged - case.exact.log_joint(case.new, at="predictive")).max() < 0.5
+    answer = bg.predict(case.exact, case.new, rule=bg.ConditionalAverage(200))
+    close(answer.probabilities.sum(1), 1.0, rtol=1e-12)
 
 
 @every_case
@@ -136,7 +158,7 @@ def test_the_predictive_of_each_class_is_the_ratio_of_two_evidences(name):
             )
 
 
-@every_case
+@every_traced
 def test_every_site_is_compressed_as_the_model_declares(name):
     program = CASES[name].exact.program
     found = program.replace().plan
@@ -145,7 +167,7 @@ def test_every_site_is_compressed_as_the_model_declares(name):
 
 
 @pytest.mark.parametrize("method", [bg.MLE(), bg.MAP()], ids=["MLE", "MAP"])
-@every_case
+@every_searched
 def test_without_its_conjugate_blocks_a_model_has_the_same_point(name, method):
     case = CASES[name]
     X, y = case.data
@@ -158,7 +180,7 @@ def test_without_its_conjugate_blocks_a_model_has_the_same_point(name, method):
         close(own.parameters[key], value, rtol=1e-5, atol=1e-6, err_msg=key)
 
 
-@every_case
+@every_traced
 def test_the_program_has_the_closed_forms_densities(name):
     case = CASES[name]
     fit, X = case.exact, stated(case.exact, case.new)
@@ -177,7 +199,7 @@ def test_the_program_has_the_closed_forms_densities(name):
     close(likelihood + np.log(fit.parameters["class_probs"]), table, rtol=1e-9)
 
 
-@every_case
+@every_searched
 def test_the_program_runs_in_numpyros_predictive(name):
     fit = CASES[name].exact
     covariates = {key: np.full(11, 6) for key in fit.program.covariates}
