@@ -69,8 +69,11 @@ def test_models_are_fitted_first_and_averages_nest(fits, data):
     close(bg.average(STRUCTURES, X=data[0], y=data[1]).weights, bg.average(fits).weights, rtol=1e-12)
     first, last = bg.average(fits[:2]), bg.average(fits[2:])
     nested = bg.average([first, last])
-    close(np.concatenate([w * part.weights for w, part in zip(nested.weights, (first, last), strict=True)]),
-          bg.average(fits).weights, rtol=1e-12)
+    close(
+        np.concatenate([w * part.weights for w, part in zip(nested.weights, (first, last), strict=True)]),
+        bg.average(fits).weights,
+        rtol=1e-12,
+    )
     close(nested.log_evidence, bg.average(fits).log_evidence, rtol=1e-12)
 
 

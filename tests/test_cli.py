@@ -31,8 +31,7 @@ def run(monkeypatch):
 def mixed(tmp_path):
     """A table of numbers and texts, the target not last, with one colour that few rows have."""
     rows = [
-        (f"{'good' if i % 2 else 'bad'}", 1.0 + i % 2 + i / 50, "red" if (i // 2) % 3 else "blue")
-        for i in range(40)
+        (f"{'good' if i % 2 else 'bad'}", 1.0 + i % 2 + i / 50, "red" if (i // 2) % 3 else "blue") for i in range(40)
     ]
     frame = pd.DataFrame(rows, columns=["kind", "size", "colour"])
     frame.loc[39, "colour"] = "green"
@@ -60,9 +59,7 @@ def test_nuts_is_one_of_the_methods(run):
 
 
 def test_json_stands_alone_on_standard_output(run):
-    result = run(
-        "compare", "iris", "--json", "--methods", "map", "--methods", "exact", "--covariance", "tied"
-    )
+    result = run("compare", "iris", "--json", "--methods", "map", "--methods", "exact", "--covariance", "tied")
     content = json.loads(result.stdout)
     assert result.exit_code == 0
     assert {pair["model"] for pair in content["pairs"]} == {"gda"}
@@ -191,9 +188,7 @@ def test_version(run):
 def test_the_installed_command_runs_as_a_process():
     code = "from bayesgen.cli import main; main()"
     arguments = ["compare", "iris", "--model", "gda", "--methods", "exact", "--json"]
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["pairs"]) == 2
     assert done.stderr == ""

@@ -58,9 +58,7 @@ def core(monkeypatch):
             raise bg.PredictionError("a point fit has no posterior")
         yes = np.array(SAID[fitted.method, type(rule).__name__])
         with np.errstate(divide="ignore"):
-            return SimpleNamespace(
-                log_probabilities=np.log(np.stack([1 - yes, yes], axis=1)), classes=CLASSES
-            )
+            return SimpleNamespace(log_probabilities=np.log(np.stack([1 - yes, yes], axis=1)), classes=CLASSES)
 
     for verb in (summarize, fit, predict):
         monkeypatch.setattr(comparison, verb.__name__, verb)
@@ -165,10 +163,7 @@ def test_differences_hold_every_two_answers_once(compared):
 def test_disagreements_are_the_rows_with_two_classes_named(compared):
     table = compared.disagreements
     mine = table[(table.model == "first") & (table.other_model == "first")]
-    found = {
-        (row.row, f"{row.method} {row.rule}", f"{row.other_method} {row.other_rule}")
-        for row in mine.itertuples()
-    }
+    found = {(row.row, f"{row.method} {row.rule}", f"{row.other_method} {row.other_rule}") for row in mine.itertuples()}
     names = {"MLE": "MLE PlugIn", "MAP": "MAP PlugIn", "mean": "Exact PlugIn(mean)", "BMA": "Exact BMA"}
     expected = {(3, "MLE", "mean"), (3, "MLE", "BMA"), (3, "MAP", "mean"), (3, "MAP", "BMA")}
     expected |= {(4, "MLE", "BMA"), (4, "MAP", "BMA"), (4, "mean", "BMA")}
@@ -176,9 +171,7 @@ def test_disagreements_are_the_rows_with_two_classes_named(compared):
     assert found == {(row, names[one], names[other]) for row, one, other in expected}
     chosen = mine[(mine.row == 3) & (mine.method == "MAP") & (mine.other_rule == "BMA")].iloc[0]
     assert (chosen.truth, chosen.label, chosen.other_label) == ("no", "no", "yes")
-    assert chosen[["p[no]", "p[yes]", "other_p[no]", "other_p[yes]"]].tolist() == pytest.approx(
-        [0.6, 0.4, 0.4, 0.6]
-    )
+    assert chosen[["p[no]", "p[yes]", "other_p[no]", "other_p[yes]"]].tolist() == pytest.approx([0.6, 0.4, 0.4, 0.6])
 
 
 def test_predictions_hold_every_probability(compared):
@@ -217,9 +210,7 @@ def test_the_datatree_holds_scores_and_log_scores_by_pair(compared):
     tree = compared.to_datatree()
     chosen = tree["scores"].sel(pair="first · Exact · BMA")
     assert float(chosen["log_score"]) == pytest.approx(log_scores("Exact", "BMA").mean())
-    np.testing.assert_allclose(
-        tree["log_scores"].sel(pair="second · MAP · PlugIn")["log_score"], np.full(6, np.nan)
-    )
+    np.testing.assert_allclose(tree["log_scores"].sel(pair="second · MAP · PlugIn")["log_score"], np.full(6, np.nan))
     np.testing.assert_allclose(
         tree["log_scores"].sel(pair="first · MAP · PlugIn")["log_score"], log_scores("MAP", "PlugIn")
     )

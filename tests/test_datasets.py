@@ -124,9 +124,7 @@ def test_what_cannot_be_read_is_refused_by_name(tmp_path, name, content, message
 
 
 def test_a_file_that_is_not_there_and_a_folder_are_refused(tmp_path):
-    with pytest.raises(
-        DataError, match=r"no file 'irs'\. Did you mean iris\?.*iris, wine, breast_cancer, digits"
-    ):
+    with pytest.raises(DataError, match=r"no file 'irs'\. Did you mean iris\?.*iris, wine, breast_cancer, digits"):
         load_dataset("irs")
     with pytest.raises(DataError, match="cannot be read"):
         load_dataset(tmp_path)
@@ -134,9 +132,7 @@ def test_a_file_that_is_not_there_and_a_folder_are_refused(tmp_path):
 
 def test_a_target_that_is_not_there_is_refused_with_the_columns(tmp_path):
     write_csv(tmp_path / "t.csv")
-    with pytest.raises(
-        DataError, match=r"no column 'color'.*Did you mean 'colour'\?.*'length', 'open', 'colour'"
-    ):
+    with pytest.raises(DataError, match=r"no column 'color'.*Did you mean 'colour'\?.*'length', 'open', 'colour'"):
         load_dataset(tmp_path / "t.csv", target="color")
 
 

@@ -165,9 +165,7 @@ def test_sparse_stays_sparse(kind, dtype):
     dense = np.array([[0, 1, 0], [1, 0, 1]])
     encoded = encode(scipy.sparse.csr_matrix(dense.astype(dtype)), kind)
     assert isinstance(encoded, scipy.sparse.csr_array)
-    assert encoded.dtype == (
-        dtype if kind == "real" and dtype != np.int32 and dtype is not bool else np.float64
-    )
+    assert encoded.dtype == (dtype if kind == "real" and dtype != np.int32 and dtype is not bool else np.float64)
     assert encoded.toarray().tolist() == dense.tolist()
 
 

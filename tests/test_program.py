@@ -247,9 +247,7 @@ def test_log_joint_is_numpyros_density_row_by_row(function, rng):
     close(whole(mixed_labels) - whole(y), table[5, one[5]] - table[5, y[5]], rtol=1e-8)
 
 
-@pytest.mark.parametrize(
-    "function", [mixed, outer_plate, inner_plate], ids=lambda function: function.__name__
-)
+@pytest.mark.parametrize("function", [mixed, outer_plate, inner_plate], ids=lambda function: function.__name__)
 def test_simulation_has_the_shapes_of_the_sites(function, rng):
     own = BOUND[function]
     rows = own.simulate(ROWS, seed=4)
@@ -264,9 +262,7 @@ def test_simulation_has_the_shapes_of_the_sites(function, rng):
 
 def test_simulation_takes_covariates(rng):
     latents, _, _, _ = data_of(covariate, rng)
-    rows = BOUND[covariate].simulate(
-        ROWS, latents=latents, trials=np.full(ROWS, 4.0), dose=np.full(ROWS, 1e6)
-    )
+    rows = BOUND[covariate].simulate(ROWS, latents=latents, trials=np.full(ROWS, 4.0), dose=np.full(ROWS, 1e6))
     assert rows["hits"].max() <= 4
     close(rows["x"], 1e6 * latents["success"][rows["y"]], atol=6)
 
@@ -288,11 +284,7 @@ def test_class_conditionals_are_the_distributions_at_each_class(rng):
     assert found["counts"].batch_shape == (3,) and found["counts"].event_shape == (2,)
     total = np.log(latents["p"])
     with jax.enable_x64(True):
-        total = (
-            total
-            + found["x"].log_prob(rows["x"][:, None])
-            + found["counts"].log_prob(rows["counts"][:, None])
-        )
+        total = total + found["x"].log_prob(rows["x"][:, None]) + found["counts"].log_prob(rows["counts"][:, None])
         total = np.asarray(total)
     close(BOUND[mixed].log_joint(latents, rows), total, rtol=1e-10)
     assert isinstance(found["x"].loc, np.ndarray)
@@ -380,9 +372,7 @@ REFUSED = {
         "'x' are not exchangeable",
     ),
     "neighbouring attribute": (
-        lambda n, y, m: numpyro.sample(
-            "x", dist.Normal(jnp.roll(numpyro.sample("w", dist.Normal(m[y], 1)), 1), 1)
-        ),
+        lambda n, y, m: numpyro.sample("x", dist.Normal(jnp.roll(numpyro.sample("w", dist.Normal(m[y], 1)), 1), 1)),
         "'x' are not exchangeable",
     ),
 }
@@ -547,9 +537,7 @@ def test_multinomial_totals_are_a_covariate_and_checked(rng):
 
 def built_in(rng):
     """A built-in, bound: naive Bayes on a real and a binary block, with its rows."""
-    X = pd.DataFrame(
-        {"height": rng.normal(size=40), "girth": rng.gamma(2.0, 1.0, 40), "ill": rng.random(40) < 0.4}
-    )
+    X = pd.DataFrame({"height": rng.normal(size=40), "girth": rng.gamma(2.0, 1.0, 40), "ill": rng.random(40) < 0.4})
     y = np.where(X["height"] + 0.3 * X["girth"] > 0.7, "elm", "ash")
     data = summarize(bg.NaiveBayes(), X, y)
     own = data.model.bind(data.scaled_schema)

@@ -1,5 +1,6 @@
 """The README's Python examples run as they stand."""
 
+import doctest
 import pathlib
 import re
 
@@ -32,3 +33,8 @@ def test_a_program_of_ones_own_is_compressed_and_its_answer_makes_sense(names):
     assert (answer.labels == names["labels"]).mean() > 0.5
     assert (answer.standard_error < 0.02).all()
     assert (answer.mutual_information > -1e-9).all()
+
+
+def test_one_process_says_red_and_the_average_says_blue():
+    found = doctest.testfile(str(README), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert found.attempted > 5 and found.failed == 0

@@ -13,9 +13,7 @@ from bayesgen.errors import DataError
 from bayesgen.schema import Schema, check_weights
 from bayesgen.tables import read_table
 
-FRAME = pd.DataFrame(
-    {"size": [1.5, 2.5, 3.5], "alive": [True, False, True], "colour": ["red", "blue", "red"]}
-)
+FRAME = pd.DataFrame({"size": [1.5, 2.5, 3.5], "alive": [True, False, True], "colour": ["red", "blue", "red"]})
 LABELS = ["dog", "cat", "dog"]
 
 
@@ -43,9 +41,7 @@ def test_everything_is_inferred():
 
 def test_declared_kinds_go_before_implied_before_inferred():
     X = {"a": [1, 2], "b": [1, 2], "c": [1, 2]}
-    schema = Schema(kinds={"a": "count"}).resolve(
-        read_table(X), implied_kinds={"a": "binary", "b": "categorical"}
-    )
+    schema = Schema(kinds={"a": "count"}).resolve(read_table(X), implied_kinds={"a": "binary", "b": "categorical"})
     assert schema.kinds == {"a": "count", "b": "categorical", "c": "real"}
     assert schema.categories == {"b": (1, 2)}
 

@@ -113,9 +113,7 @@ CASES = {
     "Bernoulli, probs": Case(dist.BernoulliProbs, dist.Bernoulli, unit, binary),
     "Bernoulli, logits": Case(dist.BernoulliLogits, dist.Bernoulli, logits, binary),
     "Binomial, probs": Case(dist.BinomialProbs, functools.partial(dist.Binomial, TOTAL), unit, some_of_total),
-    "Binomial, logits": Case(
-        dist.BinomialLogits, functools.partial(dist.Binomial, TOTAL), logits, some_of_total
-    ),
+    "Binomial, logits": Case(dist.BinomialLogits, functools.partial(dist.Binomial, TOTAL), logits, some_of_total),
     "Geometric, probs": Case(dist.GeometricProbs, dist.Geometric, unit, counts),
     "Geometric, logits": Case(dist.GeometricLogits, dist.Geometric, logits, counts),
     "Categorical, probs": Case(dist.CategoricalProbs, dist.Categorical, probabilities, categories),
@@ -201,10 +199,7 @@ def compiled(name):
     @jax.jit
     def run(parameters, values, codes, weights, summary):
         rows = wrap({k: v[codes] for k, v in parameters.items()})
-        sums = {
-            kind: (d.log_prob(values).reshape(ROWS, -1).sum(-1) * weights).sum()
-            for kind, (d, _) in rows.items()
-        }
+        sums = {kind: (d.log_prob(values).reshape(ROWS, -1).sum(-1) * weights).sum() for kind, (d, _) in rows.items()}
         conditionals = {kind: read_conditional(d, axis) for kind, (d, axis) in wrap(parameters).items()}
         table = conditionals["plain"]
         cells = jax.ops.segment_sum(weights[:, None] * rows["plain"][0].log_prob(values), codes, CLASSES)
@@ -235,9 +230,7 @@ def test_the_summary_gives_the_sum_over_rows(name, rng, codes):
         weights = rng.gamma(1.0, 1.0, ROWS)
         statistic, inert = statistic_of(case, parameters)
         summary = statistic.summarize(values, codes, CLASSES, weights, inert)
-        sums, found, cells, cells_found, each, read = compiled(name)(
-            parameters, values, codes, weights, summary
-        )
+        sums, found, cells, cells_found, each, read = compiled(name)(parameters, values, codes, weights, summary)
         for kind, expected in sums.items():
             np.testing.assert_allclose(found[kind], expected, rtol=1e-9, err_msg=kind)
         np.testing.assert_allclose(cells_found, cells, rtol=1e-9, atol=1e-12)
@@ -305,9 +298,7 @@ def test_float32_rows_lose_nothing_beyond_their_own_rounding(name, rng, codes):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12), narrow, wide)
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in CASES if CASES[name].rows in (binary, counts, some_of_total, words)]
-)
+@pytest.mark.parametrize("name", [name for name in CASES if CASES[name].rows in (binary, counts, some_of_total, words)])
 def test_small_integers_lose_nothing(name, rng, codes):
     case = CASES[name]
     values = case.rows(rng).astype(np.uint8)
@@ -414,9 +405,7 @@ def test_the_impossible_is_exactly_minus_infinity(xp, name, parameters, rows, ex
 
 def test_zero_times_minus_infinity_is_zero_with_finite_gradients():
     log_weights = jnp.array([[0.0, -jnp.inf]])
-    np.testing.assert_array_equal(
-        log_linear(jnp.array([[2.0, 0.0], [0.0, 1.0]]), log_weights), [[0.0], [-np.inf]]
-    )
+    np.testing.assert_array_equal(log_linear(jnp.array([[2.0, 0.0], [0.0, 1.0]]), log_weights), [[0.0], [-np.inf]])
     gradient = jax.grad(lambda w: safe_product(jnp.array([3.0, 0.0]), w).sum())(jnp.array([-1.0, -jnp.inf]))
     np.testing.assert_array_equal(gradient, [3.0, 0.0])
 

@@ -94,9 +94,7 @@ def test_what_is_no_table_is_refused():
 
 
 def test_a_masked_array_without_masked_cells_is_an_array():
-    assert (
-        read_table(np.ma.masked_equal(NUMBERS, 7.0)).matrix(["x0", "x1", "x2"]).tolist() == NUMBERS.tolist()
-    )
+    assert read_table(np.ma.masked_equal(NUMBERS, 7.0)).matrix(["x0", "x1", "x2"]).tolist() == NUMBERS.tolist()
 
 
 # --- frames

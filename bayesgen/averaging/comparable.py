@@ -47,7 +47,7 @@ def _difference(one: Fit, other: Fit):
     if one.schema.columns != other.schema.columns or one.schema.categories != other.schema.categories:
         return "the columns' order or their categories differ."
     counts = [fit.summaries.evidence.class_counts for fit in (one, other)]
-    if not np.allclose(*counts, rtol=1e-9):
+    if not np.allclose(counts[0], counts[1], rtol=1e-9):
         return f"they saw different labels y (rows by class {counts[0].tolist()} and {counts[1].tolist()})."
     if not np.allclose(_totals(one), _totals(other), rtol=1e-9, atol=1e-12):
         return "the columns' totals by class differ, so they saw different rows X or labels y."

@@ -121,6 +121,7 @@ class AverageFit(Fit):
         scores: (M,) what the weights are made of: log evidences, or sums of log class probabilities of rows left out.
     """
 
+    state: Mixture
     members: tuple[Fit, ...] = dataclasses.field(default=(), repr=False)
     scores: Any = dataclasses.field(default=None, repr=False)
 

@@ -55,7 +55,7 @@ class HypothesisSpace:
     def of(cls, predicates: Mapping[str, Callable], domain, prior=None):
         """The space of predicates over a domain; equal prior weights unless given."""
         domain = list(domain)
-        extensions = [[bool(holds(member)) for member in domain] for holds in predicates.values()]
+        extensions = np.array([[bool(holds(member)) for member in domain] for holds in predicates.values()])
         weights = np.ones(len(predicates)) if prior is None else prior
         return cls(list(predicates), extensions, domain, weights)
 

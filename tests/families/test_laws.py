@@ -173,9 +173,7 @@ def assert_maximum(density, case, parameters, rng):
     """The density falls in random directions, equally in both senses (to first order)."""
     top = density(parameters)
     for seed in range(8):
-        sides = [
-            density(moved(case, parameters, np.random.default_rng(seed), step)) for step in (-1e-4, 1e-4)
-        ]
+        sides = [density(moved(case, parameters, np.random.default_rng(seed), step)) for step in (-1e-4, 1e-4)]
         assert max(sides) < top
         falls = top - np.array(sides)
         close(falls[0], falls[1], rtol=0.05, atol=1e-8)
@@ -248,9 +246,7 @@ def test_the_sites_are_the_prior_and_the_likelihood(name, rng, codes):
 
     @jax.jit
     def run(values, rows):
-        trace = handlers.trace(
-            handlers.substitute(handlers.seed(program, 0), data={**values, "x": rows})
-        ).get_trace()
+        trace = handlers.trace(handlers.substitute(handlers.seed(program, 0), data={**values, "x": rows})).get_trace()
         sites = {k: v["fn"].log_prob(v["value"]) for k, v in trace.items() if v["type"] == "sample"}
         return (
             sites.pop("x"),

@@ -78,9 +78,7 @@ def test_normal_evidence_by_integration():
     rows, family = np.array([0.3, 1.9, -0.4]), NormalInverseGamma(0.5, 0.7, 2.6, 1.3)
 
     def density(mean, variance):
-        prior = stats.invgamma.pdf(variance, 2.6, scale=1.3) * stats.norm.pdf(
-            mean, 0.5, np.sqrt(variance / 0.7)
-        )
+        prior = stats.invgamma.pdf(variance, 2.6, scale=1.3) * stats.norm.pdf(mean, 0.5, np.sqrt(variance / 0.7))
         return prior * np.prod(stats.norm.pdf(rows, mean, np.sqrt(variance)))
 
     def of_variance(log_variance):
@@ -107,9 +105,7 @@ def test_predictives_are_scipys(rng):
     spread = np.sqrt(1.3 * (0.7 + 1) / (2.6 * 0.7))
     close(gamma.log_evidence([row[0]]), stats.t.logpdf(row[0], 2 * 2.6, 0.5, spread), rtol=1e-11)
     rate = 0.7
-    close(
-        GammaPoisson(2.6, rate).log_evidence([4]), stats.nbinom.logpmf(4, 2.6, rate / (1 + rate)), rtol=1e-11
-    )
+    close(GammaPoisson(2.6, rate).log_evidence([4]), stats.nbinom.logpmf(4, 2.6, rate / (1 + rate)), rtol=1e-11)
     counts, alpha = np.array([3, 0, 4]), np.array([0.7, 2.3, 1.1])
     expected = stats.dirichlet_multinomial.logpmf(counts, alpha, 7)
     close(DirichletMultinomial(alpha).log_evidence(counts[None]), expected, rtol=1e-11)

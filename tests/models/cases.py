@@ -68,9 +68,7 @@ def reals(names):
     def rows(rng, codes):
         factor = np.tril(np.random.default_rng(6).normal(0, 0.7, (len(names), len(names))))
         factor[np.diag_indices(len(names))] = 1.0
-        table = rng.normal(0, 1, (len(codes), len(names))) @ factor.T + np.outer(
-            codes, [1.1, -0.8, 0.5][: len(names)]
-        )
+        table = rng.normal(0, 1, (len(codes), len(names))) @ factor.T + np.outer(codes, [1.1, -0.8, 0.5][: len(names)])
         return {name: 10.0 ** (2 * j - 2) * table[:, j] + j for j, name in enumerate(names)}
 
     return rows
@@ -93,9 +91,7 @@ def documents(rng, codes):
     """Word counts of five words, of documents of unlike lengths."""
     topics = np.asarray([[5, 1, 1, 2, 3], [1, 4, 2, 2, 1], [2, 1, 5, 1, 1]])[codes]
     lengths = rng.integers(3, 12, len(codes))
-    return np.stack(
-        [rng.multinomial(n, topic / topic.sum()) for n, topic in zip(lengths, topics, strict=True)]
-    )
+    return np.stack([rng.multinomial(n, topic / topic.sum()) for n, topic in zip(lengths, topics, strict=True)])
 
 
 def sparse_documents(rng, codes):
@@ -131,9 +127,7 @@ CASES = {
         REALS,
     ),
     "discriminant, other kinds": Case(bg.GaussianDiscriminant("tied", class_prior=[0.5, 0.5]), mixed),
-    "multinomial, dense": Case(
-        bg.NaiveBayes(bg.DirichletMultinomial([1.0, 1.5, 2.0, 1.2, 1.3])), documents, **THREE
-    ),
+    "multinomial, dense": Case(bg.NaiveBayes(bg.DirichletMultinomial([1.0, 1.5, 2.0, 1.2, 1.3])), documents, **THREE),
     "multinomial, sparse": Case(bg.NaiveBayes(class_prior=[0.2, 0.3, 0.5]), sparse_documents, **THREE),
     "own blocks": Case(
         bg.GenerativeClassifier(

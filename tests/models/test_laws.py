@@ -11,9 +11,7 @@ import bayesgen as bg
 from .cases import CASES, NEW, ROWS, stack, take
 
 every_case = pytest.mark.parametrize("name", CASES)
-named_cases = pytest.mark.parametrize(
-    "name", [name for name, case in CASES.items() if isinstance(case.new, dict)]
-)
+named_cases = pytest.mark.parametrize("name", [name for name, case in CASES.items() if isinstance(case.new, dict)])
 every_method = pytest.mark.parametrize(
     "method", [bg.MLE(), bg.MAP(), bg.Exact()], ids=lambda method: type(method).__name__
 )
@@ -153,9 +151,7 @@ def test_the_predictive_of_each_class_is_the_ratio_of_two_evidences(name):
         for column, label in enumerate(case.exact.classes):
             more = stack(X, take(case.new, slice(row, row + 1)))
             longer = bg.fit(model, more, np.append(y, label), method=bg.Exact(), schema=schema)
-            assert table[row, column] == pytest.approx(
-                longer.log_evidence - case.exact.log_evidence, abs=1e-9
-            )
+            assert table[row, column] == pytest.approx(longer.log_evidence - case.exact.log_evidence, abs=1e-9)
 
 
 @every_traced
