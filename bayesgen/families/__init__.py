@@ -1,10 +1,11 @@
 """Conjugate families, closed under updating: the posterior is again a family of the same type."""
 
-from .base import Family, Names, Scale
+from .base import Family
 from .beta_bernoulli import BetaBernoulli
 from .dirichlet_categorical import DirichletCategorical
 from .dirichlet_multinomial import DirichletMultinomial
 from .gamma_poisson import GammaPoisson
+from .naming import Names, Scale
 from .normal_inverse_gamma import NormalInverseGamma
 from .normal_inverse_wishart import NormalInverseWishart
 

@@ -1,8 +1,6 @@
 """What every conjugate family can do. A family is a prior that, updated with data, is again a family."""
 
 import abc
-import dataclasses
-from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import jax
@@ -10,62 +8,9 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from ..errors import FitError, ModelError
+from ..errors import ModelError
 from ..statistics import RowDensity, Statistic, Summary
-
-
-@dataclasses.dataclass(frozen=True)
-class Scale:
-    """What a family needs to know of a block of columns to fill in its hyperparameters.
-
-    Attributes:
-        num_classes: K, or None where a family is used alone.
-        num_columns: D, or None for data without a column axis.
-        num_categories: r, for categorical columns.
-        mean, variance: (D,) of the training columns (denominator N), where a family asks for them.
-    """
-
-    num_classes: int | None = None
-    num_columns: int | None = None
-    num_categories: int | None = None
-    mean: Any = None
-    variance: Any = None
-
-    @property
-    def batch_shape(self):
-        """(K, D), without the axes that are absent."""
-        return tuple(size for size in (self.num_classes, self.num_columns) if size is not None)
-
-
-@dataclasses.dataclass(frozen=True)
-class Names:
-    """The names by which messages speak of a block, its classes and its columns."""
-
-    block: str = "data"
-    classes: Sequence | None = None
-    columns: Sequence[str] | None = None
-
-    def class_name(self, index):
-        """Name the class of an index tuple, or the data where there are no classes."""
-        return f"class {self.classes[index[0]]!r}" if self.classes is not None and index else "the data"
-
-    def column_name(self, index):
-        """Name a column."""
-        return f"column {index if self.columns is None else self.columns[index]!r}"
-
-    def where(self, bad):
-        """Say at which class and column a boolean array (K, D, ...), (K,), (D, ...) or () is first true."""
-        index = tuple(int(i) for i in np.argwhere(bad)[0]) if np.ndim(bad) else ()
-        words = []
-        if self.classes is not None and index:
-            words.append(self.class_name(index))
-            index = index[1:]
-        if index:
-            words.append(self.column_name(index[0]))
-        return ", ".join(words) or "the data"
-
-
-ANONYMOUS = Names()
+from .naming import ANONYMOUS, Names, Scale
 
 
 class Family(abc.ABC):
@@ -285,46 +230,6 @@ def _rebuild(cls, fields):
 def _num_columns(summary):
     shape = summary.log_base.shape
     return shape[0] if shape else None
-
-
-def check_positive(family, **values):
-    """Refuse hyperparameters that are not positive and finite, by name. None, distributions and tracers pass."""
-    for name, value in values.items():
-        if value is None or isinstance(value, dist.Distribution | jax.core.Tracer):
-            continue
-        array = np.asarray(value, np.float64)
-        if not (np.isfinite(array) & (array > 0)).all():
-            raise ModelError(f"{family}: the hyperparameter {name} must be positive and finite, got {value!r}.")
-
-
-def as_number(value):
-    """A hyperparameter as a float64 array; None, distributions and tracers pass."""
-    if value is None or isinstance(value, dist.Distribution | jax.Array):
-        return value
-    return np.asarray(value, np.float64)
-
-
-def broadcast(value, shape):
-    """Broadcast a hyperparameter to `shape`; distributions pass."""
-    if isinstance(value, dist.Distribution):
-        return value
-    return np.broadcast_to(value, shape) if isinstance(value, np.ndarray) else value
-
-
-def check_pooling(family, pooling, scale):
-    """Refuse to share a variance over an axis that is not there: that of classes, alone; that of columns."""
-    if pooling.tied and scale.num_classes is None:
-        raise ModelError(f"{family}: tied=True shares over classes, and used alone the family has none.")
-    if pooling.spherical and scale.num_columns is None:
-        raise ModelError(
-            f"{family}: spherical=True shares over columns, and there is no column axis. Give rows (n, D), or an "
-            "array (D,) for a hyperparameter."
-        )
-
-
-def refuse_mode(names, bad, why, remedy):
-    """Raise the error of a mode that is unbounded or not unique."""
-    raise FitError(f"Block {names.block!r} has no unique posterior mode at {names.where(bad)}: {why} {remedy}")
 
 
 def _shown(value):

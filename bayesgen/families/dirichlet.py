@@ -7,8 +7,10 @@ import numpyro
 import numpyro.distributions as dist
 
 from ..errors import FitError
-from .base import ANONYMOUS, Family, as_number, broadcast, check_positive, refuse_mode
+from .base import Family
 from .draws import sample_distribution
+from .hyperparameters import as_number, broadcast, check_positive
+from .naming import ANONYMOUS, refuse_mode
 from .special import gammaln
 
 

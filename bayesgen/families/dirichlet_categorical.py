@@ -5,8 +5,8 @@ import numpyro.distributions as dist
 
 from ..errors import ModelError
 from ..statistics.discrete import CategoricalStatistic
-from .base import Scale
 from .dirichlet import DirichletFamily
+from .naming import Scale
 
 
 class DirichletCategorical(DirichletFamily):

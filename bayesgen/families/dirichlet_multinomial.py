@@ -4,8 +4,8 @@ import numpy as np
 import numpyro.distributions as dist
 
 from ..statistics.table import MULTINOMIAL
-from .base import Scale
 from .dirichlet import DirichletFamily
+from .naming import Scale
 from .rows import DirichletMultinomialRows
 
 

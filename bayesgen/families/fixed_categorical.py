@@ -5,7 +5,8 @@ import numpyro.distributions as dist
 
 from ..errors import ModelError
 from ..statistics.discrete import CategoricalStatistic
-from .base import ANONYMOUS, Family
+from .base import Family
+from .naming import ANONYMOUS
 
 
 class FixedCategorical(Family):

@@ -10,8 +10,10 @@ from jax.scipy.special import gammaln as jnp_gammaln
 
 from ..errors import FitError
 from ..statistics.table import POISSON
-from .base import ANONYMOUS, Family, Scale, as_number, broadcast, check_positive, refuse_mode
+from .base import Family
 from .draws import sample_distribution
+from .hyperparameters import as_number, broadcast, check_positive
+from .naming import ANONYMOUS, Scale, refuse_mode
 from .rows import NegativeBinomialRows
 from .special import gammaln
 

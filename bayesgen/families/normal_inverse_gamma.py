@@ -10,8 +10,10 @@ import numpyro.distributions as dist
 
 from ..errors import FitError
 from ..statistics.normal import NormalStatistic
-from .base import ANONYMOUS, Family, Scale, as_number, broadcast, check_pooling, check_positive
+from .base import Family
 from .draws import sample_distribution
+from .hyperparameters import as_number, broadcast, check_pooling, check_positive
+from .naming import ANONYMOUS, Scale
 from .pooling import Pooling
 from .rows import MultivariateStudentTRows, StudentTRows
 from .special import LOG_2PI, gammaln

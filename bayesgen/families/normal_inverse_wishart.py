@@ -11,8 +11,10 @@ from numpyro.distributions.transforms import CholeskyTransform
 
 from ..errors import FitError, ModelError
 from ..statistics.normal import MultivariateNormalStatistic
-from .base import ANONYMOUS, Family, Scale, as_number, broadcast, check_pooling, check_positive
+from .base import Family
 from .draws import sample_distribution
+from .hyperparameters import as_number, broadcast, check_pooling, check_positive
+from .naming import ANONYMOUS, Scale
 from .pooling import Pooling
 from .rows import MultivariateStudentTRows
 from .special import LOG_PI, log_multigamma, slogdet

@@ -1,0 +1,42 @@
+"""Hyperparameters: numbers, arrays, None or NumPyro distributions; their checks and their shapes."""
+
+import jax
+import numpy as np
+import numpyro.distributions as dist
+
+from ..errors import ModelError
+
+
+def check_positive(family, **values):
+    """Refuse hyperparameters that are not positive and finite, by name. None, distributions and tracers pass."""
+    for name, value in values.items():
+        if value is None or isinstance(value, dist.Distribution | jax.core.Tracer):
+            continue
+        array = np.asarray(value, np.float64)
+        if not (np.isfinite(array) & (array > 0)).all():
+            raise ModelError(f"{family}: the hyperparameter {name} must be positive and finite, got {value!r}.")
+
+
+def as_number(value):
+    """A hyperparameter as a float64 array; None, distributions and tracers pass."""
+    if value is None or isinstance(value, dist.Distribution | jax.Array):
+        return value
+    return np.asarray(value, np.float64)
+
+
+def broadcast(value, shape):
+    """Broadcast a hyperparameter to `shape`; distributions pass."""
+    if isinstance(value, dist.Distribution):
+        return value
+    return np.broadcast_to(value, shape) if isinstance(value, np.ndarray) else value
+
+
+def check_pooling(family, pooling, scale):
+    """Refuse to share a variance over an axis that is not there: that of classes, alone; that of columns."""
+    if pooling.tied and scale.num_classes is None:
+        raise ModelError(f"{family}: tied=True shares over classes, and used alone the family has none.")
+    if pooling.spherical and scale.num_columns is None:
+        raise ModelError(
+            f"{family}: spherical=True shares over columns, and there is no column axis. Give rows (n, D), or an "
+            "array (D,) for a hyperparameter."
+        )

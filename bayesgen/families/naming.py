@@ -1,0 +1,68 @@
+"""What a family is told of its columns: their scale, for its defaults, and their names, for its messages."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import FitError
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """What a family needs to know of a block of columns to fill in its hyperparameters.
+
+    Attributes:
+        num_classes: K, or None where a family is used alone.
+        num_columns: D, or None for data without a column axis.
+        num_categories: r, for categorical columns.
+        mean, variance: (D,) of the training columns (denominator N), where a family asks for them.
+    """
+
+    num_classes: int | None = None
+    num_columns: int | None = None
+    num_categories: int | None = None
+    mean: Any = None
+    variance: Any = None
+
+    @property
+    def batch_shape(self):
+        """(K, D), without the axes that are absent."""
+        return tuple(size for size in (self.num_classes, self.num_columns) if size is not None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Names:
+    """The names by which messages speak of a block, its classes and its columns."""
+
+    block: str = "data"
+    classes: Sequence | None = None
+    columns: Sequence[str] | None = None
+
+    def class_name(self, index):
+        """Name the class of an index tuple, or the data where there are no classes."""
+        return f"class {self.classes[index[0]]!r}" if self.classes is not None and index else "the data"
+
+    def column_name(self, index):
+        """Name a column."""
+        return f"column {index if self.columns is None else self.columns[index]!r}"
+
+    def where(self, bad):
+        """Say at which class and column a boolean array (K, D, ...), (K,), (D, ...) or () is first true."""
+        index = tuple(int(i) for i in np.argwhere(bad)[0]) if np.ndim(bad) else ()
+        words = []
+        if self.classes is not None and index:
+            words.append(self.class_name(index))
+            index = index[1:]
+        if index:
+            words.append(self.column_name(index[0]))
+        return ", ".join(words) or "the data"
+
+
+ANONYMOUS = Names()
+
+
+def refuse_mode(names, bad, why, remedy):
+    """Raise the error of a mode that is unbounded or not unique."""
+    raise FitError(f"Block {names.block!r} has no unique posterior mode at {names.where(bad)}: {why} {remedy}")
