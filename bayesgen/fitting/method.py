@@ -6,7 +6,6 @@ import functools
 import warnings
 from typing import Any
 
-import jax
 import numpy as np
 
 from ..errors import ConstantColumnWarning, DataError
@@ -127,8 +126,3 @@ def prepare(model, X, y=None, *, schema=None, sample_weight=None) -> Any:
 def train(model, method, problem) -> Fit:
     """Solve a problem, the model's choices made. Models that methods solve otherwise register here."""
     return method.solve(problem)
-
-
-def as_numpy(tree):
-    """Leaves as NumPy arrays."""
-    return jax.tree.map(np.asarray, tree)
