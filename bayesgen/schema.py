@@ -186,16 +186,19 @@ class Schema:
 
     def _complete_kinds(self, table: Table, implied_kinds: Mapping[str, str]) -> Mapping[str, str]:
         columns = self._resolved_columns()
+        default = table.uniform_kind
+        if isinstance(implied_kinds, ColumnKinds):  # one kind for all columns, however many
+            default, implied_kinds = implied_kinds.default, implied_kinds.overrides
         stated_names = () if isinstance(self.kinds, ColumnKinds) else self.kinds
         check_known([*stated_names, *implied_kinds, *self.categories], columns, self.named)
         if isinstance(self.kinds, ColumnKinds):
             return self.kinds
         stated = {**implied_kinds, **self.kinds}
-        if table.uniform_kind is not None and isinstance(columns, PositionalNames):
-            return ColumnKinds(columns, table.uniform_kind, stated)
+        if default is not None and isinstance(columns, PositionalNames):
+            return ColumnKinds(columns, default, stated)
         names = self._names_in(table, columns)
         pairs = zip(columns, names, strict=True)
-        return {c: stated.get(c) or table.inferred_kind(name) for c, name in pairs}
+        return {c: stated.get(c) or default or table.inferred_kind(name) for c, name in pairs}
 
     def _complete_categories(self, table: Table) -> dict[str, Sequence[Any]]:
         for column in self.categories:
@@ -258,10 +261,10 @@ class Schema:
         )
 
 
-def check_weights(sample_weight: Any, num_rows: int) -> np.ndarray | None:
+def as_weights(sample_weight: Any, num_rows: int) -> np.ndarray | None:
     """Frequency weights (n,) as float64; None stays None.
 
-    Raises DataError for a wrong length, for weights that are negative or no finite number, and if all are 0.
+    Raises DataError for a wrong length, and for weights that are negative or no finite number.
     """
     if sample_weight is None:
         return None
@@ -278,8 +281,6 @@ def check_weights(sample_weight: Any, num_rows: int) -> np.ndarray | None:
             f"sample_weight has {np.count_nonzero(wrong)} entries that are negative, missing or infinite; "
             f"the first is {weights[row].item()} at row {row}. A weight says how often its row counts."
         )
-    if not weights.any():
-        raise DataError(f"sample_weight is zero for all {num_rows} rows. Give some row a positive weight.")
     return weights
 
 

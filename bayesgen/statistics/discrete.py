@@ -1,13 +1,64 @@
-"""Categorical columns: counts of each value, and densities by table look-up."""
+"""Columns with finitely many values: counts of each value, and densities of rows by product or by look-up."""
 
 import dataclasses
 
 import numpy as np
+import scipy.sparse
 
 from . import passes
-from .arrays import flatten_rows, namespace, safe_product
+from .arrays import flatten_rows, log_linear, namespace, safe_product
 from .base import Statistic
 from .summaries import Sums
+
+
+@dataclasses.dataclass(frozen=True)
+class BernoulliStatistic(Statistic):
+    """Columns of zeros and ones, dense or sparse. Parameters: `log_one` and `log_zero`, (K, *extra); -inf is allowed."""
+
+    def summarize(self, values, codes, num_classes, weights=None, inert=None):
+        """Count ones and zeros by class: two totals (K, *extra). See `Statistic.summarize`."""
+        shape = (num_classes, *values.shape[1:])
+        rows, count = flatten_rows(values), passes.class_counts(codes, num_classes, weights)
+        ones = passes.class_sums(rows, codes, num_classes, weights)
+        if weights is None:  # whole numbers, so the difference is exact
+            zeros = count[:, None] - ones
+        else:
+            zeros = _class_zeros(rows, codes, num_classes, weights, count[:, None] - ones)
+        return Sums(count, (ones.reshape(shape), zeros.reshape(shape)), np.zeros(shape))
+
+    def log_likelihood(self, parameters, summary):
+        """Counts times log probabilities."""
+        ones, zeros = summary.totals
+        return safe_product(ones, parameters["log_one"]) + safe_product(zeros, parameters["log_zero"])
+
+    def row_log_prob(self, parameters, values):
+        """Log probability of rows, (n, K): that of a row of zeros, and the log odds of the ones.
+
+        So only the ones cost anything. A row with an event of probability zero has log probability -inf, exactly.
+        """
+        rows = flatten_rows(values)
+        one, zero = (parameters[name].reshape(len(parameters[name]), -1) for name in ("log_one", "log_zero"))
+        xp = namespace(one, rows)
+        certain = xp.isneginf(zero)
+        zero = xp.where(certain, 0.0, zero)
+        table = zero.sum(-1) + log_linear(rows, one - zero)
+        if xp is np and not certain.any():
+            return table
+        missing = certain.sum(-1) > xp.asarray(rows @ certain.T.astype(zero.dtype))
+        return xp.where(missing, -xp.inf, table)
+
+
+def _class_zeros(rows, codes, num_classes, weights, difference):
+    """Weights of zeros by class, (K, m). In a sparse matrix they are the difference of totals and weights of ones.
+
+    There a column that has no zeros is found by counting, because rounding must not leave it a little of one.
+    """
+    if not scipy.sparse.issparse(rows):
+        return passes.class_sums(1.0 - rows, codes, num_classes, weights)
+    seen = (weights > 0).astype(np.float64)
+    ones = passes.class_sums(rows, codes, num_classes, seen)
+    full = ones == passes.class_counts(codes, num_classes, seen)[:, None]
+    return np.where(full, 0.0, np.maximum(difference, 0.0))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpyro.distributions as dist
 from jax.nn import log_sigmoid, log_softmax
 
 from .arrays import log_factorial, namespace, precise, special
-from .discrete import CategoricalStatistic
+from .discrete import BernoulliStatistic, CategoricalStatistic
 from .exponential import ExponentialFamily
 from .normal import MultivariateNormalStatistic, NormalStatistic
 from .registry import register
@@ -43,11 +43,7 @@ def _log(values):
     return namespace(values).log(precise(values))
 
 
-BERNOULLI = ExponentialFamily(
-    statistics=lambda x, inert: (x, 1.0 - x),
-    natural=lambda p: (p["log_one"], p["log_zero"]),
-    log_partition=_no_partition,
-)
+BERNOULLI = BernoulliStatistic()
 BINOMIAL = ExponentialFamily(
     statistics=lambda x, inert: (x, inert["total_count"] - x),
     natural=lambda p: (p["log_one"], p["log_zero"]),

@@ -98,6 +98,11 @@ def sparse_documents(rng, codes):
     return scipy.sparse.csr_array(documents(rng, codes))
 
 
+def sparse_words(rng, codes):
+    """Which of the five words a document has."""
+    return scipy.sparse.csr_array((documents(rng, codes) > 1) * 1.0)
+
+
 THREE = {"labels": ("ape", "bear", "cow"), "shares": (0.25, 0.25, 0.5)}
 REALS = reals(("height", "weight", "age"))
 COUNTS = bg.GammaPoisson()
@@ -129,6 +134,7 @@ CASES = {
     "discriminant, other kinds": Case(bg.GaussianDiscriminant("tied", class_prior=[0.5, 0.5]), mixed),
     "multinomial, dense": Case(bg.NaiveBayes(bg.DirichletMultinomial([1.0, 1.5, 2.0, 1.2, 1.3])), documents, **THREE),
     "multinomial, sparse": Case(bg.NaiveBayes(class_prior=[0.2, 0.3, 0.5]), sparse_documents, **THREE),
+    "Bernoulli, sparse": Case(bg.NaiveBayes(bg.BetaBernoulli(1.7, 2.6)), sparse_words, **THREE),
     "own blocks": Case(
         bg.GenerativeClassifier(
             [
