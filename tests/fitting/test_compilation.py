@@ -1,0 +1,148 @@
+"""Compile once: a second fit of the same shapes compiles nothing, whatever the rows and the hyperparameters."""
+
+import contextlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+import bayesgen as bg
+
+METHODS = {"NUTS": bg.NUTS(num_warmup=50, num_samples=50), "MAP": bg.MAP(num_starts=2), "MLE": bg.MLE(num_starts=2)}
+every_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+pytestmark = pytest.mark.filterwarnings("ignore::bayesgen.errors.ConvergenceWarning")  # short chains will do
+SIZES = (41, 45, 300, 1301)  # a learning curve; the first fit is the one that may compile
+
+
+@contextlib.contextmanager
+def compilations():
+    """Collects the name of each function that JAX compiles (or fetches from its cache on disk)."""
+    found = []
+
+    def listen(event, duration, **about):
+        if event == "/jax/core/compile/backend_compile_duration":
+            found.append(about.get("fun_name", "?"))
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield found
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def own(n):
+    """A program of one's own, with a latent vector, a scale and a rate."""
+    p = numpyro.sample("p", dist.Dirichlet(jnp.ones(3)))
+    mean = numpyro.sample("mean", dist.Normal(0, 10).expand([3, 2]).to_event(2))
+    scale = numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
+    rate = numpyro.sample("rate", dist.Gamma(2.0, 1.0).expand([3]).to_event(1))
+    with numpyro.plate("rows", n):
+        y = numpyro.sample("y", dist.Categorical(p))
+        numpyro.sample("x", dist.Normal(mean[y], scale).to_event(1))
+        numpyro.sample("count", dist.Poisson(rate[y]))
+
+
+def chained(n):
+    """An attribute that depends on another one: evaluated row by row."""
+    p = numpyro.sample("p", dist.Beta(2.0, 2.0))
+    mean = numpyro.sample("mean", dist.Normal(0, 3).expand([2]).to_event(1))
+    slope = numpyro.sample("slope", dist.Normal(0, 1))
+    with numpyro.plate("rows", n):
+        y = numpyro.sample("y", dist.Bernoulli(p))
+        x = numpyro.sample("x", dist.Normal(mean[y], 1.3))
+        numpyro.sample("z", dist.Normal(slope * x, 0.7))
+
+
+def rows(size):
+    """Rows of `own`, in other units and about other means for each size."""
+    rng = np.random.default_rng(size)
+    y = np.arange(size) % 3
+    x = (rng.normal(size=(size, 2)) + 2.0 * y[:, None]) @ np.array([[1.0, 0.4], [0.0, 0.8]])
+    return {"x": x + 0.01 * size, "count": rng.poisson(1.0 + y)}, y
+
+
+def chained_rows(size):
+    rng = np.random.default_rng(size)
+    y = np.arange(size) % 2
+    x = rng.normal(size=size) + 2 * y
+    return {"x": x, "z": 0.5 * x + 0.7 * rng.normal(size=size)}, y
+
+
+OWN = bg.GenerativeProgram(own, classes=3)
+CHAINED = bg.GenerativeProgram(chained, classes=2)
+
+
+def learn(model, data, method):
+    """Fit, and average over the draws if there are any."""
+    fit = bg.fit(model, *data, method=method, progress=False)
+    bg.predict(fit, data[0], rule=bg.PlugIn())
+    if isinstance(method, bg.NUTS):
+        few = {name: value[:20] for name, value in data[0].items()}
+        bg.predict(fit, few, rule=bg.BMA())
+        bg.predict(fit, few, rule=bg.ConditionalAverage())
+
+
+@every_method
+def test_a_learning_curve_of_a_program_of_ones_own_compiles_nothing_anew(method):
+    first, *others = SIZES
+    learn(OWN, rows(first), method)
+    with compilations() as found:
+        for size in (45, 48):
+            learn(OWN, rows(size), method)
+        for size in others:  # prediction is by padded size; fitting by none
+            bg.fit(OWN, *rows(size), method=method, progress=False)
+    assert found == []
+
+
+@every_method
+def test_a_learning_curve_of_a_built_in_model_without_its_closed_forms_compiles_nothing_anew(method):
+    """The program that a model binds to; each has hyperparameters of its own, from its data's scale and by hand."""
+
+    def fit(size):
+        data, y = rows(size)
+        model = bg.GaussianDiscriminant(
+            prior=bg.NormalInverseWishart(kappa=0.01 * size, df=4.0 + size / 100),
+            class_prior=bg.DirichletCategorical(1.0 + size / 1000),
+        )
+        schema = bg.summarize(model, data["x"], y).scaled_schema
+        bg.fit(model.bind(schema), {"real": data["x"]}, y, method=method, progress=False)
+
+    fit(SIZES[0])
+    with compilations() as found:
+        for size in SIZES[1:]:
+            fit(size)
+    assert found == []
+
+
+def test_prediction_with_draws_of_a_built_in_model_compiles_by_padded_size_only():
+    def answer(size, queries):
+        data, y = rows(size)
+        fit = bg.fit(bg.GaussianDiscriminant(), data["x"], y, method=METHODS["NUTS"], progress=False)
+        for rule in (bg.BMA(), bg.ConditionalAverage()):
+            bg.predict(fit, data["x"][:queries], rule=rule)
+
+    answer(41, 40)
+    with compilations() as found:
+        answer(302, 33)
+    assert found == []
+
+
+def test_rows_that_cannot_be_compressed_compile_once_for_each_padded_size():
+    def fit(size):
+        bg.fit(CHAINED, *chained_rows(size), method=METHODS["MAP"])
+
+    assert CHAINED.plan.rowwise == ("z",)
+    fit(48)
+    with compilations() as found:
+        for size in (47, 40, 33):
+            fit(size)
+    assert found == []
+    with compilations() as found:
+        fit(49)
+    assert found, "the next padded size is another shape; if nothing compiles, nothing is counted"
+    with compilations() as found:
+        fit(64)
+    assert found == []
