@@ -6,7 +6,7 @@ Nothing is copied, cast or checked cell by cell here; that is the business of `S
 import abc
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, final
 
@@ -44,6 +44,15 @@ class Table(abc.ABC):
     def matrix(self, names: Sequence[str]) -> Any:
         """The raw values (n, len(names)), an ndarray or csr_array. Copies only what it has to."""
 
+    @abc.abstractmethod
+    def rows(self, part: slice) -> "Table":
+        """The table of some rows: a view, except that a sparse matrix copies them."""
+
+    @property
+    def cells_per_row(self) -> float:
+        """How many numbers a row holds, on average."""
+        return len(self.names)
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -65,6 +74,10 @@ class ArrayTable(Table):
 
     def matrix(self, names: Sequence[str]) -> np.ndarray:
         return self.values[:, self.names.positions(names)]
+
+    def rows(self, part: slice) -> "ArrayTable":
+        values = self.values[part]
+        return replace(self, values=values, num_rows=len(values))
 
 
 @final
@@ -89,6 +102,14 @@ class SparseTable(Table):
     def matrix(self, names: Sequence[str]) -> Any:
         places = self.names.positions(names)
         return self.values if places == slice(0, len(self.names)) else self.values[:, places]
+
+    def rows(self, part: slice) -> "SparseTable":
+        values = self.values[part]
+        return replace(self, values=values, num_rows=values.shape[0])
+
+    @property
+    def cells_per_row(self) -> float:
+        return self.values.nnz / self.num_rows
 
 
 @final
@@ -116,6 +137,10 @@ class FrameTable(Table):
         if not names:
             return np.empty((self.num_rows, 0))
         return self.frame.select(list(names)).to_numpy()
+
+    def rows(self, part: slice) -> "FrameTable":
+        frame = self.frame[part]
+        return replace(self, frame=frame, num_rows=len(frame))
 
 
 @final
@@ -146,6 +171,14 @@ class MappingTable(Table):
             # stacked as they are, NumPy would turn the numbers among them into text
             arrays = [array.astype(object) for array in arrays]
         return np.stack(arrays, axis=1)
+
+    def rows(self, part: slice) -> "MappingTable":
+        arrays = {name: array[part] for name, array in self.arrays.items()}
+        return replace(self, arrays=arrays, num_rows=len(next(iter(arrays.values()))))
+
+    @property
+    def cells_per_row(self) -> float:
+        return sum(array.size for array in self.arrays.values()) / self.num_rows
 
     def _flat_column(self, name: str) -> np.ndarray:
         array = self.arrays[name]

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse
 
 from bayesgen.errors import DataError
-from bayesgen.schema import Schema, check_weights
+from bayesgen.schema import Schema, as_weights
 from bayesgen.tables import read_table
 
 FRAME = pd.DataFrame({"size": [1.5, 2.5, 3.5], "alive": [True, False, True], "colour": ["red", "blue", "red"]})
@@ -276,18 +276,17 @@ def test_labels_of_no_class_are_refused_with_five_of_them_and_the_classes():
 
 
 def test_weights_become_floats():
-    assert check_weights(None, 3) is None
-    assert check_weights([0, 2, 1], 3).dtype == np.float64
-    assert check_weights(pd.Series([0, 2, 1], index=[5, 6, 7]), 3).tolist() == [0, 2, 1]
+    assert as_weights(None, 3) is None
+    assert as_weights([0, 2, 1], 3).dtype == np.float64
+    assert as_weights(pd.Series([0, 2, 1], index=[5, 6, 7]), 3).tolist() == [0, 2, 1]
     weights = np.array([0.5, 1.0])
-    assert check_weights(weights, 2) is weights
+    assert as_weights(weights, 2) is weights
 
 
 def test_unfit_weights_are_refused():
-    refused(lambda: check_weights([1, 2], 3), "(2,)", "3 rows")
-    refused(lambda: check_weights([[1], [2]], 2), "(2, 1)")
-    refused(lambda: check_weights([1, -2, -3], 3), "2 entries", "-2.0 at row 1")
-    refused(lambda: check_weights([1, np.nan], 2), "1 entries", "nan at row 1")
-    refused(lambda: check_weights([np.inf, 1], 2), "inf at row 0")
-    refused(lambda: check_weights([0, 0], 2), "zero for all 2 rows")
-    refused(lambda: check_weights(["1", "2"], 2), "<U1")
+    refused(lambda: as_weights([1, 2], 3), "(2,)", "3 rows")
+    refused(lambda: as_weights([[1], [2]], 2), "(2, 1)")
+    refused(lambda: as_weights([1, -2, -3], 3), "2 entries", "-2.0 at row 1")
+    refused(lambda: as_weights([1, np.nan], 2), "1 entries", "nan at row 1")
+    refused(lambda: as_weights([np.inf, 1], 2), "inf at row 0")
+    refused(lambda: as_weights(["1", "2"], 2), "<U1")

@@ -2,17 +2,14 @@
 
 import dataclasses
 import functools
-from typing import Any
-
-import numpy as np
+import itertools
 
 from ..errors import DataError
 from ..program import ConcreteModel, Model
-from ..program.compiled import first_rows, summarize_rows
-from ..program.density import Evidence, Rows
-from ..schema import Schema, check_weights
-from ..statistics.passes import class_counts
-from ..tables import read_table
+from ..program.density import Evidence
+from ..schema import Schema
+from .chunks import is_chunked, naming_chunk, read_chunk, read_part
+from .reader import Reader, merged
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,11 +40,7 @@ class Summaries:
                 "These summaries have different schemas (columns, kinds, categories or classes). Summarise both with "
                 "one schema=Schema(...) that declares all classes and categories."
             )
-        one, two = self.evidence, other.evidence
-        summaries = {name: summary.merge(two.summaries[name]) for name, summary in one.summaries.items()}
-        rows = None if one.rows is None else _concatenate(one.rows, two.rows)
-        evidence = Evidence(one.class_counts + two.class_counts, summaries, one.covariates, rows)
-        return dataclasses.replace(self, evidence=evidence)
+        return dataclasses.replace(self, evidence=merged([self.evidence, other.evidence]))
 
     def __add__(self, other):
         return self.merge(other)
@@ -59,14 +52,24 @@ class Summaries:
 
 
 def summarize(model: Model, X, y=None, *, schema: Schema | None = None, sample_weight=None) -> Summaries:
-    """Reduce training data to sufficient statistics in one pass.
+    """Reduce training data to sufficient statistics in one pass over blocks of rows.
+
+    Nothing that is made on the way is ever whole in memory, except for sites of a program that have no sufficient
+    statistic: their rows are kept.
 
     Args:
         model: a model or a `GenerativeProgram`.
-        X: 2-D array, data frame, sparse matrix or mapping name -> array.
+        X: 2-D array, data frame, sparse matrix or mapping name -> array. Or data in chunks, and then no y and no
+            sample_weight: an iterable (a generator, `zip`, a list) of tuples (X, y) or (X, y, sample_weight), or
+            (X,) for a program without classes. A list counts as chunks if its first item is a tuple that begins with
+            an array, frame or mapping: [(1.0, 2.0), (3.0, 4.0)] is a table of two rows.
         y: (n,) labels; None for a program without classes.
-        schema: what is known of the columns; declare classes and categories that a part of the data may lack.
+        schema: what is known of the columns; declare classes and categories that a part of the data may lack. What is
+            not declared is inferred, from chunked data by the first chunk alone.
         sample_weight: (n,) nonnegative frequency weights (weight 2 = the row twice).
+
+    Raises:
+        DataError: data that do not fit the schema or, naming the chunk, the schema of the first chunk.
 
     >>> import bayesgen as bg
     >>> schema = bg.Schema(classes=["a", "b"])
@@ -75,36 +78,38 @@ def summarize(model: Model, X, y=None, *, schema: Schema | None = None, sample_w
     >>> fit = bg.fit(bg.NaiveBayes(), one + two, method=bg.MLE())
     >>> fit.parameters["real_mean"].tolist()
     [[1.5], [6.0]]
+    >>> chunks = (chunk for chunk in [([[1.0], [2.0]], ["a", "a"]), ([[5.0], [7.0]], ["b", "b"])])
+    >>> fit = bg.fit(bg.NaiveBayes(), chunks, method=bg.MLE(), schema=schema)
+    >>> fit.parameters["real_mean"].tolist()
+    [[1.5], [6.0]]
     """
-    table = read_table(X)
-    schema = model.infer_schema(table, y, schema or Schema())
-    concrete = model.concrete(schema)
-    codes = schema.encode_labels(y) if schema.classes is not None else np.zeros(table.num_rows, np.int64)
-    if len(codes) != table.num_rows:
-        raise DataError(f"X has {table.num_rows} rows, y has {len(codes)} labels. Give one label for each row.")
-    weights = None if sample_weight is None else check_weights(sample_weight, table.num_rows)
-    attributes, covariates = concrete.read(schema, table)
-    statistics = concrete.statistics(schema)
-    if statistics is None:
-        evidence = summarize_rows(concrete.bind(schema), attributes, covariates, codes, weights)
-    else:
-        evidence = _known(statistics, schema, attributes, covariates, codes, weights)
-    return Summaries(concrete, schema, evidence)
+    declared = schema or Schema()
+    if not is_chunked(X):
+        data = read_part(X, y, sample_weight)
+        reader = Reader.infer(model, data, declared)
+        return _summaries(reader, reader.evidences(data))
+    if y is not None or sample_weight is not None:
+        raise DataError("Chunks hold their labels and weights: give tuples (X, y) or (X, y, sample_weight), and no y.")
+    evidences = _of_chunks(model, X, declared)
+    reader, first = next(evidences, (None, None))
+    if reader is None:
+        raise DataError("X is an iterable without chunks. Give at least one (a generator can be read only once).")
+    return _summaries(reader, itertools.chain([first], (evidence for _, evidence in evidences)))
 
 
-def _known(statistics, schema, attributes, covariates, codes, weights):
-    size = len(schema.classes)
-    summaries = {
-        name: statistic.summarize(attributes[name], codes, size, weights) for name, statistic in statistics.items()
-    }
-    return Evidence(class_counts(codes, size, weights), summaries, first_rows(covariates, size))
+def _of_chunks(model, chunks, declared):
+    """Yield (reader, evidence) of successive blocks."""
+    reader = None
+    for number, chunk in enumerate(chunks, 1):
+        with naming_chunk(number):
+            data = read_chunk(chunk)
+            reader = reader or Reader.infer(model, data, declared)
+            for evidence in reader.evidences(data):
+                yield reader, evidence
 
 
-def _concatenate(one: Rows, two: Rows) -> Rows:
-    def join(a: Any, b: Any):
-        return (
-            {name: np.concatenate([a[name], b[name]]) for name in a} if isinstance(a, dict) else np.concatenate([a, b])
-        )
-
-    fields = ("attributes", "covariates", "codes", "weights")
-    return Rows(**{name: join(getattr(one, name), getattr(two, name)) for name in fields})
+def _summaries(reader, evidences):
+    evidence = merged(evidences)
+    if not evidence.class_counts.any():
+        raise DataError("sample_weight is zero for all rows. Give some row a positive weight.")
+    return Summaries(reader.model, reader.schema, evidence)

@@ -1,0 +1,88 @@
+"""Training data in parts: tables cut into blocks of rows, and data that come as an iterable of chunks."""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from scipy.sparse import issparse
+
+from ..columns import as_array
+from ..encoding import as_labels
+from ..errors import BayesgenError, DataError
+from ..tables import Table, read_table
+
+BLOCK_CELLS = 1 << 22  # cells of a block: 32 MB, if they have to be copied as float64
+MIN_ROWS = 1 << 12
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Some rows with their labels and weights, as they were given.
+
+    Attributes:
+        table: the rows.
+        labels: (n,) labels of any type, or None.
+        weights: (n,) frequency weights, or None.
+    """
+
+    table: Table
+    labels: Any = None
+    weights: Any = None
+
+    def blocks(self):
+        """The same rows, some at a time, so that nothing which is made for them is ever whole in memory."""
+        size = max(MIN_ROWS, int(BLOCK_CELLS / max(1.0, self.table.cells_per_row)))
+        if size >= self.table.num_rows:
+            yield self
+            return
+        for start in range(0, self.table.num_rows, size):
+            part = slice(start, start + size)
+            yield Part(self.table.rows(part), *(None if a is None else a[part] for a in (self.labels, self.weights)))
+
+
+def read_part(X, y=None, sample_weight=None) -> Part:
+    """Read rows, labels and weights, without looking at the cells."""
+    table = read_table(X)
+    labels = None if y is None else as_labels(y)
+    weights = None if sample_weight is None else as_array(sample_weight, "sample_weight")
+    for name, what, values in (("y", "labels", labels), ("sample_weight", "weights", weights)):
+        if values is not None and len(values) != table.num_rows:
+            one = what[:-1]
+            raise DataError(f"X has {table.num_rows} rows and {name} has {len(values)} {what}. Give one {one} a row.")
+    return Part(table, labels, weights)
+
+
+def is_chunked(X) -> bool:
+    """Whether X is an iterable of chunks, not a table.
+
+    It is if it can be iterated over but not indexed (a generator, `zip`, an object with `__iter__` alone), or if it
+    is a list or tuple whose first item is a tuple that begins with an array, frame or mapping: the rows of a table
+    hold cells there. So [(1.0, 2.0), (3.0, 4.0)] is a table of two rows, and [(X1, y1), (X2, y2)] two chunks.
+    """
+    if isinstance(X, list | tuple):
+        return bool(X) and isinstance(X[0], tuple) and bool(X[0]) and _holds_cells(X[0][0])
+    is_array = issparse(X) or hasattr(X, "__array__") or hasattr(X, "__getitem__")
+    return isinstance(X, Iterable) and not is_array
+
+
+def _holds_cells(value):
+    return isinstance(value, list | tuple | Mapping) or issparse(value) or len(getattr(value, "shape", ())) > 0
+
+
+def read_chunk(chunk) -> Part:
+    """Read (X,), (X, y) or (X, y, sample_weight)."""
+    if not isinstance(chunk, tuple) or not 1 <= len(chunk) <= 3:
+        found = f"one of length {len(chunk)}" if isinstance(chunk, tuple) else f"of type {type(chunk).__name__}"
+        raise DataError(f"A chunk is a tuple (X, y) or (X, y, sample_weight), and this is {found}.")
+    return read_part(*chunk)
+
+
+@contextlib.contextmanager
+def naming_chunk(number):
+    """Say in which chunk data were refused, and that what is not declared was inferred from the first one."""
+    try:
+        yield
+    except BayesgenError as error:
+        origin = " (What the schema does not declare comes from chunk 1.)" if number > 1 else ""
+        raise type(error)(f"Chunk {number}: {error}{origin}") from error

@@ -1,0 +1,79 @@
+"""From blocks of rows to `Evidence`, once model and schema are known; and the evidence of all blocks together."""
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Iterator
+
+import jax
+import numpy as np
+
+from ..errors import DataError
+from ..program import ConcreteModel
+from ..program.compiled import first_rows, summarize_rows
+from ..program.density import Evidence
+from ..schema import Schema, as_weights
+from ..statistics.passes import class_counts
+from .chunks import Part
+
+
+@dataclasses.dataclass(frozen=True)
+class Reader:
+    """A model and a schema: all that it takes to turn rows into evidence."""
+
+    model: ConcreteModel
+    schema: Schema
+
+    @classmethod
+    def infer(cls, model, data, declared):
+        """Complete the schema from these data, and the model from the schema."""
+        schema = model.infer_schema(data.table, data.labels, declared)
+        return cls(model.concrete(schema), schema)
+
+    def evidences(self, data: Part) -> Iterator[Evidence]:
+        """The evidence of each block of the data."""
+        try:
+            for block in data.blocks():
+                yield self._evidence(block)
+            return
+        except DataError as error:
+            found = error
+        self._evidence(data)  # names the row, and counts, in the data as they were given
+        raise found
+
+    @functools.cached_property
+    def _statistics(self):
+        return self.model.statistics(self.schema)
+
+    def _evidence(self, data: Part) -> Evidence:
+        schema, size = self.schema, data.table.num_rows
+        if (schema.classes is None) != (data.labels is None):
+            raise DataError(
+                "The model has no classes, so it takes no y: drop it."
+                if schema.classes is None
+                else "y is missing: the model has classes, and learns them from a label for each row."
+            )
+        codes = np.zeros(size, np.int64) if schema.classes is None else schema.encode_labels(data.labels)
+        weights = as_weights(data.weights, size)
+        attributes, covariates = self.model.read(schema, data.table)
+        if self._statistics is None:
+            return summarize_rows(self.model.bind(schema), attributes, covariates, codes, weights)
+        num_classes = len(schema.classes or ())
+        summaries = {
+            name: statistic.summarize(attributes[name], codes, num_classes, weights)
+            for name, statistic in self._statistics.items()
+        }
+        return Evidence(class_counts(codes, num_classes, weights), summaries, first_rows(covariates, num_classes))
+
+
+def merged(evidences: Iterable[Evidence]) -> Evidence:
+    """The evidence of all rows together. Rows that are kept are joined once, at the end."""
+    iterator = iter(evidences)
+    total = next(iterator)
+    rows = [total.rows]
+    for part in iterator:
+        summaries = {name: summary.merge(part.summaries[name]) for name, summary in total.summaries.items()}
+        total = Evidence(total.class_counts + part.class_counts, summaries, total.covariates)
+        rows.append(part.rows)
+    if len(rows) == 1:
+        return total
+    return dataclasses.replace(total, rows=jax.tree.map(lambda *parts: np.concatenate(parts), *rows))
