@@ -88,7 +88,8 @@ def fit(model, X, y=None, *, method: Method, schema=None, sample_weight=None, se
     Args:
         model: `NaiveBayes`, `GaussianDiscriminant`, `GenerativeClassifier` or a `GenerativeProgram` of one's own.
         X: 2-D array, data frame (pandas, polars), scipy.sparse matrix or mapping name -> array, (n, D); for a program
-            of one's own the names are its attribute sites. Or `Summaries`, and then no y.
+            of one's own the names are its attribute sites. Or `Summaries`, or an iterable of chunks (X, y) or
+            (X, y, sample_weight), and then no y: see `summarize`.
         y: (n,) labels of any one type.
         method: `MLE()`, `MAP()`, `Exact()` or `NUTS()`.
         schema: what is known of the columns; the rest is inferred.
