@@ -23,7 +23,7 @@ _ROOMS = {
     "fitting": "fit Fit summarize Summaries MLE MAP Exact NUTS",
     "prediction": "predict PlugIn BMA ConditionalAverage ClassPrediction",
     "averaging": "average AverageFit",
-    "concepts": "HypothesisSpace number_game ConceptLearner ConceptFit ConceptPrediction",
+    "concepts": "HypothesisSpace number_game rectangles ConceptLearner ConceptFit ConceptPrediction",
     "comparison": "compare Comparison",
     "datasets": "load_dataset Dataset Split",
 }

@@ -1,8 +1,10 @@
 """Finite spaces of processes: concepts that generate their members."""
 
-from .games import number_game
-from .learner import ConceptFit, ConceptLearner
+from . import learning as learning
+from .fit import ConceptFit
+from .games import number_game, rectangles
+from .learner import ConceptLearner
 from .prediction import ConceptPrediction
 from .space import HypothesisSpace
 
-__all__ = ["ConceptFit", "ConceptLearner", "ConceptPrediction", "HypothesisSpace", "number_game"]
+__all__ = ["ConceptFit", "ConceptLearner", "ConceptPrediction", "HypothesisSpace", "number_game", "rectangles"]

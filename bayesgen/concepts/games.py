@@ -1,33 +1,46 @@
-"""The number game: two spaces of concepts over the numbers from 1 to 100."""
+"""Ready spaces of concepts: the number game's two, and rectangles on a grid."""
+
+import functools
 
 import numpy as np
 
 from ..errors import ModelError
+from . import hyperparameters as hyper
+from .extensions import Extensions
 from .space import HypothesisSpace
 
 NUMBERS = range(1, 101)
 
 
 def number_game(which="murphy", *, rule_weight=2 / 3, scale=10.0) -> HypothesisSpace:
-    """A hypothesis space of the number game.
+    """A hypothesis space of the number game, over the numbers from 1 to 100.
 
     Args:
         which: "murphy", 32 rules, or "tenenbaum", 34 rules and all 5050 intervals.
-        rule_weight: prior probability that the concept is a rule ("tenenbaum").
-        scale: intervals of n numbers have prior weight n exp(-n / scale) ("tenenbaum").
+        rule_weight: prior probability that the concept is a rule ("tenenbaum"), or its NumPyro distribution.
+        scale: intervals of n numbers have prior weight n exp(-n / scale) ("tenenbaum"); or its NumPyro distribution.
 
     Source: Murphy, Machine Learning: A Probabilistic Perspective, section 3.2 (pmtk3, numbersGame.m); Tenenbaum
     (1999), A Bayesian framework for concept learning.
 
     >>> len(number_game("murphy").names), len(number_game("tenenbaum").names)
     (32, 5084)
+
+    With hyperparameters that are not known:
+
+    >>> import bayesgen as bg, numpyro.distributions as dist
+    >>> space = number_game("tenenbaum", rule_weight=dist.Beta(2, 1))
+    >>> fit = bg.fit(bg.ConceptLearner(space), [16, 8, 2, 64], method=bg.NUTS())
+    >>> fit.parameters["rule_weight"].shape
+    (4, 1000)
     """
     if which not in GAMES:
         raise ModelError(f"The number games are {list(GAMES)}, got {which!r}.")
     return GAMES[which](rule_weight, scale)
 
 
-def _murphy(rule_weight, scale):
+@functools.cache
+def _murphy_space():
     rules = _parity(("even", "odd")) | _in("squares", [n * n for n in range(1, 11)]) | _multiples(range(3, 11))
     rules |= _endings(range(1, 10)) | _powers(range(2, 11)) | {"all": lambda x: True}
     twos = {2**k for k in range(1, 7)}
@@ -36,21 +49,82 @@ def _murphy(rule_weight, scale):
 
 
 def _tenenbaum(rule_weight, scale):
-    if not 0 < rule_weight < 1 or not scale > 0:
-        raise ModelError("rule_weight must be between 0 and 1, and scale positive.")
+    hyper.check("rule_weight", rule_weight, 0, 1)
+    hyper.check("scale", scale, 0)
+    names, extensions = _intervals(len(NUMBERS))
+    intervals = HypothesisSpace(names, extensions, NUMBERS, _gamma_shaped, scale=scale)
+    return HypothesisSpace.union([(_of_rules, _tenenbaum_rules()), (_of_intervals, intervals)], rule_weight=rule_weight)
+
+
+# functions with names, so that all spaces of the game are served by one compiled density
+
+
+def _of_rules(rule_weight):
+    return rule_weight
+
+
+def _of_intervals(rule_weight):
+    return 1 - rule_weight
+
+
+def _gamma_shaped(sizes, scale):
+    return np.log(sizes) - sizes / scale
+
+
+@functools.cache
+def _tenenbaum_rules():
     rules = _parity(("odd", "even")) | _in("squares", [n**2 for n in range(1, 11)])
     rules |= _in("cubes", [n**3 for n in range(1, 5)])
     rules |= _in("primes", [n for n in range(2, 101) if all(n % k for k in range(2, n))])
     rules |= _multiples(range(3, 13)) | _powers(range(2, 11)) | _endings(range(10))
-    first, last = np.asarray([(a, b) for a in NUMBERS for b in NUMBERS if a <= b]).T
-    numbers, lengths = np.asarray(NUMBERS), last - first + 1
-    extensions = (first[:, None] <= numbers) & (numbers <= last[:, None])
-    names = [f"{a} to {b}" for a, b in zip(first.tolist(), last.tolist(), strict=True)]
-    intervals = HypothesisSpace(names, extensions, NUMBERS, lengths * np.exp(-lengths / scale))
-    return HypothesisSpace.union([(rule_weight, HypothesisSpace.of(rules, NUMBERS)), (1 - rule_weight, intervals)])
+    return HypothesisSpace.of(rules, NUMBERS)
 
 
-GAMES = {"murphy": _murphy, "tenenbaum": _tenenbaum}
+@functools.cache
+def _intervals(size):
+    """Names and extensions of all intervals of 1, ..., size."""
+    first, last = (each + 1 for each in np.triu_indices(size))
+    numbers = np.arange(1, size + 1)
+    extensions = Extensions.of((first[:, None] <= numbers) & (numbers <= last[:, None]))
+    return [f"{a} to {b}" for a, b in zip(first.tolist(), last.tolist(), strict=True)], extensions
+
+
+GAMES = {"murphy": lambda rule_weight, scale: _murphy_space(), "tenenbaum": _tenenbaum}
+
+
+def rectangles(width, height, *, scale=None) -> HypothesisSpace:
+    """All axis-parallel rectangles on a grid of points (x, y), x from 1 to width and y from 1 to height.
+
+    Healthy levels of two hormones, say: a patient is healthy if both are within bounds that nobody has told us.
+
+    Args:
+        width, height: numbers of points.
+        scale: None for equal prior weights; else rectangles of n points have prior weight exp(-n / scale). A number,
+            or a NumPyro distribution.
+
+    Source: Tenenbaum (1999), Bayesian modeling of human concept learning.
+
+    >>> import bayesgen as bg
+    >>> healthy = bg.ConceptLearner(bg.rectangles(6, 5))
+    >>> fit = bg.fit(healthy, [(2, 2), (4, 3), (3, 2)], method=bg.Exact())
+    >>> fit.ties
+    ('2 to 4 by 2 to 3',)
+    >>> bg.predict(fit, [(3, 3), (5, 3), (6, 5)], rule=bg.BMA()).membership.round(2).tolist()
+    [1.0, 0.19, 0.02]
+    """
+    across, up = _intervals(width), _intervals(height)
+    names = [f"{one} by {two}" for one in across[0] for two in up[0]]
+    sides = (np.asarray(extensions) for _, extensions in (across, up))
+    inside = np.einsum("ax,by->abxy", *sides).reshape(len(names), width * height)
+    domain = [(x, y) for x in range(1, width + 1) for y in range(1, height + 1)]
+    if scale is None:
+        return HypothesisSpace(names, inside, domain, np.ones(len(names)))
+    hyper.check("scale", scale, 0)
+    return HypothesisSpace(names, inside, domain, _exponential, scale=scale)
+
+
+def _exponential(sizes, scale):
+    return -sizes / scale
 
 
 def _parity(names):

@@ -7,18 +7,20 @@ import warnings
 import numpy as np
 
 from ..errors import BayesgenWarning, PredictionError
+from ..fitting import MAP, MLE
 from ..prediction import BMA, PlugIn
 from ..prediction.rule import answer
-from .learner import ConceptFit
+from .fit import ConceptFit
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ConceptPrediction:
-    """Answers to n queries, in their order.
+    """Answers to n queries, in their order; from a fit of several sets of examples, a row for each set.
 
     Attributes:
-        membership: (n,) probability that the query belongs to the concept.
-        next_example: (n,) probability that the query is the next example; over the whole domain it sums to 1.
+        membership: (n,) or (sets, n), probability that the query belongs to the concept.
+        next_example: (n,) or (sets, n), probability that the query is the next example: a member of the concept, all of
+            them equally probable, or noise. Over the whole domain it sums to 1.
     """
 
     membership: np.ndarray
@@ -27,34 +29,47 @@ class ConceptPrediction:
 
 @answer.register
 def _(fit: ConceptFit, rule, X):
-    model, space = fit.model, fit.model.space
-    weights = weights_by(rule, fit)
-    used = np.flatnonzero(weights)
-    held = space.extensions[np.ix_(used, space.positions(X, "queries"))]
-    each = (1 - model.noise) * weights[used] / space.sizes[used]
-    noise = model.noise / len(space.domain)
-    return ConceptPrediction(weights[used] @ held, each @ held + noise)
+    places = fit.model.space.positions(X, "queries")
+    if not fit.examples.several:
+        return ConceptPrediction(*_answers(fit, rule, places))
+    each = [_answers(one, rule, places) for one in fit]
+    return ConceptPrediction(*(np.stack(rows) for rows in zip(*each, strict=True)))
+
+
+def _answers(fit, rule, places):
+    """Membership and next example of members of the domain."""
+    space = fit.model.space
+    weights, noise = belief_by(rule, fit)
+    membership = space.extensions.weigh(weights)
+    next_example = space.extensions.weigh(weights * (1 - noise) / space.sizes) + (weights * noise).sum() / len(
+        space.domain
+    )
+    return membership[places], next_example[places]
 
 
 @functools.singledispatch
-def weights_by(rule, fit):
-    """(H,) how much each hypothesis counts by a rule."""
+def belief_by(rule, fit):
+    """How much each hypothesis counts by a rule, (H,), and the noise: a number, or given each hypothesis."""
     raise PredictionError(f"A concept is predicted by PlugIn() or BMA(), not by {type(rule).__name__}().")
 
 
-@weights_by.register
+@belief_by.register
 def _(rule: BMA, fit):
-    if fit.log_evidence is None:
-        raise PredictionError("BMA averages over a posterior, and this is a point estimate. Fit with Exact().")
-    return fit.weights
+    if isinstance(fit.method, MLE | MAP):
+        raise PredictionError(
+            "BMA averages over a posterior, and this is a point estimate. Fit with Exact() or NUTS()."
+        )
+    return fit.weights, fit.belief.noise
 
 
-@weights_by.register
+@belief_by.register
 def _(rule: PlugIn, fit):
+    """The hypothesis of highest weight, and the noise at its mode or posterior mean."""
     if len(fit.ties) > 1:
         warnings.warn(
-            f"The best hypotheses tie: {list(fit.ties)}. The first of them was taken; BMA() averages over all.",
+            f"The best hypotheses tie: {list(fit.ties)}. The first of them in the space was taken, {fit.ties[0]!r}; "
+            "BMA() averages over all.",
             BayesgenWarning,
-            stacklevel=5,
+            stacklevel=7,
         )
-    return np.asarray([name == fit.ties[0] for name in fit.model.space.names], np.float64)
+    return (np.arange(len(fit.model.space.names)) == fit.belief.ties[0]).astype(np.float64), fit.point.noise

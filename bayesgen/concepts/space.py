@@ -1,94 +1,175 @@
 """`HypothesisSpace`: finitely many concepts, each a set of members of one domain."""
 
-import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import collections
+import functools
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from ..errors import DataError, ModelError
+from . import hyperparameters as hyper
+from .extensions import Extensions
+from .prior import Prior
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
 class HypothesisSpace:
     """Finitely many concepts, and their prior.
 
     Args:
         names: (H,) what the hypotheses are called, all different.
-        extensions: (H, D) booleans: which members of the domain each hypothesis holds. None may be empty.
-        domain: (D,) the members, all different.
-        prior: (H,) positive weights; they are normalised.
+        extensions: (H, D) booleans, dense or scipy.sparse: which members of the domain each hypothesis holds. None
+            may be empty.
+        domain: (D,) the members, all different and hashable.
+        prior: (H,) positive weights, or a function(sizes, **hyperparameters) of their logarithms, traceable by JAX.
+        normalize: False to refuse weights that do not sum to 1.
+        hyperparameters: what the function takes: numbers, or NumPyro distributions of a number.
 
     Raises:
         ModelError: shapes that do not fit, an empty extension, a prior that is not positive.
 
+    Hypotheses are kept as bits (see `Extensions`); two with the same members are two hypotheses, listed by
+    `duplicates`.
+
     >>> space = HypothesisSpace.of({"even": lambda x: x % 2 == 0, "all": lambda x: True}, range(1, 5))
     >>> space.sizes.tolist()
     [2, 4]
+
+    Short words are likelier, by a hyperparameter:
+
+    >>> import numpyro.distributions as dist
+    >>> words = HypothesisSpace(
+    ...     ["a or b", "a"], [[True, True], [True, False]], ["a", "b"], lambda sizes, rate: -rate * sizes, rate=2.0
+    ... )
+    >>> words.prior.round(3).tolist()
+    [0.119, 0.881]
     """
 
-    names: Sequence[str]
-    extensions: np.ndarray
-    domain: Sequence[Any]
-    prior: np.ndarray
+    def __init__(self, names, extensions, domain, prior, *, normalize=True, **hyperparameters):
+        self.names, self.domain = tuple(names), tuple(domain)
+        self.extensions = Extensions.of(extensions)
+        self._check_shapes()
+        for name, value in hyperparameters.items():
+            hyper.check(name, value)
+        self.hyperparameters = hyperparameters
+        if not callable(prior) and not isinstance(prior, Prior):
+            weights = np.asarray(prior, np.float64)
+            if weights.shape != (len(self.names),):
+                raise ModelError(f"{len(self.names)} hypotheses need as many prior weights, got {weights.shape}.")
+            prior = Prior.of_weights(weights, normalize)
+        self.structure = Prior.by_size(prior, hyperparameters, self.sizes) if callable(prior) else prior
+        self._check_prior()
 
-    def __post_init__(self):
-        names, domain = tuple(self.names), tuple(self.domain)
-        extensions, prior = np.asarray(self.extensions, bool), np.asarray(self.prior, np.float64)
-        if extensions.shape != (len(names), len(domain)) or prior.shape != (len(names),):
+    def _check_shapes(self):
+        names, domain, extensions = self.names, self.domain, self.extensions
+        if extensions.shape != (len(names), len(domain)) or not names:
             raise ModelError(
-                f"{len(names)} names and {len(domain)} members need extensions ({len(names)}, {len(domain)}) and as "
-                f"many prior weights as names; got {extensions.shape} and {prior.shape}."
+                f"{len(names)} names and {len(domain)} members need extensions ({len(names)}, {len(domain)}), at "
+                f"least one of each; got {extensions.shape}."
             )
-        if len(set(domain)) < len(domain) or len(set(names)) < len(names):
-            raise ModelError("The members of the domain must all be different, and so must the names.")
-        empty = np.flatnonzero(~extensions.any(1))
+        for what, values in (("members of the domain", domain), ("names", names)):
+            if len(set(values)) < len(values):
+                raise ModelError(f"The {what} must all be different; {_repeated(values)!r} is there twice.")
+        empty = np.flatnonzero(self.sizes == 0)
         if len(empty):
             raise ModelError(f"Hypothesis {names[empty[0]]!r} has no members in the domain. Leave it out.")
-        if not (np.isfinite(prior) & (prior > 0)).all():
-            raise ModelError("The prior must be positive and finite for every hypothesis.")
-        fields = {"names": names, "domain": domain, "extensions": extensions, "prior": prior / prior.sum()}
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+
+    def _check_prior(self):
+        if (
+            not hyper.unknown(self.hyperparameters)
+            and not np.isfinite(self.structure.factors(self.hyperparameters)).all()
+        ):
+            raise ModelError(f"The prior is not positive and finite for every hypothesis at {self.hyperparameters}.")
 
     @classmethod
-    def of(cls, predicates: Mapping[str, Callable], domain, prior=None):
+    def of(cls, predicates: Mapping[str, Callable], domain, prior=None, **keywords):
         """The space of predicates over a domain; equal prior weights unless given."""
         domain = list(domain)
         extensions = np.array([[bool(holds(member)) for member in domain] for holds in predicates.values()])
         weights = np.ones(len(predicates)) if prior is None else prior
-        return cls(list(predicates), extensions, domain, weights)
+        return cls(list(predicates), extensions, domain, weights, **keywords)
 
     @classmethod
-    def union(cls, weighted):
-        """All hypotheses of several spaces over one domain, (weight, space) for each; a repeated one stays twice."""
-        spaces = [space for _, space in weighted]
+    def union(cls, weighted, **hyperparameters):
+        """All hypotheses of several spaces over one domain; one that is in two of them stays twice.
+
+        Args:
+            weighted: (weight, space) for each. A weight is a number, or a function of the hyperparameters.
+            hyperparameters: what these functions take.
+
+        >>> rules = HypothesisSpace.of({"odd": lambda x: x % 2 == 1}, range(1, 5))
+        >>> intervals = HypothesisSpace.of({"1 to 2": lambda x: x < 3, "3 to 4": lambda x: x > 2}, range(1, 5))
+        >>> weighted = [(lambda rules: rules, rules), (lambda rules: 1 - rules, intervals)]
+        >>> HypothesisSpace.union(weighted, rules=0.5).prior.tolist()
+        [0.5, 0.25, 0.25]
+        """
+        weights, spaces = zip(*weighted, strict=True)
         if any(space.domain != spaces[0].domain for space in spaces):
             raise ModelError("Only spaces over the same domain unite.")
-        prior = np.concatenate([weight * space.prior for weight, space in weighted])
         names = [name for space in spaces for name in space.names]
-        return cls(names, np.concatenate([space.extensions for space in spaces]), spaces[0].domain, prior)
+        prior = Prior.union(weights, hyperparameters, [space.structure for space in spaces])
+        merged = hyper.merge(hyperparameters, *(space.hyperparameters for space in spaces))
+        extensions = Extensions.concatenate([space.extensions for space in spaces])
+        return cls(names, extensions, spaces[0].domain, prior, **merged)
 
-    @property
+    @functools.cached_property
     def sizes(self) -> np.ndarray:
         """(H,) the number of members of each hypothesis."""
-        return self.extensions.sum(1)
+        return self.extensions.sizes()
+
+    @property
+    def prior(self) -> np.ndarray:
+        """(H,) prior probabilities.
+
+        Raises:
+            ModelError: where hyperparameters are distributions, so that it depends on their values.
+        """
+        names = list(hyper.unknown(self.hyperparameters))
+        if names:
+            raise ModelError(f"The prior depends on the hyperparameters {names}: use space.at({names[0]}=...).prior.")
+        return np.exp(self.log_prior(self.hyperparameters))
+
+    def log_prior(self, values):
+        """(H,) log prior probabilities at hyperparameters by name. Traceable by JAX."""
+        return self.structure.log_probabilities({**self.hyperparameters, **values})
+
+    def at(self, **values) -> "HypothesisSpace":
+        """The same space with numbers for some of its hyperparameters."""
+        strangers = [name for name in values if name not in self.hyperparameters]
+        if strangers:
+            raise ModelError(f"The space has no hyperparameters {strangers}; it has {list(self.hyperparameters)}.")
+        other = object.__new__(HypothesisSpace)
+        other.__dict__.update(self.__dict__, hyperparameters={**self.hyperparameters, **values})
+        return other
 
     @property
     def duplicates(self) -> list[tuple[str, ...]]:
         """Names of hypotheses that have the same members."""
-        groups: dict[bytes, list[str]] = {}
-        for name, row in zip(self.names, np.packbits(self.extensions, axis=1), strict=True):
-            groups.setdefault(row.tobytes(), []).append(name)
-        return [tuple(group) for group in groups.values() if len(group) > 1]
+        return [tuple(self.names[index] for index in group) for group in self.extensions.equal_groups()]
+
+    @functools.cached_property
+    def place(self) -> dict:
+        """member -> where it stands in the domain."""
+        return {member: index for index, member in enumerate(self.domain)}
 
     def positions(self, members, what="examples") -> np.ndarray:
         """(n,) where these members stand in the domain."""
-        place = {member: index for index, member in enumerate(self.domain)}
-        values = np.asarray(members).tolist()
-        if not isinstance(values, list) or any(isinstance(value, list) for value in values):
-            raise DataError(f"The {what} must be a 1-D sequence of members of the domain.")
-        strangers = [value for value in values if value not in place]
+        members = members.tolist() if hasattr(members, "tolist") else members
+        if isinstance(members, str) or not hasattr(members, "__iter__"):
+            raise DataError(f"The {what} must be a 1-D sequence of members of the domain, got {members!r}.")
+        members = list(members)
+        strangers = [member for member in members if not self.holds(member)]
         if strangers:
             raise DataError(f"The {what} {strangers} are not in the domain.")
-        return np.asarray([place[value] for value in values], np.int64)
+        return np.asarray([self.place[member] for member in members], np.int64)
+
+    def holds(self, member) -> bool:
+        """Whether something is a member of the domain."""
+        try:
+            return member in self.place
+        except TypeError:  # lists and arrays are members of nothing
+            return False
+
+
+def _repeated(values):
+    """The first value that is there twice."""
+    return next(value for value, count in collections.Counter(values).items() if count > 1)

@@ -1,0 +1,127 @@
+"""Examples of concepts: members of the domain, each shown as belonging to the concept or not."""
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import DataError
+from ..fitting.method import prepare
+from .learner import ConceptLearner
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ExampleSet:
+    """Examples of one concept, counted by member of the domain.
+
+    Attributes:
+        positive: (D,) examples of the concept.
+        negative: (D,) examples of what does not belong to it.
+    """
+
+    positive: Any
+    negative: Any
+
+    @property
+    def num_positive(self):
+        """Number of positive examples."""
+        return int(self.positive.sum())
+
+    @property
+    def num_negative(self):
+        """Number of negative examples."""
+        return int(self.negative.sum())
+
+    def __add__(self, other):
+        return ExampleSet(self.positive + other.positive, self.negative + other.negative)
+
+    @classmethod
+    def of(cls, space, members, labels=None):
+        """Read members of the domain and, where some do not belong to the concept, which of them do."""
+        places = space.positions(members)
+        belongs = np.ones(len(places), bool) if labels is None else _belonging(labels, len(places))
+        return cls(*(np.bincount(places[which], minlength=len(space.domain)) for which in (belongs, ~belongs)))
+
+    def describe(self, space):
+        """The examples in words."""
+        positive, negative = (
+            [space.domain[place] for place in np.flatnonzero(counts)] for counts in (self.positive, self.negative)
+        )
+        return f"all of the examples {positive}" + (f" and none of {negative}" if negative else "")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Examples:
+    """The training data of a concept learner.
+
+    Attributes:
+        model: the learner.
+        sets: the sets of examples, each of a concept of its own.
+        several: whether a list of sets was given, and not the examples of one concept.
+    """
+
+    model: ConceptLearner
+    sets: tuple[ExampleSet, ...]
+    several: bool
+
+    def __add__(self, other):
+        if self.several != other.several:
+            raise DataError("Examples of one concept are updated by examples, those of several by a list of sets.")
+        zeros = np.zeros(len(self.model.space.domain), np.int64)
+        pairs = itertools.zip_longest(self.sets, other.sets, fillvalue=ExampleSet(zeros, zeros))
+        return dataclasses.replace(self, sets=tuple(one + two for one, two in pairs))
+
+
+@prepare.register
+def _(model: ConceptLearner, X, y=None, *, schema=None, sample_weight=None):
+    if schema is not None or sample_weight is not None:
+        raise DataError("A concept learner takes examples alone: no schema or sample_weight.")
+    return read_examples(model, X, y)
+
+
+def read_examples(model, X, y=None):
+    """Examples of one concept, or a list of sets; y says of each example whether it belongs to the concept."""
+    space, X = model.space, _listed(X)
+    if not _are_sets(space, X):
+        return Examples(model, (ExampleSet.of(space, X, y),), several=False)
+    labels = [None] * len(X) if y is None else _listed(y)
+    if len(labels) != len(X):
+        raise DataError(f"There are {len(X)} sets of examples, and y has {len(labels)}.")
+    pairs = zip(X, labels, strict=True)
+    return Examples(model, tuple(_numbered(index, space, *pair) for index, pair in enumerate(pairs)), several=True)
+
+
+def _numbered(index, space, members, labels):
+    try:
+        return ExampleSet.of(space, members, labels)
+    except DataError as error:
+        raise DataError(f"Set {index}: {error}") from None
+
+
+def _listed(values):
+    """An array or another collection as a list; what is none as it is."""
+    values = values.tolist() if hasattr(values, "tolist") else values
+    return list(values) if _is_collection(values) else values
+
+
+def _is_collection(value):
+    return hasattr(value, "__iter__") and not isinstance(value, str)
+
+
+def _are_sets(space, examples: Sequence[Any]):
+    """Whether these are sets of examples: collections of another type than the members of the domain have."""
+    types = {type(member) for member in space.domain}
+    several = isinstance(examples, list) and len(examples) > 0
+    return several and all(_is_collection(each) and type(each) not in types for each in examples)
+
+
+def _belonging(labels, size):
+    labels = np.asarray(_listed(labels))
+    if labels.dtype != bool or labels.shape != (size,):
+        raise DataError(
+            f"y says of each example whether it belongs to the concept: give {size} times True or False, not "
+            f"{labels.tolist()}."
+        )
+    return labels

@@ -1,0 +1,56 @@
+"""Hyperparameters of concepts: numbers, or NumPyro distributions of one continuous number each."""
+
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+
+from ..errors import ModelError
+
+
+def check(name, value, low=-np.inf, high=np.inf, *, closed=False):
+    """Refuse a number that is not between two bounds, and a distribution of anything but such numbers.
+
+    Args:
+        name: the hyperparameter's name.
+        value: a number or a NumPyro distribution.
+        low, high: the bounds.
+        closed: whether a number may be equal to a bound.
+    """
+    between = f"between {low:g} and {high:g}" if np.isfinite(high) else f"above {low:g}"
+    if not isinstance(value, dist.Distribution):
+        inside = low <= value <= high if closed else low < value < high
+        if not inside or not np.isfinite(value):
+            raise ModelError(f"{name} must be {between}, got {value!r}.")
+        return
+    if value.batch_shape or value.event_shape or value.support.is_discrete:
+        raise ModelError(f"{name} must be one number: its distribution {value!r} is not of one continuous number.")
+    lowest, highest = bounds(value)
+    if lowest < low or highest > high:
+        raise ModelError(f"{name} must be {between}: the support of its distribution reaches beyond.")
+
+
+def bounds(prior):
+    """The ends of the support of a distribution of one number."""
+    support = prior.support
+    return float(getattr(support, "lower_bound", -np.inf)), float(getattr(support, "upper_bound", np.inf))
+
+
+def unknown(hyperparameters):
+    """Those that are distributions, by name."""
+    return {name: value for name, value in hyperparameters.items() if isinstance(value, dist.Distribution)}
+
+
+def sample(hyperparameters):
+    """Values by name inside a NumPyro program: distributions are sampled, numbers are as they are."""
+    priors = unknown(hyperparameters)
+    return {name: numpyro.sample(name, value) if name in priors else value for name, value in hyperparameters.items()}
+
+
+def merge(*groups):
+    """Hyperparameters of several parts together; a name that means different things is refused."""
+    merged: dict = {}
+    for name, value in (pair for group in groups for pair in group.items()):
+        if name in merged and merged[name] is not value:
+            raise ModelError(f"The hyperparameter {name!r} is given twice, with different values. Rename one of them.")
+        merged[name] = value
+    return merged

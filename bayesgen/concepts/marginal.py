@@ -1,0 +1,54 @@
+"""Learning hyperparameters with the hypotheses summed out: by NUTS, and at the mode.
+
+For the samplers of `bayesgen.fitting` this is a program without rows: its latent sites are the hyperparameters, and the
+probability of the examples, a function of the cells of a `Table`, is one factor.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+import numpyro
+
+from ..fitting.data import Summaries
+from ..fitting.method import Problem
+from ..program import GenerativeProgram, Plan, Structure
+from ..program.density import Evidence
+from ..program.generative import PytreeFunction
+from ..schema import Schema
+from . import hyperparameters as hyper
+from .cells import Cells, Setting
+
+
+@dataclasses.dataclass(frozen=True)
+class Marginal(PytreeFunction):
+    """hyperparameters ~ their priors; examples ~ the sum over hypotheses.
+
+    Attributes:
+        hyperparameters: numbers or distributions by name.
+        cells: the cells of the examples.
+        setting: the rest of the learner.
+    """
+
+    hyperparameters: dict[str, Any]
+    cells: Cells
+    setting: Setting
+
+    def __call__(self, n, **covariates):
+        """Sample the hyperparameters and weigh them by the examples."""
+        values = hyper.sample(self.hyperparameters)
+        numpyro.factor("examples", self.cells.log_evidence(self.setting, values))
+
+
+jax.tree_util.register_dataclass(Marginal, data_fields=["hyperparameters", "cells"], meta_fields=["setting"])
+
+
+def problem_of(table, seed, progress):
+    """The training problem of a learner's hyperparameters, as methods take it."""
+    learner = table.learner
+    latents = tuple((name, ()) for name in learner.unknown)
+    structure = Structure("concepts", -1, None, (), latents, (), ())
+    function = Marginal(learner.hyperparameters, table.cells, Setting.of(learner))
+    program = GenerativeProgram(function, label=None).replace(structure=structure, plan=Plan(()))
+    return Problem(program, Summaries(program, Schema(), Evidence(np.zeros(1), {}, {})), seed, progress)

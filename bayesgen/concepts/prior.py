@@ -1,0 +1,139 @@
+"""Priors over hypotheses: what hyperparameters do to them is said once for each group of hypotheses.
+
+A prior is p(h) = exp(base[h] + log_factors(hyperparameters)[group[h]]): hyperparameters move groups of hypotheses as a
+whole, a family of hypotheses or those of one size. Hence the cost of a prior grows with the groups, not with the
+hypotheses. The factors hold no arrays and compare by value, so functions compiled for one space serve its equals.
+"""
+
+import abc
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..errors import ModelError
+from ..statistics.arrays import namespace
+
+
+class Factors(abc.ABC):
+    """Log prior factors of groups of hypotheses, as a function of hyperparameters."""
+
+    @abc.abstractmethod
+    def __call__(self, values) -> Any:
+        """(G,) log factors at hyperparameters by name. Traceable by JAX."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Constant(Factors):
+    """One group, which no hyperparameter moves."""
+
+    def __call__(self, values):
+        """Zero."""
+        return np.zeros(1)
+
+
+@dataclasses.dataclass(frozen=True)
+class BySize(Factors):
+    """A group for each size of hypotheses.
+
+    Attributes:
+        function: function(sizes, **hyperparameters) of log prior weights; they need not be normalised.
+        names: the hyperparameters it takes.
+        sizes: the sizes, G of them.
+        counts: how many hypotheses there are of each.
+    """
+
+    function: Callable
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    counts: tuple[int, ...]
+
+    def __call__(self, values):
+        """The function, normalised over all hypotheses."""
+        logs = self.function(np.asarray(self.sizes, np.float64), **{name: values[name] for name in self.names})
+        return logs - log_sum(logs, np.asarray(self.counts, np.float64))
+
+
+@dataclasses.dataclass(frozen=True)
+class Union(Factors):
+    """The groups of several priors one after another, each prior with a weight.
+
+    Attributes:
+        weights: a number, or a function of the hyperparameters, for each part; they need not be normalised.
+        names: the hyperparameters that these functions take.
+        parts: the factors of the priors.
+    """
+
+    weights: tuple[float | Callable, ...]
+    names: tuple[str, ...]
+    parts: tuple[Factors, ...]
+
+    def __call__(self, values):
+        """The parts' factors and the log weights."""
+        own = {name: values[name] for name in self.names}
+        weights = [weight(**own) if callable(weight) else weight for weight in self.weights]
+        xp = namespace(*weights)
+        with np.errstate(divide="ignore"):
+            logs = xp.log(xp.stack([xp.asarray(weight, float) for weight in weights]))
+        logs = logs - log_sum(logs)
+        parts = [log + part(values) for log, part in zip(logs, self.parts, strict=True)]
+        return namespace(*parts).concatenate(parts)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Prior:
+    """A prior over H hypotheses.
+
+    Attributes:
+        base: (H,) log prior probability up to the factor of the group.
+        groups: (H,) the group of each hypothesis, 0..G-1.
+        factors: the groups' log factors.
+    """
+
+    base: np.ndarray
+    groups: np.ndarray
+    factors: Factors
+
+    @classmethod
+    def of_weights(cls, weights, normalize=True):
+        """Weights that no hyperparameter moves."""
+        if not (np.isfinite(weights) & (weights > 0)).all():
+            worst = int(np.argmin(np.isfinite(weights) & (weights > 0)))
+            raise ModelError(
+                f"The prior must be positive and finite for every hypothesis; that of hypothesis {worst} is "
+                f"{weights[worst]}. Leave out what is impossible."
+            )
+        total = weights.sum()
+        if not normalize and abs(total - 1) > 1e-9:
+            raise ModelError(f"The prior sums to {total:.10g}, not to 1. Normalise it, or let normalize=True do so.")
+        return cls(np.log(weights / total), np.zeros(len(weights), np.int64), Constant())
+
+    @classmethod
+    def by_size(cls, function, names, sizes):
+        """Log weights as a function of size and hyperparameters."""
+        distinct, groups, counts = np.unique(sizes, return_inverse=True, return_counts=True)
+        factors = BySize(function, tuple(names), tuple(distinct.tolist()), tuple(counts.tolist()))
+        return cls(np.zeros(len(sizes)), groups, factors)
+
+    @classmethod
+    def union(cls, weights, names, parts):
+        """Several priors, with weights that are numbers or functions of hyperparameters."""
+        for weight in weights:
+            if not callable(weight) and not (np.isfinite(weight) and weight > 0):
+                raise ModelError(f"The weights of a union must be positive and finite, got {weight!r}.")
+        starts = np.cumsum([0, *(part.groups.max() + 1 for part in parts)])
+        groups = np.concatenate([start + part.groups for start, part in zip(starts, parts, strict=False)])
+        factors = Union(tuple(weights), tuple(names), tuple(part.factors for part in parts))
+        return cls(np.concatenate([part.base for part in parts]), groups, factors)
+
+    def log_probabilities(self, values):
+        """(H,) log prior probabilities at hyperparameters by name. Traceable by JAX."""
+        return self.base + self.factors(values)[self.groups]
+
+
+def log_sum(logs, counts=1.0):
+    """Log of the sum of counts times exponentials."""
+    xp = namespace(logs)
+    top = logs.max()
+    return top + xp.log((counts * xp.exp(logs - top)).sum())

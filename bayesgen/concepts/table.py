@@ -1,0 +1,113 @@
+"""`Table`: a learner's sets of examples, their hypotheses sorted into cells, and the way back."""
+
+import dataclasses
+import functools
+from collections import defaultdict
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..program.compiled import padded_size
+from .cells import Cells, Setting
+from .likelihood import Tally
+
+SHARED_EXAMPLES = 10  # sets of more examples stand alone, lest their probabilities underflow beside those of others
+WIDTH = 512  # cells at least, so that most single sets are served by one compiled function
+DRAWS = 200  # that are averaged over at a time
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Table:
+    """The cells of a learner's sets of examples.
+
+    Attributes:
+        learner: the learner.
+        sets: the sets of examples.
+        cells: the cells.
+        keys: for each kind of set, the sorted keys of its cells.
+        where: for each set, its kind and its row there.
+    """
+
+    learner: Any
+    sets: tuple
+    cells: Cells
+    keys: tuple[np.ndarray, ...]
+    where: dict[int, tuple[int, int]]
+
+    @classmethod
+    def of(cls, learner, sets):
+        """Sort the hypotheses into cells, for every set."""
+        kinds = _kinds(sets)
+        found = [_masses(learner, examples) for examples in sets]
+        keys = tuple(functools.reduce(np.union1d, [found[index][0] for index in kind]) for kind in kinds.values())
+        width, height = max(WIDTH, padded_size(max(map(len, keys)))), padded_size(max(map(len, kinds.values())))
+        masses = np.zeros((len(kinds), height, width))
+        where = {index: (kind, row) for kind, rows in enumerate(kinds.values()) for row, index in enumerate(rows)}
+        for index, (kind, row) in where.items():
+            own, mass = found[index]
+            masses[kind, row, np.searchsorted(keys[kind], own)] = mass
+        decoded = [_decode(learner.space, *pair, width) for pair in zip(keys, kinds, strict=True)]
+        groups, *tally = (np.stack(parts) for parts in zip(*decoded, strict=True))
+        return cls(learner, tuple(sets), Cells(Tally(*tally), groups, masses), keys, where)
+
+    def average(self, draws):
+        """The posterior of cells averaged over draws of the hyperparameters, name -> (draws,).
+
+        Returns:
+            (2, C, S, U), for each unit of mass: probabilities, and their products with the noise.
+        """
+        learner, total = self.learner, len(next(iter(draws.values())))
+        given = {name: np.broadcast_to(each, total) for name, each in {**learner.hyperparameters, **draws}.items()}
+        sums = np.zeros((2, *self.cells.masses.shape))
+        with jax.enable_x64(True):
+            for start in range(0, total, DRAWS):
+                part = {name: value[start : start + DRAWS] for name, value in given.items()}
+                sums += np.stack(_average(self.cells, part, Setting.of(learner)))
+        return sums / total
+
+    def of_hypotheses(self, index, values):
+        """(H,) what a set's cells have, of values (C, S, U), given to their hypotheses; 0 for those in no cell."""
+        kind, row = self.where[index]
+        space, known, examples = self.learner.space, self.keys[kind], self.sets[index]
+        keys = _encode(space, Tally.of(space, examples), examples)
+        cell = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+        return np.where(known[cell] == keys, values[kind, row, cell], 0.0)
+
+
+@functools.partial(jax.jit, static_argnames="setting")
+def _average(cells, draws, setting):
+    return cells.average_posterior(setting, draws)
+
+
+def _kinds(sets):
+    """Indices of the sets by their numbers of positive and negative examples (and their index where they are many)."""
+    kinds = defaultdict(list)
+    for index, examples in enumerate(sets):
+        numbers = examples.num_positive, examples.num_negative
+        kinds[(*numbers, 0) if sum(numbers) <= SHARED_EXAMPLES else (*numbers, index)].append(index)
+    return kinds
+
+
+def _masses(learner, examples):
+    """Keys of the cells of a set, sorted, and their masses."""
+    space, tally = learner.space, Tally.of(learner.space, examples)
+    possible = np.flatnonzero((tally.strays == 0) | learner.is_noisy)
+    keys, cell = np.unique(_encode(space, tally, examples)[possible], return_inverse=True)
+    return keys, np.bincount(cell, np.exp(space.structure.base[possible]))
+
+
+def _encode(space, tally, examples):
+    """One whole number for group, size, and the numbers of examples held and avoided."""
+    keys = space.structure.groups * (len(space.domain) + 1) + tally.sizes
+    return (keys * (examples.num_positive + 1) + tally.held) * (examples.num_negative + 1) + tally.avoided
+
+
+def _decode(space, keys, kind, width):
+    """Back to (group, size, held, avoided, strays), the last cell repeated as padding."""
+    num_positive, num_negative, _ = kind
+    keys = np.pad(keys, (0, width - len(keys)), mode="edge")
+    keys, avoided = np.divmod(keys, num_negative + 1)
+    keys, held = np.divmod(keys, num_positive + 1)
+    groups, sizes = np.divmod(keys, len(space.domain) + 1)
+    return groups, sizes.astype(float), held, avoided, num_positive + num_negative - held - avoided
