@@ -13,7 +13,8 @@ import scipy.sparse
 
 from bayesgen.statistics import Moments, is_registered, read_conditional, registered_types
 from bayesgen.statistics.arrays import log_linear, safe_product
-from bayesgen.statistics.passes import CHUNK_ROWS, class_moments
+from bayesgen.statistics.moments import class_moments
+from bayesgen.statistics.passes import CHUNK_ROWS
 
 CLASSES, ROWS, COLUMNS, LENGTH, TOTAL = 3, 43, 2, 5, 11
 EMPTY = 1  # the class without rows
@@ -322,6 +323,21 @@ def test_large_offsets_and_many_chunks_cost_no_digits(rng, matrix):
         np.testing.assert_allclose(
             moments.scatter[k], scatter if matrix else np.diagonal(scatter), rtol=1e-7, atol=1e-4
         )
+
+
+@pytest.mark.parametrize("matrix", [False, True])
+@pytest.mark.parametrize("first_weight", [0.0, 1e-9, 1.0])
+def test_a_first_row_far_off_costs_no_digits(rng, matrix, first_weight):
+    values = rng.normal(0, 1, (2 * CHUNK_ROWS + 19, 3)) @ np.array([[1, 0, 0], [0.5, 1, 0], [-0.25, 0.5, 1]])
+    values[0] += 3e6
+    weights = np.append(first_weight, rng.gamma(1.0, 1.0, len(values) - 1))
+    moments = class_moments(values, np.zeros(len(values), int), 1, weights, matrix)
+    wide, exact = values.astype(np.longdouble), weights.astype(np.longdouble)[:, None]
+    mean = (exact * wide).sum(0) / exact.sum()
+    scatter = (exact * (wide - mean)).T @ (wide - mean)
+    np.testing.assert_allclose(moments.mean[0], mean.astype(float), rtol=1e-12, atol=1e-14)
+    expected = scatter if matrix else np.diagonal(scatter)
+    np.testing.assert_allclose(moments.scatter[0], expected.astype(float), rtol=3e-12, atol=1e-10)
 
 
 def test_likelihood_far_from_the_origin(rng, codes):

@@ -10,9 +10,9 @@ from scipy.sparse import issparse
 from ..columns import as_array
 from ..encoding import as_labels
 from ..errors import BayesgenError, DataError
-from ..tables import Table, read_table
+from ..tables import Table, read_table, row_blocks
 
-BLOCK_CELLS = 1 << 22  # cells of a block: 32 MB, if they have to be copied as float64
+BLOCK_CELLS = 1 << 21  # cells of a block: 16 MB, if they have to be copied as float64
 MIN_ROWS = 1 << 12
 
 
@@ -32,12 +32,11 @@ class Part:
 
     def blocks(self):
         """The same rows, some at a time, so that nothing which is made for them is ever whole in memory."""
-        size = max(MIN_ROWS, int(BLOCK_CELLS / max(1.0, self.table.cells_per_row)))
-        if size >= self.table.num_rows:
+        parts = row_blocks(self.table.num_rows, self.table.cells_per_row)
+        if len(parts) == 1:
             yield self
             return
-        for start in range(0, self.table.num_rows, size):
-            part = slice(start, start + size)
+        for part in parts:
             yield Part(self.table.rows(part), *(None if a is None else a[part] for a in (self.labels, self.weights)))
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Iterable, Iterator
 
 import jax
@@ -12,8 +13,10 @@ from ..program import ConcreteModel
 from ..program.compiled import first_rows, summarize_rows
 from ..program.density import Evidence
 from ..schema import Schema, as_weights
-from ..statistics.passes import class_counts
+from ..statistics.passes import class_counts, in_threads
 from .chunks import Part
+
+BLOCKS_AT_ONCE = 8  # of those in memory, each as float64 in the worst case
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,9 +34,10 @@ class Reader:
 
     def evidences(self, data: Part) -> Iterator[Evidence]:
         """The evidence of each block of the data."""
+        blocks = data.blocks()
         try:
-            for block in data.blocks():
-                yield self._evidence(block)
+            while group := list(itertools.islice(blocks, BLOCKS_AT_ONCE)):
+                yield from in_threads(self._evidence, group)
             return
         except DataError as error:
             found = error

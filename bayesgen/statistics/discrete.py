@@ -13,7 +13,7 @@ from .summaries import Sums
 
 @dataclasses.dataclass(frozen=True)
 class BernoulliStatistic(Statistic):
-    """Columns of zeros and ones, dense or sparse. Parameters: `log_one` and `log_zero`, (K, *extra); -inf is allowed."""
+    """Columns of zeros and ones, dense or sparse. Parameters: `log_one` and `log_zero`, (K, *extra); -inf allowed."""
 
     def summarize(self, values, codes, num_classes, weights=None, inert=None):
         """Count ones and zeros by class: two totals (K, *extra). See `Statistic.summarize`."""

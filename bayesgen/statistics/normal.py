@@ -6,9 +6,9 @@ import math
 import jax.numpy as jnp
 import numpy as np
 
-from . import passes
 from .arrays import flatten_rows, inverse_lower, log_diagonal, namespace, precise
 from .base import Statistic
+from .moments import class_moments
 from .summaries import Moments
 
 LOG_2PI = math.log(2 * math.pi)
@@ -26,7 +26,7 @@ class NormalStatistic(Statistic):
     def summarize(self, values, codes, num_classes, weights=None, inert=None):
         """Centred moments of each column by class. See `Statistic.summarize`."""
         rows = flatten_rows(np.log(precise(values)) if self.log_scale else values)
-        moments = passes.class_moments(rows, codes, num_classes, weights)
+        moments = class_moments(rows, codes, num_classes, weights)
         base = moments.log_base - moments.count[:, None] * moments.mean if self.log_scale else moments.log_base
         shape = (num_classes, *values.shape[1:])
         return Moments(moments.count, moments.mean.reshape(shape), moments.scatter.reshape(shape), base.reshape(shape))
@@ -62,7 +62,7 @@ class MultivariateNormalStatistic(Statistic):
         extra, dimension = values.shape[1:-1], values.shape[-1]
         blocks = values.reshape(len(values), math.prod(extra), dimension)
         parts = [
-            passes.class_moments(blocks[:, index], codes, num_classes, weights, matrix=True)
+            class_moments(blocks[:, index], codes, num_classes, weights, matrix=True)
             for index in range(blocks.shape[1])
         ]
         mean, scatter = (np.stack([getattr(part, name) for part in parts], 1) for name in ("mean", "scatter"))
