@@ -16,7 +16,7 @@ from .summaries import Moments, outer_or_square
 
 CHUNK_CELLS = 1 << 18
 TILE_ROWS = 64
-FAR = 1e4  # squared distance of an origin from the mean, in variances: costs four digits of sixteen
+FAR = 1e2  # squared distance of an origin from the mean, in variances: costs two digits of sixteen
 
 
 def class_moments(values, codes, num_classes, weights=None, matrix=False):
