@@ -17,6 +17,9 @@ from bayesgen.errors import DataError
 
 _KIND_OF_DTYPE = {"b": "binary", **dict.fromkeys("iuf", "real"), **dict.fromkeys("OUST", "categorical")}
 
+BLOCK_CELLS = 1 << 22  # cells of a block of rows: 32 MB, if they have to be copied as float64
+MIN_ROWS = 1 << 12
+
 
 class Table(abc.ABC):
     """A read-only view of X: columns by name, rows along axis 0.
@@ -190,13 +193,21 @@ class MappingTable(Table):
         return array
 
 
+def row_blocks(num_rows: int, cells_per_row: float) -> list[slice]:
+    """Cut rows into blocks of as many cells as BLOCK_CELLS, so that what is made for a block takes bounded memory."""
+    size = max(MIN_ROWS, int(BLOCK_CELLS / max(1.0, cells_per_row)))
+    return [slice(start, min(start + size, num_rows)) for start in range(0, num_rows, size)]
+
+
 def read_table(X: Any) -> Table:
-    """See X as a table.
+    """See X as a table; a table is one already.
 
     X is a 2-D array or what np.asarray makes 2-D, a data frame that narwhals reads (pandas, polars, pyarrow,
     ...), a scipy.sparse matrix or array, or a mapping name -> array. Raises DataError, naming what was
     found, for anything else, for no rows or columns, and for names or lengths that clash.
     """
+    if isinstance(X, Table):
+        return X
     if _is_sparse(X):
         return _read_sparse(X)
     if isinstance(X, Mapping):

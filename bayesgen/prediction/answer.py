@@ -5,6 +5,8 @@ import dataclasses
 import numpy as np
 import scipy.special
 
+from ..statistics.passes import chunks, in_threads
+
 
 @dataclasses.dataclass(frozen=True)
 class ClassPrediction:
@@ -61,8 +63,31 @@ class ClassPrediction:
 
 def normalize(log_joint):
     """Turn a table of log-joints (n, K) into log probabilities and log marginals; a row of -inf becomes NaN."""
+    log_probabilities, log_marginal = np.empty_like(log_joint), np.empty(len(log_joint))
+
+    def fill(rows):
+        log_probabilities[rows], log_marginal[rows] = _normalize(log_joint[rows])
+
+    in_threads(fill, chunks(len(log_joint)))
+    return log_probabilities, log_marginal
+
+
+def _normalize(log_joint):
     top = log_joint.max(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         shifted = log_joint - np.where(np.isneginf(top), 0.0, top)[:, None]
         log_total = np.log(np.exp(shifted).sum(1))
         return shifted - log_total[:, None], top + log_total
+
+
+def joined(answers):
+    """The answer for all rows, from those for successive blocks of them."""
+    if len(answers) == 1:
+        return answers[0]
+
+    def join(name):
+        parts = [getattr(one, name) for one in answers]
+        return None if parts[0] is None else np.concatenate(parts)
+
+    names = ("log_probabilities", "log_marginal", "standard_error", "expected_entropy")
+    return dataclasses.replace(answers[0], **{name: join(name) for name in names})

@@ -6,8 +6,9 @@ import warnings
 
 import numpy as np
 
-from ..errors import ImpossibleRowsWarning, PredictionError
-from .answer import ClassPrediction
+from ..errors import DataError, ImpossibleRowsWarning, PredictionError
+from ..tables import read_table, row_blocks
+from .answer import ClassPrediction, joined
 
 
 class Rule(abc.ABC):
@@ -48,7 +49,16 @@ def answer(fit, rule, X):
         raise PredictionError(
             "The program has no classes (label=None), so there are no class probabilities. Use fit.log_joint(X)."
         )
-    classes = rule.apply(fit, X)
+    table = read_table(X)
+    parts = row_blocks(table.num_rows, table.cells_per_row + len(fit.classes))
+    if len(parts) == 1:
+        classes = rule.apply(fit, table)
+    else:
+        try:
+            classes = joined([rule.apply(fit, table.rows(part)) for part in parts])
+        except DataError:
+            fit.read(table)  # names the row, and counts, in the whole table
+            raise
     warn_of_impossible_rows(classes)
     return classes
 

@@ -19,7 +19,7 @@ def read_rows(program, X):
         DataError: names missing or extra, a shape that is not the site's, values that are not finite or outside
             the site's support.
     """
-    table = X if hasattr(X, "inferred_kind") else read_table(X)
+    table = read_table(X)
     structure = program.structure
     columns = _columns(program, table)
     attributes = {name: _attribute(name, site, columns[name]) for name, site in structure.attributes}
