@@ -170,7 +170,10 @@ class Family(abc.ABC):
 
     @abc.abstractmethod
     def sample(self, key, shape=()) -> dict[str, np.ndarray]:
-        """Draw parameters independently: each of shape `shape` + the parameter's shape. `key` is a JAX key."""
+        """Draw parameters independently: each of shape `shape` + the parameter's shape.
+
+        `key` is a JAX key, or a NumPy generator that is to be drawn from.
+        """
 
     @abc.abstractmethod
     def predictive(self) -> dist.Distribution:

@@ -9,7 +9,7 @@ import numpyro.distributions as dist
 from ..errors import FitError
 from ..statistics.table import BERNOULLI
 from .base import Family
-from .draws import sample_distribution
+from .draws import generator, sample_beta
 from .hyperparameters import as_number, broadcast, check_positive
 from .naming import ANONYMOUS, refuse_mode
 from .special import betaln
@@ -94,7 +94,7 @@ class BetaBernoulli(Family):
     def sample(self, key, shape=()):
         """Independent draws of `probs`."""
         self.require_numbers("sample")
-        return {"probs": sample_distribution(lambda: dist.Beta(self.a, self.b), key, shape)}
+        return {"probs": sample_beta(generator(key), self.a, self.b, shape)}
 
     def predictive(self):
         """Bernoulli with the mean probability (exact for one row)."""

@@ -6,9 +6,9 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from ..errors import FitError
+from ..errors import FitError, ModelError
 from .base import Family
-from .draws import sample_distribution
+from .draws import generator, sample_dirichlet
 from .hyperparameters import as_number, broadcast, check_positive
 from .naming import ANONYMOUS, refuse_mode
 from .special import gammaln
@@ -30,6 +30,15 @@ class DirichletFamily(Family):
         table = (*batch_shape, length)
         return self.replace(concentration=broadcast(value, table), batch_shape=table)
 
+    def _require_vector(self, verb):
+        """Refuse what `require_numbers` does, and a scalar that no data or model have told the length."""
+        self.require_numbers(verb)
+        if not np.ndim(self.concentration):
+            raise ModelError(
+                f"{type(self).__name__} used alone cannot know how many values there are, and {verb} needs to: give "
+                "concentration as an array with one entry for each value."
+            )
+
     def _updated(self, summary):
         concentration = self.concentration + summary.totals[0]
         return self.replace(concentration=concentration, batch_shape=concentration.shape)
@@ -42,7 +51,7 @@ class DirichletFamily(Family):
 
     def mean(self):
         """Normalised concentration."""
-        self.require_numbers("mean")
+        self._require_vector("mean")
         return {"probs": self.concentration / self.concentration.sum(-1, keepdims=True)}
 
     def mode(self, names=ANONYMOUS):
@@ -77,8 +86,8 @@ class DirichletFamily(Family):
 
     def sample(self, key, shape=()):
         """Independent draws of `probs`."""
-        self.require_numbers("sample")
-        return {"probs": sample_distribution(lambda: dist.Dirichlet(self.concentration), key, shape)}
+        self._require_vector("sample")
+        return {"probs": sample_dirichlet(generator(key), self.concentration, shape)}
 
     def sample_sites(self, name):
         """Sample `{name}_probs`, (..., r)."""

@@ -1,10 +1,58 @@
-"""Independent draws from NumPyro distributions, in float64, as NumPy arrays."""
+"""Independent draws in float64 by NumPy: nothing is compiled, so the first draw costs what the next one does."""
 
 import jax
 import numpy as np
+import scipy.special
 
 
-def sample_distribution(make, key, shape):
-    """Draw `shape` samples from the distribution that `make()` builds inside float64."""
-    with jax.enable_x64(True):
-        return np.asarray(make().sample(key, tuple(shape)))
+def generator(key):
+    """The NumPy generator that a JAX key stands for; a generator passes, so that several draws can share one."""
+    if isinstance(key, np.random.Generator):
+        return key
+    return np.random.Generator(np.random.PCG64(np.ravel(jax.random.key_data(key)).tolist()))
+
+
+def sample_log_gamma(rng, shape, size):
+    """Logs of Gamma(shape, 1) draws. Where the shape is small the draws themselves would underflow to zero.
+
+    Source: Marsaglia and Tsang (2000), A simple method for generating gamma variables, section 6: a Gamma(a) variable
+    is a Gamma(a + 1) variable times a uniform one to the power 1 / a.
+    """
+    small = shape < 1
+    logs = np.log(rng.standard_gamma(shape + small, size))
+    if not np.any(small):
+        return logs
+    powers = rng.standard_exponential(size) / np.where(small, shape, 1.0)
+    return logs - np.where(small, powers, 0.0)
+
+
+def sample_beta(rng, a, b, shape):
+    """Beta(a, b) draws of shape `shape` + that of the parameters."""
+    size = (*shape, *np.broadcast_shapes(np.shape(a), np.shape(b)))
+    return scipy.special.expit(sample_log_gamma(rng, a, size) - sample_log_gamma(rng, b, size))
+
+
+def sample_dirichlet(rng, concentration, shape):
+    """Dirichlet draws of shape `shape` + that of the concentration, (..., r)."""
+    return scipy.special.softmax(sample_log_gamma(rng, concentration, (*shape, *concentration.shape)), axis=-1)
+
+
+def sample_gamma(rng, a, rate, shape):
+    """Gamma(a, rate) draws of shape `shape` + that of the parameters."""
+    return rng.standard_gamma(a, (*shape, *np.broadcast_shapes(np.shape(a), np.shape(rate)))) / rate
+
+
+def sample_inverse_wishart_root(rng, df, scale, shape):
+    """Square roots B, (..., D, D), of inverse-Wishart draws B B^T. They are not triangular.
+
+    Source: Bartlett (1933), On the theory of statistical regression, for the Wishart draw A A^T of scale I; if the
+    scale is L L^T, then B^T solves A B^T = L^T.
+    """
+    dimension = scale.shape[-1]
+    batch = (*shape, *np.broadcast_shapes(df.shape, scale.shape[:-2]))
+    factor = np.tril(rng.standard_normal((*batch, dimension, dimension)), -1)
+    halves = 0.5 * (df[..., None] - np.arange(dimension))
+    diagonal = np.arange(dimension)
+    factor[..., diagonal, diagonal] = np.sqrt(2.0 * rng.standard_gamma(halves, (*batch, dimension)))
+    lower = np.broadcast_to(np.linalg.cholesky(scale), factor.shape)
+    return np.swapaxes(np.linalg.solve(factor, np.swapaxes(lower, -1, -2)), -1, -2)

@@ -11,7 +11,7 @@ from jax.scipy.special import gammaln as jnp_gammaln
 from ..errors import FitError
 from ..statistics.table import POISSON
 from .base import Family
-from .draws import sample_distribution
+from .draws import generator, sample_gamma
 from .hyperparameters import as_number, broadcast, check_positive
 from .naming import ANONYMOUS, Scale, refuse_mode
 from .rows import NegativeBinomialRows
@@ -107,7 +107,7 @@ class GammaPoisson(Family):
     def sample(self, key, shape=()):
         """Independent draws of `rate`."""
         self.require_numbers("sample")
-        return {"rate": sample_distribution(lambda: dist.Gamma(self.shape, self.rate), key, shape)}
+        return {"rate": sample_gamma(generator(key), self.shape, self.rate, shape)}
 
     def predictive(self):
         """Gamma-Poisson (negative binomial) distribution."""

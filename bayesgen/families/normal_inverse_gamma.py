@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -11,7 +10,7 @@ import numpyro.distributions as dist
 from ..errors import FitError
 from ..statistics.normal import NormalStatistic
 from .base import Family
-from .draws import sample_distribution
+from .draws import generator, sample_gamma
 from .hyperparameters import as_number, broadcast, check_pooling, check_positive
 from .naming import ANONYMOUS, Scale
 from .pooling import Pooling
@@ -152,10 +151,10 @@ class NormalInverseGamma(Family):
     def sample(self, key, shape=()):
         """Independent draws of `mean` and `variance`."""
         own = self.closed("sample")
-        first, second = jax.random.split(key)
-        variance = sample_distribution(lambda: dist.InverseGamma(own.shape, own.scale), first, shape)
+        rng = generator(key)
+        variance = 1.0 / sample_gamma(rng, own.shape, own.scale, shape)
         deviation = np.sqrt(variance / own.kappa)
-        mean = sample_distribution(lambda: dist.Normal(own.location, deviation), second, ())
+        mean = own.location + deviation * rng.standard_normal((*shape, *own.batch_shape))
         return {"mean": mean, "variance": own.pooling.squeeze(variance)}
 
     def predictive(self):

@@ -12,7 +12,7 @@ from numpyro.distributions.transforms import CholeskyTransform
 from ..errors import FitError, ModelError
 from ..statistics.normal import MultivariateNormalStatistic
 from .base import Family
-from .draws import sample_distribution
+from .draws import generator, sample_inverse_wishart_root
 from .hyperparameters import as_number, broadcast, check_pooling, check_positive
 from .naming import ANONYMOUS, Scale
 from .pooling import Pooling
@@ -156,15 +156,11 @@ class NormalInverseWishart(Family):
     def sample(self, key, shape=()):
         """Independent draws of `mean` and `covariance`."""
         own = self.closed("sample")
-        first, second = jax.random.split(key)
-
-        def factors():
-            return dist.InverseWishartCholesky(own.df, scale_tril=np.linalg.cholesky(own.scale))
-
-        factor = sample_distribution(factors, first, shape)
-        noise = sample_distribution(lambda: dist.Normal(np.zeros(own.batch_shape), 1.0), second, shape)
-        mean = own.location + np.einsum("...ij,...j->...i", factor, noise) / np.sqrt(own.kappa)[..., None]
-        covariance = factor @ np.swapaxes(factor, -2, -1)
+        rng = generator(key)
+        root = sample_inverse_wishart_root(rng, own.df, own.scale, shape)
+        noise = rng.standard_normal((*shape, *own.batch_shape))
+        mean = own.location + np.einsum("...ij,...j->...i", root, noise) / np.sqrt(own.kappa)[..., None]
+        covariance = root @ np.swapaxes(root, -2, -1)
         return {"mean": mean, "covariance": np.squeeze(covariance, -3) if own.pooling.tied else covariance}
 
     def _predictive_parameters(self):
