@@ -98,8 +98,13 @@ def test_multinomial_averages_with_multinomial():
 def test_simulate_and_export(fits):
     both = bg.average(fits)
     assert both.simulate(5, seed=1)["y"].shape == (5,)
-    tree = both.to_datatree()
-    assert "weights" in tree["point_estimate"].attrs
+    tree = both.to_datatree(num_draws=50, seed=3)
+    assert set(tree.children) == {"structures", *(f"member_{index}" for index in range(len(fits)))}
+    close(tree["structures"]["weight"], both.weights)
+    close(tree["structures"]["score"], [fit.log_evidence for fit in fits])
+    assert tree["structures"]["model"].to_numpy().tolist() == [repr(fit.model) for fit in fits]
+    alone = fits[1].to_datatree(num_draws=50, seed=3)["posterior"].to_dataset()
+    assert tree["member_1"]["posterior"].to_dataset().equals(alone)
     with pytest.raises(bg.PredictionError, match="no draws"):
         bg.predict(both, [[0.0, 1.0]], rule=bg.ConditionalAverage())
 

@@ -180,10 +180,31 @@ def test_draws_average_to_the_predictive_class_conditional(data):
     model = bg.NaiveBayes(structure="average", class_prior=[0.5, 0.5])
     fit = bg.fit(model, {"yes": X["yes"]}, y, method=bg.Exact())
     draws = fit.state.draws(4000, jax.random.key(0))["binary_probs"]
-    one, other = (each.blocks[0].family.mean()["probs"] for each in (fit.state.dependent, fit.state.shared))
+    one, other = (each.blocks[0].family.mean()["probs"] for each in (fit.state.conjugate, fit.state.shared))
     p = fit.state.dependence["binary"]
     close(draws.mean((0, 1)), p * one + (1 - p) * other, atol=0.012)
     close((draws[0, :, 0] == draws[0, :, 1]).mean(0), 1 - p, atol=0.04)
+
+
+def test_the_export_holds_draws_of_structures_and_parameters(fit):
+    tree = fit.to_datatree(num_draws=500, seed=2)
+    posterior = tree["posterior"]
+    assert posterior.attrs["sampling"] == "independent"
+    assert set(posterior.data_vars) == set(fit.parameters)
+    found = posterior["real_dependence"]
+    assert found.dims == ("chain", "draw", "real_feature")
+    assert found.coords["real_feature"].to_numpy().tolist() == ["real"]
+    p = fit.parameters["real_dependence"]
+    close(found.to_numpy().mean((0, 1)), p, atol=5 * np.sqrt(0.25 / 2000))
+    means = posterior["real_mean"].to_numpy()
+    np.testing.assert_array_equal(means[:, :, 0] != means[:, :, 1], found.to_numpy() == 1)
+
+
+def test_the_export_of_a_joint_block_has_one_dependence():
+    rng = np.random.default_rng(7)
+    model = bg.NaiveBayes(bg.DirichletMultinomial(1.0), structure="average")
+    fit = bg.fit(model, rng.poisson(2.0, (20, 5)), np.arange(20) % 2, method=bg.Exact())
+    assert fit.to_datatree(num_draws=10)["posterior"]["count_dependence"].dims == ("chain", "draw")
 
 
 def test_fifty_thousand_columns_in_linear_time():

@@ -37,7 +37,7 @@ def cross_validated_scores(fit: Fit, X, y, folds):
     for fold in np.unique(folds):
         out = np.flatnonzero(folds == fold)
         rest = _refit(fit, attributes, codes, (folds != fold).astype(np.float64))
-        table = rest.state.log_joint(_rows(attributes, out), _rows(covariates, out), "predictive")
+        table = rest.state.predictive(_rows(attributes, out), _rows(covariates, out))
         scores[out] = _own_class(table, codes[out])
     return scores
 

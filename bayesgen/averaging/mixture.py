@@ -10,8 +10,8 @@ import scipy.special
 
 from ..errors import PredictionError
 from ..fitting import Fit
+from ..fitting.base import State
 from ..fitting.seeds import as_key
-from ..fitting.state import State
 from ..program import ConcreteModel
 
 
@@ -46,14 +46,16 @@ class Mixture(State):
         """Those of the best member."""
         return self.members[self.best].parameters
 
-    def log_joint(self, attributes, covariates, at):
-        """At the best member's mean or mode; or "predictive", mixed over the members.
+    def at_mean(self, attributes, covariates):
+        """The best member's table. Attributes and covariates are tuples with the rows as each member reads them."""
+        return self.members[self.best].at_mean(attributes[self.best], covariates[self.best])
 
-        Args:
-            attributes, covariates: a tuple with the rows as each member reads them.
-        """
-        if at != "predictive":
-            return self.members[self.best].log_joint(attributes[self.best], covariates[self.best], at)
+    def at_mode(self, attributes, covariates):
+        """The best member's table."""
+        return self.members[self.best].at_mode(attributes[self.best], covariates[self.best])
+
+    def predictive(self, attributes, covariates):
+        """The tables of the members, mixed."""
         tables = [
             np.log(weight) + self._table(member, *rows)
             for member, weight, *rows in zip(self.members, self.weights, attributes, covariates, strict=True)
@@ -62,7 +64,7 @@ class Mixture(State):
         return scipy.special.logsumexp(tables, axis=0)
 
     def _table(self, member, attributes, covariates):
-        table = member.log_joint(attributes, covariates, "predictive")
+        table = member.predictive(attributes, covariates)
         if not self.conditional:
             return table
         with np.errstate(invalid="ignore"):
@@ -140,6 +142,19 @@ class AverageFit(Fit):
         first, second = jax.random.split(as_key(seed))
         index = int(np.searchsorted(np.cumsum(self.weights), float(jax.random.uniform(first)), side="right"))
         return self.members[min(index, len(self.members) - 1)].simulate(n, seed=second, **covariates)
+
+    def to_datatree(self, num_draws=1000, seed=0):
+        """Export to an `xarray.DataTree`: `structures`, and a group for each member, as its own export.
+
+        `structures` holds `weight` and `score` along `member`; the groups are called member_0, member_1, ...
+        """
+        import xarray
+
+        names = [f"member_{index}" for index in range(len(self.members))]
+        about = {"member": names, "model": ("member", [repr(fit.model) for fit in self.members])}
+        values = {"weight": ("member", self.weights), "score": ("member", self.scores)}
+        trees = {name: fit.to_datatree(num_draws, seed) for name, fit in zip(names, self.members, strict=True)}
+        return xarray.DataTree.from_dict({"structures": xarray.Dataset(values, about), **trees})
 
 
 def mixture_fit(fits: Sequence[Fit], weights, scores, method, *, conditional, log_evidence) -> AverageFit:

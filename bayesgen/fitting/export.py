@@ -1,10 +1,11 @@
 """Export of a fit to an `xarray.DataTree` with named dimensions, for ArviZ."""
 
-import jax
+from types import MappingProxyType
+
 import numpy as np
 
 from .seeds import as_key
-from .state import Draws, Posterior, collect
+from .state import Draws
 
 
 def to_datatree(fit, num_draws=1000, seed=0):
@@ -17,29 +18,24 @@ def to_datatree(fit, num_draws=1000, seed=0):
     """
     from arviz_base import from_dict
 
-    coords, dims = axes(fit)
-    state = fit.state
-    if isinstance(state, Draws):
-        stats = {_arviz_name(name): value for name, value in state.sample_stats.items()}
-        groups, attributes = {"posterior": state.values, "sample_stats": stats}, {"sampling": "chains"}
-    elif isinstance(state, Posterior):
-        keys = iter(jax.random.split(as_key(seed), len(state.conjugate.blocks) + 1))
-        draws = collect(state.conjugate, lambda family, names: family.sample(next(keys), (4, num_draws)))
-        groups, attributes = {"posterior": draws}, {"sampling": "independent"}
-    else:
-        groups = {"point_estimate": {name: np.asarray(v)[None, None] for name, v in state.parameters.items()}}
-        attributes = {"sampling": "none"}
+    state = fit.state.exported(num_draws, as_key(seed))
+    coords, dims = axes(fit, state.axes)
+    groups = state.groups
     used = {dim for name in dims for dim in dims[name]}
     tree = from_dict(groups, coords={k: v for k, v in coords.items() if k in used}, dims=dims)
     if "point_estimate" in groups:
         tree["point_estimate"] = tree["point_estimate"].to_dataset().squeeze(("chain", "draw"), drop=True)
     for name in groups:
-        tree[name].attrs.update(_plain(attributes | fit.attributes | {"method": repr(fit.method)}))
+        tree[name].attrs.update(_plain({"sampling": state.sampling} | fit.attributes | {"method": repr(fit.method)}))
     return tree
 
 
-def axes(fit):
-    """(coords, dims) of the parameters of a fit, for ArviZ."""
+def axes(fit, more=MappingProxyType({})):
+    """(coords, dims) of the parameters of a fit, for ArviZ.
+
+    Args:
+        more: block -> parameter -> axes, besides those of the block's family.
+    """
     classes = [str(label) for label in fit.classes.tolist()]
     conjugate = fit.concrete.conjugate(fit.schema)
     if conjugate is None:
@@ -52,7 +48,7 @@ def axes(fit):
         if "category" in sum(block.family.parameter_axes().values(), ()):
             own["category"] = _categories(fit.schema, block.columns)
         coords |= {prefix + name: values for name, values in own.items()}
-        for name, used in block.family.parameter_axes().items():
+        for name, used in {**block.family.parameter_axes(), **more.get(block.name, {})}.items():
             dims[f"{block.name}_{name}"] = [axis if axis == "class" else prefix + axis for axis in used]
     return coords, dims
 
@@ -74,11 +70,6 @@ def _own_axes(fit, classes):
         if classes and shape and shape[0] == len(classes):
             dims[name] = ["class", *(f"{name}_dim_{index}" for index in range(1, len(shape)))]
     return {"class": classes}, dims
-
-
-def _arviz_name(name):
-    """ArviZ's names for what NumPyro's sampler records."""
-    return {"num_steps": "n_steps", "accept_prob": "acceptance_rate", "potential_energy": "lp"}.get(name, name)
 
 
 def _plain(attributes):

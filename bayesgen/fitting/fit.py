@@ -1,6 +1,7 @@
 """`Fit`: what training gives, whatever the method."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,9 +13,10 @@ from ..program import ConcreteModel, GenerativeProgram
 from ..schema import Schema
 from ..tables import read_table
 from . import rowwise
+from .base import State
 from .export import to_datatree
 from .seeds import as_key
-from .state import Draws, State
+from .state import Draws
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,13 +74,9 @@ class Fit:
         Returns:
             (n, K); with at="draws" (draws, n, K), chains one after another.
         """
-        if at not in ("mean", "mode", "draws", "predictive"):
-            raise PredictionError(f"at must be 'mean', 'mode', 'draws' or 'predictive', got {at!r}.")
-        attributes, covariates = self.read(X)
-        if at != "draws":
-            return self.state.log_joint(attributes, covariates, at)
-        latents = self.state.draws(1000, jax.random.key(0))
-        return rowwise.log_joint_draws(self.program, _flat(latents), attributes, covariates)
+        if at not in TABLES:
+            raise PredictionError(f"at must be one of {list(TABLES)}, got {at!r}.")
+        return TABLES[at](self, *self.read(X))
 
     def reduce_draws(self, X, kernel, *, num_batches=100, num_draws=4000, seed=0):
         """Apply a kernel to the log-joint tables of batches of draws, never holding them all. See `rowwise`.
@@ -131,6 +129,20 @@ class Fit:
 def prior_families(conjugate: Conjugate | None):
     """name -> family, for `Fit.prior`."""
     return None if conjugate is None else dict(conjugate.families())
+
+
+def _of_draws(fit, attributes, covariates):
+    """(draws, n, K), of 1000 draws where there can be any number."""
+    latents = _flat(fit.state.draws(1000, jax.random.key(0)))
+    return rowwise.log_joint_draws(fit.program, latents, attributes, covariates)
+
+
+TABLES: dict[str, Callable[..., np.ndarray]] = {
+    "mean": lambda fit, *rows: fit.state.at_mean(*rows),
+    "mode": lambda fit, *rows: fit.state.at_mode(*rows),
+    "draws": _of_draws,
+    "predictive": lambda fit, *rows: fit.state.predictive(*rows),
+}
 
 
 def _flat(latents):

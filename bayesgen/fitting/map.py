@@ -2,10 +2,11 @@
 
 import dataclasses
 
+from .base import collect
 from .exact import update
 from .method import Method
 from .optimize import maximize, parameters_at
-from .state import Point, collect
+from .state import Point
 
 
 @dataclasses.dataclass(frozen=True)

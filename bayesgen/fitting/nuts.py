@@ -7,12 +7,13 @@ import numpy as np
 
 from ..errors import FitError, ModelError
 from . import diagnose, sampler
+from .base import collect
 from .exact import update
 from .method import Method
 from .optimize import as_arrays, flatten, num_free, starting_points
 from .progress import bar
 from .seeds import as_key
-from .state import Draws, collect
+from .state import Draws
 from .whitening import identity, laplace
 
 WARMUP_WHITENED, WARMUP_ADAPTED, CHUNK = 150, 1000, 50
