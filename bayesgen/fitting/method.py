@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..devices import requested, used
 from ..errors import ConstantColumnWarning, DataError
 from ..models import Conjugate
 from ..program import GenerativeProgram
@@ -47,7 +48,7 @@ class Problem:
         """The data as densities take them."""
         return padded(self.data.evidence)
 
-    def result(self, method, state, **extra) -> Fit:
+    def result(self, method, state, attributes=None, **extra) -> Fit:
         """Wrap what was learned."""
         return Fit(
             model=self.model,
@@ -57,6 +58,7 @@ class Problem:
             state=state,
             concrete=self.data.model,
             prior=prior_families(self.conjugate),
+            attributes={**(attributes or {}), "device": used()},
             **extra,
         )
 
@@ -82,7 +84,9 @@ class Method(abc.ABC):
         """Train."""
 
 
-def fit(model, X, y=None, *, method: Method, schema=None, sample_weight=None, seed=0, progress=None) -> Fit:
+def fit(
+    model, X, y=None, *, method: Method, schema=None, sample_weight=None, seed=0, progress=None, device=None
+) -> Fit:
     """Train a model: learn from data which processes may have made them.
 
     Args:
@@ -96,9 +100,12 @@ def fit(model, X, y=None, *, method: Method, schema=None, sample_weight=None, se
         sample_weight: (n,) nonnegative frequency weights (weight 2 = the row twice).
         seed: integer or JAX key; the same seed gives the same numbers.
         progress: whether to show progress on standard error; None means in a terminal.
+        device: "cpu" or "gpu", where searches for modes and samplers run; None for a GPU, if JAX has one, where the
+            work is large enough for it (see `bayesgen.devices`). Statistics and closed forms always take the
+            processor. What was used is in `fit.attributes["device"]`.
 
     Raises:
-        DataError: data that do not fit the schema.
+        DataError: data that do not fit the schema; device="gpu" where JAX has none.
         ModelError: a program that breaks a convention, a hyperparameter outside its range.
         FitError: an estimate that does not exist for these data.
 
@@ -109,8 +116,9 @@ def fit(model, X, y=None, *, method: Method, schema=None, sample_weight=None, se
     """
     if not isinstance(method, Method):
         raise DataError(f"method must be an object such as MLE(), MAP(), Exact() or NUTS(), got {method!r}.")
-    data = prepare(model, X, y, schema=schema, sample_weight=sample_weight)
-    return train(data.model, method, Problem(model, data, seed, progress))
+    with requested(device):
+        data = prepare(model, X, y, schema=schema, sample_weight=sample_weight)
+        return train(data.model, method, Problem(model, data, seed, progress))
 
 
 @functools.singledispatch

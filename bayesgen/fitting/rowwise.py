@@ -1,10 +1,12 @@
 """Tables of log-joints by running the program, at one process or at many, chunked over rows and draws."""
 
 import functools
+import math
 
 import jax
 import numpy as np
 
+from ..devices import placed
 from ..program.compiled import pad, padded_size
 from ..program.joint import log_joint_table
 
@@ -15,7 +17,7 @@ BUDGET_BYTES = 64e6  # for one table of (draws in a batch, rows, classes)
 def log_joint(program, latents, attributes, covariates):
     """log p(x_i, y = k | latents), (n, K)."""
     latents = _known(program, latents)
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), placed(_work(program, attributes, CHUNK_ROWS)):
         parts = [
             np.asarray(_log_joint(program, latents, *rows))[:size]
             for size, rows in row_chunks(attributes, covariates, CHUNK_ROWS)
@@ -66,7 +68,7 @@ def _batches_of_rows(program, latents, attributes, covariates, batch_size, kerne
     latents = _known(program, latents)
     num_draws = len(next(iter(latents.values())))
     chunk = padded_size(max(64, int(BUDGET_BYTES / (8 * batch_size * program.num_classes))) // 2)
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), placed(_work(program, attributes, chunk, batch_size)):
         on_device = jax.device_put(latents)
         for size, rows in row_chunks(attributes, covariates, chunk):
             batches = []
@@ -93,6 +95,12 @@ def row_chunks(attributes, covariates, chunk):
 
 def _dense(array):
     return array.toarray() if hasattr(array, "toarray") else np.asarray(array)
+
+
+def _work(program, attributes, chunk, num_draws=1):
+    """Multiplications of one call, roughly: one for each cell of the rows, class and draw."""
+    cells = sum(min(chunk, array.shape[0]) * math.prod(array.shape[1:]) for array in attributes.values())
+    return num_draws * program.num_classes * cells
 
 
 def _known(program, latents):

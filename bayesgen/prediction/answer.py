@@ -19,6 +19,7 @@ class ClassPrediction:
         standard_error: (n, K) Monte Carlo standard error of each probability; None where it is exact.
         expected_entropy: (n,) posterior mean of the entropy of p(y | x, Q), in nats; None for a plug-in, which knows
             one Q only.
+        device: "cpu" or "gpu", where it was computed.
     """
 
     log_probabilities: np.ndarray
@@ -26,6 +27,7 @@ class ClassPrediction:
     log_marginal: np.ndarray
     standard_error: np.ndarray | None = None
     expected_entropy: np.ndarray | None = None
+    device: str = "cpu"
 
     @property
     def probabilities(self) -> np.ndarray:

@@ -1,11 +1,13 @@
 """The verb `predict`, and what a rule of prediction is."""
 
 import abc
+import dataclasses
 import functools
 import warnings
 
 import numpy as np
 
+from ..devices import requested, used
 from ..errors import DataError, ImpossibleRowsWarning, PredictionError
 from ..tables import read_table, row_blocks
 from .answer import ClassPrediction, joined
@@ -19,7 +21,7 @@ class Rule(abc.ABC):
         """Predict."""
 
 
-def predict(fit, X, *, rule: Rule) -> ClassPrediction:
+def predict(fit, X, *, rule: Rule, device=None) -> ClassPrediction:
     """Class probabilities of new rows.
 
     Args:
@@ -27,10 +29,16 @@ def predict(fit, X, *, rule: Rule) -> ClassPrediction:
         X: rows in any form that `bayesgen.fit` takes; named columns may come in any order.
         rule: `PlugIn()` (two-step: pick the best process, then predict), `BMA()` (one-step: average over all
             processes) or `ConditionalAverage()`.
+        device: "cpu" or "gpu", where programs are run at points or draws; None for a GPU, if JAX has one, where the
+            work is large enough for it (see `bayesgen.devices`). Closed forms always take the processor. What was
+            used is in the answer's `device`.
+
+    Rows are read and answered in blocks, so that only the answer is ever whole in memory. For rows in chunks, predict
+    each chunk.
 
     Raises:
         PredictionError: the fit cannot answer the rule (a point estimate asked for an average).
-        DataError: rows that do not fit the training schema.
+        DataError: rows that do not fit the training schema; device="gpu" where JAX has none.
 
     >>> import bayesgen as bg
     >>> result = bg.fit(bg.NaiveBayes(), [[1.0], [2.0], [7.0], [9.0]], ["a", "a", "b", "b"], method=bg.Exact())
@@ -39,7 +47,8 @@ def predict(fit, X, *, rule: Rule) -> ClassPrediction:
     """
     if not isinstance(rule, Rule):
         raise PredictionError(f"rule must be an object such as PlugIn() or BMA(), got {rule!r}.")
-    return answer(fit, rule, X)
+    with requested(device):
+        return answer(fit, rule, X)
 
 
 @functools.singledispatch
@@ -49,18 +58,20 @@ def answer(fit, rule, X):
         raise PredictionError(
             "The program has no classes (label=None), so there are no class probabilities. Use fit.log_joint(X)."
         )
-    table = read_table(X)
-    parts = row_blocks(table.num_rows, table.cells_per_row + len(fit.classes))
-    if len(parts) == 1:
-        classes = rule.apply(fit, table)
-    else:
-        try:
-            classes = joined([rule.apply(fit, table.rows(part)) for part in parts])
-        except DataError:
-            fit.read(table)  # names the row, and counts, in the whole table
-            raise
+    classes = dataclasses.replace(_in_blocks(fit, rule, read_table(X)), device=used())
     warn_of_impossible_rows(classes)
     return classes
+
+
+def _in_blocks(fit, rule, table):
+    parts = row_blocks(table.num_rows, table.cells_per_row + len(fit.classes))
+    if len(parts) == 1:
+        return rule.apply(fit, table)
+    try:
+        return joined([rule.apply(fit, table.rows(part)) for part in parts])
+    except DataError:
+        fit.read(table)  # names the row, and counts, in the whole table
+        raise
 
 
 def warn_of_impossible_rows(answer):

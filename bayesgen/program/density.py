@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .evaluation import class_table, evaluate
 
@@ -43,6 +44,12 @@ class Rows:
     covariates: dict[str, Any]
     codes: Any
     weights: Any
+
+
+def work(program, evidence):
+    """Multiplications of one evaluation, roughly: one for each number of the evidence, and class where it is rows."""
+    cells, rows = (sum(np.size(leaf) for leaf in jax.tree.leaves(part)) for part in (evidence.summaries, evidence.rows))
+    return cells + program.num_classes * rows
 
 
 def log_likelihood(program, evaluation, evidence):
