@@ -5,7 +5,9 @@ import dataclasses
 import jax
 import numpy as np
 
+from ..devices import placed
 from ..errors import FitError, ModelError
+from ..program import density
 from . import diagnose, sampler
 from .base import collect
 from .exact import update
@@ -58,7 +60,8 @@ class NUTS(Method):
         program, evidence = problem.program, problem.evidence
         if num_free(program.structure) == 0:
             raise FitError("NUTS has nothing to sample: the program has no continuous latent site. Use Exact().")
-        with jax.enable_x64(True):
+        work = self.num_chains * (num_free(program.structure) ** 2 + density.work(program, evidence))
+        with jax.enable_x64(True), placed(work):
             key = as_key(problem.seed)
             whitening, path = self._coordinates(problem)
             result = self._run(program, evidence, whitening, key, path, problem.progress)
@@ -71,7 +74,7 @@ class NUTS(Method):
         values = program.parameters_of({**deterministics, **latents})
         if self.num_samples >= 4:
             diagnose.warn(diagnose.problems(values, stats))
-        attributes = {"path": path, "chain_method": "vectorized", "device": jax.default_backend()}
+        attributes = {"path": path, "chain_method": "vectorized"}
         return problem.result(self, Draws(program, latents, values, stats), attributes=attributes)
 
     def _coordinates(self, problem):

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.optimize
 
+from ..devices import placed
 from ..errors import FitError
 from ..program import density
 from ..program.evaluation import unconstrain
@@ -199,7 +200,7 @@ def maximize(problem, *, prior, num_starts):
     program, evidence = problem.program, problem.evidence
     function = parameter_density if prior else likelihood
     seed = problem.seed if isinstance(problem.seed, int) else 0
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), placed(density.work(program, evidence)):
         optimum = search(function, program, evidence, starting_points(program.structure, num_starts, seed))
         _check_maximum(function, program, evidence, optimum, "posterior density" if prior else "likelihood")
     return optimum
