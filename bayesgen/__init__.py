@@ -22,7 +22,7 @@ _ROOMS = {
     "program": "GenerativeProgram",
     "fitting": "fit Fit summarize Summaries MLE MAP Exact NUTS",
     "prediction": "predict PlugIn BMA ConditionalAverage ClassPrediction",
-    "averaging": "average AverageFit",
+    "averaging": "average AverageFit AverageModel",
     "concepts": "HypothesisSpace number_game rectangles ConceptLearner ConceptFit ConceptPrediction",
     "comparison": "compare Comparison",
     "datasets": "load_dataset Dataset Split",

@@ -16,7 +16,8 @@ from bayesgen import __version__
 from bayesgen import answers as tables
 from bayesgen.answers import Answer
 from bayesgen.errors import BayesgenError, DataError
-from bayesgen.fitting import MAP, MLE, NUTS, Exact, fit, summarize
+from bayesgen.fitting import MAP, MLE, NUTS, Exact, fit
+from bayesgen.fitting.method import prepare
 from bayesgen.prediction import BMA, PlugIn, predict
 from bayesgen.schema import Schema
 
@@ -216,7 +217,7 @@ def _learner(
     model: Any, X: Any, y: Any, *, schema: Schema | None, seed: Any, progress: bool | None
 ) -> Callable[..., Any]:
     """`fit` of a model by a method given later; the data are read and summarised once for all methods."""
-    data = _Attempt.at(summarize, model, X, y, schema=schema)
+    data = _Attempt.at(prepare, model, X, y, schema=schema)
 
     def learn(*, method: Any) -> Any:
         if isinstance(data.outcome, BayesgenError):

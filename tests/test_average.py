@@ -77,6 +77,66 @@ def test_models_are_fitted_first_and_averages_nest(fits, data):
     close(nested.log_evidence, bg.average(fits).log_evidence, rtol=1e-12)
 
 
+def test_an_average_of_models_is_a_model(fits, data, new):
+    prior = [1.0, 2.0, 3.0, 4.0]
+    model = bg.average(STRUCTURES, prior=prior)
+    fitted = bg.fit(model, *data, method=bg.Exact())
+    close(fitted.weights, bg.average(fits, prior=prior).weights, rtol=1e-12)
+    nested = bg.average(
+        [bg.average(STRUCTURES[:2], prior=[1.0, 2.0]), bg.average(STRUCTURES[2:], prior=[3.0, 4.0])], [3, 7]
+    )
+    answers = [bg.predict(bg.fit(each, *data, method=bg.Exact()), new, rule=bg.BMA()) for each in (model, nested)]
+    close(*(answer.probabilities for answer in answers), rtol=1e-10)
+    weights = np.random.default_rng(7).integers(1, 4, len(data[1]))
+    weighted = bg.fit(model, *data, method=bg.Exact(), sample_weight=weights)
+    twice = np.repeat(np.arange(len(data[1])), weights)
+    close(weighted.log_evidence, bg.fit(model, data[0][twice], data[1][twice], method=bg.Exact()).log_evidence)
+
+
+@pytest.mark.parametrize("weights", ["stacking", "pseudo-bma"])
+def test_a_model_weighed_on_rows_left_out_is_the_average_of_its_fits(fits, data, weights):
+    model = bg.average(STRUCTURES[:2], weights=weights, folds=4, seed=1)
+    fitted = bg.fit(model, *data, method=bg.Exact())
+    expected = bg.average(fits[:2], weights=weights, folds=4, seed=1, X=data[0], y=data[1])
+    close(fitted.weights, expected.weights, rtol=1e-9)
+    assert fitted.method == expected.method
+
+
+@pytest.mark.parametrize("method", [bg.MLE(), bg.MAP(), bg.NUTS()], ids=lambda method: type(method).__name__)
+def test_other_methods_refuse_an_average_of_models(data, method):
+    with pytest.raises(bg.FitError, match=rf"{type(method).__name__}\(\) is none.*no log evidence.*Use Exact\(\)"):
+        bg.fit(bg.average(STRUCTURES), *data, method=method)
+
+
+def test_an_average_of_models_reads_chunks_that_can_be_read_again(data):
+    X, y = data
+    chunks, schema = [(X[:20], y[:20]), (X[20:], y[20:])], bg.Schema(classes=["ape", "bear", "cow"])
+    model = bg.average(STRUCTURES)
+    fitted = bg.fit(model, chunks, method=bg.Exact(), schema=schema)
+    close(fitted.weights, bg.fit(model, X, y, method=bg.Exact()).weights, rtol=1e-10)
+    with pytest.raises(bg.DataError, match="once for each of its members"):
+        bg.fit(model, iter(chunks), method=bg.Exact(), schema=schema)
+
+
+def test_an_average_beside_its_members_in_compare(fits, data):
+    (X, y), named = data, dict(zip(("full", "tied", "diag", "spherical"), STRUCTURES, strict=True))
+    methods = [(bg.MAP(), bg.PlugIn()), (bg.Exact(), bg.PlugIn()), (bg.Exact(), bg.BMA())]
+    models = {
+        **named,
+        "average": bg.average(STRUCTURES),
+        "stacked": bg.average(STRUCTURES, weights="stacking", folds=5),
+    }
+    result = bg.compare(models, X[::2], y[::2], X[1::2], y[1::2], methods=methods)
+    refused = result.table[result.table["refused"].notna()]
+    assert refused[["model", "method"]].to_numpy().tolist() == [["average", "MAP"], ["stacked", "MAP"]]
+    both = bg.average([bg.fit(model, X[::2], y[::2], method=bg.Exact()) for model in STRUCTURES])
+    answer = bg.predict(both, X[1::2], rule=bg.BMA())
+    mine = next(a for a in result.answers if (a.model, a.rule) == ("average", "BMA"))
+    close(mine.log_probabilities, answer.log_probabilities, rtol=1e-9)
+    assert "ByEvidence" in result.config["models"]["average"]
+    assert result.to_json()
+
+
 def test_different_priors_and_blocks_are_structures_too():
     rng = np.random.default_rng(2)
     y = np.arange(30) % 2
@@ -196,11 +256,15 @@ def test_wrong_arguments_are_refused(fits, data):
     for message, call in {
         "weights must be": lambda: bg.average(fits, weights="loo"),
         "nothing to average": lambda: bg.average([]),
-        "give X= and y= to fit": lambda: bg.average(STRUCTURES),
+        "give X= and y= to fit": lambda: bg.average([fits[0], STRUCTURES[1]]),
         "give X= and y=.": lambda: bg.average(fits, weights="stacking"),
         "prior must hold 4": lambda: bg.average(fits, prior=[1, 2]),
         "takes no prior": lambda: bg.average(fits, [1, 2, 3, 4], "stacking", X=data[0], y=data[1]),
         "give fits, not models": lambda: bg.average(STRUCTURES, None, "stacking", X=data[0], y=data[1], folds=None),
+        "seen: give fits": lambda: bg.average(STRUCTURES, None, "stacking", folds=None),
+        "without sample_weight": lambda: bg.fit(
+            bg.average(STRUCTURES, weights="stacking"), *data, method=bg.Exact(), sample_weight=np.ones(41)
+        ),
     }.items():
         with pytest.raises(bg.FitError, match=message):
             call()

@@ -44,7 +44,7 @@ def core(monkeypatch):
     """Stand-ins for the verbs that compare uses; gives the calls of `fit`."""
     calls = []
 
-    def summarize(model, X, y, *, schema):
+    def prepare(model, X, y, *, schema):
         return (model, X, y, schema)
 
     def fit(model, data, *, method, seed, progress):
@@ -60,7 +60,7 @@ def core(monkeypatch):
         with np.errstate(divide="ignore"):
             return SimpleNamespace(log_probabilities=np.log(np.stack([1 - yes, yes], axis=1)), classes=CLASSES)
 
-    for verb in (summarize, fit, predict):
+    for verb in (prepare, fit, predict):
         monkeypatch.setattr(comparison, verb.__name__, verb)
     return calls
 

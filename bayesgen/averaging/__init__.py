@@ -2,5 +2,6 @@
 
 from .average import average
 from .mixture import AverageFit
+from .model import AverageModel
 
-__all__ = ["AverageFit", "average"]
+__all__ = ["AverageFit", "AverageModel", "average"]

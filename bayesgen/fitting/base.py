@@ -65,10 +65,12 @@ class ProgramState(State):
     program: GenerativeProgram
     conjugate: Conjugate | None
 
+    @property
     @abc.abstractmethod
     def mean(self) -> dict[str, np.ndarray]:
         """The mean of each parameter."""
 
+    @property
     @abc.abstractmethod
     def mode(self) -> dict[str, np.ndarray]:
         """The joint mode of the parameters."""
@@ -79,11 +81,11 @@ class ProgramState(State):
 
     def at_mean(self, attributes, covariates):
         """The table at the mean."""
-        return self._table_at(self.mean(), attributes, covariates)
+        return self._table_at(self.mean, attributes, covariates)
 
     def at_mode(self, attributes, covariates):
         """The table at the mode."""
-        return self._table_at(self.mode(), attributes, covariates)
+        return self._table_at(self.mode, attributes, covariates)
 
     def _table_at(self, parameters, attributes, covariates):
         if self.conjugate is not None:

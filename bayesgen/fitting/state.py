@@ -35,10 +35,12 @@ class Point(ProgramState):
         """The point."""
         return self.values
 
+    @property
     def mean(self):
         """The point."""
         return self.values
 
+    @property
     def mode(self):
         """The point."""
         return self.values
@@ -76,15 +78,17 @@ class Posterior(ProgramState):
     program: GenerativeProgram
     conjugate: Conjugate
 
-    @functools.cached_property
+    @property
     def parameters(self):
+        """Posterior means."""
+        return self.mean
+
+    @functools.cached_property
+    def mean(self):
         """Posterior means."""
         return collect(self.conjugate, lambda family, names: family.mean())
 
-    def mean(self):
-        """Posterior means."""
-        return self.parameters
-
+    @functools.cached_property
     def mode(self):
         """The joint mode, by families."""
         return collect(self.conjugate, lambda family, names: family.mode(names))
@@ -128,10 +132,12 @@ class Draws(ProgramState):
         """The draws."""
         return self.values
 
+    @functools.cached_property
     def mean(self):
         """Means of the draws."""
         return {name: value.mean((0, 1)) for name, value in self.values.items()}
 
+    @property
     def mode(self):
         """Not known."""
         raise PredictionError(

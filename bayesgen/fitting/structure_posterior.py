@@ -40,12 +40,14 @@ class StructurePosterior(ProgramState):
     @functools.cached_property
     def parameters(self):
         """Posterior means in the best structure, and `{block}_dependence`."""
-        return self.mean() | _named(self.dependence)
+        return self.mean | _named(self.dependence)
 
+    @functools.cached_property
     def mean(self):
         """Posterior means in the best structure."""
         return self._in_best(lambda family, names: family.mean())
 
+    @functools.cached_property
     def mode(self):
         """The joint mode in the best structure."""
         return self._in_best(lambda family, names: family.mode(names))
