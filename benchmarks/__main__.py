@@ -1,39 +1,60 @@
-"""Run all benchmarks, print a table, and write benchmarks/results/latest.json."""
+"""Measure everything, print a table, and write benchmarks/results/latest.json.
+
+Peers that are not installed are skipped: `pip install -e '.[bench]'`. A full run takes about half an hour on 2 cores.
+"""
 
 import argparse
-import json
-import os
-import platform
-from importlib.metadata import version
-from pathlib import Path
+import importlib
+import sys
+import time
+import traceback
 
-from rich.console import Console
-from rich.table import Table
+from . import report
+from .measure import Missing
 
-from . import classic, sampling, start_up
-
-ROOMS = {"start_up": start_up, "classic": classic, "sampling": sampling}
+ROOMS = ("start_up", "closed_form", "price", "finite", "steps", "averaging", "cold", "sampling")
 
 
 def main() -> None:
     """Parse the arguments, measure, report."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the rows, fewer repeats")
-    parser.add_argument("--only", choices=ROOMS, action="append", help="one of the groups (repeatable)")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the rows, fewer repeats, one number of rows")
+    parser.add_argument("--only", choices=ROOMS, action="append", help="one of the rooms (repeatable)")
     options = parser.parse_args()
-    results = [result for name in options.only or ROOMS for result in ROOMS[name].run(options.quick)]
-    table = Table(title="Medians; ratio = the peer's time over ours, measured in the same run")
-    for heading in ("work", "ours, s", "peer, s", "ratio", "goal", "peer"):
-        table.add_column(heading)
-    for one in results:
-        table.add_row(one.work, f"{one.ours:.4g}", f"{one.peer:.4g}", f"{one.ratio:.2f}x", one.goal, one.peer_name)
-    Console(width=160).print(table)
-    packages = {name: version(name) for name in ("numpyro", "jax", "numpy", "scikit-learn")}
-    machine = {"cores": os.cpu_count(), "python": platform.python_version(), **packages}
-    lines = [vars(one) | {"ratio": one.ratio} for one in results]
-    out = Path(__file__).parent / "results"
-    out.mkdir(exist_ok=True)
-    (out / "latest.json").write_text(json.dumps({"machine": machine, "results": lines}, indent=2))
+    start = time.monotonic()
+    results = [row for room in options.only or ROOMS for row in measured(room, options.quick)]
+    described = report.machine()
+    report.show(results, described)
+    minutes = round((time.monotonic() - start) / 60, 1)
+    report.write(results, described, {**vars(options), "minutes": minutes})
+
+
+def measured(room, quick):
+    """The lines of a room; a line that fails is reported and does not stop the others."""
+    lines = []
+    try:
+        for measure in importlib.import_module(f"{__package__}.{room}").measures(quick):
+            lines.append(attempt(room, measure))
+    except Exception as error:
+        lines.append(failed(room, error))
+    return lines
+
+
+def attempt(room, measure):
+    """One line."""
+    start = time.monotonic()
+    try:
+        row = measure()
+    except Exception as error:
+        return failed(room, error)
+    print(f"{room}: {row.work} ({time.monotonic() - start:.0f} s)", file=sys.stderr, flush=True)
+    return row
+
+
+def failed(room, error):
+    """The line that stands for one that failed."""
+    traceback.print_exception(error)
+    return Missing(room, f"{type(error).__name__}: {error}"[:200])
 
 
 if __name__ == "__main__":

@@ -1,25 +1,131 @@
-"""Timing of two pieces of work in turn, and the ratio of their medians."""
+"""Alternating measurements, the goals they are held to, and the lines of the table."""
 
+import abc
+import contextlib
 import dataclasses
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+import jax
+
+REPEATS = 5
+COMPILED = "/jax/core/compile/backend_compile_duration"
+
+
+class Goal(abc.ABC):
+    """What a figure, made of our median and the peer's, has to reach."""
+
+    bound: float | None
+    sign: str
+    suffix: str
+
+    @abc.abstractmethod
+    def figure(self, ours: float, peer: float) -> float:
+        """The figure that is judged."""
+
+    def is_reached(self, figure: float) -> bool | None:
+        """Whether it is good enough; None where nothing was asked."""
+        if self.bound is None:
+            return None
+        return figure <= self.bound if self.sign == "<=" else figure >= self.bound
+
+    def __str__(self):
+        return "-" if self.bound is None else f"{self.sign} {self.bound:g}{self.suffix}"
 
 
 @dataclasses.dataclass(frozen=True)
-class Result:
-    """One line of the table: seconds of ours and of the peer (medians), and what was to be reached."""
+class Faster(Goal):
+    """How many times shorter our time is."""
+
+    bound: float | None = None
+    sign = ">="
+    suffix = "x"
+
+    def figure(self, ours, peer):
+        return peer / ours
+
+
+@dataclasses.dataclass(frozen=True)
+class Higher(Goal):
+    """How many times higher our rate is."""
+
+    bound: float | None = None
+    sign = ">="
+    suffix = "x"
+
+    def figure(self, ours, peer):
+        return ours / peer
+
+
+@dataclasses.dataclass(frozen=True)
+class Price(Goal):
+    """What ours costs, in costs of the peer."""
+
+    bound: float | None = None
+    sign = "<="
+    suffix = "x"
+
+    def figure(self, ours, peer):
+        return ours / peer
+
+
+@dataclasses.dataclass(frozen=True)
+class Below(Goal):
+    """Our own number, which is to stay below a bound."""
+
+    bound: float | None = None
+    sign = "<="
+    suffix = ""
+
+    def figure(self, ours, peer):
+        return ours
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One line of the table.
+
+    Attributes:
+        work: what was done.
+        goal: what the figure has to reach.
+        ours: one number a run.
+        peer: one number a run; empty where there is no peer.
+        unit: of these numbers.
+        peer_name: who the peer is and in which form.
+        note: what a reader has to know besides.
+    """
 
     work: str
-    ours: float
-    peer: float
-    peer_name: str
-    goal: str
+    goal: Goal
+    ours: Sequence[float]
+    peer: Sequence[float] = ()
+    unit: str = "s"
+    peer_name: str = ""
+    note: str = ""
 
     @property
-    def ratio(self) -> float:
-        """The peer's time over ours: how many times faster we are."""
-        return self.peer / self.ours
+    def medians(self) -> tuple[float, float]:
+        """Ours and the peer's."""
+        return statistics.median(self.ours), statistics.median(self.peer) if self.peer else float("nan")
+
+    @property
+    def figure(self) -> float:
+        """What the goal is about."""
+        return self.goal.figure(*self.medians)
+
+    @property
+    def verdict(self) -> str:
+        """Whether the goal was reached, in a word."""
+        return {True: "yes", False: "NO", None: "-"}[self.goal.is_reached(self.figure)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Missing:
+    """A line that could not be measured, and why."""
+
+    work: str
+    reason: str
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -29,10 +135,26 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def duel(work, ours, peer, peer_name, goal, repeats=5, warm_up=True) -> Result:
+def duel(work, goal, ours, peer, peer_name, *, repeats=REPEATS, warm_up=True, note="") -> Row:
     """Time two functions alternately, so that both see the same drift of the machine."""
     if warm_up:
         ours()
         peer()
     pairs = [(seconds(ours), seconds(peer)) for _ in range(repeats)]
-    return Result(work, *(statistics.median(column) for column in zip(*pairs, strict=True)), peer_name, goal)
+    return Row(work, goal, *zip(*pairs, strict=True), peer_name=peer_name, note=note)
+
+
+@contextlib.contextmanager
+def compilations():
+    """A list that gets one entry for each JAX compilation inside the block."""
+    found: list[str] = []
+
+    def listen(event, duration, **_):
+        if event == COMPILED:
+            found.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield found
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)

@@ -1,83 +1,81 @@
-"""NUTS: what rows cost after the statistics pass, and effective draws a second against plain NumPyro."""
+"""NUTS against other samplers on one posterior, warm: smallest bulk effective sample size a second over all latents."""
 
+import functools
 import statistics
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-import numpyro
-from arviz_stats.base import array_stats
-from numpyro import infer
 
 import bayesgen as bg
 
-from .measure import Result, duel, seconds
+from . import gda
+from .measure import REPEATS, Higher, Missing, Row, compilations, seconds
+from .peers.peer import Peer
+from .peers.plain_numpyro import BY_CLASS, GATHERED
+from .peers.pymc_nutpie import COMPRESSED, ROWS, Nutpie
+from .peers.stan import Stan
+
+TOO_FAR = 5.0  # standard errors between posterior means: of 45 latents the largest is seldom above 3.5
+ROWS_PEER = "nutpie, the rows of a class at once"
+FEW_DRAWS = {10_000: 250, 100_000: 60}  # draws of nutpie a chain, so that a run stays well under a minute
 
 
-def iris_like(num_rows):
-    """Rows with the shape of iris: 4 correlated columns, 3 classes."""
-    rng = np.random.default_rng(0)
-    y = np.arange(num_rows) % 3
-    mix = rng.normal(size=(3, 4, 4)) / 2 + np.eye(4)
-    X = 2.0 * rng.normal(size=(3, 4))[y] + np.einsum("nij,nj->ni", mix[y], rng.normal(size=(num_rows, 4)))
-    return X, y
-
-
-def run(quick: bool) -> list[Result]:
+def measures(quick):
     """All comparisons."""
-    return [_rows(quick), *_effective_draws(quick)]
+    peers = [
+        (Nutpie(ROWS_PEER, ROWS), 4.0),
+        (Nutpie("nutpie, compressed by hand", COMPRESSED), 1.5),
+        (GATHERED, None),
+        (BY_CLASS, None),
+        *([] if quick else [(Stan(), None)]),
+    ]
+    repeats = 2 if quick else REPEATS
+    for peer, bound in peers:
+        yield functools.partial(against, peer, 150, bound, repeats)
+    for num_rows, bound in [] if quick else [(10_000, 150.0), (100_000, 1500.0)]:
+        peer = Nutpie(ROWS_PEER, ROWS, FEW_DRAWS[num_rows])
+        yield functools.partial(against, peer, num_rows, bound, repeats)
+    if not quick:
+        yield functools.partial(against, BY_CLASS, 10_000, None, repeats)
 
 
-def _rows(quick):
-    model = bg.GaussianDiscriminant()
-    few, many = (bg.summarize(model, *iris_like(size)) for size in (1_000, 100_000 if quick else 1_000_000))
-    return duel(
-        "NUTS after the statistics pass: peer has 1,000 rows, ours " + ("100,000" if quick else "1,000,000"),
-        lambda: bg.fit(model, many, method=bg.NUTS(), progress=False),
-        lambda: bg.fit(model, few, method=bg.NUTS(), progress=False),
-        "1,000 rows, bayesgen",
-        ">= 0.77x (issue: time ratio <= 1.3)",
-    )
+def against(peer: Peer, num_rows: int, bound: float | None, repeats: int):
+    """Ours and one peer, in turn."""
+    work = f"smallest bulk ESS/s, full GDA, iris shape, N={num_rows:,}, 4 x {gda.NUM_DRAWS:,} draws, warm"
+    if peer.missing:
+        return Missing(f"{work}: {peer.name}", f"needs {', '.join(peer.missing)}: pip install -e '.[bench]'")
+    problem = gda.iris(num_rows)
+    ready = peer.prepare(problem)
+    ours(problem, 99)
+    with compilations() as compiled:
+        pairs = [(ours(problem, seed), ready.sample(seed)) for seed in range(repeats)]
+    notes = [f"set-up {ready.set_up_seconds:.0f} s not counted", *_fewer(pairs), *_doubts(pairs, len(compiled))]
+    rates = [tuple(run.rate for run in pair) for pair in pairs]
+    return Row(work, Higher(bound), *zip(*rates, strict=True), "ESS/s", peer.name, "; ".join(notes))
 
 
-def _effective_draws(quick):
-    X, y = iris_like(150)
-    fit = bg.fit(bg.GaussianDiscriminant(), X, y, method=bg.NUTS(), progress=False)
-    ours = [_rate(lambda seed=seed: _our_draws(X, y, seed)) for seed in range(3 if quick else 5)]
-    plain = [_rate(lambda seed=seed: _plain_draws(fit, X, y, seed)) for seed in range(1 if quick else 3)]
-    rates = [statistics.median(values) for values in (ours, plain)]
-    steps = float(fit.sample_stats["num_steps"].mean())
-    work = f"seconds per effective draw (smallest bulk ESS), full GDA, N=150, {steps:.1f} leapfrog steps a draw"
-    peer = "plain NumPyro, same program, obs per row; compiles in each run"
-    return [Result(work, 1 / rates[0], 1 / rates[1], peer, "-")]
+def ours(problem, seed) -> gda.Run:
+    """A fit from rows to draws: statistics, mode, whitening, warm-up and draws."""
+    model, fits = bg.GaussianDiscriminant(), []
+    method = bg.NUTS(num_samples=gda.NUM_DRAWS, num_chains=gda.NUM_CHAINS)
+    took = seconds(lambda: fits.append(bg.fit(model, problem.X, problem.y, method=method, seed=seed, progress=False)))
+    found = fits[0].parameters
+    factors = np.linalg.cholesky(found["real_covariance"])
+    return gda.Run(gda.Draws(found["class_probs"], found["real_mean"], factors), took)
 
 
-def _rate(sample):
-    """Smallest bulk effective sample size of a run, by the second."""
-    draws = {}
-    time = seconds(lambda: draws.update(sample()))
-    sizes = []
-    for value in draws.values():
-        flat = np.asarray(value).reshape(*value.shape[:2], -1)
-        moving = flat[:, :, np.ptp(flat, axis=(0, 1)) > 0]
-        sizes.append(np.nanmin(array_stats.ess(moving, chain_axis=0, draw_axis=1, method="bulk")))
-    return min(sizes) / time
+def _fewer(pairs):
+    """A note where the peer made fewer draws than are reckoned."""
+    drawn = pairs[0][1].draws.mean.shape[1]
+    if drawn == gda.NUM_DRAWS:
+        return []
+    full = statistics.median(run.seconds for _, run in pairs)
+    return [f"peer: {drawn} draws a chain after its full warm-up, reckoned as {gda.NUM_DRAWS:,} ({full:.0f} s)"]
 
 
-def _our_draws(X, y, seed):
-    return bg.fit(bg.GaussianDiscriminant(), X, y, method=bg.NUTS(), seed=seed, progress=False).parameters
-
-
-def _plain_draws(fit, X, y, seed):
-    with jax.enable_x64(True):
-        model = numpyro.handlers.condition(fit.program, data={"real": jnp.asarray(X), "y": jnp.asarray(y)})
-        mcmc = infer.MCMC(
-            infer.NUTS(model),
-            num_warmup=1000,
-            num_samples=1000,
-            num_chains=4,
-            chain_method="vectorized",
-            progress_bar=False,
-        )
-        mcmc.run(jax.random.key(seed), len(y))
-        return jax.tree.map(np.asarray, mcmc.get_samples(group_by_chain=True))
+def _doubts(pairs, num_compiled):
+    """Warnings where what was compared is not comparable."""
+    if num_compiled:
+        yield f"WARNING: {num_compiled} compilations in warm runs"
+    difference = statistics.median(gda.largest_difference(one.draws, other.draws) for one, other in pairs)
+    if difference > TOO_FAR:
+        yield f"WARNING: posterior means differ by {difference:.1f} standard errors"

@@ -1,0 +1,117 @@
+"""Averages over draws: the one-step answer of 4,000 draws, against NumPyro's `log_likelihood`, each in a process."""
+
+import functools
+import resource
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from numpyro.infer import log_likelihood
+
+import bayesgen as bg
+
+from . import gda
+from .fresh import call
+from .measure import REPEATS, Below, Faster, Row
+from .peers.plain_numpyro import latents
+
+CHUNKS = (250, 1_000, 4_000)  # rows at once that the peer tries: it keeps its fastest
+GIGABYTE = 1e9
+
+
+def measures(quick):
+    """Time, and the peak memory of ours and of the peer."""
+    num_rows, repeats = (10_000, 3) if quick else (100_000, REPEATS)
+    size = f"draw-averaged BMA, 4,000 draws x {num_rows:,} rows, D=4, K=3"
+    measured = functools.cache(functools.partial(_measured, num_rows, repeats))
+    yield lambda: _time(size, measured())
+    yield lambda: _memory(size, measured())
+
+
+def _measured(num_rows, repeats):
+    return [[call(f"averaging.{who}", num_rows) for who in ("ours", "peer")] for _ in range(repeats)]
+
+
+def _time(size, pairs):
+    times = [[one["seconds"] for one in pair] for pair in pairs]
+    doubt = max(np.abs(np.subtract(*(one["probabilities"] for one in pair))).max() for pair in pairs)
+    note = f"WARNING: probabilities differ by {doubt:.1e}" if doubt > 1e-3 else ""
+    name = f"numpyro log_likelihood a class, parallel, jitted, {pairs[0][1]['chunk']:,} rows at once"
+    return Row(size, Faster(8), *zip(*times, strict=True), peer_name=name, note=note)
+
+
+def _memory(size, pairs):
+    peaks = [[one["peak"] / GIGABYTE for one in pair] for pair in pairs]
+    work = f"{size}: peak memory of the whole process"
+    return Row(work, Below(1.0), *zip(*peaks, strict=True), unit="GB", peer_name="numpyro, as above")
+
+
+def ours(num_rows):
+    """Predict by `BMA()` from NUTS draws, warm."""
+    fit, X = _problem(int(num_rows))
+    return _report(lambda: bg.predict(fit, X, rule=bg.BMA()).probabilities)
+
+
+def peer(num_rows):
+    """The same from the same draws, by plain NumPyro in single precision."""
+    fit, X = _problem(int(num_rows))
+    found = fit.parameters
+    draws = {
+        "class_probs": found["class_probs"],
+        "mean": found["real_mean"],
+        "scale_tril": np.linalg.cholesky(found["real_covariance"]),
+    }
+    draws = {name: jnp.asarray(value.reshape(-1, *value.shape[2:]), jnp.float32) for name, value in draws.items()}
+    table = jnp.asarray(X, jnp.float32)
+    first = table[: max(CHUNKS)]
+    chunk = min(CHUNKS, key=lambda size: _seconds(lambda: _averaged(draws, first, size)))
+    return _report(lambda: _averaged(draws, table, chunk)) | {"chunk": chunk}
+
+
+def _problem(num_rows):
+    problem = gda.iris()
+    fit = bg.fit(bg.GaussianDiscriminant(), problem.X, problem.y, method=bg.NUTS(), progress=False)
+    return fit, gda.iris(num_rows).X
+
+
+def _seconds(work):
+    work()
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def _report(work):
+    """Seconds of a second call, the peak memory of the process, and the first few probabilities."""
+    took = _seconds(work)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"seconds": took, "peak": peak, "probabilities": np.asarray(work())[:100].tolist()}
+
+
+def _averaged(draws, X, chunk):
+    parts = [np.asarray(_log_mean_joint(draws, X[start : start + chunk])) for start in range(0, len(X), chunk)]
+    joint = np.concatenate(parts)
+    return np.asarray(jax.nn.softmax(joint, axis=1))
+
+
+@jax.jit
+def _log_mean_joint(draws, X):
+    """(n, K) log of the mean over draws of p(x, y = k | draw)."""
+    tables = [_log_joint(draws, X, k) for k in range(draws["mean"].shape[1])]
+    return jnp.stack([jax.nn.logsumexp(table, axis=0) for table in tables], axis=1)
+
+
+def _log_joint(draws, X, k):
+    found = log_likelihood(_program, draws, X, k, parallel=True)
+    return found["x"] + found["y"]
+
+
+def _program(X, k):
+    """The program with its latents known; every row is of class k, so one Cholesky factor serves all rows."""
+    probs, mean, factor = latents(gda.iris())
+    with numpyro.plate("rows", len(X)):
+        numpyro.sample("y", dist.Categorical(probs), obs=jnp.full(len(X), k))
+        numpyro.sample("x", dist.MultivariateNormal(mean[k], scale_tril=factor[k]), obs=X)

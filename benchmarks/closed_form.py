@@ -1,0 +1,125 @@
+"""Fitting and predicting in closed form, against scikit-learn."""
+
+import functools
+
+import numpy as np
+import scipy.sparse
+from sklearn.datasets import load_iris
+from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+from sklearn.naive_bayes import CategoricalNB, GaussianNB, MultinomialNB
+
+import bayesgen as bg
+
+from .measure import Faster, Price, duel
+
+NUM_COLUMNS, NUM_CLASSES = 20, 5
+
+
+def measures(quick):
+    """All comparisons; `quick` takes a tenth of the rows."""
+    num_rows = 100_000 if quick else 1_000_000
+    X, y = reals(num_rows)
+    size = f"{num_rows:,} x {NUM_COLUMNS}"
+    for measure in (_naive, _full, _full_probabilities):
+        yield functools.partial(measure, X, y, f"{size}, {NUM_CLASSES} classes, float32")
+    yield functools.partial(_categorical, num_rows, size)
+    yield functools.partial(_multinomial, *words(num_rows // 50))
+    yield _iris
+
+
+def reals(num_rows):
+    """Correlated real columns in classes with one covariance, float32."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, NUM_CLASSES, num_rows)
+    centers = rng.normal(size=(NUM_CLASSES, NUM_COLUMNS))
+    X = centers[y] + rng.normal(size=(num_rows, NUM_COLUMNS)) @ rng.normal(size=(NUM_COLUMNS, NUM_COLUMNS))
+    return X.astype(np.float32), y
+
+
+def words(num_rows, num_words=50_000, length=100):
+    """Sparse counts of Zipf-distributed words, 100 words a row, and labels."""
+    rng = np.random.default_rng(3)
+    columns = rng.zipf(1.3, (num_rows, length)) % num_words
+    cells = (np.ones(columns.size), (np.repeat(np.arange(num_rows), length), columns.ravel()))
+    X = scipy.sparse.csr_matrix(cells, shape=(num_rows, num_words))
+    X.sum_duplicates()
+    return X, rng.integers(0, NUM_CLASSES, num_rows)
+
+
+def answer(model, X, y, schema, method, rule):
+    """Fit, then predict the same rows."""
+    return bg.predict(bg.fit(model, X, y, method=method, schema=schema), X, rule=rule).probabilities
+
+
+def _naive(X, y, size):
+    return duel(
+        f"fit Gaussian naive Bayes, {size}",
+        Faster(4),
+        lambda: bg.fit(bg.NaiveBayes(), X, y, method=bg.MLE()),
+        lambda: GaussianNB().fit(X, y),
+        "GaussianNB",
+        note="then 6x",
+    )
+
+
+def _full(X, y, size):
+    return duel(
+        f"fit full covariance, {size}",
+        Faster(2.5),
+        lambda: bg.fit(bg.GaussianDiscriminant(), X, y, method=bg.MLE()),
+        lambda: QuadraticDiscriminantAnalysis(solver="eigen").fit(X, y),
+        "QDA (eigen)",
+    )
+
+
+def _full_probabilities(X, y, size):
+    exact = bg.fit(bg.GaussianDiscriminant(), X, y, method=bg.Exact())
+    qda = QuadraticDiscriminantAnalysis(solver="eigen").fit(X, y)
+    return duel(
+        f"exact BMA probabilities, full covariance, {size}",
+        Faster(1.5),
+        lambda: bg.predict(exact, X, rule=bg.BMA()).probabilities,
+        lambda: qda.predict_proba(X),
+        "QDA.predict_proba (a plug-in)",
+    )
+
+
+def _categorical(num_rows, size):
+    rng = np.random.default_rng(2)
+    y = rng.integers(0, NUM_CLASSES, num_rows)
+    X = rng.integers(0, 10, (num_rows, NUM_COLUMNS))
+    schema = bg.Schema(categories={f"x{i}": range(10) for i in range(NUM_COLUMNS)})
+    model = bg.NaiveBayes(bg.DirichletCategorical())
+    return duel(
+        f"fit categorical naive Bayes, {size}, 10 values, int64",
+        Faster(10),
+        lambda: bg.fit(model, X, y, method=bg.Exact(), schema=schema),
+        lambda: CategoricalNB().fit(X, y),
+        "CategoricalNB",
+        note="then 20x; the same pseudo-counts of 1",
+    )
+
+
+def _multinomial(X, y):
+    return duel(
+        f"fit multinomial naive Bayes, sparse {X.shape[0]:,} x {X.shape[1]:,}, 100 words a row",
+        Faster(1),
+        lambda: bg.fit(bg.NaiveBayes(), X, y, method=bg.Exact()),
+        lambda: MultinomialNB().fit(X, y),
+        "MultinomialNB",
+        repeats=11,
+    )
+
+
+def _iris():
+    X, y = load_iris(return_X_y=True)
+
+    def ours():
+        for _ in range(20):
+            answer(bg.NaiveBayes(), X, y, None, bg.MLE(), bg.PlugIn())
+
+    def peer():
+        for _ in range(20):
+            GaussianNB(var_smoothing=0).fit(X, y).predict_proba(X)
+
+    return duel("20 times MLE fit and predict, iris, naive Bayes, warm", Price(3), ours, peer, "GaussianNB")

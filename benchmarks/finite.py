@@ -1,0 +1,60 @@
+"""Finite spaces of processes: the number game, and averages over naive-Bayes structures."""
+
+import functools
+
+import numpy as np
+import pandas as pd
+from sklearn.naive_bayes import BernoulliNB
+
+import bayesgen as bg
+
+from .closed_form import words
+from .measure import Below, Price, Row, duel, seconds
+
+
+def measures(quick):
+    """All comparisons."""
+    yield _number_game
+    yield _mushrooms
+    yield functools.partial(_sparse, *words(2_000 if quick else 20_000))
+
+
+def _number_game():
+    learner = bg.ConceptLearner(bg.number_game("tenenbaum"))
+
+    def answer():
+        fit = bg.fit(learner, [16, 8, 2, 64], method=bg.Exact())
+        return bg.predict(fit, range(1, 101), rule=bg.BMA())
+
+    answer()
+    times = [1e3 * seconds(answer) for _ in range(21)]
+    return Row('number_game("tenenbaum"): fit and predict all 100 numbers, warm', Below(50), times, unit="ms")
+
+
+def _mushrooms():
+    """Categorical columns of 2 to 12 values, as many and as long as those of the mushroom data."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 8_124)
+    values = {f"x{d}": np.char.add("v", rng.integers(0, 2 + d % 11, len(y)).astype(str)) for d in range(22)}
+    X = pd.DataFrame(values).astype("category")
+    return duel(
+        "structure average, fit, 8,124 x 22 categorical",
+        Price(2),
+        lambda: bg.fit(bg.NaiveBayes(structure="average"), X, y, method=bg.Exact()),
+        lambda: bg.fit(bg.NaiveBayes(), X, y, method=bg.Exact()),
+        "plain naive Bayes, bayesgen",
+        repeats=11,
+    )
+
+
+def _sparse(X, y):
+    """Whether each word occurs; scikit-learn gets its own type of numbers, made beforehand."""
+    occurs, numbers = X > 0, (X > 0).astype(np.float64)
+    model = bg.NaiveBayes(structure="average")
+    return duel(
+        f"structure average, fit, sparse Bernoulli {X.shape[0]:,} x {X.shape[1]:,}",
+        Price(3),
+        lambda: bg.fit(model, occurs, y, method=bg.Exact()),
+        lambda: BernoulliNB(binarize=None).fit(numbers, y),
+        "BernoulliNB",
+    )

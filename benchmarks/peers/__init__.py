@@ -1,0 +1,1 @@
+"""Other samplers on the problem of `benchmarks.gda`, each in the fastest form that its users could write."""
