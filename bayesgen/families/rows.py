@@ -7,7 +7,7 @@ import numpy as np
 
 from ..statistics import RowDensity
 from ..statistics.arrays import flatten_rows, log_factorial, namespace, special, sum_gammaln
-from ..statistics.normal import whitened_squares, with_whitening
+from ..statistics.mahalanobis import squared_distances, with_whitening
 
 LARGEST_FACTOR = 1e37  # eight of them do not overflow
 
@@ -55,7 +55,7 @@ class MultivariateStudentTRows(RowDensity):
 
     def row_log_prob(self, parameters, values):
         """Log density of rows, (n, K)."""
-        squares, half_log_det, dimension = whitened_squares(parameters, values)
+        squares, half_log_det, dimension = squared_distances(parameters, values)
         xp = namespace(squares)
         gammaln = special(xp).gammaln
         df = parameters["df"]

@@ -1,8 +1,13 @@
 """Tables of log-joints in closed form, for models with conjugate blocks: NumPy only, chunked over rows."""
 
+import math
+
 import numpy as np
 
 from ..statistics.passes import chunks, in_threads
+
+CHUNK_CELLS = 1 << 18  # of the table rows x classes x columns: what stays in the processor's cache
+MIN_ROWS = 64
 
 
 def densities_at(conjugate, parameters):
@@ -36,8 +41,17 @@ def log_joint(densities, attributes):
                 table = table + density.row_log_prob(parameters, _chunk(attributes[name], rows))
         out[rows] = table
 
-    in_threads(fill, chunks(len(out)))
+    in_threads(fill, chunks(len(out), _chunk_rows(attributes, len(log_class_probs))))
     return out
+
+
+def _chunk_rows(attributes, num_classes):
+    cells = max(_cells_per_row(values) for values in attributes.values())
+    return int(max(CHUNK_CELLS / (num_classes * max(cells, 1)), MIN_ROWS))
+
+
+def _cells_per_row(values):
+    return values.nnz / values.shape[0] if hasattr(values, "tocsr") else math.prod(values.shape[1:])
 
 
 def _chunk(values, rows):

@@ -31,20 +31,28 @@ class BernoulliStatistic(Statistic):
         ones, zeros = summary.totals
         return safe_product(ones, parameters["log_one"]) + safe_product(zeros, parameters["log_zero"])
 
+    def prepare(self, parameters):
+        """The log probability of a row of zeros, the log odds of ones, and the ones that are certain."""
+        if "log_odds" in parameters:
+            return parameters
+        one, zero = (parameters[name].reshape(len(parameters[name]), -1) for name in ("log_one", "log_zero"))
+        xp = namespace(one)
+        certain = xp.isneginf(zero)
+        zero = xp.where(certain, 0.0, zero)
+        return {"zeros": zero.sum(-1), "log_odds": one - zero, "certain": certain}
+
     def row_log_prob(self, parameters, values):
         """Log probability of rows, (n, K): that of a row of zeros, and the log odds of the ones.
 
         So only the ones cost anything. A row with an event of probability zero has log probability -inf, exactly.
         """
-        rows = flatten_rows(values)
-        one, zero = (parameters[name].reshape(len(parameters[name]), -1) for name in ("log_one", "log_zero"))
-        xp = namespace(one, rows)
-        certain = xp.isneginf(zero)
-        zero = xp.where(certain, 0.0, zero)
-        table = zero.sum(-1) + log_linear(rows, one - zero)
+        prepared, rows = self.prepare(parameters), flatten_rows(values)
+        certain, log_odds = prepared["certain"], prepared["log_odds"]
+        table = prepared["zeros"] + log_linear(rows, log_odds)
+        xp = namespace(log_odds, rows)
         if xp is np and not certain.any():
             return table
-        missing = certain.sum(-1) > xp.asarray(rows @ certain.T.astype(zero.dtype))
+        missing = certain.sum(-1) > xp.asarray(rows @ certain.T.astype(log_odds.dtype))
         return xp.where(missing, -xp.inf, table)
 
 

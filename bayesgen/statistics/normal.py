@@ -1,4 +1,4 @@
-"""Normal distributions: centred moments, and densities of rows by way of whitened residuals."""
+"""Normal distributions: centred moments, and densities of rows."""
 
 import dataclasses
 import math
@@ -8,6 +8,7 @@ import numpy as np
 
 from .arrays import flatten_rows, inverse_lower, log_diagonal, namespace, precise
 from .base import Statistic
+from .mahalanobis import squared_distances, with_whitening
 from .moments import class_moments
 from .summaries import Moments
 
@@ -89,33 +90,5 @@ class MultivariateNormalStatistic(Statistic):
 
     def row_log_prob(self, parameters, values):
         """Log density of rows, (n, K)."""
-        squares, half_log_det, dimension = whitened_squares(parameters, values)
+        squares, half_log_det, dimension = squared_distances(parameters, values)
         return (-0.5 * (squares + LOG_2PI * dimension) - half_log_det[None]).sum(-1)
-
-
-def whitened_squares(parameters, values):
-    """Squared Mahalanobis distances (n, K, m) of rows, half log-determinants (K, m), and the dimension D.
-
-    The site's extra axes are flattened into the last one, m (1 where there are none).
-    """
-    loc = parameters["loc"]
-    xp = namespace(loc, values)
-    dimension = loc.shape[-1]
-    rows = values.reshape(len(values), -1, dimension)
-    loc = loc.reshape(len(loc), -1, dimension)
-    whiten = whitening(parameters).reshape(*loc.shape, dimension)
-    classes = []
-    for center, inverse in zip(loc, whiten, strict=True):
-        residuals = [(rows[:, m] - center[m]) @ inverse[m].T for m in range(rows.shape[1])]
-        classes.append(xp.stack([xp.einsum("ij,ij->i", one, one) for one in residuals], -1))
-    return xp.stack(classes, 1), -log_diagonal(whiten), dimension
-
-
-def whitening(parameters):
-    """Inverse Cholesky factors: those that were prepared, or else made from `scale_tril`."""
-    return parameters["whiten"] if "whiten" in parameters else inverse_lower(parameters["scale_tril"])
-
-
-def with_whitening(parameters):
-    """Parameters with the inverse Cholesky factors added, for evaluation on many chunks of rows."""
-    return {**parameters, "whiten": whitening(parameters)}
