@@ -1,0 +1,196 @@
+"""Hyperparameters with the hypotheses summed out: NUTS and MAP against quadrature on grids of plain enumerations."""
+
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import scipy.stats
+from arviz_stats.base import array_stats
+
+import bayesgen as bg
+
+from . import oracles
+
+close = np.testing.assert_allclose
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(60)
+
+
+def grid(low, high):
+    """Nodes and weights of quadrature over an interval."""
+    return low + (high - low) * (NODES + 1) / 2, WEIGHTS * (high - low) / 2
+
+
+def joint(rule_weights, scales, noises, examples):
+    """p(h, examples) of every hypothesis at corresponding hyperparameters, (n, H), by enumeration."""
+    space = oracles.tenenbaum(0.5, 10.0)
+    sizes = np.array([len(members) for _, members, _ in space])
+    held = np.array([[number in members for number in examples] for _, members, _ in space]).sum(1)
+    rule = np.arange(len(space)) < 34
+    rows = []
+    for rule_weight, scale, noise in np.broadcast(rule_weights, scales, noises):
+        lengths = np.where(rule, 0.0, sizes * np.exp(-sizes / scale))
+        prior = np.where(rule, rule_weight / 34, (1 - rule_weight) * lengths / lengths.sum())
+        inside, outside = (1 - noise) / sizes + noise / 100, noise / 100
+        rows.append(prior * inside**held * outside ** (len(examples) - held))
+    return np.array(rows)
+
+
+def check(draws, nodes, density, limit=4.0):
+    """Moments of draws against those of a density on nodes, in Monte Carlo standard errors."""
+    density = density / density.sum()
+    for power in (1, 2):
+        values = draws**power
+        error = values.std() / np.sqrt(array_stats.ess(values, chain_axis=0, draw_axis=1, method="mean"))
+        assert abs(values.mean() - (density * nodes**power).sum()) < limit * error
+
+
+def names_of(fit):
+    return list(fit.model.space.names)
+
+
+# --- NUTS ------------------------------------------------------------------------------------------------------
+
+
+def test_one_hyperparameter_against_quadrature():
+    learner = bg.ConceptLearner(bg.number_game("tenenbaum", rule_weight=dist.Beta(2, 1)))
+    fit = bg.fit(learner, [16, 8, 2, 64], method=bg.NUTS(), seed=3)
+    nodes, weights = grid(0, 1)
+    tables = joint(nodes, 10.0, 0.0, [16, 8, 2, 64])
+    density = weights * scipy.stats.beta(2, 1).pdf(nodes)
+    check(fit.parameters["rule_weight"], nodes, density * tables.sum(1))
+    posterior = density @ tables / (density @ tables).sum()
+    space = oracles.tenenbaum(0.5, 10.0)
+    order = [names_of(fit).index(name) for name, _, _ in space]
+    close(fit.weights[order], posterior, atol=2e-3)
+    assert fit.log_evidence is None and fit.ties == ("powers of 2",)
+
+
+@pytest.fixture(scope="module")
+def three():
+    """Three sets that share noise and rule weight, and their quadrature on a grid of both."""
+    sets = [[16, 8, 2, 64], [16, 23, 19, 20], [60]]
+    learner = bg.ConceptLearner(bg.number_game("tenenbaum", rule_weight=dist.Beta(2, 1)), noise=dist.Beta(1, 9))
+    fit = bg.fit(learner, sets, method=bg.NUTS(), seed=1)
+    (shares, one), (noises, two) = grid(0, 1), grid(0, 0.6)
+    shares, noises = (each.ravel() for each in np.meshgrid(shares, noises))
+    weights = np.outer(two, one).ravel() * scipy.stats.beta(2, 1).pdf(shares) * scipy.stats.beta(1, 9).pdf(noises)
+    tables = [joint(shares, 10.0, noises, examples) for examples in sets]
+    density = weights * np.prod([table.sum(1) for table in tables], axis=0)
+    return fit, shares, noises, density / density.sum(), tables
+
+
+def test_two_hyperparameters_of_three_sets_against_quadrature(three):
+    fit, shares, noises, density, _ = three
+    check(fit.parameters["rule_weight"], shares, density)
+    check(fit.parameters["noise"], noises, density)
+    assert fit.shared.attributes["path"] == "whitened"
+
+
+def test_predictions_of_every_set_average_over_the_hyperparameters(three):
+    fit, _, noises, density, tables = three
+    answer = bg.predict(fit, range(1, 101), rule=bg.BMA())
+    space = oracles.tenenbaum(0.5, 10.0)
+    inside = np.array([[number in members for number in range(1, 101)] for _, members, _ in space])
+    assert answer.membership.shape == (3, 100)
+    for index, table in enumerate(tables):
+        posterior = table / table.sum(1, keepdims=True)
+        close(answer.membership[index], density @ posterior @ inside, atol=0.01)
+        drawn = (density * (1 - noises)) @ posterior / inside.sum(1)
+        close(answer.next_example[index], drawn @ inside + density @ noises / 100, atol=0.003)
+        close(answer.next_example[index].sum(), 1.0, rtol=1e-10)
+        close(bg.predict(fit[index], [16, 60], rule=bg.BMA()).membership, answer.membership[index, [15, 59]])
+
+
+def test_the_two_step_answer_takes_the_most_probable_hypothesis_and_the_mean_noise(three):
+    fit, *_ = three
+    answer = bg.predict(fit[0], range(1, 101), rule=bg.PlugIn())
+    noise = fit.parameters["noise"].mean()
+    expected = np.full(100, noise / 100)
+    expected[[1, 3, 7, 15, 31, 63]] += (1 - noise) / 6
+    close(answer.next_example, expected)
+    assert np.flatnonzero(answer.membership).tolist() == [1, 3, 7, 15, 31, 63]
+
+
+def test_the_hyperparameters_are_exported_with_chains(three):
+    fit, *_ = three
+    tree = fit.to_datatree()
+    assert tree["posterior"]["noise"].dims == ("chain", "draw")
+    close(tree["posterior"]["rule_weight"].values, fit.parameters["rule_weight"])
+    assert fit.sample_stats["diverging"].shape == fit.parameters["noise"].shape
+    assert fit[0].hypotheses.prior.sum() == pytest.approx(1.0)
+
+
+def test_updating_samples_again(three):
+    fit, *_ = three
+    fewer = bg.fit(fit.model, [[16, 8], [16, 23], [60]], method=fit.method, seed=1)
+    again = fewer.update([[2, 64], [19, 20], []])
+    close(again.parameters["noise"], fit.parameters["noise"])
+    close(again[2].weights, fit[2].weights)
+
+
+def test_many_examples_do_not_underflow(three):
+    fit = bg.fit(three[0].model, [[16] * 400, [60], [2]], method=bg.NUTS())
+    assert fit[0].ties == ("16 to 16",)
+    assert fit.parameters["noise"].mean() < 0.01
+
+
+# --- MAP -------------------------------------------------------------------------------------------------------
+
+
+def test_the_mode_on_the_boundary_is_reported():
+    learner = bg.ConceptLearner(bg.number_game("tenenbaum", rule_weight=dist.Beta(1, 1)))
+    with pytest.warns(bg.BayesgenWarning, match=r"boundary: rule_weight = 1\."):
+        rules = bg.fit(learner, [16, 8, 2, 64], method=bg.MAP())
+    assert rules.boundary == {"rule_weight": 1.0} and rules.parameters["rule_weight"] == 1.0
+    assert rules.ties == ("powers of 2",)
+    with pytest.warns(bg.BayesgenWarning, match=r"boundary: rule_weight = 0\."):
+        intervals = bg.fit(learner, [16, 23, 19, 20], method=bg.MAP())
+    assert intervals.ties == ("16 to 23",)
+    assert bg.predict(intervals, [18, 24], rule=bg.PlugIn()).membership.tolist() == [1, 0]
+
+
+def test_a_mode_in_the_interior_is_that_of_a_grid():
+    prior = {"rule_weight": dist.Beta(3, 2), "scale": dist.Gamma(4, 0.4)}
+    learner = bg.ConceptLearner(bg.number_game("tenenbaum", **prior), noise=dist.Beta(2, 9))
+    fit = bg.fit(learner, [16, 23, 19, 20], method=bg.MAP())
+    assert fit.boundary == {}
+
+    def density(rule_weight, scale, noise):
+        priors = scipy.stats.beta(3, 2).pdf(rule_weight) * scipy.stats.gamma(4, scale=2.5).pdf(scale)
+        return priors * scipy.stats.beta(2, 9).pdf(noise) * joint(rule_weight, scale, noise, [16, 23, 19, 20]).sum()
+
+    found = [float(fit.parameters[name]) for name in ("rule_weight", "scale", "noise")]
+    best = density(*found)
+    for index, step in enumerate((1e-3, 1e-2, 1e-3)):
+        for sign in (-1, 1):
+            moved = [value + sign * step * (index == other) for other, value in enumerate(found)]
+            assert density(*moved) < best
+    assert fit.ties == bg.fit(fit.point, [16, 23, 19, 20], method=bg.MAP()).ties
+
+
+def test_an_unbounded_density_has_no_mode():
+    learner = bg.ConceptLearner(bg.number_game("tenenbaum"), noise=dist.Beta(0.5, 1.0))
+    with pytest.raises(bg.FitError, match="unbounded where noise is 0"):
+        bg.fit(learner, [16], method=bg.MAP())
+
+
+# --- what is refused -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", [bg.Exact(), bg.MLE()])
+def test_enumeration_refuses_distributions_by_name(method):
+    space = bg.number_game("tenenbaum", rule_weight=dist.Beta(2, 1), scale=dist.Gamma(4, 0.4))
+    with pytest.raises(bg.FitError, match=r"rule_weight, scale.*NUTS\(\).*MAP\(\)"):
+        bg.fit(bg.ConceptLearner(space), [16], method=method)
+
+
+def test_bad_hyperparameters_of_learners():
+    space = bg.number_game("murphy")
+    with pytest.raises(bg.ModelError, match="noise must be between 0 and 1: the support"):
+        bg.ConceptLearner(space, noise=dist.HalfNormal(1.0))
+    taken = bg.HypothesisSpace("a", [[True]], [1], lambda sizes, noise: -noise * sizes, noise=1.0)
+    with pytest.raises(bg.ModelError, match="'noise': that name is taken"):
+        bg.ConceptLearner(taken)
+    one = bg.HypothesisSpace("a", [[True]], [1], lambda sizes, rate: -rate * sizes, rate=1.0)
+    other = bg.HypothesisSpace("b", [[True]], [1], lambda sizes, rate: -rate * sizes, rate=2.0)
+    with pytest.raises(bg.ModelError, match="'rate' is given twice"):
+        bg.HypothesisSpace.union([(1, one), (1, other)])

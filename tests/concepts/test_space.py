@@ -1,0 +1,161 @@
+"""Hypothesis spaces: what they check, how they keep extensions, what hyperparameters do to priors."""
+
+import itertools
+
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import scipy.sparse
+
+import bayesgen as bg
+from bayesgen.concepts.extensions import CHUNK, Extensions
+
+close = np.testing.assert_allclose
+LETTERS = "abcde"
+
+
+def random_matrix(num_hypotheses, num_members, density=0.3, seed=0):
+    return np.random.default_rng(seed).random((num_hypotheses, num_members)) < density
+
+
+# --- extensions ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_members", [1, 7, 8, 13, 41])
+def test_packed_extensions_do_what_the_matrix_does(num_members):
+    matrix = random_matrix(29, num_members)
+    packed = Extensions.of(matrix)
+    counts, weights = np.arange(num_members) % 4, np.linspace(-1.0, 2.0, 29) * (np.arange(29) % 3 > 0)
+    assert packed.shape == matrix.shape and packed.rows.nbytes == 29 * -(-num_members // 8)
+    np.testing.assert_array_equal(np.asarray(packed), matrix)
+    np.testing.assert_array_equal(packed.sizes(), matrix.sum(1))
+    np.testing.assert_array_equal(packed.held(counts), matrix @ counts)
+    close(packed.weigh(weights), weights @ matrix, atol=1e-14)
+
+
+def test_sparse_matrices_and_matrices_longer_than_a_chunk_are_packed_alike():
+    matrix = random_matrix(CHUNK + 3, 5)
+    for other in (scipy.sparse.csr_array(matrix), scipy.sparse.coo_matrix(matrix.astype(float))):
+        np.testing.assert_array_equal(Extensions.of(other).rows, Extensions.of(matrix).rows)
+
+
+def test_duplicates_are_reported_and_stay():
+    rows = [[1, 0, 1], [0, 1, 1], [1, 0, 1], [0, 1, 1], [1, 1, 1]]
+    space = bg.HypothesisSpace(LETTERS, rows, "xyz", np.ones(5))
+    assert space.duplicates == [("a", "c"), ("b", "d")]
+    assert len(space.names) == 5
+
+
+# --- priors ----------------------------------------------------------------------------------------------------
+
+
+def test_weights_are_normalised_unless_that_is_refused():
+    space = bg.HypothesisSpace("ab", [[1, 0], [1, 1]], [1, 2], [1.0, 3.0])
+    close(space.prior, [0.25, 0.75])
+    close(bg.HypothesisSpace("ab", [[1, 0], [1, 1]], [1, 2], [0.25, 0.75], normalize=False).prior, [0.25, 0.75])
+    with pytest.raises(bg.ModelError, match="sums to 4"):
+        bg.HypothesisSpace("ab", [[1, 0], [1, 1]], [1, 2], [1.0, 3.0], normalize=False)
+
+
+def test_unions_of_unions_weigh_by_products():
+    one, two, three = (bg.HypothesisSpace([name], [[1, 1]], [1, 2], [1.0]) for name in "abc")
+    inner = bg.HypothesisSpace.union([(1, one), (3, two)])
+    space = bg.HypothesisSpace.union([(lambda share: share, inner), (lambda share: 1 - share, three)], share=0.2)
+    close(space.prior, [0.05, 0.15, 0.8])
+    close(space.at(share=0.6).prior, [0.15, 0.45, 0.4])
+    close(space.prior, [0.05, 0.15, 0.8])
+
+
+def test_priors_by_size_and_hyperparameter_against_the_formula():
+    matrix = random_matrix(19, 11, seed=3) | np.eye(19, 11, dtype=bool) | (np.arange(11) == 5)
+    space = bg.HypothesisSpace(range(19), matrix, range(11), lambda sizes, rate: -rate * sizes, rate=dist.Gamma(2, 2))
+    for rate in (0.3, 2.0):
+        weights = np.exp(-rate * matrix.sum(1))
+        close(space.at(rate=rate).prior, weights / weights.sum())
+    with pytest.raises(bg.ModelError, match="rate"):
+        _ = space.prior
+
+
+# --- what is refused -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (("ab", [[1, 0], [0, 0]], [1, 2], [1, 1]), "'b' has no members"),
+        (("ab", [[1, 0], [0, 1]], [1, 2], [1, 0]), "hypothesis 1 is 0"),
+        (("ab", [[1, 0], [0, 1]], [1, 2], [np.nan, 1]), "hypothesis 0 is nan"),
+        (("ab", [[1, 0], [0, 1]], [1, 2], [1, 1, 1]), "2 hypotheses need as many prior weights"),
+        (("aa", [[1, 0], [0, 1]], [1, 2], [1, 1]), "names must all be different; 'a'"),
+        (("ab", [[1, 0], [0, 1]], [2, 2], [1, 1]), "members of the domain must all be different; 2"),
+        (("ab", [[1, 0, 1], [0, 1, 1]], [1, 2], [1, 1]), r"\(2, 2\).*got \(2, 3\)"),
+        (("ab", [[1, 0], [0, 1]], [1, 2], lambda sizes: np.log(sizes - 1)), "not positive"),
+    ],
+)
+def test_bad_spaces(arguments, message):
+    with np.errstate(divide="ignore", invalid="ignore"), pytest.raises(bg.ModelError, match=message):
+        bg.HypothesisSpace(*arguments)
+
+
+def test_bad_unions_and_hyperparameters():
+    one = bg.HypothesisSpace("a", [[1, 1]], [1, 2], [1.0])
+    other = bg.HypothesisSpace("b", [[1, 1]], [1, 3], [1.0])
+    with pytest.raises(bg.ModelError, match="same domain"):
+        bg.HypothesisSpace.union([(1, one), (1, other)])
+    with pytest.raises(bg.ModelError, match="positive and finite, got -1"):
+        bg.HypothesisSpace.union([(-1, one), (1, one)])
+    with pytest.raises(bg.ModelError, match="no hyperparameters"):
+        one.at(scale=1.0)
+    with pytest.raises(bg.ModelError, match="number games"):
+        bg.number_game("chess")
+
+
+@pytest.mark.parametrize(
+    "hyperparameters, message",
+    [
+        ({"rule_weight": 1.0}, "rule_weight must be between 0 and 1, got 1.0"),
+        ({"rule_weight": dist.Gamma(1, 1)}, "rule_weight must be between 0 and 1: the support"),
+        ({"scale": -1.0}, "scale must be above 0"),
+        ({"scale": dist.Normal(0, 1)}, "scale must be above 0: the support"),
+        ({"scale": dist.Poisson(3.0)}, "scale must be one number"),
+        ({"rule_weight": dist.Beta(np.ones(2), 1)}, "rule_weight must be one number"),
+    ],
+)
+def test_bad_hyperparameters_of_the_number_game(hyperparameters, message):
+    with pytest.raises(bg.ModelError, match=message):
+        bg.number_game("tenenbaum", **hyperparameters)
+
+
+# --- other domains, and size -----------------------------------------------------------------------------------
+
+
+def test_rectangles_on_a_grid_against_plain_loops():
+    space = bg.rectangles(5, 3)
+    assert len(space.names) == 15 * 6 and len(space.domain) == 15
+    fit = bg.fit(bg.ConceptLearner(space), [(2, 1), (4, 2)], method=bg.Exact())
+    assert fit.ties == ("2 to 4 by 1 to 2",)
+    total, holding = 0.0, 0.0
+    for a, b, c, d in itertools.product(range(1, 6), range(1, 6), range(1, 4), range(1, 4)):
+        if a <= 2 and b >= 4 and c <= 1 and d >= 2:
+            likelihood = ((b - a + 1) * (d - c + 1)) ** -2
+            total += likelihood
+            holding += likelihood * (a <= 5 <= b and c <= 1 <= d)
+    close(bg.predict(fit, [(5, 1)], rule=bg.BMA()).membership, holding / total)
+    close(np.exp(fit.log_evidence), total / 90)
+
+
+def test_rectangles_with_a_scale():
+    sizes = bg.rectangles(3, 2).sizes
+    close(bg.rectangles(3, 2, scale=1.5).prior, np.exp(-sizes / 1.5) / np.exp(-sizes / 1.5).sum())
+
+
+def test_a_hundred_thousand_hypotheses():
+    matrix = random_matrix(100_000, 101, density=0.5)
+    space = bg.HypothesisSpace(range(100_000), matrix, range(101), np.ones(100_000))
+    fit = bg.fit(bg.ConceptLearner(space, noise=0.1), [3, 50, 100], method=bg.Exact())
+    held = matrix[:, [3, 50, 100]]
+    likelihood = np.where(held, 0.9 / matrix.sum(1)[:, None] + 0.1 / 101, 0.1 / 101).prod(1)
+    close(fit.weights, likelihood / likelihood.sum(), rtol=1e-9)
+    membership = bg.predict(fit, range(101), rule=bg.BMA()).membership
+    close(membership, likelihood @ matrix / likelihood.sum(), rtol=1e-9)
+    assert space.extensions.rows.nbytes == 100_000 * 13
