@@ -11,16 +11,17 @@ from ..program.compiled import pad, padded_size
 from ..program.joint import log_joint_table
 
 CHUNK_ROWS = 8192
-BUDGET_BYTES = 64e6  # for one table of (draws in a batch, rows, classes)
+BUDGET_BYTES = 64e6  # for one table of (draws in a batch, rows, classes), and for the rows
 
 
 def log_joint(program, latents, attributes, covariates):
     """log p(x_i, y = k | latents), (n, K)."""
     latents = _known(program, latents)
-    with jax.enable_x64(True), placed(_work(program, attributes, CHUNK_ROWS)):
+    chunk = min(CHUNK_ROWS, _rows_that_fit(attributes))
+    with jax.enable_x64(True), placed(_work(program, attributes, chunk)):
         parts = [
             np.asarray(_log_joint(program, latents, *rows))[:size]
-            for size, rows in row_chunks(attributes, covariates, CHUNK_ROWS)
+            for size, rows in row_chunks(attributes, covariates, chunk)
         ]
     return np.concatenate(parts)
 
@@ -67,7 +68,7 @@ def reduce_draws(program, latents, attributes, covariates, batch_size, kernel):
 def _batches_of_rows(program, latents, attributes, covariates, batch_size, kernel):
     latents = _known(program, latents)
     num_draws = len(next(iter(latents.values())))
-    chunk = padded_size(max(64, int(BUDGET_BYTES / (8 * batch_size * program.num_classes))) // 2)
+    chunk = _rows_that_fit(attributes, batch_size * program.num_classes)
     with jax.enable_x64(True), placed(_work(program, attributes, chunk, batch_size)):
         on_device = jax.device_put(latents)
         for size, rows in row_chunks(attributes, covariates, chunk):
@@ -91,6 +92,12 @@ def row_chunks(attributes, covariates, chunk):
         part = jax.tree.map(lambda array: _dense(array[start : start + chunk]), (attributes, covariates))  # noqa: B023
         size = min(chunk, num_rows - start)
         yield size, jax.tree.map(lambda array: pad(array, padded_size(size)), part)  # noqa: B023
+
+
+def _rows_that_fit(attributes, numbers_per_row=1):
+    """How many rows at once: those of which neither a table nor the cells, if they were sparse, take much memory."""
+    cells = sum(math.prod(array.shape[1:]) for array in attributes.values())
+    return padded_size(max(64, int(BUDGET_BYTES / (8 * max(numbers_per_row, cells)))) // 2)
 
 
 def _dense(array):
