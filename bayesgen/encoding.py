@@ -15,6 +15,7 @@ from bayesgen.columns import as_array, quote_some
 from bayesgen.errors import DataError
 
 _BLOCK_CELLS = 1 << 18
+_BLOCK_ROWS = 1 << 20
 _MISSING, _UNKNOWN = -1, -2
 
 # kind -> (what a cell has to satisfy, the same in words)
@@ -67,6 +68,17 @@ def factorize(values: np.ndarray, what: str) -> tuple[np.ndarray, list[Any]]:
         if not np.array_equal(distinct[codes], values):  # two texts of one hash: a rare thing, so slow is fine
             codes, distinct = pd.factorize(values.astype(object))
     return np.asarray(codes, np.int64), _own_type(distinct)
+
+
+def distinct_values(values: np.ndarray, what: str) -> tuple[list[Any], bool]:
+    """The distinct values in order of appearance, and whether any is missing; without a code for every row."""
+    found: dict[Any, None] = {}
+    missing = False
+    for start in range(0, len(values), _BLOCK_ROWS):
+        codes, distinct = factorize(values[start : start + _BLOCK_ROWS], what)
+        found |= dict.fromkeys(distinct)
+        missing = missing or bool((codes == _MISSING).any())
+    return list(found), missing
 
 
 def sorted_levels(distinct: Sequence[Any], what: str) -> tuple[Any, ...]:

@@ -21,6 +21,7 @@ from bayesgen.encoding import (
     as_labels,
     check_num_classes,
     declared_levels,
+    distinct_values,
     encode_levels,
     encode_numbers,
     factorize,
@@ -215,7 +216,7 @@ class Schema:
         if column in self.categories:
             return self.categories[column]
         what = f"Column {column!r}"
-        _, distinct = factorize(table.column(name).reshape(-1), what)
+        distinct, _ = distinct_values(table.column(name).reshape(-1), what)
         if not distinct:
             raise DataError(f"{what} is categorical, and every cell is missing. Drop it, or fill it in.")
         return sorted_levels(distinct, what)
@@ -228,8 +229,9 @@ class Schema:
             raise DataError(f"X has {table.num_rows} rows and y has {len(labels)} labels. Give one label a row.")
         if self.classes is not None:
             return self.classes
-        codes, distinct = factorize(labels, "y")
-        refuse_missing(codes, "y")
+        distinct, missing = distinct_values(labels, "y")
+        if missing:
+            refuse_missing(factorize(labels, "y")[0], "y")
         check_num_classes(distinct)
         return sorted_levels(distinct, "y")
 

@@ -4,6 +4,7 @@ Nothing is copied, cast or checked cell by cell here; that is the business of `S
 """
 
 import abc
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from bayesgen.errors import DataError
 _KIND_OF_DTYPE = {"b": "binary", **dict.fromkeys("iuf", "real"), **dict.fromkeys("OUST", "categorical")}
 
 BLOCK_CELLS = 1 << 22  # cells of a block of rows: 32 MB, if they have to be copied as float64
-MIN_ROWS = 1 << 12
+MIN_ROWS = 1 << 6
 
 
 class Table(abc.ABC):
@@ -194,8 +195,11 @@ class MappingTable(Table):
 
 
 def row_blocks(num_rows: int, cells_per_row: float) -> list[slice]:
-    """Cut rows into blocks of as many cells as BLOCK_CELLS, so that what is made for a block takes bounded memory."""
-    size = max(MIN_ROWS, int(BLOCK_CELLS / max(1.0, cells_per_row)))
+    """Cut rows into blocks of at most BLOCK_CELLS cells, so that what is made for a block takes bounded memory.
+
+    Their size is a power of two, so that what is compiled for a size of rows is compiled for few.
+    """
+    size = max(MIN_ROWS, 1 << int(math.log2(max(1.0, BLOCK_CELLS / max(1.0, cells_per_row)))))
     return [slice(start, min(start + size, num_rows)) for start in range(0, num_rows, size)]
 
 

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 import scipy.sparse
 
+from bayesgen import encoding
 from bayesgen.errors import DataError
 from bayesgen.schema import Schema
 from bayesgen.tables import read_table
@@ -264,3 +265,28 @@ def test_inputs_stay_as_they_were():
         encoded = encode(X, kind)
         encoded[:] = 9
         assert np.array_equal(X, kept)
+
+
+# --- inference in blocks
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array([5, 3, 5, 9, 3, 1]),
+        np.array(["b", "a", "b", "ccc", "a", "dd"]),
+        np.array(["b", "a", None, "ccc", "a", "dd"], dtype=object),
+        np.array([2.5, 1.5, np.nan, 1.5, 0.5, 2.5]),
+        np.array([True, True, True, False, True, True]),
+    ],
+)
+def test_distinct_values_are_found_block_by_block(labels, monkeypatch):
+    whole = encoding.distinct_values(labels, "y")
+    monkeypatch.setattr(encoding, "_BLOCK_ROWS", 2)
+    assert encoding.distinct_values(labels, "y") == whole
+    assert whole == (list(dict.fromkeys(v for v in labels.tolist() if not pd.isna(v))), pd.isna(labels).any())
+
+
+def test_a_label_that_is_missing_in_a_later_block_is_counted_in_all_rows(monkeypatch):
+    monkeypatch.setattr(encoding, "_BLOCK_ROWS", 2)
+    refused(lambda: Schema.infer(np.zeros((5, 1)), ["a", "b", "a", None, None]), "2 missing values (first at row 3)")

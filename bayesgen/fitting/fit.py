@@ -56,6 +56,11 @@ class Fit:
         """The labels in the order of the tables' columns, of the labels' own type."""
         return np.asarray(self.schema.classes if self.schema.classes is not None else [])
 
+    @property
+    def is_sampled(self) -> bool:
+        """Whether it holds draws from Markov chains."""
+        return isinstance(self.state, Draws)
+
     def read(self, X):
         """Rows of new data by attribute site, checked against the training schema: (attributes, covariates)."""
         table = read_table(X)

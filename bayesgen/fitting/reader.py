@@ -16,7 +16,7 @@ from ..schema import Schema, as_weights
 from ..statistics.passes import class_counts, in_threads
 from .chunks import Part
 
-BLOCKS_AT_ONCE = 8  # of those in memory, each as float64 in the worst case
+BLOCKS_AT_ONCE = 4  # each up to 32 MB as float64, whatever the number of cores
 
 
 @dataclasses.dataclass(frozen=True)

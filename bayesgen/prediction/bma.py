@@ -46,6 +46,10 @@ class BMA(Rule):
             entropy = self._from_draws(fit, X, self.entropy_draws).expected_entropy
         return ClassPrediction(log_probabilities, fit.classes, log_marginal, expected_entropy=entropy)
 
+    def averages_draws(self, fit):
+        """Where there is no closed form, or the entropy is to be split."""
+        return self.entropy_draws > 0 or fit.is_sampled
+
     def _from_draws(self, fit, X, num_draws=4000):
         parts, size = fit.reduce_draws(X, joint_kernel, num_draws=num_draws, seed=self.seed)
         log_joint = parts["log_joint"]

@@ -35,3 +35,7 @@ class ConditionalAverage(Rule):
         with np.errstate(divide="ignore"):
             logs = np.log(probabilities)
         return ClassPrediction(logs, fit.classes, log_marginal, error, parts["entropy"].mean(0))
+
+    def averages_draws(self, fit):
+        """Always."""
+        return True

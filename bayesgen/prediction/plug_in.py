@@ -26,3 +26,7 @@ class PlugIn(Rule):
         """Normalise the table at the process."""
         log_probabilities, log_marginal = normalize(fit.log_joint(X, at=self.at))
         return ClassPrediction(log_probabilities, fit.classes, log_marginal)
+
+    def averages_draws(self, fit):
+        """No: it looks at one process."""
+        return False

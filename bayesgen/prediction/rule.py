@@ -12,6 +12,8 @@ from ..errors import DataError, ImpossibleRowsWarning, PredictionError
 from ..tables import read_table, row_blocks
 from .answer import ClassPrediction, joined
 
+NUM_BATCHES = 100  # of draws, whose tables are kept apart to measure the Monte Carlo error
+
 
 class Rule(abc.ABC):
     """A way of predicting: an object with the arguments of the rule. It sees only the tables that a fit makes."""
@@ -19,6 +21,10 @@ class Rule(abc.ABC):
     @abc.abstractmethod
     def apply(self, fit, X) -> ClassPrediction:
         """Predict."""
+
+    @abc.abstractmethod
+    def averages_draws(self, fit) -> bool:
+        """Whether it takes tables of many draws, in batches, so that a row costs more memory than its answer."""
 
 
 def predict(fit, X, *, rule: Rule, device=None) -> ClassPrediction:
@@ -64,7 +70,8 @@ def answer(fit, rule, X):
 
 
 def _in_blocks(fit, rule, table):
-    parts = row_blocks(table.num_rows, table.cells_per_row + len(fit.classes))
+    num_tables = NUM_BATCHES if rule.averages_draws(fit) else 1
+    parts = row_blocks(table.num_rows, table.cells_per_row + num_tables * len(fit.classes))
     if len(parts) == 1:
         return rule.apply(fit, table)
     try:
