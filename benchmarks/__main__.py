@@ -12,7 +12,7 @@ import traceback
 from . import report
 from .measure import Missing
 
-ROOMS = ("start_up", "closed_form", "price", "finite", "steps", "averaging", "cold", "sampling")
+ROOMS = ("start_up", "closed_form", "price", "finite", "steps", "averaging", "memory", "cold", "sampling", "gpu")
 
 
 def main() -> None:
