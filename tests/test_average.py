@@ -1,8 +1,12 @@
 """Averaging over structures: posterior weights, stacking and pseudo-BMA, and what is refused."""
 
+import dataclasses
+
 import numpy as np
 import pytest
+import scipy.sparse
 import scipy.special
+import scipy.stats
 
 import bayesgen as bg
 
@@ -230,6 +234,42 @@ def test_stacking_mixes_bernoulli_and_multinomial_events():
     close(bg.predict(both, ones, rule=bg.BMA()).probabilities, expected, rtol=1e-10)
 
 
+def test_stacking_learns_bernoulli_against_multinomial_events_from_the_same_sparse_rows():
+    """On rows of zeros and ones both are models; which mixture predicts rows left out best is read off a grid."""
+    rng = np.random.default_rng(12)
+    y, X = np.arange(60) % 2, (rng.random((60, 6)) < 0.3) * 1.0
+    X[:, 0] = np.maximum(X[:, 0], y * (rng.random(60) < 0.7))
+    X[:, 5] = 1.0  # no row is empty
+    models = [bg.NaiveBayes(family) for family in (bg.BetaBernoulli(), bg.DirichletMultinomial())]
+    sparse = scipy.sparse.csr_array(X)
+    with pytest.raises(bg.FitError, match=r"different data.*stacking"):
+        bg.fit(bg.average(models), sparse, y, method=bg.Exact())
+    both = bg.fit(bg.average(models, weights="stacking", folds=60), sparse, y, method=bg.Exact())
+    scores = []
+    for model in models:
+        parts = []
+        for row in range(60):
+            rest = np.arange(60) != row
+            answer = bg.predict(bg.fit(model, X[rest], y[rest], method=bg.Exact()), X[row : row + 1], rule=bg.BMA())
+            parts.append(answer.probabilities[0, y[row]])
+        scores.append(parts)
+    close(both.scores, np.log(scores).sum(1), rtol=1e-9)
+    grid = np.linspace(0, 1, 401)
+    heights = [np.log(w * np.asarray(scores[0]) + (1 - w) * np.asarray(scores[1])).mean() for w in grid]
+    assert abs(both.weights[0] - grid[int(np.argmax(heights))]) <= 1 / 400
+
+
+def test_sparse_and_dense_counts_are_the_same_data_and_the_coefficient_is_in_both():
+    rng = np.random.default_rng(3)
+    y, X = np.arange(20) % 2, rng.poisson(2.0, (20, 5))
+    model = bg.NaiveBayes(bg.DirichletMultinomial(1.0), class_prior=[0.5, 0.5])
+    fits = [bg.fit(model, rows, y, method=bg.Exact()) for rows in (X, scipy.sparse.csr_array(X))]
+    close(bg.average(fits).weights, 0.5, rtol=1e-10)
+    events = [scipy.stats.dirichlet_multinomial(np.ones(5), row.sum()).logpmf(row) for row in X[:1]]
+    one = bg.fit(model, X[:1], [0], method=bg.Exact(), schema=bg.Schema(classes=[0, 1]))
+    close(one.log_evidence, events[0] + np.log(0.5), rtol=1e-10)
+
+
 def test_incomparable_evidences_are_refused(fits, data):
     X, y = data
     relabelled = np.random.default_rng(1).permutation(y)
@@ -245,9 +285,10 @@ def test_incomparable_evidences_are_refused(fits, data):
 
 
 def test_fits_without_evidence_are_refused(fits, data):
-    sampled = bg.fit(STRUCTURES[0], *data, method=bg.MAP())
-    with pytest.raises(bg.FitError, match="not available yet for NUTS"):
-        bg.average([fits[0], sampled])
+    sampled = dataclasses.replace(fits[1], method=bg.NUTS(), log_evidence=None, summaries=None)
+    for each in (sampled, bg.fit(STRUCTURES[0], *data, method=bg.MAP())):
+        with pytest.raises(bg.FitError, match=rf"{type(each.method).__name__}\(.*not available yet for NUTS.*Exact"):
+            bg.average([fits[0], each])
     with pytest.raises(bg.FitError, match="only Exact"):
         bg.average([fits[0], sampled], weights="stacking", X=data[0], y=data[1])
 

@@ -200,6 +200,12 @@ def test_the_export_holds_draws_of_structures_and_parameters(fit):
     np.testing.assert_array_equal(means[:, :, 0] != means[:, :, 1], found.to_numpy() == 1)
 
 
+def test_simulated_rows_follow_the_classes(fit):
+    rows = fit.simulate(11, seed=4)
+    assert rows["y"].shape == (11,) and set(rows["y"]) <= {0, 1}
+    assert rows["real"].shape == (11, 1)
+
+
 def test_the_export_of_a_joint_block_has_one_dependence():
     rng = np.random.default_rng(7)
     model = bg.NaiveBayes(bg.DirichletMultinomial(1.0), structure="average")
