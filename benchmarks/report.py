@@ -58,7 +58,7 @@ def show(results, described):
     """Print the table, then its notes and what is missing."""
     console = Console(width=170)
     table = Table(title=TITLE, caption=", ".join(f"{name} {value}" for name, value in described.items()))
-    for heading in ("", "work", "ours", "peer", "figure", "goal", "reached", "peer is"):
+    for heading in ("", "work", "ours", "peer", "figure", "goal", "reached", "runs", "peer is"):
         table.add_column(heading)
     for number, row in enumerate(results, 1):
         table.add_row(str(number), *_cells(row))
@@ -70,11 +70,11 @@ def show(results, described):
 
 def _cells(row):
     if isinstance(row, Missing):
-        return row.work, "", "", "", "", "skipped", row.reason
+        return row.work, "", "", "", "", "skipped", "", row.reason
     ours, peer = row.medians
     beside = f"{peer:.4g} {row.unit}" if row.peer else ""
-    figure = f"{row.figure:.3g}{row.goal.suffix}"
-    return row.work, f"{ours:.4g} {row.unit}", beside, figure, str(row.goal), row.verdict, row.peer_name
+    figure, runs = f"{row.figure:.3g}{row.goal.suffix}", str(len(row.ours))
+    return row.work, f"{ours:.4g} {row.unit}", beside, figure, str(row.goal), row.verdict, runs, row.peer_name
 
 
 def write(results, described, options):

@@ -12,7 +12,7 @@ from .measure import REPEATS, Below, Price, Row, duel
 
 def measures(quick):
     """All of them."""
-    repeats = 2 if quick else REPEATS
+    repeats = 1 if quick else REPEATS
     yield functools.partial(_steps, "GDA, iris", bg.GaussianDiscriminant(), gda.iris(), 8, repeats)
     yield functools.partial(
         _steps, "GDA, iris shape, N=10,000", bg.GaussianDiscriminant(), gda.iris(10_000), 8, repeats
