@@ -113,7 +113,7 @@ class SparseTable(Table):
 
     @property
     def cells_per_row(self) -> float:
-        return 3 * self.values.nnz / self.num_rows  # a cell that is stored has a column, and is copied with its row
+        return 6 * self.values.nnz / self.num_rows  # a cell that is stored has a column, and is copied with its row
 
 
 @final

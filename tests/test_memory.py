@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse
 
 import bayesgen as bg
-from bayesgen import tables
+from bayesgen import encoding, tables
 
 ROWS, COLUMNS = 400_000, 10  # 32 MB in float64
 MEGABYTE = 2**20
@@ -68,9 +68,12 @@ def test_training_holds_a_few_blocks_at_a_time(make, labels):
 
 
 @pytest.mark.parametrize("words", [np.array(["no", "yes", "maybe"]), np.array(["no", "yes", "maybe"], dtype=object)])
-def test_labels_are_read_in_blocks(words, labels):
+def test_labels_are_read_in_blocks(words, labels, monkeypatch):
+    monkeypatch.setattr(tables, "BLOCK_CELLS", 1 << 14)
+    monkeypatch.setattr(encoding, "_BLOCK_ROWS", 1 << 14)
     y, X = words[labels], np.zeros((ROWS, 1), bool)
-    assert peak(lambda: bg.summarize(bg.NaiveBayes(), X, y))[0] < 20
+    one_code_a_row = 8 * ROWS / MEGABYTE
+    assert peak(lambda: bg.summarize(bg.NaiveBayes(), X, y))[0] < one_code_a_row
 
 
 def test_chunks_are_let_go(labels):

@@ -31,13 +31,14 @@ class Part:
     weights: Any = None
 
     def blocks(self):
-        """The same rows, some at a time, so that nothing which is made for them is ever whole in memory."""
-        parts = row_blocks(self.table.num_rows, self.table.cells_per_row)
-        if len(parts) == 1:
-            yield self
-            return
-        for part in parts:
-            yield Part(self.table.rows(part), *(None if a is None else a[part] for a in (self.labels, self.weights)))
+        """Slices of a few rows each, so that nothing which is made for them is ever whole in memory."""
+        return row_blocks(self.table.num_rows, self.table.cells_per_row)
+
+    def rows(self, part):
+        """Some of the rows."""
+        if part == slice(0, self.table.num_rows):
+            return self
+        return Part(self.table.rows(part), *(None if a is None else a[part] for a in (self.labels, self.weights)))
 
 
 def read_part(X, y=None, sample_weight=None) -> Part:

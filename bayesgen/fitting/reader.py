@@ -1,22 +1,25 @@
 """From blocks of rows to `Evidence`, once model and schema are known; and the evidence of all blocks together."""
 
+import collections
 import dataclasses
 import functools
-import itertools
+import os
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from ..errors import DataError
 from ..program import ConcreteModel
 from ..program.compiled import first_rows, summarize_rows
 from ..program.density import Evidence
 from ..schema import Schema, as_weights
-from ..statistics.passes import class_counts, in_threads
+from ..statistics.passes import class_counts
 from .chunks import Part
 
-BLOCKS_AT_ONCE = 4  # each up to 32 MB as float64, whatever the number of cores
+MOST_THREADS = 6  # each with a block, up to 32 MB as float64, and its buffers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,10 +37,8 @@ class Reader:
 
     def evidences(self, data: Part) -> Iterator[Evidence]:
         """The evidence of each block of the data."""
-        blocks = data.blocks()
         try:
-            while group := list(itertools.islice(blocks, BLOCKS_AT_ONCE)):
-                yield from in_threads(self._evidence, group)
+            yield from _in_order(lambda block: self._evidence(data.rows(block)), data.blocks())
             return
         except DataError as error:
             found = error
@@ -81,3 +82,19 @@ def merged(evidences: Iterable[Evidence]) -> Evidence:
     if len(rows) == 1:
         return total
     return dataclasses.replace(total, rows=jax.tree.map(lambda *parts: np.concatenate(parts), *rows))
+
+
+def _in_order(function, parts):
+    """Map in threads, like `in_threads`, but hand over each result as soon as it is its turn, and let go of it."""
+    if len(parts) == 1:
+        yield function(parts[0])
+        return
+    num_threads = min(os.cpu_count() or 1, MOST_THREADS)
+    waiting: collections.deque = collections.deque()
+    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(num_threads) as pool:
+        for part in parts:
+            waiting.append(pool.submit(function, part))
+            if len(waiting) > num_threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
