@@ -110,7 +110,7 @@ def rectangles(width, height, *, scale=None) -> HypothesisSpace:
     >>> fit.ties
     ('2 to 4 by 2 to 3',)
     >>> bg.predict(fit, [(3, 3), (5, 3), (6, 5)], rule=bg.BMA()).membership.round(2).tolist()
-    [1.0, 0.19, 0.02]
+    [1.0, 0.41, 0.01]
     """
     across, up = _intervals(width), _intervals(height)
     names = [f"{one} by {two}" for one in across[0] for two in up[0]]
