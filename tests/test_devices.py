@@ -117,7 +117,7 @@ TWO_DEVICES = """
 
     sampler.advance, rowwise._reduce, rowwise._log_joint = map(
         watched, (sampler.advance, rowwise._reduce, rowwise._log_joint))
-    optimize._values = {key: watched(value) for key, value in optimize._values.items()}
+    optimize._at_points = watched(optimize._at_points)
     compiled = []
     jax.monitoring.register_event_duration_secs_listener(
         lambda event, duration, **about: compiled.append(event) if "backend_compile" in event else None)

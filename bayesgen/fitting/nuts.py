@@ -1,24 +1,24 @@
 """`NUTS`: draws from the posterior by the No-U-Turn sampler, on summaries."""
 
+import concurrent.futures
 import dataclasses
 
 import jax
-import numpy as np
 
-from ..devices import placed
+from ..devices import carrying, placed
 from ..errors import FitError, ModelError
 from ..program import density
-from . import diagnose, sampler
+from . import adapted, diagnose, sampler
 from .base import collect
 from .exact import update
 from .method import Method
-from .optimize import as_arrays, flatten, num_free, starting_points
+from .optimize import as_arrays, constrain_draws, dispersed_starts, flatten, num_free
 from .progress import bar
 from .seeds import as_key
 from .state import Draws
-from .whitening import identity, laplace
+from .whitening import expected, identity, laplace
 
-WARMUP_WHITENED, WARMUP_ADAPTED, CHUNK = 150, 1000, 50
+WARMUP_WHITENED, WARMUP_ADAPTED = 150, 1000
 LONG_TRAJECTORY = 63  # mean leapfrog steps a draw above which whitening is judged to have failed
 
 
@@ -68,7 +68,7 @@ class NUTS(Method):
             if path == "whitened" and (reason := self._unusable(*result)):
                 path = f"adapted: {reason} in whitened coordinates"
                 result = self._run(program, evidence, whitening, key, path, problem.progress)
-            latents, deterministics = sampler.constrain_draws(program, result[0])
+            latents, deterministics = constrain_draws(program, result[0])
         stats = as_arrays(result[1])
         latents, deterministics = as_arrays(latents), as_arrays(deterministics)
         values = program.parameters_of({**deterministics, **latents})
@@ -81,40 +81,37 @@ class NUTS(Method):
         program = problem.program
         if not self.precondition:
             return identity(program), "adapted: precondition=False"
-        return laplace(program, problem.evidence, self._starts(problem))
+        likely = expected(program)
+        density = (program, problem.evidence, likely)
+        compilers = [] if likely is None else [one.compile for one in sampler.lowered(density, self.num_chains)]
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:  # compiles the sampler while the mode is looked for
+            for compiler in compilers:
+                pool.submit(carrying(compiler))
+            return laplace(program, problem.evidence, self._starts(problem))
 
     def _starts(self, problem):
         """Where to look for the mode: near the closed-form posterior mean where there is one."""
         conjugate, structure = problem.conjugate, problem.program.structure
         if conjugate is None or not conjugate.is_closed:
-            return starting_points(structure, 3, 0)
+            return dispersed_starts(structure, 3, 0)
         return [closed_form_start(problem)]
 
     def _run(self, program, evidence, whitening, key, path, progress):
-        adapt = path != "whitened"
-        num_warmup = self.num_warmup or (WARMUP_ADAPTED if adapt else WARMUP_WHITENED)
-        dimension = len(whitening.center)
-        plan = sampler.Adaptation(num_warmup, adapt, adapt and self.precondition and dimension <= 100)
-        settings = {"step_size": 1.0, "target_accept_prob": self.target_accept_prob}
-        keys, points = sampler.starting_points(key, self.num_chains, dimension)
-        states = sampler.start(program, evidence, whitening, keys, points, settings, plan=plan)
-        draws, stats = [], []
+        density = (program, evidence, whitening)
+        whitened = path == "whitened"
+        num_warmup = self.num_warmup or (WARMUP_WHITENED if whitened else WARMUP_ADAPTED)
+        own = {} if whitened else {"dense_mass": self.precondition}
         with bar("sampling", num_warmup + self.num_samples, progress) as advanced:
-            for size in chunk_sizes(num_warmup):
-                states, _, _ = sampler.advance(
-                    program, evidence, whitening, states, settings, plan=plan, num_steps=size
-                )
-                advanced(size)
-            if not adapt:
-                states = sampler.pool_step_sizes(states)
-            for size in chunk_sizes(self.num_samples):
-                states, part, statistics = sampler.advance(
-                    program, evidence, whitening, states, settings, plan=plan, num_steps=size
-                )
-                draws.append(np.asarray(part))
-                stats.append(as_arrays(statistics))
-                advanced(size)
-        return np.concatenate(draws, 1), {name: np.concatenate([s[name] for s in stats], 1) for name in stats[0]}
+            return (sampler if whitened else adapted).sample(
+                density,
+                key,
+                num_warmup=num_warmup,
+                num_samples=self.num_samples,
+                num_chains=self.num_chains,
+                target=self.target_accept_prob,
+                advanced=advanced,
+                **own,
+            )
 
     def _unusable(self, draws, stats):
         """Why whitened draws should not be trusted, or None."""
@@ -125,11 +122,6 @@ class NUTS(Method):
         if self.num_chains > 1 and self.num_samples >= 100 and diagnose.quick_rhat(draws) > 1.03:
             return "chains disagreed"
         return None
-
-
-def chunk_sizes(total):
-    """Sizes of the chunks in which steps are taken: equal ones, so that one function is compiled, and a rest."""
-    return [CHUNK] * (total // CHUNK) + ([total % CHUNK] if total % CHUNK else [])
 
 
 def closed_form_start(problem):

@@ -1,21 +1,23 @@
 """Finding modes of a program's density: L-BFGS-B on JAX gradients from several starts, polished by Newton steps."""
 
 import dataclasses
+import functools
 import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.optimize
+from threadpoolctl import ThreadpoolController
 
 from ..devices import placed
 from ..errors import FitError
 from ..program import density
 from ..program.evaluation import unconstrain
+from .curvature import find_curvature
 
-GRADIENT_TOLERANCE = 1e-6
-NEWTON_LIMIT = 1200  # dimensions up to which a dense Hessian is formed
-STEP = 1e-4  # of a difference, in curvature radii
+POINTS = 16  # at which a density is evaluated by one call, at most
+EIGEN_LIMIT = 1200  # dimensions up to which directions without curvature are looked for
 AGREEMENT = 1e-3  # two optima are one if their values differ by less
 
 
@@ -90,43 +92,48 @@ def likelihood(program, vector, evidence):
     return density.parameter_log_density(program, unravel(program.structure, vector), evidence, prior=False)
 
 
-_values = {f: jax.jit(jax.value_and_grad(f, argnums=1)) for f in (posterior_density, parameter_density, likelihood)}
+@functools.partial(jax.jit, static_argnums=0)
+def _at_points(function, program, points, count, evidence):
+    """Values and gradients at the first `count` of a fixed number of points: one compilation for any of them."""
+
+    def one(index, found):
+        value, gradient = jax.value_and_grad(function, argnums=1)(program, points[index], evidence)
+        return found[0].at[index].set(value), found[1].at[index].set(gradient)
+
+    return jax.lax.fori_loop(0, count, one, (jnp.zeros(len(points)), jnp.zeros_like(points)))
 
 
-def value_and_gradient(program, vector, evidence):
-    """The posterior density and its gradient at a flat vector."""
-    return _values[posterior_density](program, vector, evidence)
+def differentiate(function, program, points, evidence):
+    """Values (m,) and gradients (m, D) of one of the three densities at points (m, D)."""
+    values, gradients = [], []
+    for start in range(0, len(points), POINTS):
+        some = points[start : start + POINTS]
+        padded = np.zeros((POINTS, points.shape[1]))
+        padded[: len(some)] = some
+        found = _at_points(function, program, padded, len(some), evidence)
+        values.append(np.asarray(found[0])[: len(some)])
+        gradients.append(np.asarray(found[1])[: len(some)])
+    return np.concatenate(values), np.concatenate(gradients)
 
 
-def hessian(function, program, vector, evidence):
-    """Hessian of one of the three densities, by central differences of the gradient.
+def value_and_gradient(function, program, vector, evidence):
+    """One of the three densities and its gradient at a flat vector."""
+    values, gradients = differentiate(function, program, np.asarray(vector)[None], evidence)
+    return float(values[0]), gradients[0]
 
-    Gradients are compiled already and cost a fraction of a millisecond, second derivatives would take seconds to
-    compile. The steps are a small part of each coordinate's own curvature radius, found by repetition, so neither the
-    units nor the scale of the data matter; the relative error is about 1e-8.
+
+def curvature_at(function, program, vector, evidence):
+    """The `Curvature` of one of the three densities at a flat vector.
+
+    By differences of gradients: these are compiled already and cost a fraction of a millisecond, second derivatives
+    would take seconds to compile.
     """
-    steps = 1e-4 * np.maximum(np.abs(vector), 1e-3)
-    for _ in range(6):
-        matrix = _differences(_values[function], program, vector, evidence, steps)
-        diagonal = np.abs(np.diagonal(matrix))
-        usable = np.isfinite(diagonal) & (diagonal > 0)
-        wanted = np.where(usable, STEP / np.sqrt(np.where(usable, diagonal, 1.0)), steps)
-        if (np.abs(np.log(wanted / steps)) < 1.0).all():
-            break
-        steps = wanted
-    return 0.5 * (matrix + matrix.T)
-
-
-def _differences(differentiate, program, vector, evidence, steps):
-    columns = []
-    for index, step in enumerate(steps):
-        ahead, behind = vector.copy(), vector.copy()
-        ahead[index] += step
-        behind[index] -= step
-        rise = np.asarray(differentiate(program, ahead, evidence)[1])
-        fall = np.asarray(differentiate(program, behind, evidence)[1])
-        columns.append((rise - fall) / (ahead[index] - behind[index]))
-    return np.stack(columns)
+    return find_curvature(
+        lambda points: differentiate(function, program, points, evidence)[1],
+        vector,
+        program.structure,
+        program.num_classes,
+    )
 
 
 def search(function, program, evidence, starts):
@@ -149,34 +156,34 @@ def _settled(optimum):
 
 
 def _climb(function, program, evidence, start):
-    differentiate = _values[function]
-
     def objective(vector):
-        value, gradient = differentiate(program, vector, evidence)
-        value, gradient = float(value), np.asarray(gradient)
+        value, gradient = value_and_gradient(function, program, vector, evidence)
         if not np.isfinite(value) or not np.isfinite(gradient).all():
             return 1e300, np.zeros_like(vector)
         return -value, -gradient
 
     options = {"maxiter": 2000, "maxfun": 4000, "maxcor": 30, "ftol": 1e-15, "gtol": 1e-9}
-    result = scipy.optimize.minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
+    # its products are tiny, and threads of BLAS would fight with those of XLA
+    with _thread_pools().limit(limits=1, user_api="blas"):
+        result = scipy.optimize.minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
     vector = _newton(function, program, evidence, result.x, objective)
-    value, gradient = differentiate(program, vector, evidence)
-    return Optimum(vector, float(value), np.asarray(gradient))
+    value, gradient = value_and_gradient(function, program, vector, evidence)
+    return Optimum(vector, value, gradient)
+
+
+@functools.cache
+def _thread_pools():
+    return ThreadpoolController()  # looks through all loaded libraries, SciPy's among them, so once
 
 
 def _newton(function, program, evidence, vector, objective):
     """Newton steps while they help: quadratic convergence to a gradient at rounding error."""
-    if len(vector) > NEWTON_LIMIT or len(vector) == 0:
-        return vector
     value, gradient = objective(vector)
     for _ in range(8):
-        curvature = -hessian(function, program, vector, evidence)
-        try:
-            factor = scipy.linalg.cho_factor(curvature)
-        except (np.linalg.LinAlgError, ValueError):
+        step = curvature_at(function, program, vector, evidence).solve(gradient)
+        if step is None:
             return vector  # not a maximum with definite curvature: the caller looks at the Hessian itself
-        proposal = vector - scipy.linalg.cho_solve(factor, gradient)
+        proposal = vector - step
         new_value, new_gradient = objective(proposal)
         if not new_value <= value + 1e-9 * abs(value) or np.abs(new_gradient).max() >= np.abs(gradient).max():
             return vector
@@ -184,7 +191,7 @@ def _newton(function, program, evidence, vector, objective):
     return vector
 
 
-def starting_points(structure, num_starts, seed):
+def dispersed_starts(structure, num_starts, seed):
     """The origin of the unconstrained space, and points around it."""
     rng = np.random.default_rng(seed)
     size = num_free(structure)
@@ -201,7 +208,7 @@ def maximize(problem, *, prior, num_starts):
     function = parameter_density if prior else likelihood
     seed = problem.seed if isinstance(problem.seed, int) else 0
     with jax.enable_x64(True), placed(density.work(program, evidence)):
-        optimum = search(function, program, evidence, starting_points(program.structure, num_starts, seed))
+        optimum = search(function, program, evidence, dispersed_starts(program.structure, num_starts, seed))
         _check_maximum(function, program, evidence, optimum, "posterior density" if prior else "likelihood")
     return optimum
 
@@ -217,9 +224,9 @@ def _check_maximum(function, program, evidence, optimum, what):
             f"{site_of(structure, steepest)!r}. It may be unbounded there (a variance going to zero, a concentration "
             "below 1); give a prior that keeps it away from the boundary, or use NUTS()."
         )
-    if len(optimum.free) > NEWTON_LIMIT:
+    if len(optimum.free) > EIGEN_LIMIT:
         return
-    curvature = -hessian(function, program, optimum.free, evidence)
+    curvature = curvature_at(function, program, optimum.free, evidence).dense()
     if not np.isfinite(curvature).all():
         raise FitError(f"The {what} has no finite curvature at its maximum: check the priors and the data's scale.")
     _check_flatness(structure, optimum, curvature, what)
@@ -256,6 +263,12 @@ def constrain(program, vector):
     evidence = density.Evidence(None, {}, labels)
     evaluation = density.at_classes(program, unravel(program.structure, vector), evidence, unconstrained=True)
     return evaluation.latents, evaluation.deterministics
+
+
+@jax.jit
+def constrain_draws(program, draws):
+    """Constrained latents and deterministic sites of unconstrained draws (chain, draw, dimension)."""
+    return jax.vmap(jax.vmap(lambda one: constrain(program, one)))(draws)
 
 
 def as_arrays(values):

@@ -1,112 +1,227 @@
-"""NUTS on a program's compressed density: NumPyro's kernel, vectorised over chains, compiled once for every N."""
+"""NUTS in whitened coordinates on a program's compressed density: compiled once for every N and any number of draws."""
 
-import dataclasses
-import functools
+import concurrent.futures
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro.infer.hmc import hmc
 
-from .optimize import constrain, posterior_density, value_and_gradient
+from ..devices import carrying
+from .optimize import posterior_density
+from .trajectory import GRADIENT, MAX_DEPTH, POSITION, TREE, Trajectory, begin, extend
 
-RECORDED = ("num_steps", "accept_prob", "diverging", "energy", "potential_energy")
-
-
-def _kernel(program, evidence, whitening):
-    """NumPyro's (init, sample) for the density in whitened coordinates."""
-
-    def potential():
-        return lambda z: -posterior_density(program, whitening(z), evidence)
-
-    return hmc(potential_fn_gen=potential, algo="NUTS")
+GROUP = 2  # chains that are vectorised together; groups run in threads of their own
+MOST_DRAWS, MOST_STEPS = 256, 2048  # of a chain, in one call of the compiled function
+MOST_NUMBERS = 2**20  # of random momenta, in one call
+STATISTICS = ("num_steps", "accept_prob", "diverging", "energy", "potential_energy", "step_size")
 
 
-def _start(init_kernel, key, z, settings, plan):
-    return init_kernel(
-        z,
-        plan.num_warmup,
-        step_size=settings["step_size"],
-        adapt_mass_matrix=plan.adapt_mass,
-        dense_mass=plan.dense_mass,
-        target_accept_prob=settings["target_accept_prob"],
-        rng_key=key,
-    )
+class Chain(NamedTuple):
+    """One chain between two leapfrog steps.
 
-
-@dataclasses.dataclass(frozen=True)
-class Adaptation:
-    """What the sampler adapts, and for how long. Hashable: compiled functions are keyed by it."""
-
-    num_warmup: int
-    adapt_mass: bool = False
-    dense_mass: bool = False
-
-
-def start(program, evidence, whitening, keys, points, settings, *, plan):
-    """The states of the chains before the first step.
-
-    The state is set up on a toy density, which compiles once for all programs; density and gradient at the starting
-    points are then put in.
+    Attributes:
+        trajectory: what is being built.
+        step_size: of the integrator.
+        averages: (4,), of the dual averaging: mean log step size, mean error, number of draws, log of the first guess.
+        num_draws: draws made in this call.
     """
-    states = _toy_start(keys, points, settings, plan=plan)
-    found = [_at_point(program, evidence, whitening, point) for point in points]
-    energies, gradients = (jnp.stack(parts) for parts in zip(*found, strict=True))
-    return states._replace(potential_energy=energies, energy=energies, z_grad=gradients)
+
+    trajectory: Trajectory
+    step_size: Any
+    averages: Any
+    num_draws: Any
 
 
-def _at_point(program, evidence, whitening, z):
-    value, gradient = value_and_gradient(program, np.asarray(whitening(np.asarray(z))), evidence)
-    factor = np.asarray(whitening.factor)
-    gradient = factor.T @ np.asarray(gradient) if factor.ndim == 2 else factor * np.asarray(gradient)
-    return -value, -jnp.asarray(gradient)
+def sample(density, key, *, num_warmup, num_samples, num_chains, target, advanced):
+    """Draw by NUTS in whitened coordinates; a warm-up finds the step size, one for all chains.
 
-
-@functools.partial(jax.jit, static_argnames="plan")
-def _toy_start(keys, points, settings, *, plan):
-    init_kernel, _ = hmc(potential_fn_gen=lambda: lambda z: 0.5 * (z**2).sum(), algo="NUTS")
-    return jax.vmap(lambda key, z: _start(init_kernel, key, z, settings, plan))(keys, points)
-
-
-@functools.partial(jax.jit, static_argnames=("plan", "num_steps"))
-def advance(program, evidence, whitening, states, settings, *, plan, num_steps):
-    """Take steps with every chain, adapting while in warm-up.
+    Args:
+        density: (program, evidence, whitening).
+        key: JAX key.
+        target: acceptance probability that the step size is adapted to.
+        advanced: called with the number of draws that the chains made meanwhile.
 
     Returns:
-        (states, unconstrained draws (chain, step, dimension), statistics (chain, step)).
+        (unconstrained draws (chain, draw, dimension), statistics name -> (chain, draw)).
     """
-    init_kernel, sample_kernel = _kernel(program, evidence, whitening)
+    for one in lowered(density, num_chains):
+        one.compile()  # not in the threads below: tracing a program is NumPyro's, and not for threads
+    sizes = _groups(num_chains)
+    random = np.random.default_rng(np.asarray(jax.random.key_data(key))).spawn(len(sizes))
+    tell = [advanced, *[lambda amount: None] * (len(sizes) - 1)]
 
-    def chain(state):
-        # this sets the kernel up; its result is not used, so nothing of it is computed
-        _start(init_kernel, jax.random.key(0), state.z, settings, plan)
+    with concurrent.futures.ThreadPoolExecutor(len(sizes)) as pool:
 
-        def step(state, _):
-            state = sample_kernel(state)
-            stats = {name: getattr(state, name) for name in RECORDED}
-            return state, (whitening(state.z), stats | {"step_size": state.adapt_state.step_size})
+        def each(num_draws, adapt, chains):
+            work = carrying(lambda *group: _run(density, num_draws, target, adapt, *group))
+            return list(pool.map(work, chains, random, tell))
 
-        return jax.lax.scan(step, state, length=num_steps)
+        dimension = len(density[2].center)
+        warm = each(num_warmup, True, [start(dimension, *group) for group in zip(random, sizes, strict=True)])
+        guess = np.exp(np.mean([np.asarray(chain.averages)[:, 0].mean() for chain, _, _ in warm]))
+        parts = each(
+            num_samples,
+            False,
+            [chain._replace(step_size=np.full(size, guess)) for (chain, _, _), size in zip(warm, sizes, strict=True)],
+        )
+    draws, stats = (np.concatenate([part[index] for part in parts]) for index in (1, 2))
+    return draws, {name: stats[..., index] for index, name in enumerate(STATISTICS)}
 
-    states, (draws, stats) = jax.vmap(chain)(states)
-    return states, draws, stats
+
+def lowered(density, num_chains):
+    """The compiled function, about to be compiled for these arguments; `compile()` may run in another thread."""
+    for size in sorted(set(_groups(num_chains))):
+        chains = start(len(density[2].center), np.random.default_rng(0), size)
+        yield advance.lower(density, chains, np.zeros(2, np.uint32), np.zeros(size, np.int32), 0.5, False)
 
 
-def pool_step_sizes(states):
-    """Give every chain the geometric mean of the step sizes: in whitened coordinates they estimate one number."""
-    adapt = states.adapt_state
-    pooled = jnp.broadcast_to(jnp.exp(jnp.log(adapt.step_size).mean()), adapt.step_size.shape)
-    return states._replace(adapt_state=adapt._replace(step_size=pooled))
+def _groups(num_chains):
+    """How many chains run together: all of them on a GPU, else so few that every core has something to do."""
+    config: Any = jax.config
+    device = config.jax_default_device or jax.devices()[0]
+    size = GROUP if getattr(device, "platform", device) == "cpu" else num_chains
+    return [min(size, num_chains - first) for first in range(0, num_chains, size)]
+
+
+def _run(density, num_draws, target, adapt, chains, random, advanced):
+    """Make so many draws with each chain: (chains, draws, statistics)."""
+    size = len(chains.step_size)
+    parts: list[list[Any]] = [[] for _ in range(size)]
+    left = np.full(size, num_draws, np.int32)
+    while left.any():
+        words = random.integers(0, 2**32, 2, np.uint32)
+        chains, draws, stats = advance(density, chains, words, left, target, adapt)
+        made = np.asarray(chains.num_draws)
+        draws, stats = np.asarray(draws), np.asarray(stats)
+        for index, count in enumerate(made):
+            parts[index].append((draws[index, :count], stats[index, :count]))
+        advanced(int(left.max() - (left - made).max()))
+        left = left - made
+    draws, stats = (np.stack([np.concatenate([part[i] for part in chain]) for chain in parts]) for i in (0, 1))
+    return chains, draws, stats
+
+
+def start(dimension, random, size):
+    """Chains at dispersed points not far from the mode, in NumPy: nothing is compiled for them.
+
+    Their potential is put at infinity, so that their first step is accepted whatever it leads to: this saves the
+    compiling of a gradient for the starting points alone.
+    """
+    momenta, zeros = random.normal(size=(size, dimension)), np.zeros((size, dimension))
+    point = np.stack([0.5 * random.normal(size=(size, dimension)), momenta, zeros], axis=1)
+    ends = np.stack([point, point], axis=1)
+    directions = random.integers(0, 2**31, size, np.int32)
+    zero, infinite = np.zeros(size, np.int32), np.full(size, np.inf)
+    guess = np.full(size, 1.4 * dimension**-0.25)  # the optimum scales so; the factor is that of a normal density
+    trajectory = Trajectory(
+        ends=ends,
+        proposals=ends[:, :, [POSITION, GRADIENT]],
+        potentials=np.stack([infinite, infinite], axis=1),
+        log_weights=np.zeros((size, 2)),
+        momentum_sums=np.stack([momenta, zeros], axis=1),
+        marks=np.zeros((size, MAX_DEPTH, 2, dimension)),
+        side=directions & 1,
+        directions=directions >> 1,
+        depth=zero,
+        leaf=zero,
+        energy=infinite,
+        accept_sum=np.zeros(size),
+        num_steps=zero,
+    )
+    averages = np.stack([0 * guess, 0 * guess, 0 * guess, np.log(10 * guess)], axis=1)
+    return Chain(trajectory, guess, averages, zero)
 
 
 @jax.jit
-def constrain_draws(program, draws):
-    """Constrained latents and deterministic sites of unconstrained draws (chain, draw, dimension)."""
-    return jax.vmap(jax.vmap(lambda one: constrain(program, one)))(draws)
+def advance(density, chains, words, wanted, target, adapt):
+    """Take leapfrog steps until every chain has the draws that it wants, or as many as one call makes.
+
+    Args:
+        density: (program, evidence, whitening).
+        chains: `Chain`, its arrays with the chains as first axis.
+        words: (2,), a key of JAX as it is stored.
+        wanted: (chains,), draws wanted of each.
+        target: acceptance probability.
+        adapt: whether the step size is adapted.
+
+    Returns:
+        (chains, unconstrained draws (chain, draw, dimension), statistics (chain, draw, ...)), of which the first
+        `num_draws` are draws.
+    """
+    whitening = density[2]
+    size, dimension = len(wanted), len(whitening.center)
+    most = int(np.clip(MOST_NUMBERS // dimension, 16, MOST_DRAWS))
+    wanted = jnp.minimum(wanted, most)
+    first, second, third = jax.random.split(jax.random.wrap_key_data(words), 3)
+    momenta = jax.random.normal(first, (size, most + 1, dimension))
+    directions = _directions(second, (size, most + 1))
+    log_uniforms = jnp.log(jax.random.uniform(third, (MOST_STEPS, size, 2)))
+
+    def of_chain(chain, uniforms, wanted, momenta, directions):
+        return _step(lambda z: _differentiate(density, z), chain, uniforms, wanted, target, adapt, momenta, directions)
+
+    def body(state):
+        index, chains, draws, stats = state
+        at = chains.num_draws  # what is written there is written over until the draw is done
+        moved, row = jax.vmap(of_chain)(chains, log_uniforms[index], wanted, momenta, directions)
+        write = jax.vmap(lambda array, value, where: jax.lax.dynamic_update_index_in_dim(array, value, where, 0))
+        return index + 1, moved, write(draws, row[0], at), write(stats, row[1], at)
+
+    def unfinished(state):
+        return (state[0] < MOST_STEPS) & (state[1].num_draws < wanted).any()
+
+    chains = chains._replace(num_draws=jnp.zeros_like(chains.num_draws))
+    draws, stats = jnp.zeros((size, most + 1, dimension)), jnp.zeros((size, most + 1, len(STATISTICS)))
+    _, chains, draws, stats = jax.lax.while_loop(unfinished, body, (0, chains, draws, stats))
+    return chains, jax.vmap(jax.vmap(whitening))(draws), stats
 
 
-def starting_points(key, num_chains, dimension):
-    """A key for each chain, and dispersed starting points in whitened coordinates."""
-    first, second = jax.random.split(key)
-    points = 0.5 * jax.random.normal(second, (num_chains, dimension), jnp.float64)
-    return jax.random.split(first, num_chains), points
+def _differentiate(density, z):
+    program, evidence, whitening = density
+    return jax.value_and_grad(lambda z: -posterior_density(program, whitening(z), evidence))(z)
+
+
+def _step(differentiate, chain, uniforms, wanted, target, adapt, momenta, directions):
+    """One leapfrog step of one chain: (chain, (draw, statistics)). A chain that has what it wants stays as it is."""
+    built, step = extend(differentiate, chain.trajectory, chain.step_size, uniforms)
+    draw, gradient = built.proposals[TREE]
+    potential = built.potentials[TREE]
+    accept = built.accept_sum / built.num_steps
+    stats = (built.num_steps, accept, step.diverging, built.energy, potential, chain.step_size)
+    row = draw, jnp.stack([jnp.asarray(each, draw.dtype) for each in stats])
+
+    after = chain.num_draws
+    fresh = begin(draw, potential, gradient, momenta[after], directions[after], built.marks)
+    averages = jnp.where(step.done & adapt, average(chain.averages, target - accept), chain.averages)
+    moved = Chain(
+        trajectory=_where(step.done, fresh, built),
+        step_size=jnp.where(step.done & adapt, _step_size(averages), chain.step_size),
+        averages=averages,
+        num_draws=chain.num_draws + step.done,
+    )
+    return _where(chain.num_draws < wanted, moved, chain), row
+
+
+def average(averages, error):
+    """One update of the dual averaging of Hoffman and Gelman (2014, eq. 6), with their constants."""
+    mean_log_step, mean_error, count, guess = averages
+    count = count + 1
+    mean_error = mean_error + (error - mean_error) / (count + 10.0)
+    log_step = guess - jnp.sqrt(count) / 0.05 * mean_error
+    mean_log_step = mean_log_step + (log_step - mean_log_step) * count**-0.75
+    return jnp.stack([mean_log_step, mean_error, count, guess])
+
+
+def _step_size(averages):
+    _, mean_error, count, guess = averages
+    return jnp.exp(guess - jnp.sqrt(count) / 0.05 * mean_error)
+
+
+def _where(condition, one, other):
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), one, other)
+
+
+def _directions(key, shape):
+    """31 random bits: more than a tree has doublings."""
+    return (jax.random.bits(key, shape, jnp.uint32) >> 1).astype(jnp.int32)

@@ -4,32 +4,72 @@ import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..errors import FitError
 from . import optimize
-
-DENSE_LIMIT = 1000  # dimensions up to which the whole inverse Hessian is used
+from .curvature import ALWAYS_DENSE
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Whitening:
-    """The map z -> center + factor z (a matrix, or a vector for a diagonal)."""
+    """The map z -> center + F z, with F block-diagonal once the coordinates are put in order.
+
+    Attributes:
+        center: (D,).
+        factors: arrays (blocks, size, size), blocks of one size each.
+        places: (D,), for each coordinate its place in the order of the blocks; None where that is the same.
+    """
 
     center: Any
-    factor: Any
+    factors: tuple[Any, ...]
+    places: Any = None
 
     def __call__(self, z):
         """Whitened coordinates to unconstrained ones."""
-        shift = self.factor @ z if self.factor.ndim == 2 else self.factor * z
-        return self.center + shift
+        parts, start = [], 0
+        for factor in self.factors:
+            blocks, size, _ = factor.shape
+            own = z[start : start + blocks * size]
+            start += blocks * size
+            parts.append(factor[:, 0, 0] * own if size == 1 else _product(factor, own))
+        shift = parts[0] if len(parts) == 1 else jnp.concatenate(parts)
+        return self.center + (shift if self.places is None else shift[self.places])
+
+
+def _product(factor, vector):
+    blocks, size, _ = factor.shape
+    if blocks == 1:
+        return factor[0] @ vector
+    return jnp.einsum("bij,bj->bi", factor, vector.reshape(blocks, size)).reshape(-1)
+
+
+def centred(center):
+    """No whitening: a shift."""
+    return Whitening(np.asarray(center), (np.ones((len(center), 1, 1)),))
 
 
 def identity(program):
-    """No whitening."""
+    """The unconstrained coordinates themselves."""
+    return centred(np.zeros(optimize.num_free(program.structure)))
+
+
+def expected(program):
+    """What `laplace` will give, but for the numbers, or None where that is not known beforehand."""
     size = optimize.num_free(program.structure)
-    return Whitening(np.zeros(size), np.ones(size))
+    return Whitening(np.zeros(size), (np.eye(size)[None],)) if size <= ALWAYS_DENSE else None
+
+
+def of_curvature(center, curvature):
+    """Whiten by a Laplace approximation, or None where the curvature is not safely positive definite."""
+    roots = curvature.inverse_roots()
+    if roots is None:
+        return None
+    order = np.concatenate([index.ravel() for index in curvature.members])
+    natural = np.array_equal(order, np.arange(len(order)))
+    return Whitening(center, tuple(roots), None if natural else np.argsort(order))
 
 
 def laplace(program, evidence, starts):
@@ -45,28 +85,10 @@ def laplace(program, evidence, starts):
         return identity(program), f"adapted: {error}"
     if np.abs(optimum.gradient).max(initial=0.0) > 1e-3 * max(1.0, abs(optimum.value)):
         return identity(program), "adapted: no mode was found in the unconstrained space"
-    center = optimum.free
     if optimum.num_modes > 1:
-        return Whitening(center, np.ones(len(center))), f"adapted: {optimum.num_modes} modes were found"
-    if len(center) > DENSE_LIMIT:
-        return Whitening(center, np.ones(len(center))), f"adapted: {len(center)} dimensions are too many for a Hessian"
-    curvature = -optimize.hessian(optimize.posterior_density, program, center, evidence)
-    factor = _inverse_root(curvature)
-    if factor is None:
-        return Whitening(center, np.ones(len(center))), "adapted: the Hessian at the mode is not positive definite"
-    return Whitening(center, factor), "whitened"
-
-
-def _inverse_root(curvature):
-    """A factor F with F F' = inv(curvature), or None. Scaled by the diagonal first, so that units do not matter."""
-    diagonal = np.diagonal(curvature)
-    if not np.isfinite(curvature).all() or (diagonal <= 0).any():
-        return None
-    scale = 1 / np.sqrt(diagonal)
-    try:
-        root = np.linalg.cholesky(curvature * scale[:, None] * scale)
-    except np.linalg.LinAlgError:
-        return None
-    if np.diagonal(root).min(initial=1.0) < 1e-7:
-        return None
-    return scale[:, None] * np.linalg.inv(root).T
+        return centred(optimum.free), f"adapted: {optimum.num_modes} modes were found"
+    curvature = optimize.curvature_at(optimize.posterior_density, program, optimum.free, evidence)
+    whitening = of_curvature(optimum.free, curvature)
+    if whitening is None:
+        return centred(optimum.free), "adapted: the Hessian at the mode is not positive definite"
+    return whitening, "whitened"

@@ -1,0 +1,183 @@
+"""The No-U-Turn sampler, one leapfrog step at a time.
+
+A trajectory that is being built is a value of fixed shape, and a step of it a pure function. Chains that are vectorised
+together thus never wait for each other's deepest tree: each goes on to its next draw when its own is done.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+MAX_DEPTH = 10
+MAX_ENERGY_CHANGE = 1000.0  # above which a trajectory counts as divergent
+TREE, SUBTREE = 0, 1
+POSITION, MOMENTUM, GRADIENT = 0, 1, 2
+
+
+class Trajectory(NamedTuple):
+    """A trajectory of one chain, in coordinates of D dimensions with unit masses.
+
+    Attributes:
+        ends: (2, 3, D), position, momentum and gradient of the potential at the left and at the right end.
+        proposals: (2, 2, D), position and gradient of what the tree, and the subtree that grows, propose.
+        potentials: (2,), the potential there.
+        log_weights: (2,), logs of the sums of exp(-energy change) over the leaves of each.
+        momentum_sums: (2, D), sums of the momenta of the leaves of each.
+        marks: (depth, 2, D), at the first leaf of each subtree that is open within the subtree: momentum, sum.
+        side: 0 or 1, the end at which the subtree grows.
+        directions: the next sides, bit by bit.
+        depth: number of doublings of the tree.
+        leaf: number of leaves of the subtree.
+        energy: at the start of the trajectory.
+        accept_sum: sum of the acceptance probabilities of all steps.
+        num_steps: number of leapfrog steps.
+    """
+
+    ends: Any
+    proposals: Any
+    potentials: Any
+    log_weights: Any
+    momentum_sums: Any
+    marks: Any
+    side: Any
+    directions: Any
+    depth: Any
+    leaf: Any
+    energy: Any
+    accept_sum: Any
+    num_steps: Any
+
+
+class Step(NamedTuple):
+    """What a leapfrog step came to: whether it completes the draw, and whether the trajectory diverged."""
+
+    done: Any
+    diverging: Any
+
+
+def begin(position, potential, gradient, momentum, directions, marks=None):
+    """A trajectory of one point. Marks, of any values, may be handed on from the last one."""
+    zero = jnp.zeros((), jnp.int32)
+    end = jnp.stack([position, momentum, gradient])
+    proposal = jnp.stack([position, gradient])
+    return Trajectory(
+        ends=jnp.stack([end, end]),
+        proposals=jnp.stack([proposal, proposal]),
+        potentials=jnp.stack([potential, potential]),
+        log_weights=jnp.zeros(2, position.dtype),
+        momentum_sums=jnp.stack([momentum, jnp.zeros_like(momentum)]),
+        marks=jnp.zeros((MAX_DEPTH, 2, len(position)), position.dtype) if marks is None else marks,
+        side=directions & 1,
+        directions=directions >> 1,
+        depth=zero,
+        leaf=zero,
+        energy=potential + 0.5 * (momentum**2).sum(),
+        accept_sum=jnp.zeros((), position.dtype),
+        num_steps=zero,
+    )
+
+
+def is_turning(first, last, total):
+    """Whether a stretch of a trajectory turns back, by the momenta at its ends and their sum over all of it."""
+    inner = total - 0.5 * (first + last)
+    return ((first * inner).sum(-1) <= 0) | ((last * inner).sum(-1) <= 0)
+
+
+def extend(value_and_gradient, trajectory, step_size, log_uniforms):
+    """Take one leapfrog step, and whatever follows from it: multinomial sampling, doubling, the end of the draw.
+
+    Args:
+        value_and_gradient: position -> the potential and its gradient.
+        trajectory: what was built so far.
+        step_size: of the integrator.
+        log_uniforms: (2,), logs of two uniform numbers.
+
+    Returns:
+        (trajectory, `Step`). Where the step is the draw's last, `proposals[TREE]` is the draw.
+
+    Source: Betancourt (2017), A conceptual introduction to Hamiltonian Monte Carlo, appendix A; iterative
+    form of Phan, Pradhan and Jankowiak (2019), algorithm 2.
+    """
+    t = trajectory
+    new, potential = _leapfrog(value_and_gradient, t, step_size)
+    momentum = new[MOMENTUM]
+    change = potential + 0.5 * (momentum**2).sum() - t.energy
+    change = jnp.where(jnp.isnan(change), jnp.inf, change)
+    total = momentum + jnp.where(t.leaf == 0, 0.0, t.momentum_sums[SUBTREE])
+    marks, turning = _check_subtrees(t, momentum, total)
+    ends = jnp.where((jnp.arange(2) == t.side)[:, None, None], new, t.ends)
+    whole = t.momentum_sums[TREE] + total
+    whole_turning = is_turning(ends[0, MOMENTUM], ends[1, MOMENTUM], whole)
+    # the barriers keep these numbers from being computed anew in the kernel of every array that they decide on
+    change, turning, whole_turning = _barrier((change, turning, whole_turning))
+
+    diverging = change > MAX_ENERGY_CHANGE
+    failed = turning | diverging
+    complete = failed | (t.leaf + 1 == 1 << t.depth)
+    merged = complete & ~failed
+    depth = t.depth + merged
+    done = complete & (failed | whole_turning | (depth == MAX_DEPTH))
+    log_weight = jnp.where(t.leaf == 0, -change, jnp.logaddexp(t.log_weights[SUBTREE], -change))
+    take = (t.leaf == 0) | (log_uniforms[0] < -change - log_weight)
+    pick = merged & (log_uniforms[1] < log_weight - t.log_weights[TREE])
+    take, pick, merged, complete, done = _barrier((take, pick, merged, complete, done))
+
+    point = jnp.stack([new[POSITION], new[GRADIENT]])
+    proposals, potentials = _choose(t, take, pick, point, potential)
+    tree_weight = jnp.where(merged, jnp.logaddexp(t.log_weights[TREE], log_weight), t.log_weights[TREE])
+    following = Trajectory(
+        ends=ends,
+        proposals=proposals,
+        potentials=potentials,
+        log_weights=jnp.stack([tree_weight, log_weight]),
+        momentum_sums=jnp.stack([jnp.where(merged, whole, t.momentum_sums[TREE]), total]),
+        marks=marks,
+        side=jnp.where(complete, t.directions & 1, t.side),
+        directions=jnp.where(complete, t.directions >> 1, t.directions),
+        depth=depth,
+        leaf=jnp.where(complete, 0, t.leaf + 1),
+        energy=t.energy,
+        accept_sum=t.accept_sum + jnp.exp(jnp.minimum(0.0, -change)),
+        num_steps=t.num_steps + 1,
+    )
+    return following, Step(done, diverging)
+
+
+_barrier = jax.lax.optimization_barrier
+
+
+def _leapfrog(value_and_gradient, trajectory, step_size):
+    """The point after the end that grows, (3, D), and its potential."""
+    position, momentum, gradient = jnp.where(trajectory.side == 1, trajectory.ends[1], trajectory.ends[0])
+    step = jnp.where(trajectory.side == 1, step_size, -step_size)
+    momentum = momentum - 0.5 * step * gradient
+    position = position + step * momentum
+    potential, gradient = value_and_gradient(position)
+    return jnp.stack([position, momentum - 0.5 * step * gradient, gradient]), potential
+
+
+def _check_subtrees(trajectory, momentum, total):
+    """Mark the first leaf of a subtree, or tell whether one of the subtrees that end at this leaf turns.
+
+    A leaf of even number n starts subtrees; row popcount(n / 2) of the marks keeps it. One of odd number ends as many
+    of them as n has trailing ones.
+    """
+    leaf = trajectory.leaf
+    top = jax.lax.population_count(leaf >> 1)
+    ending = jax.lax.population_count((~leaf & (leaf + 1)) - 1)
+    rows = jnp.arange(MAX_DEPTH)
+    here = (rows == top) & (leaf % 2 == 0)
+    marks = jnp.where(here[:, None, None], jnp.stack([momentum, total]), trajectory.marks)
+    first, before = marks[:, 0], marks[:, 1]
+    turning = is_turning(first, momentum, total - before + first)
+    return marks, (turning & (rows <= top) & (rows > top - ending)).any()
+
+
+def _choose(trajectory, take, pick, point, potential):
+    """The proposals of tree and subtree after a new leaf: (2, 2, D), and their potentials (2,)."""
+    subtree = jnp.where(take, point, trajectory.proposals[SUBTREE])
+    value = jnp.where(take, potential, trajectory.potentials[SUBTREE])
+    tree = jnp.where(pick, subtree, trajectory.proposals[TREE])
+    tree_value = jnp.where(pick, value, trajectory.potentials[TREE])
+    return jnp.stack([tree, subtree]), jnp.stack([tree_value, value])
