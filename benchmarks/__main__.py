@@ -47,7 +47,8 @@ def attempt(room, measure):
         row = measure()
     except Exception as error:
         return failed(room, error)
-    print(f"{room}: {row.work} ({time.monotonic() - start:.0f} s)", file=sys.stderr, flush=True)
+    took = time.monotonic() - start
+    print(f"{room}: {row.work} {getattr(row, 'peer_name', '')} ({took:.0f} s)", file=sys.stderr, flush=True)
     return row
 
 
