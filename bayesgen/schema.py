@@ -29,7 +29,8 @@ from bayesgen.encoding import (
     sorted_levels,
 )
 from bayesgen.errors import DataError
-from bayesgen.tables import Table, read_table
+from bayesgen.tables import read_table
+from bayesgen.views import Table
 
 
 @final

@@ -15,7 +15,7 @@ from ..fitting.data import Summaries
 from ..fitting.method import Problem
 from ..program import GenerativeProgram, Plan, Structure
 from ..program.density import Evidence
-from ..program.generative import PytreeFunction
+from ..program.pytree import PytreeFunction
 from ..schema import Schema
 from . import hyperparameters as hyper
 from .cells import Cells, Setting

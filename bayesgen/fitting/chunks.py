@@ -10,7 +10,8 @@ from scipy.sparse import issparse
 from ..columns import as_array
 from ..encoding import as_labels
 from ..errors import BayesgenError, DataError
-from ..tables import Table, read_table, row_blocks
+from ..tables import read_table
+from ..views import Table, row_blocks
 
 BLOCK_CELLS = 1 << 21  # cells of a block: 16 MB, if they have to be copied as float64
 MIN_ROWS = 1 << 12

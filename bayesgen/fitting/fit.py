@@ -12,9 +12,9 @@ from ..models import Conjugate
 from ..program import ConcreteModel, GenerativeProgram
 from ..schema import Schema
 from ..tables import read_table
-from . import rowwise
 from .base import State
 from .export import to_datatree
+from .rowwise import log_joint_draws, reduce_draws
 from .seeds import as_key
 from .state import Draws
 
@@ -96,7 +96,7 @@ class Fit:
         batch_size = max(1, total // num_batches)
         used = total // batch_size * batch_size
         flat = {name: value[:used] for name, value in flat.items()}
-        return rowwise.reduce_draws(self.program, flat, attributes, covariates, batch_size, kernel), used
+        return reduce_draws(self.program, flat, attributes, covariates, batch_size, kernel), used
 
     def simulate(self, n, *, seed=0, **covariates) -> dict[str, np.ndarray]:
         """Generate n instances from one process of the fit: the point, or one draw from the posterior.
@@ -139,7 +139,7 @@ def prior_families(conjugate: Conjugate | None):
 def _of_draws(fit, attributes, covariates):
     """(draws, n, K), of 1000 draws where there can be any number."""
     latents = _flat(fit.state.draws(1000, jax.random.key(0)))
-    return rowwise.log_joint_draws(fit.program, latents, attributes, covariates)
+    return log_joint_draws(fit.program, latents, attributes, covariates)
 
 
 TABLES: dict[str, Callable[..., np.ndarray]] = {

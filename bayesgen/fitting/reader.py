@@ -37,8 +37,10 @@ class Reader:
 
     def evidences(self, data: Part) -> Iterator[Evidence]:
         """The evidence of each block of the data."""
+        # programs are run by NumPyro, which is not made for threads
+        each_block = map if self._statistics is None else _in_order
         try:
-            yield from _in_order(lambda block: self._evidence(data.rows(block)), data.blocks())
+            yield from each_block(lambda block: self._evidence(data.rows(block)), data.blocks())
             return
         except DataError as error:
             found = error

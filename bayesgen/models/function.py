@@ -4,7 +4,7 @@ import jax
 import numpyro
 import numpyro.distributions as dist
 
-from ..program.generative import PytreeFunction
+from ..program.pytree import PytreeFunction
 
 LABEL, PLATE = "y", "instances"
 

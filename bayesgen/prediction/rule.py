@@ -9,7 +9,8 @@ import numpy as np
 
 from ..devices import requested, used
 from ..errors import DataError, ImpossibleRowsWarning, PredictionError
-from ..tables import read_table, row_blocks
+from ..tables import read_table
+from ..views import row_blocks
 from .answer import ClassPrediction, joined
 
 NUM_BATCHES = 100  # of draws, whose tables are kept apart to measure the Monte Carlo error

@@ -1,7 +1,8 @@
 """Generative programs: NumPyro functions that make data, and what can be computed from them."""
 
 from .density import Evidence, Rows
-from .generative import ConcreteModel, GenerativeProgram, Model
+from .generative import GenerativeProgram
+from .model import ConcreteModel, Model
 from .recognition import Plan
 from .structure import Site, Structure
 

@@ -8,13 +8,13 @@ import numpy as np
 
 from ..errors import DataError
 from ..statistics.passes import chunks, class_counts
-from . import density
 from .density import Evidence, Rows
+from .density import log_density as traced_log_density
 from .evaluation import evaluate
 from .joint import log_joint_table
 from .structure import run
 
-log_density = jax.jit(density.log_density)
+log_density = jax.jit(traced_log_density)
 log_joint = jax.jit(log_joint_table)
 
 

@@ -1,6 +1,5 @@
 """`GenerativeProgram`: a NumPyro function that makes data, as the statement of a model."""
 
-import abc
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
@@ -14,62 +13,14 @@ from numpyro.distributions.transforms import Transform
 
 from ..errors import DataError, ModelError
 from ..schema import Schema
-from . import compiled
+from .compiled import class_distributions, padded, summarize_rows
+from .compiled import log_density as compiled_log_density
+from .compiled import log_joint as compiled_log_joint
+from .model import ConcreteModel
+from .pytree import register
 from .recognition import Plan, make_plan
-from .rows import read_rows
+from .rows import read_rows, static_supports
 from .structure import covariate_names, find_structure
-
-
-class Model(abc.ABC):
-    """A recipe for a generative program. What `bayesgen.fit` takes as its first argument."""
-
-    @abc.abstractmethod
-    def infer_schema(self, table, y, declared):
-        """The resolved `Schema` of training data, given what the user declared of it."""
-
-    @abc.abstractmethod
-    def concrete(self, schema) -> "ConcreteModel":
-        """The model with its choices made for the columns of this schema."""
-
-    def bind(self, schema) -> "GenerativeProgram":
-        """The `GenerativeProgram` of data with this schema."""
-        return self.concrete(schema).bind(schema)
-
-
-class ConcreteModel(Model):
-    """A model whose attribute sites are known."""
-
-    def concrete(self, schema):
-        """The model itself."""
-        return self
-
-    @abc.abstractmethod
-    def read(self, schema, table):
-        """The rows of a table by attribute site: (attributes, covariates), dicts of arrays (n, ...)."""
-
-    @abc.abstractmethod
-    def statistics(self, schema):
-        """site -> `Statistic` where these are known without binding the program; else None."""
-
-    @abc.abstractmethod
-    def with_scale(self, schema, summaries):
-        """The schema with the columns' means and variances filled in, where default priors need them."""
-
-    @abc.abstractmethod
-    def conjugate(self, schema):
-        """The model's conjugate blocks, or None where it has no closed forms."""
-
-
-class PytreeFunction(abc.ABC):
-    """A program function whose constants (hyperparameters) are the leaves of a JAX pytree.
-
-    Such constants are arguments of compiled functions: other hyperparameters compile nothing anew.
-    """
-
-    covariates: tuple[str, ...] = ()
-
-    @abc.abstractmethod
-    def __call__(self, n, **covariates): ...
 
 
 class GenerativeProgram(ConcreteModel):
@@ -128,7 +79,7 @@ class GenerativeProgram(ConcreteModel):
     def replace(self, **values):
         """A copy with some attributes replaced (structure and plan are found anew unless given)."""
         other = object.__new__(GenerativeProgram)
-        kept = {k: v for k, v in self.__dict__.items() if k not in ("structure", "plan")}
+        kept = {k: v for k, v in self.__dict__.items() if k not in ("structure", "plan", "supports")}
         other._set(**{**kept, **values})
         return other
 
@@ -145,6 +96,11 @@ class GenerativeProgram(ConcreteModel):
         """Which attribute sites are compressed into sufficient statistics, and why the others are not."""
         with jax.enable_x64(True):
             return make_plan(self.function, self.structure, self.num_classes, self.example_covariates)
+
+    @functools.cached_property
+    def supports(self):
+        """Attribute -> its support, where that is known without the latents."""
+        return static_supports(self)
 
     @property
     def attributes(self):
@@ -195,7 +151,7 @@ class GenerativeProgram(ConcreteModel):
         The program is run at n = K with the label set to 0..K-1, so the instance axis is the class.
         """
         with jax.enable_x64(True):
-            return compiled.class_distributions(self, latents)
+            return class_distributions(self, latents)
 
     def log_joint(self, latents, X):
         """log p(x_i, y = k | latents) of rows, (n, K).
@@ -206,7 +162,7 @@ class GenerativeProgram(ConcreteModel):
         """
         attributes, covariates = self.read(None, X)
         with jax.enable_x64(True):
-            return np.asarray(compiled.log_joint(self, _arrays(latents), attributes, covariates))
+            return np.asarray(compiled_log_joint(self, _arrays(latents), attributes, covariates))
 
     def log_density(self, latents, X, y=None):
         """Log joint density of latents and data, a float: log p(latents) + log p(X, y | latents).
@@ -218,8 +174,8 @@ class GenerativeProgram(ConcreteModel):
         if self.label is not None:
             codes = Schema(classes=self.classes).encode_labels(y)
         with jax.enable_x64(True):
-            evidence = compiled.padded(compiled.summarize_rows(self, attributes, covariates, codes, None))
-            return float(compiled.log_density(self, _arrays(latents), evidence))
+            evidence = padded(summarize_rows(self, attributes, covariates, codes, None))
+            return float(compiled_log_density(self, _arrays(latents), evidence))
 
     def log_coordinate_jacobian(self, latents):
         """Log |d parameters -> d sites|: 0 unless a site stands for a parameter in other coordinates."""
@@ -279,26 +235,4 @@ def _arrays(latents):
     return {name: jnp.asarray(value) for name, value in latents.items()}
 
 
-def _flatten(program):
-    dynamic = isinstance(program.function, PytreeFunction)
-    coordinates = tuple(program.coordinates.items())
-    static = None if dynamic else program.function
-    aux = (static, program.label, program.num_classes, program.structure, program.plan, coordinates)
-    return ((program.function,) if dynamic else ()), aux
-
-
-def _unflatten(aux, children):
-    static, label, num_classes, structure, plan, coordinates = aux
-    program = object.__new__(GenerativeProgram)
-    program._set(
-        function=children[0] if children else static,
-        label=label,
-        num_classes=num_classes,
-        structure=structure,
-        plan=plan,
-        coordinates=dict(coordinates),
-    )
-    return program
-
-
-jax.tree_util.register_pytree_node(GenerativeProgram, _flatten, _unflatten)
+register(GenerativeProgram)

@@ -93,17 +93,25 @@ STATIC_SUPPORTS = (
 )
 
 
-def _check_supports(program, attributes):
-    """Refuse values outside a site's support, where the support is known without the latents."""
+def static_supports(program):
+    """Attribute -> its support, for those whose support is known without the latents."""
     with jax.enable_x64(True):
         trace = run_abstractly(program.function, 2, program.example_covariates(2))
-    for name, values in attributes.items():
-        support = _base(trace[name]["fn"].support)
-        bounds = jax.tree.leaves(support)
-        if not isinstance(support, STATIC_SUPPORTS) or any(
-            np.ndim(b) or isinstance(b, jax.core.Tracer) for b in bounds
-        ):
-            continue
+    supports = {name: _base(trace[name]["fn"].support) for name, _ in program.structure.attributes}
+    return {name: support for name, support in supports.items() if _is_static(support)}
+
+
+def _is_static(support):
+    bounds = jax.tree.leaves(support)
+    return isinstance(support, STATIC_SUPPORTS) and not any(
+        np.ndim(bound) or isinstance(bound, jax.core.Tracer) for bound in bounds
+    )
+
+
+def _check_supports(program, attributes):
+    """Refuse values outside a site's support, where the support is known without the latents."""
+    for name, support in program.supports.items():
+        values = attributes[name]
         with jax.enable_x64(True):
             bad = ~np.asarray(support(values))
         if bad.any():

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse
 
 import bayesgen as bg
-from bayesgen import tables
+from bayesgen import views
 from bayesgen.errors import DataError
 from bayesgen.fitting import chunks
 
@@ -248,8 +248,8 @@ def test_labels_and_weights_do_not_go_beside_chunks(data):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(tables, "BLOCK_CELLS", 1)
-    monkeypatch.setattr(tables, "MIN_ROWS", 10)
+    monkeypatch.setattr(views, "BLOCK_CELLS", 1)
+    monkeypatch.setattr(views, "MIN_ROWS", 10)
 
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.from_pandas, as_mapping], ids=["pandas", "polars", "mapping"])
@@ -257,7 +257,7 @@ def test_one_pass_goes_block_by_block_to_the_same_fit(make, data, small_blocks, 
     X, y, weights = data
     table = make(X)
     few = bg.fit(bg.NaiveBayes(), table, y, method=bg.Exact(), sample_weight=weights)
-    monkeypatch.setattr(tables, "MIN_ROWS", 1000)
+    monkeypatch.setattr(views, "MIN_ROWS", 1000)
     same(bg.fit(bg.NaiveBayes(), table, y, method=bg.Exact(), sample_weight=weights), few)
 
 

@@ -1,0 +1,44 @@
+"""What a model is: a recipe for a generative program."""
+
+import abc
+from typing import Any
+
+
+class Model(abc.ABC):
+    """A recipe for a generative program. What `bayesgen.fit` takes as its first argument."""
+
+    @abc.abstractmethod
+    def infer_schema(self, table, y, declared):
+        """The resolved `Schema` of training data, given what the user declared of it."""
+
+    @abc.abstractmethod
+    def concrete(self, schema) -> "ConcreteModel":
+        """The model with its choices made for the columns of this schema."""
+
+    def bind(self, schema) -> Any:
+        """The `GenerativeProgram` of data with this schema."""
+        return self.concrete(schema).bind(schema)
+
+
+class ConcreteModel(Model):
+    """A model whose attribute sites are known."""
+
+    def concrete(self, schema):
+        """The model itself."""
+        return self
+
+    @abc.abstractmethod
+    def read(self, schema, table):
+        """The rows of a table by attribute site: (attributes, covariates), dicts of arrays (n, ...)."""
+
+    @abc.abstractmethod
+    def statistics(self, schema):
+        """site -> `Statistic` where these are known without binding the program; else None."""
+
+    @abc.abstractmethod
+    def with_scale(self, schema, summaries):
+        """The schema with the columns' means and variances filled in, where default priors need them."""
+
+    @abc.abstractmethod
+    def conjugate(self, schema):
+        """The model's conjugate blocks, or None where it has no closed forms."""
