@@ -113,6 +113,7 @@ TWO_DEVICES = """
             seen.extend({d.id for leaf in jax.tree.leaves(result) for d in leaf.devices()})
             assert all(leaf.dtype != np.float32 for leaf in jax.tree.leaves(result))
             return result
+        call.lower = function.lower
         return call
 
     sampler.advance, rowwise._reduce, rowwise._log_joint = map(
