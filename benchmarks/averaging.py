@@ -69,7 +69,7 @@ def peer(num_rows):
     draws = {name: jnp.asarray(value.reshape(-1, *value.shape[2:]), jnp.float32) for name, value in draws.items()}
     table = jnp.asarray(X[: len(X) // SHARE], jnp.float32)
     _averaged(draws, table[:CHUNK])
-    _averaged(draws, table[len(table) // CHUNK * CHUNK :])
+    _averaged(draws, table[-(len(table) % CHUNK or CHUNK) :])  # the rest of the rows is compiled too
     return _report(lambda: _averaged(draws, table), SHARE)
 
 
