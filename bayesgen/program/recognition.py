@@ -23,6 +23,7 @@ from .evaluation import class_table, evaluate, row_log_probs
 from .structure import Structure, run
 
 PROBE_SIZE = 101
+FEW = 58  # rows of a second probe, all of one class: of other parity, and with classes that do not occur
 NUM_PROBES = 2
 TOLERANCE = 1e-8
 
@@ -91,6 +92,11 @@ class _Probe:
         """Run at the rows."""
         codes = self.codes if codes is None else codes
         return evaluate(self.function, self.structure, latents, codes, rows, self.covariates)
+
+    def evaluate_few(self, latents, rows):
+        """Run at fewer rows, all of class 0."""
+        rows, covariates = jax.tree.map(lambda values: values[:FEW], (rows, self.covariates))
+        return evaluate(self.function, self.structure, latents, np.zeros(FEW, int), rows, covariates)
 
     def evaluate_classes(self, latents):
         """Run at the classes, with the first row's covariates."""
@@ -173,16 +179,28 @@ class _Probe:
 
         def measure(latents, rows):
             by_row, by_class = self.evaluate(latents, rows), self.evaluate_classes(latents)
-            labels = (by_row.label_log_probs, by_class.label_log_probs[self.codes])
+            few = self.evaluate_few(latents, rows)
+            label_log_probs = by_class.label_log_probs
+            labels = (
+                (by_row.label_log_probs, few.label_log_probs),
+                (label_log_probs[self.codes], jnp.repeat(label_log_probs[:1], FEW)),
+            )
+            priors = ((by_row.log_prior, few.log_prior), (by_class.log_prior, by_class.log_prior))
             pairs = {}
             for name in names:
-                row, one = by_row.conditional(name, axis), by_class.conditional(name, axis)
-                mine = (row.parameters, {} if row.mask is None else row.mask)
-                theirs = (one.parameters, {} if one.mask is None else one.mask)
-                pairs[name] = (mine, jax.tree.map(lambda leaf: leaf[self.codes], theirs), row.inert)
-            return labels, pairs
+                row = by_row.conditional(name, axis)
+                mine = (_learned(by_row, name, axis), _learned(few, name, axis))
+                classes = _learned(by_class, name, axis)
+                theirs = tuple(_at(classes, codes) for codes in (self.codes, np.zeros(FEW, int)))
+                pairs[name] = (mine, theirs, row.inert)
+            return priors, labels, pairs
 
-        labels, pairs = self.numerically(measure)
+        priors, labels, pairs = self.numerically(measure)
+        if not _close(*priors):
+            raise ModelError(
+                "The prior of the latents (or a factor outside the plate) depends on the number of rows n: it must be "
+                "stated before any data are. Take n out of it, or pass a constant."
+            )
         if not _close(*labels):
             raise ModelError(
                 f"The label {self.structure.label!r} is not exchangeable: its probabilities differ between rows. "
@@ -202,8 +220,9 @@ class _Probe:
         def measure(latents, rows):
             together = row_log_probs(self.evaluate(latents, rows), self.structure, names)
             alone = class_table(self.function, self.structure, self.num_classes, latents, rows, self.covariates, names)
+            few = row_log_probs(self.evaluate_few(latents, rows), self.structure, names)
             own = jnp.arange(PROBE_SIZE), self.codes
-            return {name: (together[name], alone[name][own]) for name in names}
+            return {name: ((together[name], few[name]), (alone[name][own], alone[name][:FEW, 0])) for name in names}
 
         for name, (together, alone) in self.numerically(measure).items():
             if not _close(together, alone):
@@ -212,6 +231,18 @@ class _Probe:
                     "row's position or on other rows. Let it depend only on latents and on the row's own label and "
                     "attributes; pass what else a row knows as a keyword-only argument (a covariate)."
                 )
+
+
+def _learned(evaluation, name, axis):
+    """What of a site must be the same in all rows of a class: (its parameters and mask, its scale)."""
+    conditional = evaluation.conditional(name, axis)
+    return (conditional.parameters, {} if conditional.mask is None else conditional.mask), evaluation.scale(name)
+
+
+def _at(learned, codes):
+    """The classes' own, row by row; a scale is one number for all."""
+    arrays, scale = learned
+    return jax.tree.map(lambda leaf: leaf[codes], arrays), scale
 
 
 def _close(one, two):

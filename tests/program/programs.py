@@ -1,0 +1,184 @@
+"""Programs of every shape that the conventions allow, with data for them."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpyro import handlers
+from numpyro.infer.util import log_density
+
+import bayesgen as bg
+
+ROWS = 17
+
+
+def program(function, classes=3, **options):
+    return bg.GenerativeProgram(function, classes=classes, **options)
+
+
+def probabilities(size=3):
+    return numpyro.sample("p", dist.Dirichlet(jnp.ones(size)))
+
+
+def mixed(n):
+    """A normal, a vector of counts, and nothing else: both compressed."""
+    p = probabilities()
+    mean = numpyro.sample("mean", dist.Normal(0, 3).expand([3]).to_event(1))
+    rate = numpyro.sample("rate", dist.Gamma(2.0, 1.0).expand([3, 2]).to_event(2))
+    with numpyro.plate("rows", n):
+        y = numpyro.sample("y", dist.Categorical(p))
+        numpyro.sample("x", dist.Normal(mean[y], 1.3))
+        numpyro.sample("counts", dist.Poisson(rate[y]).to_event(1))
+
+
+def entangled(n):
+    """`z` depends on the attribute `x`, and is therefore evaluated row by row; `t` has no statistic."""
+    p = probabilities()
+    mean = numpyro.sample("mean", dist.Normal(0, 3).expand([3]).to_event(1))
+    slope = numpyro.sample("slope", dist.Normal(0, 1))
+    with numpyro.plate("rows", n):
+        y = numpyro.sample("y", dist.Categorical(p))
+        x = numpyro.sample("x", dist.Normal(mean[y], 1.3))
+        numpyro.sample("z", dist.Normal(slope * x + mean[y], 0.7))
+        numpyro.sample("t", dist.StudentT(4.0, mean[y], 2.0))
+
+
+def outer_plate(n):
+    """Instances at dim -2, with a plate of features inside."""
+    p = probabilities()
+    with numpyro.plate("features", 2, dim=-1), numpyro.plate("classes", 3, dim=-2):
+        mean = numpyro.sample("mean", dist.Normal(0, 3))
+    with numpyro.plate("rows", n, dim=-2):
+        y = numpyro.sample("y", dist.Categorical(p))
+        with numpyro.plate("features", 2, dim=-1):
+            numpyro.sample("x", dist.Normal(mean[y[:, 0]], jnp.array([1.3, 0.6])))
+
+
+def inner_plate(n):
+    """Instances at dim -1, inside a plate of features at dim -2."""
+    p = probabilities()
+    with numpyro.plate("features", 2, dim=-2):
+        mean = numpyro.sample("mean", dist.Normal(0, 3).expand([2, 1]).mask(True))
+        shift = numpyro.sample("shift", dist.Normal(0, 1).expand([2, 1]))
+    with numpyro.plate("rows", n, dim=-1):
+        y = numpyro.sample("y", dist.Categorical(p))
+        with numpyro.plate("features", 2, dim=-2):
+            numpyro.sample("x", dist.Normal(mean + shift * y, 1.3))
+
+
+def handled(n):
+    """Scale and mask handlers around attributes."""
+    p = probabilities()
+    mean = numpyro.sample("mean", dist.Normal(0, 3).expand([3]).to_event(1))
+    with numpyro.plate("rows", n):
+        y = numpyro.sample("y", dist.Categorical(p))
+        with handlers.scale(scale=0.37):
+            numpyro.sample("x", dist.Normal(mean[y], 1.3))
+        with handlers.mask(mask=y != 1):
+            numpyro.sample("z", dist.Normal(2 * mean[y], 0.7))
+        numpyro.sample("w", dist.Normal(jnp.zeros(2), 1.0).mask(jnp.array([True, False])).to_event(1))
+
+
+def covariate(n, *, trials, dose):
+    """A binomial whose number of trials, and a normal whose dose, belong to the row."""
+    p = probabilities()
+    success = numpyro.sample("success", dist.Beta(2, 2).expand([3]).to_event(1))
+    with numpyro.plate("rows", n):
+        y = numpyro.sample("y", dist.Categorical(p))
+        numpyro.sample("hits", dist.Binomial(trials.astype(int), success[y]))
+        numpyro.sample("x", dist.Normal(success[y] * dose, 1.0))
+
+
+def unlabelled(n):
+    mean = numpyro.sample("mean", dist.Normal(0, 3))
+    scale = numpyro.sample("scale", dist.HalfNormal(2.0))
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", dist.Normal(mean, scale))
+
+
+def no_covariates(rng):
+    return {}
+
+
+def doses(rng):
+    return {"trials": rng.integers(5, 9, ROWS).astype(float), "dose": rng.normal(0, 1, ROWS)}
+
+
+def vector(rng, *shape):
+    return rng.normal(0, 2, shape)
+
+
+PROGRAMS = {
+    # function: (compressed sites, row-wise sites, covariates, latents besides p, rows)
+    mixed: (
+        ("x", "counts"),
+        (),
+        no_covariates,
+        lambda rng: {"mean": vector(rng, 3), "rate": rng.gamma(2.0, 1.0, (3, 2))},
+        lambda rng: {"x": vector(rng, ROWS), "counts": rng.poisson(2.0, (ROWS, 2))},
+    ),
+    entangled: (
+        ("x",),
+        ("z", "t"),
+        no_covariates,
+        lambda rng: {"mean": vector(rng, 3), "slope": 0.7},
+        lambda rng: {"x": vector(rng, ROWS), "z": vector(rng, ROWS), "t": vector(rng, ROWS)},
+    ),
+    outer_plate: (
+        ("x",),
+        (),
+        no_covariates,
+        lambda rng: {"mean": vector(rng, 3, 2)},
+        lambda rng: {"x": vector(rng, ROWS, 2)},
+    ),
+    inner_plate: (
+        ("x",),
+        (),
+        no_covariates,
+        lambda rng: {"mean": vector(rng, 2, 1), "shift": vector(rng, 2, 1)},
+        lambda rng: {"x": vector(rng, 2, ROWS)},
+    ),
+    handled: (
+        ("x", "z", "w"),
+        (),
+        no_covariates,
+        lambda rng: {"mean": vector(rng, 3)},
+        lambda rng: {"x": vector(rng, ROWS), "z": vector(rng, ROWS), "w": vector(rng, ROWS, 2)},
+    ),
+    covariate: (
+        ("hits",),
+        ("x",),
+        doses,
+        lambda rng: {"success": rng.beta(2.0, 2.0, 3)},
+        lambda rng: {"hits": rng.integers(0, 5, ROWS), "x": vector(rng, ROWS)},
+    ),
+}
+
+
+BOUND = {function: program(function) for function in PROGRAMS}  # shared, so that each is probed once
+
+
+every_program = pytest.mark.parametrize("function", PROGRAMS, ids=lambda function: function.__name__)
+
+
+def data_of(function, rng):
+    """Latents, rows, labels and covariates, at random."""
+    _, _, covariates, latents, rows = PROGRAMS[function]
+    p = {"p": rng.dirichlet(np.full(3, 4.0))}
+    return p | latents(rng), rows(rng), rng.integers(0, 3, ROWS), covariates(rng)
+
+
+@functools.cache
+def compiled_density(function):
+    """NumPyro's own joint density of everything, through its own handlers."""
+    return jax.jit(lambda values, covariates: log_density(function, (ROWS,), covariates, values)[0])
+
+
+def numpyro_density(function, latents, rows, y, covariates):
+    label = np.asarray(y).reshape((ROWS, 1) if function is outer_plate else ROWS)
+    with jax.enable_x64(True):
+        return float(compiled_density(function)({**latents, **rows, "y": label}, covariates))

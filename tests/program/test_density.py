@@ -1,0 +1,92 @@
+"""Densities and tables of log-joints, against NumPyro itself."""
+
+import jax
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from numpyro.infer.util import log_density
+
+import bayesgen as bg
+from bayesgen.errors import DataError
+from program.programs import BOUND, ROWS, data_of, every_program, mixed, numpyro_density, program, unlabelled
+
+close = np.testing.assert_allclose
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(3)
+
+
+@every_program
+def test_log_density_is_numpyros(function, rng):
+    latents, rows, y, covariates = data_of(function, rng)
+    expected = numpyro_density(function, latents, rows, y, covariates)
+    close(BOUND[function].log_density(latents, {**rows, **covariates}, y), expected, rtol=1e-9)
+
+
+@every_program
+def test_log_joint_is_numpyros_density_row_by_row(function, rng):
+    """The density of row i with label k is a difference of two of NumPyro's joint densities."""
+    latents, rows, y, covariates = data_of(function, rng)
+    own = BOUND[function]
+    table = own.log_joint(latents, {**rows, **covariates})
+    assert table.shape == (ROWS, 3) and isinstance(table, np.ndarray) and table.dtype == np.float64
+
+    def whole(labels):
+        return numpyro_density(function, latents, rows, labels, covariates)
+
+    one = np.array([(label + 1) % 3 for label in y])
+    for labels in (y, one):
+        prior = whole(labels) - table[np.arange(ROWS), labels].sum()
+        close(prior, whole(y) - table[np.arange(ROWS), y].sum(), rtol=1e-9)
+    mixed_labels = np.where(np.arange(ROWS) == 5, one, y)
+    close(whole(mixed_labels) - whole(y), table[5, one[5]] - table[5, y[5]], rtol=1e-8)
+
+
+def test_class_conditionals_are_the_distributions_at_each_class(rng):
+    latents, rows, _, _ = data_of(mixed, rng)
+    found = BOUND[mixed].class_conditionals(latents)
+    assert isinstance(found["x"], dist.Normal)
+    close(found["x"].loc, latents["mean"])
+    assert found["counts"].batch_shape == (3,) and found["counts"].event_shape == (2,)
+    total = np.log(latents["p"])
+    with jax.enable_x64(True):
+        total = total + found["x"].log_prob(rows["x"][:, None]) + found["counts"].log_prob(rows["counts"][:, None])
+        total = np.asarray(total)
+    close(BOUND[mixed].log_joint(latents, rows), total, rtol=1e-10)
+    assert isinstance(found["x"].loc, np.ndarray)
+
+
+def test_summaries_are_as_good_as_rows(rng):
+    """The compressed density and the row-wise density of the same program are one number."""
+    latents, rows, y, _ = data_of(mixed, rng)
+    own = BOUND[mixed]
+    compressed = own.log_density(latents, rows, y)
+    plan = type(own.plan)((), ("x", "counts"), (("x", "told"), ("counts", "told")))
+    by_row = own.replace(structure=own.structure, plan=plan)
+    close(by_row.log_density(latents, rows, y), compressed, rtol=1e-10)
+    close(by_row.log_joint(latents, rows), own.log_joint(latents, rows), rtol=1e-10)
+
+
+def test_a_program_without_classes(rng):
+    own = bg.GenerativeProgram(unlabelled, label=None)
+    latents, rows = {"mean": 0.7, "scale": 1.9}, {"x": rng.normal(size=ROWS)}
+    expected = float(log_density(unlabelled, (ROWS,), {}, {**latents, **rows})[0])
+    assert own.classes == () and own.attributes == ("x",)
+    close(own.log_density(latents, rows), expected, rtol=1e-5)
+    table = own.log_joint(latents, rows)
+    assert table.shape == (ROWS, 1)
+    with jax.enable_x64(True):
+        close(table[:, 0], dist.Normal(0.7, 1.9).log_prob(rows["x"]), rtol=1e-12)
+    assert set(own.simulate(3)) == {"x"}
+
+
+def test_labels_may_be_of_any_type(rng):
+    latents, rows, y, _ = data_of(mixed, rng)
+    names = np.array(["oak", "elm", "ash"])
+    own = program(mixed, list(names))
+    close(own.log_density(latents, rows, names[y]), BOUND[mixed].log_density(latents, rows, y), rtol=1e-12)
+    assert own.classes == tuple(names)
+    with pytest.raises(DataError, match="yew"):
+        own.log_density(latents, rows, np.where(y == 0, "yew", names[y]))
