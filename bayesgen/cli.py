@@ -25,7 +25,9 @@ class ModelName(StrEnum):
     """The models that `--model` can name."""
 
     NAIVE_BAYES = "naive-bayes"
+    NAIVE_BAYES_AVERAGE = "naive-bayes-average"
     GDA = "gda"
+    GDA_AVERAGE = "gda-average"
 
 
 class CovarianceName(StrEnum):
@@ -91,7 +93,8 @@ Models = Annotated[
     list[ModelName] | None,
     typer.Option(
         metavar="|".join(ModelName),
-        help="Model to compare; may be repeated.",
+        help="Model to compare; may be repeated. An average is over structures: over which columns depend on the "
+        "class, or over the four covariances; exact only.",
         show_default="gda where all columns are numbers, else naive-bayes",
     ),
 ]

@@ -14,12 +14,14 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.text import Text
 
+from bayesgen.averaging import average
 from bayesgen.comparison import Comparison, compare
 from bayesgen.datasets import Dataset, Split, load_dataset
 from bayesgen.display import show
 from bayesgen.errors import BayesgenError, BayesgenWarning
 from bayesgen.fitting import MAP, MLE, NUTS, Exact
 from bayesgen.models import GaussianDiscriminant, NaiveBayes
+from bayesgen.models.gaussian_discriminant import COVARIANCES
 from bayesgen.prediction import BMA, PlugIn
 
 _METHODS: dict[str, list[tuple[Any, Any]]] = {
@@ -30,7 +32,9 @@ _METHODS: dict[str, list[tuple[Any, Any]]] = {
 }
 _MODELS = {
     "naive-bayes": lambda covariance: NaiveBayes(),
+    "naive-bayes-average": lambda covariance: NaiveBayes(structure="average"),
     "gda": lambda covariance: GaussianDiscriminant(covariance=covariance or "full"),
+    "gda-average": lambda covariance: average([GaussianDiscriminant(form) for form in COVARIANCES]),
 }
 _TEST_SIZE = 0.25
 

@@ -50,6 +50,17 @@ def test_iris_shows_both_answers_side_by_side(run):
     assert heads[0].split() == ["two-step"] * 3 + ["one-step"]
 
 
+def test_averages_over_structures_stand_beside_the_single_structures(run):
+    names = ["gda", "gda-average", "naive-bayes", "naive-bayes-average"]
+    models = [word for name in names for word in ("--model", name)]
+    result = run("compare", "iris", *models, "--methods", "map,exact", "--json")
+    assert result.exit_code == 0, result.stderr
+    pairs = json.loads(result.stdout)["pairs"]
+    answered = {(pair["model"], pair["method"]) for pair in pairs if pair["refused"] is None}
+    assert answered == {(name, "Exact") for name in names} | {("gda", "MAP"), ("naive-bayes", "MAP")}
+    assert all(pair["accuracy"] > 0.85 for pair in pairs if pair["refused"] is None)
+
+
 def test_nuts_is_one_of_the_methods(run):
     result = run("compare", "iris", "--model", "naive-bayes", "--methods", "NUTS,map", "--json")
     assert result.exit_code == 0, result.stderr
