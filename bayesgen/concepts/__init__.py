@@ -1,9 +1,9 @@
 """Finite spaces of processes: concepts that generate their members."""
 
-from . import learning as learning
 from .fit import ConceptFit
 from .games import number_game, rectangles
 from .learner import ConceptLearner
+from .learning import learn as learn
 from .prediction import ConceptPrediction
 from .space import HypothesisSpace
 

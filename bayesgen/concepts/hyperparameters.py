@@ -1,5 +1,8 @@
 """Hyperparameters of concepts: numbers, or NumPyro distributions of one continuous number each."""
 
+import math
+import numbers
+
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -16,10 +19,10 @@ def check(name, value, low=-np.inf, high=np.inf, *, closed=False):
         low, high: the bounds.
         closed: whether a number may be equal to a bound.
     """
-    between = f"between {low:g} and {high:g}" if np.isfinite(high) else f"above {low:g}"
+    between = f"between {low:g} and {high:g}" if np.isfinite(high) else f"a finite number above {low:g}"
     if not isinstance(value, dist.Distribution):
-        inside = low <= value <= high if closed else low < value < high
-        if not inside or not np.isfinite(value):
+        number = isinstance(value, numbers.Real) and math.isfinite(value)
+        if not number or not (low <= value <= high if closed else low < value < high):
             raise ModelError(f"{name} must be {between}, got {value!r}.")
         return
     if value.batch_shape or value.event_shape or value.support.is_discrete:

@@ -48,7 +48,7 @@ def problem_of(table, seed, progress):
     """The training problem of a learner's hyperparameters, as methods take it."""
     learner = table.learner
     latents = tuple((name, ()) for name in learner.unknown)
-    structure = Structure("concepts", -1, None, (), latents, (), ())
+    structure = Structure("sets", -1, None, attributes=(), latents=latents, deterministics=(), covariates=())
     function = Marginal(learner.hyperparameters, table.cells, Setting.of(learner))
     program = GenerativeProgram(function, label=None).replace(structure=structure, plan=Plan(()))
     return Problem(program, Summaries(program, Schema(), Evidence(np.zeros(1), {}, {})), seed, progress)

@@ -96,18 +96,9 @@ class Prior:
     factors: Factors
 
     @classmethod
-    def of_weights(cls, weights, normalize=True):
+    def of_weights(cls, weights):
         """Weights that no hyperparameter moves."""
-        if not (np.isfinite(weights) & (weights > 0)).all():
-            worst = int(np.argmin(np.isfinite(weights) & (weights > 0)))
-            raise ModelError(
-                f"The prior must be positive and finite for every hypothesis; that of hypothesis {worst} is "
-                f"{weights[worst]}. Leave out what is impossible."
-            )
-        total = weights.sum()
-        if not normalize and abs(total - 1) > 1e-9:
-            raise ModelError(f"The prior sums to {total:.10g}, not to 1. Normalise it, or let normalize=True do so.")
-        return cls(np.log(weights / total), np.zeros(len(weights), np.int64), Constant())
+        return cls(np.log(weights / weights.sum()), np.zeros(len(weights), np.int64), Constant())
 
     @classmethod
     def by_size(cls, function, names, sizes):

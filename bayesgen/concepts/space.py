@@ -51,13 +51,11 @@ class HypothesisSpace:
         for name, value in hyperparameters.items():
             hyper.check(name, value)
         self.hyperparameters = hyperparameters
-        if not callable(prior) and not isinstance(prior, Prior):
-            weights = np.asarray(prior, np.float64)
-            if weights.shape != (len(self.names),):
-                raise ModelError(f"{len(self.names)} hypotheses need as many prior weights, got {weights.shape}.")
-            prior = Prior.of_weights(weights, normalize)
-        self.structure = Prior.by_size(prior, hyperparameters, self.sizes) if callable(prior) else prior
-        self._check_prior()
+        if callable(prior):
+            prior = Prior.by_size(prior, hyperparameters, self.sizes)
+        self.structure = prior if isinstance(prior, Prior) else self._weights(prior, normalize)
+        if not hyper.unknown(hyperparameters) and not np.isfinite(self.structure.factors(hyperparameters)).all():
+            raise ModelError(f"The prior is not positive and finite for every hypothesis at {hyperparameters}.")
 
     def _check_shapes(self):
         names, domain, extensions = self.names, self.domain, self.extensions
@@ -73,12 +71,18 @@ class HypothesisSpace:
         if len(empty):
             raise ModelError(f"Hypothesis {names[empty[0]]!r} has no members in the domain. Leave it out.")
 
-    def _check_prior(self):
-        if (
-            not hyper.unknown(self.hyperparameters)
-            and not np.isfinite(self.structure.factors(self.hyperparameters)).all()
-        ):
-            raise ModelError(f"The prior is not positive and finite for every hypothesis at {self.hyperparameters}.")
+    def _weights(self, prior, normalize):
+        """The prior of given weights, which are checked."""
+        weights = np.asarray(prior, np.float64)
+        if weights.shape != (len(self.names),):
+            raise ModelError(f"{len(self.names)} hypotheses need as many prior weights, got {weights.shape}.")
+        wrong = np.flatnonzero(~(np.isfinite(weights) & (weights > 0)))
+        if len(wrong):
+            name, weight = self.names[wrong[0]], weights[wrong[0]]
+            raise ModelError(f"Hypothesis {name!r} has prior weight {weight}: it must be positive. Leave out others.")
+        if not normalize and abs(weights.sum() - 1) > 1e-9:
+            raise ModelError(f"The prior sums to {weights.sum():.10g}, not to 1. normalize=True normalises it.")
+        return Prior.of_weights(weights)
 
     @classmethod
     def of(cls, predicates: Mapping[str, Callable], domain, prior=None, **keywords):

@@ -82,7 +82,6 @@ def test_two_hyperparameters_of_three_sets_against_quadrature(three):
     fit, shares, noises, density, _ = three
     check(fit.parameters["rule_weight"], shares, density)
     check(fit.parameters["noise"], noises, density)
-    assert fit.shared.attributes["path"] == "whitened"
 
 
 def test_predictions_of_every_set_average_over_the_hyperparameters(three):

@@ -59,6 +59,7 @@ def test_one_step_and_two_step_membership_of_the_reference(murphy):
 def test_a_tie_at_the_map_is_reported_and_how_it_was_broken(murphy):
     fit = bg.fit(murphy, [60], method=bg.MAP())
     assert fit.ties == ("even", "multiples of 10")
+    assert fit.weights.tolist() == [1.0] + [0.0] * 31 and fit.hypotheses.hypothesis[0] == "even"
     with pytest.warns(bg.BayesgenWarning, match="tie.*'even', 'multiples of 10'.*first.*'even'"):
         answer = bg.predict(fit, [2, 3], rule=bg.PlugIn())
     assert answer.membership.tolist() == [1, 0]

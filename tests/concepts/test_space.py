@@ -83,8 +83,8 @@ def test_priors_by_size_and_hyperparameter_against_the_formula():
     "arguments, message",
     [
         (("ab", [[1, 0], [0, 0]], [1, 2], [1, 1]), "'b' has no members"),
-        (("ab", [[1, 0], [0, 1]], [1, 2], [1, 0]), "hypothesis 1 is 0"),
-        (("ab", [[1, 0], [0, 1]], [1, 2], [np.nan, 1]), "hypothesis 0 is nan"),
+        (("ab", [[1, 0], [0, 1]], [1, 2], [1, 0]), "'b' has prior weight 0"),
+        (("ab", [[1, 0], [0, 1]], [1, 2], [np.nan, 1]), "'a' has prior weight nan"),
         (("ab", [[1, 0], [0, 1]], [1, 2], [1, 1, 1]), "2 hypotheses need as many prior weights"),
         (("aa", [[1, 0], [0, 1]], [1, 2], [1, 1]), "names must all be different; 'a'"),
         (("ab", [[1, 0], [0, 1]], [2, 2], [1, 1]), "members of the domain must all be different; 2"),
@@ -115,8 +115,9 @@ def test_bad_unions_and_hyperparameters():
     [
         ({"rule_weight": 1.0}, "rule_weight must be between 0 and 1, got 1.0"),
         ({"rule_weight": dist.Gamma(1, 1)}, "rule_weight must be between 0 and 1: the support"),
-        ({"scale": -1.0}, "scale must be above 0"),
-        ({"scale": dist.Normal(0, 1)}, "scale must be above 0: the support"),
+        ({"scale": -1.0}, "scale must be a finite number above 0"),
+        ({"scale": None}, "scale must be a finite number above 0, got None"),
+        ({"scale": dist.Normal(0, 1)}, "scale must be a finite number above 0: the support"),
         ({"scale": dist.Poisson(3.0)}, "scale must be one number"),
         ({"rule_weight": dist.Beta(np.ones(2), 1)}, "rule_weight must be one number"),
     ],
