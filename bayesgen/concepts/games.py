@@ -5,8 +5,8 @@ import functools
 import numpy as np
 
 from ..errors import ModelError
-from . import hyperparameters as hyper
 from .extensions import Extensions
+from .hyperparameters import check_hyperparameter
 from .space import HypothesisSpace
 
 NUMBERS = range(1, 101)
@@ -49,8 +49,8 @@ def _murphy_space():
 
 
 def _tenenbaum(rule_weight, scale):
-    hyper.check("rule_weight", rule_weight, 0, 1)
-    hyper.check("scale", scale, 0)
+    check_hyperparameter("rule_weight", rule_weight, 0, 1)
+    check_hyperparameter("scale", scale, 0)
     names, extensions = _intervals(len(NUMBERS))
     intervals = HypothesisSpace(names, extensions, NUMBERS, _gamma_shaped, scale=scale)
     return HypothesisSpace.union([(_of_rules, _tenenbaum_rules()), (_of_intervals, intervals)], rule_weight=rule_weight)
@@ -119,7 +119,7 @@ def rectangles(width, height, *, scale=None) -> HypothesisSpace:
     domain = [(x, y) for x in range(1, width + 1) for y in range(1, height + 1)]
     if scale is None:
         return HypothesisSpace(names, inside, domain, np.ones(len(names)))
-    hyper.check("scale", scale, 0)
+    check_hyperparameter("scale", scale, 0)
     return HypothesisSpace(names, inside, domain, _exponential, scale=scale)
 
 

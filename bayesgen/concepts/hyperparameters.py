@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 from ..errors import ModelError
 
 
-def check(name, value, low=-np.inf, high=np.inf, *, closed=False):
+def check_hyperparameter(name, value, low=-np.inf, high=np.inf, *, closed=False):
     """Refuse a number that is not between two bounds, and a distribution of anything but such numbers.
 
     Args:
@@ -43,13 +43,13 @@ def unknown(hyperparameters):
     return {name: value for name, value in hyperparameters.items() if isinstance(value, dist.Distribution)}
 
 
-def sample(hyperparameters):
+def sample_values(hyperparameters):
     """Values by name inside a NumPyro program: distributions are sampled, numbers are as they are."""
     priors = unknown(hyperparameters)
     return {name: numpyro.sample(name, value) if name in priors else value for name, value in hyperparameters.items()}
 
 
-def merge(*groups):
+def merge_hyperparameters(*groups):
     """Hyperparameters of several parts together; a name that means different things is refused."""
     merged: dict = {}
     for name, value in (pair for group in groups for pair in group.items()):

@@ -8,7 +8,7 @@ import numpyro
 import numpyro.distributions as dist
 
 from ..errors import ModelError
-from . import hyperparameters as hyper
+from .hyperparameters import check_hyperparameter, sample_values, unknown
 from .likelihood import SAMPLING, example_probabilities
 from .space import HypothesisSpace
 
@@ -58,7 +58,7 @@ class ConceptLearner:
     def __post_init__(self):
         if self.sampling not in SAMPLING:
             raise ModelError(f"sampling must be one of {list(SAMPLING)}, got {self.sampling!r}.")
-        hyper.check("noise", self.noise, 0, 1, closed=True)
+        check_hyperparameter("noise", self.noise, 0, 1, closed=True)
         if "noise" in self.space.hyperparameters:
             raise ModelError("A hyperparameter of the space cannot be called 'noise': that name is taken.")
 
@@ -70,7 +70,7 @@ class ConceptLearner:
     @property
     def unknown(self) -> dict[str, dist.Distribution]:
         """The hyperparameters that are distributions, by name."""
-        return hyper.unknown(self.hyperparameters)
+        return unknown(self.hyperparameters)
 
     @property
     def is_noisy(self) -> bool:
@@ -84,7 +84,7 @@ class ConceptLearner:
 
     def __call__(self, num_examples, num_counterexamples=0):
         """Make examples of one concept, inside NumPyro's handlers."""
-        values = hyper.sample(self.hyperparameters)
+        values = sample_values(self.hyperparameters)
         space, size = self.space, len(self.space.domain)
         log_prior = jnp.asarray(space.log_prior(values))
         hypothesis = numpyro.sample("hypothesis", dist.Categorical(logits=log_prior))

@@ -17,8 +17,8 @@ from ..program import GenerativeProgram, Plan, Structure
 from ..program.density import Evidence
 from ..program.pytree import PytreeFunction
 from ..schema import Schema
-from . import hyperparameters as hyper
 from .cells import Cells, Setting
+from .hyperparameters import sample_values
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Marginal(PytreeFunction):
 
     def __call__(self, n, **covariates):
         """Sample the hyperparameters and weigh them by the examples."""
-        values = hyper.sample(self.hyperparameters)
+        values = sample_values(self.hyperparameters)
         numpyro.factor("examples", self.cells.log_evidence(self.setting, values))
 
 

@@ -8,7 +8,7 @@ import scipy.optimize
 from ..errors import FitError
 from ..fitting.seeds import as_key
 from ..program.density import log_density
-from . import hyperparameters as hyper
+from .hyperparameters import bounds
 
 MARGIN = 1e-9  # how near to a bound the search goes; there densities and their gradients are finite
 NEAR = 1e-6  # a mode nearer to a bound than this is compared with the bound itself
@@ -32,7 +32,7 @@ def find_mode(problem, priors, num_starts=STARTS):
     Raises:
         FitError: where the density is unbounded at a bound; names the hyperparameter.
     """
-    box = np.asarray([hyper.bounds(prior) for prior in priors.values()])
+    box = np.asarray([bounds(prior) for prior in priors.values()])
     with jax.enable_x64(True):
         starts = _starts(priors, box, as_key(problem.seed), num_starts)
         ends = [_climb(problem, list(priors), box, start) for start in starts]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from ..errors import DataError, ModelError
-from . import hyperparameters as hyper
 from .extensions import Extensions
+from .hyperparameters import check_hyperparameter, merge_hyperparameters, unknown
 from .prior import Prior
 
 
@@ -49,12 +49,12 @@ class HypothesisSpace:
         self.extensions = Extensions.of(extensions)
         self._check_shapes()
         for name, value in hyperparameters.items():
-            hyper.check(name, value)
+            check_hyperparameter(name, value)
         self.hyperparameters = hyperparameters
         if callable(prior):
             prior = Prior.by_size(prior, hyperparameters, self.sizes)
         self.structure = prior if isinstance(prior, Prior) else self._weights(prior, normalize)
-        if not hyper.unknown(hyperparameters) and not np.isfinite(self.structure.factors(hyperparameters)).all():
+        if not unknown(hyperparameters) and not np.isfinite(self.structure.factors(hyperparameters)).all():
             raise ModelError(f"The prior is not positive and finite for every hypothesis at {hyperparameters}.")
 
     def _check_shapes(self):
@@ -111,7 +111,7 @@ class HypothesisSpace:
             raise ModelError("Only spaces over the same domain unite.")
         names = [name for space in spaces for name in space.names]
         prior = Prior.union(weights, hyperparameters, [space.structure for space in spaces])
-        merged = hyper.merge(hyperparameters, *(space.hyperparameters for space in spaces))
+        merged = merge_hyperparameters(hyperparameters, *(space.hyperparameters for space in spaces))
         extensions = Extensions.concatenate([space.extensions for space in spaces])
         return cls(names, extensions, spaces[0].domain, prior, **merged)
 
@@ -127,7 +127,7 @@ class HypothesisSpace:
         Raises:
             ModelError: where hyperparameters are distributions, so that it depends on their values.
         """
-        names = list(hyper.unknown(self.hyperparameters))
+        names = list(unknown(self.hyperparameters))
         if names:
             raise ModelError(f"The prior depends on the hyperparameters {names}: use space.at({names[0]}=...).prior.")
         return np.exp(self.log_prior(self.hyperparameters))
