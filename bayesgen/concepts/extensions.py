@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import scipy.sparse
 
-CHUNK = 1 << 14  # hypotheses that are unpacked at a time
+CHUNK = 1 << 14  # hypotheses that are packed or counted at a time
 BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float64)  # (256, 8)
 
 
@@ -64,8 +64,11 @@ class Extensions:
         """(D,) total weight of the hypotheses that hold each member. Nothing is unpacked: bytes are counted."""
         used = np.flatnonzero(weights)
         rows, weights = (self.rows, weights) if len(used) == len(weights) else (self.rows[used], weights[used])
-        totals = [np.bincount(column, weights, minlength=256) @ BITS for column in rows.T]
-        return np.concatenate(totals)[: self.num_members]
+        totals = np.zeros((rows.shape[1], 256))
+        for start in range(0, len(rows), CHUNK):  # small enough to stay in the cache
+            columns, own = rows[start : start + CHUNK].T.copy(), weights[start : start + CHUNK]
+            totals += [np.bincount(column, own, minlength=256) for column in columns]
+        return (totals @ BITS).ravel()[: self.num_members]
 
     def equal_groups(self):
         """Groups of two or more hypotheses that hold the same members: lists of their indices."""
