@@ -69,9 +69,8 @@ class Cells:
 
     def _scaled(self, setting, values):
         """Probabilities by unit of mass (C, U) and of sets (C, S), relative to the exponentials of tops (C, 1)."""
-        logs = setting.factors(values)[self.groups] + log_likelihood(
-            self.tally, values["noise"], setting.sampling, setting.num_members
-        )
+        prior = jnp.asarray(setting.factors(values))[self.groups]
+        logs = prior + log_likelihood(self.tally, values["noise"], setting.sampling, setting.num_members)
         logs = jnp.where(self.masses.any(1), logs, -jnp.inf)
         tops = jax.lax.stop_gradient(logs.max(1, keepdims=True))
         units = jnp.exp(logs - tops)

@@ -166,6 +166,17 @@ def test_a_mode_in_the_interior_is_that_of_a_grid():
     assert fit.ties == bg.fit(fit.point, [16, 23, 19, 20], method=bg.MAP()).ties
 
 
+@pytest.mark.parametrize("sampling", ["strong", "weak"])
+def test_noise_alone_in_a_space_without_hyperparameters_with_negative_examples(sampling):
+    space, noises = bg.number_game("murphy"), np.linspace(0.001, 0.999, 999)
+    examples, labels = [16, 8, 10, 12, 64], [True, True, True, False, True]
+    fit = bg.fit(bg.ConceptLearner(space, sampling, dist.Beta(2, 5)), examples, labels, method=bg.MAP())
+    fixed = [bg.ConceptLearner(space, sampling, float(noise)) for noise in noises]
+    logs = [bg.fit(each, examples, labels, method=bg.Exact()).log_evidence for each in fixed]
+    best = noises[np.argmax(logs + scipy.stats.beta(2, 5).logpdf(noises))]
+    assert abs(fit.parameters["noise"] - best) <= 0.001 and fit.boundary == {}
+
+
 def test_an_unbounded_density_has_no_mode():
     learner = bg.ConceptLearner(bg.number_game("tenenbaum"), noise=dist.Beta(0.5, 1.0))
     with pytest.raises(bg.FitError, match="unbounded where noise is 0"):
