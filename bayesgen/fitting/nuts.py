@@ -16,7 +16,7 @@ from .optimize import as_arrays, constrain_draws, dispersed_starts, flatten, num
 from .progress import bar
 from .seeds import as_key
 from .state import Draws
-from .whitening import expected, identity, laplace
+from .whitening import SEVERAL_MODES, expected, identity, laplace
 
 WARMUP_WHITENED, WARMUP_ADAPTED = 150, 1000
 LONG_TRAJECTORY = 63  # mean leapfrog steps a draw above which whitening is judged to have failed
@@ -73,7 +73,8 @@ class NUTS(Method):
         latents, deterministics = as_arrays(latents), as_arrays(deterministics)
         values = program.parameters_of({**deterministics, **latents})
         if self.num_samples >= 4:
-            diagnose.warn(diagnose.problems(values, stats))
+            noted = [path.removeprefix("adapted: ")] if path.endswith(SEVERAL_MODES) else []
+            diagnose.warn(noted + diagnose.problems(values, stats))
         attributes = {"path": path, "chain_method": "vectorized"}
         return problem.result(self, Draws(program, latents, values, stats), attributes=attributes)
 
@@ -100,7 +101,7 @@ class NUTS(Method):
         density = (program, evidence, whitening)
         whitened = path == "whitened"
         num_warmup = self.num_warmup or (WARMUP_WHITENED if whitened else WARMUP_ADAPTED)
-        own = {} if whitened else {"dense_mass": self.precondition}
+        own = {"patience": LONG_TRAJECTORY} if whitened else {"dense_mass": self.precondition}
         with bar("sampling", num_warmup + self.num_samples, progress) as advanced:
             return (sampler if whitened else adapted).sample(
                 density,

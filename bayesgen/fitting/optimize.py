@@ -145,10 +145,21 @@ def search(function, program, evidence, starts):
     best = max(found, key=lambda one: one.value)
     distinct = [best]
     for one in found:
-        settled = _settled(one)
-        if settled and all(abs(one.value - other.value) > AGREEMENT for other in distinct):
+        if _settled(one) and not any(_same(one, other) for other in distinct):
             distinct.append(one)
+    if len(distinct) > 1:  # a start on a saddle stays there
+        distinct = [best] + [one for one in distinct[1:] if _is_peak(function, program, evidence, one)]
     return dataclasses.replace(best, num_modes=len(distinct))
+
+
+def _same(one, other):
+    """Whether two optima are one: as high, and in one place (modes that mirror each other are equally high)."""
+    near = np.abs(one.free - other.free) <= 0.05 * (1.0 + np.abs(other.free))
+    return abs(one.value - other.value) <= AGREEMENT and near.all()
+
+
+def _is_peak(function, program, evidence, optimum):
+    return curvature_at(function, program, optimum.free, evidence).inverse_roots() is not None
 
 
 def _settled(optimum):

@@ -33,17 +33,19 @@ class Chain(NamedTuple):
     num_draws: Any
 
 
-def sample(density, key, *, num_warmup, num_samples, num_chains, target, advanced):
+def sample(density, key, *, num_warmup, num_samples, num_chains, target, patience, advanced):
     """Draw by NUTS in whitened coordinates; a warm-up finds the step size, one for all chains.
 
     Args:
         density: (program, evidence, whitening).
         key: JAX key.
         target: acceptance probability that the step size is adapted to.
+        patience: mean number of leapfrog steps of a warm-up draw above which there is no sampling after it.
         advanced: called with the number of draws that the chains made meanwhile.
 
     Returns:
-        (unconstrained draws (chain, draw, dimension), statistics name -> (chain, draw)).
+        (unconstrained draws (chain, draw, dimension), statistics name -> (chain, draw)); those of the warm-up where
+        it took more than `patience`.
     """
     for one in lowered(density, num_chains):
         one.compile()  # not in the threads below: tracing a program is NumPyro's, and not for threads
@@ -59,14 +61,16 @@ def sample(density, key, *, num_warmup, num_samples, num_chains, target, advance
 
         dimension = len(density[2].center)
         warm = each(num_warmup, True, [start(dimension, *group) for group in zip(random, sizes, strict=True)])
-        guess = np.exp(np.mean([np.asarray(chain.averages)[:, 0].mean() for chain, _, _ in warm]))
-        parts = each(
-            num_samples,
-            False,
-            [chain._replace(step_size=np.full(size, guess)) for (chain, _, _), size in zip(warm, sizes, strict=True)],
-        )
+        parts = warm
+        if np.mean([stats[..., 0].mean() for _, _, stats in warm]) <= patience:
+            guess = np.exp(np.mean([np.asarray(chain.averages)[:, 0].mean() for chain, _, _ in warm]))
+            parts = each(num_samples, False, [_at_step_size(chain, guess) for chain, _, _ in warm])
     draws, stats = (np.concatenate([part[index] for part in parts]) for index in (1, 2))
     return draws, {name: stats[..., index] for index, name in enumerate(STATISTICS)}
+
+
+def _at_step_size(chain, step_size):
+    return chain._replace(step_size=np.full(len(chain.step_size), step_size))
 
 
 def lowered(density, num_chains):

@@ -11,6 +11,8 @@ from ..errors import FitError
 from . import optimize
 from .curvature import ALWAYS_DENSE
 
+SEVERAL_MODES = ", and chains need not visit all of them in their proportions"
+
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +88,7 @@ def laplace(program, evidence, starts):
     if np.abs(optimum.gradient).max(initial=0.0) > 1e-3 * max(1.0, abs(optimum.value)):
         return identity(program), "adapted: no mode was found in the unconstrained space"
     if optimum.num_modes > 1:
-        return centred(optimum.free), f"adapted: {optimum.num_modes} modes were found"
+        return centred(optimum.free), f"adapted: {optimum.num_modes} modes were found{SEVERAL_MODES}"
     curvature = optimize.curvature_at(optimize.posterior_density, program, optimum.free, evidence)
     whitening = of_curvature(optimum.free, curvature)
     if whitening is None:
