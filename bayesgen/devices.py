@@ -53,7 +53,7 @@ def requested(device):
 
 @contextlib.contextmanager
 def placed(work):
-    """Inside, JAX runs where it was asked to or, where that was left open, where the work is done sooner.
+    """Inside, JAX runs where it was asked to or, where that was left open, where the work is done sooner: yields it.
 
     Args:
         work: multiplications of one step, roughly.
@@ -64,7 +64,7 @@ def placed(work):
     if name == "gpu" or device.platform != "cpu":
         request.used = "gpu"
     with jax.default_device(device):
-        yield
+        yield device
 
 
 def carrying(function):

@@ -241,6 +241,8 @@ def test_the_summary_gives_the_sum_over_rows(name, rng, codes):
             rows = statistic.row_log_prob(jax.tree.map(np.asarray, read), values)
             assert isinstance(rows, np.ndarray)
             np.testing.assert_allclose(rows, each, rtol=1e-9, atol=1e-9)
+            many = statistic.row_log_prob_of_many(jax.tree.map(np.asarray, read), values)
+            np.testing.assert_allclose(many, each, rtol=1e-9, atol=1e-9)
 
 
 def test_what_needs_inert_parameters_says_so():

@@ -4,13 +4,16 @@ import functools
 import math
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from ..devices import placed
+from ..devices import carrying, placed
 from ..program.compiled import pad, padded_size
-from ..program.joint import log_joint_table
+from ..program.joint import log_joint_table, log_joint_tables
+from ..statistics.passes import in_threads
 
 CHUNK_ROWS = 8192
+CACHE_BYTES = 2e6  # for the same on a processor, whose caches are fast and whose calls cost little
 BUDGET_BYTES = 64e6  # for one table of (draws in a batch, rows, classes), and for the rows
 
 
@@ -31,18 +34,13 @@ _log_joint = jax.jit(log_joint_table)
 
 def log_joint_draws(program, latents, attributes, covariates):
     """The table of every draw, (draws, n, K), whole in memory. Latents have one leading axis."""
-    return np.concatenate(
-        [np.concatenate(part, axis=0) for part in _tables(program, latents, attributes, covariates)], axis=1
-    )
+    batch_size = math.gcd(len(next(iter(latents.values()))), 100)
+    tables = reduce_draws(program, latents, attributes, covariates, batch_size, _rows_first)
+    return np.moveaxis(tables, 1, 2).reshape(-1, tables.shape[1], tables.shape[3])
 
 
-def _tables(program, latents, attributes, covariates):
-    for size, batches in _batches_of_rows(program, latents, attributes, covariates, 100, _identity):
-        yield [np.asarray(table)[:, :size] for table in batches]
-
-
-def _identity(table):
-    return table
+def _rows_first(tables):
+    return jnp.moveaxis(tables, 2, 0)
 
 
 def reduce_draws(program, latents, attributes, covariates, batch_size, kernel):
@@ -50,39 +48,33 @@ def reduce_draws(program, latents, attributes, covariates, batch_size, kernel):
 
     Args:
         latents: site -> (draws, ...); the number of draws is a multiple of `batch_size`.
-        kernel: traceable function, (batch, n, K) log-joints -> dict of arrays with the rows as first axis. It is a
-            static argument: pass a function of a module, not a new one each time.
+        kernel: traceable function, (batch, K, n) log-joints -> arrays with the rows as first axis. It is a static
+            argument: pass a function of a module, not a new one each time.
 
     Returns:
-        Dict of arrays (batches, n, ...).
+        Arrays (batches, n, ...), as the kernel gives them.
     """
-    parts = []
-    for size, batches in _batches_of_rows(program, latents, attributes, covariates, batch_size, kernel):
-        stacked = jax.tree.map(
-            lambda *leaves: np.stack(leaves), *[jax.tree.map(np.asarray, batch) for batch in batches]
-        )
-        parts.append(jax.tree.map(lambda leaf: leaf[:, :size], stacked))  # noqa: B023
+    batches = {
+        name: np.reshape(value, (-1, batch_size, *value.shape[1:])) for name, value in _known(program, latents).items()
+    }
+    numbers_per_row = batch_size * program.num_classes
+    with jax.enable_x64(True), placed(_work(program, attributes, CHUNK_ROWS, batch_size)) as device:
+        budget = CACHE_BYTES if device.platform == "cpu" else BUDGET_BYTES
+        chunk = _rows_that_fit(attributes, numbers_per_row, budget)
+        on_device = jax.device_put(batches)
+
+        def of_rows(part):
+            size, rows = part
+            reduced = _reduce(program, on_device, *rows, kernel=kernel)
+            return jax.tree.map(lambda leaf: np.asarray(leaf)[:, :size], reduced)
+
+        parts = in_threads(carrying(of_rows), row_chunks(attributes, covariates, chunk))
     return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=1), *parts)
 
 
-def _batches_of_rows(program, latents, attributes, covariates, batch_size, kernel):
-    latents = _known(program, latents)
-    num_draws = len(next(iter(latents.values())))
-    chunk = _rows_that_fit(attributes, batch_size * program.num_classes)
-    with jax.enable_x64(True), placed(_work(program, attributes, chunk, batch_size)):
-        on_device = jax.device_put(latents)
-        for size, rows in row_chunks(attributes, covariates, chunk):
-            batches = []
-            for start in range(0, num_draws, batch_size):
-                part = {name: value[start : start + batch_size] for name, value in on_device.items()}
-                batches.append(_reduce(program, part, *rows, kernel=kernel))
-            yield size, batches
-
-
 @functools.partial(jax.jit, static_argnames="kernel")
-def _reduce(program, latents, attributes, covariates, *, kernel):
-    tables = jax.vmap(lambda one: log_joint_table(program, one, attributes, covariates))(latents)
-    return kernel(tables)
+def _reduce(program, batches, attributes, covariates, *, kernel):
+    return jax.lax.map(lambda one: kernel(log_joint_tables(program, one, attributes, covariates)), batches)
 
 
 def row_chunks(attributes, covariates, chunk):
@@ -94,10 +86,10 @@ def row_chunks(attributes, covariates, chunk):
         yield size, jax.tree.map(lambda array: pad(array, padded_size(size)), part)  # noqa: B023
 
 
-def _rows_that_fit(attributes, numbers_per_row=1):
+def _rows_that_fit(attributes, numbers_per_row=1, budget=BUDGET_BYTES):
     """How many rows at once: those of which neither a table nor the cells, if they were sparse, take much memory."""
     cells = sum(math.prod(array.shape[1:]) for array in attributes.values())
-    return padded_size(max(64, int(BUDGET_BYTES / (8 * max(numbers_per_row, cells)))) // 2)
+    return padded_size(max(64, int(budget / (8 * max(numbers_per_row, cells)))) // 2)
 
 
 def _dense(array):

@@ -53,6 +53,18 @@ class NormalStatistic(Statistic):
         squares = [(((columns - m) / s) ** 2).sum(0) for m, s in pairs]
         return constant - 0.5 * xp.stack(squares, -1) + xp.reshape(base, (-1, 1))
 
+    def row_log_prob_of_many(self, parameters, values):
+        """Log density of rows, (n, M), as a matrix product of the columns and their squares."""
+        xp = namespace(parameters["loc"], values)
+        rows = flatten_rows(xp.log(values) if self.log_scale else values)
+        base = -rows.sum(-1, keepdims=True) if self.log_scale else 0.0
+        loc, scale = (flatten_rows(parameters[name]) for name in ("loc", "scale"))
+        center = loc.mean(0)
+        rows, shift, precision = rows - center, loc - center, 1 / scale**2
+        constant = -xp.log(scale).sum(-1) - 0.5 * LOG_2PI * loc.shape[-1] - 0.5 * (precision * shift**2).sum(-1)
+        features = xp.concatenate([rows, rows**2], 1)
+        return features @ xp.concatenate([precision * shift, -0.5 * precision], 1).T + constant + base
+
 
 @dataclasses.dataclass(frozen=True)
 class MultivariateNormalStatistic(Statistic):
@@ -92,3 +104,20 @@ class MultivariateNormalStatistic(Statistic):
         """Log density of rows, (n, K)."""
         squares, half_log_det, dimension = squared_distances(parameters, values)
         return (-0.5 * (squares + LOG_2PI * dimension) - half_log_det[None]).sum(-1)
+
+    def row_log_prob_of_many(self, parameters, values):
+        """Log density of rows, (n, M), as a matrix product of the columns and the products of two of them."""
+        loc, scale_tril = parameters["loc"], parameters["scale_tril"]
+        xp, dimension = namespace(loc, values), loc.shape[-1]
+        center = loc.mean(0)
+        whiten = inverse_lower(scale_tril)
+        precision = xp.einsum("...ij,...ik->...jk", whiten, whiten)
+        rows, shift = values - center, loc - center
+        linear = xp.einsum("...ij,...j->...i", precision, shift)
+        half_log_det = -log_diagonal(whiten)
+        constant = -half_log_det - 0.5 * (linear * shift).sum(-1) - 0.5 * LOG_2PI * dimension
+        first, second = np.triu_indices(dimension)
+        twice = np.where(first == second, -0.5, -1.0)
+        features = xp.concatenate([rows, rows[..., first] * rows[..., second]], -1)
+        weights = xp.concatenate([linear, twice * precision[..., first, second]], -1)
+        return flatten_rows(features) @ flatten_rows(weights).T + constant.reshape(len(loc), -1).sum(-1)
