@@ -131,13 +131,13 @@ class Schema:
         names = self._names_in(table, columns)
         if kind != "categorical":
             return encode_numbers(table.matrix(names), columns, kind)
-        codes = np.empty((table.num_rows, len(columns)), np.int64)
+        codes = np.empty((len(columns), table.num_rows), np.int64)  # column after column, as they are read and counted
         for j, (column, name) in enumerate(zip(columns, names, strict=True)):
             values = table.column(name)
             if values.ndim != 1:
                 table.matrix([name])  # says what is wrong
-            codes[:, j] = self._encode_categories(column, values)
-        return codes
+            codes[j] = self._encode_categories(column, values)
+        return codes.T
 
     def encode_column(self, table: Table, column: str) -> np.ndarray:
         """`encode` of one column of a mapping, which may be (n, ...), in its own shape."""

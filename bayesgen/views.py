@@ -110,7 +110,7 @@ class SparseTable(Table):
 
     @property
     def cells_per_row(self) -> float:
-        return 6 * self.values.nnz / self.num_rows  # a cell that is stored has a column, and is copied with its row
+        return 4 * self.values.nnz / self.num_rows  # its value, its column, its class and where it is counted
 
 
 @final

@@ -46,8 +46,11 @@ class DirichletFamily(Family):
     def _log_evidence(self, summary):
         alpha, counts = self.concentration, summary.totals[0]
         total, number = alpha.sum(-1), counts.sum(-1)
-        ratio = (gammaln(alpha + counts) - gammaln(alpha)).sum(-1)
-        return gammaln(total) - gammaln(total + number) + ratio + summary.log_base
+        ratio = np.zeros(counts.shape)
+        seen = counts > 0  # of many words, few are seen
+        alpha = np.broadcast_to(alpha, counts.shape)[seen]
+        ratio[seen] = gammaln(alpha + counts[seen]) - gammaln(alpha)
+        return gammaln(total) - gammaln(total + number) + ratio.sum(-1) + summary.log_base
 
     def mean(self):
         """Normalised concentration."""

@@ -4,7 +4,8 @@ import math
 
 import numpy as np
 
-from ..statistics.passes import chunks, in_threads
+from ..statistics.passes import chunks
+from ..threads import all_in_threads
 
 CHUNK_CELLS = 1 << 18  # of the table rows x classes x columns: what stays in the processor's cache
 MIN_ROWS = 64
@@ -41,7 +42,7 @@ def log_joint(densities, attributes):
                 table = table + density.row_log_prob(parameters, _chunk(attributes[name], rows))
         out[rows] = table
 
-    in_threads(fill, chunks(len(out), _chunk_rows(attributes, len(log_class_probs))))
+    all_in_threads(fill, chunks(len(out), _chunk_rows(attributes, len(log_class_probs))))
     return out
 
 

@@ -1,15 +1,11 @@
 """From blocks of rows to `Evidence`, once model and schema are known; and the evidence of all blocks together."""
 
-import collections
 import dataclasses
 import functools
-import os
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from ..errors import DataError
 from ..program import ConcreteModel
@@ -17,9 +13,8 @@ from ..program.compiled import first_rows, summarize_rows
 from ..program.density import Evidence
 from ..schema import Schema, as_weights
 from ..statistics.passes import class_counts
+from ..threads import in_threads
 from .chunks import Part
-
-MOST_THREADS = 6  # each with a block, up to 32 MB as float64, and its buffers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +33,7 @@ class Reader:
     def evidences(self, data: Part) -> Iterator[Evidence]:
         """The evidence of each block of the data."""
         # programs are run by NumPyro, which is not made for threads
-        each_block = map if self._statistics is None else _in_order
+        each_block = map if self._statistics is None else in_threads
         try:
             yield from each_block(lambda block: self._evidence(data.rows(block)), data.blocks())
             return
@@ -84,19 +79,3 @@ def merged(evidences: Iterable[Evidence]) -> Evidence:
     if len(rows) == 1:
         return total
     return dataclasses.replace(total, rows=jax.tree.map(lambda *parts: np.concatenate(parts), *rows))
-
-
-def _in_order(function, parts):
-    """Map in threads, like `in_threads`, but hand over each result as soon as it is its turn, and let go of it."""
-    if len(parts) == 1:
-        yield function(parts[0])
-        return
-    num_threads = min(os.cpu_count() or 1, MOST_THREADS)
-    waiting: collections.deque = collections.deque()
-    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(num_threads) as pool:
-        for part in parts:
-            waiting.append(pool.submit(function, part))
-            if len(waiting) > num_threads:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()

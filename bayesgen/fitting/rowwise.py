@@ -10,7 +10,8 @@ import numpy as np
 from ..devices import carrying, placed
 from ..program.compiled import pad, padded_size
 from ..program.joint import log_joint_table, log_joint_tables
-from ..statistics.passes import in_threads
+from ..statistics.passes import chunks
+from ..threads import in_threads
 
 CHUNK_ROWS = 8192
 CACHE_BYTES = 2e6  # for the same on a processor, whose caches are fast and whose calls cost little
@@ -23,8 +24,8 @@ def log_joint(program, latents, attributes, covariates):
     chunk = min(CHUNK_ROWS, _rows_that_fit(attributes))
     with jax.enable_x64(True), placed(_work(program, attributes, chunk)):
         parts = [
-            np.asarray(_log_joint(program, latents, *rows))[:size]
-            for size, rows in row_chunks(attributes, covariates, chunk)
+            np.asarray(_log_joint(program, latents, *_padded_rows(attributes, covariates, part)))[: _size(part)]
+            for part in chunks(_num_rows(attributes), chunk)
         ]
     return np.concatenate(parts)
 
@@ -64,11 +65,13 @@ def reduce_draws(program, latents, attributes, covariates, batch_size, kernel):
         on_device = jax.device_put(batches)
 
         def of_rows(part):
-            size, rows = part
-            reduced = _reduce(program, on_device, *rows, kernel=kernel)
-            return jax.tree.map(lambda leaf: np.asarray(leaf)[:, :size], reduced)
+            reduced = _reduce(program, on_device, *_padded_rows(attributes, covariates, part), kernel=kernel)
+            return jax.tree.map(lambda leaf: np.asarray(leaf)[:, : _size(part)], reduced)
 
-        parts = in_threads(carrying(of_rows), row_chunks(attributes, covariates, chunk))
+        *whole, last = chunks(_num_rows(attributes), chunk)
+        # in this thread what may have to be compiled, because it runs the program; the others run what is compiled
+        first, end = map(of_rows, whole[:1]), [of_rows(last)]
+        parts = [*first, *in_threads(carrying(of_rows), whole[1:]), *end]
     return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=1), *parts)
 
 
@@ -77,13 +80,18 @@ def _reduce(program, batches, attributes, covariates, *, kernel):
     return jax.lax.map(lambda one: kernel(log_joint_tables(program, one, attributes, covariates)), batches)
 
 
-def row_chunks(attributes, covariates, chunk):
-    """Yield (number of rows, (attributes, covariates)) padded to sizes that are compiled once."""
-    num_rows = next(iter(attributes.values())).shape[0]
-    for start in range(0, num_rows, chunk):
-        part = jax.tree.map(lambda array: _dense(array[start : start + chunk]), (attributes, covariates))  # noqa: B023
-        size = min(chunk, num_rows - start)
-        yield size, jax.tree.map(lambda array: pad(array, padded_size(size)), part)  # noqa: B023
+def _padded_rows(attributes, covariates, part):
+    """(attributes, covariates) of some rows, padded to a size that is compiled once."""
+    rows = jax.tree.map(lambda array: _dense(array[part]), (attributes, covariates))
+    return jax.tree.map(lambda array: pad(array, padded_size(_size(part))), rows)
+
+
+def _size(part):
+    return part.stop - part.start
+
+
+def _num_rows(attributes):
+    return next(iter(attributes.values())).shape[0]
 
 
 def _rows_that_fit(attributes, numbers_per_row=1, budget=BUDGET_BYTES):

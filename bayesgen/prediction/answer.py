@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 import scipy.special
 
-from ..statistics.passes import chunks, in_threads
+from ..statistics.passes import chunks
+from ..threads import all_in_threads
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +71,7 @@ def normalize(log_joint):
     def fill(rows):
         log_probabilities[rows], log_marginal[rows] = _normalize(log_joint[rows])
 
-    in_threads(fill, chunks(len(log_joint)))
+    all_in_threads(fill, chunks(len(log_joint)))
     return log_probabilities, log_marginal
 
 

@@ -80,7 +80,7 @@ class CategoricalStatistic(Statistic):
         rows = flatten_rows(values)
         size, offset = num_classes * self.num_categories, codes * self.num_categories
         columns = [
-            np.bincount(offset + rows[:, index].astype(np.int64), weights=weights, minlength=size)
+            np.bincount(offset + rows[:, index].astype(np.int64, copy=False), weights=weights, minlength=size)
             for index in range(rows.shape[1])
         ]
         counts = np.stack(columns, -1).reshape(num_classes, self.num_categories, -1).astype(np.float64)

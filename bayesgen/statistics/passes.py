@@ -1,21 +1,14 @@
 """Passes over the rows: class-wise counts and sums, in chunks that stay in the processor's cache."""
 
-import functools
-import os
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import scipy.sparse
-from threadpoolctl import ThreadpoolController
 
 CHUNK_ROWS = 4096
-MIN_PARTS = 4
 
 
 def chunks(num_rows, size=CHUNK_ROWS):
-    """Yield slices that cover `num_rows` rows."""
-    for start in range(0, num_rows, size):
-        yield slice(start, min(start + size, num_rows))
+    """Slices that cover `num_rows` rows."""
+    return [slice(start, min(start + size, num_rows)) for start in range(0, num_rows, size)]
 
 
 def class_counts(codes, num_classes, weights=None):
@@ -48,18 +41,3 @@ def _sparse_sums(values, codes, num_classes, weights):
     cells = np.repeat(codes * num_columns, lengths) + values.indices
     data = values.data if weights is None else values.data * np.repeat(weights, lengths)
     return np.bincount(cells, weights=data, minlength=num_classes * num_columns).reshape(num_classes, num_columns)
-
-
-def in_threads(function, parts):
-    """Map a function over the parts of a pass on all cores (NumPy lets go of the interpreter); results in order."""
-    parts = list(parts)
-    if len(parts) < MIN_PARTS:
-        return [function(part) for part in parts]
-    # one thread for each matrix product: threads of threads would wait for each other
-    with _thread_pools().limit(limits=1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(function, parts))
-
-
-@functools.cache
-def _thread_pools():
-    return ThreadpoolController()  # looks through all loaded libraries, so once

@@ -29,9 +29,9 @@ def _log_binomial(values, inert):
 def _log_multinomial(values, inert):
     """log(n! / prod_v x_v!), of dense or sparse counts."""
     if hasattr(values, "tocsr"):
-        part = values.tocsr(copy=True)
-        part.data = log_factorial(part.data)
-        return np.ravel(log_factorial(values.sum(1))) - np.ravel(part.sum(1))
+        rows = values.tocsr()
+        logs = type(rows)((log_factorial(rows.data), rows.indices, rows.indptr), rows.shape)
+        return np.ravel(log_factorial(rows.sum(1))) - np.ravel(logs.sum(1))
     return log_factorial(values.sum(-1)) - log_factorial(values).sum(-1)
 
 
