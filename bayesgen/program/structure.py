@@ -45,8 +45,8 @@ class Site:
 
     @property
     def dtype(self):
-        """The dtype of values that programs are given."""
-        return jnp.int32 if self.discrete else jnp.result_type(float)
+        """The dtype of values that programs are given; logs of gammas of int32 would be computed in float32."""
+        return jnp.result_type(int if self.discrete else float)
 
     def to_site(self, rows):
         """Rows (n, *row_shape) in the order of axes of the site."""
