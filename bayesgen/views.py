@@ -196,8 +196,9 @@ def row_blocks(num_rows: int, cells_per_row: float) -> list[slice]:
 
     Their size is a power of two, so that what is compiled for a size of rows is compiled for few.
     """
-    size = max(MIN_ROWS, 1 << int(math.log2(max(1.0, BLOCK_CELLS / max(1.0, cells_per_row)))))
-    return [slice(start, min(start + size, num_rows)) for start in range(0, num_rows, size)]
+    most = BLOCK_CELLS / max(1.0, cells_per_row)
+    size = num_rows if num_rows <= most else max(MIN_ROWS, 1 << int(math.log2(max(1.0, most))))
+    return [slice(start, min(start + size, num_rows)) for start in range(0, num_rows, max(size, 1))]
 
 
 def kind_of_dtype(dtype: Any, name: str) -> str:

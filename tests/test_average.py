@@ -285,7 +285,8 @@ def test_incomparable_evidences_are_refused(fits, data):
 
 
 def test_fits_without_evidence_are_refused(fits, data):
-    sampled = dataclasses.replace(fits[1], method=bg.NUTS(), log_evidence=None, summaries=None)
+    point = bg.fit(STRUCTURES[1], *data, method=bg.MAP())
+    sampled = dataclasses.replace(point, method=bg.NUTS())
     for each in (sampled, bg.fit(STRUCTURES[0], *data, method=bg.MAP())):
         with pytest.raises(bg.FitError, match=rf"{type(each.method).__name__}\(.*not available yet for NUTS.*Exact"):
             bg.average([fits[0], each])

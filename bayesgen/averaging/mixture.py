@@ -30,11 +30,13 @@ class Mixture(State):
         weights: (M,) nonnegative, summing to 1.
         conditional: mix p(y | x) and not p(x, y): for weights that were learned on class probabilities, whose members
             may be densities of different data.
+        log_evidence: log p(X, y), structures summed out; None where the weights are no posterior.
     """
 
     members: tuple[State, ...]
     weights: np.ndarray
     conditional: bool = False
+    log_evidence: float | None = None
 
     @property
     def best(self):
@@ -166,10 +168,9 @@ def mixture_fit(fits: Sequence[Fit], weights, scores, method, *, conditional, lo
         schema=best.schema,
         program=best.program,
         method=method,
-        state=Mixture(tuple(fit.state for fit in fits), np.asarray(weights), conditional),
+        state=Mixture(tuple(fit.state for fit in fits), np.asarray(weights), conditional, log_evidence),
         concrete=Members(fits, best),
         prior=best.prior,
-        log_evidence=log_evidence,
         attributes={"weights": tuple(np.asarray(weights).tolist())},
         members=fits,
         scores=np.asarray(scores),

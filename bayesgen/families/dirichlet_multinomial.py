@@ -45,7 +45,7 @@ class DirichletMultinomial(DirichletFamily):
 
     def covariate_of(self, values):
         """Totals of the rows."""
-        return np.asarray(values.sum(1), np.float64).ravel()
+        return np.asarray(values @ np.ones(values.shape[1]), np.float64)
 
     def predictive(self, total_count=1):
         """Dirichlet-multinomial distribution of a row with the given total."""

@@ -29,8 +29,11 @@ class Exported:
 class State(abc.ABC):
     """The result of training, as far as prediction needs it.
 
-    Tables are log p(x_i, y = k | Q), (n, K), of rows as the model reads them.
+    Tables are log p(x_i, y = k | Q), (n, K), of rows as the model reads them. `log_evidence` is log p(X, y) of the
+    training data, where it is known.
     """
+
+    log_evidence: float | None = None
 
     @property
     @abc.abstractmethod
@@ -52,7 +55,6 @@ class State(abc.ABC):
     @abc.abstractmethod
     def draws(self, num_draws, key) -> dict[str, np.ndarray]:
         """Draws of the latents, (chain, draw, ...)."""
-
 
 class ProgramState(State):
     """What was learned of the parameters of one program: its tables at a point are those of one process.

@@ -2,10 +2,7 @@
 
 import dataclasses
 
-import numpy as np
-
 from ..errors import FitError
-from ..statistics import Sums
 from .method import Method
 from .state import Posterior
 
@@ -22,9 +19,8 @@ class Exact(Method):
         prior = closed_prior(problem)
         problem.warn_of_constant_columns()
         evidence = problem.data.evidence
-        posterior, log_evidence = update(prior, evidence)
-        state = Posterior(problem.program, posterior)
-        return problem.result(self, state, log_evidence=log_evidence, summaries=problem.data)
+        state = Posterior(problem.program, prior.update(evidence), prior, evidence)
+        return problem.result(self, state, summaries=problem.data)
 
 
 def closed_prior(problem):
@@ -42,15 +38,3 @@ def closed_prior(problem):
                 f"{', '.join(family.hierarchical)} is a distribution. Use NUTS() or MAP()."
             )
     return prior
-
-
-def update(prior, evidence):
-    """The posterior of a conjugate model and the log evidence of the data."""
-    labels = Sums(evidence.class_counts.sum(), (evidence.class_counts,), np.zeros(()))
-    log_evidence = prior.class_prior.log_evidence(labels)
-    families = []
-    for block in prior.blocks:
-        summary = evidence.summaries[block.name]
-        log_evidence += block.family.log_evidence(summary)
-        families.append(block.family.update(summary))
-    return prior.replace_families(prior.class_prior.update(labels), families), log_evidence

@@ -30,7 +30,6 @@ class Fit:
         prior: name -> resolved family ("class" and each block), kept for updating; None for programs of one's own.
         method: the training method.
         state: what was learned (a point, a conjugate posterior or draws).
-        log_evidence: log p(X, y) for `Exact`, else None.
         summaries: the summarised training data, for `Exact`: what tells whether two evidences are comparable.
         attributes: how the fit came about (path of the sampler, device, warnings), by name.
     """
@@ -42,7 +41,6 @@ class Fit:
     state: State
     concrete: ConcreteModel = dataclasses.field(repr=False)
     prior: dict[str, Any] | None = dataclasses.field(default=None, repr=False)
-    log_evidence: float | None = None
     summaries: Any = dataclasses.field(default=None, repr=False)
     attributes: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -50,6 +48,11 @@ class Fit:
     def parameters(self) -> dict[str, np.ndarray]:
         """name -> array: the point, the posterior mean, or draws (chain, draw, ...)."""
         return self.state.parameters
+
+    @property
+    def log_evidence(self) -> float | None:
+        """log p(X, y) for `Exact` (and averages over structures), else None."""
+        return self.state.log_evidence
 
     @property
     def classes(self) -> np.ndarray:
@@ -68,20 +71,22 @@ class Fit:
             self.schema.check_table(table)
         return self.concrete.read(self.schema, table)
 
-    def log_joint(self, X, at="mean") -> np.ndarray:
+    def log_joint(self, X, at="mean", rows=None) -> np.ndarray:
         """The table of log-joints, log p(x_i, y = k | Q).
 
         Args:
             X: rows, in any form that `fit` takes.
             at: which process Q: "mean" or "mode" of the posterior (a point fit: the point), "draws" for a table of
                 each draw, "predictive" for the exact posterior predictive.
+            rows: positions of the rows that are wanted; None for all.
 
         Returns:
             (n, K); with at="draws" (draws, n, K), chains one after another.
         """
         if at not in TABLES:
             raise PredictionError(f"at must be one of {list(TABLES)}, got {at!r}.")
-        return TABLES[at](self, *self.read(X))
+        data = self.read(X)
+        return TABLES[at](self, *(data if rows is None else jax.tree.map(lambda values: values[rows], data)))
 
     def reduce_draws(self, X, kernel, *, num_batches=100, num_draws=4000, seed=0):
         """Apply a kernel to the log-joint tables of batches of draws, never holding them all. See `rowwise`.

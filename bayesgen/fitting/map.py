@@ -3,7 +3,6 @@
 import dataclasses
 
 from .base import collect
-from .exact import update
 from .method import Method
 from .optimize import maximize, parameters_at
 from .state import Point
@@ -31,6 +30,6 @@ class MAP(Method):
             optimum = maximize(problem, prior=True, num_starts=self.num_starts)
             values = parameters_at(problem.program, optimum)
             return problem.result(self, Point(problem.program, values))
-        posterior, _ = update(conjugate, problem.data.evidence)
+        posterior = conjugate.update(problem.data.evidence)
         values = collect(posterior, lambda family, names: family.mode(names))
         return problem.result(self, Point(problem.program, values, conjugate))

@@ -10,7 +10,6 @@ from ..errors import FitError, ModelError
 from ..program import density
 from . import adapted, diagnose, sampler
 from .base import collect
-from .exact import update
 from .method import Method
 from .optimize import as_arrays, constrain_draws, dispersed_starts, flatten, num_free
 from .progress import bar
@@ -127,7 +126,7 @@ class NUTS(Method):
 
 def closed_form_start(problem):
     """The posterior mean of the conjugate blocks, in unconstrained coordinates."""
-    posterior, _ = update(problem.conjugate, problem.data.evidence)
+    posterior = problem.conjugate.update(problem.data.evidence)
     means = collect(posterior, lambda family, names: family.mean())
     latents = problem.program.latents_of(means)
     return flatten(problem.program, {name: latents[name] for name in problem.program.latents})

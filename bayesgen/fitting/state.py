@@ -10,6 +10,7 @@ from ..errors import PredictionError
 from ..families.draws import generator
 from ..models import Conjugate
 from ..program import GenerativeProgram
+from ..program.density import Evidence
 from . import closed
 from .base import Exported, ProgramState, collect, sample
 
@@ -73,10 +74,19 @@ class Posterior(ProgramState):
     Attributes:
         program: the bound program.
         conjugate: the posterior: updated families.
+        prior: the families before.
+        evidence: the data that they were updated with.
     """
 
     program: GenerativeProgram
     conjugate: Conjugate
+    prior: Conjugate
+    evidence: Evidence
+
+    @functools.cached_property
+    def log_evidence(self):  # type: ignore[override]
+        """log p(X, y), in closed form."""
+        return self.prior.log_evidence(self.evidence)
 
     @property
     def parameters(self):

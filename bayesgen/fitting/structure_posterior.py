@@ -25,12 +25,14 @@ class StructurePosterior(ProgramState):
         conjugate: the posterior of its blocks.
         shared: the posterior of the blocks if no column depends on the class (K = 1).
         log_odds: block -> log odds that a column depends on the class, (D,); a number for a block modelled jointly.
+        log_evidence: log p(X, y), structures and parameters summed out.
     """
 
     program: GenerativeProgram
     conjugate: Conjugate
     shared: Conjugate
     log_odds: dict[str, np.ndarray]
+    log_evidence: float
 
     @property
     def dependence(self) -> dict[str, np.ndarray]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..errors import FitError
 from ..models import StructureAverage
-from .exact import Exact, closed_prior, update
+from .exact import Exact, closed_prior
 from .method import train
 from .structure_posterior import StructurePosterior
 
@@ -37,12 +37,13 @@ def _(method: Exact, problem):
     with np.errstate(divide="ignore"):
         log_prior, log_other = np.log(model.dependence_prior), np.log1p(-model.dependence_prior)
     odds = {name: (log_prior + by_class[name]) - (log_other + at_once[name]) for name in by_class}
-    labels, log_evidence = update(dataclasses.replace(prior, blocks=()), evidence)
+    classes = dataclasses.replace(prior, blocks=())
+    labels, log_evidence = classes.update(evidence), classes.log_evidence(evidence)
     log_evidence += sum(np.logaddexp(log_prior + by_class[name], log_other + at_once[name]).sum() for name in by_class)
     dependent = _update(prior, evidence.summaries, labels.class_prior)
     alike = _update(shared, pooled, labels.class_prior)
-    state = StructurePosterior(problem.program, dependent, alike, odds)
-    return problem.result(method, state, log_evidence=float(log_evidence), summaries=problem.data)
+    state = StructurePosterior(problem.program, dependent, alike, odds, float(log_evidence))
+    return problem.result(method, state, summaries=problem.data)
 
 
 def _terms(conjugate, summaries):

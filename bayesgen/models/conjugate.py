@@ -3,7 +3,10 @@
 import dataclasses
 from collections.abc import Sequence
 
+import numpy as np
+
 from ..families import Family, Names
+from ..statistics import Sums
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,9 +56,24 @@ class Conjugate:
         """Names for messages about the class prior."""
         return Names("class", None, [f"probability of {label!r}" for label in self.classes])
 
+    def update(self, evidence):
+        """The posterior, given class counts and summaries (`program.density.Evidence`)."""
+        families = [block.family.update(evidence.summaries[block.name]) for block in self.blocks]
+        return self.replace_families(self.class_prior.update(_labels(evidence)), families)
+
+    def log_evidence(self, evidence) -> float:
+        """log p(X, y), all parameters integrated out."""
+        blocks = [block.family.log_evidence(evidence.summaries[block.name]) for block in self.blocks]
+        return float(self.class_prior.log_evidence(_labels(evidence)) + sum(blocks))
+
     def replace_families(self, class_prior, families):
         """The same blocks with other families."""
         blocks = tuple(
             dataclasses.replace(block, family=family) for block, family in zip(self.blocks, families, strict=True)
         )
         return dataclasses.replace(self, class_prior=class_prior, blocks=blocks)
+
+
+def _labels(evidence):
+    """The class counts as a summary of the labels."""
+    return Sums(evidence.class_counts.sum(), (evidence.class_counts,), np.zeros(()))
