@@ -9,10 +9,10 @@ import numpy as np
 
 from ..errors import FitError
 from ..fitting import Fit
-from . import weights
 from .comparable import check_comparable
 from .left_out import assign_folds, cross_validated_scores, held_out_scores
 from .mixture import AverageFit, mixture_fit
+from .weights import posterior_weights, pseudo_bma_weights, stacking_weights
 
 
 class Weighting(abc.ABC):
@@ -48,7 +48,7 @@ class ByEvidence(Weighting):
         """Mix joints."""
         check_comparable(fits)
         evidences = [each.log_evidence for each in fits]
-        shares, total = weights.posterior_weights(evidences, _normalized(self.prior, len(fits)))
+        shares, total = posterior_weights(evidences, _normalized(self.prior, len(fits)))
         return mixture_fit(fits, shares, evidences, self, conditional=False, log_evidence=total)
 
 
@@ -92,26 +92,26 @@ class LeftOut(Weighting):
 
 @dataclasses.dataclass(frozen=True)
 class Stacking(LeftOut):
-    """The mixture with the best log score. See `weights.stacking_weights`."""
+    """The mixture with the best log score. See `stacking_weights`."""
 
     folds: int | None = 10
     seed: int = 0
 
     def weights_of(self, log_scores):
         """Maximise the log score."""
-        return weights.stacking_weights(log_scores)
+        return stacking_weights(log_scores)
 
 
 @dataclasses.dataclass(frozen=True)
 class PseudoBMA(LeftOut):
-    """Weights proportional to the exponential of each member's log score. See `weights.pseudo_bma_weights`."""
+    """Weights proportional to the exponential of each member's log score. See `pseudo_bma_weights`."""
 
     folds: int | None = 10
     seed: int = 0
 
     def weights_of(self, log_scores):
         """Normalise."""
-        return weights.pseudo_bma_weights(log_scores)
+        return pseudo_bma_weights(log_scores)
 
 
 def _check_scored(fits):

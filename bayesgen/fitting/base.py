@@ -8,7 +8,8 @@ import numpy as np
 
 from ..models import Conjugate
 from ..program import GenerativeProgram
-from . import closed, rowwise
+from .closed import closed_table, densities_at
+from .rowwise import program_table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +57,7 @@ class State(abc.ABC):
     def draws(self, num_draws, key) -> dict[str, np.ndarray]:
         """Draws of the latents, (chain, draw, ...)."""
 
+
 class ProgramState(State):
     """What was learned of the parameters of one program: its tables at a point are those of one process.
 
@@ -91,8 +93,8 @@ class ProgramState(State):
 
     def _table_at(self, parameters, attributes, covariates):
         if self.conjugate is not None:
-            return closed.log_joint(closed.densities_at(self.conjugate, parameters), attributes)
-        return rowwise.log_joint(self.program, self.program.latents_of(parameters), attributes, covariates)
+            return closed_table(densities_at(self.conjugate, parameters), attributes)
+        return program_table(self.program, self.program.latents_of(parameters), attributes, covariates)
 
 
 def collect(conjugate, of_family):

@@ -29,7 +29,7 @@ def predictive_densities(conjugate):
     return log_class_probs, [(block.name, *block.family.row_predictive()) for block in conjugate.blocks]
 
 
-def log_joint(densities, attributes):
+def closed_table(densities, attributes):
     """log p(x_i, y = k), (n, K)."""
     log_class_probs, blocks = densities
     blocks = [(name, density, density.prepare(parameters)) for name, density, parameters in blocks]

@@ -18,7 +18,7 @@ CACHE_BYTES = 2e6  # for the same on a processor, whose caches are fast and whos
 BUDGET_BYTES = 64e6  # for one table of (draws in a batch, rows, classes), and for the rows
 
 
-def log_joint(program, latents, attributes, covariates):
+def program_table(program, latents, attributes, covariates):
     """log p(x_i, y = k | latents), (n, K)."""
     latents = _known(program, latents)
     chunk = min(CHUNK_ROWS, _rows_that_fit(attributes))

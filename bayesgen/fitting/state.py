@@ -11,8 +11,8 @@ from ..families.draws import generator
 from ..models import Conjugate
 from ..program import GenerativeProgram
 from ..program.density import Evidence
-from . import closed
 from .base import Exported, ProgramState, collect, sample
+from .closed import closed_table, predictive_densities
 
 ARVIZ_NAMES = {"num_steps": "n_steps", "accept_prob": "acceptance_rate", "potential_energy": "lp"}
 
@@ -105,11 +105,11 @@ class Posterior(ProgramState):
 
     @functools.cached_property
     def _predictive(self):
-        return closed.predictive_densities(self.conjugate)
+        return predictive_densities(self.conjugate)
 
     def predictive(self, attributes, covariates):
         """The closed form."""
-        return closed.log_joint(self._predictive, attributes)
+        return closed_table(self._predictive, attributes)
 
     def draws(self, num_draws, key):
         """Independent draws, as one chain."""

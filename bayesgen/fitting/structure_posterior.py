@@ -9,8 +9,8 @@ import scipy.special
 from ..families.draws import generator
 from ..models import Conjugate
 from ..program import GenerativeProgram
-from . import closed
 from .base import Exported, ProgramState, collect, sample
+from .closed import closed_table, predictive_densities
 from .columns import mixed_predictive, per_column
 
 
@@ -72,7 +72,7 @@ class StructurePosterior(ProgramState):
 
     @functools.cached_property
     def _predictive(self):
-        log_class_probs, _ = closed.predictive_densities(dataclasses.replace(self.conjugate, blocks=()))
+        log_class_probs, _ = predictive_densities(dataclasses.replace(self.conjugate, blocks=()))
         blocks = []
         for one, other in zip(self.conjugate.blocks, self.shared.blocks, strict=True):
             odds = self.log_odds[one.name]
@@ -82,7 +82,7 @@ class StructurePosterior(ProgramState):
 
     def predictive(self, attributes, covariates):
         """Structures and parameters integrated out, in closed form."""
-        return closed.log_joint(self._predictive, attributes)
+        return closed_table(self._predictive, attributes)
 
     def draws(self, num_draws, key):
         """Independent draws of structures and processes, as one chain."""

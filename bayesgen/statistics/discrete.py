@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import scipy.sparse
 
-from . import passes
 from .arrays import flatten_rows, log_linear, namespace, safe_product
 from .base import Statistic
+from .passes import class_counts, class_sums
 from .summaries import Sums
 
 
@@ -18,8 +18,8 @@ class BernoulliStatistic(Statistic):
     def summarize(self, values, codes, num_classes, weights=None, inert=None):
         """Count ones and zeros by class: two totals (K, *extra). See `Statistic.summarize`."""
         shape = (num_classes, *values.shape[1:])
-        rows, count = flatten_rows(values), passes.class_counts(codes, num_classes, weights)
-        ones = passes.class_sums(rows, codes, num_classes, weights)
+        rows, count = flatten_rows(values), class_counts(codes, num_classes, weights)
+        ones = class_sums(rows, codes, num_classes, weights)
         if weights is None:  # whole numbers, so the difference is exact
             zeros = count[:, None] - ones
         else:
@@ -62,10 +62,10 @@ def _class_zeros(rows, codes, num_classes, weights, difference):
     There a column that has no zeros is found by counting, because rounding must not leave it a little of one.
     """
     if not scipy.sparse.issparse(rows):
-        return passes.class_sums(1.0 - rows, codes, num_classes, weights)
+        return class_sums(1.0 - rows, codes, num_classes, weights)
     seen = (weights > 0).astype(np.float64)
-    ones = passes.class_sums(rows, codes, num_classes, seen)
-    full = ones == passes.class_counts(codes, num_classes, seen)[:, None]
+    ones = class_sums(rows, codes, num_classes, seen)
+    full = ones == class_counts(codes, num_classes, seen)[:, None]
     return np.where(full, 0.0, np.maximum(difference, 0.0))
 
 
@@ -86,7 +86,7 @@ class CategoricalStatistic(Statistic):
         counts = np.stack(columns, -1).reshape(num_classes, self.num_categories, -1).astype(np.float64)
         shape = (num_classes, *values.shape[1:])
         counts = np.moveaxis(counts, 1, -1).reshape(*shape, self.num_categories)
-        return Sums(passes.class_counts(codes, num_classes, weights), (counts,), np.zeros(shape))
+        return Sums(class_counts(codes, num_classes, weights), (counts,), np.zeros(shape))
 
     def log_likelihood(self, parameters, summary):
         """Sum over values of count times log probability."""

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from . import passes
 from .arrays import flatten_rows, log_linear, namespace, safe_product
 from .base import Statistic
+from .passes import class_counts, class_sums
 from .summaries import Sums
 
 
@@ -35,7 +35,7 @@ class ExponentialFamily(Statistic):
         """Sum each statistic by class. See `Statistic.summarize`."""
 
         def by_class(rows):
-            sums = passes.class_sums(flatten_rows(rows), codes, num_classes, weights)
+            sums = class_sums(flatten_rows(rows), codes, num_classes, weights)
             return sums.reshape(num_classes, *rows.shape[1:])
 
         totals = tuple(by_class(rows) for rows in self.statistics(values, inert))
@@ -43,7 +43,7 @@ class ExponentialFamily(Statistic):
         base = np.zeros((num_classes, *extra))
         if self.log_base is not None:
             base = by_class(self.log_base(values, inert))
-        return Sums(passes.class_counts(codes, num_classes, weights), totals, base)
+        return Sums(class_counts(codes, num_classes, weights), totals, base)
 
     def log_likelihood(self, parameters, summary):
         """Inner product of natural parameters and totals, less the log-partition. See `Statistic`."""
