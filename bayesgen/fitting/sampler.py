@@ -1,6 +1,7 @@
 """NUTS in whitened coordinates on a program's compressed density: compiled once for every N and any number of draws."""
 
 import concurrent.futures
+import os
 from typing import Any, NamedTuple
 
 import jax
@@ -11,10 +12,18 @@ from ..devices import carrying
 from .optimize import posterior_density
 from .trajectory import GRADIENT, MAX_DEPTH, POSITION, TREE, Trajectory, begin, extend
 
-GROUP = 2  # chains that are vectorised together; groups run in threads of their own
+GROUP = 2  # chains at least that are vectorised together; groups run in threads
+MOST_GROUPS = 32  # where chains are many, groups grow; no matter how many cores, so that draws are the same everywhere
 MOST_DRAWS, MOST_STEPS = 256, 2048  # of a chain, in one call of the compiled function
-MOST_NUMBERS = 2**20  # of random momenta, in one call
-STATISTICS = ("num_steps", "accept_prob", "diverging", "energy", "potential_energy", "step_size")
+MOST_NUMBERS = 2**24  # of random momenta, in one call
+STATISTICS = {
+    "num_steps": np.int64,
+    "accept_prob": np.float64,
+    "diverging": np.bool_,
+    "energy": np.float64,
+    "potential_energy": np.float64,
+    "step_size": np.float64,
+}
 
 
 class Chain(NamedTuple):
@@ -51,13 +60,14 @@ def sample(density, key, *, num_warmup, num_samples, num_chains, target, patienc
         one.compile()  # not in the threads below: tracing a program is NumPyro's, and not for threads
     sizes = _groups(num_chains)
     random = np.random.default_rng(np.asarray(jax.random.key_data(key))).spawn(len(sizes))
-    tell = [advanced, *[lambda amount: None] * (len(sizes) - 1)]
+    share = 1 / len(sizes)
 
-    with concurrent.futures.ThreadPoolExecutor(len(sizes)) as pool:
+    with concurrent.futures.ThreadPoolExecutor(min(len(sizes), os.cpu_count() or 1)) as pool:
 
         def each(num_draws, adapt, chains):
-            work = carrying(lambda *group: _run(density, num_draws, target, adapt, *group))
-            return list(pool.map(work, chains, random, tell))
+            tell = lambda amount: advanced(share * amount)  # noqa: E731
+            work = carrying(lambda *group: _run(density, num_draws, target, adapt, *group, tell))
+            return list(pool.map(work, chains, random))
 
         dimension = len(density[2].center)
         warm = each(num_warmup, True, [start(dimension, *group) for group in zip(random, sizes, strict=True)])
@@ -66,7 +76,7 @@ def sample(density, key, *, num_warmup, num_samples, num_chains, target, patienc
             guess = np.exp(np.mean([np.asarray(chain.averages)[:, 0].mean() for chain, _, _ in warm]))
             parts = each(num_samples, False, [_at_step_size(chain, guess) for chain, _, _ in warm])
     draws, stats = (np.concatenate([part[index] for part in parts]) for index in (1, 2))
-    return draws, {name: stats[..., index] for index, name in enumerate(STATISTICS)}
+    return draws, {name: stats[..., index].astype(kind) for index, (name, kind) in enumerate(STATISTICS.items())}
 
 
 def _at_step_size(chain, step_size):
@@ -81,10 +91,11 @@ def lowered(density, num_chains):
 
 
 def _groups(num_chains):
-    """How many chains run together: all of them on a GPU, else so few that every core has something to do."""
+    """How many chains run together: all of them on a GPU, else few, so that every core has something to do."""
     config: Any = jax.config
     device = config.jax_default_device or jax.devices()[0]
-    size = GROUP if getattr(device, "platform", device) == "cpu" else num_chains
+    on_cpu = getattr(device, "platform", device) == "cpu"
+    size = max(GROUP, -(-num_chains // MOST_GROUPS)) if on_cpu else num_chains
     return [min(size, num_chains - first) for first in range(0, num_chains, size)]
 
 
@@ -155,7 +166,7 @@ def advance(density, chains, words, wanted, target, adapt):
     """
     whitening = density[2]
     size, dimension = len(wanted), len(whitening.center)
-    most = int(np.clip(MOST_NUMBERS // dimension, 16, MOST_DRAWS))
+    most = int(np.clip(MOST_NUMBERS // (size * dimension), 16, MOST_DRAWS))
     wanted = jnp.minimum(wanted, most)
     first, second, third = jax.random.split(jax.random.wrap_key_data(words), 3)
     momenta = jax.random.normal(first, (size, most + 1, dimension))

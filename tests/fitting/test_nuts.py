@@ -13,6 +13,7 @@ from numpyro import handlers
 from numpyro.infer.util import log_density
 
 import bayesgen as bg
+from bayesgen.fitting import sampler
 from bayesgen.fitting.state import collect
 
 close = np.testing.assert_allclose
@@ -260,6 +261,22 @@ def test_the_same_seed_gives_the_same_numbers(small):
     for name, value in one.items():
         np.testing.assert_array_equal(value, two[name])
         assert not np.array_equal(value, other[name])
+
+
+def test_thousands_of_chains_need_few_threads_and_two_compilations():
+    assert sampler._groups(4) == [2, 2]
+    for num_chains in (1, 3, 67, 4096):
+        groups = sampler._groups(num_chains)
+        assert sum(groups) == num_chains and len(groups) <= 32 and len(set(groups)) <= 2
+
+
+def test_many_chains_have_the_posterior_too(small):
+    fit = bg.fit(SMALL, *small, method=bg.NUTS(num_chains=67, num_samples=400), seed=2)
+    exact = bg.fit(SMALL, *small, method=bg.Exact())
+    draws = fit.parameters["real_mean"]
+    assert draws.shape == (67, 400, 2, 2)
+    error = draws.mean(1).std(0, ddof=1) / np.sqrt(67)
+    assert (np.abs(draws.mean((0, 1)) - exact.parameters["real_mean"]) < 4 * error).all()
 
 
 @pytest.mark.parametrize("name, value", [("num_samples", 0), ("num_chains", 0), ("target_accept_prob", 1.0)])
