@@ -20,6 +20,9 @@ class ClassPrediction:
         standard_error: (n, K) Monte Carlo standard error of each probability; None where it is exact.
         expected_entropy: (n,) posterior mean of the entropy of p(y | x, Q), in nats; None for a plug-in, which knows
             one Q only.
+        pareto_k: (n,) tail index of the weights of draws, for BMA from draws: above 0.7 the row's answer hangs on few
+            draws; 0 where the weights are even, NaN where they are not and were not looked at, None elsewhere. See
+            `bayesgen.prediction.reliability`.
         device: "cpu" or "gpu", where it was computed.
     """
 
@@ -28,6 +31,7 @@ class ClassPrediction:
     log_marginal: np.ndarray
     standard_error: np.ndarray | None = None
     expected_entropy: np.ndarray | None = None
+    pareto_k: np.ndarray | None = None
     device: str = "cpu"
 
     @property
@@ -92,5 +96,5 @@ def joined(answers):
         parts = [getattr(one, name) for one in answers]
         return None if parts[0] is None else np.concatenate(parts)
 
-    names = ("log_probabilities", "log_marginal", "standard_error", "expected_entropy")
+    names = ("log_probabilities", "log_marginal", "standard_error", "expected_entropy", "pareto_k")
     return dataclasses.replace(answers[0], **{name: join(name) for name in names})

@@ -8,6 +8,7 @@ import scipy.special
 from ..errors import PredictionError
 from .answer import ClassPrediction, normalize
 from .batches import joint_kernel, ratio_error
+from .reliability import tail_indices
 from .rule import Rule
 
 MIN_EFFECTIVE_DRAWS = 20
@@ -21,7 +22,8 @@ class BMA(Rule):
     closed form. For draws it is, per class, the mean of the joint over draws, then normalised; its Monte Carlo error
     comes from batch means and the delta method. Where fewer than 20 effective draws carry the joint of some class
     (processes too rare to be drawn make that class probable), the spread of the draws tells nothing; the standard
-    errors of that row are then at least 1 / (number of draws), the posterior weight below which nothing is seen.
+    errors of that row are then at least 1 / (number of draws), the posterior weight below which nothing is seen. Rows
+    whose weights have tails so heavy that more draws hardly help (Pareto's k above 0.7) are warned of.
 
     Args:
         entropy_draws: for exact fits, the number of draws from the posterior that split the entropy into expected
@@ -39,11 +41,12 @@ class BMA(Rule):
         try:
             table = fit.log_joint(X, at="predictive")
         except PredictionError:
-            return self._from_draws(fit, X)
+            answer, *weights = self._from_draws(fit, X)
+            return dataclasses.replace(answer, pareto_k=tail_indices(fit, X, *weights))
         log_probabilities, log_marginal = normalize(table)
         entropy = None
         if self.entropy_draws:
-            entropy = self._from_draws(fit, X, self.entropy_draws).expected_entropy
+            entropy = self._from_draws(fit, X, self.entropy_draws)[0].expected_entropy
         return ClassPrediction(log_probabilities, fit.classes, log_marginal, expected_entropy=entropy)
 
     def averages_draws(self, fit):
@@ -51,6 +54,7 @@ class BMA(Rule):
         return self.entropy_draws > 0 or fit.is_sampled
 
     def _from_draws(self, fit, X, num_draws=4000):
+        """The answer, logs of the mean joints (n, K), effective numbers of draws, and their number."""
         parts, size = fit.reduce_draws(X, joint_kernel, num_draws=num_draws, seed=self.seed)
         log_joint = parts["log_joint"]
         num_batches = len(log_joint)
@@ -63,7 +67,7 @@ class BMA(Rule):
         error = ratio_error(relative, relative.sum(2)) if num_batches > 1 else np.full(mean.shape, np.nan)
         unseen = (effective < MIN_EFFECTIVE_DRAWS).any(1, keepdims=True)
         error = np.where(unseen, np.maximum(error, 1 / size), error)
-        return ClassPrediction(log_probabilities, fit.classes, log_marginal, error, entropy)
+        return ClassPrediction(log_probabilities, fit.classes, log_marginal, error, entropy), mean, effective, size
 
 
 def _mean_of_logs(batches):

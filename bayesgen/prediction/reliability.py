@@ -8,7 +8,9 @@ from arviz_stats.base import array_stats
 from ..errors import ConvergenceWarning
 
 MAX_K = 0.7  # above it, the error of an average falls more slowly than any use of it could wait for
-SMALL_SHARE = 0.01  # classes less probable than this do not matter to the answer
+UNEVEN = 0.25  # share of the draws that is effective, below which weights are looked at
+MOST_NUMBERS = 2**21  # in the table of the rows that are looked at
+SMALL_SHARE = 1e-4  # classes less probable than this do not matter to the answer
 MOST_SAMPLES = 2000  # series of draws that are looked at, the most uneven first
 
 
@@ -48,14 +50,42 @@ def pareto_k(log_joint):
     return found.reshape(num_rows, num_classes).max(axis=1)
 
 
+def tail_indices(fit, X, mean, effective, num_draws):
+    """Pareto's k of the rows of a prediction from draws, for those whose weights are uneven.
+
+    Args:
+        fit: what can give the table of every draw for a few rows.
+        X: the rows.
+        mean: (n, K), log of the mean over draws of p(x_i, y = k | Q).
+        effective: (n, K), effective number of draws in this mean.
+        num_draws: number of draws.
+
+    Returns:
+        (n,), 0 for rows of even weights; NaN for rows of uneven weights beyond the most uneven ones that are looked at.
+    """
+    with np.errstate(invalid="ignore"):
+        matters = mean - mean.max(axis=1, keepdims=True) >= np.log(SMALL_SHARE)
+    share = np.where(matters, effective / num_draws, 1.0).min(axis=1, initial=1.0)
+    uneven = np.flatnonzero(share < UNEVEN)
+    k = np.zeros(len(mean))
+    k[uneven] = np.nan
+    most = max(1, MOST_NUMBERS // (num_draws * mean.shape[1]))
+    looked_at = uneven[np.argsort(share[uneven])[:most]]
+    if len(looked_at):
+        k[looked_at] = pareto_k(fit.log_joint(X, at="draws", rows=looked_at))
+    return k
+
+
 def warn_of_few_draws(k):
     """One warning that says how many rows have averages that draws do not settle."""
-    bad = int((np.asarray(k) > MAX_K).sum())
+    k = np.asarray(k)
+    bad, unknown = int((k > MAX_K).sum()), int(np.isnan(k).sum())
     if bad:
+        others = f" ({unknown} more have uneven weights and were not looked at)" if unknown else ""
         warnings.warn(
-            f"{bad} of {len(k)} rows have an average over draws that few draws decide (Pareto k above {MAX_K}): their "
-            "probabilities and standard errors cannot be trusted. Use Exact() where the model has a closed form, or "
-            "more draws.",
+            f"{bad} of {len(k)} rows{others} have an average over draws that few draws decide (Pareto k above "
+            f"{MAX_K}): their probabilities and standard errors cannot be trusted. Use Exact() where the model has a "
+            "closed form, or more draws.",
             ConvergenceWarning,
             stacklevel=4,
         )

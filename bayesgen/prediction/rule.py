@@ -12,6 +12,7 @@ from ..errors import DataError, ImpossibleRowsWarning, PredictionError
 from ..tables import read_table
 from ..views import row_blocks
 from .answer import ClassPrediction, joined
+from .reliability import warn_of_few_draws
 
 NUM_BATCHES = 100  # of draws, whose tables are kept apart to measure the Monte Carlo error
 
@@ -67,6 +68,8 @@ def answer(fit, rule, X):
         )
     classes = dataclasses.replace(_in_blocks(fit, rule, read_table(X)), device=used())
     warn_of_impossible_rows(classes)
+    if classes.pareto_k is not None:
+        warn_of_few_draws(classes.pareto_k)
     return classes
 
 

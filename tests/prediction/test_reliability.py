@@ -1,10 +1,14 @@
 """Pareto's k of averages over draws: known tails, and a posterior whose draws do not settle an answer."""
 
+import dataclasses
+
+import jax
 import numpy as np
 import pytest
 from sklearn.datasets import load_wine
 
 import bayesgen as bg
+from bayesgen.fitting.state import Draws
 from bayesgen.prediction.reliability import pareto_k, warn_of_few_draws
 
 
@@ -58,3 +62,49 @@ def test_few_rows_in_many_dimensions_are_found_out():
     error = np.abs(means / means.sum(1, keepdims=True) - truth).max(axis=1)
     assert (k > 0.7).any()
     assert error[k > 0.7].max() > 0.05 > error[k <= 0.5].max(initial=0.0)
+
+
+def wine(seed):
+    """(training X, y, test X): 20 rows a class."""
+    X, y = load_wine(return_X_y=True)
+    rng = np.random.default_rng(seed)
+    train = np.concatenate([rng.permutation(np.flatnonzero(y == k))[:20] for k in range(3)])
+    return X[train], y[train], X[np.setdiff1d(np.arange(len(y)), train)]
+
+
+def drawn(exact, num_chains=4, num_samples=1000, seed=0):
+    """A fit that holds independent draws from an exact posterior, as a perfect sampler would give them."""
+    draws = exact.state.draws(num_chains * num_samples, jax.random.key(seed))
+    chains = {name: value.reshape(num_chains, num_samples, *value.shape[2:]) for name, value in draws.items()}
+    state = Draws(exact.program, chains, exact.program.parameters_of(chains), {})
+    return dataclasses.replace(exact, state=state)
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3, 4))])
+def test_averages_from_draws_are_calibrated_where_they_are_not_warned_of(seed):
+    X, y, new = wine(seed)
+    exact = bg.fit(bg.GaussianDiscriminant(), X, y, method=bg.Exact())
+    fit = drawn(exact, seed=seed)
+    with pytest.warns(bg.ConvergenceWarning, match=r"rows .*few draws decide.*Exact\(\)"):
+        found = bg.predict(fit, new, rule=bg.BMA())
+    assert found.pareto_k.shape == (len(new),) and not np.isnan(found.pareto_k).any()
+    wrong = np.abs(found.probabilities - bg.predict(exact, new, rule=bg.BMA()).probabilities).max(axis=1)
+    z = wrong / found.standard_error.max(axis=1)
+    trusted = found.pareto_k <= 0.7
+    assert z[trusted].max() < 4
+    assert not trusted[wrong > 0.05].any()
+
+
+def test_blocks_warn_once_and_even_weights_never():
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 2, 400)
+    X = rng.normal(1.0 * y[:, None], 1.0, (400, 2))
+    fit = drawn(bg.fit(bg.GaussianDiscriminant(), X, y, method=bg.Exact()))
+    found = bg.predict(fit, X, rule=bg.BMA())
+    assert (found.pareto_k <= 0.7).all()
+    far = np.concatenate([X, np.asarray([[25.0, -40.0], [-30.0, 45.0]])])
+    with pytest.warns(bg.ConvergenceWarning, match="2 of 402 rows") as caught:
+        found = bg.predict(fit, far, rule=bg.BMA())
+    assert len(caught) == 1 and (found.pareto_k[-2:] > 0.7).all()
+    np.testing.assert_allclose(found.pareto_k[:400], bg.predict(fit, X, rule=bg.BMA()).pareto_k, rtol=1e-9)
+    assert bg.predict(fit, X, rule=bg.PlugIn()).pareto_k is None
