@@ -66,7 +66,7 @@ def sample(density, key, *, num_warmup, num_samples, num_chains, target, patienc
 
         def each(num_draws, adapt, chains):
             tell = lambda amount: advanced(share * amount)  # noqa: E731
-            work = carrying(lambda *group: _run(density, num_draws, target, adapt, *group, tell))
+            work = carrying(lambda *group: _run(density, num_draws, target, adapt, tell, *group))
             return list(pool.map(work, chains, random))
 
         dimension = len(density[2].center)
@@ -99,7 +99,7 @@ def _groups(num_chains):
     return [min(size, num_chains - first) for first in range(0, num_chains, size)]
 
 
-def _run(density, num_draws, target, adapt, chains, random, advanced):
+def _run(density, num_draws, target, adapt, advanced, chains, random):
     """Make so many draws with each chain: (chains, draws, statistics)."""
     size = len(chains.step_size)
     parts: list[list[Any]] = [[] for _ in range(size)]
