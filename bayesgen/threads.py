@@ -3,9 +3,10 @@
 import collections
 import functools
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
@@ -25,7 +26,7 @@ def in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) -> Ite
         return
     waiting: collections.deque = collections.deque()
     # one thread for each matrix product: threads of threads would wait for each other
-    with _libraries().limit(limits=1, user_api="blas"), ThreadPoolExecutor(num_threads) as pool:
+    with ONE_THREAD_A_PRODUCT, ThreadPoolExecutor(num_threads) as pool:
         for part in parts:
             waiting.append(pool.submit(function, part))
             if len(waiting) > num_threads:
@@ -39,6 +40,34 @@ def all_in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) ->
     return list(in_threads(function, parts))
 
 
+class _SharedLimit:
+    """A context in which matrix products take one thread each.
+
+    The limit holds for the whole process, so the first to come sets it and the last to leave takes it back.
+    """
+
+    def __init__(self):
+        self._lock, self._users = threading.Lock(), 0
+        self._limit: Any = None
+
+    def __enter__(self):
+        with self._lock:
+            self._users += 1
+            if self._users == 1:
+                self._limit = _libraries().limit(limits=1, user_api="blas")
+
+    def __exit__(self, *error):
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._limit.restore_original_limits()
+
+
+ONE_THREAD_A_PRODUCT = _SharedLimit()
+
+
 @functools.cache
 def _libraries():
+    import scipy.linalg  # noqa: F401, which brings a library of its own
+
     return ThreadpoolController()  # looks through all libraries that are loaded, so once

@@ -10,11 +10,13 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 import scipy.sparse
+from scipy.stats import multivariate_normal
 
 from bayesgen.statistics import Moments, is_registered, read_conditional, registered_types
 from bayesgen.statistics.arrays import log_linear, safe_product
 from bayesgen.statistics.moments import class_moments
 from bayesgen.statistics.passes import CHUNK_ROWS
+from bayesgen.statistics.table import MULTIVARIATE_NORMAL
 
 CLASSES, ROWS, COLUMNS, LENGTH, TOTAL = 3, 43, 2, 5, 11
 EMPTY = 1  # the class without rows
@@ -241,8 +243,9 @@ def test_the_summary_gives_the_sum_over_rows(name, rng, codes):
             rows = statistic.row_log_prob(jax.tree.map(np.asarray, read), values)
             assert isinstance(rows, np.ndarray)
             np.testing.assert_allclose(rows, each, rtol=1e-9, atol=1e-9)
-            many = statistic.row_log_prob_of_many(jax.tree.map(np.asarray, read), values)
-            np.testing.assert_allclose(many, each, rtol=1e-9, atol=1e-9)
+            many = statistic.row_log_prob_of_many(jax.tree.map(lambda a: np.stack([a, a[::-1]]), read), values)
+            np.testing.assert_allclose(many[0].T, each, rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(many[1], many[0, ::-1], rtol=1e-12)
 
 
 def test_what_needs_inert_parameters_says_so():
@@ -454,3 +457,20 @@ def test_a_subclass_is_not_covered_by_its_parent():
             return super().log_prob(value - 1.0)
 
     assert read_conditional(Shifted(jnp.zeros(3), 1.0), -1) is None
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e6, 1e12])
+@pytest.mark.parametrize("many", [False, True])
+def test_classes_far_apart_cost_no_digits(rng, offset, many):
+    factor = np.tril(rng.normal(size=(3, 5, 5))) + 2 * np.eye(5)
+    loc = rng.normal(size=(3, 5)) + offset * np.array([[0.0], [1.0], [-3.0]])
+    rows = rng.normal(size=(17, 5))  # near the first class
+    expected = multivariate_normal(loc[0], factor[0] @ factor[0].T).logpdf(rows)
+    statistic, parameters = MULTIVARIATE_NORMAL, {"loc": loc, "scale_tril": factor}
+    if many:
+        stacked = {name: np.stack([value, value]) for name, value in parameters.items()}
+        found = statistic.row_log_prob_of_many(stacked, rows)[1, 0]
+    else:
+        found = statistic.row_log_prob(statistic.prepare(parameters), rows)[:, 0]
+        np.testing.assert_allclose(statistic.row_log_prob(parameters, rows)[:, 0], expected, rtol=1e-11)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)

@@ -13,9 +13,6 @@ from ..errors import BayesgenError, DataError
 from ..tables import read_table
 from ..views import Table, row_blocks
 
-BLOCK_CELLS = 1 << 21  # cells of a block: 16 MB, if they have to be copied as float64
-MIN_ROWS = 1 << 12
-
 
 @dataclasses.dataclass(frozen=True)
 class Part:
@@ -48,8 +45,10 @@ def read_part(X, y=None, sample_weight=None) -> Part:
     labels = None if y is None else as_labels(y)
     weights = None if sample_weight is None else as_array(sample_weight, "sample_weight")
     for name, what, values in (("y", "labels", labels), ("sample_weight", "weights", weights)):
-        if values is not None and len(values) != table.num_rows:
+        if values is not None and values.shape != (table.num_rows,):
             one = what[:-1]
+            if values.ndim != 1:
+                raise DataError(f"{name} has shape {values.shape}, and has to be 1-D: one {one} for each row of X.")
             raise DataError(f"X has {table.num_rows} rows and {name} has {len(values)} {what}. Give one {one} a row.")
     return Part(table, labels, weights)
 

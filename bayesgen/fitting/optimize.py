@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.optimize
-from threadpoolctl import ThreadpoolController
 
 from ..devices import placed
 from ..errors import FitError
 from ..program import density
 from ..program.evaluation import unconstrain
+from ..threads import ONE_THREAD_A_PRODUCT
 from .curvature import find_curvature
 
 POINTS = 16  # at which a density is evaluated by one call, at most
@@ -175,16 +175,11 @@ def _climb(function, program, evidence, start):
 
     options = {"maxiter": 2000, "maxfun": 4000, "maxcor": 30, "ftol": 1e-15, "gtol": 1e-9}
     # its products are tiny, and threads of BLAS would fight with those of XLA
-    with _thread_pools().limit(limits=1, user_api="blas"):
+    with ONE_THREAD_A_PRODUCT:
         result = scipy.optimize.minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
     vector = _newton(function, program, evidence, result.x, objective)
     value, gradient = value_and_gradient(function, program, vector, evidence)
     return Optimum(vector, value, gradient)
-
-
-@functools.cache
-def _thread_pools():
-    return ThreadpoolController()  # looks through all loaded libraries, SciPy's among them, so once
 
 
 def _newton(function, program, evidence, vector, objective):

@@ -25,16 +25,13 @@ def log_joint_table(program, latents, attributes, covariates=None):
 def log_joint_tables(program, latents, attributes, covariates=None):
     """The tables of many processes, (draws, K, n); latents have one leading axis. Traceable.
 
-    The classes of all processes are evaluated as if they were those of one. Rows come last, because that is what
-    the reductions over draws run over.
+    Rows come last, because that is what the reductions over draws run over.
     """
     total, parameters = jax.vmap(lambda one: _conditionals(program, one, covariates))(latents)
     statistics, shape = dict(program.plan.compressed), total.shape[:2]
     total = total[..., None]
     for name, own in parameters.items():
-        flat = jax.tree.map(lambda value: value.reshape(-1, *value.shape[2:]), own)
-        table = statistics[name].row_log_prob_of_many(flat, attributes[name])
-        total = total + table.T.reshape(*shape, -1)
+        total = total + statistics[name].row_log_prob_of_many(own, attributes[name])
     rowwise = tuple(name for name in program.attributes if name not in parameters)
     if rowwise:
         tables = jax.vmap(lambda one: _by_row(program, one, attributes, covariates, rowwise))(latents)

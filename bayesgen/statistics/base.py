@@ -47,5 +47,10 @@ class Statistic(RowDensity):
         """Log-likelihood of the summarised rows, per class and column: (K, *extra), a JAX array."""
 
     def row_log_prob_of_many(self, parameters, values):
-        """`row_log_prob` for the classes of many processes, where speed counts more than the last digits."""
-        return self.row_log_prob(parameters, values)
+        """`row_log_prob` for many processes, (draws, K, n); parameters have the axes (draws, K) first.
+
+        Here speed counts more than the last digits.
+        """
+        draws, num_classes = next(iter(parameters.values())).shape[:2]
+        flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in parameters.items()}
+        return self.row_log_prob(flat, values).T.reshape(draws, num_classes, -1)

@@ -1,8 +1,11 @@
 """Squared Mahalanobis distances of rows from all classes at once: one matrix product a site."""
 
+import math
 from typing import Any, NamedTuple
 
 from .arrays import inverse_lower, log_diagonal, namespace
+
+FAR = 1e3  # standard deviations between classes that cost three digits of sixteen
 
 
 class Whitening(NamedTuple):
@@ -20,35 +23,60 @@ class Whitening(NamedTuple):
 
 
 def with_whitening(parameters):
-    """Parameters with their `Whitening` added, for evaluation on many chunks of rows."""
-    return {**parameters, "whitening": _whitening(parameters)}
+    """NumPy parameters with what is worth computing once for many chunks of rows.
+
+    That is a `Whitening`, or inverse Cholesky factors where classes lie so far apart that a common center costs digits.
+    """
+    loc, inverse = _flat(parameters)
+    center = loc.mean(0)
+    shift = namespace(loc).einsum("kmij,kmj->mki", inverse, center - loc)
+    if not abs(shift).max(initial=0.0) <= FAR:
+        return {**parameters, "inverse": inverse}
+    return {**parameters, "whitening": _whitening(center, inverse, shift)}
 
 
 def squared_distances(parameters, values):
     """Squared distances (n, K, m) of rows, half log-determinants (K, m), and the dimension D.
 
-    `parameters` hold `loc` (K, *extra, D) and `scale_tril` (K, *extra, D, D); prepared ones their `Whitening` too.
+    `parameters` hold `loc` (K, *extra, D), `scale_tril` (K, *extra, D, D), and what `with_whitening` adds.
     """
-    xp = namespace(parameters["loc"], values)
-    center, maps, half_log_det = parameters["whitening"] if "whitening" in parameters else _whitening(parameters)
-    (extra, dimension), num_classes = center.shape, len(half_log_det)
-    rows = values.reshape(-1, extra, dimension) - center
-    ones = xp.ones((len(rows), 1))
+    dimension = parameters["loc"].shape[-1]
+    rows = values.reshape(len(values), -1, dimension)
+    if "whitening" in parameters:
+        return _at_once(parameters["whitening"], rows), parameters["whitening"].half_log_det, dimension
+    loc, inverse = _flat(parameters)
+    return _class_by_class(loc, inverse, rows), -log_diagonal(inverse), dimension
+
+
+def _at_once(whitening, rows):
+    xp = namespace(rows, whitening.center)
+    num_classes, dimension = len(whitening.half_log_det), rows.shape[-1]
+    rows, ones = rows - whitening.center, xp.ones((len(rows), 1))
     squares = []
-    for index in range(extra):
-        whitened = xp.concatenate([rows[:, index], ones], 1) @ maps[index]
+    for index, maps in enumerate(whitening.maps):
+        whitened = xp.concatenate([rows[:, index], ones], 1) @ maps
         whitened = whitened.reshape(-1, num_classes, dimension)
         squares.append(xp.einsum("nkd,nkd->nk", whitened, whitened))
-    return xp.stack(squares, -1), half_log_det, dimension
+    return xp.stack(squares, -1)
 
 
-def _whitening(parameters):
-    xp = namespace(parameters["loc"])
-    num_classes, dimension = len(parameters["loc"]), parameters["loc"].shape[-1]
-    loc = parameters["loc"].reshape(num_classes, -1, dimension)
-    inverse = inverse_lower(parameters["scale_tril"]).reshape(*loc.shape, dimension)
-    center = loc.mean(0)
-    shift = xp.einsum("kmij,kmj->mki", inverse, center - loc)
+def _class_by_class(loc, inverse, rows):
+    xp = namespace(rows, loc)
+    classes = [xp.einsum("nmd,med->nme", rows - loc[k], inverse[k]) for k in range(len(loc))]
+    return xp.stack([(whitened**2).sum(-1) for whitened in classes], 1)
+
+
+def _flat(parameters):
+    """Means (K, m, D) and inverse Cholesky factors (K, m, D, D)."""
+    num_classes, *extra, dimension = parameters["loc"].shape
+    loc = parameters["loc"].reshape(num_classes, math.prod(extra), dimension)
+    if "inverse" in parameters:
+        return loc, parameters["inverse"]
+    return loc, inverse_lower(parameters["scale_tril"]).reshape(*loc.shape, dimension)
+
+
+def _whitening(center, inverse, shift):
+    xp = namespace(center, inverse)
     linear = xp.transpose(inverse, (1, 3, 0, 2))  # (m, D, K, D), the last axis whitened
     maps = xp.concatenate([linear, shift[:, None]], 1)
     return Whitening(center, maps.reshape(*maps.shape[:2], -1), -log_diagonal(inverse))

@@ -54,16 +54,22 @@ class NormalStatistic(Statistic):
         return constant - 0.5 * xp.stack(squares, -1) + xp.reshape(base, (-1, 1))
 
     def row_log_prob_of_many(self, parameters, values):
-        """Log density of rows, (n, M), as a matrix product of the columns and their squares."""
+        """Log density of rows, (draws, K, n): products of the columns and their squares with natural parameters."""
         xp = namespace(parameters["loc"], values)
         rows = flatten_rows(xp.log(values) if self.log_scale else values)
-        base = -rows.sum(-1, keepdims=True) if self.log_scale else 0.0
-        loc, scale = (flatten_rows(parameters[name]) for name in ("loc", "scale"))
-        center = loc.mean(0)
-        rows, shift, precision = rows - center, loc - center, 1 / scale**2
-        constant = -xp.log(scale).sum(-1) - 0.5 * LOG_2PI * loc.shape[-1] - 0.5 * (precision * shift**2).sum(-1)
-        features = xp.concatenate([rows, rows**2], 1)
-        return features @ xp.concatenate([precision * shift, -0.5 * precision], 1).T + constant + base
+        shape = (*parameters["loc"].shape[:2], rows.shape[1])
+        loc, scale = (parameters[name].reshape(shape) for name in ("loc", "scale"))
+        base = -rows.sum(-1) if self.log_scale else 0.0
+        return xp.stack([_of_one_class(loc[:, k], scale[:, k], rows) for k in range(shape[1])], 1) + base
+
+
+def _of_one_class(loc, scale, rows):
+    """Log densities of rows under many normal distributions of about one mean, (draws, n)."""
+    xp, center = namespace(loc, rows), loc.mean(0)
+    rows, shift, precision = rows - center, loc - center, 1 / scale**2
+    constant = -xp.log(scale).sum(-1) - 0.5 * LOG_2PI * loc.shape[-1] - 0.5 * (precision * shift**2).sum(-1)
+    weights = xp.concatenate([precision * shift, -0.5 * precision], 1)
+    return weights @ xp.concatenate([rows, rows**2], 1).T + constant[:, None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,18 +112,24 @@ class MultivariateNormalStatistic(Statistic):
         return (-0.5 * (squares + LOG_2PI * dimension) - half_log_det[None]).sum(-1)
 
     def row_log_prob_of_many(self, parameters, values):
-        """Log density of rows, (n, M), as a matrix product of the columns and the products of two of them."""
+        """Log density of rows, (draws, K, n): products of the columns, and of two of them, with natural parameters."""
         loc, scale_tril = parameters["loc"], parameters["scale_tril"]
         xp, dimension = namespace(loc, values), loc.shape[-1]
-        center = loc.mean(0)
-        whiten = inverse_lower(scale_tril)
-        precision = xp.einsum("...ij,...ik->...jk", whiten, whiten)
-        rows, shift = values - center, loc - center
-        linear = xp.einsum("...ij,...j->...i", precision, shift)
-        half_log_det = -log_diagonal(whiten)
-        constant = -half_log_det - 0.5 * (linear * shift).sum(-1) - 0.5 * LOG_2PI * dimension
-        first, second = np.triu_indices(dimension)
-        twice = np.where(first == second, -0.5, -1.0)
-        features = xp.concatenate([rows, rows[..., first] * rows[..., second]], -1)
-        weights = xp.concatenate([linear, twice * precision[..., first, second]], -1)
-        return flatten_rows(features) @ flatten_rows(weights).T + constant.reshape(len(loc), -1).sum(-1)
+        shape = (*loc.shape[:2], math.prod(loc.shape[2:-1]), dimension)
+        inverse = inverse_lower(scale_tril).reshape(*shape, dimension)
+        loc, rows = loc.reshape(shape), values.reshape(len(values), *shape[2:])
+        return xp.stack([_of_one_joint_class(loc[:, k], inverse[:, k], rows) for k in range(shape[1])], 1)
+
+
+def _of_one_joint_class(loc, inverse, rows):
+    """The same for multivariate normal distributions: means (draws, m, D), inverse Cholesky factors, rows (n, m, D)."""
+    xp, center, dimension = namespace(loc, rows), loc.mean(0), loc.shape[-1]
+    rows, shift = rows - center, loc - center
+    precision = xp.einsum("smij,smik->smjk", inverse, inverse)
+    linear = xp.einsum("smij,smj->smi", precision, shift)
+    constant = log_diagonal(inverse) - 0.5 * (linear * shift).sum(-1) - 0.5 * LOG_2PI * dimension
+    first, second = np.triu_indices(dimension)
+    halves = np.where(first == second, -0.5, -1.0)
+    features = xp.concatenate([rows, rows[..., first] * rows[..., second]], -1)
+    weights = xp.concatenate([linear, halves * precision[..., first, second]], -1)
+    return flatten_rows(weights) @ flatten_rows(features).T + constant.sum(-1)[:, None]
