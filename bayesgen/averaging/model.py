@@ -5,7 +5,7 @@ import functools
 from typing import Any
 
 from ..errors import DataError, FitError
-from ..fitting import Exact
+from ..fitting import Exact, Summaries
 from ..fitting.method import Problem, prepare, train
 from .weighting import Weighting
 
@@ -46,8 +46,13 @@ class MemberData:
 
 @prepare.register
 def _(model: AverageModel, X, y=None, *, schema=None, sample_weight=None):
-    if isinstance(X, MemberData):
+    if isinstance(X, MemberData) and X.model is model:
         return X
+    if isinstance(X, Summaries | MemberData):
+        raise DataError(
+            "Summaries belong to one model, and each member of an average needs its own. Give X and y, or fit each "
+            "member to its summaries and average the fits."
+        )
     if _is_read_once(X):
         raise DataError("An average reads the data once for each of its members: give an iterable of chunks as a list.")
     if model.weighting.needs_rows and (y is None or sample_weight is not None):

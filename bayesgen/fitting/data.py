@@ -83,6 +83,7 @@ def summarize(model: Model, X, y=None, *, schema: Schema | None = None, sample_w
     >>> fit.parameters["real_mean"].tolist()
     [[1.5], [6.0]]
     """
+    check_model(model)
     declared = schema or Schema()
     if not is_chunked(X):
         data = read_part(X, y, sample_weight)
@@ -95,6 +96,19 @@ def summarize(model: Model, X, y=None, *, schema: Schema | None = None, sample_w
     if reader is None:
         raise DataError("X is an iterable without chunks. Give at least one (a generator can be read only once).")
     return _summaries(reader, itertools.chain([first], (evidence for _, evidence in evidences)))
+
+
+def check_model(model):
+    """Refuse what is no single model.
+
+    Raises:
+        DataError: an average of models among others, whose members need summaries of their own.
+    """
+    if not isinstance(model, Model):
+        raise DataError(
+            f"Only a model or a GenerativeProgram has summaries, not {model!r}. For an average of models give X and y "
+            "to fit, or summarise and fit each member and average the fits."
+        )
 
 
 def _of_chunks(model, chunks, declared):

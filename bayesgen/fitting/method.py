@@ -13,6 +13,7 @@ from ..errors import ConstantColumnWarning, DataError
 from ..models import Conjugate
 from ..program import GenerativeProgram
 from ..program.compiled import padded
+from .agreement import check_made_for
 from .data import Summaries, summarize
 from .fit import Fit, prior_families
 
@@ -92,8 +93,8 @@ def fit(
     Args:
         model: `NaiveBayes`, `GaussianDiscriminant`, `GenerativeClassifier` or a `GenerativeProgram` of one's own.
         X: 2-D array, data frame (pandas, polars), scipy.sparse matrix or mapping name -> array, (n, D); for a program
-            of one's own the names are its attribute sites. Or `Summaries`, or an iterable of chunks (X, y) or
-            (X, y, sample_weight), and then no y: see `summarize`.
+            of one's own the names are its attribute sites. Or `Summaries` of this model, or an iterable of chunks
+            (X, y) or (X, y, sample_weight), and then no y: see `summarize`.
         y: (n,) labels of any one type.
         method: `MLE()`, `MAP()`, `Exact()` or `NUTS()`.
         schema: what is known of the columns; the rest is inferred.
@@ -105,7 +106,7 @@ def fit(
             processor. What was used is in `fit.attributes["device"]`.
 
     Raises:
-        DataError: data that do not fit the schema; device="gpu" where JAX has none.
+        DataError: data that do not fit the schema; summaries made for another model; device="gpu" where JAX has none.
         ModelError: a program that breaks a convention, a hyperparameter outside its range.
         FitError: an estimate that does not exist for these data.
 
@@ -128,6 +129,7 @@ def prepare(model, X, y=None, *, schema=None, sample_weight=None) -> Any:
         return summarize(model, X, y, schema=schema, sample_weight=sample_weight)
     if y is not None or sample_weight is not None or schema is not None:
         raise DataError("Summaries hold their labels, weights and schema already: pass them alone.")
+    check_made_for(model, X)
     return X
 
 
