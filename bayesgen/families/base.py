@@ -30,6 +30,8 @@ class Family(abc.ABC):
     """Whether the default hyperparameters need the training columns' means and variances."""
     covariate: ClassVar[str | None] = None
     """Name of the argument of `likelihood` that is a covariate of the program, if there is one."""
+    takes_sparse: ClassVar[bool] = False
+    """Whether its columns may come as a scipy.sparse matrix."""
     flags: ClassVar[tuple[str, ...]] = ()
     """Names of the fields that are structure, not hyperparameters."""
     batch_shape: Any

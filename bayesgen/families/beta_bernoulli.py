@@ -37,6 +37,7 @@ class BetaBernoulli(Family):
     a: Any
     b: Any
     kind = "binary"
+    takes_sparse = True
     statistic = BERNOULLI
 
     def __init__(self, a=1.0, b=1.0):

@@ -32,6 +32,7 @@ class DirichletMultinomial(DirichletFamily):
 
     kind = "count"
     joint = True
+    takes_sparse = True
     covariate = "total_count"
     statistic = MULTINOMIAL
 

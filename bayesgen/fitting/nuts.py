@@ -93,7 +93,7 @@ class NUTS(Method):
         """Where to look for the mode: near the closed-form posterior mean where there is one."""
         conjugate, structure = problem.conjugate, problem.program.structure
         if conjugate is None or not conjugate.is_closed:
-            return dispersed_starts(structure, 3, 0)
+            return dispersed_starts(structure, 3, problem.seed)
         return [closed_form_start(problem)]
 
     def _run(self, program, evidence, whitening, key, path, progress):

@@ -11,10 +11,12 @@ import scipy.optimize
 
 from ..devices import placed
 from ..errors import FitError
+from ..families.draws import generator
 from ..program import density
 from ..program.evaluation import unconstrain
 from ..threads import ONE_THREAD_A_PRODUCT
 from .curvature import find_curvature
+from .seeds import as_key
 
 POINTS = 16  # at which a density is evaluated by one call, at most
 EIGEN_LIMIT = 1200  # dimensions up to which directions without curvature are looked for
@@ -199,7 +201,7 @@ def _newton(function, program, evidence, vector, objective):
 
 def dispersed_starts(structure, num_starts, seed):
     """The origin of the unconstrained space, and points around it."""
-    rng = np.random.default_rng(seed)
+    rng = generator(as_key(seed))
     size = num_free(structure)
     return [np.zeros(size), *(rng.normal(size=size) for _ in range(num_starts - 1))]
 
@@ -212,9 +214,8 @@ def maximize(problem, *, prior, num_starts):
     """
     program, evidence = problem.program, problem.evidence
     function = parameter_density if prior else likelihood
-    seed = problem.seed if isinstance(problem.seed, int) else 0
     with jax.enable_x64(True), placed(density.work(program, evidence)):
-        optimum = search(function, program, evidence, dispersed_starts(program.structure, num_starts, seed))
+        optimum = search(function, program, evidence, dispersed_starts(program.structure, num_starts, problem.seed))
         _check_maximum(function, program, evidence, optimum, "posterior density" if prior else "likelihood")
     return optimum
 

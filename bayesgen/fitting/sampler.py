@@ -72,7 +72,7 @@ def sample(density, key, *, num_warmup, num_samples, num_chains, target, patienc
         dimension = len(density[2].center)
         warm = each(num_warmup, True, [start(dimension, *group) for group in zip(random, sizes, strict=True)])
         parts = warm
-        if np.mean([stats[..., 0].mean() for _, _, stats in warm]) <= patience:
+        if np.concatenate([stats[..., 0] for _, _, stats in warm]).mean() <= patience:
             guess = np.exp(np.mean([np.asarray(chain.averages)[:, 0].mean() for chain, _, _ in warm]))
             parts = each(num_samples, False, [_at_step_size(chain, guess) for chain, _, _ in warm])
     draws, stats = (np.concatenate([part[index] for part in parts]) for index in (1, 2))

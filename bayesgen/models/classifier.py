@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ModelError
+from ..errors import DataError, ModelError
 from ..families import DirichletCategorical, Family, Scale
 from ..families.fixed_categorical import FixedCategorical
 from ..program import ConcreteModel, GenerativeProgram
@@ -66,6 +66,12 @@ class GenerativeClassifier(ConcreteModel):
 
     def read(self, schema, table):
         """Encode each block's columns."""
+        for name, family, _ in self.blocks:
+            if table.sparse and not family.takes_sparse:
+                raise DataError(
+                    f"X is sparse, and block {name!r} ({type(family).__name__}) takes every cell of its columns. Give "
+                    "it X.toarray(), or model the columns by DirichletMultinomial() or BetaBernoulli()."
+                )
         attributes = {name: schema.encode(table, columns) for name, _, columns in self.blocks}
         covariates = {
             covariate_name(name): family.covariate_of(attributes[name])

@@ -248,3 +248,29 @@ def test_rows_far_from_all_training_rows_have_probabilities():
         answer = bg.predict(fit, far, rule=rule)
         close(answer.probabilities[0].sum(), 1.0, rtol=1e-12)
         assert np.isfinite(answer.log_probabilities).any(1).all()
+
+
+@pytest.mark.parametrize("model", [bg.NaiveBayes(bg.GammaPoisson()), bg.NaiveBayes(bg.NormalInverseGamma())])
+def test_sparse_columns_of_a_family_that_takes_every_cell_are_refused(model):
+    X = scipy.sparse.csr_matrix(np.arange(12.0).reshape(4, 3))
+    with pytest.raises(bg.DataError, match=r"X is sparse, and block .* takes every cell.*toarray"):
+        bg.fit(model, X, ["a", "b", "a", "b"], method=bg.Exact())
+
+
+def test_a_sparse_chunk_after_a_dense_one_is_refused_by_its_number():
+    X = np.arange(12.0).reshape(4, 3)
+    chunks = [(X, ["a", "b", "a", "b"]), (scipy.sparse.csr_matrix(X), ["a", "b", "a", "b"])]
+    with pytest.raises(bg.DataError, match=r"Chunk 2: X is sparse"):
+        bg.fit(bg.GaussianDiscriminant(), chunks, method=bg.Exact())
+
+
+@pytest.mark.parametrize("weights", [1.0, [[1.0], [1.0], [1.0], [1.0]]])
+def test_weights_of_a_wrong_shape_are_refused(weights):
+    with pytest.raises(bg.DataError, match=r"sample_weight has shape .*one weight for each row"):
+        bg.fit(
+            bg.NaiveBayes(),
+            np.arange(8.0).reshape(4, 2),
+            ["a", "b", "a", "b"],
+            method=bg.Exact(),
+            sample_weight=weights,
+        )
