@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import numpy as np
 import pytest
 import scipy.sparse
@@ -274,14 +275,114 @@ def test_incomparable_evidences_are_refused(fits, data):
     X, y = data
     relabelled = np.random.default_rng(1).permutation(y)
     others = {
-        "classes are": (X, np.char.upper(y)),
-        "different labels": (X, np.where(np.arange(41) < 4, "ape", y)),
-        "totals by class": (X, relabelled),
-        "columns or their kinds": (np.column_stack([X, X[:, 0] * X[:, 1]]), y),
+        "classes are.*same rows": (X, np.char.upper(y)),
+        "rows by class differ.*same rows": (X, np.where(np.arange(41) < 4, "ape", y)),
+        "totals by class differ.*same rows": (X, relabelled),
+        "columns or their kinds.*stacking": (np.column_stack([X, X[:, 0] * X[:, 1]]), y),
     }
     for message, other in others.items():
-        with pytest.raises(bg.FitError, match=f"not comparable.*{message}.*stacking"):
+        with pytest.raises(bg.FitError, match=f"not comparable.*{message}"):
             bg.average([fits[0], bg.fit(STRUCTURES[0], *other, method=bg.Exact())])
+
+
+def about_class_means(X, y, change):
+    """Rows with the same class means, the residuals changed."""
+    means = np.stack([X[y == label].mean(0) for label in y])
+    return means + change(X - means)
+
+
+def test_rows_with_the_same_totals_and_other_second_moments_are_other_rows(fits, data):
+    X, y = data
+    shrunk, turned = (about_class_means(X, y, change) for change in (lambda r: 0.1 * r, lambda r: r * [1, -1]))
+    for first in (0, 2):
+        for other in (1, 3):
+            with pytest.raises(bg.FitError, match="squares about the class means differ"):
+                bg.average([fits[first], bg.fit(STRUCTURES[other], shrunk, y, method=bg.Exact())])
+    full, tied = (bg.fit(model, turned, y, method=bg.Exact()) for model in STRUCTURES[:2])
+    for members in ([fits[0], tied], [fits[2], fits[1], full]):
+        with pytest.raises(bg.FitError, match="products about the class means of x0, x1 differ"):
+            bg.average(members)
+
+
+@pytest.mark.parametrize("swap", ["categories", "counts"])
+def test_other_values_with_the_same_totals_are_other_rows(swap):
+    y = np.arange(24) % 2
+    one = {"categories": np.asarray(list("aaabbbcccddd" * 2)), "counts": np.asarray([0, 0, 4, 4, 1, 3] * 4)}[swap]
+    other = {"categories": np.asarray(list("acaabbccdbdd" * 2)), "counts": np.full(24, 2)}[swap]
+    models = [bg.NaiveBayes(), bg.NaiveBayes(class_prior=[0.5, 0.5])]
+    schema = bg.Schema(kinds={"v": "count" if swap == "counts" else "categorical"})
+    same, differ = (
+        [bg.fit(m, {"v": v}, y, method=bg.Exact(), schema=schema) for m, v in zip(models, vs, strict=True)]
+        for vs in ((one, one), (one, other))
+    )
+    assert bg.average(same).weights.shape == (2,)
+    with pytest.raises(bg.FitError, match=r"counts by class of 4 values|totals by class|log base measures by class"):
+        bg.average(differ)
+
+
+@pytest.mark.filterwarnings("ignore::bayesgen.ConstantColumnWarning")
+@pytest.mark.parametrize("offset", [0.0, 1e4, 1e8])
+def test_the_same_rows_in_another_order_and_in_chunks_are_comparable(data, offset):
+    """What only rounding tells apart is the same data, wherever the columns lie."""
+    X, y = (np.concatenate([each] * 7) for each in data)
+    X = np.column_stack([X * [1.0, 1e-3] + offset, np.full(len(X), 0.1), np.arange(len(X)) % 2])
+    order = np.random.default_rng(8).permutation(len(y))
+    chunks = [(X[order[part]], y[order[part]]) for part in (slice(90), slice(90, 100), slice(100, None))]
+    schema = bg.Schema(classes=["ape", "bear", "cow"], kinds={f"x{index}": "real" for index in range(4)})
+    prior = {"diag": bg.NormalInverseGamma(0.0, 1, 2, 1), "full": bg.NormalInverseWishart(np.zeros(4), 1, 9, np.eye(4))}
+    fits = [
+        bg.fit(bg.GaussianDiscriminant(form, prior[form]), *rows, method=bg.Exact(), schema=schema)
+        for form in prior
+        for rows in ((X, y), (X[order], y[order]), (chunks,))
+    ]
+    close(bg.average(fits).weights.sum(), 1.0)
+    stacked = bg.average(fits[1::3], weights="stacking", X=X, y=y, folds=3)
+    close(stacked.weights.sum(), 1.0)
+
+
+def test_an_average_of_averages_of_other_data_is_refused(fits, data):
+    X, y = data
+    other = bg.average([bg.fit(model, X + 1.0, y, method=bg.Exact()) for model in STRUCTURES[:2]])
+    for members in ([bg.average(fits), other], [fits[0], other], [bg.average([bg.average(fits)]), bg.average([other])]):
+        with pytest.raises(bg.FitError, match="members 0 and 1 are not comparable: the totals by class differ"):
+            bg.average(members)
+
+
+@pytest.mark.parametrize("weights", ["stacking", "pseudo-bma"])
+def test_left_out_weights_take_the_training_rows_alone(fits, data, weights):
+    (X, y), order = data, np.random.default_rng(3).permutation(41)
+    expected = bg.average(fits, weights=weights, X=X, y=y, folds=41)
+    shuffled = bg.average(fits, weights=weights, X=X[order], y=y[order], folds=41)
+    close(shuffled.weights, expected.weights, atol=1e-5)
+    within = np.concatenate([np.flatnonzero(y == label) for label in np.unique(y)])
+    for rows in (X[order], X + 1e-6, about_class_means(X, y, lambda r: 2 * r), X[::-1]):
+        with pytest.raises(bg.DataError, match=r"not the rows that these fits were trained on: the .* differ\. Give"):
+            bg.average(fits, weights=weights, X=rows, y=y)
+    close(bg.average(fits, weights=weights, X=X[within], y=y[within], folds=41).weights, expected.weights, atol=1e-5)
+
+
+def test_a_generator_of_members_is_a_list_and_seeds_may_be_keys(fits, data):
+    X, y = data
+    close(bg.average(fit for fit in fits).weights, bg.average(fits).weights)
+    assert bg.average(model for model in STRUCTURES).members == tuple(STRUCTURES)
+    named = dict(weights="pseudo-bma", X=X, y=y, folds=3)
+    by_key, by_number, other = (bg.average(fits, seed=seed, **named) for seed in (jax.random.key(1), 1, np.int64(2)))
+    close(by_key.scores, by_number.scores, rtol=1e-14)
+    assert np.abs(by_key.scores - other.scores).max() > 1e-6
+
+
+def test_members_that_all_find_some_row_impossible_are_refused(data):
+    X, y = data
+    models = [bg.NaiveBayes(class_prior=prior) for prior in ([0.0, 0.5, 0.5], [0.5, 0.0, 0.5], [0.3, 0.3, 0.4])]
+    fits = [bg.fit(model, X, y, method=bg.Exact()) for model in models]
+    for weights, message in {
+        "pseudo-bma": r"some row probability zero \(members in order: rows \[0, 1\]\)",
+        "evidence": "gives the data probability zero",
+    }.items():
+        rows = {} if weights == "evidence" else dict(X=X, y=y)
+        with pytest.raises(bg.FitError, match=message):
+            bg.average(fits[:2], weights=weights, **rows)
+        close(bg.average(fits, weights=weights, **rows).weights, [0.0, 0.0, 1.0])
 
 
 def test_fits_without_evidence_are_refused(fits, data):
@@ -304,13 +405,22 @@ def test_wrong_arguments_are_refused(fits, data):
         "takes no prior": lambda: bg.average(fits, [1, 2, 3, 4], "stacking", X=data[0], y=data[1]),
         "give fits, not models": lambda: bg.average(STRUCTURES, None, "stacking", X=data[0], y=data[1], folds=None),
         "seen: give fits": lambda: bg.average(STRUCTURES, None, "stacking", folds=None),
+        "weights must be one of": lambda: bg.average(fits, weights=[0.25] * 4),
+        "must be a list of fits or models, got dict": lambda: bg.average({"a": fits[0], "b": fits[1]}),
+        "must be a list of fits or models, got Fit": lambda: bg.average(fits[0]),
+        "must be a list of fits or models, got str": lambda: bg.average("ab"),
+        "Member 1 is neither a fit nor a model: 3": lambda: bg.average([fits[0], 3]),
+        "drop X= and y=": lambda: bg.average(fits, X=data[0], y=data[1]),
+        "schema= is for models": lambda: bg.average(fits, schema=fits[0].schema),
+        "schema= is for models that": lambda: bg.average(STRUCTURES, schema=fits[0].schema),
         "without sample_weight": lambda: bg.fit(
             bg.average(STRUCTURES, weights="stacking"), *data, method=bg.Exact(), sample_weight=np.ones(41)
         ),
     }.items():
         with pytest.raises(bg.FitError, match=message):
             call()
-    with pytest.raises(bg.DataError, match="folds must be"):
-        bg.average(fits, weights="stacking", X=data[0], y=data[1], folds=1)
+    for folds in (1, 2.5, "ten"):
+        with pytest.raises(bg.DataError, match="folds must be"):
+            bg.average(fits, weights="stacking", X=data[0], y=data[1], folds=folds)
     with pytest.raises(bg.DataError, match="not the rows"):
         bg.average(fits, weights="stacking", X=data[0][:20], y=data[1][:20])

@@ -1,17 +1,18 @@
 """The verb `average`: several structures as one fit, or as one model."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..errors import FitError
 from ..fitting import Exact, Fit, fit
+from ..program import Model
 from .mixture import AverageFit
 from .model import AverageModel
 from .weighting import ByEvidence, PseudoBMA, Stacking
 
 
 def average(
-    members: Sequence[Any], prior=None, weights="evidence", *, X=None, y=None, schema=None, folds=10, seed=0
+    members: Iterable[Any], prior=None, weights="evidence", *, X=None, y=None, schema=None, folds=10, seed=0
 ) -> AverageFit | AverageModel:
     """Average structurally different models of the same data.
 
@@ -36,14 +37,16 @@ def average(
         schema: what is known of the columns, for models.
         folds: number of folds of the rows left out, as many as rows for leave-one-out, priors kept; None where X and y
             are rows that no member has seen.
-        seed: seed of the folds.
+        seed: integer or JAX key, of the folds.
 
     Returns:
         A `Fit` with `.members`, `.weights` and `.log_evidence`, that of all structures together (None for weights that
         are not probabilities); or, for models without X and y, an `AverageModel`.
 
     Raises:
-        FitError: evidences that are not comparable (other rows, labels, kinds of columns), or that do not exist.
+        FitError: evidences that are not comparable (other rows, labels, kinds of columns), or that do not exist;
+            arguments that would not be used.
+        DataError: X and y other than the fits' training rows, where rows of these are left out.
 
     Source: Hoeting et al. (1999), Bayesian model averaging; Yao et al. (2018), Using stacking to average Bayesian
     predictive distributions.
@@ -57,21 +60,39 @@ def average(
     >>> bg.predict(both, [[5.0, 4.0]], rule=bg.BMA()).labels.tolist()
     ['a']
     """
-    if not members:
-        raise FitError("There is nothing to average. Give at least one fit or model.")
+    listed = _listed(members)
     weighting = _weighting(weights, prior, folds, seed)
-    if X is None and y is None and not any(isinstance(member, Fit) for member in members):
-        return AverageModel(tuple(members), weighting)
-    return weighting.mix([_as_fit(member, X, y, schema, weighting) for member in members], X, y)
+    has_rows, are_fits = X is not None or y is not None, [isinstance(member, Fit) for member in listed]
+    if schema is not None and (all(are_fits) or not has_rows):
+        raise FitError("schema= is for models that are fitted here, with X= and y=. Drop it, or give it to fit.")
+    if not has_rows and not any(are_fits):
+        return AverageModel(listed, weighting)
+    if has_rows and all(are_fits) and not weighting.needs_rows:
+        raise FitError("Fits are weighed by the evidence of their own training rows: drop X= and y=.")
+    return weighting.mix([_as_fit(member, X, y, schema, weighting) for member in listed], X, y)
+
+
+def _listed(members):
+    """The members as a tuple, all of them fits or models."""
+    if isinstance(members, Mapping | str) or not isinstance(members, Iterable):
+        raise FitError(f"members must be a list of fits or models, got {type(members).__name__}.")
+    listed = tuple(members)
+    if not listed:
+        raise FitError("There is nothing to average. Give at least one fit or model.")
+    for index, member in enumerate(listed):
+        if not isinstance(member, Fit | Model | AverageModel):
+            raise FitError(f"Member {index} is neither a fit nor a model: {member!r}.")
+    return listed
 
 
 def _weighting(name, prior, folds, seed):
     """What the user's word stands for."""
+    kinds = {"stacking": Stacking, "pseudo-bma": PseudoBMA}
+    known = ["evidence", *kinds]
+    if not isinstance(name, str) or name not in known:
+        raise FitError(f"weights must be one of {known}, got {name!r}.")
     if name == "evidence":
         return ByEvidence(prior)
-    kinds = {"stacking": Stacking, "pseudo-bma": PseudoBMA}
-    if name not in kinds:
-        raise FitError(f"weights must be one of {['evidence', *kinds]}, got {name!r}.")
     if prior is not None:
         raise FitError(f"weights={name!r} takes no prior: only evidence turns a prior into a posterior.")
     return kinds[name](folds, seed)

@@ -1,14 +1,12 @@
 """Whether log evidences are comparable: they must be log densities of the same data."""
 
-import functools
-
-import numpy as np
-
 from ..errors import FitError
 from ..fitting import Fit
-from ..statistics.summaries import Moments, Sums
+from .facts import Fact, facts
+from .mixture import AverageFit
 
-REMEDY = 'Average with weights="stacking", which compares class probabilities only.'
+OTHER_EVENTS = 'Average with weights="stacking", which compares class probabilities only.'
+OTHER_ROWS = "Fit all members to the same rows, with one schema."
 
 
 def check_comparable(fits):
@@ -24,33 +22,41 @@ def check_comparable(fits):
                 "it is not available yet for NUTS, MLE and MAP. Fit with Exact(), or give the model itself with X= and "
                 "y=."
             )
-    first = fits[0]
-    for index, fit in enumerate(fits[1:], start=1):
-        why = _difference(first, fit)
+    leaves = [_leaf(fit) for fit in fits]
+    known: dict[str, tuple[int, Fact]] = {}
+    for index, leaf in enumerate(leaves):
+        why = _difference(leaves[0], leaf)
         if why:
-            raise FitError(f"The evidences of members 0 and {index} are not comparable: {why} {REMEDY}")
+            raise FitError(f"The evidences of members 0 and {index} are not comparable: {why}")
+        for name, fact in facts(leaf, leaf.summaries.evidence).items():
+            other, expected = known.setdefault(name, (index, fact))
+            if expected.differs(fact):
+                raise FitError(
+                    f"The evidences of members {other} and {index} are not comparable: the {name} differ, so they saw "
+                    f"different rows X or labels y. {OTHER_ROWS}"
+                )
+
+
+def _leaf(fit: Fit):
+    """A fit of the data of an average: of its first member, to which the others have been compared."""
+    while isinstance(fit, AverageFit):
+        fit = fit.members[0]
+    return fit
 
 
 def _difference(one: Fit, other: Fit):
-    """What tells the data of two fits apart, in words; None where nothing does."""
+    """What tells the kinds of data of two fits apart, in words; None where nothing does."""
     if _conditioned_columns(one) != _conditioned_columns(other):
         return (
             "one is a density given the row totals (multinomial events), the other is not, so they are densities of "
-            "different data."
+            f"different data. {OTHER_EVENTS}"
         )
     if one.schema.classes != other.schema.classes:
-        return f"the classes are {list(one.schema.classes or ())} and {list(other.schema.classes or ())}."
-    if one.summaries is None or other.summaries is None:  # averages, whose members were compared
-        return None
+        return f"the classes are {list(one.schema.classes or ())} and {list(other.schema.classes or ())}. {OTHER_ROWS}"
     if one.schema.kinds != other.schema.kinds:
-        return "the columns or their kinds differ (binary events are other data than counts)."
+        return f"the columns or their kinds differ (binary events are other data than counts). {OTHER_EVENTS}"
     if one.schema.columns != other.schema.columns or one.schema.categories != other.schema.categories:
-        return "the columns' order or their categories differ."
-    counts = [fit.summaries.evidence.class_counts for fit in (one, other)]
-    if not np.allclose(counts[0], counts[1], rtol=1e-9):
-        return f"they saw different labels y (rows by class {counts[0].tolist()} and {counts[1].tolist()})."
-    if not np.allclose(_totals(one), _totals(other), rtol=1e-9, atol=1e-12):
-        return "the columns' totals by class differ, so they saw different rows X or labels y."
+        return f"the columns' order or their categories differ. {OTHER_ROWS}"
     return None
 
 
@@ -58,30 +64,3 @@ def _conditioned_columns(fit):
     """The columns that are modelled given their total."""
     conjugate = fit.concrete.conjugate(fit.schema)
     return {tuple(block.columns) for block in conjugate.blocks if block.family.covariate}
-
-
-def _totals(fit):
-    """(K, D) the total of each column in each class."""
-    position = {name: index for index, name in enumerate(fit.schema.columns)}
-    totals = np.zeros((len(fit.schema.classes), len(position)))
-    for block in fit.concrete.conjugate(fit.schema).blocks:
-        where = [position[column] for column in block.columns]
-        totals[:, where] = _column_totals(fit.summaries.evidence.summaries[block.name])
-    return totals
-
-
-@functools.singledispatch
-def _column_totals(summary):
-    """(K, D) of a block."""
-    raise NotImplementedError(type(summary).__name__)
-
-
-@_column_totals.register
-def _(summary: Moments):
-    return summary.count[:, None] * summary.mean
-
-
-@_column_totals.register
-def _(summary: Sums):
-    first = summary.totals[0]
-    return first if first.ndim == 2 else first @ np.arange(first.shape[-1])

@@ -5,14 +5,17 @@ import functools
 import warnings
 
 import numpy as np
-import scipy.special
 
 from ..errors import ConstantColumnWarning, DataError
+from ..families.draws import generator
 from ..fitting import Fit, Summaries
 from ..fitting.method import Problem, train
+from ..fitting.seeds import as_key
 from ..program.density import Evidence
 from ..statistics.passes import class_counts
 from ..tables import read_table
+from .facts import facts
+from .mixture import log_conditional
 
 
 def held_out_scores(fit: Fit, X, y):
@@ -31,8 +34,7 @@ def cross_validated_scores(fit: Fit, X, y, folds):
     """
     attributes, covariates = fit.read(X)
     codes = fit.schema.encode_labels(y)
-    if not np.array_equal(class_counts(codes, len(fit.classes), None), fit.summaries.evidence.class_counts):
-        raise DataError("X= and y= are not the rows that these fits were trained on: the classes' sizes differ.")
+    _check_trained_on(fit, attributes, codes)
     scores = np.empty(len(codes))
     for fold in np.unique(folds):
         out = np.flatnonzero(folds == fold)
@@ -42,12 +44,23 @@ def cross_validated_scores(fit: Fit, X, y, folds):
     return scores
 
 
+def _check_trained_on(fit, attributes, codes):
+    """Refuse rows of other summaries than the fit's."""
+    given, trained = (facts(fit, each) for each in (_evidence(fit, attributes, codes, None), fit.summaries.evidence))
+    for name, fact in given.items():
+        if fact.differs(trained[name]):
+            raise DataError(
+                f"X= and y= are not the rows that these fits were trained on: the {name} differ. Give the training "
+                "rows (all of weight 1), or with folds=None rows that no member has seen."
+            )
+
+
 def assign_folds(X, num_folds, seed):
     """(n,) a fold for each row, of equal sizes and in random order."""
     num_rows = read_table(X).num_rows
-    if not 2 <= num_folds <= num_rows:
+    if not isinstance(num_folds, int | np.integer) or not 2 <= num_folds <= num_rows:
         raise DataError(f"folds must be from 2 to {num_rows}, the number of rows, or None; got {num_folds}.")
-    return np.random.default_rng(seed).permutation(np.arange(num_rows) % num_folds)
+    return generator(as_key(seed)).permutation(np.arange(num_rows) % num_folds)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,16 +74,20 @@ class _KeptScale(Summaries):
 
 def _refit(fit, attributes, codes, weights):
     """The fit of the rows with weight 1, its prior that of all rows."""
+    data = _KeptScale(fit.concrete, fit.schema, _evidence(fit, attributes, codes, weights))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConstantColumnWarning)  # the whole fit has warned
+        return train(fit.concrete, fit.method, Problem(fit.model, data, 0, False))
+
+
+def _evidence(fit, attributes, codes, weights):
+    """Summaries of rows, as the fit's model takes them."""
     size = len(fit.classes)
     summaries = {
         name: statistic.summarize(attributes[name], codes, size, weights)
         for name, statistic in fit.concrete.statistics(fit.schema).items()
     }
-    evidence = Evidence(class_counts(codes, size, weights), summaries, fit.summaries.evidence.covariates)
-    data = _KeptScale(fit.concrete, fit.schema, evidence)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConstantColumnWarning)  # the whole fit has warned
-        return train(fit.concrete, fit.method, Problem(fit.model, data, 0, False))
+    return Evidence(class_counts(codes, size, weights), summaries, fit.summaries.evidence.covariates)
 
 
 def _rows(arrays, rows):
@@ -78,5 +95,4 @@ def _rows(arrays, rows):
 
 
 def _own_class(table, codes):
-    own = table[np.arange(len(codes)), codes]
-    return own - scipy.special.logsumexp(table, axis=1)
+    return log_conditional(table)[np.arange(len(codes)), codes]

@@ -67,11 +67,7 @@ class Mixture(State):
 
     def _table(self, member, attributes, covariates):
         table = member.predictive(attributes, covariates)
-        if not self.conditional:
-            return table
-        with np.errstate(invalid="ignore"):
-            conditional = table - scipy.special.logsumexp(table, axis=1, keepdims=True)
-        return np.where(np.isnan(conditional), -np.inf, conditional)
+        return log_conditional(table) if self.conditional else table
 
     def draws(self, num_draws, key):
         """Refused: structures have no parameters in common."""
@@ -79,6 +75,13 @@ class Mixture(State):
             "An average over structures has no draws, because its members have no parameters in common. Predict with "
             "BMA(), or take draws from one member: fit.members[i]."
         )
+
+
+def log_conditional(table):
+    """(n, K) log p(y | x) from log-joints; -inf for all classes of a row that no class can have."""
+    with np.errstate(invalid="ignore"):
+        conditional = table - scipy.special.logsumexp(table, axis=1, keepdims=True)
+    return np.where(np.isnan(conditional), -np.inf, conditional)
 
 
 @dataclasses.dataclass(frozen=True)

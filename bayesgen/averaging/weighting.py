@@ -57,11 +57,11 @@ class LeftOut(Weighting):
 
     Attributes:
         folds: number of folds; None where X and y are rows that no member has seen.
-        seed: seed of the folds.
+        seed: integer or JAX key, of the folds.
     """
 
     folds: int | None
-    seed: int
+    seed: Any
     needs_rows = True
 
     @abc.abstractmethod
@@ -95,7 +95,7 @@ class Stacking(LeftOut):
     """The mixture with the best log score. See `stacking_weights`."""
 
     folds: int | None = 10
-    seed: int = 0
+    seed: Any = 0
 
     def weights_of(self, log_scores):
         """Maximise the log score."""
@@ -107,7 +107,7 @@ class PseudoBMA(LeftOut):
     """Weights proportional to the exponential of each member's log score. See `pseudo_bma_weights`."""
 
     folds: int | None = 10
-    seed: int = 0
+    seed: Any = 0
 
     def weights_of(self, log_scores):
         """Normalise."""

@@ -16,11 +16,16 @@ def posterior_weights(log_evidences, prior):
         log_evidences: (M,) log p(X, y | structure).
         prior: (M,) prior probabilities.
 
+    Raises:
+        FitError: where the data are impossible under every structure that has a prior probability.
+
     Source: Hoeting et al. (1999), Bayesian model averaging, eq. 2.
     """
     with np.errstate(divide="ignore"):
         scores = np.asarray(log_evidences) + np.log(prior)
     total = scipy.special.logsumexp(scores)
+    if not np.isfinite(total):
+        raise FitError("Every member with a prior weight gives the data probability zero: none is the better one.")
     return np.exp(scores - total), float(total)
 
 
@@ -28,8 +33,18 @@ def pseudo_bma_weights(log_scores):
     """Weights proportional to the exponential of the summed log scores (N, M) of rows that were left out.
 
     Source: Yao et al. (2018), Using stacking to average Bayesian predictive distributions, section 3.4.
+
+    Raises:
+        FitError: where every member has a row that it gives probability zero.
     """
-    return scipy.special.softmax(log_scores.sum(0))
+    totals = log_scores.sum(0)
+    if not np.isfinite(totals.max()):
+        rows = np.argmax(np.isneginf(log_scores), axis=0).tolist()
+        raise FitError(
+            f"Every member gives the class of some row probability zero (members in order: rows {rows}), so no score "
+            "compares them."
+        )
+    return scipy.special.softmax(totals)
 
 
 def stacking_weights(log_scores, tolerance=1e-10):

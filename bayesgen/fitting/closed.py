@@ -25,7 +25,8 @@ def densities_at(conjugate, parameters):
 
 def predictive_densities(conjugate):
     """The same with the parameters integrated out."""
-    log_class_probs = np.log(conjugate.class_prior.mean()["probs"])
+    with np.errstate(divide="ignore"):  # fixed class probabilities may be zero
+        log_class_probs = np.log(conjugate.class_prior.mean()["probs"])
     return log_class_probs, [(block.name, *block.family.row_predictive()) for block in conjugate.blocks]
 
 

@@ -1,0 +1,105 @@
+"""What summaries say of the data whatever the model, and whether two of them may be of the same rows and labels."""
+
+import dataclasses
+import functools
+
+import numpy as np
+
+from ..fitting import Fit
+from ..program.density import Evidence
+from ..statistics.summaries import Moments, Sums, outer_or_square
+
+RELATIVE = 1e-9
+OFFSET = 1e-6  # rounding of a mean by this share of it makes no other data of centred sums
+
+
+@dataclasses.dataclass(frozen=True)
+class Fact:
+    """Statistics of the data, with the size below which, times `RELATIVE`, a difference is rounding.
+
+    Attributes:
+        values: any shape.
+        size: nonnegative, of the same shape.
+    """
+
+    values: np.ndarray
+    size: np.ndarray
+
+    def differs(self, other):
+        """Whether the two are not of the same data."""
+        tolerance = RELATIVE * np.maximum(self.size, other.size)
+        return bool((np.abs(self.values - other.values) > tolerance).any())
+
+
+def facts(fit: Fit, evidence: Evidence) -> dict[str, Fact]:
+    """What the summaries of a fit's sites say, by words for it.
+
+    All fits of the same data whose columns have the same kinds have these facts; products of columns by a block of
+    the same columns alone.
+    """
+    counts = np.asarray(evidence.class_counts)
+    found = {"rows by class": Fact(counts, counts)}
+    position = {name: index for index, name in enumerate(fit.schema.columns or ())}
+    for block in fit.concrete.conjugate(fit.schema).blocks:
+        columns = [position[name] for name in block.columns]
+        for name, fact in _of_block(evidence.summaries[block.name], len(columns)).items():
+            _place(found, name, fact, columns, len(position))
+        found |= _products(evidence.summaries[block.name], block.columns)
+    return found
+
+
+def _place(found, name, fact, columns, num_columns):
+    """Put a block's (K, d, ...) where its columns are among all, (K, D, ...)."""
+    shape = (len(fact.values), num_columns, *fact.values.shape[2:])
+    whole = found.setdefault(name, Fact(np.zeros(shape), np.zeros(shape)))
+    whole.values[:, columns], whole.size[:, columns] = fact.values, fact.size
+
+
+@functools.singledispatch
+def _of_block(summary, num_columns) -> dict[str, Fact]:
+    """Words -> (K, d, ...)."""
+    raise NotImplementedError(type(summary).__name__)
+
+
+@_of_block.register
+def _(summary: Moments, num_columns):
+    squares = np.diagonal(summary.scatter, axis1=1, axis2=2) if summary.is_matrix else summary.scatter
+    count = summary.count[:, None]
+    totals, spread = count * summary.mean, np.sqrt(count * np.maximum(squares, 0.0))
+    return {
+        "totals by class": Fact(totals, np.abs(totals) + spread),
+        "squares about the class means": Fact(squares, _reach(summary) ** 2),
+    }
+
+
+@_of_block.register
+def _(summary: Sums, num_columns):
+    each = {_words(index, total): _sum(total, summary.count) for index, total in enumerate(summary.totals)}
+    base = summary.log_base.reshape(len(summary.log_base), -1)
+    base = np.broadcast_to(base, (len(base), num_columns))  # that of a block which is one event is its columns'
+    return each | {"log base measures by class": Fact(base, 1 + np.abs(base))}
+
+
+def _sum(total, count):
+    """Sums of counts, which may be differences of the number of rows and others."""
+    return Fact(total, np.abs(total) + count.reshape(-1, *[1] * (total.ndim - 1)))
+
+
+def _words(index, total):
+    if total.ndim > 2:
+        return f"counts by class of {total.shape[-1]} values"
+    return "totals by class" if index == 0 else "counts of zeros by class"
+
+
+def _products(summary, columns):
+    """The products of different columns, where a block has them."""
+    if not isinstance(summary, Moments) or not summary.is_matrix:
+        return {}
+    reach = outer_or_square(_reach(summary), True)
+    return {f"products about the class means of {', '.join(columns)}": Fact(summary.scatter, reach)}
+
+
+def _reach(summary):
+    """(K, d) root of the squares, with what rounding of the mean may add."""
+    squares = np.diagonal(summary.scatter, axis1=1, axis2=2) if summary.is_matrix else summary.scatter
+    return np.sqrt(np.maximum(squares, 0.0)) + OFFSET * np.sqrt(summary.count)[:, None] * np.abs(summary.mean)
