@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from .bands import log_probability, sum_over_bands
 from .likelihood import Tally, log_likelihood
 from .prior import Factors
 
@@ -53,25 +54,21 @@ class Cells:
 
     def log_evidence(self, setting, values):
         """Log probability of all sets at hyperparameters by name, the hypothesis of each set summed out."""
-        _, totals, tops = self._scaled(setting, values)
-        occupied = totals > 0
-        return jnp.where(occupied, jnp.log(jnp.where(occupied, totals, 1.0)) + tops, 0.0).sum()
+        return log_probability(self._logs(setting, values), self.masses)
 
     def average_posterior(self, setting, values):
         """Sums over draws of the hyperparameters, name -> (draws,), of the cells' posteriors and of these times noise.
 
         Both are (C, S, U): probabilities for each unit of mass.
         """
-        units, totals, _ = jax.vmap(lambda each: self._scaled(setting, each))(values)
-        shares = jnp.where(totals > 0, 1 / jnp.where(totals > 0, totals, 1.0), 0.0)
-        noisy = shares * values["noise"][:, None, None]
-        return tuple(jnp.einsum("dcu,dcs->csu", units, each) for each in (shares, noisy))
 
-    def _scaled(self, setting, values):
-        """Probabilities by unit of mass (C, U) and of sets (C, S), relative to the exponentials of tops (C, 1)."""
+        def term(band):
+            noisy = band.shares * values["noise"][:, None, None]
+            return tuple(jnp.einsum("dcu,dcs->csu", band.units, each) for each in (band.shares, noisy))
+
+        return sum_over_bands(term, jax.vmap(lambda each: self._logs(setting, each))(values), self.masses)
+
+    def _logs(self, setting, values):
+        """(C, U) log probabilities by unit of mass."""
         prior = jnp.asarray(setting.factors(values))[self.groups]
-        logs = prior + log_likelihood(self.tally, values["noise"], setting.sampling, setting.num_members)
-        logs = jnp.where(self.masses.any(1), logs, -jnp.inf)
-        tops = jax.lax.stop_gradient(logs.max(1, keepdims=True))
-        units = jnp.exp(logs - tops)
-        return units, jnp.einsum("csu,cu->cs", self.masses, units), tops
+        return prior + log_likelihood(self.tally, values["noise"], setting.sampling, setting.num_members)

@@ -78,9 +78,10 @@ def _settle(problem, names, box, vector):
             raise FitError(
                 f"The posterior density is unbounded where {names[index]} is {bound:g}: it has no mode. Use NUTS()."
             )
+        if np.isnan(density):  # what has only a limit there is put next to it, if the search ended there
+            there, density = vector, here if vector[index] in _inner(box)[index] else -np.inf
         if not density < here - 1e-6 * abs(here):
-            boundary[names[index]] = float(bound)
-            vector = vector if np.isnan(density) else there  # what has only a limit there stays next to it
+            boundary[names[index]], vector = float(bound), there
     return dict(zip(names, vector.tolist(), strict=True)), boundary
 
 

@@ -12,7 +12,6 @@ from ..program.compiled import padded_size
 from .cells import Cells, Setting
 from .likelihood import Tally
 
-SHARED_EXAMPLES = 10  # sets of more examples stand alone, lest their probabilities underflow beside those of others
 WIDTH = 512  # cells at least, so that most single sets are served by one compiled function
 DRAWS = 200  # that are averaged over at a time
 
@@ -81,11 +80,10 @@ def _average(cells, draws, setting):
 
 
 def _kinds(sets):
-    """Indices of the sets by their numbers of positive and negative examples (and their index where they are many)."""
+    """Indices of the sets by their numbers of positive and negative examples."""
     kinds = defaultdict(list)
     for index, examples in enumerate(sets):
-        numbers = examples.num_positive, examples.num_negative
-        kinds[(*numbers, 0) if sum(numbers) <= SHARED_EXAMPLES else (*numbers, index)].append(index)
+        kinds[examples.num_positive, examples.num_negative].append(index)
     return kinds
 
 
@@ -105,7 +103,7 @@ def _encode(space, tally, examples):
 
 def _decode(space, keys, kind, width):
     """Back to (group, size, held, avoided, strays), the last cell repeated as padding."""
-    num_positive, num_negative, _ = kind
+    num_positive, num_negative = kind
     keys = np.pad(keys, (0, width - len(keys)), mode="edge")
     keys, avoided = np.divmod(keys, num_negative + 1)
     keys, held = np.divmod(keys, num_positive + 1)

@@ -1,12 +1,17 @@
 """Hyperparameters with the hypotheses summed out: NUTS and MAP against quadrature on grids of plain enumerations."""
 
+import jax
 import numpy as np
 import numpyro.distributions as dist
 import pytest
 import scipy.stats
 from arviz_stats.base import array_stats
+from jax.test_util import check_grads
 
 import bayesgen as bg
+from bayesgen.concepts.cells import Setting
+from bayesgen.concepts.examples import read_examples
+from bayesgen.concepts.table import Table
 
 from . import oracles
 
@@ -132,6 +137,73 @@ def test_many_examples_do_not_underflow(three):
     assert fit.parameters["noise"].mean() < 0.01
 
 
+# --- the probability of sets of examples ------------------------------------------------------------------------
+
+
+def log_evidence(learner, sets):
+    """The function of the hyperparameters that is sampled, in double precision."""
+    cells = Table.of(learner, read_examples(learner, sets).sets).cells
+    return lambda **values: cells.log_evidence(Setting.of(learner), {**learner.hyperparameters, **values})
+
+
+IMPOSSIBLE = [[2, 4, 6, 8, 2, 4, 6, 8], [2, 4, 6, 8, 1, 3, 5, 7], [1, 3, 5], [1, 3, 4]]
+
+
+@pytest.mark.parametrize("noise", [0.3, 1e-75, 1e-80, 1e-150, 1e-300])
+def test_no_set_underflows_beside_another(parity, noise):
+    learner = bg.ConceptLearner(parity, noise=dist.Uniform(0, 1))
+    exact = bg.fit(learner.at(noise=noise), IMPOSSIBLE, method=bg.Exact()).log_evidence
+    with jax.enable_x64(True):
+        value, slope = jax.value_and_grad(lambda each: log_evidence(learner, IMPOSSIBLE)(noise=each))(noise)
+    close(value, exact, rtol=1e-12)
+    if noise < 0.1:
+        close(float(slope) * noise, 5.0)  # the least numbers of examples that only noise explains: 4 and 1
+
+
+def test_priors_that_differ_beyond_all_numbers_do_not_underflow():
+    learner = bg.ConceptLearner(bg.rectangles(5, 3, scale=dist.Gamma(2, 2)))
+    sets = [[(1, 1)], [(5, 3)], [(1, 1), (2, 1)], [(1, 1), (5, 3)], [(2, 2), (2, 2)]]
+    for scale in (1e-2, 1e-5):
+        exact = bg.fit(learner.at(scale=scale), sets, method=bg.Exact()).log_evidence
+        with jax.enable_x64(True):
+            value, slope = jax.value_and_grad(lambda each: log_evidence(learner, sets)(scale=each))(scale)
+        close(value, exact, rtol=1e-12)
+        close(slope, 15 / scale**2, rtol=1e-6)  # 1 and 14 points more than one
+
+
+def test_impossible_sets_have_no_probability_and_padded_ones_do_not_count(parity):
+    learner = bg.ConceptLearner(parity, noise=dist.Uniform(0, 1))
+    with jax.enable_x64(True):
+        assert log_evidence(learner, [[2, 4], [2, 3]])(noise=0.0) == -np.inf
+        for sets in ([[2, 4], [1]], [[2, 4], [3, 5], [1, 1], [7]]):
+            exact = bg.fit(learner.at(noise=0.0), sets, method=bg.Exact()).log_evidence
+            close(log_evidence(learner, sets)(noise=0.0), exact, rtol=1e-12)
+
+
+def test_first_and_second_derivatives_against_differences(parity):
+    learner = bg.ConceptLearner(parity, noise=dist.Uniform(0, 1))
+    own = log_evidence(learner, IMPOSSIBLE)
+    with jax.enable_x64(True):
+        density = jax.jit(lambda each: own(noise=each))
+        check_grads(density, (0.2,), order=2, modes=["fwd"], rtol=1e-5)
+        check_grads(density, (0.2,), order=1, modes=["rev"], rtol=1e-5)
+        step = 1e-4
+        second = (density(0.2 + step) - 2 * density(0.2) + density(0.2 - step)) / step**2
+        close(jax.hessian(density)(0.2), second, rtol=1e-5)
+
+
+def test_the_average_over_draws_where_sets_underflow_beside_others(parity):
+    learner = bg.ConceptLearner(parity, noise=dist.Uniform(0, 1))
+    table, noises = Table.of(learner, read_examples(learner, IMPOSSIBLE).sets), np.array([0.4, 1e-80, 1e-200])
+    posterior, noisy = table.average({"noise": noises})
+    for index, examples in enumerate(IMPOSSIBLE):
+        each = [bg.fit(learner.at(noise=noise), examples, method=bg.Exact()).weights for noise in noises]
+        found = np.exp(parity.structure.base) * table.of_hypotheses(index, posterior)
+        close(found, np.mean(each, axis=0), rtol=1e-9, atol=1e-300)
+        found = np.exp(parity.structure.base) * table.of_hypotheses(index, noisy)
+        close(found, noises @ each / 3, rtol=1e-9, atol=1e-300)
+
+
 # --- MAP -------------------------------------------------------------------------------------------------------
 
 
@@ -175,6 +247,19 @@ def test_noise_alone_in_a_space_without_hyperparameters_with_negative_examples(s
     logs = [bg.fit(each, examples, labels, method=bg.Exact()).log_evidence for each in fixed]
     best = noises[np.argmax(logs + scipy.stats.beta(2, 5).logpdf(noises))]
     assert abs(fit.parameters["noise"] - best) <= 0.001 and fit.boundary == {}
+
+
+@pytest.fixture(scope="module")
+def parity():
+    return bg.HypothesisSpace.of({"even": lambda x: x % 2 == 0, "odd": lambda x: x % 2 == 1}, range(1, 11))
+
+
+@pytest.mark.parametrize("first, second", [(1.0, 5e5), (1.0, 1e6), (0.5, 1e6)])
+def test_a_mode_beside_a_bound_where_the_examples_are_impossible_is_no_mode_on_it(parity, first, second):
+    fit = bg.fit(bg.ConceptLearner(parity, noise=dist.Beta(first, second)), [2, 4, 6, 3], method=bg.MAP())
+    assert fit.boundary == {}
+    # one example is noise: the density is noise^first (1 - noise)^(second - 1), but for 3 factors 1 - noise / 2
+    close(fit.parameters["noise"], first / second, rtol=1e-3)
 
 
 def test_an_unbounded_density_has_no_mode():

@@ -1,0 +1,93 @@
+"""Sums of exponentials for many sets of cells at once: a matrix times a vector, and yet nothing underflows.
+
+The probability of a set of examples is sum_u masses[u] exp(logs[u]) over its cells. One scale for all sets would let
+those underflow whose cells are all far below the best, as happens where noise is tiny and sets differ in how many
+examples it must explain. So the sum is taken in bands: the first is scaled by the best cell of all sets, the next by
+the best cell of those that had (almost) nothing in it, and so on. There is hardly ever a second one.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+ALMOST_NOTHING = 1e-250  # totals above have all digits: what they lack is below the smallest number, 1e-308
+
+
+@dataclasses.dataclass(frozen=True)
+class Band:
+    """Kinds C, sets S, cells U, after batch axes of any number.
+
+    Attributes:
+        tops: (..., C, 1) the log scale.
+        units: (..., C, U) exponentials relative to it, of the cells that are not above it.
+        totals: (..., C, S) sums of masses times units.
+        settled: (..., C, S) the sets whose totals are those of this band.
+    """
+
+    tops: Any
+    units: Any
+    totals: Any
+    settled: Any
+
+    @classmethod
+    def of(cls, logs, masses, pending, cells=True):
+        """The band of the best of some cells, those that pending sets have."""
+        tops = jax.lax.stop_gradient(jnp.where(cells, logs, -jnp.inf).max(-1, keepdims=True))
+        tops = jnp.where(jnp.isneginf(tops), 0.0, tops)
+        units = jnp.exp(jnp.where(logs <= tops, logs - tops, -jnp.inf))
+        totals = jnp.einsum("...cu,csu->...cs", units, masses)
+        return cls(tops, units, totals, pending & (totals > ALMOST_NOTHING))
+
+    @property
+    def shares(self):
+        """(..., C, S) what turns units into posterior probabilities by unit of mass, for the sets of this band."""
+        return jnp.where(self.settled, 1 / jnp.where(self.settled, self.totals, 1.0), 0.0)
+
+    @property
+    def log_totals(self):
+        """(..., C, S) the logs of the sums of the sets of this band, 0 for others."""
+        return jnp.where(self.settled, self.tops + jnp.log(jnp.where(self.settled, self.totals, 1.0)), 0.0)
+
+
+def sum_over_bands(term, logs, masses):
+    """The sum over bands of a function of each, arrays; rows of masses that are all 0 are padding and in no band."""
+
+    def after(pending, band):
+        """What a band leaves: where it settles no set, none can be."""
+        return pending & ~band.settled & band.settled.any(-1, keepdims=True)
+
+    def step(state):
+        pending, sums = state
+        cells = jnp.einsum("...cs,csu->...cu", pending.astype(masses.dtype), masses) > 0
+        band = Band.of(logs, masses, pending, cells)
+        return after(pending, band), jax.tree.map(jnp.add, sums, term(band))
+
+    pending = jnp.broadcast_to(masses.any(-1), (*logs.shape[:-1], masses.shape[1]))
+    first = Band.of(logs, masses, pending)  # outside of the loop, as it need not look which cells there are
+    return jax.lax.while_loop(lambda state: state[0].any(), step, (after(pending, first), term(first)))[1]
+
+
+@jax.custom_jvp
+def log_probability(logs, masses):
+    """Sum over sets of log sum_u masses[s, u] exp(logs[u]); -inf where a set has only impossible cells."""
+    return _with_gradient(logs, masses)[0]
+
+
+@log_probability.defjvp
+def _(primals, tangents):
+    """Loops are differentiated forwards only; what reverse mode needs is the gradient, which is a sum over bands."""
+    value, gradient = _with_gradient(*primals)
+    return value, (gradient * jnp.where(gradient > 0, tangents[0], 0.0)).sum()
+
+
+def _with_gradient(logs, masses):
+    """The log probability, and its derivatives by logs: expected numbers of sets in each cell."""
+
+    def term(band):
+        expected = band.units * jnp.einsum("cs,csu->cu", band.shares, masses)
+        return band.log_totals.sum(), expected, band.settled.sum()
+
+    value, gradient, settled = sum_over_bands(term, logs, masses)
+    return jnp.where(settled == masses.any(-1).sum(), value, -jnp.inf), gradient
