@@ -5,6 +5,8 @@ import dataclasses
 import numpy as np
 import scipy.sparse
 
+from ..errors import ModelError
+
 CHUNK = 1 << 14  # hypotheses that are packed or counted at a time
 BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float64)  # (256, 8)
 
@@ -24,16 +26,23 @@ class Extensions:
     num_members: int
 
     @classmethod
-    def of(cls, matrix):
-        """Pack a matrix (H, D) of booleans, dense or scipy.sparse."""
+    def of(cls, matrix, names=None, domain=None):
+        """Pack a matrix (H, D) of booleans or of exactly 0 and 1, dense or scipy.sparse.
+
+        Errors call hypotheses and members by names (H,) and domain (D,); by their indices if there are none.
+
+        Raises:
+            ModelError: what is no matrix, or has other entries.
+        """
+        sparse, matrix = scipy.sparse.issparse(matrix), matrix if isinstance(matrix, cls) else _matrix(matrix)
+        names, domain = _labels(matrix.shape, names, domain)
         if isinstance(matrix, cls):
             return matrix
-        sparse = scipy.sparse.issparse(matrix)
-        matrix = matrix.tocsr() if sparse else np.asarray(matrix, bool)
         rows = np.empty((matrix.shape[0], -(-matrix.shape[1] // 8)), np.uint8)
         for start in range(0, len(rows), CHUNK):
             part = matrix[start : start + CHUNK]
-            rows[start : start + CHUNK] = np.packbits(part.toarray().astype(bool) if sparse else part, axis=1)
+            part = _booleans(part.toarray() if sparse else part, names[start : start + CHUNK], domain)
+            rows[start : start + CHUNK] = np.packbits(part, axis=1)
         return cls(rows, matrix.shape[1])
 
     @classmethod
@@ -76,3 +85,43 @@ class Extensions:
         for index, row in enumerate(self.rows):
             groups.setdefault(row.tobytes(), []).append(index)
         return [group for group in groups.values() if len(group) > 1]
+
+
+def _matrix(values):
+    """A sparse matrix by rows, or a dense one."""
+    if scipy.sparse.issparse(values):
+        return values.tocsr()
+    try:
+        matrix = np.asarray(values)
+    except ValueError:
+        raise ModelError("The extensions are no matrix: their rows differ in length.") from None
+    if matrix.ndim != 2:
+        raise ModelError(f"The extensions must be a matrix (hypotheses, members), got the shape {matrix.shape}.")
+    return matrix
+
+
+def _labels(shape, names, domain):
+    """What hypotheses and members are called."""
+    names, domain = (range(size) if own is None else own for size, own in zip(shape, (names, domain), strict=True))
+    if shape != (len(names), len(domain)) or not names:
+        raise ModelError(
+            f"{len(names)} names and {len(domain)} members need extensions ({len(names)}, {len(domain)}), at "
+            f"least one of each; got {shape}."
+        )
+    return names, domain
+
+
+def _booleans(part, names, domain):
+    """Rows of booleans, or of numbers that are exactly 0 or 1, as booleans."""
+    if part.dtype == bool:
+        return part
+    members = part == 1
+    wrong = np.argwhere(~(members | (part == 0)))
+    if len(wrong):
+        hypothesis, member = wrong[0]
+        value = part[hypothesis : hypothesis + 1, member].tolist()[0]
+        raise ModelError(
+            f"Whether hypothesis {names[hypothesis]!r} holds {domain[member]!r} must be True or False, 1 or 0; got "
+            f"{value!r}."
+        )
+    return members.astype(bool)

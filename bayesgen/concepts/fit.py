@@ -71,7 +71,7 @@ class ConceptFit:
     @property
     def point(self) -> ConceptLearner:
         """The learner with numbers for hyperparameters: their posterior means, or their mode."""
-        return self.model.at(**{name: float(np.mean(value)) for name, value in self.parameters.items()})
+        return self.model.at_mode({name: float(np.mean(value)) for name, value in self.parameters.items()})
 
     @property
     def boundary(self) -> dict[str, float]:

@@ -6,10 +6,10 @@ import numpy as np
 
 from ..errors import ModelError
 from .extensions import Extensions
-from .hyperparameters import check_hyperparameter
 from .space import HypothesisSpace
 
 NUMBERS = range(1, 101)
+POSITIVE = (0, np.inf)
 
 
 def number_game(which="murphy", *, rule_weight=2 / 3, scale=10.0) -> HypothesisSpace:
@@ -49,11 +49,10 @@ def _murphy_space():
 
 
 def _tenenbaum(rule_weight, scale):
-    check_hyperparameter("rule_weight", rule_weight, 0, 1)
-    check_hyperparameter("scale", scale, 0)
     names, extensions = _intervals(len(NUMBERS))
-    intervals = HypothesisSpace(names, extensions, NUMBERS, _gamma_shaped, scale=scale)
-    return HypothesisSpace.union([(_of_rules, _tenenbaum_rules()), (_of_intervals, intervals)], rule_weight=rule_weight)
+    intervals = HypothesisSpace(names, extensions, NUMBERS, _gamma_shaped, ranges={"scale": POSITIVE}, scale=scale)
+    weighted = [(_of_rules, _tenenbaum_rules()), (_of_intervals, intervals)]
+    return HypothesisSpace.union(weighted, ranges={"rule_weight": (0, 1)}, rule_weight=rule_weight)
 
 
 # functions with names, so that all spaces of the game are served by one compiled density
@@ -119,8 +118,7 @@ def rectangles(width, height, *, scale=None) -> HypothesisSpace:
     domain = [(x, y) for x in range(1, width + 1) for y in range(1, height + 1)]
     if scale is None:
         return HypothesisSpace(names, inside, domain, np.ones(len(names)))
-    check_hyperparameter("scale", scale, 0)
-    return HypothesisSpace(names, inside, domain, _exponential, scale=scale)
+    return HypothesisSpace(names, inside, domain, _exponential, ranges={"scale": POSITIVE}, scale=scale)
 
 
 def _exponential(sizes, scale):

@@ -10,6 +10,12 @@ import numpyro.distributions as dist
 from ..errors import ModelError
 
 
+def check_hyperparameters(hyperparameters, ranges, *, closed=False):
+    """Check several by name against their ranges: name -> (low, high), those that have any."""
+    for name, value in hyperparameters.items():
+        check_hyperparameter(name, value, *ranges.get(name, ()), closed=closed)
+
+
 def check_hyperparameter(name, value, low=-np.inf, high=np.inf, *, closed=False):
     """Refuse a number that is not between two bounds, and a distribution of anything but such numbers.
 
@@ -56,4 +62,13 @@ def merge_hyperparameters(*groups):
         if name in merged and merged[name] is not value:
             raise ModelError(f"The hyperparameter {name!r} is given twice, with different values. Rename one of them.")
         merged[name] = value
+    return merged
+
+
+def merge_ranges(*groups):
+    """Ranges of several parts together: what two of them bound is bounded by both."""
+    merged: dict = {}
+    for name, (low, high) in (pair for group in groups for pair in group.items()):
+        lowest, highest = merged.get(name, (-np.inf, np.inf))
+        merged[name] = max(low, lowest), min(high, highest)
     return merged

@@ -82,6 +82,11 @@ class ConceptLearner:
         noise = values.pop("noise", self.noise)
         return dataclasses.replace(self, space=self.space.at(**values), noise=noise)
 
+    def at_mode(self, values) -> "ConceptLearner":
+        """The same learner with the numbers of a mode, name -> number, which may be ends of ranges."""
+        others = {name: value for name, value in values.items() if name != "noise"}
+        return dataclasses.replace(self, space=self.space.at_mode(others), noise=values.get("noise", self.noise))
+
     def __call__(self, num_examples, num_counterexamples=0):
         """Make examples of one concept, inside NumPyro's handlers."""
         values = sample_values(self.hyperparameters)

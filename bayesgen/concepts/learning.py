@@ -49,7 +49,7 @@ def _(method: MLE, learner, problem):
 @learn.register
 def _(method: MAP, learner, problem):
     shared = _shared_mode(method, learner, problem) if learner.unknown else None
-    point = learner if shared is None else learner.at(**{name: float(v) for name, v in shared.parameters.items()})
+    point = learner if shared is None else learner.at_mode({name: float(v) for name, v in shared.parameters.items()})
     beliefs = [_best(log_joints(point, each), point.noise) for each in problem.data.sets]
     return _fit(method, problem, beliefs, shared)
 

@@ -38,7 +38,8 @@ class BySize(Factors):
     """A group for each size of hypotheses.
 
     Attributes:
-        function: function(sizes, **hyperparameters) of log prior weights; they need not be normalised.
+        function: function(sizes, **hyperparameters) of log prior weights; they need not be normalised. Give a
+            module-level function: each new one is compiled anew.
         names: the hyperparameters it takes.
         sizes: the sizes, G of them.
         counts: how many hypotheses there are of each.

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import DataError, ModelError
 from .extensions import Extensions
-from .hyperparameters import check_hyperparameter, merge_hyperparameters, unknown
+from .hyperparameters import check_hyperparameters, merge_hyperparameters, merge_ranges, unknown
 from .prior import Prior
 
 
@@ -17,15 +17,18 @@ class HypothesisSpace:
 
     Args:
         names: (H,) what the hypotheses are called, all different.
-        extensions: (H, D) booleans, dense or scipy.sparse: which members of the domain each hypothesis holds. None
-            may be empty.
+        extensions: (H, D) booleans or 0 and 1, dense or scipy.sparse: which members of the domain each hypothesis
+            holds. None may be empty.
         domain: (D,) the members, all different and hashable.
         prior: (H,) positive weights, or a function(sizes, **hyperparameters) of their logarithms, traceable by JAX.
+            Give a module-level function: each new one is compiled anew.
         normalize: False to refuse weights that do not sum to 1.
+        ranges: name -> (low, high) for hyperparameters that must be between two bounds.
         hyperparameters: what the function takes: numbers, or NumPyro distributions of a number.
 
     Raises:
-        ModelError: shapes that do not fit, an empty extension, a prior that is not positive.
+        ModelError: shapes that do not fit, extensions that are not booleans or exactly 0 and 1, an empty extension, a
+            hyperparameter out of its range, a prior that is not positive.
 
     Hypotheses are kept as bits (see `Extensions`); two with the same members are two hypotheses, listed by
     `duplicates`.
@@ -44,32 +47,30 @@ class HypothesisSpace:
     [0.119, 0.881]
     """
 
-    def __init__(self, names, extensions, domain, prior, *, normalize=True, **hyperparameters):
+    def __init__(self, names, extensions, domain, prior, *, normalize=True, ranges=None, **hyperparameters):
         self.names, self.domain = tuple(names), tuple(domain)
-        self.extensions = Extensions.of(extensions)
-        self._check_shapes()
-        for name, value in hyperparameters.items():
-            check_hyperparameter(name, value)
-        self.hyperparameters = hyperparameters
+        self.extensions = Extensions.of(extensions, self.names, self.domain)
+        self._check_members()
+        self.hyperparameters, self.ranges = hyperparameters, dict(ranges or {})
+        check_hyperparameters(hyperparameters, self.ranges)
         if callable(prior):
             prior = Prior.by_size(prior, hyperparameters, self.sizes)
         self.structure = prior if isinstance(prior, Prior) else self._weights(prior, normalize)
-        if not unknown(hyperparameters) and not np.isfinite(self.structure.factors(hyperparameters)).all():
-            raise ModelError(f"The prior is not positive and finite for every hypothesis at {hyperparameters}.")
+        self._check_prior()
 
-    def _check_shapes(self):
-        names, domain, extensions = self.names, self.domain, self.extensions
-        if extensions.shape != (len(names), len(domain)) or not names:
-            raise ModelError(
-                f"{len(names)} names and {len(domain)} members need extensions ({len(names)}, {len(domain)}), at "
-                f"least one of each; got {extensions.shape}."
-            )
+    def _check_members(self):
+        names, domain = self.names, self.domain
         for what, values in (("members of the domain", domain), ("names", names)):
             if len(set(values)) < len(values):
                 raise ModelError(f"The {what} must all be different; {_repeated(values)!r} is there twice.")
         empty = np.flatnonzero(self.sizes == 0)
         if len(empty):
             raise ModelError(f"Hypothesis {names[empty[0]]!r} has no members in the domain. Leave it out.")
+
+    def _check_prior(self):
+        values = self.hyperparameters
+        if not unknown(values) and not np.isfinite(self.structure.factors(values)).all():
+            raise ModelError(f"The prior is not positive and finite for every hypothesis at {values}.")
 
     def _weights(self, prior, normalize):
         """The prior of given weights, which are checked."""
@@ -93,11 +94,12 @@ class HypothesisSpace:
         return cls(list(predicates), extensions, domain, weights, **keywords)
 
     @classmethod
-    def union(cls, weighted, **hyperparameters):
+    def union(cls, weighted, *, ranges=None, **hyperparameters):
         """All hypotheses of several spaces over one domain; one that is in two of them stays twice.
 
         Args:
             weighted: (weight, space) for each. A weight is a number, or a function of the hyperparameters.
+            ranges: name -> (low, high) for those of the hyperparameters that must be between two bounds.
             hyperparameters: what these functions take.
 
         >>> rules = HypothesisSpace.of({"odd": lambda x: x % 2 == 1}, range(1, 5))
@@ -113,7 +115,8 @@ class HypothesisSpace:
         prior = Prior.union(weights, hyperparameters, [space.structure for space in spaces])
         merged = merge_hyperparameters(hyperparameters, *(space.hyperparameters for space in spaces))
         extensions = Extensions.concatenate([space.extensions for space in spaces])
-        return cls(names, extensions, spaces[0].domain, prior, **merged)
+        together = merge_ranges(ranges or {}, *(space.ranges for space in spaces))
+        return cls(names, extensions, spaces[0].domain, prior, ranges=together, **merged)
 
     @functools.cached_property
     def sizes(self) -> np.ndarray:
@@ -137,10 +140,22 @@ class HypothesisSpace:
         return self.structure.log_probabilities({**self.hyperparameters, **values})
 
     def at(self, **values) -> "HypothesisSpace":
-        """The same space with numbers for some of its hyperparameters."""
+        """The same space with numbers for some of its hyperparameters.
+
+        Raises:
+            ModelError: names that are none of its hyperparameters, and what the constructor refuses.
+        """
+        other = self.at_mode(values)
+        check_hyperparameters(values, self.ranges)
+        other._check_prior()
+        return other
+
+    def at_mode(self, values) -> "HypothesisSpace":
+        """The same space with the numbers of a mode, which may be ends of ranges: hypotheses of probability 0."""
         strangers = [name for name in values if name not in self.hyperparameters]
         if strangers:
             raise ModelError(f"The space has no hyperparameters {strangers}; it has {list(self.hyperparameters)}.")
+        check_hyperparameters(values, self.ranges, closed=True)
         other = object.__new__(HypothesisSpace)
         other.__dict__.update(self.__dict__, hyperparameters={**self.hyperparameters, **values})
         return other

@@ -97,6 +97,69 @@ def test_bad_spaces(arguments, message):
         bg.HypothesisSpace(*arguments)
 
 
+@pytest.mark.parametrize(
+    "rows, found",
+    [
+        ([[1, 0, 1], [1, 1, 0.5]], "0.5"),
+        ([[1, 0, 1], [1, 1, np.nan]], "nan"),
+        ([[True, False, True], [True, True, None]], "None"),
+        (scipy.sparse.csr_array([[0, 1, 0], [1, 1, -1.0]]), "-1.0"),
+        (scipy.sparse.coo_array(([1, 1, 1, 1], ([0, 1, 1, 1], [0, 1, 2, 2]))), "2"),
+    ],
+)
+def test_extensions_are_true_or_false_and_errors_name_what_is_not(rows, found):
+    with pytest.raises(bg.ModelError, match=rf"hypothesis 'b' holds 'z' must be True or False, 1 or 0; got {found}\."):
+        bg.HypothesisSpace("ab", rows, "xyz", [1, 1])
+
+
+def test_words_are_no_booleans_and_long_matrices_are_checked_to_the_end():
+    with pytest.raises(bg.ModelError, match=r"hypothesis 'a' holds 'x'.*got 'False'"):
+        bg.HypothesisSpace("ab", [["False", "True"], ["True", "True"]], "xy", [1, 1])
+    with pytest.raises(bg.ModelError, match="rows differ in length"):
+        bg.HypothesisSpace("ab", [[1], [1, 1]], "xy", [1, 1])
+    with pytest.raises(bg.ModelError, match=r"must be a matrix.*\(2,\)"):
+        bg.HypothesisSpace("ab", [1, 1], "xy", [1, 1])
+    matrix = random_matrix(CHUNK + 3, 5).astype(float)
+    matrix[CHUNK + 1, 3] = 2
+    with pytest.raises(bg.ModelError, match=f"hypothesis {CHUNK + 1} holds 3.*got 2.0"):
+        Extensions.of(matrix)
+    for dtype in (int, float, object):
+        np.testing.assert_array_equal(np.asarray(Extensions.of(np.eye(3, dtype=dtype))), np.eye(3, dtype=bool))
+
+
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        ({"rule_weight": 1.7}, r"rule_weight must be between 0 and 1, got 1\.7"),
+        ({"rule_weight": 1.0}, r"rule_weight must be between 0 and 1, got 1\.0"),
+        ({"scale": -1.0}, r"scale must be a finite number above 0, got -1\.0"),
+        ({"scale": np.nan}, "scale must be a finite number above 0, got nan"),
+    ],
+)
+def test_later_hyperparameters_are_checked_like_the_first(values, message):
+    for space in (bg.number_game("tenenbaum"), bg.number_game("tenenbaum", rule_weight=dist.Beta(2, 1))):
+        for one in (space, bg.ConceptLearner(space)):
+            with pytest.raises(bg.ModelError, match=message):
+                one.at(**values)
+    with pytest.raises(bg.ModelError, match=r"scale must be a finite number above 0, got 0\.0"):
+        bg.rectangles(3, 2, scale=1.0).at(scale=0.0)
+
+
+def test_ranges_of_own_hyperparameters_in_unions():
+    arguments = "ab", [[1, 0], [1, 1]], [1, 2], lambda sizes, rate: np.log(rate) * sizes
+    inner = bg.HypothesisSpace(*arguments, ranges={"rate": (0, 2)}, rate=1.0)
+    space = bg.HypothesisSpace.union([(lambda rate: rate, inner)], ranges={"rate": (-1, 1.5)}, rate=1.0)
+    close(space.at(rate=1.25).prior, np.array([1.25, 1.25**2]) / (1.25 + 1.25**2))
+    for rate in (0.0, 1.75):
+        with pytest.raises(bg.ModelError, match=r"rate must be between 0 and 1\.5"):
+            space.at(rate=rate)
+    free = bg.HypothesisSpace(*arguments, rate=1.0)
+    with np.errstate(invalid="ignore"), pytest.raises(bg.ModelError, match="not positive and finite"):
+        free.at(rate=-1.0)
+    with pytest.raises(bg.ModelError, match="rate must be between 0 and 2, got 2"):
+        bg.HypothesisSpace(*arguments, ranges={"rate": (0, 2)}, rate=2.0)
+
+
 def test_bad_unions_and_hyperparameters():
     one = bg.HypothesisSpace("a", [[1, 1]], [1, 2], [1.0])
     other = bg.HypothesisSpace("b", [[1, 1]], [1, 3], [1.0])
