@@ -307,8 +307,8 @@ def test_rows_with_the_same_totals_and_other_second_moments_are_other_rows(fits,
 @pytest.mark.parametrize("swap", ["categories", "counts"])
 def test_other_values_with_the_same_totals_are_other_rows(swap):
     y = np.arange(24) % 2
-    one = {"categories": np.asarray(list("aaabbbcccddd" * 2)), "counts": np.asarray([0, 0, 4, 4, 1, 3] * 4)}[swap]
-    other = {"categories": np.asarray(list("acaabbccdbdd" * 2)), "counts": np.full(24, 2)}[swap]
+    one = {"categories": np.asarray(list("aaaaddddbbcc" * 2)), "counts": np.asarray([0, 0, 4, 4, 2, 2] * 4)}[swap]
+    other = {"categories": np.asarray(list("bbbbccccaadd" * 2)), "counts": np.full(24, 2)}[swap]
     models = [bg.NaiveBayes(), bg.NaiveBayes(class_prior=[0.5, 0.5])]
     schema = bg.Schema(kinds={"v": "count" if swap == "counts" else "categorical"})
     same, differ = (
@@ -316,7 +316,7 @@ def test_other_values_with_the_same_totals_are_other_rows(swap):
         for vs in ((one, one), (one, other))
     )
     assert bg.average(same).weights.shape == (2,)
-    with pytest.raises(bg.FitError, match=r"counts by class of 4 values|totals by class|log base measures by class"):
+    with pytest.raises(bg.FitError, match=r"the (counts by class of 4 values|log base measures by class) differ"):
         bg.average(differ)
 
 
