@@ -8,8 +8,9 @@ import numpy as np
 from ..statistics import RowDensity
 from ..statistics.arrays import flatten_rows, log_factorial, namespace, special, sum_gammaln
 from ..statistics.mahalanobis import squared_distances, with_whitening
+from ..statistics.normal import scaled_squares
 
-LARGEST_FACTOR = 1e37  # eight of them do not overflow
+FACTORS = 16  # of one product; it may overflow, and then their logarithms are added
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,25 +25,25 @@ class StudentTRows(RowDensity):
         gammaln = special(xp).gammaln
         half = 0.5 * (df + 1)
         constant = (gammaln(half) - gammaln(0.5 * df) - 0.5 * xp.log(df * math.pi) - xp.log(scale)).sum(-1)
-        width = scale * xp.sqrt(df)
+        precision = 1 / (scale * xp.sqrt(df))
         columns = rows.T.copy()  # sums over columns are then sums of long vectors
-        pairs = zip(loc[:, :, None], width[:, :, None], half, strict=True)
-        classes = [_scaled_logs(((columns - m) / w) ** 2, h) for m, w, h in pairs]
+        classes = [_scaled_logs(scaled_squares(columns, loc[k], precision[k]), half[k]) for k in range(len(loc))]
         return constant - xp.stack(classes, -1)
 
 
 def _scaled_logs(squares, half):
     """Sum over columns of half * log(1 + squares), (D, n) -> (n,).
 
-    Where the columns share their degrees of freedom, the logarithm is taken of products of eight columns: logarithms
+    Where the columns share their degrees of freedom, the logarithm is taken of products of many columns: logarithms
     are what a Student t costs over a normal distribution.
     """
-    if namespace(squares, half) is not np or np.ptp(half) > 0 or not squares.max(initial=0.0) < LARGEST_FACTOR:
-        xp = namespace(squares, half)
+    xp = namespace(squares, half)
+    if xp is not np or np.ptp(half) > 0:
         return (xp.log1p(squares) * half[:, None]).sum(0)
     squares += 1.0
-    total = sum(np.log(squares[start : start + 8].prod(0)) for start in range(0, len(squares), 8))
-    return half[0] * total
+    groups = [squares[start : start + FACTORS] for start in range(0, len(squares), FACTORS)]
+    total = np.sum([np.log(np.multiply.reduce(group, axis=0)) for group in groups], axis=0)
+    return half[0] * (total if np.isfinite(total).all() else np.log(squares).sum(0))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,7 @@ import numpy as np
 from ..statistics.passes import chunks
 from ..threads import all_in_threads
 
-CHUNK_CELLS = 1 << 18  # of the table rows x classes x columns: what stays in the processor's cache
+CHUNK_CELLS = 1 << 20  # of rows x classes x columns: what threads do not wait for each other with
 MIN_ROWS = 64
 
 

@@ -3,8 +3,12 @@
 import math
 from typing import Any, NamedTuple
 
-from .arrays import inverse_lower, log_diagonal, namespace
+import numpy as np
 
+from .arrays import inverse_lower, log_diagonal, namespace
+from .passes import chunks
+
+PRODUCT_CELLS, MIN_ROWS = 1 << 18, 64  # of rows x classes x columns, which are to stay in the processor's cache
 FAR = 1e3  # standard deviations between classes that cost three digits of sixteen
 
 
@@ -43,21 +47,23 @@ def squared_distances(parameters, values):
     dimension = parameters["loc"].shape[-1]
     rows = values.reshape(len(values), -1, dimension)
     if "whitening" in parameters:
-        return _at_once(parameters["whitening"], rows), parameters["whitening"].half_log_det, dimension
+        whitening = parameters["whitening"]
+        parts = chunks(len(rows), max(PRODUCT_CELLS // whitening.maps[0, 0].size, MIN_ROWS))
+        squares = np.concatenate([_at_once(whitening, rows[part]) for part in parts])
+        return squares, whitening.half_log_det, dimension
     loc, inverse = _flat(parameters)
     return _class_by_class(loc, inverse, rows), -log_diagonal(inverse), dimension
 
 
 def _at_once(whitening, rows):
-    xp = namespace(rows, whitening.center)
     num_classes, dimension = len(whitening.half_log_det), rows.shape[-1]
-    rows, ones = rows - whitening.center, xp.ones((len(rows), 1))
+    rows, ones = rows - whitening.center, np.ones((len(rows), 1))
     squares = []
     for index, maps in enumerate(whitening.maps):
-        whitened = xp.concatenate([rows[:, index], ones], 1) @ maps
+        whitened = np.concatenate([rows[:, index], ones], 1) @ maps
         whitened = whitened.reshape(-1, num_classes, dimension)
-        squares.append(xp.einsum("nkd,nkd->nk", whitened, whitened))
-    return xp.stack(squares, -1)
+        squares.append(np.einsum("nkd,nkd->nk", whitened, whitened))
+    return np.stack(squares, -1)
 
 
 def _class_by_class(loc, inverse, rows):

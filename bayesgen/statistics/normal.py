@@ -49,8 +49,7 @@ class NormalStatistic(Statistic):
         loc, scale = (flatten_rows(parameters[name]) for name in ("loc", "scale"))
         constant = -xp.log(scale).sum(-1) - 0.5 * LOG_2PI * loc.shape[-1]
         columns = rows.T.copy()  # sums over columns are then sums of long vectors
-        pairs = zip(loc[:, :, None], scale[:, :, None], strict=True)
-        squares = [(((columns - m) / s) ** 2).sum(0) for m, s in pairs]
+        squares = [scaled_squares(columns, loc[k], 1 / scale[k]).sum(0) for k in range(len(loc))]
         return constant - 0.5 * xp.stack(squares, -1) + xp.reshape(base, (-1, 1))
 
     def row_log_prob_of_many(self, parameters, values):
@@ -61,6 +60,14 @@ class NormalStatistic(Statistic):
         loc, scale = (parameters[name].reshape(shape) for name in ("loc", "scale"))
         base = -rows.sum(-1) if self.log_scale else 0.0
         return xp.stack([_of_one_class(loc[:, k], scale[:, k], rows) for k in range(shape[1])], 1) + base
+
+
+def scaled_squares(columns, center, factor):
+    """((columns - center) * factor) ** 2 of (D, n) columns, in the memory of one array."""
+    squares = columns - center[:, None]
+    squares *= factor[:, None]
+    squares *= squares
+    return squares
 
 
 def _of_one_class(loc, scale, rows):
