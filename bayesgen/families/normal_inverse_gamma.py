@@ -14,7 +14,7 @@ from .draws import generator, sample_gamma
 from .hyperparameters import as_number, broadcast, check_pooling, check_positive
 from .naming import ANONYMOUS, Scale
 from .pooling import Pooling
-from .rows import MultivariateStudentTRows, StudentTRows
+from .rows import ConcentricStudentTRows, StudentTRows
 from .special import LOG_2PI, gammaln
 
 
@@ -163,8 +163,9 @@ class NormalInverseGamma(Family):
         spread = np.sqrt(own.scale / own.shape * (own.kappa + 1) / own.kappa)
         if not own.pooling.spherical:
             return dist.StudentT(2 * own.shape, own.location, spread).expand(np.shape(spread))
-        parameters = own.row_predictive()[1]
-        return dist.MultivariateStudentT(**parameters)
+        return dist.MultivariateStudentT(
+            2 * own.shape[..., 0], own.location, spread[..., None] * np.eye(spread.shape[-1])
+        )
 
     def sample_sites(self, name):
         """Sample `{name}_variance` and `{name}_mean`, (K, D)."""
@@ -192,14 +193,8 @@ class NormalInverseGamma(Family):
         """Student-t columns, jointly where they share a variance."""
         shape = np.broadcast_to(self.shape, np.broadcast_shapes(self.location.shape, self.shape.shape))
         spread = np.sqrt(self.scale / self.shape * (self.kappa + 1) / self.kappa)
-        if not self.pooling.spherical:
-            return StudentTRows(), {"df": 2 * shape, "loc": self.location, "scale": spread}
-        scale_tril = spread[..., None] * np.eye(spread.shape[-1])
-        return MultivariateStudentTRows(), {
-            "df": 2 * shape[..., 0],
-            "loc": self.location,
-            "scale_tril": scale_tril,
-        }
+        rows = ConcentricStudentTRows() if self.pooling.spherical else StudentTRows()
+        return rows, {"df": 2 * shape, "loc": self.location, "scale": spread}
 
     def parameter_axes(self):
         """mean: (class, feature); variance: the same, without the shared axes."""

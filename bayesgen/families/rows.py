@@ -57,12 +57,32 @@ class MultivariateStudentTRows(RowDensity):
     def row_log_prob(self, parameters, values):
         """Log density of rows, (n, K)."""
         squares, half_log_det, dimension = squared_distances(parameters, values)
-        xp = namespace(squares)
-        gammaln = special(xp).gammaln
-        df = parameters["df"]
-        half = 0.5 * (df + dimension)
-        constant = gammaln(half) - gammaln(0.5 * df) - 0.5 * dimension * xp.log(df * math.pi) - half_log_det[:, 0]
-        return constant - half * xp.log1p(squares[..., 0] / df)
+        return _joint_student_t(parameters["df"], squares[..., 0], half_log_det[:, 0], dimension)
+
+
+@dataclasses.dataclass(frozen=True)
+class ConcentricStudentTRows(RowDensity):
+    """Multivariate Student-t rows whose scale matrix is diagonal. Parameters: `df`, `loc`, `scale`, each (K, D).
+
+    The degrees of freedom are those of the row: one number for each class, repeated.
+    """
+
+    def row_log_prob(self, parameters, values):
+        """Log density of rows, (n, K)."""
+        rows = flatten_rows(values)
+        df, loc, scale = (flatten_rows(parameters[name]) for name in ("df", "loc", "scale"))
+        xp, columns, df = namespace(rows, loc), rows.T.copy(), df[:, 0]
+        squares = xp.stack([scaled_squares(columns, loc[k], 1 / scale[k]).sum(0) for k in range(len(loc))], -1)
+        return _joint_student_t(df, squares, xp.log(scale).sum(-1), rows.shape[1])
+
+
+def _joint_student_t(df, squares, half_log_det, dimension):
+    """Log density of multivariate Student-t rows at squared distances (n, K)."""
+    xp = namespace(squares, df)
+    gammaln = special(xp).gammaln
+    half = 0.5 * (df + dimension)
+    constant = gammaln(half) - gammaln(0.5 * df) - 0.5 * dimension * xp.log(df * math.pi) - half_log_det
+    return constant - half * xp.log1p(squares / df)
 
 
 @dataclasses.dataclass(frozen=True)
