@@ -11,16 +11,18 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+MOST_SECONDS = 400
 
 
 def call(function, *arguments):
     """The return value of `module.function` of this package, called in a fresh process without stored compilations."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_COMPILATION_CACHE")}
-    environment |= {"JAX_ENABLE_COMPILATION_CACHE": "false"}
+    # one thread for each LAPACK call: batched triangular solves of XLA and threads of OpenBLAS were seen to hang
+    environment |= {"JAX_ENABLE_COMPILATION_CACHE": "false", "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.fresh", function, *map(str, arguments)]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=MOST_SECONDS)
     if done.returncode:
-        raise RuntimeError(done.stderr.strip().splitlines()[-1])
+        raise RuntimeError((done.stderr.strip() or f"{function} ended with {done.returncode}").splitlines()[-1])
     return json.loads(done.stdout.splitlines()[-1])
 
 
