@@ -23,7 +23,7 @@ class Adaptation:
     dense_mass: bool
 
 
-def sample(density, key, *, num_warmup, num_samples, num_chains, target, dense_mass, advanced):
+def sample_adapted(density, key, *, num_warmup, num_samples, num_chains, target, dense_mass, advanced):
     """Draw by NumPyro's NUTS, which adapts step size and masses.
 
     Args:

@@ -8,11 +8,13 @@ import jax
 from ..devices import carrying, placed
 from ..errors import FitError, ModelError
 from ..program import density
-from . import adapted, diagnose, sampler
+from .adapted import sample_adapted
 from .base import collect
+from .diagnose import problems, quick_rhat, warn
 from .method import Method
 from .optimize import as_arrays, constrain_draws, dispersed_starts, flatten, num_free
 from .progress import bar
+from .sampler import lowered, sample_whitened
 from .seeds import as_key
 from .state import Draws
 from .whitening import SEVERAL_MODES, expected, identity, laplace
@@ -73,7 +75,7 @@ class NUTS(Method):
         values = program.parameters_of({**deterministics, **latents})
         if self.num_samples >= 4:
             noted = [path.removeprefix("adapted: ")] if path.endswith(SEVERAL_MODES) else []
-            diagnose.warn(noted + diagnose.problems(values, stats))
+            warn(noted + problems(values, stats))
         attributes = {"path": path, "chain_method": "vectorized"}
         return problem.result(self, Draws(program, latents, values, stats), attributes=attributes)
 
@@ -83,7 +85,7 @@ class NUTS(Method):
             return identity(program), "adapted: precondition=False"
         likely = expected(program)
         density = (program, problem.evidence, likely)
-        compilers = [] if likely is None else [one.compile for one in sampler.lowered(density, self.num_chains)]
+        compilers = [] if likely is None else [one.compile for one in lowered(density, self.num_chains)]
         with concurrent.futures.ThreadPoolExecutor(1) as pool:  # compiles the sampler while the mode is looked for
             for compiler in compilers:
                 pool.submit(carrying(compiler))
@@ -102,7 +104,7 @@ class NUTS(Method):
         num_warmup = self.num_warmup or (WARMUP_WHITENED if whitened else WARMUP_ADAPTED)
         own = {"patience": LONG_TRAJECTORY} if whitened else {"dense_mass": self.precondition}
         with bar("sampling", num_warmup + self.num_samples, progress) as advanced:
-            return (sampler if whitened else adapted).sample(
+            return (sample_whitened if whitened else sample_adapted)(
                 density,
                 key,
                 num_warmup=num_warmup,
@@ -119,7 +121,7 @@ class NUTS(Method):
             return "chains diverged"
         if stats["num_steps"].mean() > LONG_TRAJECTORY:
             return "trajectories were long"
-        if self.num_chains > 1 and self.num_samples >= 100 and diagnose.quick_rhat(draws) > 1.03:
+        if self.num_chains > 1 and self.num_samples >= 100 and quick_rhat(draws) > 1.03:
             return "chains disagreed"
         return None
 

@@ -42,7 +42,7 @@ class Chain(NamedTuple):
     num_draws: Any
 
 
-def sample(density, key, *, num_warmup, num_samples, num_chains, target, patience, advanced):
+def sample_whitened(density, key, *, num_warmup, num_samples, num_chains, target, patience, advanced):
     """Draw by NUTS in whitened coordinates; a warm-up finds the step size, one for all chains.
 
     Args:

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import FitError
-from . import optimize
 from .curvature import ALWAYS_DENSE
+from .optimize import curvature_at, num_free, posterior_density, search
 
 SEVERAL_MODES = ", and chains need not visit all of them in their proportions"
 
@@ -55,12 +55,12 @@ def centred(center):
 
 def identity(program):
     """The unconstrained coordinates themselves."""
-    return centred(np.zeros(optimize.num_free(program.structure)))
+    return centred(np.zeros(num_free(program.structure)))
 
 
 def expected(program):
     """What `laplace` will give, but for the numbers, or None where that is not known beforehand."""
-    size = optimize.num_free(program.structure)
+    size = num_free(program.structure)
     return Whitening(np.zeros(size), (np.eye(size)[None],)) if size <= ALWAYS_DENSE else None
 
 
@@ -82,14 +82,14 @@ def laplace(program, evidence, starts):
         and the note starts with "adapted".
     """
     try:
-        optimum = optimize.search(optimize.posterior_density, program, evidence, starts)
+        optimum = search(posterior_density, program, evidence, starts)
     except FitError as error:
         return identity(program), f"adapted: {error}"
     if np.abs(optimum.gradient).max(initial=0.0) > 1e-3 * max(1.0, abs(optimum.value)):
         return identity(program), "adapted: no mode was found in the unconstrained space"
     if optimum.num_modes > 1:
         return centred(optimum.free), f"adapted: {optimum.num_modes} modes were found{SEVERAL_MODES}"
-    curvature = optimize.curvature_at(optimize.posterior_density, program, optimum.free, evidence)
+    curvature = curvature_at(posterior_density, program, optimum.free, evidence)
     whitening = of_curvature(optimum.free, curvature)
     if whitening is None:
         return centred(optimum.free), "adapted: the Hessian at the mode is not positive definite"

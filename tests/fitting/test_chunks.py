@@ -15,6 +15,8 @@ from bayesgen import views
 from bayesgen.errors import DataError
 from bayesgen.fitting import chunks
 
+from .programs import chained
+
 SIZE = 103
 CUTS = (0, 13, 14, 71, SIZE)  # one chunk is a single row
 
@@ -148,17 +150,6 @@ def test_a_list_of_two_pairs_is_a_table_and_a_list_of_two_chunks_is_not():
 # --- programs of one's own ----------------------------------------------------------------------------------
 
 
-def tree(n):
-    """`z` leans on `x`, so its rows are kept; `x` and `count` are compressed."""
-    p = numpyro.sample("p", dist.Beta(2.0, 2.0))
-    mean = numpyro.sample("mean", dist.Normal(0, 3).expand([2]).to_event(1))
-    slope = numpyro.sample("slope", dist.Normal(0, 1))
-    with numpyro.plate("rows", n):
-        y = numpyro.sample("y", dist.Bernoulli(p))
-        x = numpyro.sample("x", dist.Normal(mean[y], 1.3))
-        numpyro.sample("z", dist.Normal(slope * x, 0.7))
-
-
 def unlabelled(n):
     rate = numpyro.sample("rate", dist.Gamma(2.0, 1.0))
     with numpyro.plate("rows", n):
@@ -166,7 +157,7 @@ def unlabelled(n):
 
 
 def test_a_program_keeps_the_rows_of_its_rowwise_sites_and_joins_them(rng):
-    program = bg.GenerativeProgram(tree, classes=2)
+    program = bg.GenerativeProgram(chained, classes=2)
     y = np.arange(SIZE) % 2
     x = rng.normal(2.0 * y, 1.3)
     X = pd.DataFrame({"x": x, "z": rng.normal(0.5 * x, 0.7)})

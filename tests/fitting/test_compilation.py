@@ -12,6 +12,8 @@ import pytest
 import bayesgen as bg
 from bayesgen.prediction import reliability
 
+from .programs import chained
+
 METHODS = {"NUTS": bg.NUTS(num_warmup=50, num_samples=50), "MAP": bg.MAP(num_starts=2), "MLE": bg.MLE(num_starts=2)}
 every_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 pytestmark = pytest.mark.filterwarnings("ignore::bayesgen.errors.ConvergenceWarning")  # short chains will do
@@ -50,17 +52,6 @@ def own(n):
         y = numpyro.sample("y", dist.Categorical(p))
         numpyro.sample("x", dist.Normal(mean[y], scale).to_event(1))
         numpyro.sample("count", dist.Poisson(rate[y]))
-
-
-def chained(n):
-    """An attribute that depends on another one: evaluated row by row."""
-    p = numpyro.sample("p", dist.Beta(2.0, 2.0))
-    mean = numpyro.sample("mean", dist.Normal(0, 3).expand([2]).to_event(1))
-    slope = numpyro.sample("slope", dist.Normal(0, 1))
-    with numpyro.plate("rows", n):
-        y = numpyro.sample("y", dist.Bernoulli(p))
-        x = numpyro.sample("x", dist.Normal(mean[y], 1.3))
-        numpyro.sample("z", dist.Normal(slope * x, 0.7))
 
 
 def rows(size):
