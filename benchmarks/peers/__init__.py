@@ -1,1 +1,1 @@
-"""Other samplers on the problem of `benchmarks.gda`, each in the fastest form that its users could write."""
+"""Other samplers on the problem of `benchmarks.gda`, each in a form that its users could write, made to be fast."""

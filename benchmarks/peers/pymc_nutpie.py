@@ -1,7 +1,7 @@
 """PyMC with nutpie: the rows as they are, or compressed by hand; compiled once for all numbers of rows.
 
-The prior is everyone's, stated by Bartlett's decomposition (the precision is B B', B = inv(chol(scale))' A): so the
-likelihood is |B'(x - mean)|^2 and needs no triangular solves, which makes it the fastest form that was found.
+The prior is everyone's, stated by Bartlett's decomposition (the precision is B B', B = inv(chol(scale))' A), because
+the likelihood is then |B'(x - mean)|^2 and needs no triangular solves.
 """
 
 import dataclasses
