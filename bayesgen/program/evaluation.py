@@ -13,6 +13,7 @@ from numpyro import handlers
 from numpyro.distributions.transforms import biject_to
 
 from ..statistics import read_conditional
+from .tracing import sites_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +79,7 @@ def evaluate(function, structure, latents, labels, attributes=None, covariates=N
         values |= latents
     program = handlers.substitute(handlers.seed(function, jax.random.key(0)), data=values)
     program = handlers.substitute(program, substitute_fn=substitution)
-    trace = handlers.trace(program).get_trace(size, **_covariates(structure, covariates, size))
+    trace = sites_of(program, size, _covariates(structure, covariates, size))
     names = dict(structure.latents)
     prior = [
         site_log_prob(site).sum()

@@ -21,6 +21,7 @@ from .pytree import register
 from .recognition import Plan, make_plan
 from .rows import read_rows, static_supports
 from .structure import covariate_names, find_structure
+from .tracing import sites_of
 
 
 class GenerativeProgram(ConcreteModel):
@@ -138,7 +139,7 @@ class GenerativeProgram(ConcreteModel):
         key = jax.random.key(seed) if isinstance(seed, int) else seed
         with jax.enable_x64(True):
             function = handlers.substitute(self.function, data=dict(latents or {}))
-            trace = handlers.trace(handlers.seed(function, key)).get_trace(n, **covariates)
+            trace = sites_of(handlers.seed(function, key), n, covariates)
         rows = {name: np.asarray(trace[name]["value"]) for name in self.attributes}
         if self.label is not None:
             codes = np.asarray(trace[self.label]["value"]).reshape(n)

@@ -11,6 +11,7 @@ from numpyro import handlers
 from numpyro.distributions.transforms import biject_to
 
 from ..errors import ModelError
+from .tracing import sites_of
 
 SIZES = (11, 13)  # two primes: the plate whose size follows is the instance plate
 
@@ -112,7 +113,7 @@ def run(function, size, covariates=None, key=None):
         return arbitrary_value(site, jax.random.fold_in(key, next(keys))) if free else None
 
     program = handlers.substitute(handlers.seed(function, key), substitute_fn=choose)
-    return handlers.trace(program).get_trace(size, **(covariates or {}))
+    return sites_of(program, size, covariates or {})
 
 
 def run_abstractly(function, size, covariates):
