@@ -9,7 +9,8 @@ import numpyro
 import numpyro.distributions as dist
 
 from ..errors import ModelError
-from ..statistics import RowDensity, Statistic, Summary
+from ..statistics import Moments, RowDensity, Statistic, Summary
+from ..statistics.magnitudes import check_magnitudes
 from .naming import ANONYMOUS, Names, Scale
 
 
@@ -119,7 +120,10 @@ class Family(abc.ABC):
         """Summarise rows of one class: values (n,) or (n, D)."""
         values = values if hasattr(values, "tocsr") else np.asarray(values, np.float64)
         codes = np.zeros(values.shape[0], np.int64)
-        return self.statistic.summarize(values, codes, 1, weights).of_class(0)
+        summary = self.statistic.summarize(values, codes, 1, weights).of_class(0)
+        if isinstance(summary, Moments):
+            check_magnitudes(summary, lambda place: f"Column {place[0]}" if place else "The data")
+        return summary
 
     def _prepared(self, data, weights, verb):
         summary = data if isinstance(data, Summary) else self.summarize(data, weights)

@@ -12,6 +12,7 @@ from ..families.fixed_categorical import FixedCategorical
 from ..program import ConcreteModel, GenerativeProgram
 from ..program.recognition import Plan
 from ..statistics import Moments
+from ..statistics.magnitudes import check_magnitudes
 from .conjugate import Block, Conjugate
 from .function import LABEL, ClassifierFunction, covariate_name
 
@@ -97,7 +98,7 @@ class GenerativeClassifier(ConcreteModel):
         for name, family, columns in self.blocks:
             if family.scaled:
                 where = [position[column] for column in columns]
-                mean[where], variance[where] = _column_moments(summaries[name])
+                mean[where], variance[where] = _column_moments(summaries[name], columns)
         return dataclasses.replace(schema, mean=mean, variance=variance)
 
     def conjugate(self, schema):
@@ -161,8 +162,10 @@ def _scale(schema, name, family, columns):
     return Scale(len(schema.classes), len(columns), _num_categories(schema, name, family, columns), mean, variance)
 
 
-def _column_moments(summary):
+def _column_moments(summary, columns):
     """Means and variances (denominator N) of a block's columns over all classes."""
+    if isinstance(summary, Moments):
+        check_magnitudes(summary, lambda place: f"Column {columns[place[0]]!r}")
     pooled = summary.pooled().of_class(0)
     if not isinstance(pooled, Moments):
         return pooled.totals[0] / pooled.count, np.nan

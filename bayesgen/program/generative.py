@@ -13,6 +13,8 @@ from numpyro.distributions.transforms import Transform
 
 from ..errors import DataError, ModelError
 from ..schema import Schema
+from ..statistics import Moments
+from ..statistics.magnitudes import check_magnitudes
 from .compiled import class_distributions, padded, summarize_rows
 from .compiled import log_density as compiled_log_density
 from .compiled import log_joint as compiled_log_joint
@@ -220,7 +222,10 @@ class GenerativeProgram(ConcreteModel):
         return None
 
     def with_scale(self, schema, summaries):
-        """A program of one's own states its priors itself."""
+        """The schema as it is: a program of one's own states its priors itself."""
+        for site, summary in summaries.items():
+            if isinstance(summary, Moments):
+                check_magnitudes(summary, functools.partial(_column_name, site))
         return schema
 
     def conjugate(self, schema):
@@ -230,6 +235,10 @@ class GenerativeProgram(ConcreteModel):
     def bind(self, schema):
         """A program of one's own is bound already."""
         return self
+
+
+def _column_name(site, place):
+    return f"Attribute {site!r}" + (f", column {', '.join(map(str, place))}," if place else "")
 
 
 def _arrays(latents):

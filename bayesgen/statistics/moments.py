@@ -19,6 +19,7 @@ TILE_ROWS = 64
 FAR = 1e2  # squared distance of an origin from the mean, in variances: costs two digits of sixteen
 
 
+@np.errstate(over="ignore", invalid="ignore")  # scatter that is no number is refused by `check_magnitudes`
 def class_moments(values, codes, num_classes, weights=None, matrix=False):
     """Centred moments of an (n, m) matrix by class; with `matrix`, cross products of the columns too.
 

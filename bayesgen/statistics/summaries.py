@@ -80,6 +80,7 @@ class Moments(Summary):
         """Whether `scatter` holds cross products of the columns and not only squares."""
         return self.scatter.ndim > self.mean.ndim
 
+    @np.errstate(over="ignore", invalid="ignore")  # as in `class_moments`
     def merge(self, other):
         """Merge by the pairwise formula of Chan, Golub and LeVeque (1983, eq. 2.1): no cancellation."""
         count = self.count + other.count
