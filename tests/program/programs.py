@@ -172,10 +172,15 @@ def data_of(function, rng):
     return p | latents(rng), rows(rng), rng.integers(0, 3, ROWS), covariates(rng)
 
 
+# what a reference is compiled with: it runs once or twice, so that optimising it would take longer than running it
+QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+
+
 @functools.cache
-def compiled_density(function):
+def compiled_density(function, size=ROWS):
     """NumPyro's own joint density of everything, through its own handlers."""
-    return jax.jit(lambda values, covariates: log_density(function, (ROWS,), covariates, values)[0])
+    density = lambda values, covariates: log_density(function, (size,), covariates, values)[0]  # noqa: E731
+    return jax.jit(density, compiler_options=QUICKLY)
 
 
 def numpyro_density(function, latents, rows, y, covariates):

@@ -37,18 +37,6 @@ REFUSED = {
         "param.*'s'.*prior",
     ),
     "no attribute": (lambda n, y, m: None, "no attribute site"),
-    "position": (
-        lambda n, y, m: numpyro.sample("x", dist.Normal(m[y], jnp.linspace(1, 2, n))),
-        "'x' are not exchangeable.*covariate",
-    ),
-    "neighbour": (
-        lambda n, y, m: numpyro.sample("x", dist.Normal(m[jnp.roll(y, 1)], 1)),
-        "'x' are not exchangeable",
-    ),
-    "centred": (
-        lambda n, y, m: numpyro.sample("x", dist.Normal(m[y] - m[y].mean(), 1)),
-        "'x' are not exchangeable",
-    ),
     "neighbouring attribute": (
         lambda n, y, m: numpyro.sample("x", dist.Normal(jnp.roll(numpyro.sample("w", dist.Normal(m[y], 1)), 1), 1)),
         "'x' are not exchangeable",

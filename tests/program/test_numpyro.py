@@ -108,6 +108,7 @@ def test_a_conditioned_program_runs_under_nuts(rng):
         assert within(draws["mean"][:, k], mean, precision**-0.5)
 
 
+@pytest.mark.slow
 def test_a_conditioned_built_in_runs_under_nuts(rng):
     own, attributes, y = built_in(rng)
     data = {"real": attributes["real"], "binary": attributes["binary"].astype(int), "y": y}
