@@ -23,10 +23,11 @@ FAR = 1e2  # squared distance of an origin from the mean, in variances: costs tw
 def class_moments(values, codes, num_classes, weights=None, matrix=False):
     """Centred moments of an (n, m) matrix by class; with `matrix`, cross products of the columns too.
 
-    The origin of a class is its first row: a column that is constant within a class has scatter exactly 0 there.
+    The origin of a class is the first of its heaviest rows. So a column that is constant there, but for rows of hardly
+    any weight, is measured from that constant: its scatter is theirs to the last digit, exactly 0 if there are none.
     """
     codes = codes.astype(np.int16) if num_classes < 2**15 else codes  # a radix sort, for short integers
-    origin = _first_rows(values, codes, num_classes, weights)
+    origin = _heaviest_rows(values, codes, num_classes, weights)
     total = _moments_about(origin, values, codes, weights, matrix)
     squares = np.diagonal(total.scatter, axis1=1, axis2=2) if matrix else total.scatter
     far = total.count[:, None] * (total.mean - origin) ** 2 > FAR * squares
@@ -95,9 +96,13 @@ class _ShiftedRows:
         return np.multiply(rows, weights[members, None], out=products).T @ rows
 
 
-def _first_rows(values, codes, num_classes, weights):
-    """The first row of each class that weighs anything, (K, m); zeros where a class is empty."""
-    rows = np.arange(len(codes)) if weights is None else np.flatnonzero(weights)
+def _heaviest_rows(values, codes, num_classes, weights):
+    """The first of the heaviest rows of each class, (K, m); zeros where no row weighs anything."""
+    rows = np.arange(len(codes))
+    if weights is not None:
+        heaviest = np.zeros(num_classes)
+        np.maximum.at(heaviest, codes, weights)
+        rows = np.flatnonzero((weights == heaviest[codes]) & (weights > 0))
     first = np.full(num_classes, -1)
     first[codes[rows[::-1]]] = rows[::-1]
     origin = np.zeros((num_classes, values.shape[1]))
