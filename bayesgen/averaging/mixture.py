@@ -12,7 +12,7 @@ from ..errors import PredictionError
 from ..fitting import Fit
 from ..fitting.base import State
 from ..fitting.seeds import as_key
-from ..program import ConcreteModel
+from ..tables import read_table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,39 +85,6 @@ def log_conditional(table):
 
 
 @dataclasses.dataclass(frozen=True)
-class Members(ConcreteModel):
-    """Reads rows as every member of an average takes them; all else is that of the best member."""
-
-    fits: tuple[Fit, ...]
-    best: Fit
-
-    def infer_schema(self, table, y, declared):
-        """The best member's."""
-        return self.best.concrete.infer_schema(table, y, declared)
-
-    def read(self, schema, table):
-        """Tuples of attributes and of covariates, by member."""
-        rows = [fit.concrete.read(fit.schema, table) for fit in self.fits]
-        return tuple(attributes for attributes, _ in rows), tuple(covariates for _, covariates in rows)
-
-    def statistics(self, schema):
-        """The best member's."""
-        return self.best.concrete.statistics(schema)
-
-    def with_scale(self, schema, summaries):
-        """The best member's."""
-        return self.best.concrete.with_scale(schema, summaries)
-
-    def conjugate(self, schema):
-        """The best member's blocks, which the parameters belong to."""
-        return self.best.concrete.conjugate(schema)
-
-    def bind(self, schema):
-        """The best member's program."""
-        return self.best.concrete.bind(schema)
-
-
-@dataclasses.dataclass(frozen=True)
 class AverageFit(Fit):
     """A fit of several structures at once: what `bayesgen.average` gives.
 
@@ -141,6 +108,12 @@ class AverageFit(Fit):
     def best(self) -> Fit:
         """The member with the largest weight."""
         return self.members[int(np.argmax(self.weights))]
+
+    def read(self, X):
+        """Rows of new data as each member reads them: tuples of attributes and of covariates, by member."""
+        table = read_table(X)
+        rows = [fit.read(table) for fit in self.members]
+        return tuple(attributes for attributes, _ in rows), tuple(covariates for _, covariates in rows)
 
     def simulate(self, n, *, seed=0, **covariates):
         """Generate n instances from one process of one structure, chosen by weight. See `Fit.simulate`."""
@@ -172,7 +145,7 @@ def mixture_fit(fits: Sequence[Fit], weights, scores, method, *, conditional, lo
         program=best.program,
         method=method,
         state=Mixture(tuple(fit.state for fit in fits), np.asarray(weights), conditional, log_evidence),
-        concrete=Members(fits, best),
+        concrete=best.concrete,
         prior=best.prior,
         attributes={"weights": tuple(np.asarray(weights).tolist())},
         members=fits,
