@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from bayesgen.columns import as_array, quote_some
+from bayesgen.counts import whole_numbers
 from bayesgen.errors import DataError
 
 _BLOCK_CELLS = 1 << 18
@@ -36,8 +37,8 @@ def encode_numbers(matrix: Any, names: Sequence[str], kind: str) -> Any:
     if not isinstance(matrix, np.ndarray):
         return _encode_sparse(matrix, names, kind)
     numbers = _as_floats(matrix, names, kind)
-    if matrix.dtype.kind == "b":
-        return numbers
+    if matrix.dtype.kind == "b" or (kind == "count" and _are_counts(numbers)):
+        return numbers.astype(np.float64, copy=False)
     _refuse_not_finite(numbers, names, kind)
     if kind == "real":
         return numbers
@@ -244,6 +245,11 @@ def _objects_as_floats(values: np.ndarray, name: str, kind: str) -> np.ndarray:
     return floats
 
 
+def _are_counts(numbers: np.ndarray) -> bool:
+    """Whether all cells are counts; of huge ones it does not know, so False asks for a closer look."""
+    return all(whole_numbers(block) is not None for _, block in _blocks(numbers))
+
+
 def _refuse_not_finite(numbers: np.ndarray, names: Sequence[str], kind: str) -> None:
     if all(np.isfinite(block).all() for _, block in _blocks(numbers)):
         return
@@ -281,6 +287,13 @@ def _encode_sparse(matrix: Any, names: Sequence[str], kind: str) -> Any:
         matrix = matrix.copy()  # the user's own matrix keeps its repeated entries
         matrix.sum_duplicates()
     data = _as_floats(matrix.data[:, None], names, kind)[:, 0]
+    if not (kind == "count" and _are_counts(data[:, None])):
+        _check_sparse(data, matrix, names, kind)
+    data = data if kind == "real" else data.astype(np.float64, copy=False)
+    return csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def _check_sparse(data: np.ndarray, matrix: Any, names: Sequence[str], kind: str) -> None:
     finite = np.isfinite(data)
     if not finite.all():
         counts = [np.bincount(matrix.indices[f(data)], minlength=len(names)) for f in (np.isnan, np.isinf)]
@@ -292,5 +305,3 @@ def _encode_sparse(matrix: Any, names: Sequence[str], kind: str) -> Any:
             cell = int(np.argmin(good))
             row = int(np.searchsorted(matrix.indptr, cell, side="right")) - 1
             _refuse_cell(names[matrix.indices[cell]], kind, data[cell], row, words)
-        data = data.astype(np.float64, copy=False)
-    return csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)

@@ -3,6 +3,7 @@
 import numpy as np
 import numpyro.distributions as dist
 
+from ..statistics.arrays import row_sums
 from ..statistics.table import MULTINOMIAL
 from .dirichlet import DirichletFamily
 from .naming import Scale
@@ -46,7 +47,7 @@ class DirichletMultinomial(DirichletFamily):
 
     def covariate_of(self, values):
         """Totals of the rows."""
-        return np.asarray(values @ np.ones(values.shape[1]), np.float64)
+        return np.asarray(row_sums(values), np.float64)
 
     def predictive(self, total_count=1):
         """Dirichlet-multinomial distribution of a row with the given total."""

@@ -8,6 +8,8 @@ import numpy as np
 import scipy.sparse
 import scipy.special
 
+from ..counts import whole_numbers
+
 
 def namespace(*arrays):
     """Return `jax.numpy` if any argument is a JAX array (or tracer), else `numpy`."""
@@ -24,6 +26,19 @@ def flatten_rows(values):
     if scipy.sparse.issparse(values):
         return values
     return values.reshape(len(values), math.prod(values.shape[1:]))
+
+
+def row_sums(values):
+    """Sums over the columns of a matrix, dense or csr: (n, m) -> (n,)."""
+    return segment_sums(values.data, values.indptr) if scipy.sparse.issparse(values) else values.sum(-1)
+
+
+def segment_sums(values, ends):
+    """Sums of successive segments of a vector, the i-th from ends[i] to ends[i + 1]; of empty ones 0."""
+    totals, filled = np.zeros(len(ends) - 1), np.diff(ends) > 0
+    if filled.any():
+        totals[filled] = np.add.reduceat(values, ends[:-1][filled])
+    return totals
 
 
 def precise(values):
@@ -54,32 +69,34 @@ def safe_product(values, log_weights):
 
 def log_factorial(values):
     """log(x!) elementwise. Counts repeat, so NumPy arrays are looked up in a table of the factorials that occur."""
-    xp = namespace(values)
     values = precise(values)
-    if xp is jnp or not _few_counts(values):
-        return special(xp).gammaln(values + 1.0)
-    table = scipy.special.gammaln(np.arange(values.max(initial=0) + 1.0) + 1.0)
-    return table[values.astype(np.intp)]
+    codes = few_counts(values)
+    if codes is None:
+        return special(namespace(values)).gammaln(values + 1.0)
+    return scipy.special.gammaln(np.arange(codes.max() + 1.0) + 1.0).take(codes)
 
 
 def sum_gammaln(counts, shapes):
     """Sum over columns of log gamma(count + shape), (n, D), (K, D) -> (n, K); by look-up where counts repeat."""
-    xp = namespace(counts, shapes)
-    if xp is jnp or not _few_counts(counts):
+    xp, codes = namespace(counts, shapes), few_counts(counts)
+    if codes is None:
         return xp.stack([special(xp).gammaln(counts + shape).sum(-1) for shape in shapes], -1)
-    tables = scipy.special.gammaln(np.arange(counts.max(initial=0) + 1.0)[:, None] + shapes.T[:, None, :])
-    codes = counts.astype(np.intp)
+    tables = scipy.special.gammaln(np.arange(codes.max() + 1.0)[:, None] + shapes.T[:, None, :])
     total = np.zeros((len(counts), len(shapes)))
     for column, table in enumerate(tables):
         total += table[codes[:, column]]
     return total
 
 
-def _few_counts(values):
-    """Whether all values are whole numbers from 0 to far less than there are of them."""
-    if values.ndim == 0 or not values.size or not 0 <= values.max(initial=0) < len(values) / 4:
-        return False
-    return bool((values >= 0).all() and (values == np.floor(values)).all())
+def few_counts(values):
+    """The values as integers, to look up by: where they are whole numbers from 0 to far less than there are of them.
+
+    None for all others, and for JAX arrays.
+    """
+    if isinstance(values, jax.Array) or values.ndim == 0 or not values.size:
+        return None
+    counts = whole_numbers(values)
+    return counts.astype(np.intp) if counts is not None and counts.max() < len(values) / 4 else None
 
 
 def inverse_lower(scale_tril):
