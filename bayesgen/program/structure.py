@@ -134,14 +134,14 @@ def find_structure(function, label, covariates):
     first, second = (run_abstractly(function, size, covariates(size)) for size in SIZES)
     plate, axis = _instance_plate(first, second)
     _check_sites(first, plate, label)
-    inside = {name: site for name, site in first.items() if site["type"] == "sample" and _in_plate(site, plate)}
+    samples = _samples(first)
+    inside = {name: site for name, site in samples.items() if _in_plate(site, plate)}
     if label is not None and label not in inside:
         raise ModelError(_missing_label(label, first, plate))
     attributes = {name: _site(name, site, axis) for name, site in inside.items() if name != label}
     if not attributes:
         raise ModelError(f"The program has no attribute site in its plate {plate!r}: sample at least one there.")
-    outside = {name: site for name, site in first.items() if site["type"] == "sample" and name not in inside}
-    latents = {name: site for name, site in outside.items() if not site["is_observed"]}
+    latents = {name: site for name, site in samples.items() if name not in inside and not site["is_observed"]}
     return Structure(
         plate=plate,
         axis=axis,
@@ -175,6 +175,10 @@ def _instance_plate(first, second):
     raise ModelError(f"The plate {name!r} holds no site: put the label and the attributes into it.")
 
 
+def _samples(trace):
+    return {name: site for name, site in trace.items() if site["type"] == "sample"}
+
+
 def _in_plate(site, plate):
     return any(frame.name == plate for frame in site.get("cond_indep_stack", ()))
 
@@ -206,7 +210,7 @@ def _check_sites(trace, plate, label):
 
 
 def _missing_label(label, trace, plate):
-    names = [name for name, site in trace.items() if site["type"] == "sample" and _in_plate(site, plate)]
+    names = [name for name, site in _samples(trace).items() if _in_plate(site, plate)]
     if label in trace:
         return f"The label site {label!r} is not in the plate {plate!r}: sample it there."
     return f"The program has no label site {label!r} in its plate {plate!r}, only {names}. Name it, or pass label=..."
