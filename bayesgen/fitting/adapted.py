@@ -74,7 +74,7 @@ def _at_point(density, z):
     program, evidence, whitening = density
     position, pull = jax.vjp(whitening, z)
     value, gradient = value_and_gradient(posterior_density, program, position, evidence)
-    return -value, -pull(jnp.asarray(gradient))[0]
+    return jnp.asarray(-value, jnp.float64), -pull(jnp.asarray(gradient))[0]
 
 
 @functools.partial(jax.jit, static_argnames="plan")
