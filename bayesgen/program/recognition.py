@@ -26,6 +26,8 @@ PROBE_SIZE = 101
 FEW = 58  # rows of a second probe, all of one class: of other parity, and with classes that do not occur
 NUM_PROBES = 2
 TOLERANCE = 1e-8
+# A probe runs once: optimising what it compiles to would take longer than running it.
+QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +115,8 @@ class _Probe:
     def numerically(self, measure):
         """The arrays of measure(latents, rows) at several draws, stacked."""
         keys = jax.random.split(jax.random.key(1), NUM_PROBES)
-        return jax.tree.map(np.asarray, jax.jit(jax.vmap(lambda key: measure(*self.values(key))))(keys))
+        measures = jax.jit(jax.vmap(lambda key: measure(*self.values(key))), compiler_options=QUICKLY)
+        return jax.tree.map(np.asarray, measures(keys))
 
     def zeros(self):
         """Latents and rows of the right shapes, for what can be known without numbers."""
