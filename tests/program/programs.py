@@ -176,11 +176,13 @@ def data_of(function, rng):
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
-@functools.cache
-def compiled_density(function, size=ROWS):
-    """NumPyro's own joint density of everything, through its own handlers."""
+def reference_density(function, size):
+    """NumPyro's own joint density of everything, through its own handlers: (values, covariates) -> number."""
     density = lambda values, covariates: log_density(function, (size,), covariates, values)[0]  # noqa: E731
     return jax.jit(density, compiler_options=QUICKLY)
+
+
+compiled_density = functools.cache(lambda function: reference_density(function, ROWS))
 
 
 def numpyro_density(function, latents, rows, y, covariates):

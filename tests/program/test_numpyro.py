@@ -7,11 +7,10 @@ import pandas as pd
 import pytest
 from numpyro import handlers
 from numpyro.infer import MCMC, NUTS, Predictive
-from numpyro.infer.util import log_density
 
 import bayesgen as bg
 from bayesgen.fitting.data import summarize
-from program.programs import BOUND, ROWS, data_of, mixed
+from program.programs import BOUND, QUICKLY, ROWS, data_of, mixed, reference_density
 
 close = np.testing.assert_allclose
 
@@ -131,10 +130,12 @@ def test_a_bound_built_in_is_a_program_and_nothing_more(rng):
     assert bare.structure == own.structure
     rows = {name: np.asarray(value, float) for name, value in attributes.items()}
     with jax.enable_x64(True):
-        trace = handlers.trace(handlers.seed(own, 2)).get_trace(3)
-        latents = {name: np.asarray(trace[name]["value"]) for name in own.latents}
+        draw = lambda key: handlers.trace(handlers.seed(own, key)).get_trace(3)  # noqa: E731
+        sites = jax.jit(lambda key: {name: site["value"] for name, site in draw(key).items()}, compiler_options=QUICKLY)
+        drawn = sites(jax.random.key(2))
+        latents = {name: np.asarray(drawn[name]) for name in own.latents}
         values = {**latents, "real": rows["real"], "binary": rows["binary"].astype(int), "y": y}
-        expected = float(log_density(own, (len(y),), {}, values)[0])
+        expected = float(reference_density(own, len(y))(values, {}))
     names = np.array(["ash", "elm"])
     close(own.log_density(latents, rows, names[y]), expected, rtol=1e-9)
     close(bare.log_density(latents, rows, names[y]), expected, rtol=1e-9)
