@@ -10,7 +10,7 @@ from ..statistics.arrays import flatten_rows, log_factorial, namespace, special,
 from ..statistics.mahalanobis import squared_distances, with_whitening
 from ..statistics.normal import scaled_squares
 
-FACTORS = 16  # of one product; it may overflow, and then their logarithms are added
+FACTORS = 32  # of one product; it may overflow, and then their logarithms are added
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,24 +26,32 @@ class StudentTRows(RowDensity):
         half = 0.5 * (df + 1)
         constant = (gammaln(half) - gammaln(0.5 * df) - 0.5 * xp.log(df * math.pi) - xp.log(scale)).sum(-1)
         precision = 1 / (scale * xp.sqrt(df))
-        columns = rows.T.copy()  # sums over columns are then sums of long vectors
-        classes = [_scaled_logs(scaled_squares(columns, loc[k], precision[k]), half[k]) for k in range(len(loc))]
-        return constant - xp.stack(classes, -1)
+        if xp is np and not np.ptp(half, axis=1).any():
+            return constant - half[:, 0] * _sums_of_logs(rows, loc, precision)
+        columns = rows.T
+        logs = [half[k] @ xp.log1p(scaled_squares(columns, loc[k], precision[k])) for k in range(len(loc))]
+        return constant - xp.stack(logs, -1)
 
 
-def _scaled_logs(squares, half):
-    """Sum over columns of half * log(1 + squares), (D, n) -> (n,).
+def _sums_of_logs(rows, loc, precision):
+    """Sum over columns of log(1 + ((row - loc) * precision) ** 2), (n, K).
 
-    Where the columns share their degrees of freedom, the logarithm is taken of products of many columns: logarithms
-    are what a Student t costs over a normal distribution.
+    The logarithm is taken of products of many columns: logarithms are what a Student t costs over a normal
+    distribution. Few calls for many rows each, because threads wait for each other between them.
     """
-    xp = namespace(squares, half)
-    if xp is not np or np.ptp(half) > 0:
-        return (xp.log1p(squares) * half[:, None]).sum(0)
-    squares += 1.0
-    groups = [squares[start : start + FACTORS] for start in range(0, len(squares), FACTORS)]
-    total = np.sum([np.log(np.multiply.reduce(group, axis=0)) for group in groups], axis=0)
-    return half[0] * (total if np.isfinite(total).all() else np.log(squares).sum(0))
+    columns = rows.T.copy()  # sums over columns are then sums of long vectors
+    squares, groups = np.empty_like(columns), range(0, len(columns), FACTORS)
+    products = np.empty((len(loc), len(groups), len(rows)))
+    for k in range(len(loc)):
+        scaled_squares(columns, loc[k], precision[k], out=squares)
+        squares += 1.0
+        for group, start in enumerate(groups):
+            np.multiply.reduce(squares[start : start + FACTORS], axis=0, out=products[k, group])
+    if np.isfinite(products).all():
+        return np.log(products, out=products).sum(1).T
+    return np.stack(
+        [np.log1p(scaled_squares(columns, *of_class)).sum(0) for of_class in zip(loc, precision, strict=True)], -1
+    )
 
 
 @dataclasses.dataclass(frozen=True)

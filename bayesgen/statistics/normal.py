@@ -62,9 +62,9 @@ class NormalStatistic(Statistic):
         return xp.stack([_of_one_class(loc[:, k], scale[:, k], rows) for k in range(shape[1])], 1) + base
 
 
-def scaled_squares(columns, center, factor):
-    """((columns - center) * factor) ** 2 of (D, n) columns, in the memory of one array."""
-    squares = columns - center[:, None]
+def scaled_squares(columns, center, factor, out=None):
+    """((columns - center) * factor) ** 2 of (D, n) columns, in the memory of one array: `out`, if it is given."""
+    squares = columns - center[:, None] if out is None else np.subtract(columns, center[:, None], out=out)
     squares *= factor[:, None]
     squares *= squares
     return squares
