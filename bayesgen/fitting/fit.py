@@ -88,11 +88,11 @@ class Fit:
         data = self.read(X)
         return TABLES[at](self, *(data if rows is None else jax.tree.map(lambda values: values[rows], data)))
 
-    def reduce_draws(self, X, kernel, *, num_batches=100, num_draws=4000, seed=0):
-        """Apply a kernel to the log-joint tables of batches of draws, never holding them all. See `rowwise`.
+    def reduce_draws(self, X, reduction, *, num_batches=100, num_draws=4000, seed=0):
+        """Reduce the log-joint tables of batches of draws, never holding them all. See `rowwise`.
 
         Returns:
-            (dict of arrays (batches, n, ...), number of draws that were used).
+            (dict of arrays (n, ...), number of draws that were used).
         """
         latents = self.state.draws(num_draws, as_key(seed))
         attributes, covariates = self.read(X)
@@ -101,7 +101,7 @@ class Fit:
         batch_size = max(1, total // num_batches)
         used = total // batch_size * batch_size
         flat = {name: value[:used] for name, value in flat.items()}
-        return reduce_draws(self.program, flat, attributes, covariates, batch_size, kernel), used
+        return reduce_draws(self.program, flat, attributes, covariates, batch_size, reduction), used
 
     def simulate(self, n, *, seed=0, **covariates) -> dict[str, np.ndarray]:
         """Generate n instances from one process of the fit: the point, or one draw from the posterior.

@@ -1,15 +1,17 @@
 """Tables of log-joints by running the program, at one process or at many, chunked over rows and draws."""
 
+import dataclasses
 import functools
 import math
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ..devices import carrying, placed
-from ..program.compiled import pad, padded_size
-from ..program.joint import log_joint_table, log_joint_tables
+from ..program.compiled import first_rows, pad, padded_size
+from ..program.joint import features_of, log_joint_table, log_joint_tables, processes
 from ..statistics.passes import chunks
 from ..threads import in_threads
 
@@ -36,48 +38,87 @@ _log_joint = jax.jit(log_joint_table)
 def log_joint_draws(program, latents, attributes, covariates):
     """The table of every draw, (draws, n, K), whole in memory. Latents have one leading axis."""
     batch_size = math.gcd(len(next(iter(latents.values()))), 100)
-    tables = reduce_draws(program, latents, attributes, covariates, batch_size, _rows_first)
-    return np.moveaxis(tables, 1, 2).reshape(-1, tables.shape[1], tables.shape[3])
+    return np.moveaxis(reduce_draws(program, latents, attributes, covariates, batch_size, WHOLE), 0, 1)
 
 
-def _rows_first(tables):
-    return jnp.moveaxis(tables, 2, 0)
+@dataclasses.dataclass(frozen=True)
+class Reduction:
+    """What is made of the log-joints of rows under many processes, batch by batch.
+
+    Both functions are traceable ones of a module, not new ones each time: they are compiled once.
+
+    Attributes:
+        of_batch: anchors (K, n) and deviations from them (K, batch, n) -> any arrays.
+        of_all: the same arrays, stacked along a first axis -> arrays with the rows as first axis.
+        precision: of the deviations, "float32" or "float64". Anchors are always in double precision.
+    """
+
+    of_batch: Callable
+    of_all: Callable
+    precision: str
 
 
-def reduce_draws(program, latents, attributes, covariates, batch_size, kernel):
-    """Apply a kernel to the tables of successive batches of draws.
+def _table(anchor, deviations):
+    return anchor[:, None] + deviations
+
+
+def _draws_of_rows(tables):
+    batches, num_classes, size, num_rows = tables.shape
+    return tables.transpose(3, 0, 2, 1).reshape(num_rows, batches * size, num_classes)
+
+
+WHOLE = Reduction(_table, _draws_of_rows, "float64")
+
+
+def reduce_draws(program, latents, attributes, covariates, batch_size, reduction):
+    """Reduce the tables of successive batches of draws.
 
     Args:
         latents: site -> (draws, ...); the number of draws is a multiple of `batch_size`.
-        kernel: traceable function, (batch, K, n) log-joints -> arrays with the rows as first axis. It is a static
-            argument: pass a function of a module, not a new one each time.
+        reduction: `Reduction`.
 
     Returns:
-        Arrays (batches, n, ...), as the kernel gives them.
+        Arrays (n, ...), as the reduction gives them.
     """
-    batches = {
-        name: np.reshape(value, (-1, batch_size, *value.shape[1:])) for name, value in _known(program, latents).items()
-    }
-    numbers_per_row = batch_size * program.num_classes
     with jax.enable_x64(True), placed(_work(program, attributes, CHUNK_ROWS, batch_size)) as device:
         budget = CACHE_BYTES if device.platform == "cpu" else BUDGET_BYTES
-        chunk = _rows_that_fit(attributes, numbers_per_row, budget)
-        on_device = jax.device_put(batches)
+        chunk = _rows_that_fit(attributes, batch_size * program.num_classes, budget)
+        examples = first_rows(covariates, program.num_classes)
+        known = _known(program, latents)
+        draws = _prepare(program, known, examples, batch_size=batch_size, precision=reduction.precision)
 
         def of_rows(part):
-            reduced = _reduce(program, on_device, *_padded_rows(attributes, covariates, part), kernel=kernel)
-            return jax.tree.map(lambda leaf: np.asarray(leaf)[:, : _size(part)], reduced)
+            reduced = _reduce(program, draws, *_padded_rows(attributes, covariates, part), reduction=reduction)
+            return jax.tree.map(lambda leaf: np.asarray(leaf)[: _size(part)], reduced)
 
         *whole, last = chunks(_num_rows(attributes), chunk)
         # in this thread what may have to be compiled, because it runs the program; the others run what is compiled
         first, end = map(of_rows, whole[:1]), [of_rows(last)]
         parts = [*first, *in_threads(carrying(of_rows), whole[1:]), *end]
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=1), *parts)
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
 
-@functools.partial(jax.jit, static_argnames="kernel")
-def _reduce(program, batches, attributes, covariates, *, kernel):
-    return jax.lax.map(lambda one: kernel(log_joint_tables(program, one, attributes, covariates)), batches)
+@functools.partial(jax.jit, static_argnames=("batch_size", "precision"))
+def _prepare(program, latents, covariates, *, batch_size, precision):
+    """`Processes` of all draws, each with the axes (batches, batch) first; weights are (batches, K, batch, F)."""
+    found = processes(program, latents, covariates)
+    weights, parameters, latents = jax.tree.map(
+        lambda array: array.reshape(-1, batch_size, *array.shape[1:]), (found.weights, found.parameters, found.latents)
+    )
+    weights = jnp.swapaxes(weights, 1, 2).astype(precision)
+    return found._replace(weights=weights, parameters=parameters, latents=latents)
+
+
+@functools.partial(jax.jit, static_argnames="reduction")
+def _reduce(program, draws, attributes, covariates, *, reduction):
+    rows = features_of(program, draws.frames, draws.constant, attributes)
+    rows = rows._replace(features=rows.features.astype(reduction.precision))
+
+    def of_batch(each):
+        batch = draws._replace(weights=each[0], parameters=each[1], latents=each[2])
+        return reduction.of_batch(*log_joint_tables(program, batch, rows, attributes, covariates))
+
+    return reduction.of_all(jax.lax.map(of_batch, (draws.weights, draws.parameters, draws.latents)))
 
 
 def _padded_rows(attributes, covariates, part):

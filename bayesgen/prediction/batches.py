@@ -1,71 +1,130 @@
-"""Kernels that reduce the log-joint tables of a batch of draws, and the Monte Carlo errors of what comes out.
+"""Averages over draws from tables of log-joints that come in batches of draws, and their Monte Carlo errors.
 
-Draws are reduced in batches (about 100), each of successive draws of one chain. The spread of the batch means
-measures the Monte Carlo error with the autocorrelation inside batches accounted for: the method of batch means
-(Flegal and Jones 2010), which needs one pass and no table of all draws.
+Batches (about 100) are of successive draws of one chain. The spread of the batch means measures the Monte Carlo error
+with the autocorrelation inside batches accounted for: the method of batch means (Flegal and Jones 2010), which needs
+one pass and no table of all draws.
 
-Tables are (draws, K, n). The exponential of a cell is what these averages cost, so it is taken once: entropies come
-from sum p log p = sum p (log u + log w), where log u is the cell and log w what it is measured against.
+Tables are anchors (K, n) and deviations from them (K, draws, n). The exponential of a cell is what these averages cost,
+so it is taken once: entropies come from sum p log p = sum p (log u + log w), where log u is the cell and log w what it
+is measured against. Weights relative to the largest one have digits enough in single precision, entropies have not:
+they are differences.
 """
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+
+from ..fitting.rowwise import Reduction
+from ..program.joint import finite
 
 NOTHING = -746.0  # its exponential is zero, and its product with zero too
 TINY = 1e-300  # has a logarithm, and adds nothing
 
 
-def joint_kernel(tables):
-    """Logs of the mean joint, of its mean square, and of the mean of p(x | Q) times the entropy of p(y | x, Q)."""
-    peak = tables.max(0)
-    top, largest = _finite(peak), _finite(peak.max(0))
-    logs = jnp.maximum(tables - top, NOTHING)
-    joint = jnp.exp(logs)  # p(x, y | Q) over the largest of its class
-    weight = jnp.exp(peak - largest)
-    total, marginal = joint.sum(0), (joint * weight).sum(1) + TINY
+def _joint(anchor, deviations):
+    """Logs of the mean joint and of its mean square, (K, n)."""
+    peak = finite(deviations.max(1))
+    joint = _once(jnp.exp(deviations - peak[:, None]))
+    return _means(joint, anchor + peak)
+
+
+def _joint_and_entropy(anchor, deviations):
+    """The same, and the log of the mean of p(x | Q) times the entropy of p(y | x, Q), (n,)."""
+    peak = finite(deviations.max(1))
+    logs = jnp.maximum(deviations - peak[:, None], NOTHING)
+    joint = _once(jnp.exp(logs))  # p(x, y | Q) over the largest of its class
+    top = anchor + peak
+    largest = finite(top.max(0))
+    weight = jnp.exp(top - largest)
+    marginal = _once(_over_classes(joint, weight) + TINY)
     entropy = (marginal * jnp.log(marginal)).sum(0)
-    entropy = entropy - (weight * ((joint * logs).sum(0) + total * (top - largest))).sum(0)
-    log_size = jnp.log(len(tables))
-    return {
-        "log_joint": (jnp.log(total) + top - log_size).T,
-        "log_square": (jnp.log((joint * joint).sum(0)) + 2 * top - log_size).T,
-        "log_entropy": jnp.log(jnp.maximum(entropy, 0.0)) + largest - log_size,
-    }
+    entropy = entropy - (weight * ((joint * logs).sum(1) + joint.sum(1) * finite(top - largest))).sum(0)
+    log_size = jnp.log(deviations.shape[1])
+    return _means(joint, top) | {"log_entropy": jnp.log(jnp.maximum(entropy, 0.0)) + largest - log_size}
 
 
-def conditional_kernel(tables):
-    """Means over draws of p(y | x, Q), of its entropy, and the log of the mean of p(x | Q)."""
-    top = _finite(tables.max(1))  # of each draw: here all draws count alike
-    logs = jnp.maximum(tables - top[:, None], NOTHING)
-    joint = jnp.exp(logs)
-    marginal = joint.sum(1)
-    conditional = joint / marginal[:, None]
-    entropy = jnp.log(marginal) - (conditional * logs).sum(1)
+def _conditional(anchor, deviations):
+    """Means over draws of p(y | x, Q), (K, n), of its entropy, and the log of the mean of p(x | Q)."""
+    tables = anchor[:, None] + deviations
+    top = finite(tables.max(0))  # of each draw: here all draws count alike
+    logs = jnp.maximum(tables - top, NOTHING)
+    joint = _once(jnp.exp(logs))
+    marginal = _once(joint.sum(0))
+    conditional = joint / marginal
+    entropy = jnp.log(marginal) - (conditional * logs).sum(0)
     return {
-        "probabilities": conditional.mean(0).T,
+        "probabilities": conditional.mean(1),
         "entropy": entropy.mean(0),
-        "log_marginal": jax.nn.logsumexp(jnp.log(marginal) + top, axis=0) - jnp.log(len(tables)),
+        "log_marginal": jax.nn.logsumexp(jnp.log(marginal) + top, axis=0) - jnp.log(len(marginal)),
     }
 
 
-def _finite(logs):
-    """Logs to measure others against: zero in place of -inf."""
-    return jnp.where(jnp.isneginf(logs), 0.0, logs)
+def _means(joint, top):
+    log_size = jnp.log(joint.shape[1])
+    total, square = joint.sum(1), (joint * joint).sum(1)
+    return {"log_joint": jnp.log(total) + top - log_size, "log_square": jnp.log(square) + 2 * top - log_size}
+
+
+def _over_classes(joint, weight):
+    """Weighted sums over the first axis; written out, because a reduction within others is not vectorised."""
+    return sum(one * each for one, each in zip(joint, weight, strict=True))
+
+
+def _once(array):
+    """What several sums need: the compiler would find cheaper to compute it again, which exponentials are not."""
+    return jax.lax.optimization_barrier(array)
+
+
+def _of_joints(batches):
+    """Log of the mean joint (n, K), standard error of its share (n, K), effective share of the draws (n, K).
+
+    And the mean of the entropies weighted by p(x | Q) (n,), where there are any.
+    """
+    mean = _mean_of_logs(batches["log_joint"])
+    largest = finite(mean.max(0))
+    relative = jnp.exp(batches["log_joint"] - largest)
+    found = {
+        "log_joint": mean.T,
+        "error": ratio_error(relative, relative.sum(1)).T,
+        "effective": jnp.exp(2 * mean - _mean_of_logs(batches["log_square"])).T,
+    }
+    if "log_entropy" in batches:
+        log_marginal = jax.nn.logsumexp(mean, axis=0)
+        found["entropy"] = jnp.exp(batches["log_entropy"] - log_marginal).mean(0)
+    return found
+
+
+def _of_conditionals(batches):
+    """Mean probabilities (n, K), their standard errors, the mean entropy (n,) and the log of the mean of p(x | Q)."""
+    return {
+        "probabilities": batches["probabilities"].mean(0).T,
+        "error": mean_error(batches["probabilities"]).T,
+        "entropy": batches["entropy"].mean(0),
+        "log_marginal": _mean_of_logs(batches["log_marginal"]),
+    }
 
 
 def ratio_error(parts, total):
     """Standard error of sum(parts) / sum(total) by the delta method, from batch means.
 
     Args:
-        parts: (batches, n, K) batch means of the numerators.
+        parts: (batches, K, n) batch means of the numerators.
         total: (batches, n) batch means of the denominator.
     """
-    ratio = parts.mean(0) / total.mean(0)[:, None]
-    influence = (parts - ratio * total[..., None]) / total.mean(0)[:, None]
-    return mean_error(influence)
+    ratio = parts.mean(0) / total.mean(0)
+    return mean_error((parts - ratio * total[:, None]) / total.mean(0))
 
 
 def mean_error(batch_means):
-    """Standard error of the mean of (batches, ...) batch means."""
-    return np.std(batch_means, axis=0, ddof=1) / np.sqrt(len(batch_means))
+    """Standard error of the mean of (batches, ...) batch means; NaN for a single one."""
+    size = len(batch_means)
+    return batch_means.std(0, ddof=1) / size**0.5 if size > 1 else jnp.full(batch_means.shape[1:], jnp.nan)
+
+
+def _mean_of_logs(batches):
+    """Log of the mean over batches of logs of means."""
+    return jax.nn.logsumexp(batches, axis=0) - jnp.log(len(batches))
+
+
+JOINT = Reduction(_joint, _of_joints, "float32")
+JOINT_AND_ENTROPY = Reduction(_joint_and_entropy, _of_joints, "float64")
+CONDITIONAL = Reduction(_conditional, _of_conditionals, "float64")

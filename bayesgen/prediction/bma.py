@@ -3,11 +3,10 @@
 import dataclasses
 
 import numpy as np
-import scipy.special
 
 from ..errors import PredictionError
 from .answer import ClassPrediction, normalize
-from .batches import joint_kernel, ratio_error
+from .batches import JOINT, JOINT_AND_ENTROPY
 from .reliability import tail_indices
 from .rule import Rule
 
@@ -26,14 +25,17 @@ class BMA(Rule):
     whose weights have tails so heavy that more draws hardly help (Pareto's k above 0.7) are warned of.
 
     Args:
-        entropy_draws: for exact fits, the number of draws from the posterior that split the entropy into expected
-            entropy and mutual information; 0 (the default) for no split. Draws weigh by p(x | Q).
-        seed: seed or JAX key of these draws.
+        entropy_draws: number of draws from the posterior that split the entropy into expected entropy and mutual
+            information; draws weigh by p(x | Q). 0 for no split. None (the default) for all draws of a sampled fit,
+            and for no split of an exact one. A sampled fit takes all of its draws, or none: without the split, it
+            answers about three times faster, from weights in single precision (which costs probabilities about 1e-6
+            of their value, far below their standard errors).
+        seed: seed or JAX key of the draws of an exact fit.
 
     Source: Hoeting et al. (1999), Bayesian model averaging, eq. 1, with processes for models.
     """
 
-    entropy_draws: int = 0
+    entropy_draws: int | None = None
     seed: int = 0
 
     def apply(self, fit, X):
@@ -51,25 +53,14 @@ class BMA(Rule):
 
     def averages_draws(self, fit):
         """Where there is no closed form, or the entropy is to be split."""
-        return self.entropy_draws > 0 or fit.is_sampled
+        return bool(self.entropy_draws) or fit.is_sampled
 
     def _from_draws(self, fit, X, num_draws=4000):
         """The answer, logs of the mean joints (n, K), effective numbers of draws, and their number."""
-        parts, size = fit.reduce_draws(X, joint_kernel, num_draws=num_draws, seed=self.seed)
-        log_joint = parts["log_joint"]
-        num_batches = len(log_joint)
-        mean = _mean_of_logs(log_joint)
+        reduction = JOINT if self.entropy_draws == 0 else JOINT_AND_ENTROPY
+        found, size = fit.reduce_draws(X, reduction, num_draws=num_draws, seed=self.seed)
+        mean, effective, entropy = found["log_joint"], size * found["effective"], found.get("entropy")
         log_probabilities, log_marginal = normalize(mean)
-        with np.errstate(invalid="ignore"):
-            relative = np.exp(log_joint - log_marginal[:, None])
-            entropy = np.exp(parts["log_entropy"] - log_marginal).mean(0)
-            effective = size * np.exp(2 * mean - _mean_of_logs(parts["log_square"]))
-        error = ratio_error(relative, relative.sum(2)) if num_batches > 1 else np.full(mean.shape, np.nan)
         unseen = (effective < MIN_EFFECTIVE_DRAWS).any(1, keepdims=True)
-        error = np.where(unseen, np.maximum(error, 1 / size), error)
+        error = np.where(unseen, np.maximum(found["error"], 1 / size), found["error"])
         return ClassPrediction(log_probabilities, fit.classes, log_marginal, error, entropy), mean, effective, size
-
-
-def _mean_of_logs(batches):
-    """Log of the mean over batches of logs of means."""
-    return scipy.special.logsumexp(batches, axis=0) - np.log(len(batches))

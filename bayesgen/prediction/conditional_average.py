@@ -3,10 +3,9 @@
 import dataclasses
 
 import numpy as np
-import scipy.special
 
 from .answer import ClassPrediction
-from .batches import conditional_kernel, mean_error
+from .batches import CONDITIONAL
 from .rule import Rule
 
 
@@ -27,14 +26,10 @@ class ConditionalAverage(Rule):
 
     def apply(self, fit, X):
         """Average the conditionals."""
-        parts, _ = fit.reduce_draws(X, conditional_kernel, num_draws=self.num_draws, seed=self.seed)
-        probabilities = parts["probabilities"].mean(0)
-        num_batches = len(parts["entropy"])
-        log_marginal = scipy.special.logsumexp(parts["log_marginal"], axis=0) - np.log(num_batches)
-        error = mean_error(parts["probabilities"]) if num_batches > 1 else np.full(probabilities.shape, np.nan)
+        found, _ = fit.reduce_draws(X, CONDITIONAL, num_draws=self.num_draws, seed=self.seed)
         with np.errstate(divide="ignore"):
-            logs = np.log(probabilities)
-        return ClassPrediction(logs, fit.classes, log_marginal, error, parts["entropy"].mean(0))
+            logs = np.log(found["probabilities"])
+        return ClassPrediction(logs, fit.classes, found["log_marginal"], found["error"], found["entropy"])
 
     def averages_draws(self, fit):
         """Always."""

@@ -27,7 +27,8 @@ def pareto_k(log_joint):
 
     Returns:
         (n,), the largest k over the classes that have a share in the answer; 0 where the weights are so even (an
-        effective sample size above a half of the draws) that no tail was fitted.
+        effective sample size above a half of the draws) that no tail was fitted; infinity where so few draws count
+        that none can be.
 
     Source: Vehtari, Simpson, Gelman, Yao and Gabry (2024), Pareto smoothed importance sampling, section 3.
     """
@@ -45,8 +46,10 @@ def pareto_k(log_joint):
     found = np.zeros(num_rows * num_classes)
     if len(chosen):
         series = shifted.reshape(num_draws, -1)[:, chosen]
-        # ArviZ takes log-likelihoods that are to be left out, of which the weights are the inverses
-        found[chosen] = array_stats.psislw(-np.maximum(series, -700.0), axis=0)[1]
+        with np.errstate(all="ignore"):
+            # ArviZ takes log-likelihoods that are to be left out, of which the weights are the inverses
+            k = array_stats.psislw(-np.maximum(series, -700.0), axis=0)[1]
+        found[chosen] = np.where(np.isnan(k), np.inf, k)  # no tail can be fitted where almost all weights underflow
     return found.reshape(num_rows, num_classes).max(axis=1)
 
 

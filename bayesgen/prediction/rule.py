@@ -14,7 +14,7 @@ from ..views import row_blocks
 from .answer import ClassPrediction, joined
 from .reliability import warn_of_few_draws
 
-NUM_BATCHES = 100  # of draws, whose tables are kept apart to measure the Monte Carlo error
+AVERAGED_TABLES = 8  # as large as one table of log-joints, in place of it: means, errors and what they come from
 
 
 class Rule(abc.ABC):
@@ -26,7 +26,7 @@ class Rule(abc.ABC):
 
     @abc.abstractmethod
     def averages_draws(self, fit) -> bool:
-        """Whether it takes tables of many draws, in batches, so that a row costs more memory than its answer."""
+        """Whether it averages over draws, so that a row costs more memory than its answer."""
 
 
 def predict(fit, X, *, rule: Rule, device=None) -> ClassPrediction:
@@ -74,7 +74,7 @@ def answer(fit, rule, X):
 
 
 def _in_blocks(fit, rule, table):
-    num_tables = NUM_BATCHES if rule.averages_draws(fit) else 1
+    num_tables = AVERAGED_TABLES if rule.averages_draws(fit) else 1
     parts = row_blocks(table.num_rows, table.cells_per_row + num_tables * len(fit.classes))
     if len(parts) == 1:
         return rule.apply(fit, table)

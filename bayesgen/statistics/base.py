@@ -2,6 +2,8 @@
 
 import abc
 
+from .linear import Linear
+
 
 class RowDensity(abc.ABC):
     """K class-conditional densities that are evaluated at rows.
@@ -46,11 +48,24 @@ class Statistic(RowDensity):
     def log_likelihood(self, parameters, summary):
         """Log-likelihood of the summarised rows, per class and column: (K, *extra), a JAX array."""
 
-    def row_log_prob_of_many(self, parameters, values):
-        """`row_log_prob` for many processes, (draws, K, n); parameters have the axes (draws, K) first.
+    def linear(self, parameters) -> Linear | None:
+        """Densities under many processes, where the log density of a row is linear in some features of it.
 
-        Here speed counts more than the last digits.
+        Args:
+            parameters: arrays with the axes (draws, K) first. JAX arrays: this is traced.
+
+        Returns:
+            What `features` of rows, multiplied and added to the anchor, make log densities; None where there is no
+            such form.
         """
+        return None
+
+    def features(self, frame, values):
+        """The anchor, log densities of rows under the frame of `linear` (K, n), and features of rows (K, F, n)."""
+        raise NotImplementedError
+
+    def row_log_prob_of_many(self, parameters, values):
+        """`row_log_prob` for many processes, (K, draws, n); parameters have the axes (draws, K) first."""
         draws, num_classes = next(iter(parameters.values())).shape[:2]
         flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in parameters.items()}
-        return self.row_log_prob(flat, values).T.reshape(draws, num_classes, -1)
+        return self.row_log_prob(flat, values).reshape(-1, draws, num_classes).transpose(2, 1, 0)

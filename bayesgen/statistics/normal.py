@@ -8,6 +8,7 @@ import numpy as np
 
 from .arrays import flatten_rows, inverse_lower, log_diagonal, namespace, precise
 from .base import Statistic
+from .linear import Linear, middle
 from .mahalanobis import squared_distances, with_whitening
 from .moments import class_moments
 from .summaries import Moments
@@ -52,14 +53,23 @@ class NormalStatistic(Statistic):
         squares = [scaled_squares(columns, loc[k], 1 / scale[k]).sum(0) for k in range(len(loc))]
         return constant - 0.5 * xp.stack(squares, -1) + xp.reshape(base, (-1, 1))
 
-    def row_log_prob_of_many(self, parameters, values):
-        """Log density of rows, (draws, K, n): products of the columns and their squares with natural parameters."""
-        xp = namespace(parameters["loc"], values)
-        rows = flatten_rows(xp.log(values) if self.log_scale else values)
-        shape = (*parameters["loc"].shape[:2], rows.shape[1])
+    def linear(self, parameters):
+        """Columns, and their squares, in units of a normal distribution in the middle of the draws."""
+        shape = (*parameters["loc"].shape[:2], -1)
         loc, scale = (parameters[name].reshape(shape) for name in ("loc", "scale"))
-        base = -rows.sum(-1) if self.log_scale else 0.0
-        return xp.stack([_of_one_class(loc[:, k], scale[:, k], rows) for k in range(shape[1])], 1) + base
+        center, unit = middle(loc), middle(scale)
+        shift, precision = (loc - center) / unit, (unit / scale) ** 2
+        constant = jnp.log(unit / scale).sum(-1) - 0.5 * (precision * shift**2).sum(-1)
+        weights = jnp.concatenate([precision * shift, 0.5 - 0.5 * precision], -1)
+        return Linear((center, unit), weights, constant)
+
+    def features(self, frame, values):
+        """The log density of rows under the frame (K, n), and their features (K, F, n). See `Statistic.linear`."""
+        center, unit = frame
+        columns = flatten_rows(jnp.log(values) if self.log_scale else values).T
+        whitened = (columns - center[..., None]) / unit[..., None]
+        base = columns.sum(0) if self.log_scale else 0.0
+        return _standard(whitened, jnp.log(unit).sum(-1)) - base, jnp.concatenate([whitened, whitened**2], 1)
 
 
 def scaled_squares(columns, center, factor, out=None):
@@ -70,13 +80,9 @@ def scaled_squares(columns, center, factor, out=None):
     return squares
 
 
-def _of_one_class(loc, scale, rows):
-    """Log densities of rows under many normal distributions of about one mean, (draws, n)."""
-    xp, center = namespace(loc, rows), loc.mean(0)
-    rows, shift, precision = rows - center, loc - center, 1 / scale**2
-    constant = -xp.log(scale).sum(-1) - 0.5 * LOG_2PI * loc.shape[-1] - 0.5 * (precision * shift**2).sum(-1)
-    weights = xp.concatenate([precision * shift, -0.5 * precision], 1)
-    return weights @ xp.concatenate([rows, rows**2], 1).T + constant[:, None]
+def _standard(whitened, log_det):
+    """Log densities (K, n) of columns (K, D, n) that were whitened by a factor of this log-determinant (K,)."""
+    return -0.5 * ((whitened**2).sum(1) + LOG_2PI * whitened.shape[1]) - log_det[:, None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,25 +124,36 @@ class MultivariateNormalStatistic(Statistic):
         squares, half_log_det, dimension = squared_distances(parameters, values)
         return (-0.5 * (squares + LOG_2PI * dimension) - half_log_det[None]).sum(-1)
 
-    def row_log_prob_of_many(self, parameters, values):
-        """Log density of rows, (draws, K, n): products of the columns, and of two of them, with natural parameters."""
-        loc, scale_tril = parameters["loc"], parameters["scale_tril"]
-        xp, dimension = namespace(loc, values), loc.shape[-1]
-        shape = (*loc.shape[:2], math.prod(loc.shape[2:-1]), dimension)
-        inverse = inverse_lower(scale_tril).reshape(*shape, dimension)
-        loc, rows = loc.reshape(shape), values.reshape(len(values), *shape[2:])
-        return xp.stack([_of_one_joint_class(loc[:, k], inverse[:, k], rows) for k in range(shape[1])], 1)
+    def linear(self, parameters):
+        """Columns, and products of two, whitened by a normal distribution in the middle of the draws."""
+        *shape, dimension = parameters["loc"].shape
+        shape = (*shape[:2], math.prod(shape[2:]), dimension)
+        loc, factor = parameters["loc"].reshape(shape), parameters["scale_tril"].reshape(*shape, dimension)
+        center, unit = middle(loc), middle(factor)
+        whiten = inverse_lower(unit)
+        maps = inverse_lower(factor) @ unit  # from what the frame has whitened to what the process has
+        shift = jnp.einsum("kmij,skmj->skmi", whiten, loc - center)
+        precision = jnp.einsum("skmij,skmil->skmjl", maps, maps)
+        slope = jnp.einsum("skmij,skmj->skmi", precision, shift)
+        constant = (log_diagonal(maps) - 0.5 * (slope * shift).sum(-1)).sum(-1)
+        first, second, halves = _pairs(dimension)
+        squares = halves * (jnp.eye(dimension) - precision)[..., first, second]
+        weights = jnp.concatenate([slope.reshape(*constant.shape, -1), squares.reshape(*constant.shape, -1)], -1)
+        return Linear((center, whiten), weights, constant)
+
+    def features(self, frame, values):
+        """The log density of rows under the frame (K, n), and their features (K, F, n). See `Statistic.linear`."""
+        center, whiten = frame
+        num_classes, _, dimension = center.shape
+        columns = jnp.moveaxis(values.reshape(len(values), *center.shape[1:]), 0, -1)
+        whitened = jnp.einsum("kmij,kmjn->kmin", whiten, columns - center[..., None])
+        first, second, _ = _pairs(dimension)
+        products = whitened[:, :, first] * whitened[:, :, second]
+        whitened, products = (part.reshape(num_classes, -1, len(values)) for part in (whitened, products))
+        return _standard(whitened, -log_diagonal(whiten).sum(-1)), jnp.concatenate([whitened, products], 1)
 
 
-def _of_one_joint_class(loc, inverse, rows):
-    """The same for multivariate normal distributions: means (draws, m, D), inverse Cholesky factors, rows (n, m, D)."""
-    xp, center, dimension = namespace(loc, rows), loc.mean(0), loc.shape[-1]
-    rows, shift = rows - center, loc - center
-    precision = xp.einsum("smij,smik->smjk", inverse, inverse)
-    linear = xp.einsum("smij,smj->smi", precision, shift)
-    constant = log_diagonal(inverse) - 0.5 * (linear * shift).sum(-1) - 0.5 * LOG_2PI * dimension
+def _pairs(dimension):
+    """Pairs of columns, and by what a quadratic form weighs their products."""
     first, second = np.triu_indices(dimension)
-    halves = np.where(first == second, -0.5, -1.0)
-    features = xp.concatenate([rows, rows[..., first] * rows[..., second]], -1)
-    weights = xp.concatenate([linear, halves * precision[..., first, second]], -1)
-    return flatten_rows(weights) @ flatten_rows(features).T + constant.sum(-1)[:, None]
+    return first, second, np.where(first == second, 0.5, 1.0)

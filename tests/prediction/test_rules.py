@@ -67,6 +67,35 @@ def test_the_three_rules_differ_and_agree_with_their_definitions(chains):
     assert plug_in.standard_error is None
 
 
+def test_an_average_without_entropies_is_the_same_in_single_precision(chains):
+    whole, quick = (bg.predict(chains, CASE.new, rule=bg.BMA(entropy_draws=draws)) for draws in (None, 0))
+    close(quick.probabilities, whole.probabilities, rtol=1e-5)
+    close(quick.log_marginal, whole.log_marginal, rtol=0, atol=1e-5)
+    close(quick.standard_error, whole.standard_error, rtol=1e-3)
+    assert quick.expected_entropy is None
+    assert quick.mutual_information is None
+    assert whole.mutual_information is not None
+
+
+@pytest.mark.filterwarnings("ignore::bayesgen.ConvergenceWarning")
+@pytest.mark.parametrize("covariance", ["full", "diag"])
+def test_single_precision_is_enough_whatever_the_columns_are(covariance):
+    """Columns that nearly agree, far from zero, in units that differ: what costs quadratic forms their digits."""
+    rng, y = np.random.default_rng(3), np.arange(90) % 2
+    first = rng.normal(size=90) + y
+    X = np.stack([1e9 + 1e3 * first, 1e-4 * (first + 1e-4 * rng.normal(size=90)), rng.normal(size=90) - 7e4], axis=1)
+    fit = bg.fit(bg.GaussianDiscriminant(covariance), X, y, method=bg.NUTS(num_samples=250), progress=False)
+    rows = np.concatenate([X, X.mean(0) + 30 * (X[:5] - X.mean(0))])
+    table = fit.log_joint(rows, at="draws")
+    averaged = scipy.special.logsumexp(table, axis=0)
+    found = bg.predict(fit, rows, rule=bg.BMA(entropy_draws=0))
+    log_marginal = scipy.special.logsumexp(averaged, axis=1) - np.log(len(table))
+    probabilities = scipy.special.softmax(averaged, axis=1)
+    for rows, tolerance in ((slice(90), 1e-5), (slice(90, None), 1e-3)):  # few draws carry the averages of the latter
+        close(found.log_marginal[rows], log_marginal[rows], rtol=0, atol=tolerance)
+        close(found.probabilities[rows], probabilities[rows], rtol=0, atol=tolerance)
+
+
 def test_the_mutual_information_weighs_draws_by_the_row(chains):
     table = chains.log_joint(CASE.new, at="draws")
     marginal = scipy.special.logsumexp(table, axis=2)
