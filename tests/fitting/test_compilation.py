@@ -1,8 +1,5 @@
 """Compile once: a second fit of the same shapes compiles nothing, whatever the rows and the hyperparameters."""
 
-import contextlib
-
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -12,6 +9,7 @@ import pytest
 import bayesgen as bg
 from bayesgen.prediction import reliability
 
+from .counting import compilations
 from .programs import chained
 
 METHODS = {"NUTS": bg.NUTS(num_warmup=50, num_samples=50), "MAP": bg.MAP(num_starts=2), "MLE": bg.MLE(num_starts=2)}
@@ -24,22 +22,6 @@ SIZES = (41, 45, 300, 1301)  # a learning curve; the first fit is the one that m
 def no_second_look(monkeypatch):
     """Rows of uneven weights get a table of draws of their own, compiled when the first one comes: not counted here."""
     monkeypatch.setattr(reliability, "UNEVEN", 0.0)
-
-
-@contextlib.contextmanager
-def compilations():
-    """Collects the name of each function that JAX compiles (or fetches from its cache on disk)."""
-    found = []
-
-    def listen(event, duration, **about):
-        if event == "/jax/core/compile/backend_compile_duration":
-            found.append(about.get("fun_name", "?"))
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    try:
-        yield found
-    finally:
-        jax.monitoring.unregister_event_duration_listener(listen)
 
 
 def own(n):
