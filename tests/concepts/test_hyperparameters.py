@@ -55,6 +55,7 @@ def names_of(fit):
 # --- NUTS ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # two hyperparameters are sampled in every run
 def test_one_hyperparameter_against_quadrature():
     learner = bg.ConceptLearner(bg.number_game("tenenbaum", rule_weight=dist.Beta(2, 1)))
     fit = bg.fit(learner, [16, 8, 2, 64], method=bg.NUTS(), seed=3)
