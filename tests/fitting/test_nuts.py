@@ -101,6 +101,7 @@ def small():
     return np.stack([rng.normal(y, 1.0), rng.normal(-2.0 * y, 2.0)], axis=1), y
 
 
+@pytest.mark.slow  # a program's stands for it in every run
 def test_without_preconditioning_the_posterior_is_the_same(small):
     exact = bg.fit(SMALL, *small, method=bg.Exact())
     fit = bg.fit(SMALL, *small, method=bg.NUTS(precondition=False), seed=3)
@@ -163,7 +164,9 @@ def chained(n):
         numpyro.sample("z", dist.Normal(slope[y] * x, 0.5))
 
 
-@pytest.mark.parametrize("function, classes, rowwise", [(student, 3, ("x",)), (chained, 2, ("z",))])
+@pytest.mark.parametrize(
+    "function, classes, rowwise", [pytest.param(student, 3, ("x",), marks=pytest.mark.slow), (chained, 2, ("z",))]
+)
 def test_row_wise_densities_are_numpyros(function, classes, rowwise):
     program = bg.GenerativeProgram(function, classes=classes)
     assert program.plan.rowwise == rowwise

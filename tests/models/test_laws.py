@@ -222,6 +222,7 @@ def test_the_program_can_be_drawn(name):
         assert f"y -> {site}" in graph.source
 
 
+@pytest.mark.slow  # a program of one's own is in every run
 def test_the_program_runs_conditioned_in_numpyros_mcmc():
     case = CASES["multinomial, dense"]
     fit, y = case.exact, case.data[1]
