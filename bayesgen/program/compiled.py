@@ -14,6 +14,8 @@ from .evaluation import evaluate
 from .joint import log_joint_table
 from .structure import run
 
+INERT_ROWS = 4096  # at once, and no fewer: one compilation for any number of rows
+
 log_density = jax.jit(traced_log_density)
 log_joint = jax.jit(log_joint_table)
 
@@ -55,19 +57,26 @@ def first_rows(covariates, size):
 
 def _inert(program, covariates, codes):
     """Parameters of the base measures, row by row, for the sites that have any: site -> name -> (n, ...)."""
-    structure = program.structure
+
+    def of_rows(part):
+        rows = jax.tree.map(lambda array: pad(array[part], INERT_ROWS), (codes, covariates))
+        return jax.tree.map(
+            lambda array: np.asarray(array)[: part.stop - part.start], _inert_parameters(program, *rows)
+        )
+
     with jax.enable_x64(True):
-        trace = run(program.function, 2, {name: value[:1].repeat(2, 0) for name, value in covariates.items()})
-        latents = {name: trace[name]["value"] for name, _ in structure.latents}
-
-        def of_rows(part):
-            given = {name: value[part] for name, value in covariates.items()}
-            evaluation = evaluate(program.function, structure, latents, jnp.asarray(codes[part]), None, given)
-            read = {name: evaluation.conditional(name, structure.axis) for name, _ in program.plan.compressed}
-            return {name: jax.tree.map(np.asarray, one.inert) for name, one in read.items() if one.inert}
-
-        parts = [of_rows(part) for part in chunks(len(codes))]
+        parts = [of_rows(part) for part in chunks(len(codes), INERT_ROWS)]
     return jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
+
+
+@jax.jit
+def _inert_parameters(program, codes, covariates):
+    structure = program.structure
+    trace = run(program.function, 2, {name: value[:1].repeat(2, 0) for name, value in covariates.items()})
+    latents = {name: trace[name]["value"] for name, _ in structure.latents}  # any: nothing here depends on them
+    evaluation = evaluate(program.function, structure, latents, codes, None, covariates)
+    read = {name: evaluation.conditional(name, structure.axis) for name, _ in program.plan.compressed}
+    return {name: one.inert for name, one in read.items() if one.inert}
 
 
 def padded_size(size):

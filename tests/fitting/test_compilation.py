@@ -51,6 +51,21 @@ def chained_rows(size):
     return {"x": x, "z": 0.5 * x + 0.7 * rng.normal(size=size)}, y
 
 
+def counted(n, *, trials):
+    """Successes in given numbers of trials, which the base measure needs row by row."""
+    p = numpyro.sample("p", dist.Beta(2.0, 2.0).expand([2]).to_event(1))
+    share = numpyro.sample("share", dist.Beta(2.0, 2.0))
+    with numpyro.plate("rows", n):
+        y = numpyro.sample("y", dist.Bernoulli(share))
+        numpyro.sample("x", dist.Binomial(trials, probs=p[y]))
+
+
+def counted_rows(size):
+    rng = np.random.default_rng(size)
+    y, trials = np.arange(size) % 2, rng.integers(1, 9, size)
+    return {"x": rng.binomial(trials, 0.3 + 0.4 * y), "trials": trials}, y
+
+
 OWN = bg.GenerativeProgram(own, classes=3)
 CHAINED = bg.GenerativeProgram(chained, classes=2)
 
@@ -74,6 +89,18 @@ def test_a_learning_curve_of_a_program_of_ones_own_compiles_nothing_anew(method)
             learn(OWN, rows(size), method)
         for size in others:  # prediction is by padded size; fitting by none
             bg.fit(OWN, *rows(size), method=method, progress=False)
+    assert found == []
+
+
+def test_totals_that_differ_from_row_to_row_compile_nothing_anew():
+    program, method = bg.GenerativeProgram(counted, classes=2), bg.MAP(num_starts=2)
+    bg.fit(program, *counted_rows(40), method=method)
+    with compilations() as found:
+        for size in (41, 97, 10_007):
+            X, y = counted_rows(size)
+            fit = bg.fit(program, X, y, method=method)
+            successes, trials = (np.bincount(y, X[name]) for name in ("x", "trials"))
+            np.testing.assert_allclose(fit.parameters["p"], (successes + 1) / (trials + 2), rtol=1e-6)
     assert found == []
 
 
