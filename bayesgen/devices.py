@@ -63,7 +63,8 @@ def placed(work):
     device = find(name)
     if name == "gpu" or device.platform != "cpu":
         request.used = "gpu"
-    with jax.default_device(device):
+    # the processor by one name everywhere: what was compiled under another is compiled again
+    with jax.default_device(_home() if name == "cpu" == device.platform else device):
         yield device
 
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.infer.hmc import hmc
 
-from .optimize import as_arrays, posterior_density, value_and_gradient
+from .optimize import as_arrays, posterior_density, surface_of
 
 CHUNK = 50  # steps of one call, between which progress is told
 MOST_DENSE = 100  # dimensions up to which a dense matrix of masses is adapted
@@ -34,7 +34,7 @@ def sample_adapted(density, key, *, num_warmup, num_samples, num_chains, target,
         advanced: called with the number of steps that each chain took.
 
     Returns:
-        (unconstrained draws (chain, draw, dimension), statistics name -> (chain, draw)).
+        (whitened draws (chain, draw, dimension), statistics name -> (chain, draw)).
     """
     dimension = len(density[2].center)
     plan = Adaptation(num_warmup, dense_mass and dimension <= MOST_DENSE)
@@ -73,7 +73,7 @@ def start(density, keys, points, target, *, plan):
 def _at_point(density, z):
     program, evidence, whitening = density
     position, pull = jax.vjp(whitening, z)
-    value, gradient = value_and_gradient(posterior_density, program, position, evidence)
+    value, gradient = surface_of(posterior_density, program, evidence).at(position)
     return jnp.asarray(-value, jnp.float64), -pull(jnp.asarray(gradient))[0]
 
 
@@ -94,7 +94,7 @@ def advance(density, states, target, *, plan, num_steps):
     """Take steps with every chain, adapting while in warm-up.
 
     Returns:
-        (states, unconstrained draws (chain, step, dimension), statistics (chain, step)).
+        (states, whitened draws (chain, step, dimension), statistics (chain, step)).
     """
     program, evidence, whitening = density
     init_kernel, sample_kernel = hmc(
@@ -108,7 +108,7 @@ def advance(density, states, target, *, plan, num_steps):
         def step(state, _):
             state = sample_kernel(state)
             stats = {name: getattr(state, name) for name in RECORDED}
-            return state, (whitening(state.z), stats | {"step_size": state.adapt_state.step_size})
+            return state, (state.z, stats | {"step_size": state.adapt_state.step_size})
 
         return jax.lax.scan(step, state, length=num_steps)
 

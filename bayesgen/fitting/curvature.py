@@ -7,6 +7,8 @@ held against the true Hessian along random directions.
 
 import dataclasses
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +17,53 @@ ALWAYS_DENSE = 64  # dimensions up to which one block is not worth breaking up
 DENSE_LIMIT = 1000  # dimensions beyond which one block costs too much, and blocks that are nearly right must do
 AT_ONCE = 64  # columns of a Hessian that are held at once
 TOLERANCE = 1e-2  # relative error of a Hessian along random directions, up to which its blocks are believed
+
+
+@dataclasses.dataclass(frozen=True)
+class Surface:
+    """A density of flat vectors, with its gradients.
+
+    Attributes:
+        evaluate: points (m, D) -> values (m,) and gradients (m, D).
+        structure: the program's `Structure`.
+        num_classes: K.
+    """
+
+    evaluate: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+    structure: Any
+    num_classes: int
+
+    def at(self, vector):
+        """Value and gradient at one point."""
+        values, gradients = self.evaluate(np.asarray(vector)[None])
+        return float(values[0]), gradients[0]
+
+    def gradients(self, points):
+        """Gradients at points, (m, D)."""
+        return self.evaluate(points)[1]
+
+    def curvature(self, vector):
+        """The `Curvature` at a point.
+
+        By differences of gradients: these are compiled already and cost a fraction of a millisecond, second derivatives
+        would take seconds to compile.
+        """
+        return find_curvature(self.gradients, vector, self.structure, self.num_classes)
+
+
+def in_batches(function, size):
+    """A function of `size` points, (size, D) -> (values, gradients), as one of any number of them."""
+
+    def evaluate(points):
+        parts = []
+        for start in range(0, len(points), size):
+            some = points[start : start + size]
+            padded = np.concatenate([some, np.repeat(some[:1], size - len(some), axis=0)])
+            parts.append([np.asarray(part)[: len(some)] for part in function(padded, len(some))])
+        values, gradients = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return values, gradients
+
+    return evaluate
 
 
 @dataclasses.dataclass(frozen=True)

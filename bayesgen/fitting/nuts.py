@@ -4,6 +4,7 @@ import concurrent.futures
 import dataclasses
 
 import jax
+import numpy as np
 
 from ..devices import carrying, placed
 from ..errors import FitError, ModelError
@@ -12,11 +13,20 @@ from .adapted import sample_adapted
 from .base import collect
 from .diagnose import problems, quick_rhat, warn
 from .method import Method
-from .optimize import as_arrays, constrain_draws, dispersed_starts, flatten, num_free
+from .optimize import (
+    as_arrays,
+    constrain_draws,
+    dispersed_starts,
+    flatten,
+    num_free,
+    posterior_density,
+    surface_of,
+)
 from .progress import bar
 from .sampler import lowered, sample_whitened
 from .seeds import as_key
 from .state import Draws
+from .stepping import surface_by_steps
 from .whitening import SEVERAL_MODES, expected, identity, laplace
 
 WARMUP_WHITENED, WARMUP_ADAPTED = 150, 1000
@@ -69,7 +79,7 @@ class NUTS(Method):
             if path == "whitened" and (reason := self._unusable(*result)):
                 path = f"adapted: {reason} in whitened coordinates"
                 result = self._run(program, evidence, whitening, key, path, problem.progress)
-            latents, deterministics = constrain_draws(program, result[0])
+            latents, deterministics = constrain_draws(program, whitening, result[0])
         stats = as_arrays(result[1])
         latents, deterministics = as_arrays(latents), as_arrays(deterministics)
         values = program.parameters_of({**deterministics, **latents})
@@ -84,12 +94,17 @@ class NUTS(Method):
         if not self.precondition:
             return identity(program), "adapted: precondition=False"
         likely = expected(program)
+        if likely is None:
+            surface = surface_of(posterior_density, program, problem.evidence)
+            return laplace(program, surface, self._starts(problem))
         density = (program, problem.evidence, likely)
-        compilers = [] if likely is None else [one.compile for one in lowered(density, self.num_chains)]
-        with concurrent.futures.ThreadPoolExecutor(1) as pool:  # compiles the sampler while the mode is looked for
-            for compiler in compilers:
-                pool.submit(carrying(compiler))
-            return laplace(program, problem.evidence, self._starts(problem))
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:  # compiles the sampler while there is else to do
+            for one in lowered(density, self.num_chains):
+                pool.submit(carrying(one.compile))
+            starts = self._starts(problem)
+            draws = np.zeros((self.num_chains, self.num_samples, num_free(program.structure)))
+            constrain_draws.lower(program, likely, draws).compile()
+        return laplace(program, surface_by_steps(density, self.num_chains), starts)
 
     def _starts(self, problem):
         """Where to look for the mode: near the closed-form posterior mean where there is one."""

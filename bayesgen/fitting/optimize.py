@@ -15,11 +15,13 @@ from ..families.draws import generator
 from ..program import density
 from ..program.evaluation import unconstrain
 from ..threads import ONE_THREAD_A_PRODUCT
-from .curvature import find_curvature
+from .curvature import Surface, in_batches
 from .seeds import as_key
 
 POINTS = 16  # at which a density is evaluated by one call, at most
 EIGEN_LIMIT = 1200  # dimensions up to which directions without curvature are looked for
+# LLVM's optimising takes half of the time of compiling; small kernels run no slower with less of it, loops over rows do
+QUICKLY = {"xla_backend_optimization_level": 1}
 AGREEMENT = 1e-3  # two optima are one if their values differ by less
 
 
@@ -94,8 +96,7 @@ def likelihood(program, vector, evidence):
     return density.parameter_log_density(program, unravel(program.structure, vector), evidence, prior=False)
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _at_points(function, program, points, count, evidence):
+def _traced_at_points(function, program, points, count, evidence):
     """Values and gradients at the first `count` of a fixed number of points: one compilation for any of them."""
 
     def one(index, found):
@@ -105,42 +106,20 @@ def _at_points(function, program, points, count, evidence):
     return jax.lax.fori_loop(0, count, one, (jnp.zeros(len(points)), jnp.zeros_like(points)))
 
 
-def differentiate(function, program, points, evidence):
-    """Values (m,) and gradients (m, D) of one of the three densities at points (m, D)."""
-    values, gradients = [], []
-    for start in range(0, len(points), POINTS):
-        some = points[start : start + POINTS]
-        padded = np.zeros((POINTS, points.shape[1]))
-        padded[: len(some)] = some
-        found = _at_points(function, program, padded, len(some), evidence)
-        values.append(np.asarray(found[0])[: len(some)])
-        gradients.append(np.asarray(found[1])[: len(some)])
-    return np.concatenate(values), np.concatenate(gradients)
+_at_points = jax.jit(_traced_at_points, static_argnums=0, compiler_options=QUICKLY)
+_at_points_of_rows = jax.jit(_traced_at_points, static_argnums=0)
 
 
-def value_and_gradient(function, program, vector, evidence):
-    """One of the three densities and its gradient at a flat vector."""
-    values, gradients = differentiate(function, program, np.asarray(vector)[None], evidence)
-    return float(values[0]), gradients[0]
+def surface_of(function, program, evidence):
+    """One of the three densities as a `Surface`, by a function compiled for it."""
+    compiled = _at_points if evidence.rows is None else _at_points_of_rows
+    evaluate = in_batches(lambda points, count: compiled(function, program, points, count, evidence), POINTS)
+    return Surface(evaluate, program.structure, program.num_classes)
 
 
-def curvature_at(function, program, vector, evidence):
-    """The `Curvature` of one of the three densities at a flat vector.
-
-    By differences of gradients: these are compiled already and cost a fraction of a millisecond, second derivatives
-    would take seconds to compile.
-    """
-    return find_curvature(
-        lambda points: differentiate(function, program, points, evidence)[1],
-        vector,
-        program.structure,
-        program.num_classes,
-    )
-
-
-def search(function, program, evidence, starts):
+def search(surface, starts):
     """Climb from each start; return the best optimum, and how many different ones there were. Inside float64."""
-    found = [_climb(function, program, evidence, start) for start in starts]
+    found = [_climb(surface, start) for start in starts]
     found = [one for one in found if np.isfinite(one.value)]
     if not found:
         raise FitError("The density is not finite at any starting point: check the priors and the data's scale.")
@@ -150,7 +129,7 @@ def search(function, program, evidence, starts):
         if _settled(one) and not any(_same(one, other) for other in distinct):
             distinct.append(one)
     if len(distinct) > 1:  # a start on a saddle stays there
-        distinct = [best] + [one for one in distinct[1:] if _is_peak(function, program, evidence, one)]
+        distinct = [best] + [one for one in distinct[1:] if _is_peak(surface, one)]
     return dataclasses.replace(best, num_modes=len(distinct))
 
 
@@ -160,17 +139,17 @@ def _same(one, other):
     return abs(one.value - other.value) <= AGREEMENT and near.all()
 
 
-def _is_peak(function, program, evidence, optimum):
-    return curvature_at(function, program, optimum.free, evidence).inverse_roots() is not None
+def _is_peak(surface, optimum):
+    return surface.curvature(optimum.free).inverse_roots() is not None
 
 
 def _settled(optimum):
     return np.abs(optimum.gradient).max(initial=0.0) < 1e-3 * max(1.0, abs(optimum.value)) * 1e-2
 
 
-def _climb(function, program, evidence, start):
+def _climb(surface, start):
     def objective(vector):
-        value, gradient = value_and_gradient(function, program, vector, evidence)
+        value, gradient = surface.at(vector)
         if not np.isfinite(value) or not np.isfinite(gradient).all():
             return 1e300, np.zeros_like(vector)
         return -value, -gradient
@@ -179,23 +158,27 @@ def _climb(function, program, evidence, start):
     # its products are tiny, and threads of BLAS would fight with those of XLA
     with ONE_THREAD_A_PRODUCT:
         result = scipy.optimize.minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
-    vector = _newton(function, program, evidence, result.x, objective)
-    value, gradient = value_and_gradient(function, program, vector, evidence)
+    vector = _newton(surface, result.x, objective)
+    value, gradient = surface.at(vector)
     return Optimum(vector, value, gradient)
 
 
-def _newton(function, program, evidence, vector, objective):
-    """Newton steps while they help: quadratic convergence to a gradient at rounding error."""
-    value, gradient = objective(vector)
+def _newton(surface, vector, objective):
+    """Newton steps while they help, to a gradient at rounding error; a curvature that still does is used again."""
+    (value, gradient), curvature = objective(vector), None
     for _ in range(8):
-        step = curvature_at(function, program, vector, evidence).solve(gradient)
+        curvature = surface.curvature(vector) if curvature is None else curvature
+        step = curvature.solve(gradient)
         if step is None:
             return vector  # not a maximum with definite curvature: the caller looks at the Hessian itself
         proposal = vector - step
         new_value, new_gradient = objective(proposal)
-        if not new_value <= value + 1e-9 * abs(value) or np.abs(new_gradient).max() >= np.abs(gradient).max():
+        before, after = np.abs(gradient).max(), np.abs(new_gradient).max()
+        if not new_value <= value + 1e-9 * abs(value) or after >= before:
             return vector
         vector, value, gradient = proposal, new_value, new_gradient
+        if after > 0.1 * before:
+            curvature = None
     return vector
 
 
@@ -213,16 +196,16 @@ def maximize(problem, *, prior, num_starts):
         FitError: where the density is unbounded or its mode not unique; names the site.
     """
     program, evidence = problem.program, problem.evidence
-    function = parameter_density if prior else likelihood
+    surface = surface_of(parameter_density if prior else likelihood, program, evidence)
     with jax.enable_x64(True), placed(density.work(program, evidence)):
-        optimum = search(function, program, evidence, dispersed_starts(program.structure, num_starts, problem.seed))
-        _check_maximum(function, program, evidence, optimum, "posterior density" if prior else "likelihood")
+        optimum = search(surface, dispersed_starts(program.structure, num_starts, problem.seed))
+        _check_maximum(surface, optimum, "posterior density" if prior else "likelihood")
     return optimum
 
 
-def _check_maximum(function, program, evidence, optimum, what):
+def _check_maximum(surface, optimum, what):
     """Refuse a point where the density still rises (unbounded) or is flat (no unique mode)."""
-    structure = program.structure
+    structure = surface.structure
     scale = max(1.0, abs(optimum.value))
     steepest = int(np.argmax(np.abs(optimum.gradient)))
     if np.abs(optimum.gradient[steepest]) > 1e-5 * scale:
@@ -233,7 +216,7 @@ def _check_maximum(function, program, evidence, optimum, what):
         )
     if len(optimum.free) > EIGEN_LIMIT:
         return
-    curvature = curvature_at(function, program, optimum.free, evidence).dense()
+    curvature = surface.curvature(optimum.free).dense()
     if not np.isfinite(curvature).all():
         raise FitError(f"The {what} has no finite curvature at its maximum: check the priors and the data's scale.")
     _check_flatness(structure, optimum, curvature, what)
@@ -272,10 +255,10 @@ def constrain(program, vector):
     return evaluation.latents, evaluation.deterministics
 
 
-@jax.jit
-def constrain_draws(program, draws):
-    """Constrained latents and deterministic sites of unconstrained draws (chain, draw, dimension)."""
-    return jax.vmap(jax.vmap(lambda one: constrain(program, one)))(draws)
+@functools.partial(jax.jit, compiler_options=QUICKLY)
+def constrain_draws(program, whitening, draws):
+    """Constrained latents and deterministic sites of whitened draws (chain, draw, dimension)."""
+    return jax.vmap(jax.vmap(lambda one: constrain(program, whitening(one))))(draws)
 
 
 def as_arrays(values):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..devices import carrying
-from .optimize import posterior_density
+from .optimize import QUICKLY, posterior_density
 from .trajectory import GRADIENT, MAX_DEPTH, POSITION, TREE, Trajectory, begin, extend
 
 GROUP = 2  # chains at least that are vectorised together; groups run in threads
@@ -24,6 +24,20 @@ STATISTICS = {
     "potential_energy": np.float64,
     "step_size": np.float64,
 }
+
+
+class Numbers(NamedTuple):
+    """Random numbers for one call: NumPy's, since those of JAX would take a third of the time of compiling.
+
+    Attributes:
+        momenta: (chains, draws, D), normal.
+        directions: (chains, draws), 31 random bits, which are more than a tree has doublings.
+        log_uniforms: (steps, chains, 2), logs of uniform numbers.
+    """
+
+    momenta: Any
+    directions: Any
+    log_uniforms: Any
 
 
 class Chain(NamedTuple):
@@ -53,12 +67,12 @@ def sample_whitened(density, key, *, num_warmup, num_samples, num_chains, target
         advanced: called with the number of draws that the chains made meanwhile.
 
     Returns:
-        (unconstrained draws (chain, draw, dimension), statistics name -> (chain, draw)); those of the warm-up where
+        (whitened draws (chain, draw, dimension), statistics name -> (chain, draw)); those of the warm-up where
         it took more than `patience`.
     """
     for one in lowered(density, num_chains):
         one.compile()  # not in the threads below: tracing a program is NumPyro's, and not for threads
-    sizes = _groups(num_chains)
+    sizes = groups(num_chains)
     random = np.random.default_rng(np.asarray(jax.random.key_data(key))).spawn(len(sizes))
     share = 1 / len(sizes)
 
@@ -85,12 +99,13 @@ def _at_step_size(chain, step_size):
 
 def lowered(density, num_chains):
     """The compiled function, about to be compiled for these arguments; `compile()` may run in another thread."""
-    for size in sorted(set(_groups(num_chains))):
+    for size in sorted(set(groups(num_chains))):
         chains = start(len(density[2].center), np.random.default_rng(0), size)
-        yield advance.lower(density, chains, np.zeros(2, np.uint32), np.zeros(size, np.int32), 0.5, False)
+        numbers = draw_numbers(np.random.default_rng(0), size, len(density[2].center))
+        yield advance_of(density).lower(density, chains, numbers, np.zeros(size, np.int32), 0.5, False, MOST_STEPS)
 
 
-def _groups(num_chains):
+def groups(num_chains):
     """How many chains run together: all of them on a GPU, else few, so that every core has something to do."""
     config: Any = jax.config
     device = config.jax_default_device or jax.devices()[0]
@@ -104,9 +119,10 @@ def _run(density, num_draws, target, adapt, advanced, chains, random):
     size = len(chains.step_size)
     parts: list[list[Any]] = [[] for _ in range(size)]
     left = np.full(size, num_draws, np.int32)
+    numbers = draw_numbers(random, size, len(density[2].center))
     while left.any():
-        words = random.integers(0, 2**32, 2, np.uint32)
-        chains, draws, stats = advance(density, chains, words, left, target, adapt)
+        chains, draws, stats = advance_of(density)(density, chains, numbers, left, target, adapt, MOST_STEPS)
+        numbers = draw_numbers(random, size, len(density[2].center))  # while a GPU is at work
         made = np.asarray(chains.num_draws)
         draws, stats = np.asarray(draws), np.asarray(stats)
         for index, count in enumerate(made):
@@ -126,7 +142,7 @@ def start(dimension, random, size):
     momenta, zeros = random.normal(size=(size, dimension)), np.zeros((size, dimension))
     point = np.stack([0.5 * random.normal(size=(size, dimension)), momenta, zeros], axis=1)
     ends = np.stack([point, point], axis=1)
-    directions = random.integers(0, 2**31, size, np.int32)
+    directions = _directions(random, size)
     zero, infinite = np.zeros(size, np.int32), np.full(size, np.inf)
     guess = np.full(size, 1.4 * dimension**-0.25)  # the optimum scales so; the factor is that of a normal density
     trajectory = Trajectory(
@@ -148,30 +164,36 @@ def start(dimension, random, size):
     return Chain(trajectory, guess, averages, zero)
 
 
-@jax.jit
-def advance(density, chains, words, wanted, target, adapt):
+def draw_numbers(random, size, dimension):
+    """`Numbers` for so many chains: for as many draws as one call makes at most, and one that is begun then."""
+    most = int(np.clip(MOST_NUMBERS // (size * dimension), 16, MOST_DRAWS)) + 1
+    log_uniforms = np.log1p(-random.random((MOST_STEPS, size, 2)))
+    return Numbers(random.normal(size=(size, most, dimension)), _directions(random, (size, most)), log_uniforms)
+
+
+def _directions(random, shape):
+    return random.integers(0, 2**31, shape, np.int32)
+
+
+def _advance(density, chains, numbers, wanted, target, adapt, most_steps):
     """Take leapfrog steps until every chain has the draws that it wants, or as many as one call makes.
 
     Args:
         density: (program, evidence, whitening).
         chains: `Chain`, its arrays with the chains as first axis.
-        words: (2,), a key of JAX as it is stored.
+        numbers: `Numbers`.
         wanted: (chains,), draws wanted of each.
         target: acceptance probability.
         adapt: whether the step size is adapted.
+        most_steps: that one call takes.
 
     Returns:
-        (chains, unconstrained draws (chain, draw, dimension), statistics (chain, draw, ...)), of which the first
+        (chains, whitened draws (chain, draw, dimension), statistics (chain, draw, ...)), of which the first
         `num_draws` are draws.
     """
-    whitening = density[2]
-    size, dimension = len(wanted), len(whitening.center)
-    most = int(np.clip(MOST_NUMBERS // (size * dimension), 16, MOST_DRAWS))
-    wanted = jnp.minimum(wanted, most)
-    first, second, third = jax.random.split(jax.random.wrap_key_data(words), 3)
-    momenta = jax.random.normal(first, (size, most + 1, dimension))
-    directions = _directions(second, (size, most + 1))
-    log_uniforms = jnp.log(jax.random.uniform(third, (MOST_STEPS, size, 2)))
+    momenta, directions, log_uniforms = numbers
+    size, most, _ = momenta.shape
+    wanted = jnp.minimum(wanted, most - 1)
 
     def of_chain(chain, uniforms, wanted, momenta, directions):
         return _step(lambda z: _differentiate(density, z), chain, uniforms, wanted, target, adapt, momenta, directions)
@@ -184,12 +206,21 @@ def advance(density, chains, words, wanted, target, adapt):
         return index + 1, moved, write(draws, row[0], at), write(stats, row[1], at)
 
     def unfinished(state):
-        return (state[0] < MOST_STEPS) & (state[1].num_draws < wanted).any()
+        return (state[0] < most_steps) & (state[1].num_draws < wanted).any()
 
     chains = chains._replace(num_draws=jnp.zeros_like(chains.num_draws))
-    draws, stats = jnp.zeros((size, most + 1, dimension)), jnp.zeros((size, most + 1, len(STATISTICS)))
+    draws, stats = jnp.zeros(momenta.shape), jnp.zeros((size, most, len(STATISTICS)))
     _, chains, draws, stats = jax.lax.while_loop(unfinished, body, (0, chains, draws, stats))
-    return chains, jax.vmap(jax.vmap(whitening))(draws), stats
+    return chains, draws, stats
+
+
+advance = jax.jit(_advance, compiler_options=QUICKLY)
+_advance_rows = jax.jit(_advance)
+
+
+def advance_of(density):
+    """The compiled function for a density: optimised in full where it loops over rows."""
+    return advance if density[1].rows is None else _advance_rows
 
 
 def _differentiate(density, z):
@@ -235,8 +266,3 @@ def _step_size(averages):
 
 def _where(condition, one, other):
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), one, other)
-
-
-def _directions(key, shape):
-    """31 random bits: more than a tree has doublings."""
-    return (jax.random.bits(key, shape, jnp.uint32) >> 1).astype(jnp.int32)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import FitError
 from .curvature import ALWAYS_DENSE
-from .optimize import curvature_at, num_free, posterior_density, search
+from .optimize import num_free, search
 
 SEVERAL_MODES = ", and chains need not visit all of them in their proportions"
 
@@ -74,23 +74,22 @@ def of_curvature(center, curvature):
     return Whitening(center, tuple(roots), None if natural else np.argsort(order))
 
 
-def laplace(program, evidence, starts):
-    """Whiten by the Laplace approximation at the mode of the unconstrained density.
+def laplace(program, surface, starts):
+    """Whiten by the Laplace approximation at the mode of the unconstrained density, a `Surface`.
 
     Returns:
         (whitening, note): the note says what happened; where the curvature is not usable, the whitening only centres
         and the note starts with "adapted".
     """
     try:
-        optimum = search(posterior_density, program, evidence, starts)
+        optimum = search(surface, starts)
     except FitError as error:
         return identity(program), f"adapted: {error}"
     if np.abs(optimum.gradient).max(initial=0.0) > 1e-3 * max(1.0, abs(optimum.value)):
         return identity(program), "adapted: no mode was found in the unconstrained space"
     if optimum.num_modes > 1:
         return centred(optimum.free), f"adapted: {optimum.num_modes} modes were found{SEVERAL_MODES}"
-    curvature = curvature_at(posterior_density, program, optimum.free, evidence)
-    whitening = of_curvature(optimum.free, curvature)
+    whitening = of_curvature(optimum.free, surface.curvature(optimum.free))
     if whitening is None:
         return centred(optimum.free), "adapted: the Hessian at the mode is not positive definite"
     return whitening, "whitened"

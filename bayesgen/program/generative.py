@@ -201,7 +201,8 @@ class GenerativeProgram(ConcreteModel):
         with jax.enable_x64(True):
             for name, value in values.items():
                 other, transform = table.get(name, (name, None))
-                out[other] = np.asarray(value if transform is None else transform(jnp.asarray(value)))
+                if transform is None or other not in values:  # deterministic sites need no transforming
+                    out[other] = np.asarray(value if transform is None else transform(jnp.asarray(value)))
         return out
 
     # --- a program as a model -----------------------------------------------------------------------------------

@@ -267,9 +267,9 @@ def test_the_same_seed_gives_the_same_numbers(small):
 
 
 def test_thousands_of_chains_need_few_threads_and_two_compilations():
-    assert sampler._groups(4) == [2, 2]
+    assert sampler.groups(4) == [2, 2]
     for num_chains in (1, 3, 67, 4096):
-        groups = sampler._groups(num_chains)
+        groups = sampler.groups(num_chains)
         assert sum(groups) == num_chains and len(groups) <= 32 and len(set(groups)) <= 2
 
 
