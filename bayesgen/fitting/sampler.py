@@ -27,7 +27,7 @@ STATISTICS = {
 
 
 class Numbers(NamedTuple):
-    """Random numbers for one call: NumPy's, since those of JAX would take a third of the time of compiling.
+    """Random numbers for one call: NumPy's, since those of JAX would take a tenth of the time of compiling.
 
     Attributes:
         momenta: (chains, draws, D), normal.

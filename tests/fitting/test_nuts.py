@@ -14,7 +14,11 @@ from numpyro.infer.util import log_density
 
 import bayesgen as bg
 from bayesgen.fitting import sampler
+from bayesgen.fitting.method import Problem, prepare
+from bayesgen.fitting.optimize import num_free, posterior_density
 from bayesgen.fitting.state import collect
+from bayesgen.fitting.stepping import surface_by_steps
+from bayesgen.fitting.whitening import expected
 
 close = np.testing.assert_allclose
 # together these have every family, and every way to share a variance
@@ -264,6 +268,24 @@ def test_the_same_seed_gives_the_same_numbers(small):
     for name, value in one.items():
         np.testing.assert_array_equal(value, two[name])
         assert not np.array_equal(value, other[name])
+
+
+@pytest.mark.parametrize("num_chains", [1, 3])
+def test_steps_of_length_zero_tell_the_density_and_its_gradient(small, num_chains):
+    problem = Problem(SMALL, prepare(SMALL, *small), 0, False)
+    program, evidence = problem.program, problem.evidence
+    dimension = num_free(program.structure)
+    points = np.random.default_rng(0).normal(size=(5, dimension))
+    points[2] = 1e200  # no density there, nor a gradient
+    with jax.enable_x64(True):
+        values, gradients = surface_by_steps((program, evidence, expected(program)), num_chains).evaluate(points)
+        one = jax.value_and_grad(posterior_density, argnums=1)
+        for point, value, gradient in zip(points, values, gradients, strict=True):
+            true, slope = one(program, point, evidence)
+            assert np.isfinite(value) == np.isfinite(true)
+            if np.isfinite(true):
+                np.testing.assert_allclose(value, true, rtol=1e-12)
+                np.testing.assert_allclose(gradient, slope, rtol=1e-9, atol=1e-9)
 
 
 def test_thousands_of_chains_need_few_threads_and_two_compilations():
