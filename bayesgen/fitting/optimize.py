@@ -1,4 +1,4 @@
-"""Finding modes of a program's density: L-BFGS-B on JAX gradients from several starts, polished by Newton steps."""
+"""Finding modes of a program's density: L-BFGS-B on JAX gradients from several starts, and Newton steps."""
 
 import dataclasses
 import functools
@@ -22,6 +22,8 @@ POINTS = 16  # at which a density is evaluated by one call, at most
 EIGEN_LIMIT = 1200  # dimensions up to which directions without curvature are looked for
 # LLVM's optimising takes half of the time of compiling; small kernels run no slower with less of it, loops over rows do
 QUICKLY = {"xla_backend_optimization_level": 1}
+ROUNDS, CLIMB_STEPS, NEWTON_STEPS, HALVINGS = 10, 200, 20, 7  # at most, to a mode
+LAST_STEP = 1e-10  # squared length of a Newton step, in standard deviations, after which there need be no other
 AGREEMENT = 1e-3  # two optima are one if their values differ by less
 
 
@@ -154,32 +156,53 @@ def _climb(surface, start):
             return 1e300, np.zeros_like(vector)
         return -value, -gradient
 
-    options = {"maxiter": 2000, "maxfun": 4000, "maxcor": 30, "ftol": 1e-15, "gtol": 1e-9}
-    # its products are tiny, and threads of BLAS would fight with those of XLA
-    with ONE_THREAD_A_PRODUCT:
-        result = scipy.optimize.minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
-    vector = _newton(surface, result.x, objective)
+    options = {"maxiter": CLIMB_STEPS, "maxfun": 2 * CLIMB_STEPS, "maxcor": 30, "ftol": 1e-15, "gtol": 1e-9}
+    vector, converged = start, False
+    for _ in range(ROUNDS):
+        # its products are tiny, and threads of BLAS would fight with those of XLA
+        with ONE_THREAD_A_PRODUCT:
+            result = scipy.optimize.minimize(objective, vector, jac=True, method="L-BFGS-B", options=options)
+        vector, converged = _newton(surface, result.x, objective)
+        if converged or result.success:
+            break
     value, gradient = surface.at(vector)
     return Optimum(vector, value, gradient)
 
 
 def _newton(surface, vector, objective):
-    """Newton steps while they help, to a gradient at rounding error; a curvature that still does is used again."""
+    """Newton steps while they help, a curvature that still does used again: (vector, whether at a minimum)."""
     (value, gradient), curvature = objective(vector), None
-    for _ in range(8):
-        curvature = surface.curvature(vector) if curvature is None else curvature
+    for _ in range(NEWTON_STEPS):
+        fresh = curvature is None
+        curvature = curvature or surface.curvature(vector)
         step = curvature.solve(gradient)
         if step is None:
-            return vector  # not a maximum with definite curvature: the caller looks at the Hessian itself
-        proposal = vector - step
-        new_value, new_gradient = objective(proposal)
-        before, after = np.abs(gradient).max(), np.abs(new_gradient).max()
-        if not new_value <= value + 1e-9 * abs(value) or after >= before:
-            return vector
-        vector, value, gradient = proposal, new_value, new_gradient
-        if after > 0.1 * before:
+            return vector, False  # not a maximum with definite curvature: the caller looks at the Hessian itself
+        found = _shortened(objective, vector, step, value, gradient)
+        if found is None and fresh:
+            return vector, False
+        if found is None:
             curvature = None
-    return vector
+            continue
+        before, at_last = np.abs(gradient).max(), gradient @ step < LAST_STEP
+        vector, value, gradient = found
+        if at_last:
+            return vector, True
+        if np.abs(gradient).max() > 0.1 * before:
+            curvature = None
+    return vector, False
+
+
+def _shortened(objective, vector, step, value, gradient):
+    """Where a step that may be too long leads, halved until it helps: (vector, value, gradient), or None."""
+    for halvings in range(HALVINGS):
+        proposal = vector - step / 2**halvings
+        new_value, new_gradient = objective(proposal)
+        noise = 1e-9 * abs(value)
+        smaller = np.abs(new_gradient).max() < np.abs(gradient).max()
+        if new_value < value - noise or (new_value <= value + noise and smaller):
+            return proposal, new_value, new_gradient
+    return None
 
 
 def dispersed_starts(structure, num_starts, seed):
