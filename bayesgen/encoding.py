@@ -19,6 +19,8 @@ _BLOCK_CELLS = 1 << 18
 _BLOCK_ROWS = 1 << 20
 _MISSING, _UNKNOWN = -1, -2
 _LOOKUP_SIZE = 1 << 16
+_SEEN_ROWS = 1 << 14
+_SIDE_BY_SIDE = 64
 
 # kind -> (what a cell has to satisfy, the same in words)
 _RULES: Mapping[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
@@ -74,6 +76,8 @@ def factorize(values: np.ndarray, what: str) -> tuple[np.ndarray, list[Any]]:
 
 def distinct_values(values: np.ndarray, what: str) -> tuple[list[Any], bool]:
     """The distinct values in order of appearance, and whether any is missing; without a code for every row."""
+    if values.dtype.kind in "iu" and len(values) and int(values.max()) - int(values.min()) < _LOOKUP_SIZE:
+        return _distinct_integers(values, what), False
     found: dict[Any, None] = {}
     missing = False
     for start in range(0, len(values), _BLOCK_ROWS):
@@ -81,6 +85,20 @@ def distinct_values(values: np.ndarray, what: str) -> tuple[list[Any], bool]:
         found |= dict.fromkeys(distinct)
         missing = missing or bool((codes == _MISSING).any())
     return list(found), missing
+
+
+def _distinct_integers(values: np.ndarray, what: str) -> list[Any]:
+    """`distinct_values` of integers that lie close together: blocks of values all seen before are not hashed."""
+    lowest = values.min()
+    seen = np.zeros(int(values.max()) - int(lowest) + 1, bool)
+    found: dict[Any, None] = {}
+    for start in range(0, len(values), _SEEN_ROWS):
+        block = values[start : start + _SEEN_ROWS]
+        places = np.subtract(block, lowest).view(f"u{block.dtype.itemsize}")  # a difference may need the sign's bit
+        if not seen[places].all():
+            found |= dict.fromkeys(factorize(block, what)[1])
+            seen[places] = True
+    return list(found)
 
 
 def sorted_levels(distinct: Sequence[Any], what: str) -> tuple[Any, ...]:
@@ -155,6 +173,41 @@ def encode_levels(values: np.ndarray, levels: Sequence[Any], what: str, known: s
         )
     refuse_missing(codes, what)
     return lookup[codes]
+
+
+def encode_integers(matrix: np.ndarray, levels: Sequence[Sequence[Any]]) -> np.ndarray | None:
+    """Codes (n, D), int64, of a matrix (n, D) of integers, `levels` of a column being integers without gaps.
+
+    None where a level or a cell is something else: then `encode_levels`, column by column, does what is to be done.
+    Reading columns one by one out of long rows takes several times as long.
+    """
+    starts = [_start_without_gaps(column) for column in levels]
+    if matrix.dtype.kind not in "iu" or matrix.dtype == np.uint64 or None in starts or not matrix.size:
+        return None
+    lowest, sizes = np.array(starts, np.int64), np.array([len(column) for column in levels])
+    highest = lowest + (sizes - 1)
+    for _, block in _blocks(matrix):
+        if (_of_columns(np.min, block) < lowest).any() or (_of_columns(np.max, block) > highest).any():
+            return None
+    return matrix - lowest
+
+
+def _of_columns(extreme: Callable[..., np.ndarray], block: np.ndarray) -> np.ndarray:
+    """The least or the greatest cell of each column: rows laid side by side first, NumPy being slow with short ones."""
+    size, width = block.shape
+    whole = size // _SIDE_BY_SIDE * _SIDE_BY_SIDE
+    if whole:
+        wide = extreme(block[:whole].reshape(-1, _SIDE_BY_SIDE * width), axis=0)
+        block = np.concatenate([wide.reshape(-1, width), block[whole:]])
+    return extreme(block, axis=0)
+
+
+def _start_without_gaps(levels: Sequence[Any]) -> int | None:
+    """The first of levels that are 32-bit integers one after the other; None for others."""
+    first = levels[0]
+    if type(first) is not int or abs(first) >= 2**31 or any(type(level) is not int for level in levels):
+        return None
+    return first if list(levels) == list(range(first, first + len(levels))) else None
 
 
 def _small_integer_codes(values: np.ndarray, levels: Sequence[Any]) -> np.ndarray | None:

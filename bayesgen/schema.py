@@ -22,6 +22,7 @@ from bayesgen.encoding import (
     check_num_classes,
     declared_levels,
     distinct_values,
+    encode_integers,
     encode_levels,
     encode_numbers,
     factorize,
@@ -30,7 +31,7 @@ from bayesgen.encoding import (
 )
 from bayesgen.errors import DataError
 from bayesgen.tables import read_table
-from bayesgen.views import Table
+from bayesgen.views import ArrayTable, Table
 
 
 @final
@@ -131,6 +132,10 @@ class Schema:
         names = self._names_in(table, columns)
         if kind != "categorical":
             return encode_numbers(table.matrix(names), columns, kind)
+        if isinstance(table, ArrayTable):
+            integers = encode_integers(table.matrix(names), [self.categories[column] for column in columns])
+            if integers is not None:
+                return integers
         codes = np.empty((len(columns), table.num_rows), np.int64)  # column after column, as they are read and counted
         for j, (column, name) in enumerate(zip(columns, names, strict=True)):
             values = table.column(name)

@@ -12,8 +12,9 @@ import pytest
 import scipy.sparse
 from scipy.stats import multivariate_normal
 
-from bayesgen.statistics import Moments, is_registered, read_conditional, registered_types
+from bayesgen.statistics import Moments, is_registered, moments, read_conditional, registered_types
 from bayesgen.statistics.arrays import log_linear, safe_product
+from bayesgen.statistics.discrete import CategoricalStatistic
 from bayesgen.statistics.moments import class_moments
 from bayesgen.statistics.passes import CHUNK_ROWS
 from bayesgen.statistics.table import MULTIVARIATE_NORMAL
@@ -486,3 +487,33 @@ def test_classes_far_apart_cost_no_digits(rng, offset, many):
         found = statistic.row_log_prob(statistic.prepare(parameters), rows)[:, 0]
         np.testing.assert_allclose(statistic.row_log_prob(parameters, rows)[:, 0], expected, rtol=1e-11)
     np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("num_classes, num_categories", [(3, 2), (2, 5), (5, 10), (2, 1), (3, 11_000)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_values_are_counted_one_column_at_a_time_or_many(num_classes, num_categories, weighted):
+    rng = np.random.default_rng(num_categories)
+    rows, codes = rng.integers(0, num_categories, (97, 7)), rng.integers(0, num_classes, 97)
+    weights = rng.exponential(size=97) if weighted else None
+    expected = np.zeros((num_classes, 7, num_categories))
+    np.add.at(expected, (codes[:, None], np.arange(7), rows), 1.0 if weights is None else weights[:, None])
+    for given in (rows, np.asfortranarray(rows)):
+        found = CategoricalStatistic(num_categories).summarize(given, codes, num_classes, weights)
+        np.testing.assert_allclose(found.totals[0], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("matrix", [False, True])
+def test_moments_of_very_many_classes_and_chunks(matrix, monkeypatch):
+    monkeypatch.setattr(moments, "CHUNK_CELLS", 101)
+    monkeypatch.setattr(moments, "TILE_ROWS", 2)
+    monkeypatch.setattr(moments, "FEW_ROWS", 3)
+    rng = np.random.default_rng(7)
+    codes = rng.integers(0, 29, 997)
+    rows = rng.normal(size=(997, 3)) + 1e3 * codes[:, None]
+    found = class_moments(rows, codes, 31, matrix=matrix)
+    for k in range(29):
+        covariance = np.cov(rows[codes == k].T, bias=True) * (codes == k).sum()
+        np.testing.assert_allclose(found.mean[k], rows[codes == k].mean(0), rtol=1e-12)
+        np.testing.assert_allclose(found.scatter[k], covariance if matrix else np.diagonal(covariance), rtol=1e-9)
+    assert (found.count[29:] == 0).all()
+    assert (found.scatter[29:] == 0).all()

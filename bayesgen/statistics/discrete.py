@@ -7,8 +7,11 @@ import scipy.sparse
 
 from .arrays import flatten_rows, log_linear, namespace, safe_product
 from .base import Statistic
-from .passes import class_counts, class_sums
+from .passes import chunks, class_counts, class_sums
 from .summaries import Sums
+
+MOST_COMBINATIONS = 1 << 13
+JOINT_ROWS = 1 << 17  # many to each combination
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +72,14 @@ def _class_zeros(rows, codes, num_classes, weights, difference):
     return np.where(full, 0.0, np.maximum(difference, 0.0))
 
 
+def _group_width(num_classes, num_categories):
+    """How many columns to count together: as many as have few enough combinations to stay in the fastest cache."""
+    width = 1
+    while num_categories > 1 and num_classes * num_categories ** (width + 1) <= MOST_COMBINATIONS:
+        width += 1
+    return width
+
+
 @dataclasses.dataclass(frozen=True)
 class CategoricalStatistic(Statistic):
     """Columns of codes 0..r-1. Parameters: `log_probs`, (K, *extra, r)."""
@@ -78,15 +89,32 @@ class CategoricalStatistic(Statistic):
     def summarize(self, values, codes, num_classes, weights=None, inert=None):
         """Count each value of each column by class: totals (K, *extra, r). See `Statistic.summarize`."""
         rows = flatten_rows(values)
-        size, offset = num_classes * self.num_categories, codes * self.num_categories
-        columns = [
-            np.bincount(offset + rows[:, index].astype(np.int64, copy=False), weights=weights, minlength=size)
-            for index in range(rows.shape[1])
-        ]
-        counts = np.stack(columns, -1).reshape(num_classes, self.num_categories, -1).astype(np.float64)
+        width = _group_width(num_classes, self.num_categories)
+        counts = np.zeros((num_classes, rows.shape[1], self.num_categories))
+        for part in chunks(len(rows), JOINT_ROWS):
+            weight = None if weights is None else weights[part]
+            self._add_counts(counts, rows[part], codes[part], weight, width)
         shape = (num_classes, *values.shape[1:])
-        counts = np.moveaxis(counts, 1, -1).reshape(*shape, self.num_categories)
-        return Sums(class_counts(codes, num_classes, weights), (counts,), np.zeros(shape))
+        totals = (counts.reshape(*shape, self.num_categories),)
+        return Sums(class_counts(codes, num_classes, weights), totals, np.zeros(shape))
+
+    def _add_counts(self, total, rows, codes, weights, width):
+        """Add the counts (K, columns, r) of some rows: those of the combinations of `width` columns, summed out."""
+        size, num_classes = self.num_categories, len(total)
+        # short integers, which a processor takes many of at a time, wherever they hold all combinations
+        dtype = np.int16 if num_classes * size**width < 2**15 else np.int64
+        columns, codes = np.ascontiguousarray(rows.astype(dtype).T), codes.astype(dtype)
+        for start in range(0, len(columns), width):
+            group = columns[start : start + width]
+            cells = codes.copy()
+            for column in group:
+                cells *= size
+                cells += column
+            counts = np.bincount(cells, weights=weights, minlength=num_classes * size ** len(group))
+            counts = counts.reshape(num_classes, *(size,) * len(group))
+            for index in range(len(group)):
+                others = tuple(axis + 1 for axis in range(len(group)) if axis != index)
+                total[:, start + index] += counts.sum(others)
 
     def log_likelihood(self, parameters, summary):
         """Sum over values of count times log probability."""

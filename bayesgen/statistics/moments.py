@@ -6,16 +6,19 @@ are gone through again. All work is done in buffers that serve chunk after chunk
 would spend its time on.
 """
 
-import dataclasses
+import abc
 from itertools import pairwise
+from typing import final
 
 import numpy as np
+import scipy.sparse
 
-from .passes import chunks
+from .passes import chunks, class_counts
 from .summaries import Moments, outer_or_square
 
 CHUNK_CELLS = 1 << 18
 TILE_ROWS = 64
+FEW_ROWS = 1 << 12
 FAR = 1e2  # squared distance of an origin from the mean, in variances: costs two digits of sixteen
 
 
@@ -26,7 +29,6 @@ def class_moments(values, codes, num_classes, weights=None, matrix=False):
     The origin of a class is the first of its heaviest rows. So a column that is constant there, but for rows of hardly
     any weight, is measured from that constant: its scatter is theirs to the last digit, exactly 0 if there are none.
     """
-    codes = codes.astype(np.int16) if num_classes < 2**15 else codes  # a radix sort, for short integers
     origin = _heaviest_rows(values, codes, num_classes, weights)
     total = _moments_about(origin, values, codes, weights, matrix)
     squares = np.diagonal(total.scatter, axis1=1, axis2=2) if matrix else total.scatter
@@ -37,48 +39,88 @@ def class_moments(values, codes, num_classes, weights=None, matrix=False):
 
 
 def _moments_about(origin, values, codes, weights, matrix):
-    num_classes, num_columns = origin.shape
-    chunk_rows = max(CHUNK_CELLS // max(num_columns, 1), TILE_ROWS * num_classes)
-    shifted = _ShiftedRows(origin, min(chunk_rows, len(values)), values.dtype, matrix)
-    for part in chunks(len(values), chunk_rows):
+    shifted = (_SortedRows if matrix else _MarkedRows)(origin, len(values), values.dtype)
+    for part in chunks(len(values), shifted.num_rows):
         shifted.add(values[part], codes[part], None if weights is None else weights[part])
-    return shifted.moments()
+    return shifted.moments(class_counts(codes, len(origin), weights), matrix)
 
 
-class _ShiftedRows:
-    """Counts, sums and products of rows about an origin for each class, with memory for one chunk of rows."""
+class _ShiftedRows(abc.ABC):
+    """Sums and products of rows about an origin for each class, with memory for one chunk of them."""
 
-    def __init__(self, origin, num_rows, dtype, matrix):
+    def __init__(self, origin, num_rows, product_shape):
         num_classes, num_columns = origin.shape
-        self.origin, self.tiles, self.matrix = origin, np.tile(origin, TILE_ROWS), matrix
-        self.sorted = np.empty((num_rows, num_columns), dtype)
-        self.rows, self.products = np.empty((2, num_rows, num_columns))
-        self.ones = np.ones(num_rows)
-        self.total = _no_moments(num_classes, num_columns, matrix)
+        self.origin = origin
+        most = max(CHUNK_CELLS // max(num_columns, 1), TILE_ROWS * num_classes)
+        self.num_rows = max(1, min(num_rows, most))
+        self.rows, self.spare = np.empty((2, self.num_rows, num_columns))
+        self.sums, self.products = np.zeros(origin.shape), np.zeros((num_classes, *product_shape))
+
+    @abc.abstractmethod
+    def add(self, values, codes, weights):
+        """Add one chunk."""
+
+    def moments(self, class_weights, matrix):
+        """Moments of all rows that were added, about their own means."""
+        count = class_weights[:, None]
+        shift = np.divide(self.sums, count, out=np.zeros_like(self.sums), where=count > 0)
+        between = count.reshape((-1,) + (1,) * (self.products.ndim - 1)) * outer_or_square(shift, matrix)
+        mean = np.where(count > 0, self.origin + shift, 0.0)
+        base = np.zeros(count.shape[:1] if matrix else mean.shape)
+        return Moments(class_weights, mean, self.products - between, base)
+
+
+@final
+class _MarkedRows(_ShiftedRows):
+    """Squares of each column: the rows stay where they are, and a sparse matrix says which class each belongs to."""
+
+    def __init__(self, origin, num_rows, dtype):
+        super().__init__(origin, num_rows, origin.shape[1:])
+        self.ones, self.ends = np.ones(self.num_rows), np.arange(self.num_rows + 1, dtype=np.int32)
 
     def add(self, values, codes, weights):
-        """Add one chunk: its rows sorted by class, each class on its own."""
+        """Add one chunk: its product with the matrix (K, n) that has each row's weight in the row of its class."""
+        size = len(codes)
+        rows, origins = self.rows[:size], self.spare[:size]
+        weights = self.ones[:size] if weights is None else weights
+        marks = (weights, codes.astype(np.int32), self.ends[: size + 1])
+        membership = scipy.sparse.csc_array(marks, shape=(len(self.origin), size))
+        np.copyto(rows, values)
+        np.take(self.origin, codes, axis=0, out=origins, mode="clip")
+        rows -= origins
+        self.sums += membership @ rows
+        rows *= rows
+        self.products += membership @ rows
+
+
+@final
+class _SortedRows(_ShiftedRows):
+    """Cross products of columns, which are matrix products of the rows of each class: they are sorted by class."""
+
+    def __init__(self, origin, num_rows, dtype):
+        super().__init__(origin, num_rows, origin.shape[1:] * 2)
+        self.tiles = np.tile(origin, TILE_ROWS)
+        self.sorted = np.empty(self.rows.shape, dtype)
+
+    def add(self, values, codes, weights):
+        """Add one chunk, each class on its own."""
+        num_classes = len(self.origin)
+        codes = codes.astype(np.int16) if num_classes < 2**15 else codes  # a radix sort, for short integers
         order = np.argsort(codes, kind="stable")
-        ends = np.bincount(codes, minlength=len(self.origin)).cumsum().tolist()
+        ends = np.bincount(codes, minlength=num_classes).cumsum().tolist()
         np.take(values, order, axis=0, out=self.sorted[: len(order)], mode="clip")
         np.copyto(self.rows[: len(order)], self.sorted[: len(order)])
-        weights = self.ones if weights is None else weights[order]
         for index, (start, end) in enumerate(pairwise([0, *ends])):
             if start < end:
-                members = slice(start, end)
-                self._shift(index, self.rows[members])
-                self.total.count[index] += weights[members].sum()
-                self.total.mean[index] += weights[members] @ self.rows[members]
-                self.total.scatter[index] += self._products(members, weights)
+                self._add_class(index, slice(start, end), None if weights is None else weights[order[start:end]])
 
-    def moments(self):
-        """Moments of all rows that were added, about their own means."""
-        sums = self.total
-        count = sums.count[:, None]
-        shift = np.divide(sums.mean, count, out=np.zeros_like(sums.mean), where=count > 0)
-        between = count.reshape((-1,) + (1,) * (sums.scatter.ndim - 1)) * outer_or_square(shift, self.matrix)
-        mean = np.where(count > 0, self.origin + shift, 0.0)
-        return dataclasses.replace(sums, mean=mean, scatter=sums.scatter - between)
+    def _add_class(self, index, members, weights):
+        rows, weighted = self.rows[members], self.rows[members]
+        self._shift(index, rows)
+        if weights is not None:
+            weighted = np.multiply(rows, weights[:, None], out=self.spare[members])
+        self.sums[index] += np.ones(len(rows)) @ weighted
+        self.products[index] += weighted.T @ rows
 
     def _shift(self, index, rows):
         """Subtract the origin in place, many rows at a time: NumPy's loops over short rows are slow."""
@@ -87,31 +129,24 @@ class _ShiftedRows:
         tiles -= self.tiles[index]
         rows[whole:] -= self.origin[index]
 
-    def _products(self, members, weights):
-        rows, products = self.rows[members], self.products[members]
-        if not self.matrix:
-            return weights[members] @ np.multiply(rows, rows, out=products)
-        if weights is self.ones:
-            return rows.T @ rows
-        return np.multiply(rows, weights[members, None], out=products).T @ rows
-
 
 def _heaviest_rows(values, codes, num_classes, weights):
     """The first of the heaviest rows of each class, (K, m); zeros where no row weighs anything."""
-    rows = np.arange(len(codes))
-    if weights is not None:
+    if weights is None:
+        first = _first_rows(codes, np.arange(min(len(codes), FEW_ROWS)), num_classes)
+        if (first < 0).any():  # a class that the first rows lack
+            first = _first_rows(codes, np.arange(len(codes)), num_classes)
+    else:
         heaviest = np.zeros(num_classes)
         np.maximum.at(heaviest, codes, weights)
-        rows = np.flatnonzero((weights == heaviest[codes]) & (weights > 0))
-    first = np.full(num_classes, -1)
-    first[codes[rows[::-1]]] = rows[::-1]
+        first = _first_rows(codes, np.flatnonzero((weights == heaviest[codes]) & (weights > 0)), num_classes)
     origin = np.zeros((num_classes, values.shape[1]))
     origin[first >= 0] = values[first[first >= 0]]
     return origin
 
 
-def _no_moments(num_classes, num_columns, matrix):
-    """Moments of no rows, in arrays of their own."""
-    columns, square = (num_classes, num_columns), (num_classes, num_columns, num_columns)
-    base = (num_classes,) if matrix else columns
-    return Moments(np.zeros(num_classes), np.zeros(columns), np.zeros(square if matrix else columns), np.zeros(base))
+def _first_rows(codes, rows, num_classes):
+    """The first of `rows` in each class, -1 where there is none."""
+    first = np.full(num_classes, -1)
+    first[codes[rows[::-1]]] = rows[::-1]
+    return first
