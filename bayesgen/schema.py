@@ -17,19 +17,19 @@ from bayesgen.columns import (
     quote_some,
     text_names,
 )
-from bayesgen.encoding import (
+from bayesgen.encoding import encode_numbers
+from bayesgen.errors import DataError
+from bayesgen.levels import (
     as_labels,
     check_num_classes,
     declared_levels,
     distinct_values,
     encode_integers,
     encode_levels,
-    encode_numbers,
     factorize,
     refuse_missing,
     sorted_levels,
 )
-from bayesgen.errors import DataError
 from bayesgen.tables import read_table
 from bayesgen.views import ArrayTable, Table
 

@@ -8,7 +8,6 @@ import polars as pl
 import pytest
 import scipy.sparse
 
-from bayesgen import encoding
 from bayesgen.errors import DataError
 from bayesgen.schema import Schema
 from bayesgen.tables import read_table
@@ -265,51 +264,3 @@ def test_inputs_stay_as_they_were():
         encoded = encode(X, kind)
         encoded[:] = 9
         assert np.array_equal(X, kept)
-
-
-# --- inference in blocks
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [
-        np.array([5, 3, 5, 9, 3, 1]),
-        np.array(["b", "a", "b", "ccc", "a", "dd"]),
-        np.array(["b", "a", None, "ccc", "a", "dd"], dtype=object),
-        np.array([2.5, 1.5, np.nan, 1.5, 0.5, 2.5]),
-        np.array([True, True, True, False, True, True]),
-    ],
-)
-def test_distinct_values_are_found_block_by_block(labels, monkeypatch):
-    whole = encoding.distinct_values(labels, "y")
-    monkeypatch.setattr(encoding, "_BLOCK_ROWS", 2)
-    assert encoding.distinct_values(labels, "y") == whole
-    assert whole == (list(dict.fromkeys(v for v in labels.tolist() if not pd.isna(v))), pd.isna(labels).any())
-
-
-def test_a_label_that_is_missing_in_a_later_block_is_counted_in_all_rows(monkeypatch):
-    monkeypatch.setattr(encoding, "_BLOCK_ROWS", 2)
-    refused(lambda: Schema.infer(np.zeros((5, 1)), ["a", "b", "a", None, None]), "2 missing values (first at row 3)")
-
-
-@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.int64, np.uint64])
-@pytest.mark.parametrize("levels", [(0, 1, 2), (3, 1, 7), (2, 100), (1, 5, 2**40)])
-def test_integers_are_looked_up_as_they_are_hashed(dtype, levels):
-    levels = [level for level in levels if level <= np.iinfo(dtype).max]
-    values = np.random.default_rng(0).choice(np.array(levels, dtype), 97)
-    codes = encoding.encode_levels(values, levels, "y", "The classes are", "")
-    assert codes.dtype == np.int64
-    np.testing.assert_array_equal(np.array(levels, dtype)[codes], values)
-    np.testing.assert_array_equal(
-        codes, encoding.encode_levels(values.astype(object), levels, "y", "The classes are", "")
-    )
-
-
-def test_an_integer_in_a_gap_between_the_levels_is_unknown():
-    with pytest.raises(DataError, match=r"y has 4 \(first at row 2\), which is unknown"):
-        encoding.encode_levels(np.array([1, 7, 4, 1]), [1, 3, 7], "y", "The classes are", "")
-
-
-def test_integers_beyond_those_of_the_levels_do_not_wrap():
-    with pytest.raises(DataError, match="unknown"):
-        encoding.encode_levels(np.array([2**64 - 1, 0], np.uint64), [-1, 0], "y", "The classes are", "")

@@ -240,7 +240,7 @@ def test_many_texts_are_told_apart():
 
 
 def test_texts_of_one_hash_are_still_told_apart(monkeypatch):
-    monkeypatch.setattr("bayesgen.encoding._hash_text", lambda values: np.zeros(len(values), np.uint64))
+    monkeypatch.setattr("bayesgen.levels._hash_text", lambda values: np.zeros(len(values), np.uint64))
     assert Schema.infer(FRAME, np.array(LABELS)).encode_labels(np.array(LABELS)).tolist() == [1, 0, 1]
 
 

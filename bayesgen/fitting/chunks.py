@@ -8,8 +8,8 @@ from typing import Any
 from scipy.sparse import issparse
 
 from ..columns import as_array
-from ..encoding import as_labels
 from ..errors import BayesgenError, DataError
+from ..levels import as_labels
 from ..tables import read_table
 from ..views import Table, row_blocks
 

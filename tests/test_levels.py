@@ -1,0 +1,54 @@
+"""Labels and categories become codes, or an error that names value and row."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bayesgen import levels
+from bayesgen.errors import DataError
+from bayesgen.levels import distinct_values, encode_levels
+from bayesgen.schema import Schema
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array([5, 3, 5, 9, 3, 1]),
+        np.array(["b", "a", "b", "ccc", "a", "dd"]),
+        np.array(["b", "a", None, "ccc", "a", "dd"], dtype=object),
+        np.array([2.5, 1.5, np.nan, 1.5, 0.5, 2.5]),
+        np.array([True, True, True, False, True, True]),
+    ],
+)
+def test_distinct_values_are_found_block_by_block(labels, monkeypatch):
+    whole = distinct_values(labels, "y")
+    monkeypatch.setattr(levels, "_BLOCK_ROWS", 2)
+    assert distinct_values(labels, "y") == whole
+    assert whole == (list(dict.fromkeys(v for v in labels.tolist() if not pd.isna(v))), pd.isna(labels).any())
+
+
+def test_a_label_that_is_missing_in_a_later_block_is_counted_in_all_rows(monkeypatch):
+    monkeypatch.setattr(levels, "_BLOCK_ROWS", 2)
+    with pytest.raises(DataError, match=r"2 missing values \(first at row 3\)"):
+        Schema.infer(np.zeros((5, 1)), ["a", "b", "a", None, None])
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.int64, np.uint64])
+@pytest.mark.parametrize("known", [(0, 1, 2), (3, 1, 7), (2, 100), (1, 5, 2**40)])
+def test_integers_are_looked_up_as_they_are_hashed(dtype, known):
+    known = [level for level in known if level <= np.iinfo(dtype).max]
+    values = np.random.default_rng(0).choice(np.array(known, dtype), 97)
+    codes = encode_levels(values, known, "y", "The classes are", "")
+    assert codes.dtype == np.int64
+    np.testing.assert_array_equal(np.array(known, dtype)[codes], values)
+    np.testing.assert_array_equal(codes, encode_levels(values.astype(object), known, "y", "The classes are", ""))
+
+
+def test_an_integer_in_a_gap_between_the_levels_is_unknown():
+    with pytest.raises(DataError, match=r"y has 4 \(first at row 2\), which is unknown"):
+        encode_levels(np.array([1, 7, 4, 1]), [1, 3, 7], "y", "The classes are", "")
+
+
+def test_integers_beyond_those_of_the_levels_do_not_wrap():
+    with pytest.raises(DataError, match="unknown"):
+        encode_levels(np.array([2**64 - 1, 0], np.uint64), [-1, 0], "y", "The classes are", "")
