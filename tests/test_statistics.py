@@ -230,11 +230,12 @@ def of_many(statistic, parameters, values):
     """Log densities of rows under many processes, (K, draws, n), by the linear form where there is one."""
     with jax.enable_x64(True):
         parameters = jax.tree.map(jnp.asarray, parameters)
-        form = statistic.linear(parameters)
-        if form is None:
+        frame = statistic.frame(parameters)
+        if frame is None:
             return np.asarray(statistic.row_log_prob_of_many(parameters, values))
-        anchor, features = statistic.features(form.frame, jnp.asarray(values, float))
-        deviations = jnp.einsum("skf,kfn->ksn", form.weights, features) + form.constant.T[..., None]
+        anchor, features = statistic.features(frame, jnp.asarray(values, float))
+        weights, constant = statistic.weights(frame, parameters)
+        deviations = jnp.einsum("skf,kfn->ksn", weights, features) + constant.T[..., None]
         return np.asarray(anchor[:, None] + deviations)
 
 

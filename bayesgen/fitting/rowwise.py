@@ -6,12 +6,11 @@ import math
 from collections.abc import Callable
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..devices import carrying, placed
 from ..program.compiled import first_rows, pad, padded_size
-from ..program.joint import features_of, log_joint_table, log_joint_tables, processes
+from ..program.joint import features_of, frame_of, log_joint_table, log_joint_tables, processes
 from ..statistics.passes import chunks
 from ..threads import in_threads
 
@@ -81,14 +80,14 @@ def reduce_draws(program, latents, attributes, covariates, batch_size, reduction
         Arrays (n, ...), as the reduction gives them.
     """
     with jax.enable_x64(True), placed(_work(program, attributes, CHUNK_ROWS, batch_size)) as device:
+        examples, known = first_rows(covariates, program.num_classes), _known(program, latents)
+        frame, batches = _prepare(program, known, examples, batch_size=batch_size, precision=reduction.precision)
         budget = CACHE_BYTES if device.platform == "cpu" else BUDGET_BYTES
-        chunk = _rows_that_fit(attributes, batch_size * program.num_classes, budget)
-        examples = first_rows(covariates, program.num_classes)
-        known = _known(program, latents)
-        draws = _prepare(program, known, examples, batch_size=batch_size, precision=reduction.precision)
+        numbers_per_row = program.num_classes * max(batches.weights.shape[-2:])  # of the tables, and of the features
+        chunk = _rows_that_fit(attributes, numbers_per_row, budget)
 
         def of_rows(part):
-            reduced = _reduce(program, draws, *_padded_rows(attributes, covariates, part), reduction=reduction)
+            reduced = _reduce(program, frame, batches, *_padded_rows(attributes, covariates, part), reduction=reduction)
             return jax.tree.map(lambda leaf: np.asarray(leaf)[: _size(part)], reduced)
 
         *whole, last = chunks(_num_rows(attributes), chunk)
@@ -100,25 +99,20 @@ def reduce_draws(program, latents, attributes, covariates, batch_size, reduction
 
 @functools.partial(jax.jit, static_argnames=("batch_size", "precision"))
 def _prepare(program, latents, covariates, *, batch_size, precision):
-    """`Processes` of all draws, each with the axes (batches, batch) first; weights are (batches, K, batch, F)."""
-    found = processes(program, latents, covariates)
-    weights, parameters, latents = jax.tree.map(
-        lambda array: array.reshape(-1, batch_size, *array.shape[1:]), (found.weights, found.parameters, found.latents)
-    )
-    weights = jnp.swapaxes(weights, 1, 2).astype(precision)
-    return found._replace(weights=weights, parameters=parameters, latents=latents)
+    """(`Frame`, `Processes` with the batches as first axis): made batch by batch, so that no more is whole."""
+    frame = frame_of(program, latents, covariates)
+    batches = jax.tree.map(lambda array: array.reshape(-1, batch_size, *array.shape[1:]), latents)
+    return frame, jax.lax.map(lambda one: processes(program, frame, one, covariates, precision), batches)
 
 
 @functools.partial(jax.jit, static_argnames="reduction")
-def _reduce(program, draws, attributes, covariates, *, reduction):
-    rows = features_of(program, draws.frames, draws.constant, attributes)
-    rows = rows._replace(features=rows.features.astype(reduction.precision))
+def _reduce(program, frame, batches, attributes, covariates, *, reduction):
+    rows = features_of(program, frame, attributes, reduction.precision)
 
-    def of_batch(each):
-        batch = draws._replace(weights=each[0], parameters=each[1], latents=each[2])
-        return reduction.of_batch(*log_joint_tables(program, batch, rows, attributes, covariates))
+    def of_batch(draws):
+        return reduction.of_batch(*log_joint_tables(program, frame, draws, rows, attributes, covariates))
 
-    return reduction.of_all(jax.lax.map(of_batch, (draws.weights, draws.parameters, draws.latents)))
+    return reduction.of_all(jax.lax.map(of_batch, batches))
 
 
 def _padded_rows(attributes, covariates, part):

@@ -29,10 +29,10 @@ def _joint(anchor, deviations):
 
 def _joint_and_entropy(anchor, deviations):
     """The same, and the log of the mean of p(x | Q) times the entropy of p(y | x, Q), (n,)."""
-    peak = finite(deviations.max(1))
-    logs = jnp.maximum(deviations - peak[:, None], NOTHING)
+    highest = deviations.max(1)
+    logs = jnp.maximum(deviations - finite(highest)[:, None], NOTHING)
     joint = _once(jnp.exp(logs))  # p(x, y | Q) over the largest of its class
-    top = anchor + peak
+    top = anchor + highest  # -inf where no draw makes the class possible
     largest = finite(top.max(0))
     weight = jnp.exp(top - largest)
     marginal = _once(_over_classes(joint, weight) + TINY)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..statistics.linear import middle
+from ..statistics.linear import few, middle
 from .evaluation import class_table, evaluate
 
 
@@ -25,39 +25,61 @@ def log_joint_table(program, latents, attributes, covariates=None):
     return jnp.broadcast_to(total, (_num_rows(attributes), program.num_classes))
 
 
+class Frame(NamedTuple):
+    """A process in the middle of many, as far as its densities are linear in features of the rows.
+
+    Attributes:
+        sites: site -> the frame of its statistic.
+        constant: (K,), log class probabilities, with whatever else does not depend on rows.
+    """
+
+    sites: dict[str, Any]
+    constant: Any
+
+
 class Processes(NamedTuple):
     """Many processes of a program, ready to meet rows.
 
     Attributes:
-        frames: site -> the process in the middle, for the sites whose densities are linear in features of the rows.
-        constant: (K,), the middle one's log class probabilities, with whatever else does not depend on rows.
-        weights: (draws, K, F), what multiplies the features of a row; the last one is 1.
+        weights: (K, draws, F), what multiplies the features of a row; the last one is 1.
         parameters: site -> name -> (draws, K, ...), for the sites that have no linear form.
         latents: site -> (draws, ...), for the sites that are run row by row.
     """
 
-    frames: dict[str, Any]
-    constant: Any
     weights: Any
     parameters: dict[str, Any]
     latents: dict[str, Any]
 
 
-def processes(program, latents, covariates):
-    """The `Processes` of latents with one leading axis. Traceable."""
-    constant, parameters = jax.vmap(lambda one: _conditionals(program, one, covariates))(latents)
-    forms = {name: dict(program.plan.compressed)[name].linear(own) for name, own in parameters.items()}
-    linear = {name: form for name, form in forms.items() if form is not None}
-    constant = sum((form.constant for form in linear.values()), start=constant)
-    center = finite(middle(constant))
-    weights = [*(form.weights for form in linear.values()), (constant - center)[..., None]]
+def frame_of(program, latents, covariates):
+    """The `Frame` of many processes; latents have one leading axis. Traceable."""
+    constant, parameters = _of_many(program, jax.tree.map(few, latents), covariates)
+    statistics = dict(program.plan.compressed)
+    frames = {name: statistics[name].frame(own) for name, own in parameters.items()}
+    frames = {name: frame for name, frame in frames.items() if frame is not None}
+    for name, frame in frames.items():
+        constant = constant + statistics[name].weights(frame, parameters[name])[1]
+    return Frame(frames, finite(middle(constant)))
+
+
+def processes(program, frame, latents, covariates, precision):
+    """The `Processes` of latents with one leading axis; weights in this precision. Traceable."""
+    constant, parameters = _of_many(program, latents, covariates)
+    statistics, parts = dict(program.plan.compressed), []
+    for name, own in frame.sites.items():
+        weights, offset = statistics[name].weights(own, parameters[name])
+        parts.append(weights)
+        constant = constant + offset
+    parts.append((constant - frame.constant)[..., None])
     return Processes(
-        frames={name: form.frame for name, form in linear.items()},
-        constant=center,
-        weights=jnp.concatenate(weights, -1),
-        parameters={name: own for name, own in parameters.items() if name not in linear},
+        weights=jnp.swapaxes(jnp.concatenate(parts, -1), 0, 1).astype(precision),
+        parameters={name: own for name, own in parameters.items() if name not in frame.sites},
         latents=latents if _run_by_row(program, parameters) else {},
     )
+
+
+def _of_many(program, latents, covariates):
+    return jax.vmap(lambda one: _conditionals(program, one, covariates))(latents)
 
 
 class Features(NamedTuple):
@@ -72,25 +94,26 @@ class Features(NamedTuple):
     features: Any
 
 
-def features_of(program, frames, constant, attributes):
-    """The `Features` of rows given by site. Traceable."""
-    size, statistics = _num_rows(attributes), dict(program.plan.compressed)
-    read = [statistics[name].features(frame, attributes[name]) for name, frame in frames.items()]
-    anchor = sum((one for one, _ in read), start=jnp.broadcast_to(constant[:, None], (len(constant), size)))
-    ones = jnp.ones((len(constant), 1, size))
-    return Features(anchor, jnp.concatenate([*(one for _, one in read), ones], 1))
+def features_of(program, frame, attributes, precision):
+    """The `Features` of rows given by site, in this precision; anchors are always in double. Traceable."""
+    size, num_classes, statistics = _num_rows(attributes), len(frame.constant), dict(program.plan.compressed)
+    read = [statistics[name].features(own, attributes[name]) for name, own in frame.sites.items()]
+    anchor = sum((one for one, _ in read), start=jnp.broadcast_to(frame.constant[:, None], (num_classes, size)))
+    features = jnp.concatenate([*(one for _, one in read), jnp.ones((num_classes, 1, size))], 1)
+    return Features(anchor, features.astype(precision))
 
 
-def log_joint_tables(program, draws, rows, attributes, covariates):
+def log_joint_tables(program, frame, draws, rows, attributes, covariates):
     """The tables of many processes as anchors (K, n) and deviations from them (K, draws, n). Traceable.
 
     Args:
-        draws: `Processes`, of which the weights, parameters and latents are used; weights as (K, draws, F).
-        rows: `Features`; their precision, and that of the weights, is that of the deviations.
+        frame: `Frame` of the processes and of the rows.
+        draws: `Processes`.
+        rows: `Features`.
         attributes, covariates: the same rows by site.
     """
     deviations = jnp.matmul(draws.weights, rows.features, precision=jax.lax.Precision.HIGHEST)
-    others = _other_tables(program, draws, attributes, covariates)
+    others = _other_tables(program, frame, draws, attributes, covariates)
     if others is None:
         return rows.anchor, deviations
     peak = finite(others.max(1))
@@ -102,12 +125,12 @@ def finite(logs):
     return jnp.where(jnp.isneginf(logs), 0.0, logs)
 
 
-def _other_tables(program, draws, attributes, covariates):
+def _other_tables(program, frame, draws, attributes, covariates):
     """What the sites without a linear form add, (K, draws, n), or None where there are none."""
     statistics = dict(program.plan.compressed)
     parts = [statistics[name].row_log_prob_of_many(own, attributes[name]) for name, own in draws.parameters.items()]
     if draws.latents:
-        names = _run_by_row(program, (*draws.frames, *draws.parameters))
+        names = _run_by_row(program, (*frame.sites, *draws.parameters))
         tables = jax.vmap(lambda one: _by_row(program, one, attributes, covariates, names))(draws.latents)
         parts.append(jnp.moveaxis(tables, 2, 0))
     return sum(parts[1:], start=parts[0]) if parts else None

@@ -29,8 +29,11 @@ def flatten_rows(values):
 
 
 def row_sums(values):
-    """Sums over the columns of a matrix, dense or csr: (n, m) -> (n,)."""
-    return segment_sums(values.data, values.indptr) if scipy.sparse.issparse(values) else values.sum(-1)
+    """Sums over the columns of a matrix, dense or sparse: (n, m) -> (n,)."""
+    if not scipy.sparse.issparse(values):
+        return values.sum(-1)
+    rows = values.tocsr()
+    return segment_sums(rows.data, rows.indptr)
 
 
 def segment_sums(values, ends):

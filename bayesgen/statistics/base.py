@@ -2,8 +2,6 @@
 
 import abc
 
-from .linear import Linear
-
 
 class RowDensity(abc.ABC):
     """K class-conditional densities that are evaluated at rows.
@@ -48,20 +46,23 @@ class Statistic(RowDensity):
     def log_likelihood(self, parameters, summary):
         """Log-likelihood of the summarised rows, per class and column: (K, *extra), a JAX array."""
 
-    def linear(self, parameters) -> Linear | None:
-        """Densities under many processes, where the log density of a row is linear in some features of it.
+    def frame(self, parameters):
+        """The process in the middle of many, where the log density of a row is linear in some features of it.
 
         Args:
-            parameters: arrays with the axes (draws, K) first. JAX arrays: this is traced.
+            parameters: arrays with the axes (draws, K) first. JAX arrays: this and what follows is traced.
 
         Returns:
-            What `features` of rows, multiplied and added to the anchor, make log densities; None where there is no
-            such form.
+            What `weights` and `features` take, any pytree; None where there is no such form.
         """
         return None
 
+    def weights(self, frame, parameters):
+        """What multiplies features (draws, K, F), and is added (draws, K), to make of a frame's density the others'."""
+        raise NotImplementedError
+
     def features(self, frame, values):
-        """The anchor, log densities of rows under the frame of `linear` (K, n), and features of rows (K, F, n)."""
+        """Log densities of rows under the frame (K, n), and their features (K, F, n)."""
         raise NotImplementedError
 
     def row_log_prob_of_many(self, parameters, values):

@@ -8,7 +8,7 @@ import numpy as np
 
 from .arrays import flatten_rows, inverse_lower, log_diagonal, namespace, precise
 from .base import Statistic
-from .linear import Linear, middle
+from .linear import middle
 from .mahalanobis import squared_distances, with_whitening
 from .moments import class_moments
 from .summaries import Moments
@@ -53,18 +53,20 @@ class NormalStatistic(Statistic):
         squares = [scaled_squares(columns, loc[k], 1 / scale[k]).sum(0) for k in range(len(loc))]
         return constant - 0.5 * xp.stack(squares, -1) + xp.reshape(base, (-1, 1))
 
-    def linear(self, parameters):
-        """Columns, and their squares, in units of a normal distribution in the middle of the draws."""
-        shape = (*parameters["loc"].shape[:2], -1)
-        loc, scale = (parameters[name].reshape(shape) for name in ("loc", "scale"))
-        center, unit = middle(loc), middle(scale)
+    def frame(self, parameters):
+        """Locations and scales in the middle of the draws."""
+        return tuple(middle(each) for each in _flat(parameters))
+
+    def weights(self, frame, parameters):
+        """Of columns, and of their squares, in units of the frame."""
+        (center, unit), (loc, scale) = frame, _flat(parameters)
         shift, precision = (loc - center) / unit, (unit / scale) ** 2
         constant = jnp.log(unit / scale).sum(-1) - 0.5 * (precision * shift**2).sum(-1)
         weights = jnp.concatenate([precision * shift, 0.5 - 0.5 * precision], -1)
-        return Linear((center, unit), weights, constant)
+        return weights, constant
 
     def features(self, frame, values):
-        """The log density of rows under the frame (K, n), and their features (K, F, n). See `Statistic.linear`."""
+        """Columns in units of the frame, and their squares."""
         center, unit = frame
         columns = flatten_rows(jnp.log(values) if self.log_scale else values).T
         whitened = (columns - center[..., None]) / unit[..., None]
@@ -78,6 +80,11 @@ def scaled_squares(columns, center, factor, out=None):
     squares *= factor[:, None]
     squares *= squares
     return squares
+
+
+def _flat(parameters):
+    """Locations and scales, (draws, K, columns)."""
+    return tuple(parameters[name].reshape(*parameters[name].shape[:2], -1) for name in ("loc", "scale"))
 
 
 def _standard(whitened, log_det):
@@ -124,13 +131,15 @@ class MultivariateNormalStatistic(Statistic):
         squares, half_log_det, dimension = squared_distances(parameters, values)
         return (-0.5 * (squares + LOG_2PI * dimension) - half_log_det[None]).sum(-1)
 
-    def linear(self, parameters):
-        """Columns, and products of two, whitened by a normal distribution in the middle of the draws."""
-        *shape, dimension = parameters["loc"].shape
-        shape = (*shape[:2], math.prod(shape[2:]), dimension)
-        loc, factor = parameters["loc"].reshape(shape), parameters["scale_tril"].reshape(*shape, dimension)
-        center, unit = middle(loc), middle(factor)
-        whiten = inverse_lower(unit)
+    def frame(self, parameters):
+        """Means in the middle of the draws, Cholesky factors there, and their inverses."""
+        center, unit = (middle(each) for each in _joint(parameters))
+        return center, unit, inverse_lower(unit)
+
+    def weights(self, frame, parameters):
+        """Of columns, and of products of two, whitened by the frame."""
+        (center, unit, whiten), (loc, factor) = frame, _joint(parameters)
+        dimension = loc.shape[-1]
         maps = inverse_lower(factor) @ unit  # from what the frame has whitened to what the process has
         shift = jnp.einsum("kmij,skmj->skmi", whiten, loc - center)
         precision = jnp.einsum("skmij,skmil->skmjl", maps, maps)
@@ -138,12 +147,11 @@ class MultivariateNormalStatistic(Statistic):
         constant = (log_diagonal(maps) - 0.5 * (slope * shift).sum(-1)).sum(-1)
         first, second, halves = _pairs(dimension)
         squares = halves * (jnp.eye(dimension) - precision)[..., first, second]
-        weights = jnp.concatenate([slope.reshape(*constant.shape, -1), squares.reshape(*constant.shape, -1)], -1)
-        return Linear((center, whiten), weights, constant)
+        return jnp.concatenate([part.reshape(*constant.shape, -1) for part in (slope, squares)], -1), constant
 
     def features(self, frame, values):
-        """The log density of rows under the frame (K, n), and their features (K, F, n). See `Statistic.linear`."""
-        center, whiten = frame
+        """Columns whitened by the frame, and products of two."""
+        center, _, whiten = frame
         num_classes, _, dimension = center.shape
         columns = jnp.moveaxis(values.reshape(len(values), *center.shape[1:]), 0, -1)
         whitened = jnp.einsum("kmij,kmjn->kmin", whiten, columns - center[..., None])
@@ -151,6 +159,13 @@ class MultivariateNormalStatistic(Statistic):
         products = whitened[:, :, first] * whitened[:, :, second]
         whitened, products = (part.reshape(num_classes, -1, len(values)) for part in (whitened, products))
         return _standard(whitened, -log_diagonal(whiten).sum(-1)), jnp.concatenate([whitened, products], 1)
+
+
+def _joint(parameters):
+    """Means (draws, K, m, D) and Cholesky factors (draws, K, m, D, D), extra axes flattened into one."""
+    loc, factor = parameters["loc"], parameters["scale_tril"]
+    shape = (*loc.shape[:2], math.prod(loc.shape[2:-1]), loc.shape[-1])
+    return loc.reshape(shape), factor.reshape(*shape, shape[-1])
 
 
 def _pairs(dimension):

@@ -1,6 +1,9 @@
 """The rules of prediction, their Monte Carlo errors and their refusals."""
 
+import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 import scipy.special
 from models.cases import CASES
@@ -11,6 +14,7 @@ from bayesgen.fitting import rowwise
 close = np.testing.assert_allclose
 CASE = CASES["naive Bayes, integer labels"]
 SEEDS = 50
+SHORT = bg.NUTS(num_samples=100, num_chains=2)
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +69,23 @@ def test_the_three_rules_differ_and_agree_with_their_definitions(chains):
     assert np.abs(plug_in.probabilities - bma.probabilities).max() > 1e-3
     assert np.abs(conditional.probabilities - bma.probabilities).max() > 1e-3
     assert plug_in.standard_error is None
+
+
+@pytest.mark.filterwarnings("ignore::bayesgen.ConvergenceWarning")  # short chains will do
+@pytest.mark.parametrize("offset", [0.0, 600.0, 800.0])
+def test_a_class_that_no_draw_makes_possible_takes_nothing_of_the_entropy(offset):
+    def program(n):
+        mean = numpyro.sample("mean", dist.Normal(0, 1).expand([3]).to_event(1))
+        with numpyro.plate("rows", n):
+            y = numpyro.sample("y", dist.Categorical(probs=jnp.array([0.5, 0.5, 0.0])))
+            numpyro.sample("x", dist.Normal(jnp.array([0.0, 0.0, offset])[y] / 16 + 0.01 * mean[y], 1.0))
+
+    x = np.array([0.3, -0.8, 1.1, 0.2])
+    fit = bg.fit(bg.GenerativeProgram(program, classes=3), {"x": x}, np.array([0, 1, 0, 1]), method=SHORT)
+    answer = bg.predict(fit, {"x": np.array([0.0, offset / 16])}, rule=bg.BMA())
+    assert (answer.probabilities[:, 2] == 0).all()
+    close(answer.expected_entropy, np.log(2), atol=0.2)
+    assert (answer.mutual_information >= 0).all()
 
 
 def test_an_average_without_entropies_is_the_same_in_single_precision(chains):
