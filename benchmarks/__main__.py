@@ -10,7 +10,7 @@ import time
 import traceback
 
 from . import report
-from .measure import Missing
+from .measure import Missing, Row
 
 ROOMS = ("start_up", "closed_form", "price", "finite", "steps", "averaging", "memory", "cold", "sampling", "gpu")
 
@@ -48,7 +48,8 @@ def attempt(room, measure):
     except Exception as error:
         return failed(room, error)
     took = time.monotonic() - start
-    print(f"{room}: {row.work} {getattr(row, 'peer_name', '')} ({took:.0f} s)", file=sys.stderr, flush=True)
+    found = f"{row.figure:.3g}: {row.medians}, {row.peer_name}" if isinstance(row, Row) else "missing"
+    print(f"{room}: {row.work}: {found} ({took:.0f} s)", file=sys.stderr, flush=True)
     return row
 
 

@@ -1,7 +1,8 @@
 """Averages over draws: the one-step answer of 4,000 draws, against NumPyro's `log_likelihood`, each in a process."""
 
 import functools
-import resource
+import pathlib
+import re
 import time
 
 import jax
@@ -101,8 +102,13 @@ def _report(work, times=1):
     start = time.perf_counter()
     answer = work()
     took = times * (time.perf_counter() - start)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"seconds": took, "peak": peak, "probabilities": np.asarray(answer)[:100].tolist()}
+    return {"seconds": took, "peak": _peak_memory(), "probabilities": np.asarray(answer)[:100].tolist()}
+
+
+def _peak_memory():
+    """Bytes, of this process alone: `getrusage` would tell the parent's too, which counts what it was forked with."""
+    status = pathlib.Path("/proc/self/status").read_text()
+    return 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1))
 
 
 def _averaged(draws, X):
