@@ -14,17 +14,24 @@ MIN_ESS_PER_CHAIN = 100
 def worst(values):
     """(largest R-hat, smallest bulk ESS) over all entries of draws (chain, draw, ...); NaN where undefined.
 
-    Entries that do not vary (a corner of a Cholesky factor) are left out.
+    Entries that do not vary (a corner of a Cholesky factor) are left out, and those that are there twice (the halves
+    of a covariance) are looked at once.
     """
     rhats, sizes = [np.nan], [np.nan]
     for value in values.values():
         flat = np.asarray(value).reshape(*value.shape[:2], -1)
-        moving = flat[:, :, np.ptp(flat, axis=(0, 1)) > 0]
+        moving = _distinct(flat[:, :, np.ptp(flat, axis=(0, 1)) > 0])
         if moving.shape[2]:
             if flat.shape[0] > 1:
                 rhats.append(np.nanmax(array_stats.rhat(moving, chain_axis=0, draw_axis=1)))
             sizes.append(np.nanmin(array_stats.ess(moving, chain_axis=0, draw_axis=1, method="bulk")))
     return float(np.nanmax(rhats)) if len(rhats) > 1 else np.nan, float(np.nanmin(sizes)) if len(sizes) > 1 else np.nan
+
+
+def _distinct(draws):
+    """Draws (chain, draw, entry) without entries that are copies of others, by a few of the draws."""
+    few = draws[:, :: max(1, draws.shape[1] // 8)].reshape(-1, draws.shape[2])
+    return draws[:, :, np.sort(np.unique(few, axis=1, return_index=True)[1])]
 
 
 def quick_rhat(draws):

@@ -19,7 +19,7 @@ from .compiled import class_distributions, padded, summarize_rows
 from .compiled import log_density as compiled_log_density
 from .compiled import log_joint as compiled_log_joint
 from .model import ConcreteModel
-from .pytree import register
+from .pytree import PytreeFunction, register
 from .recognition import Plan, make_plan
 from .rows import read_rows, static_supports
 from .structure import covariate_names, find_structure
@@ -91,8 +91,11 @@ class GenerativeProgram(ConcreteModel):
     @functools.cached_property
     def structure(self):
         """Its sites, found by tracing: a `Structure`."""
-        with jax.enable_x64(True):
-            return find_structure(self.function, self.label, self.example_covariates)
+        if isinstance(self.function, PytreeFunction):
+            leaves, form = jax.tree.flatten(self.function)
+            shapes = tuple((np.shape(leaf), np.result_type(leaf)) for leaf in leaves)
+            return _structure_of(_Form(form, shapes, self.label, self))
+        return _structure(self)
 
     @functools.cached_property
     def plan(self) -> Plan:
@@ -236,6 +239,26 @@ class GenerativeProgram(ConcreteModel):
     def bind(self, schema):
         """A program of one's own is bound already."""
         return self
+
+
+@dataclasses.dataclass(frozen=True)
+class _Form:
+    """What a structure depends on: all of a program but the values of its hyperparameters."""
+
+    tree: Any
+    shapes: tuple
+    label: str | None
+    program: GenerativeProgram = dataclasses.field(compare=False)
+
+
+def _structure(program):
+    with jax.enable_x64(True):
+        return find_structure(program.function, program.label, program.example_covariates)
+
+
+@functools.lru_cache(maxsize=256)
+def _structure_of(form):
+    return _structure(form.program)
 
 
 def _column_name(site, place):
