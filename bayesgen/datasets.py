@@ -15,7 +15,7 @@ from scipy import sparse
 from sklearn import datasets as sklearn_datasets
 from sklearn.model_selection import train_test_split
 
-from bayesgen.errors import BayesgenWarning, DataError
+from bayesgen.errors import BayesgenWarning, DataError, warn
 from bayesgen.schema import Schema
 
 _TARGET = "target"
@@ -215,11 +215,10 @@ def _warn_of_question_marks(X: pd.DataFrame) -> None:
         if marks.any() and pd.to_numeric(texts[~marks], errors="coerce").notna().all():
             found.append(f"{column!r} ({marks.sum()} cells)")
     if found:
-        warnings.warn(
+        warn(
             f"Columns of numbers but for '?' are taken as categorical, one category for each number: "
             f"{', '.join(found)}. Drop or fill in these cells to have them taken as numbers.",
             BayesgenWarning,
-            stacklevel=3,
         )
 
 

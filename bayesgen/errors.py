@@ -1,5 +1,11 @@
 """What bayesgen raises and warns with: one small hierarchy under `BayesgenError`."""
 
+import contextlib
+import functools
+import sys
+import warnings
+from pathlib import Path
+
 
 class BayesgenError(ValueError):
     """Base of every error that bayesgen raises on purpose. The message names the culprit and the remedy."""
@@ -35,3 +41,15 @@ class ImpossibleRowsWarning(BayesgenWarning):
 
 class ConvergenceWarning(BayesgenWarning):
     """Markov chains have not (or perhaps not) reached the posterior."""
+
+
+_NOT_THE_USER = (str(Path(__file__).parent), functools.__file__, contextlib.__file__)
+
+
+def warn(message: str, category: type[BayesgenWarning] = BayesgenWarning) -> None:
+    """Warn at the line of the user's code that called bayesgen, however deep inside of it this is called."""
+    level = 2
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_THE_USER):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)

@@ -1,12 +1,11 @@
 """Training concept learners: enumeration, its best hypothesis, and hyperparameters with the hypotheses summed out."""
 
 import functools
-import warnings
 
 import numpy as np
 import scipy.special
 
-from ..errors import BayesgenWarning, FitError
+from ..errors import BayesgenWarning, FitError, warn
 from ..fitting import MAP, MLE, NUTS, Exact
 from ..fitting.method import train
 from ..fitting.state import Point
@@ -125,10 +124,9 @@ def _shared_mode(method, learner, problem):
     values, boundary = find_mode(own, learner.unknown, method.num_starts)
     if boundary:
         ends = ", ".join(f"{name} = {bound:g}" for name, bound in boundary.items())
-        warnings.warn(
+        warn(
             f"The mode of the hyperparameters is on the boundary: {ends}. NUTS() averages over them instead.",
             BayesgenWarning,
-            stacklevel=7,
         )
     point = Point(own.program, {name: np.asarray(value) for name, value in values.items()})
     return own.result(method, point, attributes={"boundary": boundary})

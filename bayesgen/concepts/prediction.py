@@ -2,11 +2,10 @@
 
 import dataclasses
 import functools
-import warnings
 
 import numpy as np
 
-from ..errors import BayesgenWarning, PredictionError
+from ..errors import BayesgenWarning, PredictionError, warn
 from ..fitting import MAP, MLE
 from ..prediction import BMA, PlugIn
 from ..prediction.rule import answer
@@ -66,10 +65,9 @@ def _(rule: BMA, fit):
 def _(rule: PlugIn, fit):
     """The hypothesis of highest weight, and the noise at its mode or posterior mean."""
     if len(fit.ties) > 1:
-        warnings.warn(
+        warn(
             f"The best hypotheses tie: {list(fit.ties)}. The first of them in the space was taken, {fit.ties[0]!r}; "
             "BMA() averages over all.",
             BayesgenWarning,
-            stacklevel=7,
         )
     return (np.arange(len(fit.model.space.names)) == fit.belief.ties[0]).astype(np.float64), fit.point.noise

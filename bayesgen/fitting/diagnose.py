@@ -1,11 +1,9 @@
 """Convergence of chains: R-hat, effective sample size, divergences, and a warning that says what to do."""
 
-import warnings
-
 import numpy as np
 from arviz_stats.base import array_stats
 
-from ..errors import ConvergenceWarning
+from ..errors import ConvergenceWarning, warn
 
 MAX_RHAT = 1.01
 MIN_ESS_PER_CHAIN = 100
@@ -65,7 +63,7 @@ def problems(values, stats):
     return found
 
 
-def warn(found):
+def warn_of(found):
     """One warning for all problems."""
     if found:
-        warnings.warn("NUTS: " + "; ".join(found) + ".", ConvergenceWarning, stacklevel=5)
+        warn("NUTS: " + "; ".join(found) + ".", ConvergenceWarning)

@@ -3,13 +3,12 @@
 import abc
 import dataclasses
 import functools
-import warnings
 from typing import Any
 
 import numpy as np
 
 from ..devices import requested, used
-from ..errors import ConstantColumnWarning, DataError
+from ..errors import ConstantColumnWarning, DataError, warn
 from ..models import Conjugate
 from ..program import GenerativeProgram
 from ..program.compiled import padded
@@ -70,10 +69,9 @@ class Problem:
             return
         constant = [schema.columns[int(index)] for index in np.flatnonzero(schema.variance == 0)]
         if constant:
-            warnings.warn(
+            warn(
                 f"Constant columns {constant}: their default prior takes variance 1. Drop them if they carry nothing.",
                 ConstantColumnWarning,
-                stacklevel=4,
             )
 
 

@@ -11,7 +11,7 @@ from ..errors import FitError, ModelError
 from ..program import density
 from .adapted import sample_adapted
 from .base import collect
-from .diagnose import problems, quick_rhat, warn
+from .diagnose import problems, quick_rhat, warn_of
 from .method import Method
 from .optimize import (
     as_arrays,
@@ -85,7 +85,7 @@ class NUTS(Method):
         values = program.parameters_of({**deterministics, **latents})
         if self.num_samples >= 4:
             noted = [path.removeprefix("adapted: ")] if path.endswith(SEVERAL_MODES) else []
-            warn(noted + problems(values, stats))
+            warn_of(noted + problems(values, stats))
         attributes = {"path": path, "chain_method": "vectorized"}
         return problem.result(self, Draws(program, latents, values, stats), attributes=attributes)
 

@@ -1,11 +1,9 @@
 """Whether draws are enough for an average over them: Pareto's k of each row's importance weights."""
 
-import warnings
-
 import numpy as np
 from arviz_stats.base import array_stats
 
-from ..errors import ConvergenceWarning
+from ..errors import ConvergenceWarning, warn
 
 MAX_K = 0.7  # above it, the error of an average falls more slowly than any use of it could wait for
 UNEVEN = 0.25  # share of the draws that is effective, below which weights are looked at
@@ -85,10 +83,9 @@ def warn_of_few_draws(k):
     bad, unknown = int((k > MAX_K).sum()), int(np.isnan(k).sum())
     if bad:
         others = f" ({unknown} more have uneven weights and were not looked at)" if unknown else ""
-        warnings.warn(
+        warn(
             f"{bad} of {len(k)} rows{others} have an average over draws that few draws decide (Pareto k above "
             f"{MAX_K}): their probabilities and standard errors cannot be trusted. Use Exact() where the model has a "
             "closed form, or more draws.",
             ConvergenceWarning,
-            stacklevel=4,
         )

@@ -3,12 +3,11 @@
 import abc
 import dataclasses
 import functools
-import warnings
 
 import numpy as np
 
 from ..devices import requested, used
-from ..errors import DataError, ImpossibleRowsWarning, PredictionError
+from ..errors import DataError, ImpossibleRowsWarning, PredictionError, warn
 from ..tables import read_table
 from ..views import row_blocks
 from .answer import ClassPrediction, joined
@@ -89,10 +88,9 @@ def warn_of_impossible_rows(answer):
     """One warning that counts the rows of probability zero under every class."""
     impossible = int(np.isneginf(answer.log_marginal).sum())
     if impossible:
-        warnings.warn(
+        warn(
             f"{impossible} of {len(answer.log_marginal)} rows have probability zero under every class, so their class "
             "probabilities are NaN. Average instead (BMA), plug in the posterior mean (PlugIn(at='mean') of an Exact "
             "fit), or give a concentration above 1.",
             ImpossibleRowsWarning,
-            stacklevel=5,
         )

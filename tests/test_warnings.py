@@ -1,0 +1,30 @@
+"""Warnings point at the line of the user's code, whatever lies between it and what warns."""
+
+import pytest
+
+import bayesgen as bg
+
+CONSTANT = [[1.0, 5.0], [2.0, 5.0], [7.0, 5.0], [8.0, 5.0]]
+LABELS = ["a", "a", "b", "b"]
+
+
+@pytest.mark.parametrize("model", [bg.NaiveBayes(), bg.NaiveBayes(structure="average")])
+def test_warnings_of_fits_point_at_the_users_line(model):
+    with pytest.warns(bg.ConstantColumnWarning) as caught:
+        bg.fit(model, CONSTANT, LABELS, method=bg.Exact())
+    assert [warning.filename for warning in caught] == [__file__]
+
+
+def test_warnings_of_predictions_point_at_the_users_line():
+    schema = bg.Schema(kinds={"x0": "binary"})
+    fit = bg.fit(bg.NaiveBayes(), [[1], [1], [1], [1]], LABELS, method=bg.MLE(), schema=schema)
+    with pytest.warns(bg.ImpossibleRowsWarning) as caught:
+        bg.predict(fit, [[0]], rule=bg.PlugIn())
+    assert [warning.filename for warning in caught] == [__file__]
+
+
+def test_warnings_of_concepts_point_at_the_users_line():
+    fit = bg.fit(bg.ConceptLearner(bg.number_game("murphy")), [60], method=bg.Exact())
+    with pytest.warns(bg.BayesgenWarning, match="tie") as caught:
+        bg.predict(fit, [10], rule=bg.PlugIn())
+    assert [warning.filename for warning in caught] == [__file__]
