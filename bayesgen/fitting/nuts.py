@@ -24,6 +24,7 @@ from .optimize import (
 )
 from .progress import bar
 from .sampler import lowered, sample_whitened
+from .saturation import saturated_sites
 from .seeds import as_key
 from .state import Draws
 from .stepping import surface_by_steps
@@ -85,6 +86,7 @@ class NUTS(Method):
         values = program.parameters_of({**deterministics, **latents})
         if self.num_samples >= 4:
             noted = [path.removeprefix("adapted: ")] if path.endswith(SEVERAL_MODES) else []
+            noted += [] if problem.conjugate else saturated_sites(program, latents)
             warn_of(noted + problems(values, stats))
         attributes = {"path": path, "chain_method": "vectorized"}
         return problem.result(self, Draws(program, latents, values, stats), attributes=attributes)

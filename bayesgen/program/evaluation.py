@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from numpyro import handlers
-from numpyro.distributions.transforms import biject_to
 
 from ..statistics import read_conditional
+from .latent_space import at_free, free_of
 from .tracing import sites_of
 
 
@@ -46,19 +46,15 @@ class Evaluation:
 
 
 class _Unconstrain:
-    """Substitution of unconstrained values, collecting the log-Jacobians."""
+    """Substitution of unconstrained values."""
 
     def __init__(self, values):
-        self.values, self.log_jacobians = values, []
+        self.values = values
 
     def __call__(self, site):
         if site["type"] != "sample" or site["name"] not in self.values:
             return None
-        free = self.values[site["name"]]
-        transform = biject_to(site["fn"].support)
-        value = transform(free)
-        self.log_jacobians.append(jnp.sum(transform.log_abs_det_jacobian(free, value)))
-        return value
+        return at_free(site["fn"], self.values[site["name"]]).value
 
 
 def evaluate(function, structure, latents, labels, attributes=None, covariates=None, unconstrained=False):
@@ -74,15 +70,15 @@ def evaluate(function, structure, latents, labels, attributes=None, covariates=N
     values = {name: _rows_or_zeros(site, (attributes or {}).get(name), size) for name, site in structure.attributes}
     if structure.label is not None:
         values[structure.label] = structure.label_values(labels)
-    substitution = _Unconstrain(latents if unconstrained else {})
+    free = latents if unconstrained else {}
     if not unconstrained:
         values |= latents
     program = handlers.substitute(handlers.seed(function, jax.random.key(0)), data=values)
-    program = handlers.substitute(program, substitute_fn=substitution)
+    program = handlers.substitute(program, substitute_fn=_Unconstrain(free))
     trace = sites_of(program, size, _covariates(structure, covariates, size))
     names = dict(structure.latents)
     prior = [
-        site_log_prob(site).sum()
+        _latent_log_density(site, free.get(name))
         for name, site in trace.items()
         if site["type"] == "sample" and (name in names or isinstance(site["fn"], dist.Unit))
     ]
@@ -92,11 +88,19 @@ def evaluate(function, structure, latents, labels, attributes=None, covariates=N
     return Evaluation(
         latents={name: trace[name]["value"] for name in names},
         deterministics={name: trace[name]["value"] for name in structure.deterministics},
-        log_prior=sum(prior, start=jnp.zeros(())),
-        log_jacobian=sum(substitution.log_jacobians, start=jnp.zeros(())),
+        log_prior=sum((log_prob for log_prob, _ in prior), start=jnp.zeros(())),
+        log_jacobian=sum((log_jacobian for _, log_jacobian in prior), start=jnp.zeros(())),
         label_log_probs=labels_log_prob,
         sites={name: trace[name] for name, _ in structure.attributes},
     )
+
+
+def _latent_log_density(site, free):
+    """Log density of a latent site or a factor, and the log-Jacobian of its value where it is given unconstrained."""
+    if free is None:
+        return site_log_prob(site).sum(), 0.0
+    point = at_free(site["fn"], free)
+    return (point.log_prob if site["scale"] is None else site_log_prob(site).sum()), point.log_jacobian
 
 
 def unconstrain(function, structure, latents, labels, covariates):
@@ -105,7 +109,7 @@ def unconstrain(function, structure, latents, labels, covariates):
 
     def record(site):
         if site["type"] == "sample" and site["name"] in latents:
-            free[site["name"]] = biject_to(site["fn"].support).inv(jnp.asarray(latents[site["name"]]))
+            free[site["name"]] = free_of(site["fn"], jnp.asarray(latents[site["name"]]))
             return latents[site["name"]]
         return None
 
