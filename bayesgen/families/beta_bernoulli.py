@@ -7,12 +7,12 @@ import numpyro
 import numpyro.distributions as dist
 
 from ..errors import FitError
+from ..statistics.arrays import log_rising
 from ..statistics.table import BERNOULLI
 from .base import Family
 from .draws import generator, sample_beta
 from .hyperparameters import as_number, broadcast, check_positive
 from .naming import ANONYMOUS, refuse_mode
-from .special import betaln
 
 
 class BetaBernoulli(Family):
@@ -55,7 +55,7 @@ class BetaBernoulli(Family):
 
     def _log_evidence(self, summary):
         ones, zeros = summary.totals
-        return betaln(self.a + ones, self.b + zeros) - betaln(self.a, self.b)
+        return log_rising(self.a, ones) + log_rising(self.b, zeros) - log_rising(self.a + self.b, ones + zeros)
 
     def mean(self):
         """a / (a + b)."""
@@ -98,8 +98,9 @@ class BetaBernoulli(Family):
         return {"probs": sample_beta(generator(key), self.a, self.b, shape)}
 
     def predictive(self):
-        """Bernoulli with the mean probability (exact for one row)."""
-        return dist.Bernoulli(probs=self.mean()["probs"])
+        """Bernoulli with the mean probability (exact for one row), by its log odds, which resolve both ends."""
+        self.require_numbers("predictive")
+        return dist.Bernoulli(logits=np.log(self.a) - np.log(self.b))
 
     def sample_sites(self, name):
         """Sample `{name}_probs`, (K, D)."""
@@ -117,8 +118,9 @@ class BetaBernoulli(Family):
             return BERNOULLI, {"log_one": np.log(probs), "log_zero": np.log1p(-probs)}
 
     def row_predictive(self):
-        """The mean is exact for one row."""
-        return self.row_density(self.mean())
+        """The mean is exact for one row; the logs of both probabilities come from the counts, however near 1 one is."""
+        log_total = np.log(self.a + self.b)
+        return BERNOULLI, {"log_one": np.log(self.a) - log_total, "log_zero": np.log(self.b) - log_total}
 
     def parameter_axes(self):
         """probs: (class, feature)."""

@@ -7,11 +7,11 @@ import numpyro
 import numpyro.distributions as dist
 
 from ..errors import FitError, ModelError
+from ..statistics.arrays import log_rising
 from .base import Family
 from .draws import generator, sample_dirichlet
 from .hyperparameters import as_number, broadcast, check_positive
 from .naming import ANONYMOUS, refuse_mode
-from .special import gammaln
 
 
 class DirichletFamily(Family):
@@ -49,8 +49,8 @@ class DirichletFamily(Family):
         ratio = np.zeros(counts.shape)
         seen = counts > 0  # of many words, few are seen
         alpha = np.broadcast_to(alpha, counts.shape)[seen]
-        ratio[seen] = gammaln(alpha + counts[seen]) - gammaln(alpha)
-        return gammaln(total) - gammaln(total + number) + ratio.sum(-1) + summary.log_base
+        ratio[seen] = log_rising(alpha, counts[seen])
+        return ratio.sum(-1) - log_rising(total, number) + summary.log_base
 
     def mean(self):
         """Normalised concentration."""

@@ -6,16 +6,16 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from jax.scipy.special import gammaln as jnp_gammaln
+from jax.scipy.special import gammaln
 
 from ..errors import FitError
+from ..statistics.arrays import log_rising
 from ..statistics.table import POISSON
 from .base import Family
 from .draws import generator, sample_gamma
 from .hyperparameters import as_number, broadcast, check_positive
 from .naming import ANONYMOUS, Scale, refuse_mode
 from .rows import NegativeBinomialRows
-from .special import gammaln
 
 
 class GammaPoisson(Family):
@@ -68,9 +68,9 @@ class GammaPoisson(Family):
 
     def _log_evidence(self, summary):
         total = summary.totals[0]
-        before = self.shape * np.log(self.rate) - gammaln(self.shape)
-        after = (self.shape + total) * np.log(self.rate + _rows(summary)) - gammaln(self.shape + total)
-        return before - after + summary.log_base
+        rows = _rows(summary)
+        rates = self.shape * np.log1p(rows / self.rate) + total * np.log(self.rate + rows)
+        return log_rising(self.shape, total) - rates + summary.log_base
 
     def mean(self):
         """shape / rate."""
@@ -142,9 +142,9 @@ class PreciseGammaPoisson(dist.GammaPoisson):
 
     def log_prob(self, value):
         """Log probability of counts."""
-        shape, rate = self.concentration, self.rate
-        ratio = jnp_gammaln(shape + value) - jnp_gammaln(shape) - jnp_gammaln(value + 1.0)
-        return ratio + shape * jnp.log(rate / (rate + 1.0)) - value * jnp.log1p(rate)
+        shape, rate = jnp.asarray(self.concentration), self.rate
+        ratio = log_rising(shape, value) - gammaln(value + 1.0)
+        return ratio - shape * jnp.log1p(1.0 / rate) - value * jnp.log1p(rate)
 
 
 def _rows(summary):

@@ -8,6 +8,7 @@ import numpyro
 import numpyro.distributions as dist
 
 from ..errors import FitError
+from ..statistics.arrays import log_rising
 from ..statistics.normal import NormalStatistic
 from .base import Family
 from .draws import generator, sample_gamma
@@ -15,7 +16,7 @@ from .hyperparameters import as_number, broadcast, check_pooling, check_positive
 from .naming import ANONYMOUS, Scale
 from .pooling import Pooling
 from .rows import ConcentricStudentTRows, StudentTRows
-from .special import LOG_2PI, gammaln
+from .special import LOG_2PI
 
 
 class NormalInverseGamma(Family):
@@ -93,24 +94,30 @@ class NormalInverseGamma(Family):
         variance = np.where(variance > 0, variance, 1.0)
         return Scale(num_columns=columns[0] if columns else None, mean=summary.mean, variance=variance)
 
+    def _growth(self, summary):
+        """What data add to shape and scale."""
+        count, shift = _rows(summary), summary.mean - self.location
+        squares = summary.scatter + self.kappa * (count / (self.kappa + count)) * shift**2
+        return tuple(0.5 * self.pooling.pool(table) for table in (np.broadcast_to(count, shift.shape), squares))
+
     def _updated(self, summary):
         count = _rows(summary)
         kappa = self.kappa + count
         shift = summary.mean - self.location
-        squares = summary.scatter + self.kappa * (count / kappa) * shift**2
+        shape, scale = self._growth(summary)
         return self.replace(
             location=self.location + count / kappa * shift,
             kappa=np.broadcast_to(kappa, shift.shape),
-            shape=self.shape + 0.5 * self.pooling.pool(np.broadcast_to(count, shift.shape)),
-            scale=self.scale + 0.5 * self.pooling.pool(squares),
+            shape=self.shape + shape,
+            scale=self.scale + scale,
             batch_shape=shift.shape,
         )
 
     def _log_evidence(self, summary):
-        after = self._updated(summary)
+        after, (shape, scale) = self._updated(summary), self._growth(summary)
         cells = self.pooling.pool(0.5 * np.log(self.kappa / after.kappa) - 0.5 * LOG_2PI * _rows(summary))
-        before = self.shape * np.log(self.scale) - gammaln(self.shape)
-        return cells + before - after.shape * np.log(after.scale) + gammaln(after.shape)
+        scales = self.shape * np.log1p(scale / self.scale) + shape * np.log(after.scale)
+        return cells + log_rising(self.shape, shape) - scales
 
     def mean(self):
         """Prior mean; scale / (shape - 1)."""

@@ -17,7 +17,7 @@ from .hyperparameters import as_number, broadcast, check_pooling, check_positive
 from .naming import ANONYMOUS, Scale
 from .pooling import Pooling
 from .rows import MultivariateStudentTRows
-from .special import LOG_PI, log_multigamma, slogdet
+from .special import LOG_PI, log_multigamma_rising, slogdet, slogdet_growth
 
 
 class NormalInverseWishart(Family):
@@ -92,25 +92,33 @@ class NormalInverseWishart(Family):
         """Sum over classes where they share one covariance, keeping the axis."""
         return matrices.sum(0, keepdims=True) if self.pooling.tied else matrices
 
+    def _growth(self, summary):
+        """What data add to the degrees of freedom and to the scale matrix."""
+        count, shift = np.asarray(summary.count), summary.mean - self.location
+        share = self.kappa * count / (self.kappa + count)
+        between = share[..., None, None] * shift[..., :, None] * shift[..., None, :]
+        return self._pool(count), self._pool(summary.scatter + between)
+
     def _updated(self, summary):
         count = summary.count
         kappa = self.kappa + count
         shift = summary.mean - self.location
-        between = (self.kappa * count / kappa)[..., None, None] * shift[..., :, None] * shift[..., None, :]
+        df, scale = self._growth(summary)
         return self.replace(
             location=self.location + (count / kappa)[..., None] * shift,
             kappa=kappa,
-            df=self.df + self._pool(np.asarray(count)),
-            scale=self.scale + self._pool(summary.scatter + between),
+            df=self.df + df,
+            scale=self.scale + scale,
             batch_shape=shift.shape,
         )
 
     def _log_evidence(self, summary):
-        after = self._updated(summary)
+        after, (df, scale) = self._updated(summary), self._growth(summary)
         dimension = self.batch_shape[-1]
         cells = 0.5 * dimension * (np.log(self.kappa / after.kappa) - summary.count * LOG_PI)
-        gammas = log_multigamma(0.5 * after.df, dimension) - log_multigamma(0.5 * self.df, dimension)
-        return self._pool(cells) + gammas + 0.5 * (self.df * slogdet(self.scale) - after.df * slogdet(after.scale))
+        gammas = log_multigamma_rising(0.5 * self.df, 0.5 * df, dimension)
+        scales = 0.5 * (self.df * slogdet_growth(self.scale, scale) + df * slogdet(after.scale))
+        return self._pool(cells) + gammas - scales
 
     def _covariance(self, matrices):
         return matrices[0] if self.pooling.tied else matrices

@@ -6,11 +6,12 @@ import math
 import numpy as np
 
 from ..statistics import RowDensity
-from ..statistics.arrays import flatten_rows, log_factorial, namespace, special, sum_gammaln
+from ..statistics.arrays import flatten_rows, log_factorial, log_rising, namespace, sum_log_rising
 from ..statistics.mahalanobis import squared_distances, with_whitening
 from ..statistics.normal import scaled_squares
 
 FACTORS = 32  # of one product; it may overflow, and then their logarithms are added
+MOST_HALVES = 1e7  # of a degree of freedom: more of them leave too few digits of a logarithm of a product
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,11 +23,10 @@ class StudentTRows(RowDensity):
         rows = flatten_rows(values)
         df, loc, scale = (flatten_rows(parameters[name]) for name in ("df", "loc", "scale"))
         xp = namespace(rows, loc)
-        gammaln = special(xp).gammaln
         half = 0.5 * (df + 1)
-        constant = (gammaln(half) - gammaln(0.5 * df) - 0.5 * xp.log(df * math.pi) - xp.log(scale)).sum(-1)
+        constant = (log_rising(0.5 * df, 0.5) - 0.5 * xp.log(df * math.pi) - xp.log(scale)).sum(-1)
         precision = 1 / (scale * xp.sqrt(df))
-        if xp is np and not np.ptp(half, axis=1).any():
+        if xp is np and half.max() < MOST_HALVES and not np.ptp(half, axis=1).any():
             return constant - half[:, 0] * _sums_of_logs(rows, loc, precision)
         columns = rows.T
         logs = [half[k] @ xp.log1p(scaled_squares(columns, loc[k], precision[k])) for k in range(len(loc))]
@@ -87,9 +87,8 @@ class ConcentricStudentTRows(RowDensity):
 def _joint_student_t(df, squares, half_log_det, dimension):
     """Log density of multivariate Student-t rows at squared distances (n, K)."""
     xp = namespace(squares, df)
-    gammaln = special(xp).gammaln
     half = 0.5 * (df + dimension)
-    constant = gammaln(half) - gammaln(0.5 * df) - 0.5 * dimension * xp.log(df * math.pi) - half_log_det
+    constant = log_rising(0.5 * df, 0.5 * dimension) - 0.5 * dimension * xp.log(df * math.pi) - half_log_det
     return constant - half * xp.log1p(squares / df)
 
 
@@ -102,8 +101,8 @@ class NegativeBinomialRows(RowDensity):
         rows = flatten_rows(values)
         shape, rate = (flatten_rows(parameters[name]) for name in ("concentration", "rate"))
         xp = namespace(rows, shape)
-        constant = (shape * xp.log(rate / (rate + 1)) - special(xp).gammaln(shape)).sum(-1)
-        counts = sum_gammaln(rows, shape) - rows @ xp.log1p(rate).T
+        constant = -(shape * xp.log1p(1 / rate)).sum(-1)
+        counts = sum_log_rising(rows, shape) - rows @ xp.log1p(rate).T
         return constant + counts - log_factorial(rows).sum(-1)[:, None]
 
 
@@ -119,14 +118,11 @@ class DirichletMultinomialRows(RowDensity):
         concentration = parameters["concentration"]
         if hasattr(values, "tocsr"):
             return self._sparse(concentration, values.tocsr())
-        xp = namespace(concentration, values)
-        gammaln = special(xp).gammaln
-        words = sum_gammaln(values, concentration) - gammaln(concentration).sum(-1)
+        words = sum_log_rising(values, concentration)
         return words + _lengths(concentration, values.sum(-1)) - log_factorial(values).sum(-1)[:, None]
 
     def _sparse(self, concentration, values):
-        gammaln = special(np).gammaln
-        cells = np.stack([gammaln(values.data + a[values.indices]) - gammaln(a[values.indices]) for a in concentration])
+        cells = np.stack([log_rising(a[values.indices], values.data) for a in concentration])
         cells = cells - log_factorial(values.data)
         starts = np.concatenate([np.zeros((len(cells), 1)), np.cumsum(cells, axis=1)], axis=1)
         words = np.diff(starts[:, values.indptr], axis=1).T
@@ -134,7 +130,6 @@ class DirichletMultinomialRows(RowDensity):
 
 
 def _lengths(concentration, lengths):
-    """log of B(A, n) terms that depend on a row's length alone, its factorial included: (n, K)."""
-    gammaln = special(namespace(concentration, lengths)).gammaln
-    total, lengths = concentration.sum(-1), lengths[:, None]
-    return gammaln(total) - gammaln(total + lengths) + gammaln(lengths + 1)
+    """What depends on a row's length alone, its factorial included: (n, K)."""
+    lengths = lengths[:, None]
+    return log_factorial(lengths) - log_rising(concentration.sum(-1), lengths)

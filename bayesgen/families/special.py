@@ -3,16 +3,16 @@
 import math
 
 import numpy as np
-from scipy.special import betaln, gammaln, multigammaln
+
+from ..statistics.arrays import log_rising
 
 LOG_2PI = math.log(2 * math.pi)
 LOG_PI = math.log(math.pi)
 
 
-def log_multigamma(a, dimension):
-    """Log of the multivariate gamma function, elementwise in `a`."""
-    a = np.asarray(a, np.float64)
-    return np.reshape([multigammaln(one, dimension) for one in a.ravel()], a.shape)
+def log_multigamma_rising(start, step, dimension):
+    """log gamma_D(start + step) - log gamma_D(start) of the multivariate gamma function, elementwise."""
+    return sum(log_rising(start - 0.5 * index, step) for index in range(dimension))
 
 
 def slogdet(matrices):
@@ -20,4 +20,7 @@ def slogdet(matrices):
     return 2 * np.log(np.diagonal(np.linalg.cholesky(matrices), axis1=-2, axis2=-1)).sum(-1)
 
 
-__all__ = ["LOG_2PI", "LOG_PI", "betaln", "gammaln", "log_multigamma", "slogdet"]
+def slogdet_growth(matrices, growth):
+    """Log-determinants of matrices + growth less those of matrices, all positive (semi)definite, (..., D, D)."""
+    inverse = np.linalg.inv(np.linalg.cholesky(matrices))
+    return np.log1p(np.linalg.eigvalsh(inverse @ growth @ np.swapaxes(inverse, -1, -2))).sum(-1)

@@ -174,6 +174,7 @@ def _signs(size, number):
     return np.random.default_rng(0).choice([-1.0, 1.0], (number, size))
 
 
+@np.errstate(over="ignore")  # a diagonal that is no number is not used
 def _step_sizes(gradients, vector):
     """Steps that are a small part of each coordinate's own curvature radius, so that units and scale do not matter."""
     steps = 1e-4 * np.maximum(np.abs(vector), 1e-3)

@@ -10,6 +10,8 @@ import scipy.special
 
 from ..counts import whole_numbers
 
+LARGE = 16.0  # from which on Stirling's series has all digits
+
 
 def namespace(*arrays):
     """Return `jax.numpy` if any argument is a JAX array (or tracer), else `numpy`."""
@@ -79,13 +81,39 @@ def log_factorial(values):
     return scipy.special.gammaln(np.arange(codes.max() + 1.0) + 1.0).take(codes)
 
 
-def sum_gammaln(counts, shapes):
-    """Sum over columns of log gamma(count + shape), (n, D), (K, D) -> (n, K); by look-up where counts repeat."""
-    xp, codes = namespace(counts, shapes), few_counts(counts)
+def log_rising(start, step):
+    """log gamma(start + step) - log gamma(start), elementwise, for positive starts and nonnegative steps.
+
+    Log-gammas of large numbers are huge and have few digits left for a difference. From 16 on it comes from Stirling's
+    series (Abramowitz and Stegun 1964, eq. 6.1.40), all of whose large terms are taken together.
+    """
+    xp = namespace(start, step)
+    gammaln, large = special(xp).gammaln, xp.asarray(start) >= LARGE
+    if xp is np and not large.any():
+        return gammaln(start + step) - gammaln(start)
+    base = xp.where(large, start, LARGE)
+    total = base + step
+    difference = step * xp.log(base) + (total - 0.5) * xp.log1p(step / base) - step + _stirling(total) - _stirling(base)
+    if xp is np and large.all():
+        return difference
+    few = xp.where(large, 1.0, start)
+    return xp.where(large, difference, gammaln(few + step) - gammaln(few))
+
+
+def _stirling(values):
+    """What Stirling's formula lacks of log gamma, to 1e-16 from 16 on."""
+    square = 1 / (values * values)
+    series = 1 / 12 - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square / 1188)))
+    return series / values
+
+
+def sum_log_rising(counts, starts):
+    """Sums over columns of `log_rising` of starts (K, D) by counts (n, D): (n, K). By look-up where counts repeat."""
+    xp, codes = namespace(counts, starts), few_counts(counts)
     if codes is None:
-        return xp.stack([special(xp).gammaln(counts + shape).sum(-1) for shape in shapes], -1)
-    tables = scipy.special.gammaln(np.arange(codes.max() + 1.0)[:, None] + shapes.T[:, None, :])
-    total = np.zeros((len(counts), len(shapes)))
+        return xp.stack([log_rising(start, counts).sum(-1) for start in starts], -1)
+    tables = log_rising(starts.T[:, None, :], np.arange(codes.max() + 1.0)[:, None])
+    total = np.zeros((len(counts), len(starts)))
     for column, table in enumerate(tables):
         total += table[codes[:, column]]
     return total

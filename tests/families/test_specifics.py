@@ -1,5 +1,6 @@
 """What each family is known for: SciPy, brute force, the lecture notes, defaults and refusals."""
 
+import decimal
 import itertools
 
 import numpy as np
@@ -8,6 +9,7 @@ import scipy.sparse
 from oracles import COLUMNS, matrix
 from scipy import integrate, stats
 
+import bayesgen as bg
 from bayesgen.errors import BayesgenError, FitError, ModelError
 from bayesgen.families import (
     BetaBernoulli,
@@ -300,3 +302,60 @@ def test_fixed_probabilities():
             FixedCategorical(probs)
     with pytest.raises(ModelError, match="2 fixed class probabilities, but 3 classes"):
         certain.resolve(Scale(num_categories=3))
+
+
+def log_product(start, count):
+    """log(start (start + 1) ... (start + count - 1)), with 60 digits."""
+    with decimal.localcontext(prec=60):
+        return sum((decimal.Decimal(start) + index).ln() for index in range(count))
+
+
+@pytest.mark.parametrize("size", [1e-8, 3.0, 1e8, 1e12, 1e15])
+def test_evidences_of_large_and_small_concentrations_have_all_digits(size):
+    with decimal.localcontext(prec=60):
+        total = decimal.Decimal(size) + decimal.Decimal("3.5")
+        beta = log_product(size, 7) + log_product(3.5, 4) - log_product(total, 11)
+        total = decimal.Decimal(size) * 2 + 1
+        dirichlet = log_product(size, 3) + log_product(size, 5) + log_product(1.0, 2) - log_product(total, 10)
+        rate = decimal.Decimal(size)
+        poisson = log_product(size, 6) - rate * ((rate + 4) / rate).ln() - 6 * (rate + 4).ln()
+    assert BetaBernoulli(size, 3.5).log_evidence([1] * 7 + [0] * 4) == pytest.approx(float(beta), rel=1e-14)
+    family = DirichletCategorical([size, size, 1.0])
+    assert family.log_evidence([0] * 3 + [1] * 5 + [2] * 2) == pytest.approx(float(dirichlet), rel=1e-14)
+    counts = [1, 1, 0, 4]  # 4! is in the base measure
+    expected = float(poisson) - np.log(24)
+    assert GammaPoisson(size, size).log_evidence(counts) == pytest.approx(expected, rel=1e-13, abs=1e-13)
+
+
+def test_predictives_of_large_concentrations_are_those_of_known_parameters():
+    poisson = GammaPoisson(1e14, 1e14).resolve(Scale(2, 1))
+    density, parameters = poisson.row_predictive()
+    counts = np.arange(6.0)[:, None]
+    table = density.row_log_prob(density.prepare(parameters), counts)
+    np.testing.assert_allclose(table[:, 0], stats.poisson(1.0).logpmf(counts[:, 0]), rtol=1e-12)
+    np.testing.assert_allclose(GammaPoisson(1e14, 1e14).predictive().log_prob(counts), table[:, :1], rtol=1e-5)
+    normal = NormalInverseGamma(mean=0.0, kappa=1e15, shape=1e15, scale=4e15).resolve(Scale(1, 1))
+    density, parameters = normal.row_predictive()
+    rows = np.linspace(-9, 9, 7)[:, None]
+    table = density.row_log_prob(density.prepare(parameters), rows)
+    np.testing.assert_allclose(table[:, 0], stats.norm(0, 2).logpdf(rows[:, 0]), rtol=1e-12)
+
+
+def test_evidences_of_large_degrees_of_freedom_are_those_of_known_covariances(rng):
+    covariance = np.array([[2.0, 0.7], [0.7, 1.5]])
+    rows = rng.multivariate_normal([1.0, -2.0], covariance, size=7)
+    known = stats.multivariate_normal([1.0, -2.0], covariance).logpdf(rows).sum()
+    wishart = NormalInverseWishart(mean=[1.0, -2.0], kappa=1e15, df=1e13, scale=1e13 * covariance)
+    assert wishart.log_evidence(rows) == pytest.approx(known, rel=1e-9)
+    gamma = NormalInverseGamma(mean=1.0, kappa=1e15, shape=1e13, scale=2e13)
+    assert gamma.log_evidence(rows[:, 0]) == pytest.approx(stats.norm(1, 2**0.5).logpdf(rows[:, 0]).sum(), rel=1e-9)
+
+
+def test_the_beta_predictive_resolves_both_ends():
+    """a / (a + b) is 1 in floating point; the classes are told apart by the zeros that it leaves room for."""
+    family = BetaBernoulli(1e8, [[3e-8], [1e-8]])
+    fit = bg.fit(bg.NaiveBayes(family, class_prior=[0.5, 0.5]), [[True], [True]], ["a", "b"], method=bg.Exact())
+    answer = bg.predict(fit, [[False]], rule=bg.BMA())
+    np.testing.assert_allclose(answer.probabilities, [[0.75, 0.25]], rtol=1e-12)
+    predictive = BetaBernoulli(1e8, 1e-8).predictive()
+    assert float(predictive.log_prob(0)) == pytest.approx(np.log(1e-16), rel=1e-5)

@@ -32,7 +32,7 @@ def weights(n):
 MIXED = {
     "kinds": lambda: bg.NaiveBayes({"real": bg.NormalInverseGamma(0, 1, 2, 1)}, [0.5, 0.5]),
     "columns": lambda: bg.NaiveBayes({"a": bg.NormalInverseGamma(0, 1, 2, 1)}),
-    "distribution": lambda: bg.NaiveBayes({"sky": bg.DirichletCategorical(dist.Gamma(2.0, 1.0))}),
+    "distribution": lambda: bg.NaiveBayes({"sky": bg.DirichletCategorical(dist.TruncatedNormal(2.0, 0.5, low=1.0))}),
     "average": lambda: bg.NaiveBayes(structure="average", dependence_prior=0.3),
     "tied": lambda: bg.GaussianDiscriminant("tied"),
     "blocks": lambda: bg.GenerativeClassifier(

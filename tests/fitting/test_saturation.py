@@ -41,3 +41,12 @@ def test_draws_of_a_program_at_the_edge_are_warned_of():
     program = bg.GenerativeProgram(tosses, label=None)
     with pytest.warns(bg.ConvergenceWarning, match=r"% of the draws of site 'p' lie at the edge.*log odds"):
         bg.fit(program, {"x": np.ones(10)}, method=bg.NUTS(num_samples=200))
+
+
+def test_a_mode_without_bound_is_refused_and_not_found_at_the_edge():
+    """A category that never occurs has its mode at zero, infinitely high, where the concentration may be below 1."""
+    schema = bg.Schema(categories={"sky": ["blue", "grey", "red", "green"]})
+    X, y = {"sky": np.array(["blue", "grey", "red"])[np.arange(23) % 3]}, np.arange(23) % 2
+    model = bg.NaiveBayes(bg.DirichletCategorical(dist.Gamma(2.0, 1.0)))
+    with pytest.raises(bg.FitError, match="still rises along site 'categorical_4_probs'.*concentration below 1"):
+        bg.fit(model, X, y, method=bg.MAP(), schema=schema)
