@@ -1,10 +1,12 @@
 """Entry points that run a program's densities: compiled once per program structure and shape of data."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpyro.distributions import constraints
 
 from ..errors import DataError
 from ..statistics.passes import chunks, class_counts
@@ -14,7 +16,7 @@ from .evaluation import evaluate
 from .joint import log_joint_table
 from .structure import run
 
-INERT_ROWS = 4096  # at once, and no fewer: one compilation for any number of rows
+CHUNK_ROWS = 4096  # at once, and no fewer: one compilation for any number of rows
 
 log_density = jax.jit(traced_log_density)
 log_joint = jax.jit(log_joint_table)
@@ -31,10 +33,9 @@ def class_distributions(program, latents):
 
 def summarize_rows(program, attributes, covariates, codes, weights):
     """Build the `Evidence` of rows: summaries of the compressed sites, and the rows if there are others."""
-    inert = _inert(program, covariates, codes) if program.plan.inert else {}
-    for name, parameters in inert.items():
-        if "total_count" in parameters and np.ndim(attributes[name]) > np.ndim(parameters["total_count"]):
-            check_totals(name, attributes[name], parameters["total_count"])
+    if program.supports.by_class:
+        check_values(program, attributes, covariates, codes)
+    inert = _by_chunks(_inert_parameters, program, codes, covariates) if program.plan.inert else {}
     summaries = {
         name: statistic.summarize(attributes[name], codes, program.num_classes, weights, inert.get(name))
         for name, statistic in program.plan.compressed
@@ -55,28 +56,57 @@ def first_rows(covariates, size):
     return {name: np.repeat(np.asarray(value)[:1], size, axis=0) for name, value in covariates.items()}
 
 
-def _inert(program, covariates, codes):
-    """Parameters of the base measures, row by row, for the sites that have any: site -> name -> (n, ...)."""
+def _by_chunks(function, program, *rows):
+    """function(program, *rows), arrays with the rows first, from chunks of one size: it is compiled once."""
 
-    def of_rows(part):
-        rows = jax.tree.map(lambda array: pad(array[part], INERT_ROWS), (codes, covariates))
-        return jax.tree.map(
-            lambda array: np.asarray(array)[: part.stop - part.start], _inert_parameters(program, *rows)
-        )
+    def of_chunk(part):
+        chunk = jax.tree.map(lambda array: pad(array[part], CHUNK_ROWS), rows)
+        return jax.tree.map(lambda array: np.asarray(array)[: part.stop - part.start], function(program, *chunk))
 
     with jax.enable_x64(True):
-        parts = [of_rows(part) for part in chunks(len(codes), INERT_ROWS)]
+        parts = [of_chunk(part) for part in chunks(len(rows[0]), CHUNK_ROWS)]
     return jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
 
 
 @jax.jit
 def _inert_parameters(program, codes, covariates):
+    """Parameters of the base measures, row by row, for the sites that have any: site -> name -> (n, ...)."""
+    evaluation = _at_any_latents(program, codes, covariates, None)
+    read = {name: evaluation.conditional(name, program.structure.axis) for name, _ in program.plan.compressed}
+    return {name: one.inert for name, one in read.items() if one.inert}
+
+
+@functools.partial(jax.jit, static_argnames="names")
+def _supports_by_row(program, codes, covariates, attributes, *, names):
+    """Supports of the sites where they differ between rows: site -> constraint with bounds (n, *extra)."""
+    evaluation = _at_any_latents(program, codes, covariates, attributes)
+    supports = {}
+    for name in names:
+        distribution, site = evaluation.sites[name]["fn"], program.structure.attribute[name]
+        support = base_support(distribution)
+        shape = distribution.shape()
+        shape = shape[: len(shape) - support.event_dim]
+        supports[name] = jax.tree.map(
+            lambda bound, shape=shape, site=site: jnp.moveaxis(jnp.broadcast_to(bound, shape), site.position, 0),
+            support,
+        )
+    return supports
+
+
+def _at_any_latents(program, codes, covariates, attributes):
+    """The program run at rows, for what does not depend on the latents."""
     structure = program.structure
     trace = run(program.function, 2, {name: value[:1].repeat(2, 0) for name, value in covariates.items()})
-    latents = {name: trace[name]["value"] for name, _ in structure.latents}  # any: nothing here depends on them
-    evaluation = evaluate(program.function, structure, latents, codes, None, covariates)
-    read = {name: evaluation.conditional(name, structure.axis) for name, _ in program.plan.compressed}
-    return {name: one.inert for name, one in read.items() if one.inert}
+    latents = {name: trace[name]["value"] for name, _ in structure.latents}
+    return evaluate(program.function, structure, latents, codes, attributes, covariates)
+
+
+def base_support(distribution):
+    """The support of one event of a distribution, without the axes that `to_event` adds."""
+    support = distribution.support
+    while isinstance(support, constraints.independent):
+        support = support.base_constraint
+    return support
 
 
 def padded_size(size):
@@ -100,12 +130,60 @@ def pad(array, size):
     return np.concatenate([array, np.repeat(array[:1], size - len(array), axis=0)])
 
 
-def check_totals(name, values, total_count):
-    """Refuse multinomial rows whose sum is not the total that the program states."""
-    wrong = np.asarray(values.sum(-1)) != total_count
+def check_values(program, attributes, covariates, codes=None):
+    """DataError for values that their site cannot take: fractions of counts, more successes than trials.
+
+    `codes` (n,) are the classes of the rows; where they are None, a value has to be possible under some class.
+    """
+    for name, site in program.structure.attributes:
+        if site.discrete:
+            values = attributes[name]
+            _refuse_values(name, values, values != np.floor(values), lambda where: "whole numbers")
+    for name, support in program.supports.fixed.items():
+        with jax.enable_x64(True):
+            impossible = ~np.asarray(support(attributes[name]))
+        _refuse_values(name, attributes[name], impossible, lambda where, support=support: str(support))
+    names = program.supports.by_row
+    if not names:
+        return
+    size = len(attributes[names[0]])
+    num_classes = program.num_classes if program.supports.by_class else 1
+    classes = [np.full(size, k) for k in range(num_classes)] if codes is None else [codes]
+    read = functools.partial(_supports_by_row, names=names)
+    of_classes = [_by_chunks(read, program, labels, covariates, attributes) for labels in classes]
+    for name in names:
+        _check_bounds(name, attributes[name], [supports[name] for supports in of_classes])
+
+
+def _check_bounds(name, values, supports):
+    """DataError for values that are in none of these supports, whose bounds are arrays with the rows first."""
+    if isinstance(supports[0], type(constraints.multinomial(1))):
+        _check_totals(name, values, [support.upper_bound for support in supports])
+
+    def described(where):
+        return " or ".join(sorted({str(jax.tree.map(lambda bound: bound[where], support)) for support in supports}))
+
+    _refuse_values(name, values, ~np.any([support(values) for support in supports], axis=0), described)
+
+
+def _check_totals(name, values, totals):
+    """DataError for multinomial rows whose sum is none of these totals."""
+    sums = values.sum(-1)
+    wrong = np.all([sums != total for total in totals], axis=0)
     if wrong.any():
-        row = int(np.argmax(wrong))
+        row = tuple(np.argwhere(wrong)[0])
+        stated = " or ".join(sorted({f"{total[row]:g}" for total in totals}))
         raise DataError(
-            f"Attribute {name!r}: {int(wrong.sum())} rows do not sum to the program's total_count; row {row} sums "
-            f"to {values[row].sum():g}, not {total_count[row]:g}. Pass the totals as a covariate."
+            f"Attribute {name!r}: {int(wrong.sum())} rows do not sum to the program's total_count; row {row[0]} sums "
+            f"to {sums[row]:g}, not {stated}. Pass the totals as a covariate."
+        )
+
+
+def _refuse_values(name, values, impossible, support):
+    """DataError where some values are impossible; `support` says, for a cell, which values are not."""
+    if impossible.any():
+        where = tuple(np.argwhere(impossible)[0])
+        raise DataError(
+            f"Attribute {name!r}: {int(impossible.sum())} values are outside its support ({support(where)}); the "
+            f"first is {values[where]} in row {where[0]}. Correct them, or the distribution in the program."
         )

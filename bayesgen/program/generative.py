@@ -21,7 +21,7 @@ from .compiled import log_joint as compiled_log_joint
 from .model import ConcreteModel
 from .pytree import PytreeFunction, register
 from .recognition import Plan, make_plan
-from .rows import read_rows, static_supports
+from .rows import Supports, find_supports, read_rows
 from .structure import covariate_names, find_structure
 from .tracing import sites_of
 
@@ -104,9 +104,9 @@ class GenerativeProgram(ConcreteModel):
             return make_plan(self.function, self.structure, self.num_classes, self.example_covariates)
 
     @functools.cached_property
-    def supports(self):
-        """Attribute -> its support, where that is known without the latents."""
-        return static_supports(self)
+    def supports(self) -> Supports:
+        """What is known, without the latents, of the values that attributes can take."""
+        return find_supports(self)
 
     @property
     def attributes(self):

@@ -1,11 +1,18 @@
 """Reading the data of a program of one's own: arrays by attribute site, checked against the sites."""
 
+import dataclasses
+from typing import Any
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions import constraints
+from numpyro.ops.provenance import eval_provenance
 
 from ..errors import DataError
 from ..tables import read_table
+from .compiled import base_support, check_values
+from .evaluation import evaluate
 from .structure import run_abstractly
 
 
@@ -24,7 +31,7 @@ def read_rows(program, X):
     columns = _columns(program, table)
     attributes = {name: _attribute(name, site, columns[name]) for name, site in structure.attributes}
     covariates = {name: _finite(name, columns[name]) for name in structure.covariates}
-    _check_supports(program, attributes)
+    check_values(program, attributes, covariates)
     return attributes, covariates
 
 
@@ -82,7 +89,7 @@ def _finite(name, values):
     return numbers
 
 
-STATIC_SUPPORTS = (
+FIXED_SUPPORTS = (
     type(constraints.boolean),
     type(constraints.nonnegative_integer),
     type(constraints.positive),
@@ -93,36 +100,52 @@ STATIC_SUPPORTS = (
 )
 
 
-def static_supports(program):
-    """Attribute -> its support, for those whose support is known without the latents."""
+@dataclasses.dataclass(frozen=True)
+class Supports:
+    """What is known, without the latents, of the values that attribute sites can take.
+
+    Attributes:
+        fixed: site -> its support, where that is the same for every row.
+        by_row: discrete sites whose support comes of running the program at the row, such as a binomial's.
+        by_class: those of them whose support differs between the classes.
+    """
+
+    fixed: dict[str, Any]
+    by_row: tuple[str, ...]
+    by_class: tuple[str, ...]
+
+
+def find_supports(program) -> Supports:
+    """The `Supports` of a program. A support that depends on a latent is in none of them."""
     with jax.enable_x64(True):
         trace = run_abstractly(program.function, 2, program.example_covariates(2))
-    supports = {name: _base(trace[name]["fn"].support) for name, _ in program.structure.attributes}
-    return {name: support for name, support in supports.items() if _is_static(support)}
+        supports = {name: base_support(trace[name]["fn"]) for name, _ in program.structure.attributes}
+        fixed = {name: support for name, support in supports.items() if _is_fixed(support)}
+        others = [name for name, site in program.structure.attributes if site.discrete and name not in fixed]
+        inputs = _inputs_of_supports(program, trace, others) if others else {}
+    by_row = tuple(name for name in others if not inputs[name] & set(program.latents))
+    return Supports(fixed, by_row, tuple(name for name in by_row if program.label in inputs[name]))
 
 
-def _is_static(support):
+def _inputs_of_supports(program, trace, names):
+    """site -> the latents, and the label, that enter its support."""
+    structure = program.structure
+    values = {name: jnp.zeros(jnp.shape(trace[name]["value"])) for name, _ in structure.latents}
+    codes = jnp.zeros(2, int)
+    if structure.label is not None:
+        values[structure.label] = codes
+
+    def bounds(**values):
+        labels = values.pop(structure.label, codes)
+        evaluation = evaluate(program.function, structure, values, labels, None, program.example_covariates(2))
+        leaves = {name: jax.tree.leaves(base_support(evaluation.sites[name]["fn"])) for name in names}
+        return jax.tree.map(jnp.asarray, leaves)
+
+    return {name: frozenset().union(*flows) for name, flows in eval_provenance(bounds, **values).items()}
+
+
+def _is_fixed(support):
     bounds = jax.tree.leaves(support)
-    return isinstance(support, STATIC_SUPPORTS) and not any(
+    return isinstance(support, FIXED_SUPPORTS) and not any(
         np.ndim(bound) or isinstance(bound, jax.core.Tracer) for bound in bounds
     )
-
-
-def _check_supports(program, attributes):
-    """Refuse values outside a site's support, where the support is known without the latents."""
-    for name, support in program.supports.items():
-        values = attributes[name]
-        with jax.enable_x64(True):
-            bad = ~np.asarray(support(values))
-        if bad.any():
-            where = tuple(np.argwhere(bad)[0])
-            raise DataError(
-                f"Attribute {name!r}: {int(bad.sum())} values are outside its support ({support}); the first is "
-                f"{values[where]} in row {where[0]}."
-            )
-
-
-def _base(support):
-    while isinstance(support, constraints.independent):
-        support = support.base_constraint
-    return support
