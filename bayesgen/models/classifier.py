@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..columns import PositionalNames
 from ..errors import DataError, ModelError
 from ..families import DirichletCategorical, Family, Scale
 from ..families.fixed_categorical import FixedCategorical
@@ -53,6 +54,7 @@ class GenerativeClassifier(ConcreteModel):
         reserved = {LABEL, "class", "instances"} & set(names)
         if reserved:
             raise ModelError(f"A block cannot be called {min(reserved)!r}: that name is taken.")
+        _check_columns_once(self.blocks)
 
     def infer_schema(self, table, y, declared):
         """The kinds of the columns are those of their blocks' families."""
@@ -126,6 +128,19 @@ class GenerativeClassifier(ConcreteModel):
         statistics = self.statistics(schema)
         plan = Plan(tuple((name, statistics[name]) for name, _ in families))
         return program.replace(coordinates=coordinates, plan=plan)
+
+
+def _check_columns_once(blocks):
+    """ModelError for a column that stands twice, in two blocks or in one: its cells would count twice."""
+    if len(blocks) == 1 and isinstance(blocks[0][2], PositionalNames):
+        return  # names of positions differ, and there may be very many
+    seen: dict[str, str] = {}
+    for name, _, columns in blocks:
+        for column in columns:
+            if column in seen:
+                where = f"twice in block {name!r}" if seen[column] == name else f"in blocks {seen[column]!r} and {name!r}"
+                raise ModelError(f"Column {column!r} is {where}, so its cells would count twice. Name it once.")
+            seen[column] = name
 
 
 def _statistic(family, schema, columns, num_categories):
