@@ -95,15 +95,14 @@ class NaiveBayes(Model):
             key = (kind, size, id(family))
             members[key] = family
             groups.setdefault(key, []).append(name)
-        if _is_uniform(schema):
-            groups = dict.fromkeys(groups, schema.columns)
         taken: dict[str, int] = {}
         blocks = []
         for (kind, size, identity), columns in groups.items():
             stem = kind if size is None else f"{kind}_{size}"
             taken[stem] = taken.get(stem, 0) + 1
             name = stem if taken[stem] == 1 else f"{stem}_part{taken[stem]}"
-            blocks.append((name, members[kind, size, identity], columns))
+            whole = len(groups) == 1  # `_kinds` may tell of the first column alone
+            blocks.append((name, members[kind, size, identity], schema.columns if whole else columns))
         return STRUCTURES[self.structure](GenerativeClassifier(blocks, self.class_prior), self.dependence_prior)
 
     def _family(self, name, kind, schema):
