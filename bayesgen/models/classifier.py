@@ -138,7 +138,9 @@ def _check_columns_once(blocks):
     for name, _, columns in blocks:
         for column in columns:
             if column in seen:
-                where = f"twice in block {name!r}" if seen[column] == name else f"in blocks {seen[column]!r} and {name!r}"
+                where = (
+                    f"twice in block {name!r}" if seen[column] == name else f"in blocks {seen[column]!r} and {name!r}"
+                )
                 raise ModelError(f"Column {column!r} is {where}, so its cells would count twice. Name it once.")
             seen[column] = name
 
