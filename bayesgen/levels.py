@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bayesgen.blocks import blocks_of_rows
-from bayesgen.columns import as_array, quote_some
+from bayesgen.columns import as_array, as_series, quote_some
 from bayesgen.errors import DataError
 
 _BLOCK_ROWS = 1 << 20
@@ -95,6 +95,21 @@ def declared_levels(values: Any, what: str) -> tuple[Any, ...]:
     if repeated:
         raise DataError(f"The {what} name {quote_some(repeated)} more than once. Name each once.")
     return levels
+
+
+def dtype_levels(values: Any) -> tuple[Any, ...] | None:
+    """The values that a dtype declares, in order: those of a pandas Categorical or a polars Enum. None for others.
+
+    The categories of a polars Categorical or an Arrow dictionary are no declaration: they are what happened to be
+    stored, in an order of no meaning.
+    """
+    import pandas as pd
+
+    dtype = getattr(values, "dtype", None)
+    if isinstance(dtype, pd.CategoricalDtype):
+        return tuple(_own_type(dtype.categories.to_numpy())) or None
+    series = as_series(values)
+    return None if series is None else tuple(getattr(series.dtype, "categories", ())) or None
 
 
 def check_num_classes(classes: Sequence[Any] | None) -> None:

@@ -24,6 +24,7 @@ from bayesgen.levels import (
     check_num_classes,
     declared_levels,
     distinct_values,
+    dtype_levels,
     encode_integers,
     encode_levels,
     factorize,
@@ -40,9 +41,11 @@ class Schema:
     """What the columns and labels of a data set are. What is not stated is inferred by `resolve`.
 
     kinds: column -> "real" | "binary" | "categorical" | "count".
-    categories: column -> every value it may take, in order; values that the training data lack included.
-    classes: the labels, in order, at least two. A declared class may have no rows. None: the sorted labels
-        seen.
+    categories: column -> every value it may take, in order; values that the training data lack included. What is
+        not stated is what the dtype declares (a pandas Categorical with all its categories, a polars Enum), and
+        else the sorted values seen (a polars Categorical and an Arrow dictionary declare nothing).
+    classes: the labels, in order, at least two. A declared class may have no rows. None: those that the dtype of
+        the labels declares, likewise, and else the sorted labels seen.
     columns, named: the column names in order, and whether they are the user's or positions ("x0", ...).
     sparse: whether the training data were a sparse matrix, whose counts belong together in one row total.
     mean, variance: (D,) per column in order of `columns`, NaN for categorical ones; None until a fit fills
@@ -221,6 +224,9 @@ class Schema:
     def _categories_of(self, column: str, table: Table, name: str) -> Sequence[Any]:
         if column in self.categories:
             return self.categories[column]
+        declared = table.levels(name)
+        if declared is not None:
+            return declared
         what = f"Column {column!r}"
         distinct, _ = distinct_values(table.column(name).reshape(-1), what)
         if not distinct:
@@ -235,6 +241,10 @@ class Schema:
             raise DataError(f"X has {table.num_rows} rows and y has {len(labels)} labels. Give one label a row.")
         if self.classes is not None:
             return self.classes
+        declared = dtype_levels(y)
+        if declared is not None:
+            check_num_classes(declared)
+            return declared
         distinct, missing = distinct_values(labels, "y")
         if missing:
             refuse_missing(factorize(labels, "y")[0], "y")

@@ -8,6 +8,7 @@ import numpy as np
 
 from bayesgen.columns import PositionalNames, as_array, as_series, text_names
 from bayesgen.errors import DataError
+from bayesgen.levels import dtype_levels
 from bayesgen.views import ArrayTable, FrameTable, MappingTable, SparseTable, Table, kind_of_dtype
 
 _KIND_OF_DTYPE = {"b": "binary", **dict.fromkeys("iuf", "real"), **dict.fromkeys("OUST", "categorical")}
@@ -106,13 +107,16 @@ def _read_mapping(X: Mapping[Any, Any]) -> MappingTable:
                 f"Give every column the same rows."
             )
     _check_shape((len(arrays[first]) if arrays else 0, len(arrays)))
+    found = {name: dtype_levels(values) for name, values in zip(names, X.values(), strict=True)}
+    declared = {name: levels for name, levels in found.items() if levels is not None}
     kinds = {
-        name: _kind_of_values(X_values, arrays[name], name) for name, X_values in zip(names, X.values(), strict=True)
+        name: "categorical" if name in declared else _kind_of_values(values, arrays[name], name)
+        for name, values in zip(names, X.values(), strict=True)
     }
-    return MappingTable(arrays, kinds, names, len(arrays[first]))
+    return MappingTable(arrays, kinds, declared, names, len(arrays[first]))
 
 
 def _kind_of_values(values: Any, array: np.ndarray, name: str) -> str:
-    """A series keeps its own dtype's kind: a category of integers is categorical."""
+    """A series keeps its own dtype's kind: a nullable column of integers is real."""
     series = as_series(values)
     return _kind_of_dtype(array.dtype, f"Column {name!r}") if series is None else kind_of_dtype(series.dtype, name)

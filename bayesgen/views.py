@@ -14,6 +14,7 @@ import numpy as np
 
 from bayesgen.columns import PositionalNames
 from bayesgen.errors import DataError
+from bayesgen.levels import dtype_levels
 
 BLOCK_CELLS = 1 << 22  # cells of a block of rows: 32 MB, if they have to be copied as float64
 MIN_ROWS = 1 << 6
@@ -36,6 +37,10 @@ class Table(abc.ABC):
     @abc.abstractmethod
     def inferred_kind(self, name: str) -> str:
         """real, binary, categorical or count: from the dtype, never the values. KeyError: no such column."""
+
+    def levels(self, name: str) -> tuple[Any, ...] | None:
+        """The values that the dtype of a column declares, in order; None where it declares none."""
+        return None
 
     @abc.abstractmethod
     def column(self, name: str) -> np.ndarray:
@@ -127,6 +132,9 @@ class FrameTable(Table):
     def inferred_kind(self, name: str) -> str:
         return kind_of_dtype(self._dtypes[name], name)
 
+    def levels(self, name: str) -> tuple[Any, ...] | None:
+        return dtype_levels(self.frame[name].to_native())
+
     @cached_property
     def _dtypes(self) -> Mapping[str, Any]:
         return self.frame.schema  # asking each column for its own is ten times as slow
@@ -147,10 +155,11 @@ class FrameTable(Table):
 @final
 @dataclass(frozen=True, eq=False)
 class MappingTable(Table):
-    """A mapping name -> array (n,) or (n, ...)."""
+    """A mapping name -> array (n,) or (n, ...). `declared` holds the levels of columns whose dtype has any."""
 
     arrays: Mapping[str, np.ndarray]
     kinds: Mapping[str, str]
+    declared: Mapping[str, tuple[Any, ...]]
     names: tuple[str, ...]
     num_rows: int
     uniform_kind: None = None
@@ -158,6 +167,9 @@ class MappingTable(Table):
 
     def inferred_kind(self, name: str) -> str:
         return self.kinds[name]
+
+    def levels(self, name: str) -> tuple[Any, ...] | None:
+        return self.declared.get(name)
 
     def column(self, name: str) -> np.ndarray:
         return self.arrays[name]

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 from bayesgen import levels
 from bayesgen.errors import DataError
-from bayesgen.levels import distinct_values, encode_levels
+from bayesgen.levels import distinct_values, dtype_levels, encode_levels
 from bayesgen.schema import Schema
 
 
@@ -52,3 +53,26 @@ def test_an_integer_in_a_gap_between_the_levels_is_unknown():
 def test_integers_beyond_those_of_the_levels_do_not_wrap():
     with pytest.raises(DataError, match="unknown"):
         encode_levels(np.array([2**64 - 1, 0], np.uint64), [-1, 0], "y", "The classes are", "")
+
+
+TEXTS = pd.Categorical(["b", "a"], categories=["c", "b", "a"])
+
+
+@pytest.mark.parametrize(
+    ("values", "levels"),
+    [
+        (TEXTS, ("c", "b", "a")),
+        (pd.Series(TEXTS.as_ordered()), ("c", "b", "a")),
+        (pd.CategoricalIndex(TEXTS), ("c", "b", "a")),
+        (pd.Series([3, 1], dtype=pd.CategoricalDtype([3, 2, 1])), (3, 2, 1)),
+        (pl.Series(["b", "a"], dtype=pl.Enum(["c", "b", "a"])), ("c", "b", "a")),
+        (pl.Series(["b", "a"], dtype=pl.Categorical), None),
+        (pd.Series([None, None], dtype="category"), None),
+        (pd.Series(["b", "a"]), None),
+        (np.array(["b", "a"]), None),
+        (["b", "a"], None),
+    ],
+)
+def test_a_dtype_declares_levels(values, levels):
+    assert dtype_levels(values) == levels
+    assert levels is None or [type(level) for level in dtype_levels(values)] == [type(level) for level in levels]

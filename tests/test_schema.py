@@ -61,6 +61,42 @@ def test_declared_categories_and_classes_keep_their_order_and_their_values_witho
     assert schema.encode_labels(LABELS).tolist() == [0, 2, 0]
 
 
+CUPS = pd.Categorical(["small", "tall", "small"], categories=["small", "grand", "tall"], ordered=True)
+ENUM = pl.Series(CUPS.tolist(), dtype=pl.Enum(["small", "grand", "tall"]))
+
+
+@pytest.mark.parametrize(
+    "X",
+    [pd.DataFrame({"cup": CUPS}), pl.DataFrame({"cup": ENUM}), {"cup": CUPS}, {"cup": pd.Series(CUPS)}, {"cup": ENUM}],
+)
+def test_the_categories_of_a_dtype_are_declared(X):
+    schema = Schema.infer(X)
+    assert schema.categories == {"cup": ("small", "grand", "tall")}
+    assert schema.encode(read_table(X), ["cup"]).tolist() == [[0], [2], [0]]
+    assert schema.encode(read_table({"cup": ["grand"]}), ["cup"]).tolist() == [[1]]
+    stated = Schema.infer(X, declared=Schema(categories={"cup": ["tall", "small"]}))
+    assert stated.categories == {"cup": ("tall", "small")}
+
+
+def test_the_categories_of_numbers_and_booleans_are_declared():
+    numbers, answers = (
+        pd.Categorical([3, 1, 3], categories=[3, 2, 1]),
+        pd.Categorical([True, True, True], [False, True]),
+    )
+    for X in ({"n": numbers, "b": answers}, pd.DataFrame({"n": numbers, "b": answers})):
+        schema = Schema.infer(X)
+        assert schema.kinds == {"n": "categorical", "b": "categorical"}
+        assert schema.categories == {"n": (3, 2, 1), "b": (False, True)}
+        assert schema.encode(read_table(X), ["n", "b"]).tolist() == [[0, 1], [2, 1], [0, 1]]
+
+
+@pytest.mark.parametrize("y", [CUPS, pd.Series(CUPS), ENUM])
+def test_the_classes_of_a_dtype_are_declared(y):
+    assert Schema.infer(FRAME, y).classes == ("small", "grand", "tall")
+    assert Schema.infer(FRAME, y, declared=Schema(classes=["tall", "small"])).classes == ("tall", "small")
+    refused(lambda: Schema.infer(FRAME, pd.Categorical(["a"] * 3)), "only one class, 'a'")
+
+
 def test_classes_may_be_declared_without_labels_and_may_be_absent():
     assert Schema.infer(FRAME).classes is None
     assert Schema(classes=["b", "a"]).resolve(read_table(FRAME)).classes == ("b", "a")

@@ -9,7 +9,7 @@ from scipy.sparse import issparse
 
 from ..columns import as_array
 from ..errors import BayesgenError, DataError
-from ..levels import as_labels
+from ..levels import as_labels, dtype_levels
 from ..tables import read_table
 from ..views import Table, row_blocks
 
@@ -22,11 +22,13 @@ class Part:
         table: the rows.
         labels: (n,) labels of any type, or None.
         weights: (n,) frequency weights, or None.
+        classes: the labels that the dtype of `labels` declared, in order, or None.
     """
 
     table: Table
     labels: Any = None
     weights: Any = None
+    classes: Any = None
 
     def blocks(self):
         """Slices of a few rows each, so that nothing which is made for them is ever whole in memory."""
@@ -36,7 +38,8 @@ class Part:
         """Some of the rows."""
         if part == slice(0, self.table.num_rows):
             return self
-        return Part(self.table.rows(part), *(None if a is None else a[part] for a in (self.labels, self.weights)))
+        labels, weights = (None if a is None else a[part] for a in (self.labels, self.weights))
+        return dataclasses.replace(self, table=self.table.rows(part), labels=labels, weights=weights)
 
 
 def read_part(X, y=None, sample_weight=None) -> Part:
@@ -50,7 +53,7 @@ def read_part(X, y=None, sample_weight=None) -> Part:
             if values.ndim != 1:
                 raise DataError(f"{name} has shape {values.shape}, and has to be 1-D: one {one} for each row of X.")
             raise DataError(f"X has {table.num_rows} rows and {name} has {len(values)} {what}. Give one {one} a row.")
-    return Part(table, labels, weights)
+    return Part(table, labels, weights, None if y is None else dtype_levels(y))
 
 
 def is_chunked(X) -> bool:

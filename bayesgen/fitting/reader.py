@@ -27,6 +27,8 @@ class Reader:
     @classmethod
     def infer(cls, model, data, declared):
         """Complete the schema from these data, and the model from the schema."""
+        if declared.classes is None and data.classes is not None:
+            declared = dataclasses.replace(declared, classes=data.classes)
         schema = model.infer_schema(data.table, data.labels, declared)
         return cls(model.concrete(schema), schema)
 

@@ -259,3 +259,18 @@ def test_errors_of_blocks_count_in_the_whole_table(data, small_blocks):
     schema = bg.Schema(classes=["a", "b", "c"])
     refused(X, "'d' (first at row 57)", y=np.where(np.arange(SIZE) == 57, "d", y), schema=schema)
     refused(X, "-1.0 at row 99", y=y, sample_weight=np.where(np.arange(SIZE) == 99, -1, weights))
+
+
+def test_what_dtypes_declare_keeps_its_prior_mass_and_can_be_predicted():
+    cups = pd.Series(pd.Categorical(["tall", "small", "tall", "small", "small"], ["small", "grand", "tall"]))
+    labels = pd.Series(pd.Categorical(["b", "c", "b", "c", "b"], ["c", "a", "b"]))
+    chunked = [(pd.DataFrame({"cup": cups[rows]}), labels[rows]) for rows in (slice(0, 2), slice(2, 5))]
+    for data in ((pd.DataFrame({"cup": cups}), labels), (chunked,)):
+        fit = bg.fit(bg.NaiveBayes(), *data, method=bg.Exact())
+        assert fit.classes.tolist() == ["c", "a", "b"]
+        np.testing.assert_allclose(fit.parameters["class_probs"], np.array([2 + 1, 0 + 1, 3 + 1]) / (5 + 3))
+        means = [[3 / 5, 1 / 5, 1 / 5], [1 / 3, 1 / 3, 1 / 3], [2 / 6, 1 / 6, 3 / 6]]
+        np.testing.assert_allclose(fit.parameters["categorical_3_probs"][:, 0], means)
+        unseen = bg.predict(fit, {"cup": ["grand"]}, rule=bg.BMA()).probabilities[0]
+        joint = np.array([3 / 8 / 5, 1 / 8 / 3, 4 / 8 / 6])
+        np.testing.assert_allclose(unseen, joint / joint.sum())
