@@ -176,6 +176,22 @@ def as_array(values: Any, what: str) -> np.ndarray:
     return array
 
 
+def check_index(X: Any, values: Any, name: str, of: str = "X") -> None:
+    """DataError where `values` and X are pandas objects of one length whose indexes differ: which row is meant?"""
+    import pandas as pd
+
+    index, wanted = getattr(values, "index", None), getattr(X, "index", None)
+    if not (isinstance(index, pd.Index) and isinstance(wanted, pd.Index)):
+        return
+    if len(index) != len(wanted) or index.equals(wanted):
+        return
+    row = int(np.argmax(index.to_numpy(object) != wanted.to_numpy(object)))
+    raise DataError(
+        f"{name} has another index than {of}: at row {row} {of} has {quote_some([wanted[row]])} and {name} has "
+        f"{quote_some([index[row]])}. Pair them by index, {name}.loc[{of}.index], or by position, {name}.to_numpy()."
+    )
+
+
 def as_series(values: Any) -> Any:
     """A series as narwhals sees it; None for anything else."""
     if isinstance(values, np.ndarray | list | tuple):

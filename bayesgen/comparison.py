@@ -15,6 +15,7 @@ import xarray
 from bayesgen import __version__
 from bayesgen import answers as tables
 from bayesgen.answers import Answer
+from bayesgen.columns import check_index
 from bayesgen.errors import BayesgenError, DataError
 from bayesgen.fitting import MAP, MLE, NUTS, Exact, fit
 from bayesgen.fitting.method import prepare
@@ -166,6 +167,7 @@ def compare(
     every pair is refused there is nothing to compare, and the first refusal is raised. Raises DataError where
     y_test holds a class that the training labels lack, or has another length than X_test.
     """
+    check_index(X_test, y_test, "y_test", "X_test")
     by_name = dict(models) if isinstance(models, Mapping) else {type(models).__name__: models}
     pairs = list(default_methods() if methods is None else methods)
     if not by_name or not pairs:

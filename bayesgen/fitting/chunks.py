@@ -7,7 +7,7 @@ from typing import Any
 
 from scipy.sparse import issparse
 
-from ..columns import as_array
+from ..columns import as_array, check_index
 from ..errors import BayesgenError, DataError
 from ..levels import as_labels, dtype_levels
 from ..tables import read_table
@@ -53,6 +53,8 @@ def read_part(X, y=None, sample_weight=None) -> Part:
             if values.ndim != 1:
                 raise DataError(f"{name} has shape {values.shape}, and has to be 1-D: one {one} for each row of X.")
             raise DataError(f"X has {table.num_rows} rows and {name} has {len(values)} {what}. Give one {one} a row.")
+    check_index(X, y, "y")
+    check_index(X, sample_weight, "sample_weight")
     return Part(table, labels, weights, None if y is None else dtype_levels(y))
 
 

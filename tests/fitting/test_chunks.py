@@ -274,3 +274,27 @@ def test_what_dtypes_declare_keeps_its_prior_mass_and_can_be_predicted():
         unseen = bg.predict(fit, {"cup": ["grand"]}, rule=bg.BMA()).probabilities[0]
         joint = np.array([3 / 8 / 5, 1 / 8 / 3, 4 / 8 / 6])
         np.testing.assert_allclose(unseen, joint / joint.sum())
+
+
+def test_labels_and_weights_of_another_index_than_the_rows_are_refused():
+    X = pd.DataFrame({"size": [1.0, 2.0, 7.0, 9.0]}, index=[5, 7, 9, 11])
+    y = pd.Series(["a", "a", "b", "b"], index=X.index)
+    fit = bg.fit(bg.NaiveBayes(), X, y, method=bg.MLE(), sample_weight=pd.Series(np.ones(4), index=X.index))
+    shuffled = y.iloc[[0, 2, 1, 3]]
+    with pytest.raises(
+        DataError, match=r"y has another index than X: at row 1 X has 7 and y has 9\. .*y\.loc\[X\.index\]"
+    ):
+        bg.fit(bg.NaiveBayes(), X, shuffled, method=bg.MLE())
+    same(fit, bg.fit(bg.NaiveBayes(), X, shuffled.loc[X.index], method=bg.MLE()))
+    with pytest.raises(DataError, match=r"at row 0 X has 5 and y has 0\. .*y\.to_numpy\(\)"):
+        bg.fit(bg.NaiveBayes(), X, y.reset_index(drop=True), method=bg.MLE())
+    same(fit, bg.fit(bg.NaiveBayes(), X, y.to_numpy(), method=bg.MLE()))
+    same(fit, bg.fit(bg.NaiveBayes(), X.reset_index(drop=True), y.reset_index(drop=True), method=bg.MLE()))
+    with pytest.raises(
+        DataError, match="sample_weight has another index than X: at row 0 X has 5 and sample_weight has 0"
+    ):
+        bg.fit(bg.NaiveBayes(), X, y, method=bg.MLE(), sample_weight=pd.Series(np.ones(4)))
+    with pytest.raises(DataError, match=r"Chunk 2: y has another index"):
+        bg.fit(bg.NaiveBayes(), [(X, y), (X, shuffled)], method=bg.MLE())
+    with pytest.raises(DataError, match=r"y_test has another index than X_test: .*y_test\.loc\[X_test\.index\]"):
+        bg.compare(bg.NaiveBayes(), X, y, X, shuffled, methods=[(bg.MLE(), bg.PlugIn())])
