@@ -282,7 +282,8 @@ class Schema:
 def as_weights(sample_weight: Any, num_rows: int) -> np.ndarray | None:
     """Frequency weights (n,) as float64; None stays None.
 
-    Raises DataError for a wrong length, and for weights that are negative or no finite number.
+    Raises DataError for a wrong length, for weights that are negative or no finite number, and where their sum is
+    too large to be one.
     """
     if sample_weight is None:
         return None
@@ -299,6 +300,10 @@ def as_weights(sample_weight: Any, num_rows: int) -> np.ndarray | None:
             f"sample_weight has {np.count_nonzero(wrong)} entries that are negative, missing or infinite; "
             f"the first is {weights[row].item()} at row {row}. A weight says how often its row counts."
         )
+    with np.errstate(over="ignore"):
+        total = weights.sum()
+    if not np.isfinite(total):
+        raise DataError("sample_weight adds up to more than a floating-point number holds. Give smaller weights.")
     return weights
 
 

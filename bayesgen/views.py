@@ -51,8 +51,8 @@ class Table(abc.ABC):
         """The raw values (n, len(names)), an ndarray or csr_array. Copies only what it has to."""
 
     @abc.abstractmethod
-    def rows(self, part: slice) -> "Table":
-        """The table of some rows: a view, except that a sparse matrix copies them."""
+    def rows(self, part: slice | np.ndarray) -> "Table":
+        """The table of some rows, a slice or their positions: a slice is a view, but a sparse matrix copies."""
 
     @property
     def cells_per_row(self) -> float:
@@ -81,7 +81,7 @@ class ArrayTable(Table):
     def matrix(self, names: Sequence[str]) -> np.ndarray:
         return self.values[:, self.names.positions(names)]
 
-    def rows(self, part: slice) -> "ArrayTable":
+    def rows(self, part: slice | np.ndarray) -> "ArrayTable":
         values = self.values[part]
         return replace(self, values=values, num_rows=len(values))
 
@@ -109,7 +109,7 @@ class SparseTable(Table):
         places = self.names.positions(names)
         return self.values if places == slice(0, len(self.names)) else self.values[:, places]
 
-    def rows(self, part: slice) -> "SparseTable":
+    def rows(self, part: slice | np.ndarray) -> "SparseTable":
         values = self.values[part]
         return replace(self, values=values, num_rows=values.shape[0])
 
@@ -147,7 +147,7 @@ class FrameTable(Table):
             return np.empty((self.num_rows, 0))
         return self.frame.select(list(names)).to_numpy()
 
-    def rows(self, part: slice) -> "FrameTable":
+    def rows(self, part: slice | np.ndarray) -> "FrameTable":
         frame = self.frame[part]
         return replace(self, frame=frame, num_rows=len(frame))
 
@@ -185,7 +185,7 @@ class MappingTable(Table):
             arrays = [array.astype(object) for array in arrays]
         return np.stack(arrays, axis=1)
 
-    def rows(self, part: slice) -> "MappingTable":
+    def rows(self, part: slice | np.ndarray) -> "MappingTable":
         arrays = {name: array[part] for name, array in self.arrays.items()}
         return replace(self, arrays=arrays, num_rows=len(next(iter(arrays.values()))))
 

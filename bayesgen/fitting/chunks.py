@@ -5,11 +5,13 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 from scipy.sparse import issparse
 
 from ..columns import as_array, check_index
 from ..errors import BayesgenError, DataError
 from ..levels import as_labels, dtype_levels
+from ..schema import as_weights
 from ..tables import read_table
 from ..views import Table, row_blocks
 
@@ -23,27 +25,29 @@ class Part:
         labels: (n,) labels of any type, or None.
         weights: (n,) frequency weights, or None.
         classes: the labels that the dtype of `labels` declared, in order, or None.
+        num_dropped: how many other rows had weight 0. They are absent: nothing of them is looked at.
     """
 
     table: Table
     labels: Any = None
     weights: Any = None
     classes: Any = None
+    num_dropped: int = 0
 
     def blocks(self):
         """Slices of a few rows each, so that nothing which is made for them is ever whole in memory."""
         return row_blocks(self.table.num_rows, self.table.cells_per_row)
 
     def rows(self, part):
-        """Some of the rows."""
-        if part == slice(0, self.table.num_rows):
+        """Some of the rows: a slice, or their positions."""
+        if isinstance(part, slice) and part == slice(0, self.table.num_rows):
             return self
         labels, weights = (None if a is None else a[part] for a in (self.labels, self.weights))
         return dataclasses.replace(self, table=self.table.rows(part), labels=labels, weights=weights)
 
 
 def read_part(X, y=None, sample_weight=None) -> Part:
-    """Read rows, labels and weights, without looking at the cells."""
+    """Rows, labels and weights, without a look at the cells. Rows of weight 0 are left out: there may be no others."""
     table = read_table(X)
     labels = None if y is None else as_labels(y)
     weights = None if sample_weight is None else as_array(sample_weight, "sample_weight")
@@ -55,7 +59,12 @@ def read_part(X, y=None, sample_weight=None) -> Part:
             raise DataError(f"X has {table.num_rows} rows and {name} has {len(values)} {what}. Give one {one} a row.")
     check_index(X, y, "y")
     check_index(X, sample_weight, "sample_weight")
-    return Part(table, labels, weights, None if y is None else dtype_levels(y))
+    weights = as_weights(weights, table.num_rows)
+    data = Part(table, labels, weights, None if y is None else dtype_levels(y))
+    if weights is None or weights.all():
+        return data
+    kept = np.flatnonzero(weights)
+    return dataclasses.replace(data.rows(kept), num_dropped=len(weights) - len(kept))
 
 
 def is_chunked(X) -> bool:
@@ -81,6 +90,17 @@ def read_chunk(chunk) -> Part:
         found = f"one of length {len(chunk)}" if isinstance(chunk, tuple) else f"of type {type(chunk).__name__}"
         raise DataError(f"A chunk is a tuple (X, y) or (X, y, sample_weight), and this is {found}.")
     return read_part(*chunk)
+
+
+@contextlib.contextmanager
+def telling_dropped(data):
+    """Say that the rows of a refusal are counted without those of weight 0, where there are any."""
+    try:
+        yield
+    except DataError as error:
+        if not data.num_dropped:
+            raise
+        raise DataError(f"{error} (Rows are counted without the {data.num_dropped} of weight 0.)") from error
 
 
 @contextlib.contextmanager

@@ -8,8 +8,10 @@ from ..errors import DataError
 from ..program import ConcreteModel, Model
 from ..program.density import Evidence
 from ..schema import Schema
-from .chunks import is_chunked, naming_chunk, read_chunk, read_part
+from .chunks import is_chunked, naming_chunk, read_chunk, read_part, telling_dropped
 from .reader import Reader, merged
+
+ALL_ZERO = "sample_weight is zero for all rows. Give some row a positive weight."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +68,8 @@ def summarize(model: Model, X, y=None, *, schema: Schema | None = None, sample_w
         y: (n,) labels; None for a program without classes.
         schema: what is known of the columns; declare classes and categories that a part of the data may lack. What is
             not declared is inferred, from chunked data by the first chunk alone.
-        sample_weight: (n,) nonnegative frequency weights (weight 2 = the row twice).
+        sample_weight: (n,) nonnegative frequency weights (weight 2 = the row twice). A row of weight 0 is absent:
+            whatever is in it, nothing of it is looked at, its label and its categories included.
 
     Raises:
         DataError: data that do not fit the schema or, naming the chunk, the schema of the first chunk.
@@ -87,8 +90,11 @@ def summarize(model: Model, X, y=None, *, schema: Schema | None = None, sample_w
     declared = schema or Schema()
     if not is_chunked(X):
         data = read_part(X, y, sample_weight)
-        reader = Reader.infer(model, data, declared)
-        return _summaries(reader, reader.evidences(data))
+        if not data.table.num_rows:
+            raise DataError(ALL_ZERO)
+        with telling_dropped(data):
+            reader = Reader.infer(model, data, declared)
+            return _summaries(reader, reader.evidences(data))
     if y is not None or sample_weight is not None:
         raise DataError("Chunks hold their labels and weights: give tuples (X, y) or (X, y, sample_weight), and no y.")
     evidences = _of_chunks(model, X, declared)
@@ -113,17 +119,19 @@ def check_model(model):
 
 def _of_chunks(model, chunks, declared):
     """Yield (reader, evidence) of successive blocks."""
-    reader = None
+    reader, number = None, 0
     for number, chunk in enumerate(chunks, 1):
         with naming_chunk(number):
             data = read_chunk(chunk)
-            reader = reader or Reader.infer(model, data, declared)
-            for evidence in reader.evidences(data):
-                yield reader, evidence
+            if not data.table.num_rows:
+                continue
+            with telling_dropped(data):
+                reader = reader or Reader.infer(model, data, declared)
+                for evidence in reader.evidences(data):
+                    yield reader, evidence
+    if number and reader is None:
+        raise DataError(ALL_ZERO)
 
 
 def _summaries(reader, evidences):
-    evidence = merged(evidences)
-    if not evidence.class_counts.any():
-        raise DataError("sample_weight is zero for all rows. Give some row a positive weight.")
-    return Summaries(reader.model, reader.schema, evidence)
+    return Summaries(reader.model, reader.schema, merged(evidences))

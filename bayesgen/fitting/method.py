@@ -96,7 +96,8 @@ def fit(
         y: (n,) labels of any one type.
         method: `MLE()`, `MAP()`, `Exact()` or `NUTS()`.
         schema: what is known of the columns; the rest is inferred.
-        sample_weight: (n,) nonnegative frequency weights (weight 2 = the row twice).
+        sample_weight: (n,) nonnegative frequency weights (weight 2 = the row twice). A row of weight 0 is absent:
+            whatever is in it, nothing of it is looked at, its label and its categories included.
         seed: integer or JAX key; the same seed gives the same numbers.
         progress: whether to show progress on standard error; None means in a terminal.
         device: "cpu" or "gpu", where searches for modes and samplers run; None for a GPU, if JAX has one, where the

@@ -11,7 +11,7 @@ from ..errors import DataError
 from ..program import ConcreteModel
 from ..program.compiled import first_rows, summarize_rows
 from ..program.density import Evidence
-from ..schema import Schema, as_weights
+from ..schema import Schema
 from ..statistics.passes import class_counts
 from ..threads import in_threads
 from .chunks import Part
@@ -57,16 +57,15 @@ class Reader:
                 else "y is missing: the model has classes, and learns them from a label for each row."
             )
         codes = np.zeros(size, np.int64) if schema.classes is None else schema.encode_labels(data.labels)
-        weights = as_weights(data.weights, size)
         attributes, covariates = self.model.read(schema, data.table)
         if self._statistics is None:
-            return summarize_rows(self.model.bind(schema), attributes, covariates, codes, weights)
+            return summarize_rows(self.model.bind(schema), attributes, covariates, codes, data.weights)
         num_classes = len(schema.classes or ())
         summaries = {
-            name: statistic.summarize(attributes[name], codes, num_classes, weights)
+            name: statistic.summarize(attributes[name], codes, num_classes, data.weights)
             for name, statistic in self._statistics.items()
         }
-        return Evidence(class_counts(codes, num_classes, weights), summaries, first_rows(covariates, num_classes))
+        return Evidence(class_counts(codes, num_classes, data.weights), summaries, first_rows(covariates, num_classes))
 
 
 def merged(evidences: Iterable[Evidence]) -> Evidence:

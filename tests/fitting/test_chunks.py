@@ -2,6 +2,7 @@
 
 import itertools
 
+import jax
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -298,3 +299,47 @@ def test_labels_and_weights_of_another_index_than_the_rows_are_refused():
         bg.fit(bg.NaiveBayes(), [(X, y), (X, shuffled)], method=bg.MLE())
     with pytest.raises(DataError, match=r"y_test has another index than X_test: .*y_test\.loc\[X_test\.index\]"):
         bg.compare(bg.NaiveBayes(), X, y, X, shuffled, methods=[(bg.MLE(), bg.PlugIn())])
+
+
+def test_a_row_of_weight_zero_is_absent():
+    X = pd.DataFrame({"size": [1.0, 2.0, 7.0, 9.0], "food": ["meat", "roots", "meat", "meat"]})
+    y = ["a", "a", "b", "b"]
+    bad = pd.DataFrame({"size": [1e200, np.nan, -np.inf], "food": ["glue", None, "glue"]})
+    both, labels = pd.concat([bad, X], ignore_index=True), np.array(["c", None, "a", *y], object)
+    weights = [0, 0, 0, 1, 1, 1, 1]
+    for method in (bg.MLE(), bg.Exact()):
+        plain = bg.fit(bg.NaiveBayes(), X, y, method=method)
+        same(plain, bg.fit(bg.NaiveBayes(), both, labels, method=method, sample_weight=weights))
+        chunked = [(both[:3], labels[:3], weights[:3]), (both[3:], labels[3:], weights[3:])]
+        same(plain, bg.fit(bg.NaiveBayes(), chunked, method=method))
+    X.loc[2, "size"] = np.nan
+    with pytest.raises(
+        DataError, match=r"'food' has 1 missing values \(first at row 3\).*\(Rows are counted without the 3 of"
+    ):
+        worse = both.assign(food=[*bad["food"], "meat", "roots", "meat", None])
+        bg.fit(bg.NaiveBayes(), worse, labels, method=bg.MLE(), sample_weight=weights)
+
+
+def test_rows_of_a_program_have_weight_zero_as_well(rng):
+    X = {"x": np.array([np.nan, 1.0, 3.0]), "z": np.array([np.inf, 0.5, 0.2])}
+    ours = bg.GenerativeProgram(chained, classes=2)
+    weighted = bg.summarize(ours, X, [1, 0, 1], sample_weight=[0, 2, 1]).evidence
+    plain = bg.summarize(ours, {name: values[1:] for name, values in X.items()}, [0, 1], sample_weight=[2, 1]).evidence
+    for one, two in zip(jax.tree.leaves(weighted), jax.tree.leaves(plain), strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_sparse_rows_of_weight_zero_are_absent():
+    X = scipy.sparse.csr_array(np.array([[1.0, 0, 2], [0, 0.5, 0], [0, 3, 1]]))
+    fit = bg.fit(bg.NaiveBayes(), X, ["a", "a", "b"], method=bg.Exact(), sample_weight=[1, 0, 1])
+    same(fit, bg.fit(bg.NaiveBayes(), X[[0, 2]], ["a", "b"], method=bg.Exact()))
+
+
+def test_weights_that_are_all_zero_or_too_large_are_refused():
+    X, y = [[1.0], [2.0], [3.0], [4.0]], ["a", "a", "b", "b"]
+    for data in ((X, y), ([(X, y, np.zeros(4)), (X, y, np.zeros(4))],)):
+        weights = {} if len(data) == 1 else {"sample_weight": np.zeros(4)}
+        with pytest.raises(DataError, match="sample_weight is zero for all rows"):
+            bg.summarize(bg.NaiveBayes(), *data, **weights)
+    with pytest.raises(DataError, match="sample_weight adds up to more than"):
+        bg.summarize(bg.NaiveBayes(), X, y, sample_weight=np.full(4, 1e308))
