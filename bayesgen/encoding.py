@@ -3,6 +3,7 @@
 Dense matrices are looked at in blocks of rows, so that no check needs a second matrix in memory.
 """
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from numbers import Real
@@ -70,7 +71,14 @@ def _objects_as_floats(values: np.ndarray, name: str, kind: str) -> np.ndarray:
             f"declare it: Schema(kinds={{{name!r}: 'categorical'}})."
         )
     floats = np.full(len(values), np.nan)
-    floats[present] = values[present].astype(np.float64)
+    try:
+        floats[present] = values[present].astype(np.float64)
+    except OverflowError:
+        row = next(row for row, value in enumerate(values) if present[row] and abs(value) > sys.float_info.max)
+        raise DataError(
+            f"Column {name!r} has a number at row {row} that is larger than any floating-point number. Give it in "
+            "other units, or as text."
+        ) from None
     return floats
 
 

@@ -16,6 +16,7 @@ _MISSING, _UNKNOWN = -1, -2
 _LOOKUP_SIZE = 1 << 16
 _SEEN_ROWS = 1 << 14
 _SIDE_BY_SIDE = 64
+_WHOLE_FLOATS = 2.0**53  # up to here every integer is a float
 
 
 def factorize(values: np.ndarray, what: str) -> tuple[np.ndarray, list[Any]]:
@@ -112,6 +113,18 @@ def dtype_levels(values: Any) -> tuple[Any, ...] | None:
     return None if series is None else tuple(getattr(series.dtype, "categories", ())) or None
 
 
+def levels_array(levels: Sequence[Any]) -> np.ndarray:
+    """Levels as an array (K,) of their own type; of objects where NumPy would change one, as it does with tuples."""
+    try:
+        array = np.asarray(levels)
+    except ValueError:  # tuples of unequal lengths
+        array = np.empty((0, 0))
+    values = array.tolist() if array.dtype.kind == "f" else array  # Python compares integers with floats exactly
+    if array.ndim == 1 and all(value == level for value, level in zip(values, levels, strict=True)):
+        return array
+    return np.fromiter(levels, object, len(levels))
+
+
 def check_num_classes(classes: Sequence[Any] | None) -> None:
     """DataError where there are fewer than two classes."""
     if classes is not None and len(classes) < 2:
@@ -124,6 +137,8 @@ def check_num_classes(classes: Sequence[Any] | None) -> None:
 def as_labels(y: Any) -> np.ndarray:
     """Labels (n,) as an array of their own type. DataError where y is empty or not 1-D."""
     labels = as_array(y, "y")
+    if labels.dtype.kind == "f" and isinstance(y, list | tuple) and (np.abs(labels) >= _WHOLE_FLOATS).any():
+        labels = np.asarray(y, object)  # among floats, or beyond 64 bits, integers would have become equal
     if labels.ndim != 1:
         raise DataError(f"y has shape {labels.shape}, and has to be 1-D: y.ravel(), or a frame's one column.")
     if len(labels) == 0:

@@ -110,6 +110,14 @@ def test_other_things_are_no_numbers():
     refused(lambda: encode(dates, "real"), "'when'", "datetime64")
 
 
+def test_integers_beyond_64_bits_are_numbers_and_those_beyond_floats_are_refused():
+    assert encode({"a": np.array([2**70, 1], object)}, "real").tolist() == [[2.0**70], [1.0]]
+    assert encode({"a": np.array([2**70, 1], object)}).tolist() == [[1], [0]]
+    refused(
+        lambda: encode({"a": np.array([1, None, -(10**400)], object)}, "real"), "'a'", "at row 2", "larger than any"
+    )
+
+
 def test_numbers_at_learning_and_text_at_prediction_is_refused():
     schema = Schema.infer(pd.DataFrame({"a": [1.0, 2.0]}))
     refused(lambda: schema.encode(read_table(pd.DataFrame({"a": ["x"]})), ["a"]), "'a'", "'x' at row 0")

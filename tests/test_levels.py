@@ -7,7 +7,7 @@ import pytest
 
 from bayesgen import levels
 from bayesgen.errors import DataError
-from bayesgen.levels import distinct_values, dtype_levels, encode_levels
+from bayesgen.levels import as_labels, distinct_values, dtype_levels, encode_levels, levels_array
 from bayesgen.schema import Schema
 
 
@@ -76,3 +76,35 @@ TEXTS = pd.Categorical(["b", "a"], categories=["c", "b", "a"])
 def test_a_dtype_declares_levels(values, levels):
     assert dtype_levels(values) == levels
     assert levels is None or [type(level) for level in dtype_levels(values)] == [type(level) for level in levels]
+
+
+@pytest.mark.parametrize(
+    ("levels", "dtype"),
+    [
+        ((2**53, 2**53 + 1), np.int64),
+        ((0.5, 2**53, 2**53 + 1), object),
+        ((-1, 2**64), object),
+        ((("a", 1), ("b", 2)), object),
+        ((("a",), ("b", 2)), object),
+        ((1, "a"), object),
+        (("a", "bc"), "U2"),
+        ((False, True), bool),
+        ((np.float32(0.1), np.float32(0.2)), np.float32),
+        (tuple(np.array(["2020-01-01", "2021-01-01"], "M8[ns]")), "M8[ns]"),
+        ((), float),
+    ],
+)
+def test_an_array_of_levels_holds_them_as_they_are(levels, dtype):
+    array = levels_array(levels)
+    assert array.shape == (len(levels),) and array.dtype == dtype
+    assert all(
+        value == level for value, level in zip(array.tolist() if dtype is object else array, levels, strict=True)
+    )
+
+
+@pytest.mark.parametrize("y", [[2**53, 2**53 + 1, 0.5], [2**63, 2**63 + 1, -1], [2**70, 2**70 + 1, 0]])
+def test_large_integers_are_not_made_equal(y):
+    schema = Schema.infer(np.zeros((3, 1)), y)
+    assert schema.classes == tuple(sorted(y))
+    assert [schema.classes[code] for code in schema.encode_labels(y)] == y
+    assert as_labels([0.5, 1, 2]).dtype == np.float64

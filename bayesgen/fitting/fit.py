@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from ..errors import PredictionError
+from ..levels import levels_array
 from ..models import Conjugate
 from ..program import ConcreteModel, GenerativeProgram
 from ..schema import Schema
@@ -57,7 +58,7 @@ class Fit:
     @property
     def classes(self) -> np.ndarray:
         """The labels in the order of the tables' columns, of the labels' own type."""
-        return np.asarray(self.schema.classes if self.schema.classes is not None else [])
+        return levels_array(self.schema.classes or ())
 
     @property
     def is_sampled(self) -> bool:

@@ -12,6 +12,7 @@ from numpyro import handlers
 from numpyro.distributions.transforms import Transform
 
 from ..errors import DataError, ModelError
+from ..levels import levels_array
 from ..schema import Schema
 from ..statistics import Moments
 from ..statistics.magnitudes import check_magnitudes
@@ -148,7 +149,7 @@ class GenerativeProgram(ConcreteModel):
         rows = {name: np.asarray(trace[name]["value"]) for name in self.attributes}
         if self.label is not None:
             codes = np.asarray(trace[self.label]["value"]).reshape(n)
-            rows[self.label] = np.asarray(self.classes)[codes]
+            rows[self.label] = levels_array(self.classes)[codes]
         return rows
 
     def class_conditionals(self, latents):

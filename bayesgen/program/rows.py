@@ -76,7 +76,7 @@ def _attribute(name, site, values):
 def _finite(name, values):
     try:
         numbers = np.asarray(values, np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise DataError(
             f"Column {name!r} holds values that are not numbers ({error}). Encode them as the program samples them."
         ) from None
