@@ -21,25 +21,24 @@ TINY = 1e-300  # has a logarithm, and adds nothing
 
 
 def _joint(anchor, deviations):
-    """Logs of the mean joint and of its mean square, (K, n)."""
-    peak = finite(deviations.max(1))
-    joint = _once(jnp.exp(deviations - peak[:, None]))
+    """Log of the largest joint, and means of the joints and of their squares relative to it, (K, n)."""
+    peak = deviations.max(1)
+    joint = _once(jnp.exp(deviations - finite(peak)[:, None]))
     return _means(joint, anchor + peak)
 
 
 def _joint_and_entropy(anchor, deviations):
-    """The same, and the log of the mean of p(x | Q) times the entropy of p(y | x, Q), (n,)."""
-    highest = deviations.max(1)
-    logs = jnp.maximum(deviations - finite(highest)[:, None], NOTHING)
+    """The same, the mean of p(x | Q) times the entropy of p(y | x, Q), (n,), and the log of what it is relative to."""
+    peak = deviations.max(1)
+    logs = jnp.maximum(deviations - finite(peak)[:, None], NOTHING)
     joint = _once(jnp.exp(logs))  # p(x, y | Q) over the largest of its class
-    top = anchor + highest  # -inf where no draw makes the class possible
+    top = anchor + peak  # -inf where no draw makes the class possible
     largest = finite(top.max(0))
     weight = jnp.exp(top - largest)
     marginal = _once(_over_classes(joint, weight) + TINY)
     entropy = (marginal * jnp.log(marginal)).sum(0)
     entropy = entropy - (weight * ((joint * logs).sum(1) + joint.sum(1) * finite(top - largest))).sum(0)
-    log_size = jnp.log(deviations.shape[1])
-    return _means(joint, top) | {"log_entropy": jnp.log(jnp.maximum(entropy, 0.0)) + largest - log_size}
+    return _means(joint, top) | {"entropy": entropy / deviations.shape[1], "largest": largest}
 
 
 def _conditional(anchor, deviations):
@@ -59,9 +58,7 @@ def _conditional(anchor, deviations):
 
 
 def _means(joint, top):
-    log_size = jnp.log(joint.shape[1])
-    total, square = joint.sum(1), (joint * joint).sum(1)
-    return {"log_joint": jnp.log(total) + top - log_size, "log_square": jnp.log(square) + 2 * top - log_size}
+    return {"top": top, "mean": joint.mean(1), "square": (joint * joint).mean(1)}
 
 
 def _over_classes(joint, weight):
@@ -77,19 +74,24 @@ def _once(array):
 def _of_joints(batches):
     """Log of the mean joint (n, K), standard error of its share (n, K), effective share of the draws (n, K).
 
-    And the mean of the entropies weighted by p(x | Q) (n,), where there are any.
+    And the mean of the entropies weighted by p(x | Q) (n,), where there are any. Logs are left until the end: of rows
+    far away they are so large that a sum with the log of a mean would leave nothing of it.
     """
-    mean = _mean_of_logs(batches["log_joint"])
-    largest = finite(mean.max(0))
-    relative = jnp.exp(batches["log_joint"] - largest)
+    highest = batches["top"].max(0)
+    weight = jnp.exp(batches["top"] - finite(highest))
+    means = weight * batches["mean"]
+    mean = means.mean(0)
+    log_joint = jnp.log(mean) + highest
+    largest = finite(log_joint.max(0))
+    relative = means * jnp.exp(highest - largest)
     found = {
-        "log_joint": mean.T,
+        "log_joint": log_joint.T,
         "error": ratio_error(relative, relative.sum(1)).T,
-        "effective": jnp.exp(2 * mean - _mean_of_logs(batches["log_square"])).T,
+        "effective": (mean**2 / (weight**2 * batches["square"]).mean(0)).T,
     }
-    if "log_entropy" in batches:
-        log_marginal = jax.nn.logsumexp(mean, axis=0)
-        found["entropy"] = jnp.exp(batches["log_entropy"] - log_marginal).mean(0)
+    if "entropy" in batches:
+        entropy = batches["entropy"] * jnp.exp(batches["largest"] - largest)
+        found["entropy"] = entropy.mean(0) / relative.sum(1).mean(0)
     return found
 
 

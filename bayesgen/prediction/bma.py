@@ -7,7 +7,7 @@ import numpy as np
 from ..errors import PredictionError
 from .answer import ClassPrediction, normalize
 from .batches import JOINT, JOINT_AND_ENTROPY
-from .reliability import tail_indices
+from .reliability import NO_MEAN_K, tail_indices
 from .rule import Rule
 
 MIN_EFFECTIVE_DRAWS = 20
@@ -22,7 +22,8 @@ class BMA(Rule):
     comes from batch means and the delta method. Where fewer than 20 effective draws carry the joint of some class
     (processes too rare to be drawn make that class probable), the spread of the draws tells nothing; the standard
     errors of that row are then at least 1 / (number of draws), the posterior weight below which nothing is seen. Rows
-    whose weights have tails so heavy that more draws hardly help (Pareto's k above 0.7) are warned of.
+    whose weights have tails so heavy that more draws hardly help (Pareto's k above 0.7) are warned of; where k is 1 or
+    more, the weights have no mean that draws could find, and the standard errors are infinite.
 
     Args:
         entropy_draws: number of draws from the posterior that split the entropy into expected entropy and mutual
@@ -44,7 +45,9 @@ class BMA(Rule):
             table = fit.log_joint(X, at="predictive")
         except PredictionError:
             answer, *weights = self._from_draws(fit, X)
-            return dataclasses.replace(answer, pareto_k=tail_indices(fit, X, *weights))
+            k = tail_indices(fit, X, *weights)
+            error = np.where(k[:, None] >= NO_MEAN_K, np.inf, answer.standard_error)
+            return dataclasses.replace(answer, pareto_k=k, standard_error=error)
         log_probabilities, log_marginal = normalize(table)
         entropy = None
         if self.entropy_draws:

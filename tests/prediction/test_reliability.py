@@ -5,11 +5,12 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
+from arviz_stats.base import array_stats
 from sklearn.datasets import load_wine
 
 import bayesgen as bg
 from bayesgen.fitting.state import Draws
-from bayesgen.prediction.reliability import pareto_k, warn_of_few_draws
+from bayesgen.prediction.reliability import pareto_k, tail_indices, warn_of_few_draws
 
 
 def tables(k, num_draws=4000, num_rows=7, seed=0):
@@ -23,6 +24,35 @@ def test_the_tail_index_of_pareto_weights_is_found(k):
     found = pareto_k(tables(k) + 1000.0)
     assert found.shape == (7,)
     np.testing.assert_allclose(found.mean(), k, atol=0.1)
+
+
+@pytest.mark.parametrize("k", [0.6, 0.9, 1.3, 4.0])
+@pytest.mark.parametrize("num_draws", [100, 4000])
+def test_the_tail_index_is_that_of_arviz(k, num_draws):
+    table = tables(k, num_draws)
+    expected = [array_stats.psislw(-row)[1] for row in table[:, :, 0].T]  # which takes the logs of inverse weights
+    found = pareto_k(table)
+    fitted = found != 0
+    assert fitted.any()
+    np.testing.assert_allclose(found[fitted], np.asarray(expected)[fitted], rtol=1e-9)
+
+
+@pytest.mark.parametrize("largest_ratio", [600.0, 750.0, 1e3, 1e4, 1e8, 1e300])
+def test_the_tail_index_grows_with_the_spread_of_the_log_weights(largest_ratio):
+    """Spread beyond what exponentials hold is a tail that is too heavy to be fitted, not an even one."""
+    table = largest_ratio * np.random.default_rng(2).random((4000, 3, 2))
+    assert (pareto_k(table) > 1).all()
+    assert largest_ratio < 1e8 or (pareto_k(table) == np.inf).all()
+
+
+def test_draws_that_are_possible_or_not_have_no_heavy_tail():
+    table = np.full((4000, 2, 1), -np.inf)
+    table[:100, 0], table[:1000, 1] = 3.0, -2000.0
+    assert (pareto_k(table) < 0.7).all()
+
+
+def test_of_few_draws_that_are_uneven_nothing_is_known():
+    assert (pareto_k(tables(1.3, num_draws=20)) == np.inf).all()
 
 
 def test_even_weights_have_no_tail_to_fit():
@@ -47,6 +77,18 @@ def test_the_warning_counts_rows():
     with pytest.warns(bg.ConvergenceWarning, match=r"2 of 4 rows .*Exact\(\)"):
         warn_of_few_draws([0.1, 0.71, 2.0, 0.7])
     warn_of_few_draws([0.1, 0.69])
+
+
+def test_rows_beyond_those_that_are_looked_at_are_not_called_even():
+    class Fit:
+        def log_joint(self, X, at, rows):
+            return np.broadcast_to(tables(0.9, 100, 1), (100, len(rows), 2))
+
+    num_rows, shape = 1500, (1500, 2)
+    k = tail_indices(Fit(), None, np.zeros(shape), np.full(shape, 6.0), 100)
+    assert (k[:1000] > 0.5).all() and np.isnan(k[1000:]).all()
+    assert (tail_indices(Fit(), None, np.zeros(shape), np.full(shape, 3.0), 100) == np.inf).all()
+    assert k.shape == (num_rows,)
 
 
 def test_few_rows_in_many_dimensions_are_found_out():
@@ -108,3 +150,24 @@ def test_blocks_warn_once_and_even_weights_never():
     assert len(caught) == 1 and (found.pareto_k[-2:] > 0.7).all()
     np.testing.assert_allclose(found.pareto_k[:400], bg.predict(fit, X, rule=bg.BMA()).pareto_k, rtol=1e-9)
     assert bg.predict(fit, X, rule=bg.PlugIn()).pareto_k is None
+
+
+@pytest.mark.parametrize("entropy_draws", [None, 0])
+def test_averages_far_from_the_data_are_warned_of_whatever_the_distance(entropy_draws):
+    y = np.repeat([0, 1], 200)
+    X = np.random.default_rng(0).normal(2.0 * y[:, None] * [1, 0], 1.0, (400, 2))
+    exact = bg.fit(bg.GaussianDiscriminant(), X, y, method=bg.Exact())
+    queries = np.stack([np.zeros(7), [10.0, 50.0, 80.0, 100.0, 200.0, 1e4, 1e6]], axis=1)
+    with pytest.warns(bg.ConvergenceWarning, match="7 of 7 rows"):
+        found = bg.predict(drawn(exact), queries, rule=bg.BMA(entropy_draws=entropy_draws))
+    assert (found.pareto_k > 0.7).all() and (found.pareto_k[4:] == np.inf).all()
+    wrong = np.abs(found.probabilities - bg.predict(exact, queries, rule=bg.BMA()).probabilities)
+    assert wrong.max() > 0.01 and (wrong < 4 * found.standard_error).all()
+
+
+def test_few_draws_far_from_the_data_are_warned_of():
+    X, y, new = wine(0)
+    fit = drawn(bg.fit(bg.GaussianDiscriminant(), X, y, method=bg.Exact()), num_chains=2, num_samples=4)
+    with pytest.warns(bg.ConvergenceWarning, match="few draws decide"):
+        found = bg.predict(fit, 5 * new, rule=bg.BMA())
+    assert np.isinf(found.pareto_k).all() and np.isinf(found.standard_error).all()
