@@ -8,6 +8,15 @@ import scipy.special
 from ..statistics.passes import chunks
 from ..threads import all_in_threads
 
+BY_ROW = (
+    "log_probabilities",
+    "log_marginal",
+    "standard_error",
+    "expected_entropy",
+    "pareto_k",
+    "mutual_information_error",
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class ClassPrediction:
@@ -24,6 +33,7 @@ class ClassPrediction:
             draws; 0 where the weights are even, NaN where they are not and were not looked at, None elsewhere. See
             `bayesgen.prediction.reliability`.
         device: "cpu" or "gpu", where it was computed.
+        mutual_information_error: (n,) Monte Carlo standard error of the mutual information; None where that is None.
     """
 
     log_probabilities: np.ndarray
@@ -33,6 +43,7 @@ class ClassPrediction:
     expected_entropy: np.ndarray | None = None
     pareto_k: np.ndarray | None = None
     device: str = "cpu"
+    mutual_information_error: np.ndarray | None = None
 
     @property
     def probabilities(self) -> np.ndarray:
@@ -53,11 +64,11 @@ class ClassPrediction:
     def mutual_information(self) -> np.ndarray | None:
         """(n,) entropy less expected entropy: the part of the uncertainty that more training data would remove.
 
-        None for a plug-in. In an exact fit it takes draws: see `BMA`.
+        None for a plug-in. In an exact fit it takes draws: see `BMA`. It is never negative.
         """
         if self.expected_entropy is None:
             return None
-        return self.entropy - self.expected_entropy
+        return np.maximum(self.entropy - self.expected_entropy, 0.0)
 
     def to_frame(self):
         """A pandas frame: the label, and a column of probabilities for each class."""
@@ -66,6 +77,21 @@ class ClassPrediction:
         columns = {"label": self.labels}
         columns |= {label: self.probabilities[:, index] for index, label in enumerate(self.classes.tolist())}
         return pd.DataFrame(columns)
+
+
+def with_information(answer, averages, *, unknown):
+    """The answer with its entropy split as the draws split theirs.
+
+    Args:
+        answer: a `ClassPrediction`, of these draws or exact.
+        averages: `expected_share` (n,), the share of the entropy that is expected entropy, and `information_error`.
+        unknown: (n,) rows of which the draws tell nothing, so that the error is infinite.
+    """
+    return dataclasses.replace(
+        answer,
+        expected_entropy=answer.entropy * averages["expected_share"],
+        mutual_information_error=np.where(unknown, np.inf, averages["information_error"]),
+    )
 
 
 def normalize(log_joint):
@@ -96,5 +122,4 @@ def joined(answers):
         parts = [getattr(one, name) for one in answers]
         return None if parts[0] is None else np.concatenate(parts)
 
-    names = ("log_probabilities", "log_marginal", "standard_error", "expected_entropy", "pareto_k")
-    return dataclasses.replace(answers[0], **{name: join(name) for name in names})
+    return dataclasses.replace(answers[0], **{name: join(name) for name in BY_ROW})

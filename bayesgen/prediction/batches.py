@@ -33,11 +33,11 @@ def _joint_and_entropy(anchor, deviations):
     logs = jnp.maximum(deviations - finite(peak)[:, None], NOTHING)
     joint = _once(jnp.exp(logs))  # p(x, y | Q) over the largest of its class
     top = anchor + peak  # -inf where no draw makes the class possible
-    largest = finite(top.max(0))
-    weight = jnp.exp(top - largest)
+    largest = top.max(0)
+    weight = jnp.exp(top - finite(largest))
     marginal = _once(_over_classes(joint, weight) + TINY)
     entropy = (marginal * jnp.log(marginal)).sum(0)
-    entropy = entropy - (weight * ((joint * logs).sum(1) + joint.sum(1) * finite(top - largest))).sum(0)
+    entropy = entropy - (weight * ((joint * logs).sum(1) + joint.sum(1) * finite(top - finite(largest)))).sum(0)
     return _means(joint, top) | {"entropy": entropy / deviations.shape[1], "largest": largest}
 
 
@@ -74,8 +74,8 @@ def _once(array):
 def _of_joints(batches):
     """Log of the mean joint (n, K), standard error of its share (n, K), effective share of the draws (n, K).
 
-    And the mean of the entropies weighted by p(x | Q) (n,), where there are any. Logs are left until the end: of rows
-    far away they are so large that a sum with the log of a mean would leave nothing of it.
+    And what `_information` gives, where there are entropies. Logs are left until the end: of rows far away they are so
+    large that a sum with the log of a mean would leave nothing of it.
     """
     highest = batches["top"].max(0)
     weight = jnp.exp(batches["top"] - finite(highest))
@@ -90,18 +90,38 @@ def _of_joints(batches):
         "effective": (mean**2 / (weight**2 * batches["square"]).mean(0)).T,
     }
     if "entropy" in batches:
-        entropy = batches["entropy"] * jnp.exp(batches["largest"] - largest)
-        found["entropy"] = entropy.mean(0) / relative.sum(1).mean(0)
+        found |= _information(relative, relative.sum(1), batches["entropy"] * jnp.exp(batches["largest"] - largest))
     return found
 
 
 def _of_conditionals(batches):
-    """Mean probabilities (n, K), their standard errors, the mean entropy (n,) and the log of the mean of p(x | Q)."""
+    """Mean probabilities (n, K), their standard errors, what `_information` gives, and the log of mean p(x | Q)."""
+    probabilities = batches["probabilities"]
     return {
-        "probabilities": batches["probabilities"].mean(0).T,
-        "error": mean_error(batches["probabilities"]).T,
-        "entropy": batches["entropy"].mean(0),
+        "probabilities": probabilities.mean(0).T,
+        "error": mean_error(probabilities).T,
         "log_marginal": _mean_of_logs(batches["log_marginal"]),
+    } | _information(probabilities, jnp.ones_like(batches["entropy"]), batches["entropy"])
+
+
+def _information(joint, marginal, entropy):
+    """Share of the entropy that is expected entropy (n,), and the standard error of the mutual information (n,).
+
+    The mutual information is the mean of the divergences KL(p(y | x, Q) || p(y | x)), whose spread is its error. Both
+    entropies are of the same draws, so that their noise cancels: each moves by much more than they differ.
+
+    Args:
+        joint: (batches, K, n) batch means of the joint.
+        marginal: (batches, n) of its sum over classes.
+        entropy: (batches, n) of the marginal times the entropy of p(y | x, Q).
+    """
+    probabilities = joint.mean(0) / marginal.mean(0)
+    logs = jnp.log(jnp.where(probabilities > 0, probabilities, 1.0))
+    whole, expected = -(probabilities * logs).sum(0), entropy.mean(0) / marginal.mean(0)
+    divergence = -(joint * logs).sum(1) - entropy
+    return {
+        "expected_share": jnp.where(whole > 0, jnp.clip(expected / whole, 0.0, 1.0), 1.0),
+        "information_error": ratio_error(divergence[:, None], marginal)[0],
     }
 
 

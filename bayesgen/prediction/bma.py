@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 
 from ..errors import PredictionError
-from .answer import ClassPrediction, normalize
+from .answer import ClassPrediction, normalize, with_information
 from .batches import JOINT, JOINT_AND_ENTROPY
-from .reliability import NO_MEAN_K, tail_indices
+from .reliability import MIN_TAIL, NO_MEAN_K, least_effective, tail_indices
 from .rule import Rule
 
 MIN_EFFECTIVE_DRAWS = 20
@@ -28,9 +28,10 @@ class BMA(Rule):
     Args:
         entropy_draws: number of draws from the posterior that split the entropy into expected entropy and mutual
             information; draws weigh by p(x | Q). 0 for no split. None (the default) for all draws of a sampled fit,
-            and for no split of an exact one. A sampled fit takes all of its draws, or none: without the split, it
-            answers about three times faster, from weights in single precision, which moves probabilities by about 1e-6
-            (and log probabilities of rows far from everything by up to about 1e-3).
+            and for no split of an exact one: its entropy is exact, and is split in the ratio in which the draws split
+            theirs. A sampled fit takes all of its draws, or none: without the split, it answers about three times
+            faster, from weights in single precision, which moves probabilities by about 1e-6 (and log probabilities of
+            rows far from everything by up to about 1e-3).
         seed: seed or JAX key of the draws of an exact fit.
 
     Source: Hoeting et al. (1999), Bayesian model averaging, eq. 1, with processes for models.
@@ -44,26 +45,26 @@ class BMA(Rule):
         try:
             table = fit.log_joint(X, at="predictive")
         except PredictionError:
-            answer, *weights = self._from_draws(fit, X)
-            k = tail_indices(fit, X, *weights)
-            error = np.where(k[:, None] >= NO_MEAN_K, np.inf, answer.standard_error)
-            return dataclasses.replace(answer, pareto_k=k, standard_error=error)
+            return self._from_draws(fit, X)
         log_probabilities, log_marginal = normalize(table)
-        entropy = None
-        if self.entropy_draws:
-            entropy = self._from_draws(fit, X, self.entropy_draws)[0].expected_entropy
-        return ClassPrediction(log_probabilities, fit.classes, log_marginal, expected_entropy=entropy)
+        answer = ClassPrediction(log_probabilities, fit.classes, log_marginal)
+        if not self.entropy_draws:
+            return answer
+        averages, size = fit.reduce_draws(X, JOINT_AND_ENTROPY, num_draws=self.entropy_draws, seed=self.seed)
+        draws_that_count = least_effective(averages["log_joint"], size * averages["effective"], size)
+        return with_information(answer, averages, unknown=draws_that_count < MIN_TAIL)
 
     def averages_draws(self, fit):
         """Where there is no closed form, or the entropy is to be split."""
         return bool(self.entropy_draws) or fit.is_sampled
 
-    def _from_draws(self, fit, X, num_draws=4000):
-        """The answer, logs of the mean joints (n, K), effective numbers of draws, and their number."""
-        reduction = JOINT if self.entropy_draws == 0 else JOINT_AND_ENTROPY
-        found, size = fit.reduce_draws(X, reduction, num_draws=num_draws, seed=self.seed)
-        mean, effective, entropy = found["log_joint"], size * found["effective"], found.get("entropy")
+    def _from_draws(self, fit, X):
+        averages, size = fit.reduce_draws(X, JOINT if self.entropy_draws == 0 else JOINT_AND_ENTROPY)
+        mean, effective = averages["log_joint"], size * averages["effective"]
         log_probabilities, log_marginal = normalize(mean)
+        k = tail_indices(fit, X, mean, effective, size)
         unseen = (effective < MIN_EFFECTIVE_DRAWS).any(1, keepdims=True)
-        error = np.where(unseen, np.maximum(found["error"], 1 / size), found["error"])
-        return ClassPrediction(log_probabilities, fit.classes, log_marginal, error, entropy), mean, effective, size
+        error = np.where(unseen, np.maximum(averages["error"], 1 / size), averages["error"])
+        error[k >= NO_MEAN_K] = np.inf
+        answer = ClassPrediction(log_probabilities, fit.classes, log_marginal, error, pareto_k=k)
+        return answer if self.entropy_draws == 0 else with_information(answer, averages, unknown=k >= NO_MEAN_K)

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from .answer import ClassPrediction
+from .answer import ClassPrediction, with_information
 from .batches import CONDITIONAL
 from .rule import Rule
 
@@ -29,7 +29,8 @@ class ConditionalAverage(Rule):
         found, _ = fit.reduce_draws(X, CONDITIONAL, num_draws=self.num_draws, seed=self.seed)
         with np.errstate(divide="ignore"):
             logs = np.log(found["probabilities"])
-        return ClassPrediction(logs, fit.classes, found["log_marginal"], found["error"], found["entropy"])
+        answer = ClassPrediction(logs, fit.classes, found["log_marginal"], found["error"])
+        return with_information(answer, found, unknown=False)
 
     def averages_draws(self, fit):
         """Always."""

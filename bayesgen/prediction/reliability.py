@@ -92,9 +92,7 @@ def tail_indices(fit, X, mean, effective, num_draws):
         (n,), 0 for rows of even weights; infinity where fewer than five draws are effective; NaN for rows of uneven
         weights beyond the most uneven ones that are looked at.
     """
-    with np.errstate(invalid="ignore"):
-        matters = mean - mean.max(axis=1, keepdims=True) >= np.log(SMALL_SHARE)
-    size = np.where(matters, effective, num_draws).min(axis=1, initial=num_draws)
+    size = least_effective(mean, effective, num_draws)
     k = np.where(size < UNEVEN * num_draws, np.nan, 0.0)
     k[size < MIN_TAIL] = np.inf
     uneven = np.flatnonzero(np.isnan(k))
@@ -103,6 +101,13 @@ def tail_indices(fit, X, mean, effective, num_draws):
     if len(looked_at):
         k[looked_at] = pareto_k(fit.log_joint(X, at="draws", rows=looked_at))
     return k
+
+
+def least_effective(mean, effective, num_draws):
+    """The least effective number of draws among the classes that matter to each row, (n,). See `tail_indices`."""
+    with np.errstate(invalid="ignore"):
+        matters = mean - mean.max(axis=1, keepdims=True) >= np.log(SMALL_SHARE)
+    return np.where(matters, effective, num_draws).min(axis=1, initial=num_draws)
 
 
 def warn_of_few_draws(k):

@@ -11,7 +11,7 @@ from bayesgen import views
 from bayesgen.errors import DataError, ImpossibleRowsWarning
 
 RULES = [bg.BMA(), bg.PlugIn(), bg.ConditionalAverage(num_draws=200), bg.BMA(entropy_draws=200)]
-PARTS = ("log_probabilities", "log_marginal", "standard_error", "expected_entropy")
+PARTS = ("log_probabilities", "log_marginal", "standard_error", "expected_entropy", "mutual_information_error")
 
 
 @pytest.fixture
