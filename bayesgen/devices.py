@@ -13,6 +13,7 @@ from typing import Any
 import jax
 
 from .errors import DataError
+from .forks import check_not_forked
 
 DEVICES = ("cpu", "gpu")
 GPU_WORK = 2e6
@@ -58,6 +59,7 @@ def placed(work):
     Args:
         work: multiplications of one step, roughly.
     """
+    check_not_forked()
     request = _request.get() or Request(None)
     name = request.asked or ("gpu" if work >= GPU_WORK and has("gpu") else "cpu")
     device = find(name)

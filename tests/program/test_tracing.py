@@ -1,7 +1,10 @@
 """Programs of several threads at once: NumPyro's handlers are one stack for the whole process."""
 
+import os
+import signal
 import threading
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import jax.numpy as jnp
@@ -133,13 +136,72 @@ def test_what_is_compiled_waits_for_no_program():
         heights(n)
 
     with ThreadPoolExecutor(2) as pool:
-        rows = pool.submit(bg.GenerativeProgram(patient, classes=2).simulate, 3)
+        rows = pool.submit(lambda: bg.GenerativeProgram(patient, classes=2).simulate(3))
         try:
             assert inside.wait(60)
             np.testing.assert_array_equal(pool.submit(predict).result(timeout=30), expected)
             assert not rows.done()
         finally:
             leave.set()
+
+
+def test_handlers_of_another_thread_are_neither_seen_nor_used():
+    """A thread that stays within handlers of its own: its trace holds its own sites, and bayesgen's programs none."""
+    holds, leave = threading.Event(), threading.Event()
+
+    def hold():
+        with numpyro.handlers.trace() as trace, numpyro.handlers.seed(rng_seed=0), numpyro.plate("others", 5):
+            numpyro.sample("first", dist.Normal())
+            holds.set()
+            assert leave.wait(60)
+            numpyro.sample("last", dist.Normal())
+        return list(trace)
+
+    expected = every_answer(heights, HEIGHTS, 1)
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(hold)
+        assert holds.wait(60)
+        found = every_answer(heights, HEIGHTS, 1)
+        inside, proceed = threading.Event(), threading.Event()
+
+        def pausing(n):
+            inside.set()
+            assert proceed.wait(60)
+            heights(n)
+
+        with ThreadPoolExecutor(1) as second:  # the handlers are left, too, while a program runs
+            program = second.submit(lambda: bg.GenerativeProgram(pausing, classes=2))
+            assert inside.wait(60)
+            leave.set()
+            assert other.result(timeout=60) == ["others", "first", "last"]
+            proceed.set()
+            assert program.result(timeout=60).attributes == ("height",)
+    for one, two in zip(expected, found, strict=True):
+        np.testing.assert_array_equal(one, two)
+    assert not numpyro.primitives._PYRO_STACK
+
+
+def test_handlers_around_a_fit_are_not_used():
+    with numpyro.handlers.trace() as trace, numpyro.handlers.condition(data={"mean": jnp.zeros(2)}):
+        fit = bg.fit(bg.GenerativeProgram(heights, classes=2), HEIGHTS, CODES, method=bg.MAP(num_starts=1))
+    assert not trace
+    assert fit.parameters["mean"].min() > 160
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_process_forked_after_jax_has_run_is_told_so():
+    program = bg.GenerativeProgram(heights, classes=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # JAX, and Python from 3.12, say that threads and fork do not go together
+        child = os.fork()
+    if child == 0:
+        signal.alarm(30)  # whatever hangs ends
+        try:
+            bg.fit(program, HEIGHTS, CODES, method=bg.MAP(num_starts=1))
+        except bg.BayesgenError as error:
+            os._exit(7 if "forkserver" in str(error) else 8)
+        os._exit(9)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
 def test_chains_are_drawn_at_once():
