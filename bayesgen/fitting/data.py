@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import inspect
 import itertools
 
 from ..errors import DataError
@@ -108,8 +109,14 @@ def check_model(model):
     """Refuse what is no single model.
 
     Raises:
-        DataError: an average of models among others, whose members need summaries of their own.
+        DataError: a class or a function; an average of models, whose members need summaries of their own.
     """
+    if isinstance(model, type) and issubclass(model, Model):
+        raise DataError(f"{model.__name__} is a class, and a model is an object of it: write {model.__name__}(...).")
+    if inspect.isfunction(model):
+        raise DataError(
+            f"{model.__name__!r} is a function: make a model of it by GenerativeProgram({model.__name__}, classes=...)."
+        )
     if not isinstance(model, Model):
         raise DataError(
             f"Only a model or a GenerativeProgram has summaries, not {model!r}. For an average of models give X and y "

@@ -14,7 +14,7 @@ from .density import Evidence, Rows
 from .density import log_density as traced_log_density
 from .evaluation import evaluate
 from .joint import log_joint_table
-from .structure import run
+from .structure import base_support, run
 
 CHUNK_ROWS = 4096  # at once, and no fewer: one compilation for any number of rows
 
@@ -83,7 +83,7 @@ def _supports_by_row(program, codes, covariates, attributes, *, names):
     supports = {}
     for name in names:
         distribution, site = evaluation.sites[name]["fn"], program.structure.attribute[name]
-        support = base_support(distribution)
+        support = base_support(distribution.support)
         shape = distribution.shape()
         shape = shape[: len(shape) - support.event_dim]
         supports[name] = jax.tree.map(
@@ -99,14 +99,6 @@ def _at_any_latents(program, codes, covariates, attributes):
     trace = run(program.function, 2, {name: value[:1].repeat(2, 0) for name, value in covariates.items()})
     latents = {name: trace[name]["value"] for name, _ in structure.latents}
     return evaluate(program.function, structure, latents, codes, attributes, covariates)
-
-
-def base_support(distribution):
-    """The support of one event of a distribution, without the axes that `to_event` adds."""
-    support = distribution.support
-    while isinstance(support, constraints.independent):
-        support = support.base_constraint
-    return support
 
 
 def padded_size(size):

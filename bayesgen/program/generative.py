@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
+from numbers import Integral
 from typing import Any
 
 import jax
@@ -11,6 +12,7 @@ import numpy as np
 from numpyro import handlers
 from numpyro.distributions.transforms import Transform
 
+from ..columns import quote_some
 from ..errors import DataError, ModelError
 from ..levels import levels_array
 from ..schema import Schema
@@ -68,10 +70,12 @@ class GenerativeProgram(ConcreteModel):
             raise ModelError("GenerativeProgram needs classes=: the labels in order, or their number.")
         if label is None and classes is not None:
             raise ModelError("A program with label=None has no classes: drop classes=.")
-        labels = () if label is None else tuple(range(classes)) if isinstance(classes, int) else tuple(classes)
+        labels = () if label is None else tuple(range(classes)) if isinstance(classes, Integral) else tuple(classes)
         if label is not None and len(labels) < 2:
             raise ModelError(f"GenerativeProgram needs at least two classes, got {labels}.")
         self._set(function=function, label=label, classes=labels, num_classes=max(1, len(labels)), coordinates={})
+        if not isinstance(function, PytreeFunction):
+            _ = self.structure  # a program that breaks a convention is refused here, and not at the first fit
 
     def _set(self, **values):
         self.__dict__.update(values)
@@ -95,7 +99,7 @@ class GenerativeProgram(ConcreteModel):
         if isinstance(self.function, PytreeFunction):
             leaves, form = jax.tree.flatten(self.function)
             shapes = tuple((np.shape(leaf), np.result_type(leaf)) for leaf in leaves)
-            return _structure_of(_Form(form, shapes, self.label, self))
+            return _structure_of(_Form(form, shapes, self.label, self.num_classes, self))
         return _structure(self)
 
     @functools.cached_property
@@ -215,6 +219,8 @@ class GenerativeProgram(ConcreteModel):
         """Names of the attributes and covariates, and the program's classes."""
         if self.label is not None and y is None:
             raise DataError(f"The program has classes, so it needs y: the {self.label!r} of each row.")
+        if self.label is not None and self.classes == tuple(range(self.num_classes)):
+            _check_numbers(y, self.num_classes)
         names = (*self.attributes, *self.covariates)
         return dataclasses.replace(declared, columns=names, classes=self.classes or None)
 
@@ -249,17 +255,29 @@ class _Form:
     tree: Any
     shapes: tuple
     label: str | None
+    num_classes: int
     program: GenerativeProgram = dataclasses.field(compare=False)
 
 
 def _structure(program):
     with jax.enable_x64(True):
-        return find_structure(program.function, program.label, program.example_covariates)
+        return find_structure(program.function, program.label, program.num_classes, program.example_covariates)
 
 
 @functools.lru_cache(maxsize=256)
 def _structure_of(form):
     return _structure(form.program)
+
+
+def _check_numbers(y, num_classes):
+    """Refuse labels that are names where the program knows only how many classes there are."""
+    names = list(dict.fromkeys(label for label in y.tolist() if isinstance(label, str)))
+    if names:
+        raise DataError(
+            f"y holds names such as {quote_some(names)}, and the program was made with their number, "
+            f"classes={num_classes}, so its labels are 0 to {num_classes - 1}. Name them in the order of the label "
+            f"site's values: GenerativeProgram(function, classes=[{', '.join(map(repr, sorted(names)))}])."
+        )
 
 
 def _column_name(site, place):

@@ -11,9 +11,9 @@ from numpyro.ops.provenance import eval_provenance
 
 from ..errors import DataError
 from ..tables import read_table
-from .compiled import base_support, check_values
+from .compiled import check_values
 from .evaluation import evaluate
-from .structure import run_abstractly
+from .structure import base_support, run_abstractly
 
 
 def read_rows(program, X):
@@ -119,7 +119,7 @@ def find_supports(program) -> Supports:
     """The `Supports` of a program. A support that depends on a latent is in none of them."""
     with jax.enable_x64(True):
         trace = run_abstractly(program.function, 2, program.example_covariates(2))
-        supports = {name: base_support(trace[name]["fn"]) for name, _ in program.structure.attributes}
+        supports = {name: base_support(trace[name]["fn"].support) for name, _ in program.structure.attributes}
         fixed = {name: support for name, support in supports.items() if _is_fixed(support)}
         others = [name for name, site in program.structure.attributes if site.discrete and name not in fixed]
         inputs = _inputs_of_supports(program, trace, others) if others else {}
@@ -138,7 +138,7 @@ def _inputs_of_supports(program, trace, names):
     def bounds(**values):
         labels = values.pop(structure.label, codes)
         evaluation = evaluate(program.function, structure, values, labels, None, program.example_covariates(2))
-        leaves = {name: jax.tree.leaves(base_support(evaluation.sites[name]["fn"])) for name in names}
+        leaves = {name: jax.tree.leaves(base_support(evaluation.sites[name]["fn"].support)) for name in names}
         return jax.tree.map(jnp.asarray, leaves)
 
     return {name: frozenset().union(*flows) for name, flows in eval_provenance(bounds, **values).items()}

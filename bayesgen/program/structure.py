@@ -6,8 +6,10 @@ import itertools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from numpyro import handlers
+from numpyro.distributions import constraints
 from numpyro.distributions.transforms import biject_to
 
 from ..errors import ModelError
@@ -123,36 +125,62 @@ def run_abstractly(function, size, covariates):
     return traces[0]
 
 
-def find_structure(function, label, covariates):
+def find_structure(function, label, num_classes, covariates):
     """Trace `function` at two sizes and read off its structure.
 
     Args:
         function: the program.
         label: name of the label site, or None.
+        num_classes: how many values the label has.
         covariates: function size -> dict of example covariates.
     """
+    check_signature(function)
     first, second = (run_abstractly(function, size, covariates(size)) for size in SIZES)
+    check_same_sites(_samples(first), _samples(second))
     plate, axis = _instance_plate(first, second)
     _check_sites(first, plate, label)
     samples = _samples(first)
     inside = {name: site for name, site in samples.items() if _in_plate(site, plate)}
-    if label is not None and label not in inside:
-        raise ModelError(_missing_label(label, first, plate))
+    if label is not None:
+        if label not in inside:
+            raise ModelError(_missing_label(label, first, plate))
+        _check_label(inside[label], num_classes, plate, axis)
     attributes = {name: _site(name, site, axis) for name, site in inside.items() if name != label}
     if not attributes:
         raise ModelError(f"The program has no attribute site in its plate {plate!r}: sample at least one there.")
     latents = {name: site for name, site in samples.items() if name not in inside and not site["is_observed"]}
+    for name, site in latents.items():
+        if jnp.shape(site["value"]) != jnp.shape(second[name]["value"]):
+            raise ModelError(
+                f"The latent site {name!r} has the shape {jnp.shape(site['value'])} at {SIZES[0]} rows and "
+                f"{jnp.shape(second[name]['value'])} at {SIZES[1]}: a latent for each row is not supported. Sum it "
+                f"out, or, if it is an attribute, sample it in the plate {plate!r}."
+            )
     return Structure(
         plate=plate,
         axis=axis,
         label=label,
         attributes=tuple(attributes.items()),
         latents=tuple((name, _free_shape(site)) for name, site in latents.items()),
-        deterministics=tuple(
-            name for name, site in first.items() if site["type"] == "deterministic" and not _in_plate(site, plate)
-        ),
+        deterministics=tuple(name for name, site in first.items() if _is_of_no_row(site, second[name], plate)),
         covariates=covariate_names(function),
     )
+
+
+def check_signature(function):
+    """Refuse functions that take data, (X, y=None), and not a number of rows."""
+    if hasattr(function, "covariates"):
+        return
+    parameters = inspect.signature(function).parameters.values()
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = [p for p in positional if p.default is p.empty]
+    if len(required) > 1 or any(p.default is None for p in positional):
+        raise ModelError(
+            f"A program takes the number of rows n and makes the rows itself; this function takes "
+            f"({', '.join(map(str, parameters))}), as one that is given data does. Write def program(n), sample the "
+            "label and every attribute in numpyro.plate('instances', n) without obs=, and pass what a row knows but "
+            "the program does not model as a keyword-only argument (a covariate)."
+        )
 
 
 def _instance_plate(first, second):
@@ -175,12 +203,74 @@ def _instance_plate(first, second):
     raise ModelError(f"The plate {name!r} holds no site: put the label and the attributes into it.")
 
 
+def check_same_sites(one, two):
+    """Refuse sites that are there at some numbers of rows only."""
+    differing = set(one) ^ set(two)
+    if differing:
+        raise ModelError(
+            f"The program has the sites {sorted(differing)} for some numbers of rows n and not for others. Which sites "
+            "it has must not depend on n."
+        )
+
+
 def _samples(trace):
     return {name: site for name, site in trace.items() if site["type"] == "sample"}
 
 
 def _in_plate(site, plate):
     return any(frame.name == plate for frame in site.get("cond_indep_stack", ()))
+
+
+def _is_of_no_row(site, at_other_size, plate):
+    """Whether a site is deterministic and not one with an entry for each row."""
+    if site["type"] != "deterministic" or _in_plate(site, plate):
+        return False
+    return jnp.shape(site["value"]) == jnp.shape(at_other_size["value"])
+
+
+def _check_label(site, num_classes, plate, axis):
+    """Refuse a label that is not one of the codes 0 to K - 1 for each row."""
+    name, fn = site["name"], site["fn"]
+    kind, others = type(innermost(fn)).__name__, list(fn.batch_shape)
+    if len(others) >= -axis:
+        del others[axis]
+    if fn.event_shape or any(size != 1 for size in others):
+        raise ModelError(
+            f"The label site {name!r} has the shape {fn.shape()}, more than one number a row: sample it in the plate "
+            f"{plate!r} alone, outside of any other plate and without to_event."
+        )
+    if value_range(fn) != (0, num_classes - 1):
+        raise ModelError(
+            f"The label site {name!r} is {kind}, whose values are {_described(fn)}, and the program has "
+            f"{num_classes} classes: its values must be the codes 0 to {num_classes - 1}. Sample it from Categorical "
+            f"with {num_classes} probabilities (Bernoulli for two classes), and pass as many classes."
+        )
+
+
+def value_range(fn):
+    """The lowest and the highest value of a discrete distribution of one number, or None where they are not known."""
+    support = base_support(fn.support)
+    if isinstance(support, type(constraints.boolean)):
+        return 0, 1
+    bounds = jax.tree.leaves(support)
+    known = not any(np.ndim(bound) or isinstance(bound, jax.core.Tracer) for bound in bounds)
+    if not isinstance(support, type(constraints.integer_interval(0, 1))) or not known:
+        return None
+    return int(support.lower_bound), int(support.upper_bound)
+
+
+def _described(fn):
+    values = value_range(fn)
+    if values is not None:
+        return f"{values[0]} to {values[1]}"
+    return "whole numbers of no known range" if fn.support.is_discrete else "real numbers"
+
+
+def base_support(support):
+    """A support for each entry, where it was one of whole events."""
+    while isinstance(support, constraints.independent):
+        support = support.base_constraint
+    return support
 
 
 def _check_sites(trace, plate, label):
@@ -196,6 +286,11 @@ def _check_sites(trace, plate, label):
             raise ModelError("The program uses numpyro.contrib.control_flow: write the loop in Python.")
         if kind != "sample":
             continue
+        if isinstance(innermost(site["fn"]), dist.Delta):
+            raise ModelError(
+                f"The site {name!r} is Delta: it has one possible value, and no density to learn from. Compute the "
+                "value without sampling it, or record it by numpyro.deterministic."
+            )
         inside = _in_plate(site, plate)
         if site["is_observed"] and not (isinstance(site["fn"], dist.Unit) and not inside):
             raise ModelError(
@@ -207,6 +302,13 @@ def _check_sites(trace, plate, label):
             raise ModelError(
                 f"The latent site {name!r} is discrete: only the label may be. Sum it out, or make it an attribute."
             )
+
+
+def innermost(fn):
+    """A distribution without what was wrapped around it: events, expansion, masks."""
+    while isinstance(fn, dist.Independent | dist.ExpandedDistribution | dist.MaskedDistribution):
+        fn = fn.base_dist
+    return fn
 
 
 def _missing_label(label, trace, plate):

@@ -7,6 +7,7 @@ import numpyro.distributions as dist
 import pytest
 from numpyro import handlers
 
+import bayesgen as bg
 from bayesgen.errors import DataError, ModelError
 from program.programs import probabilities, program
 
@@ -145,3 +146,122 @@ def test_covariates_belong_to_attributes_and_to_their_own_row():
     ]:
         with pytest.raises(ModelError, match=match):
             program(function).plan  # noqa: B018
+
+
+def labelled(label, num_classes=3):
+    """A program whose label is made by `label(p)`, p being K probabilities."""
+
+    def function(n):
+        p = probabilities(num_classes)
+        with numpyro.plate("rows", n):
+            y = numpyro.sample("y", label(p))
+            numpyro.sample("x", dist.Normal(1.0 * y, 1.0))
+
+    return function
+
+
+LABELS = {  # the label site, K of its probabilities, the number of classes given, and what is said where it is refused
+    "three categories, two classes": (lambda p: dist.Categorical(p), 3, 2, "values are 0 to 2.*2 classes"),
+    "two categories, three classes": (lambda p: dist.Categorical(logits=jnp.log(p)), 2, 3, "values are 0 to 1"),
+    "Bernoulli, three classes": (lambda p: dist.Bernoulli(p[0]), 3, 3, "Bernoulli.*0 to 1.*3 classes"),
+    "Poisson": (lambda p: dist.Poisson(p[0]), 3, 3, "Poisson.*no known range"),
+    "Normal": (lambda p: dist.Normal(p[0]), 2, 2, "Normal, whose values are real"),
+    "numbers from one": (lambda p: dist.DiscreteUniform(1, 3), 3, 3, "values are 1 to 3"),
+    "Categorical": (lambda p: dist.Categorical(p), 3, 3, None),
+    "Bernoulli by logits": (lambda p: dist.Bernoulli(logits=p[0]), 3, 2, None),
+    "numbers from zero": (lambda p: dist.DiscreteUniform(0, 2), 3, 3, None),
+    "ordered": (lambda p: dist.OrderedLogistic(p[0], jnp.cumsum(p)[:2]), 3, 3, None),
+    "Binomial": (lambda p: dist.Binomial(2, p[0]), 3, 3, None),
+}
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_the_label_takes_the_codes_of_the_classes(name):
+    label, size, classes, match = LABELS[name]
+    if match is None:
+        assert program(labelled(label, size), classes).attributes == ("x",)
+        return
+    with pytest.raises(ModelError, match=match):
+        program(labelled(label, size), classes)
+
+
+def whole(body):
+    """A program of a mean and of what `body(n, mean)` does."""
+
+    def function(n):
+        body(n, numpyro.sample("mean", dist.Normal(0, 3).expand([3]).to_event(1)))
+
+    return function
+
+
+def rows_of(n, loc, label=None):
+    with numpyro.plate("rows", n):
+        y = numpyro.sample("y", label or dist.Categorical(jnp.ones(3) / 3))
+        numpyro.sample("x", dist.Normal(loc(y), 1.0))
+
+
+def inner_label(n, mean):
+    with numpyro.plate("rows", n, dim=-2), numpyro.plate("columns", 2):
+        y = numpyro.sample("y", dist.Categorical(jnp.ones(3) / 3))
+        numpyro.sample("x", dist.Normal(mean[y], 1.0))
+
+
+AT_ONCE = {
+    "if": (lambda n, mean: rows_of(n, lambda y: mean[y] if y[0] > 0 else mean[0]), r"if y\[0\] > 0.*jnp.where"),
+    "if on a latent": (lambda n, mean: rows_of(n, lambda y: mean[y] if mean[0] > 0 else 0.0), "jnp.where"),
+    "numpy": (lambda n, mean: rows_of(n, lambda y: np.asarray(mean)[y]), "jax.numpy in place of numpy"),
+    "float": (lambda n, mean: rows_of(n, lambda y: float(mean[0]) * y), "jax.numpy in place of numpy"),
+    "one name twice": (
+        lambda n, mean: (numpyro.sample("mean", dist.Normal()), rows_of(n, lambda y: mean[y])),
+        "two sites called 'mean'",
+    ),
+    "latent a row": (
+        lambda n, mean: (numpyro.sample("u", dist.Normal().expand([n])), rows_of(n, lambda y: mean[y])),
+        "latent site 'u' has the shape .*a latent for each row",
+    ),
+    "a site at some sizes": (
+        lambda n, mean: (n > 12 and numpyro.sample("u", dist.Normal()), rows_of(n, lambda y: mean[y])),
+        r"\['u'\] for some numbers of rows",
+    ),
+    "Delta": (
+        lambda n, mean: (numpyro.sample("u", dist.Delta(1.0)), rows_of(n, lambda y: mean[y])),
+        "'u' is Delta.*deterministic",
+    ),
+    "label in an inner plate": (inner_label, "label site 'y' has the shape .11, 2."),
+}
+
+
+@pytest.mark.parametrize("name", AT_ONCE)
+def test_mistakes_are_found_when_the_program_is_made(name):
+    body, match = AT_ONCE[name]
+    with pytest.raises(ModelError, match=match) as caught:
+        program(whole(body))
+    assert str(caught.value).count("\n") == 0
+
+
+def test_functions_that_take_data_are_refused():
+    def discriminative(X, y=None):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ jnp.ones(2)), obs=y)
+
+    with pytest.raises(ModelError, match=r"number of rows n .*takes \(X, y=None\).*def program\(n\)"):
+        program(discriminative, 2)
+
+
+def test_labels_that_are_names_are_asked_for_by_name():
+    with pytest.raises(DataError, match=r"names such as 'b', 'a'.*classes=\['a', 'b', 'c'\]"):
+        bg.fit(program(labelled(dist.Categorical)), {"x": np.zeros(3)}, ["b", "a", "c"], method=bg.MAP())
+
+
+@pytest.mark.parametrize("model, match", [(bg.NaiveBayes, r"write NaiveBayes\("), (whole, "GenerativeProgram.whole")])
+def test_what_is_no_model_yet_is_refused_with_the_remedy(model, match):
+    with pytest.raises(DataError, match=match):
+        bg.fit(model, [[1.0], [2.0]], [0, 1], method=bg.Exact())
+
+
+def test_a_deterministic_site_with_an_entry_for_each_row_is_no_parameter():
+    def function(n, mean):
+        rows_of(n, lambda y: mean[y])
+        numpyro.deterministic("of rows", jnp.ones(n))
+        numpyro.deterministic("of the program", mean.sum())
+
+    assert program(whole(function)).structure.deterministics == ("of the program",)
