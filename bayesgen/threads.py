@@ -1,11 +1,15 @@
 """Work in threads: NumPy and compiled JAX functions let go of the interpreter."""
 
+import _thread
 import collections
+import contextlib
 import functools
 import os
+import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -13,6 +17,20 @@ from threadpoolctl import ThreadpoolController
 Part = TypeVar("Part")
 Result = TypeVar("Result")
 MOST_THREADS = 6  # each with its buffers, which are to stay in bounds on machines of many cores too
+
+
+class Pool(ThreadPoolExecutor):
+    """A pool whose block waits for its threads, unless Ctrl-C ends it: compiled code cannot be stopped, but left.
+
+    Attributes:
+        is_left: whether the block has ended by an interrupt, so that work still going on is for nobody.
+    """
+
+    is_left = False
+
+    def __exit__(self, kind, error, traceback):
+        self.is_left = kind is not None and not issubclass(kind, Exception)
+        self.shutdown(wait=not self.is_left, cancel_futures=kind is not None)
 
 
 def in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) -> Iterator[Result]:
@@ -26,13 +44,66 @@ def in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) -> Ite
         return
     waiting: collections.deque = collections.deque()
     # one thread for each matrix product: threads of threads would wait for each other
-    with ONE_THREAD_A_PRODUCT, ThreadPoolExecutor(num_threads) as pool:
+    with ONE_THREAD_A_PRODUCT, Pool(num_threads) as pool:
         for part in parts:
             waiting.append(pool.submit(function, part))
             if len(waiting) > num_threads:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+
+@contextlib.contextmanager
+def interrupts_kept():
+    """A block in which no Ctrl-C is lost: one that arrives in a callback of the garbage collector comes again.
+
+    JAX has such a callback, and what is raised there is only reported to `sys.unraisablehook`.
+    """
+    usual = sys.unraisablehook
+
+    def hook(unraisable):
+        if unraisable.exc_type is KeyboardInterrupt:
+            threading.Timer(0.05, _interrupt, [threading.get_ident()]).start()  # when the collector has finished
+        else:
+            usual(unraisable)
+
+    if threading.current_thread() is not threading.main_thread():  # which alone is interrupted
+        yield
+        return
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = usual
+
+
+def _interrupt(main_thread: int):
+    """Do to the main thread what Ctrl-C does."""
+    if sys.platform == "win32":
+        _thread.interrupt_main()
+    else:
+        signal.pthread_kill(main_thread, signal.SIGINT)  # which also wakes it, where it waits
+
+
+def interruptibly(work: Callable[[], Result]) -> Result:
+    """The result of work done in another thread, while this one waits where Ctrl-C reaches it at once.
+
+    In the main thread a signal would wait until compiled code returns. After an interrupt the work goes on, until
+    the process ends.
+    """
+    future: Future[Result] = Future()
+
+    def run():
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(timeout=0.2)  # on Windows, waiting without an end is not interrupted
+    return future.result()
 
 
 def all_in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:

@@ -12,6 +12,7 @@ from ..errors import ConstantColumnWarning, DataError, warn
 from ..models import Conjugate
 from ..program import GenerativeProgram
 from ..program.compiled import padded
+from ..threads import interrupts_kept
 from .agreement import check_made_for
 from .data import Summaries, summarize
 from .fit import Fit, prior_families
@@ -116,7 +117,7 @@ def fit(
     """
     if not isinstance(method, Method):
         raise DataError(f"method must be an object such as MLE(), MAP(), Exact() or NUTS(), got {method!r}.")
-    with requested(device):
+    with requested(device), interrupts_kept():
         data = prepare(model, X, y, schema=schema, sample_weight=sample_weight)
         return train(data.model, method, Problem(model, data, seed, progress))
 

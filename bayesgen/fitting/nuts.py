@@ -1,6 +1,5 @@
 """`NUTS`: draws from the posterior by the No-U-Turn sampler, on summaries."""
 
-import concurrent.futures
 import dataclasses
 
 import jax
@@ -9,6 +8,7 @@ import numpy as np
 from ..devices import carrying, placed
 from ..errors import FitError, ModelError
 from ..program import density
+from ..threads import Pool
 from .adapted import sample_adapted
 from .base import collect
 from .diagnose import problems, quick_rhat, warn_of
@@ -100,7 +100,7 @@ class NUTS(Method):
             surface = surface_of(posterior_density, program, problem.evidence)
             return laplace(program, surface, self._starts(problem))
         density = (program, problem.evidence, likely)
-        with concurrent.futures.ThreadPoolExecutor(1) as pool:  # compiles the sampler while there is else to do
+        with Pool(1) as pool:  # compiles the sampler while there is else to do
             for one in lowered(density, self.num_chains):
                 pool.submit(carrying(one.compile))
             starts = self._starts(problem)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..devices import carrying
+from ..threads import Pool
 from .optimize import QUICKLY, posterior_density
 from .trajectory import GRADIENT, MAX_DEPTH, POSITION, TREE, Trajectory, begin, extend
 
@@ -76,10 +77,14 @@ def sample_whitened(density, key, *, num_warmup, num_samples, num_chains, target
     random = np.random.default_rng(np.asarray(jax.random.key_data(key))).spawn(len(sizes))
     share = 1 / len(sizes)
 
-    with concurrent.futures.ThreadPoolExecutor(min(len(sizes), os.cpu_count() or 1)) as pool:
+    with Pool(min(len(sizes), os.cpu_count() or 1)) as pool:
+
+        def tell(amount):
+            if pool.is_left:
+                raise concurrent.futures.CancelledError
+            advanced(share * amount)
 
         def each(num_draws, adapt, chains):
-            tell = lambda amount: advanced(share * amount)  # noqa: E731
             work = carrying(lambda *group: _run(density, num_draws, target, adapt, tell, *group))
             return list(pool.map(work, chains, random))
 

@@ -9,6 +9,7 @@ import numpy as np
 from ..devices import requested, used
 from ..errors import DataError, ImpossibleRowsWarning, PredictionError, warn
 from ..tables import read_table
+from ..threads import interrupts_kept
 from ..views import row_blocks
 from .answer import ClassPrediction, joined
 from .reliability import warn_of_few_draws
@@ -54,7 +55,7 @@ def predict(fit, X, *, rule: Rule, device=None) -> ClassPrediction:
     """
     if not isinstance(rule, Rule):
         raise PredictionError(f"rule must be an object such as PlugIn() or BMA(), got {rule!r}.")
-    with requested(device):
+    with requested(device), interrupts_kept():
         return answer(fit, rule, X)
 
 
