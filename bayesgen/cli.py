@@ -4,9 +4,14 @@ Only Typer is imported with this file. What a command needs is imported when it 
 is quick.
 """
 
+import contextlib
+import io
+import os
+import sys
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -48,9 +53,45 @@ class MethodName(StrEnum):
     NUTS = "nuts"
 
 
+_REFUSED, _INTERRUPTED = 1, 130
+
+
 def main() -> None:
-    """Entry point of the command `bayesgen`."""
-    app(prog_name="bayesgen")
+    """Entry point of the command `bayesgen`.
+
+    What the encoding of standard output lacks is escaped. The exit status is 1 where standard output cannot be
+    written, with a line that says why unless it is a closed pipe, and 130 after Ctrl-C, with a line that says so.
+    """
+    if sys.stdout is None:  # it was closed before
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        try:
+            app(prog_name="bayesgen")
+        finally:
+            sys.stdout.flush()  # the interpreter's own attempt as it ends would be a traceback
+    except SystemExit as end:
+        if end.code != _INTERRUPTED:  # what Typer makes of KeyboardInterrupt
+            raise
+        _end_interrupted()
+    except OSError as refusal:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left to be flushed
+        if not isinstance(refusal, BrokenPipeError):
+            typer.echo(f"bayesgen: standard output cannot be written: {refusal.strerror}", err=True)
+        sys.exit(_REFUSED)
+
+
+def _end_interrupted() -> NoReturn:
+    """Say so and end the process at once: threads that compile cannot be stopped, and would crash its usual end."""
+    from rich.console import Console
+
+    with contextlib.suppress(OSError):
+        console = Console(stderr=True)
+        console.show_cursor()  # which a progress bar hides
+        console.print("\nbayesgen: interrupted" if console.is_terminal else "bayesgen: interrupted")
+        sys.stderr.flush()
+    os._exit(_INTERRUPTED)
 
 
 def _print_version(asked: bool) -> None:
@@ -147,9 +188,10 @@ def compare(
         raise typer.BadParameter("--test-size is a share, between 0 and 1.")
     if covariance is not None and model is not None and ModelName.GDA not in model:
         raise typer.BadParameter("--covariance is of gda: add --model gda.")
-    from bayesgen.commands import CompareOptions, run_compare
+    from bayesgen.threads import interruptibly
 
-    options = CompareOptions(
+    commands = interruptibly(lambda: import_module("bayesgen.commands"))  # JAX would swallow a Ctrl-C at times
+    options = commands.CompareOptions(
         data=data,
         target=target,
         models=None if model is None else tuple(dict.fromkeys(model)),
@@ -159,4 +201,4 @@ def compare(
         methods=tuple(methods),
         seed=seed,
     )
-    raise typer.Exit(run_compare(options, as_json=json, out=out))
+    raise typer.Exit(commands.run_compare(options, as_json=json, out=out))

@@ -2,11 +2,13 @@
 
 import hashlib
 import json
+import os
 import shlex
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -16,13 +18,14 @@ from rich.text import Text
 
 from bayesgen.averaging import average
 from bayesgen.comparison import Comparison, compare
-from bayesgen.datasets import Dataset, Split, load_dataset
-from bayesgen.display import show
-from bayesgen.errors import BayesgenError, BayesgenWarning
+from bayesgen.datasets import DATASET_NAMES, Dataset, Split, load_dataset
+from bayesgen.display import can_encode, show
+from bayesgen.errors import BayesgenError, BayesgenWarning, warn
 from bayesgen.fitting import MAP, MLE, NUTS, Exact
 from bayesgen.models import GaussianDiscriminant, NaiveBayes
 from bayesgen.models.gaussian_discriminant import COVARIANCES
 from bayesgen.prediction import BMA, PlugIn
+from bayesgen.threads import interruptibly
 
 _METHODS: dict[str, list[tuple[Any, Any]]] = {
     "mle": [(MLE(), PlugIn())],
@@ -81,27 +84,30 @@ def run_compare(options: CompareOptions, *, as_json: bool, out: Path | None) -> 
     """Run `bayesgen compare` and return its exit status: 0, or 1 where data or models were refused."""
     messages = Console(stderr=True, soft_wrap=not sys.stderr.isatty())
     try:
-        with _warnings_on(messages):
+        with ExitStack() as contexts:
+            contexts.enter_context(_warnings_on(messages))
             if out is not None:
-                out.mkdir(parents=True, exist_ok=True)
-            dataset = load_dataset(options.data, target=options.target)
-            options = options.settled(dataset)
-            comparison, split = _compare(options, dataset)
+                contexts.enter_context(_folder(out))
+            comparison, title = interruptibly(lambda: _compare(options))
             if out is not None:
                 _write(comparison, out)
     except (BayesgenError, OSError) as refusal:
         messages.print(Text.assemble(("bayesgen: ", "bold red"), str(refusal)))
         return 1
     if as_json:
-        print(comparison.to_json())
+        print(_json(comparison.to_dict(), sys.stdout.encoding))
     else:
-        show(comparison, _title(options, split), Console())
+        show(comparison, title, Console())
         if out is not None:
             messages.print(f"The whole result is in {out}.", style="dim", markup=False)
     return 0
 
 
-def _compare(options: CompareOptions, dataset: Dataset) -> tuple[Comparison, Split]:
+def _compare(options: CompareOptions) -> tuple[Comparison, str]:
+    """The comparison, and its title."""
+    dataset = load_dataset(options.data, target=options.target)
+    options = options.settled(dataset)
+    _note_models_without_numbers(options, dataset)
     if options.per_class is None:
         split = dataset.split(test_size=options.test_size or _TEST_SIZE, seed=options.seed)
     else:
@@ -120,9 +126,16 @@ def _compare(options: CompareOptions, dataset: Dataset) -> tuple[Comparison, Spl
     config = {
         "command": options.command_line(),
         "options": asdict(options),
-        "data_sha256": hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None,
+        "data_sha256": None if options.data in DATASET_NAMES else hashlib.sha256(file.read_bytes()).hexdigest(),
     }
-    return replace(comparison, config=config | dict(comparison.config)), split
+    return replace(comparison, config=config | dict(comparison.config)), _title(options, split)
+
+
+def _note_models_without_numbers(options: CompareOptions, dataset: Dataset) -> None:
+    """Warn where a Gaussian model would be naive Bayes by another name."""
+    gaussian = [name for name in options.models or () if name.startswith("gda")]
+    if gaussian and not dataset.any_real:
+        warn(f"No column of {dataset.name} holds real numbers, so {' and '.join(gaussian)} is naive Bayes here.")
 
 
 def _title(options: CompareOptions, split: Split) -> str:
@@ -134,13 +147,40 @@ def _title(options: CompareOptions, split: Split) -> str:
     )
 
 
+@contextmanager
+def _folder(path: Path) -> Iterator[None]:
+    """The folder, made where it is not there; what was made is taken away if an error or Ctrl-C ends the block."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # somebody else has put something there
+            for folder in missing:
+                folder.rmdir()
+        raise
+
+
 def _write(comparison: Comparison, folder: Path) -> None:
+    """Write all files aside, then give them their names, so that none is ever there in part."""
     result = comparison.to_dict()
-    for name, content in (("result.json", result), ("config.json", result["config"])):
-        text = json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False)
-        (folder / name).write_text(text + "\n", encoding="utf-8")
-    comparison.table.to_csv(folder / "table.csv", index=False)
-    comparison.predictions.to_csv(folder / "predictions.csv", index=False)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".bayesgen-", dir=folder) as name:
+            aside = Path(name)
+            for stem, content in (("result", result), ("config", result["config"])):
+                (aside / f"{stem}.json").write_text(_json(content, "utf-8") + "\n", encoding="utf-8")
+            comparison.table.to_csv(aside / "table.csv", index=False)
+            comparison.predictions.to_csv(aside / "predictions.csv", index=False)
+            for file in aside.iterdir():
+                os.replace(file, folder / file.name)
+    except OSError as error:
+        raise OSError(f"The result cannot be written to {folder}: {error.strerror or error}") from error
+
+
+def _json(content: Any, encoding: str) -> str:
+    """Strict JSON, with escapes in place of letters where the encoding lacks some of them."""
+    text = json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False)
+    return text if can_encode(text, encoding) else json.dumps(content, indent=2, allow_nan=False)
 
 
 @contextmanager

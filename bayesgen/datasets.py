@@ -42,9 +42,20 @@ class Dataset:
     @property
     def all_real(self) -> bool:
         """Whether every column holds numbers: a joint normal density of them makes sense."""
-        return isinstance(self.X, pd.DataFrame) and all(
+        return all(self._are_real())
+
+    @property
+    def any_real(self) -> bool:
+        """Whether some column holds numbers."""
+        return any(self._are_real())
+
+    def _are_real(self) -> list[bool]:
+        """Whether each column holds numbers; a matrix of counts is one column that does not."""
+        if not isinstance(self.X, pd.DataFrame):
+            return [False]
+        return [
             pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype) for dtype in self.X.dtypes
-        )
+        ]
 
     @property
     def declared(self) -> Schema:

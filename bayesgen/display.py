@@ -18,6 +18,8 @@ _STEP_STYLES = {True: "cyan", False: "green"}
 _STEP_NAMES = {True: "two-step", False: "one-step"}
 _RULE_NAMES = {"PlugIn": "plug-in", "PlugIn(mean)": "at mean", "PlugIn(mode)": "at mode"}
 
+_ASCII = {"−": "-", "–": "-", "±": "+-", "∞": "inf"}  # what stands for signs that an output cannot encode
+
 _LEGEND = (
     "Two-step: learn one process, then predict by it (plug-in). One-step: average over all processes, each "
     "as probable as the data leave it (BMA). Log score: mean of log p(true class), higher is better. Brier "
@@ -27,19 +29,35 @@ _LEGEND = (
 )
 
 
-def render(comparison: Comparison, title: str, width: int) -> RenderableType:
-    """The whole comparison, for a terminal `width` columns wide."""
+def can_encode(text: str, encoding: str) -> bool:
+    """Whether every character of the text is in the encoding."""
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def spelling(encoding: str) -> Callable[[str], str]:
+    """A function that puts ASCII in place of the signs used here that the encoding lacks."""
+    table = str.maketrans({sign: plain for sign, plain in _ASCII.items() if not can_encode(sign, encoding)})
+    return lambda text: text.translate(table)
+
+
+def render(comparison: Comparison, title: str, width: int, encoding: str = "utf-8") -> RenderableType:
+    """The whole comparison, for a terminal `width` columns wide that shows characters of the encoding."""
+    spell = spelling(encoding)
     parts: list[RenderableType] = [Text(title, style="bold"), Text()]
     for model in dict.fromkeys(answer.model for answer in comparison.answers):
-        parts += [Text(model, style="bold"), _score_table(comparison, model, width)]
+        parts += [Text(model, style="bold"), _score_table(comparison, model, width, spell)]
         parts += [*_refusals(comparison, model), Text()]
         parts += [*_disagreements(comparison, model, width), Text()]
-    return Group(*parts, Text(_LEGEND, style="dim"))
+    return Group(*parts, Text(spell(_LEGEND), style="dim"))
 
 
 def show(comparison: Comparison, title: str, console: Console) -> None:
     """Print the comparison on a console."""
-    console.print(render(comparison, title, console.width))
+    console.print(render(comparison, title, console.width, console.encoding))
 
 
 def _answers_of(comparison: Comparison, model: str) -> list[Answer]:
@@ -58,7 +76,7 @@ def _table(answers: Sequence[Answer], *leading: str) -> Table:
     return table
 
 
-def _score_table(comparison: Comparison, model: str, width: int) -> Table:
+def _score_table(comparison: Comparison, model: str, width: int, spell: Callable[[str], str]) -> Table:
     answers = _answers_of(comparison, model)
     scores = comparison.table
     scores = scores[scores.model == model]
@@ -66,7 +84,7 @@ def _score_table(comparison: Comparison, model: str, width: int) -> Table:
 
     def line(name: str, column: str, text: Callable[[float], str], best: Callable[..., float] | None) -> None:
         values = scores[column].astype(float).tolist()
-        table.add_row(name, *_cells(values, text, best))
+        table.add_row(name, *_cells(values, text, best, spell))
 
     line("accuracy", "accuracy", "{:.3f}".format, max)
     line("log score", "log_score", _signed("{:.4f}"), max)
@@ -78,14 +96,16 @@ def _score_table(comparison: Comparison, model: str, width: int) -> Table:
         ("vs mean", "difference_from_mean", "standard_error_from_mean"),
     ):
         pairs = zip(scores[column].tolist(), scores[error].tolist(), strict=True)
-        cells = [_with_error(value, spread, separator) for value, spread in pairs]
+        cells = [spell(_with_error(value, spread, separator)) for value, spread in pairs]
         if any(cells):
             table.add_row(name, *cells)
     for name, column in (("impossible rows", "impossible"), ("true class ruled out", "ruled_out")):
         if scores[column].fillna(0).sum() > 0:
             line(name, column, "{:.0f}".format, min)
     seconds = (scores["fit_seconds"] + scores["predict_seconds"]).tolist()
-    table.add_row("seconds", *_cells(seconds, lambda spent: f"{spent:.{3 if spent < 1 else 1}f}", None), style="dim")
+    table.add_row(
+        "seconds", *_cells(seconds, lambda spent: f"{spent:.{3 if spent < 1 else 1}f}", None, spell), style="dim"
+    )
     return table
 
 
@@ -93,13 +113,18 @@ def _signed(pattern: str) -> Callable[[float], str]:
     return lambda value: "−∞" if value == -math.inf else pattern.format(value).replace("-", "−")
 
 
-def _cells(values: Sequence[float], text: Callable[[float], str], best: Callable[..., float] | None) -> Iterator[Text]:
+def _cells(
+    values: Sequence[float],
+    text: Callable[[float], str],
+    best: Callable[..., float] | None,
+    spell: Callable[[str], str],
+) -> Iterator[Text]:
     """Numbers as text, the best of them in bold, unless all read the same. A refused answer has a dash."""
     texts = ["–" if math.isnan(value) else text(value) for value in values]
     known = [value for value in values if not math.isnan(value)]
     winner = text(best(known)) if best and len(set(texts) - {"–"}) > 1 else None
     for cell in texts:
-        yield Text(cell, style="bold" if cell == winner else "")
+        yield Text(spell(cell), style="bold" if cell == winner else "")
 
 
 def _with_error(value: float, error: float, separator: str) -> str:

@@ -1,9 +1,13 @@
 """The command line: what it prints where, what it writes, and its exit status."""
 
+import io
 import json
 import shlex
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -203,3 +207,113 @@ def test_the_installed_command_runs_as_a_process():
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["pairs"]) == 2
     assert done.stderr == ""
+
+
+COMMAND = [sys.executable, "-c", "from bayesgen.cli import main; main()"]
+
+
+def interrupted(tmp_path, when):
+    """How a comparison with NUTS ends that is interrupted: when the log of compilations says so, or after a while."""
+    folder = tmp_path / "deep" / "results"
+    arguments = ["compare", "iris", "--model", "gda", "--methods", "nuts", "--out", str(folder)]
+    process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while when == "as work begins" and not folder.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if when != "as work begins":
+        time.sleep(when)
+    start = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert not (tmp_path / "deep").exists()
+    assert time.monotonic() - start < 5  # of a machine that does much else
+    assert (out, err, process.returncode) == ("", "bayesgen: interrupted\n", 130)
+
+
+def test_ctrl_c_ends_the_command_at_once_and_leaves_nothing(tmp_path):
+    interrupted(tmp_path, "as work begins")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [0.7, 1.0, 1.3, 1.6, 2.0, 2.5, 3.0])
+def test_ctrl_c_ends_the_command_at_once_at_any_moment(tmp_path, monkeypatch, seconds):
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    interrupted(tmp_path, seconds)
+
+
+def no_space(*args, **kwargs):
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("stage", ["begun", "half"])
+def test_nothing_is_left_under_its_name_where_the_disk_is_full(run, tmp_path, monkeypatch, stage):
+    folder, old = tmp_path / "new" / "results", tmp_path / "old"
+    old.mkdir()
+    (old / "table.csv").write_text("of an earlier run")
+    to_csv = pd.DataFrame.to_csv
+
+    def full(frame, path, **keywords):
+        if stage == "half" and Path(path).name == "table.csv":
+            return to_csv(frame, path, **keywords)
+        Path(path).write_text("model,met")
+        return no_space()
+
+    monkeypatch.setattr(pd.DataFrame, "to_csv", full)
+    for out in (folder, old):
+        result = run("compare", "iris", "--out", out, "--methods", "exact")
+        assert result.exit_code == 1
+        assert result.stderr == f"bayesgen: The result cannot be written to {out}: No space left on device\n"
+    assert not (tmp_path / "new").exists()
+    assert [path.name for path in old.iterdir()] == ["table.csv"]
+    assert (old / "table.csv").read_text() == "of an earlier run"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_signs_that_standard_output_lacks_are_spelled_otherwise(run, tmp_path, monkeypatch, encoding):
+    path = tmp_path / "table.csv"
+    path.write_text("size,kind\n1,é\n2,é\n3,é\n7,→\n8,→\n9,→\n", encoding="utf-8")
+    for arguments in (["--test-size", "0.34", *FAST], ["--methods", "exact", "--json", "--out", tmp_path / "out"]):
+        raw = io.BytesIO()
+        with monkeypatch.context() as patch:
+            patch.setattr("sys.stdout", stdout := io.TextIOWrapper(raw, encoding))  # closed when it has no name
+            patch.setattr("sys.argv", ["bayesgen", "compare", str(path), *map(str, arguments)])
+            with pytest.raises(SystemExit) as end:
+                bayesgen.cli.main()
+        assert end.value.code == 0 and not stdout.closed
+        shown = raw.getvalue().decode(encoding)
+        if "--json" in arguments:
+            assert json.loads(shown) == json.loads((tmp_path / "out" / "result.json").read_text(encoding="utf-8"))
+        else:
+            assert "+-" in shown if encoding == "ascii" else "±" in shown
+            assert "(\\xe9, \\u2192)" in shown if encoding == "ascii" else "(é, \\u2192)" in shown
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full device")
+@pytest.mark.parametrize("arguments", [["--version"], ["compare", "iris", "--methods", "exact"]])
+def test_a_full_standard_output_is_status_1_with_one_line(arguments):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "bayesgen: standard output cannot be written: No space left on device\n"
+
+
+def test_a_closed_pipe_is_status_1_without_a_word():
+    with subprocess.Popen([*COMMAND, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1
+
+
+def test_a_named_data_set_is_not_mistaken_for_a_file_of_that_name(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("iris").write_text("something else")
+    result = run("compare", "iris", "--methods", "exact", "--json")
+    assert json.loads(result.stdout)["config"]["data_sha256"] is None
+
+
+def test_gda_without_a_column_of_numbers_is_noted(run, tmp_path):
+    path = tmp_path / "texts.csv"
+    path.write_text("colour,kind\n" + "red,a\nblue,b\nred,b\nblue,a\n" * 3)
+    result = run("compare", path, "--model", "gda", "--methods", "exact")
+    assert "note: No column of" in result.stderr and "gda is naive Bayes here" in result.stderr
+    assert "note:" not in run("compare", "iris", "--model", "gda", "--methods", "exact").stderr
