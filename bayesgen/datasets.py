@@ -3,6 +3,7 @@
 import difflib
 import warnings
 import zlib
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -173,6 +174,8 @@ def _no_target(name: str, target: str, columns: list[str]) -> str:
 
 def _read_text(separator: str) -> Callable[[Path], pd.DataFrame]:
     def read(path: Path) -> pd.DataFrame:
+        header = pd.read_csv(path, sep=separator, header=None, nrows=1, dtype=str, keep_default_na=False)
+        _check_distinct(path, header.iloc[0].tolist())  # pandas would rename the second of two
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # it tells of cells about to be dropped
             return pd.read_csv(path, sep=separator, index_col=False, low_memory=False)
@@ -183,7 +186,17 @@ def _read_text(separator: str) -> Callable[[Path], pd.DataFrame]:
 def _read_parquet(path: Path) -> pd.DataFrame:
     if find_spec("pyarrow") is None:
         raise DataError(f"{path} is a Parquet file, which pyarrow reads. Install it: pip install pyarrow")
+    from pyarrow import parquet
+
+    _check_distinct(path, parquet.read_schema(path).names)
     return pd.read_parquet(path, engine="pyarrow")
+
+
+def _check_distinct(path: Path, names: list[str]) -> None:
+    """Refuse a table in which two columns have one name (several may have none)."""
+    repeated = [name for name, count in Counter(filter(None, names)).items() if count > 1]
+    if repeated:
+        raise DataError(f"{path} has several columns called {', '.join(map(repr, repeated))}. Rename or drop some.")
 
 
 _READERS = {

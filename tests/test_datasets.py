@@ -123,6 +123,25 @@ def test_what_cannot_be_read_is_refused_by_name(tmp_path, name, content, message
         load_dataset(write(tmp_path / name, content))
 
 
+def write_repeated_parquet(path):
+    pytest.importorskip("pyarrow")
+    from pyarrow import parquet, table
+
+    parquet.write_table(table([[1, 2], [3, 4], ["a", "b"]], names=["y", "y", "kind"]), path)
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.csv.gz", "t.parquet"])
+def test_two_columns_of_one_name_are_refused_by_name(tmp_path, name):
+    path = tmp_path / name
+    if name == "t.parquet":
+        write_repeated_parquet(path)
+    else:
+        table = pd.DataFrame([[1, 3, "a", 0, 0], [2, 4, "b", 0, 0]], columns=["y", "y", "kind", "", ""])
+        table.to_csv(path, index=False, sep="\t" if name == "t.tsv" else ",")
+    with pytest.raises(DataError, match=r"several columns called 'y'\. Rename or drop"):
+        load_dataset(path)
+
+
 def test_a_file_that_is_not_there_and_a_folder_are_refused(tmp_path):
     with pytest.raises(DataError, match=r"no file 'irs'\. Did you mean iris\?.*iris, wine, breast_cancer, digits"):
         load_dataset("irs")
