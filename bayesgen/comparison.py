@@ -16,7 +16,8 @@ from bayesgen import __version__
 from bayesgen import answers as tables
 from bayesgen.answers import Answer
 from bayesgen.columns import check_index
-from bayesgen.errors import BayesgenError, DataError
+from bayesgen.concepts import ConceptLearner
+from bayesgen.errors import BayesgenError, DataError, ModelError
 from bayesgen.fitting import MAP, MLE, NUTS, Exact, fit
 from bayesgen.fitting.method import prepare
 from bayesgen.prediction import BMA, PlugIn, predict
@@ -165,13 +166,20 @@ def compare(
 
     A (method, rule) pair that a model refuses with a `BayesgenError` becomes a row with its message. Where
     every pair is refused there is nothing to compare, and the first refusal is raised. Raises DataError where
-    y_test holds a class that the training labels lack, or has another length than X_test.
+    y_test holds a class that the training labels lack, or has another length than X_test, and ModelError for a
+    concept learner, which has no classes.
     """
     check_index(X_test, y_test, "y_test", "X_test")
     by_name = dict(models) if isinstance(models, Mapping) else {type(models).__name__: models}
     pairs = list(default_methods() if methods is None else methods)
     if not by_name or not pairs:
         raise DataError("There is nothing to compare. Give at least one model and one (method, rule) pair.")
+    concepts = [name for name, model in by_name.items() if isinstance(model, ConceptLearner)]
+    if concepts:
+        raise ModelError(
+            f"compare scores probabilities of classes, and {concepts} are concept learners, which have none. Use fit "
+            "and predict, and score the memberships."
+        )
     asked = []
     for name, model in by_name.items():
         learn = _learner(model, X, y, schema=schema, seed=seed, progress=progress)

@@ -271,3 +271,9 @@ def test_real_models_are_compared():
 def test_data_that_every_method_refuses_raise():
     with pytest.raises(bg.DataError, match="x0"):
         compare(bg.NaiveBayes(), [[1.0], [np.nan], [2.0]], ["a", "b", "a"], [[1.0]], ["a"], methods=METHODS)
+
+
+def test_a_concept_learner_is_refused_by_name():
+    learner = bg.ConceptLearner(bg.number_game("murphy"))
+    with pytest.raises(bg.ModelError, match=r"\['ConceptLearner'\] are concept learners"):
+        compare(learner, [16, 8], [True, True], [4], [True])

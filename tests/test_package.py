@@ -78,6 +78,13 @@ def test_public_names_resolve_and_are_listed():
     assert callable(bayesgen.compare)
 
 
+def test_the_package_shows_its_public_names_and_what_it_is_for():
+    names = {name for name in dir(bayesgen) if not name.startswith("__")}
+    assert names == {name for name in bayesgen.__all__ if not name.startswith("__")}
+    for word in ("fit", "predict", "compare", "PlugIn", "BMA", "GenerativeProgram"):
+        assert f"`{word}`" in bayesgen.__doc__
+
+
 def test_type_checkers_are_told_the_same_names():
     tree = ast.parse((ROOT / "__init__.py").read_text())
     block = next(node for node in tree.body if isinstance(node, ast.If))

@@ -48,5 +48,5 @@ def test_a_mode_without_bound_is_refused_and_not_found_at_the_edge():
     schema = bg.Schema(categories={"sky": ["blue", "grey", "red", "green"]})
     X, y = {"sky": np.array(["blue", "grey", "red"])[np.arange(23) % 3]}, np.arange(23) % 2
     model = bg.NaiveBayes(bg.DirichletCategorical(dist.Gamma(2.0, 1.0)))
-    with pytest.raises(bg.FitError, match="still rises along site 'categorical_4_probs'.*concentration below 1"):
+    with pytest.raises(bg.FitError, match=r"still rises along site 'categorical_4_probs'.*concentration below 1"):
         bg.fit(model, X, y, method=bg.MAP(), schema=schema)
