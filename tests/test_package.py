@@ -20,6 +20,7 @@ FLOORS = [
     {"errors"},
     {"forks"},
     {"blocks", "columns", "views", "tables", "encoding", "levels", "schema", "devices", "threads", "counts"},
+    {"describe"},
     {"statistics"},
     {"program"},
     {"families"},

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import scipy.special
 
+from ..describe import amount, counted, described
 from ..errors import PredictionError
 from ..fitting import Fit
 from ..fitting.base import State
@@ -98,6 +99,21 @@ class AverageFit(Fit):
     state: Mixture
     members: tuple[Fit, ...] = dataclasses.field(default=(), repr=False)
     scores: Any = dataclasses.field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        order = np.argsort(-self.weights, kind="stable")[:3]
+        structures = {
+            f"weight {self.weights[index]:.3f}, member {index}": repr(self.members[index].model) for index in order
+        }
+        facts = {
+            "method": repr(self.method),
+            "rows (total weight)": amount(self.best.attributes.get("total_weight")),
+            "classes": counted(self.classes),
+            "log evidence": amount(self.log_evidence),
+            **structures,
+            "next": "predict(fit, X, rule=BMA()), fit.weights, fit.members, fit.best",
+        }
+        return described(f"AverageFit of {len(self.members)} structures", facts)
 
     @property
     def weights(self) -> np.ndarray:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ..describe import amount, described
 from ..errors import FitError
 from ..fitting import Fit
 from ..fitting.method import Problem, train
@@ -50,6 +51,31 @@ class ConceptFit:
     beliefs: tuple[Belief, ...]
     shared: Fit | None = None
     seed: Any = 0
+
+    def __repr__(self) -> str:
+        return described(f"ConceptFit of {self.model!r}", self._facts())
+
+    def _facts(self):
+        """What `repr` tells, by name."""
+        positive = sum(one.num_positive for one in self.examples.sets)
+        negative = sum(one.num_negative for one in self.examples.sets)
+        means = [f"{name} {np.mean(value):.3f}" for name, value in self.parameters.items()]
+        return {
+            "method": repr(self.method),
+            "sets of examples": str(len(self)) if self.examples.several else None,
+            "examples": f"{positive}, and {negative} of what does not belong to it",
+            "hypotheses": self._best_hypotheses(),
+            "hyperparameters": ", ".join(means),
+            "log evidence": amount(self.log_evidence),
+            "next": f"predict(fit, queries, rule=...), fit{'[0]' if self.examples.several else ''}.hypotheses",
+        }
+
+    def _best_hypotheses(self):
+        """The most probable ones, of the one set of examples."""
+        if self.examples.several:
+            return None
+        best = [index for index in np.argsort(-self.log_weights, kind="stable")[:3] if self.weights[index] > 0]
+        return ", ".join(f"{self.model.space.names[index]!r} {self.weights[index]:.3f}" for index in best)
 
     def __iter__(self):
         return (self[index] for index in range(len(self)))

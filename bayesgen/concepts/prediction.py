@@ -5,6 +5,7 @@ import functools
 
 import numpy as np
 
+from ..describe import described
 from ..errors import BayesgenWarning, PredictionError, warn
 from ..fitting import MAP, MLE
 from ..prediction import BMA, PlugIn
@@ -24,6 +25,15 @@ class ConceptPrediction:
 
     membership: np.ndarray
     next_example: np.ndarray
+
+    def __repr__(self) -> str:
+        shape = self.membership.shape
+        sets = f" for {shape[0]} sets of examples" if len(shape) > 1 else ""
+        facts: dict[str, str | None] = {"next": "answer.membership, answer.next_example"}
+        if self.membership.size:
+            low, high = self.membership.min(), self.membership.max()
+            facts = {"membership": f"{low:.3f} to {high:.3f}, mean {self.membership.mean():.3f}", **facts}
+        return described(f"ConceptPrediction of {shape[-1]} queries{sets}", facts)
 
 
 @answer.register

@@ -58,6 +58,10 @@ class HypothesisSpace:
         self.structure = prior if isinstance(prior, Prior) else self._weights(prior, normalize)
         self._check_prior()
 
+    def __repr__(self) -> str:
+        of = f", hyperparameters {', '.join(self.hyperparameters)}" if self.hyperparameters else ""
+        return f"HypothesisSpace({len(self.names)} hypotheses over {len(self.domain)} members{of})"
+
     def _check_members(self):
         names, domain = self.names, self.domain
         for what, values in (("members of the domain", domain), ("names", names)):

@@ -5,6 +5,7 @@ import functools
 import inspect
 import itertools
 
+from ..describe import amount, counted, described
 from ..errors import DataError
 from ..program import ConcreteModel, Model
 from ..program.density import Evidence
@@ -31,6 +32,20 @@ class Summaries:
     model: ConcreteModel
     schema: Schema
     evidence: Evidence
+
+    def __repr__(self) -> str:
+        facts = {
+            "rows (total weight)": amount(self.total_weight),
+            "columns": counted(self.schema.columns or ()),
+            "classes": counted(self.schema.classes or ()),
+            "next": "fit(model, summaries, method=...), one + two for those of other rows",
+        }
+        return described(f"Summaries for {self.model!r}", facts)
+
+    @property
+    def total_weight(self) -> float:
+        """How many rows there are, each counted with its weight."""
+        return float(self.evidence.class_counts.sum())
 
     def merge(self, other):
         """The summaries of both sets of rows together.

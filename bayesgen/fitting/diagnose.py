@@ -7,6 +7,7 @@ from ..errors import ConvergenceWarning, warn
 
 MAX_RHAT = 1.01
 MIN_ESS_PER_CHAIN = 100
+FEWEST_DRAWS = 4  # of a chain, for which the figures are defined
 
 
 def worst(values):

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..describe import amount, counted, described, shapes
 from ..errors import PredictionError
 from ..levels import levels_array
 from ..models import Conjugate
@@ -17,7 +18,7 @@ from .base import State
 from .export import to_datatree
 from .rowwise import log_joint_draws, reduce_draws
 from .seeds import as_key
-from .state import Draws
+from .state import Draws, Point
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Fit:
         method: the training method.
         state: what was learned (a point, a conjugate posterior or draws).
         summaries: the summarised training data, for `Exact`: what tells whether two evidences are comparable.
-        attributes: how the fit came about (path of the sampler, device, warnings), by name.
+        attributes: how the fit came about (path of the sampler, device, total weight of the training rows), by name.
     """
 
     model: Any
@@ -44,6 +45,29 @@ class Fit:
     prior: dict[str, Any] | None = dataclasses.field(default=None, repr=False)
     summaries: Any = dataclasses.field(default=None, repr=False)
     attributes: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return described(f"Fit of {self.model!r}", self._facts())
+
+    def _facts(self) -> dict[str, str | None]:
+        """What `repr` tells, by name."""
+        draws = self.state if isinstance(self.state, Draws) else None
+        return {
+            "method": repr(self.method),
+            "rows (total weight)": amount(self.attributes.get("total_weight")),
+            "columns": counted(self.schema.columns or self.program.attributes),
+            "classes": counted(self.classes),
+            "log evidence": amount(self.log_evidence),
+            "draws": f"{draws.described}, path {self.attributes.get('path')!r}" if draws else None,
+            "parameters": shapes(self.parameters, skip=2 if draws else 0),
+            "next": f"{self._question()}, fit.parameters, fit.to_datatree()",
+        }
+
+    def _question(self) -> str:
+        """How to ask it of new rows."""
+        if len(self.classes) == 0:
+            return "fit.log_joint(X)"
+        return f"predict(fit, X, rule={'PlugIn()' if isinstance(self.state, Point) else 'BMA()'})"
 
     @property
     def parameters(self) -> dict[str, np.ndarray]:

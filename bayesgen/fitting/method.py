@@ -59,7 +59,7 @@ class Problem:
             state=state,
             concrete=self.data.model,
             prior=prior_families(self.conjugate),
-            attributes={**(attributes or {}), "device": used()},
+            attributes={**(attributes or {}), "total_weight": self.data.total_weight, "device": used()},
             **extra,
         )
 

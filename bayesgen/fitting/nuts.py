@@ -11,7 +11,7 @@ from ..program import density
 from ..threads import Pool
 from .adapted import sample_adapted
 from .base import collect
-from .diagnose import problems, quick_rhat, warn_of
+from .diagnose import FEWEST_DRAWS, problems, quick_rhat, warn_of
 from .method import Method
 from .optimize import (
     as_arrays,
@@ -84,7 +84,7 @@ class NUTS(Method):
         stats = as_arrays(result[1])
         latents, deterministics = as_arrays(latents), as_arrays(deterministics)
         values = program.parameters_of({**deterministics, **latents})
-        if self.num_samples >= 4:
+        if self.num_samples >= FEWEST_DRAWS:
             noted = [path.removeprefix("adapted: ")] if path.endswith(SEVERAL_MODES) else []
             noted += [] if problem.conjugate else saturated_sites(program, latents)
             warn_of(noted + problems(values, stats))

@@ -13,6 +13,7 @@ from ..program import GenerativeProgram
 from ..program.density import Evidence
 from .base import Exported, ProgramState, collect, sample
 from .closed import closed_table, predictive_densities
+from .diagnose import FEWEST_DRAWS, worst
 
 ARVIZ_NAMES = {"num_steps": "n_steps", "accept_prob": "acceptance_rate", "potential_energy": "lp"}
 
@@ -136,6 +137,18 @@ class Draws(ProgramState):
     values: dict[str, np.ndarray]
     sample_stats: dict[str, Any]
     conjugate = None
+
+    @functools.cached_property
+    def described(self) -> str:
+        """How many draws there are, and how well the chains agree."""
+        diverging = self.sample_stats["diverging"]
+        chains, draws = diverging.shape
+        text = f"{chains} chains of {draws}, {diverging.sum()} divergent"
+        if draws < FEWEST_DRAWS:
+            return text
+        rhat, size = worst(self.values)
+        agreement = f", R-hat at most {rhat:.3f}" if chains > 1 else ""
+        return f"{text}{agreement}, bulk ESS at least {size:,.0f}"
 
     @property
     def parameters(self):

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import scipy.special
 
+from ..describe import described
 from ..statistics.passes import chunks
 from ..threads import all_in_threads
 
@@ -44,6 +45,26 @@ class ClassPrediction:
     pareto_k: np.ndarray | None = None
     device: str = "cpu"
     mutual_information_error: np.ndarray | None = None
+
+    def __repr__(self) -> str:
+        title = f"ClassPrediction of {len(self.log_marginal)} rows by {len(self.classes)} classes"
+        return described(title, self._facts() if len(self.log_marginal) else {})
+
+    def _facts(self):
+        """What `repr` tells, by name."""
+        labels, counts = np.unique(self.labels, return_counts=True)
+        top = [(labels.tolist()[place], counts[place]) for place in np.argsort(-counts, kind="stable")]
+        highest = np.exp(np.nan_to_num(self.log_probabilities, nan=-np.inf, neginf=-np.inf).max(axis=1))
+        impossible = int(np.isnan(self.log_probabilities).any(axis=1).sum())
+        return {
+            "labels": ", ".join(f"{label!r} {count:,} times" for label, count in top[:5])
+            + (f" and {len(top) - 5} more" if len(top) > 5 else ""),
+            "their probabilities": f"{highest.min():.3f} to {highest.max():.3f}, mean {highest.mean():.3f}",
+            "standard error": _at_most(self.standard_error),
+            "pareto k": _at_most(self.pareto_k),
+            "impossible rows": f"{impossible:,}, whose probabilities are NaN" if impossible else None,
+            "next": "answer.probabilities, answer.labels, answer.to_frame()",
+        }
 
     @property
     def probabilities(self) -> np.ndarray:
@@ -92,6 +113,13 @@ def with_information(answer, averages, *, unknown):
         expected_entropy=answer.entropy * averages["expected_share"],
         mutual_information_error=np.where(unknown, np.inf, averages["information_error"]),
     )
+
+
+def _at_most(values):
+    """The largest of some figures in words; None where there are none."""
+    known = np.asarray([] if values is None else values, float)
+    known = known[~np.isnan(known)]
+    return f"at most {known.max():.2g}" if known.size else None
 
 
 def normalize(log_joint):

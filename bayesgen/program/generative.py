@@ -80,6 +80,11 @@ class GenerativeProgram(ConcreteModel):
     def _set(self, **values):
         self.__dict__.update(values)
 
+    def __repr__(self) -> str:
+        name = getattr(self.function, "__name__", type(self.function).__name__)
+        classes = f", classes=[{quote_some(self.classes)}]" if self.classes else ""
+        return f"GenerativeProgram({name}, label={self.label!r}{classes})"
+
     def __call__(self, n, **covariates):
         """Run the program: generate n instances inside NumPyro's handlers."""
         return self.function(n, **covariates)

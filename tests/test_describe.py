@@ -1,0 +1,117 @@
+"""What objects show of themselves: a few lines that tell what was learned, and never an error."""
+
+import dataclasses
+import types
+import warnings
+
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pandas as pd
+import pytest
+
+import bayesgen as bg
+from bayesgen.describe import WIDTH
+
+NUMBERS = pd.DataFrame({"height": [1.6, 1.7, 1.9, 1.8, 1.75, 2.0], "width": [4.0, 6.0, 9.0, 8.5, 5.5, 9.2]})
+MIXED = NUMBERS.assign(colour=["red", "blue", "red", "red", "blue", "red"], open=[True, False] * 3)
+LABELS = ["a", "a", "b", "b", "a", "b"]
+
+
+def durations(n):
+    median = numpyro.sample("median", dist.Normal(6, 1).expand([2]).to_event(1))
+    with numpyro.plate("trials", n):
+        y = numpyro.sample("y", dist.Bernoulli(0.5))
+        numpyro.sample("seconds", dist.LogNormal(median[y], 1.0))
+
+
+def heights(n):
+    mean = numpyro.sample("mean", dist.Normal(0, 1))
+    with numpyro.plate("people", n):
+        numpyro.sample("height", dist.Normal(mean, 1.0))
+
+
+PROGRAM = bg.GenerativeProgram(durations, classes=["easy", "hard"])
+TRIALS, TRIAL_LABELS = {"seconds": np.exp([5.0, 5.5, 6.0, 7.0])}, ["easy", "easy", "hard", "hard"]
+LEARNER = bg.ConceptLearner(bg.number_game("murphy"))
+
+
+def lines(described):
+    shown = repr(described).splitlines()
+    assert len(shown) <= 10
+    assert max(map(len, shown)) <= WIDTH
+    return shown
+
+
+@pytest.fixture(scope="module")
+def sampled():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bg.ConvergenceWarning)
+        return bg.fit(PROGRAM, TRIALS, TRIAL_LABELS, method=bg.NUTS(num_samples=20, num_chains=2))
+
+
+@pytest.mark.parametrize("method", [bg.MLE(), bg.MAP(), bg.Exact()], ids=repr)
+@pytest.mark.parametrize("model", [bg.NaiveBayes(), bg.GaussianDiscriminant()], ids=repr)
+def test_a_fit_tells_model_data_method_and_what_to_do_next(model, method):
+    shown = lines(bg.fit(model, NUMBERS, LABELS, method=method, sample_weight=[1, 1, 1, 1, 1, 2.5]))
+    assert shown[0].startswith(f"Fit of {type(model).__name__}(")
+    assert f"  method: {method!r}" in shown
+    assert "  rows (total weight): 7.5" in shown
+    assert "  columns: 2 ('height', 'width')" in shown
+    assert "  classes: 2 ('a', 'b')" in shown
+    assert any(line.startswith("  parameters: class_probs (2,), real_mean (2, 2)") for line in shown)
+    assert any(line.startswith("  log evidence: ") for line in shown) == isinstance(method, bg.Exact)
+    assert ("rule=BMA()" in shown[-1]) == isinstance(method, bg.Exact)
+
+
+def test_a_fit_of_a_program_of_ones_own_tells_how_its_chains_agree(sampled):
+    shown = lines(sampled)
+    assert shown[0] == "Fit of GenerativeProgram(durations, label='y', classes=['easy', 'hard'])"
+    assert "  columns: 1 ('seconds')" in shown
+    assert "  parameters: median (2,)" in shown
+    draws = next(line for line in shown if line.startswith("  draws: "))
+    assert draws.startswith("  draws: 2 chains of 20, 0 divergent, R-hat at most ")
+    assert "bulk ESS at least " in draws and draws.endswith("path 'whitened'")
+    assert lines(bg.fit(PROGRAM, TRIALS, TRIAL_LABELS, method=bg.MAP()))[0] == shown[0]
+    without_classes = bg.GenerativeProgram(heights, label=None)
+    assert "fit.log_joint(X)" in lines(bg.fit(without_classes, {"height": [1.0, 2.0]}, method=bg.MAP()))[-1]
+
+
+def test_the_other_objects_are_short_too(sampled):
+    summaries = bg.summarize(bg.NaiveBayes(), MIXED, LABELS)
+    assert "  rows (total weight): 6" in lines(summaries)
+    assert "  columns: 4 ('height', 'width', 'colour', 'open')" in lines(summaries)
+    lines(bg.fit(bg.NaiveBayes(structure="average"), MIXED, LABELS, method=bg.Exact()))
+    forms = bg.average([bg.GaussianDiscriminant(form) for form in ("full", "tied", "diag", "spherical")])
+    average = bg.fit(forms, NUMBERS, LABELS, method=bg.Exact())
+    shown = lines(average)
+    assert shown[0] == "AverageFit of 4 structures"
+    best = int(np.argmax(average.weights))
+    assert f"  weight {average.weights[best]:.3f}, member {best}: GaussianDiscriminant(" in "\n".join(shown)
+    answer = bg.predict(average, NUMBERS, rule=bg.BMA())
+    assert lines(answer)[:2] == ["ClassPrediction of 6 rows by 2 classes", "  labels: 'a' 3 times, 'b' 3 times"]
+    assert any(
+        line.startswith("  standard error: at most") for line in lines(bg.predict(sampled, TRIALS, rule=bg.BMA()))
+    )
+
+
+def test_a_prediction_counts_what_is_impossible():
+    schema = bg.Schema(kinds={"x0": "binary"})
+    fit = bg.fit(bg.NaiveBayes(), [[1], [1], [1], [1]], ["a", "a", "b", "b"], method=bg.MLE(), schema=schema)
+    with pytest.warns(bg.ImpossibleRowsWarning):
+        answer = bg.predict(fit, [[0], [1]], rule=bg.PlugIn())
+    assert "  impossible rows: 1, whose probabilities are NaN" in lines(answer)
+
+
+def test_concepts_tell_their_best_hypotheses():
+    assert lines(LEARNER)[0].startswith(f"ConceptLearner(space=HypothesisSpace({len(LEARNER.space.names)} hypotheses")
+    fit = bg.fit(LEARNER, [16, 8, 2, 64], method=bg.Exact())
+    shown = lines(fit)
+    assert any(line.startswith("  hypotheses: 'powers of 2' 0.") for line in shown)
+    assert any(line.startswith("  log evidence: ") for line in shown)
+    assert lines(bg.predict(fit, [4, 5], rule=bg.BMA()))[0] == "ConceptPrediction of 2 queries"
+    several = bg.fit(LEARNER, [[16, 8], [60]], method=bg.Exact())
+    assert "  sets of examples: 2" in lines(several)
+    assert lines(bg.predict(several, [4, 5], rule=bg.BMA()))[0].endswith("for 2 sets of examples")
+    learned = dataclasses.replace(fit, shared=types.SimpleNamespace(parameters={"noise": np.full((4, 10), 0.125)}))
+    assert "  hyperparameters: noise 0.125" in lines(learned)
