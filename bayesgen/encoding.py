@@ -66,9 +66,10 @@ def _objects_as_floats(values: np.ndarray, name: str, kind: str) -> np.ndarray:
     wrong = {t for t in set(map(type, values[present])) if not issubclass(t, Real | Decimal | np.bool_)}
     if wrong:
         row = next(row for row, value in enumerate(values) if present[row] and type(value) in wrong)
+        words = _RULES[kind][1] if kind in _RULES else "a number"
         raise DataError(
-            f"Column {name!r} is {kind}, and has {values[row]!r} at row {row}. Turn it into numbers, or "
-            f"declare it: Schema(kinds={{{name!r}: 'categorical'}})."
+            f"Column {name!r} is {kind}, and has {values[row]!r} at row {row}. Turn it into {words}, or "
+            f"{_declare(name, 'categorical')}"
         )
     floats = np.full(len(values), np.nan)
     try:
@@ -109,11 +110,15 @@ def _raise_not_finite(missing: np.ndarray, infinite: np.ndarray, names: Sequence
 
 
 def _refuse_cell(name: str, kind: str, value: Any, row: int, words: str) -> None:
-    other = "real" if kind == "count" else "categorical"
+    other = "count" if value >= 0 and value == np.floor(value) else "real"
     raise DataError(
-        f"Column {name!r} is {kind}, and has {quote_some([value])} at row {row}. A {kind} cell has to be "
-        f"{words}. Correct it, or declare the column: Schema(kinds={{{name!r}: {other!r}}})."
+        f"Column {name!r} is {kind}, and has {quote_some([value])} at row {row}. A {kind} cell has to be {words}. "
+        f"Correct it, or {_declare(name, other)}"
     )
+
+
+def _declare(name: str, kind: str) -> str:
+    return f"declare it, Schema(kinds={{{name!r}: {kind!r}}}); a family chosen for it has to be of that kind."
 
 
 def _encode_sparse(matrix: Any, names: Sequence[str], kind: str) -> Any:

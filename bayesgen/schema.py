@@ -98,7 +98,8 @@ class Schema:
             schema = replace(self, columns=table.names, named=table.named, sparse=table.sparse)
         else:
             self.check_table(table)
-            schema = self
+            is_resolved = len(self.kinds) == len(self.columns)
+            schema = self if is_resolved else replace(self, sparse=table.sparse)
         schema = replace(schema, kinds=schema._complete_kinds(table, implied_kinds or {}))
         return replace(schema, categories=schema._complete_categories(table), classes=self._complete_classes(y, table))
 

@@ -88,7 +88,10 @@ def _read_frame(view: Any) -> FrameTable:
     if isinstance(view, nw.LazyFrame):
         raise DataError("X is a lazy frame. Collect it first, with X.collect().")
     if isinstance(view, nw.Series):
-        raise DataError(f"X is a series of {len(view)} values, and has to be 2-D. X.to_frame() makes it one column.")
+        raise DataError(
+            f"X is a series of {len(view)} values, and has to be 2-D. X.to_frame() makes it one column. One row of a "
+            "pandas frame stays a frame by df.iloc[[0]] (df.iloc[0] is a series)."
+        )
     _check_shape(view.shape)
     return FrameTable(view, tuple(view.columns), view.shape[0])
 

@@ -153,6 +153,15 @@ def test_other_values_in_a_binary_column_are_refused():
     refused(lambda: encode(pl.DataFrame({"a": [True, None]})), "'a' (1 missing)")
 
 
+def test_the_kind_that_is_advised_takes_the_cell():
+    for cell, kind in ((3, "count"), (-3, "real"), (0.5, "real"), ("yes", "categorical")):
+        X = {"a": np.array([1, cell], object)}
+        refused(
+            lambda X=X: encode(X, "binary"), "at row 1", "True or False, or 1 or 0", f"Schema(kinds={{'a': '{kind}'}})"
+        )
+        assert encode(X if kind != "categorical" else {"a": ["no", cell]}, kind).shape == (2, 1)
+
+
 def test_counts_become_floats_and_others_are_refused():
     encoded = encode({"a": np.array([0, 3], np.int16), "b": np.array([1.0, 2.0], np.float32)}, "count")
     assert encoded.dtype == np.float64

@@ -142,6 +142,15 @@ def test_all_columns_of_one_kind_are_the_columns_themselves():
         assert schema.columns_of("real") is schema.columns
 
 
+def test_a_schema_of_names_alone_leaves_sparse_data_sparse():
+    X = scipy.sparse.csr_array(np.eye(2))
+    schema = Schema.infer(X, declared=Schema(columns=["a", "b"]))
+    assert schema.sparse and schema.kinds == {"a": "count", "b": "count"}
+    assert schema.resolve(read_table(X)) == schema
+    dense = Schema.infer(np.eye(2), kinds={"x0": "count", "x1": "count"})
+    assert not dense.resolve(read_table(X)).sparse  # what is resolved stays as it is
+
+
 def test_resolving_does_not_look_at_the_cells_of_real_columns():
     assert Schema.infer(np.full((3, 2), np.nan), LABELS).kinds == {"x0": "real", "x1": "real"}
 

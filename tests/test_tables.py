@@ -153,7 +153,7 @@ def test_names_that_clash_are_refused():
 
 
 def test_frames_that_are_no_table_are_refused():
-    refused(pd.Series([1, 2]), "series of 2 values", "to_frame()")
+    refused(pd.Series([1, 2]), "series of 2 values", "to_frame()", "df.iloc[[0]]")
     refused(pl.Series([1, 2]), "series of 2 values")
     refused(pl.LazyFrame({"a": [1]}), "lazy", "X.collect()")
     refused(pd.DataFrame({"a": []}), "0 rows and 1 columns")
