@@ -7,11 +7,13 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..columns import quote_some
 from ..describe import amount, counted, described, shapes
-from ..errors import PredictionError
+from ..errors import DataError, ModelError, PredictionError
 from ..levels import levels_array
 from ..models import Conjugate
 from ..program import ConcreteModel, GenerativeProgram
+from ..program.rows import read_rows
 from ..schema import Schema
 from ..tables import read_table
 from .base import State
@@ -24,6 +26,8 @@ from .state import Draws, Point
 @dataclasses.dataclass(frozen=True)
 class Fit:
     """A trained model.
+
+    `parameters` go by the program's sites, `{block}_{parameter}`; `parameters_of(column)` gives those of one column.
 
     Attributes:
         model: the model that was fitted.
@@ -74,6 +78,30 @@ class Fit:
         """name -> array: the point, the posterior mean, or draws (chain, draw, ...)."""
         return self.state.parameters
 
+    def parameters_of(self, column: str) -> dict[str, np.ndarray]:
+        """The parameters of one column of a built-in model, name -> array.
+
+        They are those of the column's block, without the axis of the block's columns: {"probs": (K, r)} of a
+        categorical column with r values, {"mean": (K,), "variance": (K,)} of a real one, draws axes first. Of a
+        covariance the column's row is left, its covariances with all columns of the block.
+
+        Raises:
+            DataError: no such column.
+            ModelError: a program of one's own, whose parameters go by the names of its sites.
+        """
+        conjugate = self.concrete.conjugate(self.schema)
+        if conjugate is None:
+            raise ModelError("A program of one's own names its parameters itself, by its sites: see fit.parameters.")
+        block = next((block for block in conjugate.blocks if column in block.columns), None)
+        if block is None:
+            raise DataError(f"There is no column {column!r}. The columns are {quote_some(self.schema.columns or ())}.")
+        place, parameters = list(block.columns).index(column), {}
+        for name, axes in block.family.parameter_axes().items():
+            value = self.parameters[f"{block.name}_{name}"]
+            axis = axes.index("feature") - len(axes) if "feature" in axes else None
+            parameters[name] = value if axis is None else np.take(value, place, axis)
+        return parameters
+
     @property
     def log_evidence(self) -> float | None:
         """log p(X, y) for `Exact` (and averages over structures), else None."""
@@ -90,11 +118,23 @@ class Fit:
         return isinstance(self.state, Draws)
 
     def read(self, X):
-        """Rows of new data by attribute site, checked against the training schema: (attributes, covariates)."""
+        """Rows of new data by attribute site, checked: (attributes, covariates).
+
+        X has the columns of the training schema, or is what `simulate` gives: the attribute sites and covariates of the
+        program, and perhaps its label site, which is not read.
+        """
         table = read_table(X)
+        if self._are_sites(table.names):
+            return read_rows(self.program, table, labelled=True)
         if self.schema.kinds:
             self.schema.check_table(table)
         return self.concrete.read(self.schema, table)
+
+    def _are_sites(self, names):
+        """Whether these are the sites that the program makes, and not the columns that it was trained on."""
+        sites = {*self.program.attributes, *self.program.covariates}
+        few = len(names) <= len(sites) + 1  # columns may be very many
+        return few and sites == set(names) - {self.program.label} and set(names) != set(self.schema.columns or ())
 
     def log_joint(self, X, at="mean", rows=None) -> np.ndarray:
         """The table of log-joints, log p(x_i, y = k | Q).
@@ -137,7 +177,9 @@ class Fit:
             covariates: name -> (n,), such as the totals of multinomial rows.
 
         Returns:
-            Dict of the attribute sites and the labels, under the label site's name.
+            Dict of the attribute sites, the covariates, and the labels under the label site's name. The sites of a
+            built-in model are its blocks, (n, columns of the block), categories as codes. `bayesgen.predict` takes it
+            as it is.
         """
         first, second = jax.random.split(as_key(seed))
         try:

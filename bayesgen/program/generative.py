@@ -149,13 +149,15 @@ class GenerativeProgram(ConcreteModel):
             covariates: name -> (n, ...).
 
         Returns:
-            Dict of the attributes (n at the instance plate's axis) and, under the label's name, the class labels.
+            Dict of the attributes (n at the instance plate's axis), the covariates and, under the label's name, the
+            class labels.
         """
         key = jax.random.key(seed) if isinstance(seed, int) else seed
         with jax.enable_x64(True):
             function = handlers.substitute(self.function, data=dict(latents or {}))
             trace = sites_of(handlers.seed(function, key), n, covariates)
         rows = {name: np.asarray(trace[name]["value"]) for name in self.attributes}
+        rows |= {name: np.asarray(value) for name, value in covariates.items()}
         if self.label is not None:
             codes = np.asarray(trace[self.label]["value"]).reshape(n)
             rows[self.label] = levels_array(self.classes)[codes]

@@ -16,8 +16,11 @@ from .evaluation import evaluate
 from .structure import base_support, run_abstractly
 
 
-def read_rows(program, X):
+def read_rows(program, X, labelled=False):
     """Read a mapping, a data frame or a `Table` into rows by site.
+
+    Args:
+        labelled: whether a column of the label site's name may be there too, as in simulated rows. It is not read.
 
     Returns:
         (attributes, covariates): dicts of arrays (n, ...), the instance axis first.
@@ -28,14 +31,14 @@ def read_rows(program, X):
     """
     table = read_table(X)
     structure = program.structure
-    columns = _columns(program, table)
+    columns = _columns(program, table, {program.label} if labelled else set())
     attributes = {name: _attribute(name, site, columns[name]) for name, site in structure.attributes}
     covariates = {name: _finite(name, columns[name]) for name in structure.covariates}
     check_values(program, attributes, covariates)
     return attributes, covariates
 
 
-def _columns(program, table):
+def _columns(program, table, unread):
     wanted = [*program.attributes, *program.covariates]
     if not table.named:
         if len(wanted) == 1:
@@ -45,7 +48,7 @@ def _columns(program, table):
             "not an array."
         )
     missing = [name for name in wanted if name not in table.names]
-    extra = [name for name in table.names if name not in wanted]
+    extra = [name for name in table.names if name not in wanted and name not in unread]
     if missing or extra:
         raise DataError(
             f"The data must have one column for each site of the program: missing {missing}, not in the program "
