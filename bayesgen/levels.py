@@ -140,7 +140,10 @@ def as_labels(y: Any) -> np.ndarray:
     if labels.dtype.kind == "f" and isinstance(y, list | tuple) and (np.abs(labels) >= _WHOLE_FLOATS).any():
         labels = np.asarray(y, object)  # among floats, or beyond 64 bits, integers would have become equal
     if labels.ndim != 1:
-        raise DataError(f"y has shape {labels.shape}, and has to be 1-D: y.ravel(), or a frame's one column.")
+        raise DataError(
+            f"y has shape {labels.shape}, and has to be 1-D: y.ravel(), or a frame's one column; a pandas Series where "
+            "the labels are tuples."
+        )
     if len(labels) == 0:
         raise DataError("y is empty. Give one label a row.")
     return labels
