@@ -1,6 +1,7 @@
 """Columns: their names and kinds, cheap however many there are, and their values as arrays."""
 
 import difflib
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, final, overload
@@ -178,10 +179,9 @@ def as_array(values: Any, what: str) -> np.ndarray:
 
 def check_index(X: Any, values: Any, name: str, of: str = "X") -> None:
     """DataError where `values` and X are pandas objects of one length whose indexes differ: which row is meant?"""
-    import pandas as pd
-
+    pandas = sys.modules.get("pandas")  # where it was never imported, nothing of it can exist
     index, wanted = getattr(values, "index", None), getattr(X, "index", None)
-    if not (isinstance(index, pd.Index) and isinstance(wanted, pd.Index)):
+    if pandas is None or not (isinstance(index, pandas.Index) and isinstance(wanted, pandas.Index)):
         return
     if len(index) != len(wanted) or index.equals(wanted):
         return

@@ -101,7 +101,7 @@ class NaiveBayes(Model):
             stem = kind if size is None else f"{kind}_{size}"
             taken[stem] = taken.get(stem, 0) + 1
             name = stem if taken[stem] == 1 else f"{stem}_part{taken[stem]}"
-            whole = len(groups) == 1  # `_kinds` may tell of the first column alone
+            whole = len(groups) == 1  # all columns, of which `_kinds` may have told the first alone
             blocks.append((name, members[kind, size, identity], schema.columns if whole else columns))
         return STRUCTURES[self.structure](GenerativeClassifier(blocks, self.class_prior), self.dependence_prior)
 

@@ -135,10 +135,9 @@ def check_values(program, attributes, covariates, codes=None):
         with jax.enable_x64(True):
             impossible = ~np.asarray(support(attributes[name]))
         _refuse_values(name, attributes[name], impossible, lambda where, support=support: str(support))
-    names = program.supports.by_row
-    if not names:
+    names, size = program.supports.by_row, len(next(iter(attributes.values())))
+    if not names or not size:
         return
-    size = len(attributes[names[0]])
     num_classes = program.num_classes if program.supports.by_class else 1
     classes = [np.full(size, k) for k in range(num_classes)] if codes is None else [codes]
     read = functools.partial(_supports_by_row, names=names)

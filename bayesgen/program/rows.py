@@ -126,25 +126,22 @@ def find_supports(program) -> Supports:
         fixed = {name: support for name, support in supports.items() if _is_fixed(support)}
         others = [name for name, site in program.structure.attributes if site.discrete and name not in fixed]
         inputs = _inputs_of_supports(program, trace, others) if others else {}
-    by_row = tuple(name for name in others if not inputs[name] & set(program.latents))
-    return Supports(fixed, by_row, tuple(name for name in by_row if program.label in inputs[name]))
+    by_row = tuple(name for name in others if "latents" not in inputs[name])
+    return Supports(fixed, by_row, tuple(name for name in by_row if "labels" in inputs[name]))
 
 
 def _inputs_of_supports(program, trace, names):
-    """site -> the latents, and the label, that enter its support."""
-    structure = program.structure
-    values = {name: jnp.zeros(jnp.shape(trace[name]["value"])) for name, _ in structure.latents}
-    codes = jnp.zeros(2, int)
-    if structure.label is not None:
-        values[structure.label] = codes
+    """site -> which of "latents" and "labels" enter its support."""
+    covariates = program.example_covariates(2)
 
-    def bounds(**values):
-        labels = values.pop(structure.label, codes)
-        evaluation = evaluate(program.function, structure, values, labels, None, program.example_covariates(2))
+    def bounds(latents, labels):
+        evaluation = evaluate(program.function, program.structure, latents, labels, None, covariates)
         leaves = {name: jax.tree.leaves(base_support(evaluation.sites[name]["fn"].support)) for name in names}
         return jax.tree.map(jnp.asarray, leaves)
 
-    return {name: frozenset().union(*flows) for name, flows in eval_provenance(bounds, **values).items()}
+    latents = {name: jnp.zeros(jnp.shape(trace[name]["value"])) for name in program.latents}
+    flows = eval_provenance(bounds, latents=latents, labels=jnp.zeros(2, int))
+    return {name: frozenset().union(*of_bounds) for name, of_bounds in flows.items()}
 
 
 def _is_fixed(support):
