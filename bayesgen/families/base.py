@@ -31,6 +31,9 @@ class Family(abc.ABC):
     """Whether the default hyperparameters need the training columns' means and variances."""
     covariate: ClassVar[str | None] = None
     """Name of the argument of `likelihood` that is a covariate of the program, if there is one."""
+    is_linear: ClassVar[bool] = False
+    """Whether the probability of a cell is one of the parameters, so that the predictive has the same form, at logs of
+    mean probabilities."""
     takes_sparse: ClassVar[bool] = False
     """Whether its columns may come as a scipy.sparse matrix."""
     flags: ClassVar[tuple[str, ...]] = ()

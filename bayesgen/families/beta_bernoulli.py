@@ -37,6 +37,7 @@ class BetaBernoulli(Family):
     a: Any
     b: Any
     kind = "binary"
+    is_linear = True
     takes_sparse = True
     statistic = BERNOULLI
 

@@ -29,6 +29,7 @@ class DirichletCategorical(DirichletFamily):
     """
 
     kind = "categorical"
+    is_linear = True
 
     def resolve(self, scale):
         """Broadcast to (K, D, r)."""

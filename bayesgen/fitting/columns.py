@@ -55,38 +55,22 @@ class MixedBlock(RowDensity):
 def mixed_predictive(first, second, log_first, log_second):
     """The density of one row whose parameters follow one family's posterior or another's.
 
-    Where a family's predictive is its likelihood at the mean parameters (the likelihood is linear in them), so is the
-    mixture's, at the mixed mean: then it costs what one density costs.
+    Where a family's parameters are probabilities, so are the mixture's, and mix likewise: then it costs what one density
+    costs.
 
     Args:
         first, second: families of one type, of K classes and of one.
         log_first, log_second: logs of their weights, (D,), or numbers for a joint block.
     """
-    density, parameters = first.row_predictive()
-    weights = {"log_first": log_first, "log_second": log_second}
-    if first.joint:
-        own = {"first": parameters, "second": second.row_predictive()[1]}
-        return MixedBlock(density), weights | own
-    if _is_linear(first, density, parameters):
-        return first.row_density(mix(first, second.mean(), np.exp(log_first), np.exp(log_second)))
-    return MixedColumns(density), weights | {"first": parameters, "second": second.row_predictive()[1]}
-
-
-def _is_linear(family, density, parameters):
-    at_mean, own = family.row_density(family.mean())
-    return (
-        at_mean == density
-        and set(own) == set(parameters)
-        and all(np.array_equal(own[name], parameters[name]) for name in own)
-    )
-
-
-def mix(first, of_second, weight, other):
-    """The weighted sum of the means of two families, by parameter."""
-    return {
-        name: per_column(weight, axes) * value + per_column(other, axes) * of_second[name]
-        for (name, value), axes in zip(first.mean().items(), first.parameter_axes().values(), strict=True)
-    }
+    (density, parameters), (_, others) = first.row_predictive(), second.row_predictive()
+    if first.is_linear:
+        (axes,) = first.parameter_axes().values()
+        weight, other_weight = per_column(log_first, axes), per_column(log_second, axes)
+        return density, {
+            name: np.logaddexp(weight + logs, other_weight + others[name]) for name, logs in parameters.items()
+        }
+    rows = MixedBlock(density) if first.joint else MixedColumns(density)
+    return rows, {"log_first": log_first, "log_second": log_second, "first": parameters, "second": others}
 
 
 def per_column(weights, axes):
