@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..devices import carrying, placed
@@ -17,6 +18,7 @@ from ..threads import in_threads
 CHUNK_ROWS = 8192
 CACHE_BYTES = 2e6  # for the same on a processor, whose caches are fast and whose calls cost little
 BUDGET_BYTES = 64e6  # for one table of (draws in a batch, rows, classes), and for the rows
+MOST_IN_SINGLE = 128.0  # size of a deviation that single precision gives to about 1e-5, and at worst to 1e-4
 
 
 def program_table(program, latents, attributes, covariates):
@@ -49,7 +51,8 @@ class Reduction:
     Attributes:
         of_batch: anchors (K, n) and deviations from them (K, batch, n) -> any arrays.
         of_all: the same arrays, stacked along a first axis -> arrays with the rows as first axis.
-        precision: of the deviations, "float32" or "float64". Anchors are always in double precision.
+        precision: of the deviations, "float32" or "float64". Anchors are always in double precision, and deviations of
+            rows so far from everything that single precision would not give four decimals of their logs.
     """
 
     of_batch: Callable
@@ -81,38 +84,58 @@ def reduce_draws(program, latents, attributes, covariates, batch_size, reduction
     """
     with jax.enable_x64(True), placed(_work(program, attributes, CHUNK_ROWS, batch_size)) as device:
         examples, known = first_rows(covariates, program.num_classes), _known(program, latents)
-        frame, batches = _prepare(program, known, examples, batch_size=batch_size, precision=reduction.precision)
+        precision = reduction.precision
+        frame, batches, squares = _prepare(program, known, examples, batch_size=batch_size, precision=precision)
         budget = CACHE_BYTES if device.platform == "cpu" else BUDGET_BYTES
         numbers_per_row = program.num_classes * max(batches.weights.shape[-2:])  # of the tables, and of the features
         chunk = _rows_that_fit(attributes, numbers_per_row, budget)
 
         def of_rows(part):
-            reduced = _reduce(program, frame, batches, *_padded_rows(attributes, covariates, part), reduction=reduction)
+            rows = _padded_rows(attributes, covariates, part)
+            reduced = _reduce(program, frame, batches, squares, *rows, reduction=reduction)
             return jax.tree.map(lambda leaf: np.asarray(leaf)[: _size(part)], reduced)
 
         *whole, last = chunks(_num_rows(attributes), chunk)
         # in this thread what may have to be compiled, because it runs the program; the others run what is compiled
         first, end = map(of_rows, whole[:1]), [of_rows(last)]
         parts = [*first, *in_threads(carrying(of_rows), whole[1:]), *end]
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+    reduced, sizes = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+    far = np.flatnonzero(~(sizes <= MOST_IN_SINGLE))  # NaN where single precision overflows
+    if reduction.precision == "float64" or not len(far):
+        return reduced
+    attributes, covariates = jax.tree.map(lambda array: array[far], (attributes, covariates))
+    in_double = dataclasses.replace(reduction, precision="float64")
+    of_far_rows = reduce_draws(program, latents, attributes, covariates, batch_size, in_double)
+
+    def put(array, values):
+        array[far] = values
+        return array
+
+    return jax.tree.map(put, reduced, of_far_rows)
 
 
 @functools.partial(jax.jit, static_argnames=("batch_size", "precision"))
 def _prepare(program, latents, covariates, *, batch_size, precision):
-    """(`Frame`, `Processes` with the batches as first axis): made batch by batch, so that no more is whole."""
+    """(`Frame`, `Processes` with the batches as first axis, the largest squares of their weights, (K, F)).
+
+    Made batch by batch, so that no more is whole.
+    """
     frame = frame_of(program, latents, covariates)
     batches = jax.tree.map(lambda array: array.reshape(-1, batch_size, *array.shape[1:]), latents)
-    return frame, jax.lax.map(lambda one: processes(program, frame, one, covariates, precision), batches)
+    ready = jax.lax.map(lambda one: processes(program, frame, one, covariates, precision), batches)
+    return frame, ready, jnp.square(jnp.abs(ready.weights).max((0, 2)).astype(float))
 
 
 @functools.partial(jax.jit, static_argnames="reduction")
-def _reduce(program, frame, batches, attributes, covariates, *, reduction):
+def _reduce(program, frame, batches, largest_squares, attributes, covariates, *, reduction):
+    """What the reduction makes of rows, and the sizes of their largest deviations (n,)."""
     rows = features_of(program, frame, attributes, reduction.precision)
 
     def of_batch(draws):
         return reduction.of_batch(*log_joint_tables(program, frame, draws, rows, attributes, covariates))
 
-    return reduction.of_all(jax.lax.map(of_batch, batches))
+    squares = jnp.einsum("kf,kfn->kn", largest_squares, jnp.square(rows.features.astype(float)))
+    return reduction.of_all(jax.lax.map(of_batch, batches)), jnp.sqrt(squares.max(0))
 
 
 def _padded_rows(attributes, covariates, part):

@@ -116,8 +116,9 @@ def log_joint_tables(program, frame, draws, rows, attributes, covariates):
     others = _other_tables(program, frame, draws, attributes, covariates)
     if others is None:
         return rows.anchor, deviations
-    peak = finite(others.max(1))
-    return rows.anchor + peak, deviations + (others - peak[:, None]).astype(deviations.dtype)
+    tables = deviations + others  # in double precision: where both parts are large, they may cancel
+    peak = finite(tables.max(1))
+    return rows.anchor + peak, (tables - peak[:, None]).astype(deviations.dtype)
 
 
 def finite(logs):

@@ -1,7 +1,8 @@
 """Densities of rows under many processes: an anchor, and inner products of a vector a process with a vector a row.
 
 The anchor is the density under one process in the middle of them. What the others add to it is a small number, made of
-columns in the anchor's units, so that single precision has digits enough for it whatever the data's offset and scale.
+columns in the anchor's units, so that single precision has digits enough for it whatever the data's offset and scale,
+but for rows that are many units away.
 """
 
 import jax.numpy as jnp

@@ -1,16 +1,13 @@
 """Pareto's k of averages over draws: known tails, and a posterior whose draws do not settle an answer."""
 
-import dataclasses
-
-import jax
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats
 from sklearn.datasets import load_wine
 
 import bayesgen as bg
-from bayesgen.fitting.state import Draws
 from bayesgen.prediction.reliability import pareto_k, tail_indices, warn_of_few_draws
+from prediction.draws import drawn
 
 
 def tables(k, num_draws=4000, num_rows=7, seed=0):
@@ -114,14 +111,6 @@ def wine(seed):
     return X[train], y[train], X[np.setdiff1d(np.arange(len(y)), train)]
 
 
-def drawn(exact, num_chains=4, num_samples=1000, seed=0):
-    """A fit that holds independent draws from an exact posterior, as a perfect sampler would give them."""
-    draws = exact.state.draws(num_chains * num_samples, jax.random.key(seed))
-    chains = {name: value.reshape(num_chains, num_samples, *value.shape[2:]) for name, value in draws.items()}
-    state = Draws(exact.program, chains, exact.program.parameters_of(chains), {})
-    return dataclasses.replace(exact, state=state)
-
-
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3, 4))])
 def test_averages_from_draws_are_calibrated_where_they_are_not_warned_of(seed):
     X, y, new = wine(seed)
@@ -157,8 +146,8 @@ def test_averages_far_from_the_data_are_warned_of_whatever_the_distance(entropy_
     y = np.repeat([0, 1], 200)
     X = np.random.default_rng(0).normal(2.0 * y[:, None] * [1, 0], 1.0, (400, 2))
     exact = bg.fit(bg.GaussianDiscriminant(), X, y, method=bg.Exact())
-    queries = np.stack([np.zeros(7), [10.0, 50.0, 80.0, 100.0, 200.0, 1e4, 1e6]], axis=1)
-    with pytest.warns(bg.ConvergenceWarning, match="7 of 7 rows"):
+    queries = np.stack([np.zeros(8), [10.0, 50.0, 80.0, 100.0, 200.0, 1e4, 1e6, 1e100]], axis=1)
+    with pytest.warns(bg.ConvergenceWarning, match="8 of 8 rows"):
         found = bg.predict(drawn(exact), queries, rule=bg.BMA(entropy_draws=entropy_draws))
     assert (found.pareto_k > 0.7).all() and (found.pareto_k[4:] == np.inf).all()
     wrong = np.abs(found.probabilities - bg.predict(exact, queries, rule=bg.BMA()).probabilities)

@@ -10,6 +10,7 @@ from models.cases import CASES
 
 import bayesgen as bg
 from bayesgen.fitting import rowwise
+from prediction.draws import drawn
 
 close = np.testing.assert_allclose
 CASE = CASES["naive Bayes, integer labels"]
@@ -115,6 +116,24 @@ def test_single_precision_is_enough_whatever_the_columns_are(covariance):
     for rows, tolerance in ((slice(90), 1e-5), (slice(90, None), 1e-3)):  # few draws carry the averages of the latter
         close(found.log_marginal[rows], log_marginal[rows], rtol=0, atol=tolerance)
         close(found.probabilities[rows], probabilities[rows], rtol=0, atol=tolerance)
+
+
+@pytest.mark.filterwarnings("ignore::bayesgen.ConvergenceWarning")  # few draws carry averages far away
+def test_rows_far_from_everything_are_averaged_in_double_precision():
+    """Distances from where single precision does well to where it knows no such numbers; counts beside them."""
+    rng, y = np.random.default_rng(3), np.arange(60) % 2
+    columns = {f"x{j}": rng.normal(y, 1.0) for j in range(3)} | {"count": rng.poisson(3.0, 60)}
+    model = bg.NaiveBayes({"count": bg.GammaPoisson()})
+    fit = drawn(bg.fit(model, columns, y, method=bg.Exact()), num_samples=250)
+    distances = np.asarray([0.0, 3.0, 10.0, 20.0, 30.0, 50.0, 100.0, 1e3, 1e4, 1e6, 1e25, 1e100])
+    directions = rng.normal(size=(8, 3))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    far = dict(zip(columns, (distances[:, None, None] * directions).reshape(-1, 3).T, strict=False))
+    far["count"] = np.resize([0, 4, 10**6], 96)
+    whole, quick = (bg.predict(fit, far, rule=bg.BMA(entropy_draws=draws)) for draws in (None, 0))
+    for name in ("log_probabilities", "log_marginal"):
+        close(getattr(quick, name), getattr(whole, name), rtol=1e-12, atol=1e-4)
+    close(quick.probabilities, whole.probabilities, atol=2e-5)
 
 
 def test_the_mutual_information_weighs_draws_by_the_row(chains):
