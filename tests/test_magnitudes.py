@@ -7,6 +7,7 @@ import numpyro.distributions as dist
 import pytest
 
 import bayesgen as bg
+from bayesgen import views
 
 rng = np.random.default_rng(5)
 ROWS = 31
@@ -98,3 +99,44 @@ def test_a_family_used_alone(family):
         family.update(X)
     with pytest.raises(bg.DataError, match=r"The data .*vanish"):
         bg.NormalInverseGamma().log_evidence(BASE["width"] * 1e-200)
+
+
+ASKED = [(bg.MLE(), bg.PlugIn()), (bg.Exact(), bg.BMA()), (bg.Exact(), bg.ConditionalAverage(num_draws=100))]
+
+
+@pytest.mark.parametrize("model", [bg.NaiveBayes(structure="average"), *MODELS], ids=repr)
+@pytest.mark.parametrize("unit, value", [(1.0, 1e153), (1.0, -1e300), (1e-20, 1e130), (1e-120, 1e35)])
+def test_a_new_row_beyond_squares_is_refused_by_name(model, unit, value):
+    fit = bg.fit(model, scaled(unit), Y, method=bg.Exact())
+    rows = {name: np.append(values, 0.0) for name, values in scaled(unit).items()}
+    rows["width"][7] = value
+    with pytest.raises(bg.DataError, match=rf"Column 'width' has {value:.3g} at row 7, .*overflow".replace("+", r"\+")):
+        bg.predict(fit, rows, rule=bg.BMA())
+
+
+@pytest.mark.parametrize("method, rule", ASKED, ids=repr)
+@pytest.mark.parametrize("unit", [1e-120, 1e-20, 1.0, 1e20, 1e150])
+@pytest.mark.parametrize("model", [MODELS[0], MODELS[1]], ids=repr)
+def test_what_is_not_refused_has_probabilities(model, unit, method, rule):
+    fit = bg.fit(model, scaled(unit), Y, method=method)
+    rows = {name: np.zeros(2) for name in BASE} | {"width": np.asarray([1.0, -1.0]) * min(1e139 * unit, 9e151)}
+    assert np.isfinite(bg.predict(fit, rows, rule=rule).probabilities).all()
+
+
+def test_single_precision_and_far_rows_in_blocks(monkeypatch):
+    monkeypatch.setattr(views, "BLOCK_CELLS", 1)
+    monkeypatch.setattr(views, "MIN_ROWS", 8)
+    fit = bg.fit(bg.NaiveBayes(), scaled(1.0), Y, method=bg.Exact())
+    largest = {name: np.full(20, np.finfo(np.float32).max) for name in BASE}
+    assert np.isfinite(bg.predict(fit, largest, rule=bg.BMA()).probabilities).all()
+    rows = {name: np.resize(values, 40) for name, values in BASE.items()}
+    rows["mass"][33] = 1e200
+    with pytest.raises(bg.DataError, match=r"'mass' .*at row 33"):
+        bg.predict(fit, rows, rule=bg.BMA())
+
+
+def test_a_new_row_of_a_program():
+    X = {"size": np.stack([BASE["depth"], BASE["width"]], 1)}
+    fit = bg.fit(bg.GenerativeProgram(sizes, classes=["near", "far"]), X, Y, method=bg.MAP())
+    with pytest.raises(bg.DataError, match=r"Attribute 'size', column 1, has 1e\+180 at row 0"):
+        bg.predict(fit, {"size": [[0.0, 1e180]]}, rule=bg.PlugIn())

@@ -128,7 +128,9 @@ class Fit:
             return read_rows(self.program, table, labelled=True)
         if self.schema.kinds:
             self.schema.check_table(table)
-        return self.concrete.read(self.schema, table)
+        attributes, covariates = self.concrete.read(self.schema, table)
+        self.concrete.check_rows(self.schema, attributes)
+        return attributes, covariates
 
     def _are_sites(self, names):
         """Whether these are the sites that the program makes, and not the columns that it was trained on."""

@@ -1,6 +1,7 @@
 """`GenerativeClassifier`: a class prior and blocks of columns, each with a conjugate family."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from ..families.fixed_categorical import FixedCategorical
 from ..program import ConcreteModel, GenerativeProgram
 from ..program.recognition import Plan
 from ..statistics import Moments
-from ..statistics.magnitudes import check_magnitudes
+from ..statistics.magnitudes import check_magnitudes, check_rows
 from .conjugate import Block, Conjugate
 from .function import LABEL, ClassifierFunction, covariate_name
 
@@ -82,6 +83,13 @@ class GenerativeClassifier(ConcreteModel):
             if family.covariate
         }
         return attributes, covariates
+
+    def check_rows(self, schema, attributes):
+        """See `ConcreteModel.check_rows`."""
+        for name, family, columns in self.blocks:
+            if family.kind == "real":
+                units = np.sqrt(_scale(schema, name, family, columns).variance)
+                check_rows(attributes[name], units, functools.partial(_column_name, columns))
 
     def statistics(self, schema):
         """Each block's statistic."""
@@ -179,10 +187,14 @@ def _scale(schema, name, family, columns):
     return Scale(len(schema.classes), len(columns), _num_categories(schema, name, family, columns), mean, variance)
 
 
+def _column_name(columns, place):
+    return f"Column {columns[place[0]]!r}"
+
+
 def _column_moments(summary, columns):
     """Means and variances (denominator N) of a block's columns over all classes."""
     if isinstance(summary, Moments):
-        check_magnitudes(summary, lambda place: f"Column {columns[place[0]]!r}")
+        check_magnitudes(summary, functools.partial(_column_name, columns))
     pooled = summary.pooled().of_class(0)
     if not isinstance(pooled, Moments):
         return pooled.totals[0] / pooled.count, np.nan

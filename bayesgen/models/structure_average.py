@@ -49,6 +49,10 @@ class StructureAverage(ConcreteModel):
         """The classifier's."""
         return self.classifier.read(schema, table)
 
+    def check_rows(self, schema, attributes):
+        """The classifier's."""
+        self.classifier.check_rows(schema, attributes)
+
     def statistics(self, schema):
         """The classifier's."""
         return self.classifier.statistics(schema)

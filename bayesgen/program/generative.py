@@ -17,7 +17,7 @@ from ..errors import DataError, ModelError
 from ..levels import levels_array
 from ..schema import Schema
 from ..statistics import Moments
-from ..statistics.magnitudes import check_magnitudes
+from ..statistics.magnitudes import check_magnitudes, check_rows
 from .compiled import class_distributions, padded, summarize_rows
 from .compiled import log_density as compiled_log_density
 from .compiled import log_joint as compiled_log_joint
@@ -234,6 +234,12 @@ class GenerativeProgram(ConcreteModel):
     def read(self, schema, table):
         """See `Model.read`."""
         return read_rows(self, table)
+
+    def check_rows(self, schema, attributes):
+        """See `ConcreteModel.check_rows`. The units of the columns are not known here."""
+        for site, statistic in self.plan.compressed:
+            if statistic.takes_squares:
+                check_rows(attributes[site], 1.0, functools.partial(_column_name, site))
 
     def statistics(self, schema):
         """Not known before the program has been probed."""

@@ -32,6 +32,10 @@ class ConcreteModel(Model):
         """The rows of a table by attribute site: (attributes, covariates), dicts of arrays (n, ...)."""
 
     @abc.abstractmethod
+    def check_rows(self, schema, attributes):
+        """Refuse new rows, as `read` gives them, that lie too far from the training data for floating point."""
+
+    @abc.abstractmethod
     def statistics(self, schema):
         """site -> `Statistic` where these are known without binding the program; else None."""
 

@@ -22,10 +22,12 @@ class Statistic(RowDensity):
     """A family of distributions with a sufficient statistic of fixed size.
 
     The log-likelihood of any number of rows is a function of their `Summary` alone. `uses_inert` says whether
-    densities of rows need parameters of the base measure (see `register`) besides those that are learned.
+    densities of rows need parameters of the base measure (see `register`) besides those that are learned;
+    `takes_squares` whether they take squares of the rows' values, which may overflow.
     """
 
     uses_inert: bool = False
+    takes_squares: bool = False
 
     @abc.abstractmethod
     def summarize(self, values, codes, num_classes, weights=None, inert=None):

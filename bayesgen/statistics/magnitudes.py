@@ -5,6 +5,7 @@ import numpy as np
 from ..errors import DataError
 
 SMALLEST, LARGEST = 1e-152, 1e152  # what is in between has squares with all their digits, and sums of many of them
+MOST_UNITS = 1e140  # standard deviations whose squares do not overflow, even if a class has far smaller ones
 
 
 def check_magnitudes(moments, name_of):
@@ -26,6 +27,34 @@ def check_magnitudes(moments, name_of):
         raise DataError(
             f"{name_of(place)} has values of about {size:.0e}, whose squares {happens} in floating point, so it has no "
             f"variance that could be computed. Take it in other units (divide it by {size:.0e}), or drop it."
+        )
+
+
+def check_rows(values, units, name_of):
+    """Refuse new rows so far away that the squares of their distances overflow: no density could be computed.
+
+    Args:
+        values: (n, ...), cells of columns with means and variances.
+        units: standard deviations of the columns, or 1 where they are not known.
+        name_of: the name of the column at an index tuple, as a sentence begins with it.
+
+    Raises:
+        DataError: names the first such column, the row and the value.
+    """
+    limits = np.minimum(LARGEST, MOST_UNITS * np.asarray(units))
+    least = limits.min(initial=LARGEST)
+    if values.dtype.kind == "f" and np.finfo(values.dtype).max <= least:
+        return
+    if max(values.max(initial=0), -values.min(initial=0)) <= least:  # many times as fast as column by column
+        return
+    wrong = np.maximum(values.max(0, initial=0), -values.min(0, initial=0)) > limits
+    if wrong.any():
+        place = tuple(int(index) for index in np.argwhere(wrong)[0])
+        cells = np.abs(values[:, *place])
+        row = int(np.argmax(cells))
+        raise DataError(
+            f"{name_of(place)} has {values[row, *place]:.3g} at row {row}, so far from the training data that squares "
+            "overflow in floating point and no density could be computed. Correct the cell, or drop the row."
         )
 
 

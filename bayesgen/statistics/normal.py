@@ -25,6 +25,11 @@ class NormalStatistic(Statistic):
 
     log_scale: bool = False
 
+    @property
+    def takes_squares(self):  # type: ignore[override]
+        """Of the values, not of their logarithms."""
+        return not self.log_scale
+
     def summarize(self, values, codes, num_classes, weights=None, inert=None):
         """Centred moments of each column by class. See `Statistic.summarize`."""
         rows = flatten_rows(np.log(precise(values)) if self.log_scale else values)
@@ -95,6 +100,8 @@ def _standard(whitened, log_det):
 @dataclasses.dataclass(frozen=True)
 class MultivariateNormalStatistic(Statistic):
     """Jointly normal columns. Parameters: `loc` (K, *extra, D) and `scale_tril` (K, *extra, D, D)."""
+
+    takes_squares = True
 
     def summarize(self, values, codes, num_classes, weights=None, inert=None):
         """Centred moments and cross products by class. See `Statistic.summarize`."""
