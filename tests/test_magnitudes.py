@@ -140,3 +140,15 @@ def test_a_new_row_of_a_program():
     fit = bg.fit(bg.GenerativeProgram(sizes, classes=["near", "far"]), X, Y, method=bg.MAP())
     with pytest.raises(bg.DataError, match=r"Attribute 'size', column 1, has 1e\+180 at row 0"):
         bg.predict(fit, {"size": [[0.0, 1e180]]}, rule=bg.PlugIn())
+
+
+@pytest.mark.parametrize("offset", [0.0, 2.0**20, 2.0**30, 2.0**40])
+def test_an_offset_costs_the_digits_that_it_has(offset):
+    """Cells in units of 2^-12, so that they are exact whatever the offset: what is lost is lost in the means."""
+    values = {name: np.round(column * 2**12) / 2**12 for name, column in BASE.items()}
+    moved = {name: column + offset for name, column in values.items()}
+    near, far = (
+        bg.predict(bg.fit(bg.NaiveBayes(), X, Y, method=bg.Exact()), X, rule=bg.BMA()).probabilities
+        for X in (values, moved)
+    )
+    np.testing.assert_allclose(far, near, rtol=0, atol=20 * max(1.0, offset) * np.finfo(float).eps)
