@@ -55,8 +55,8 @@ class MixedBlock(RowDensity):
 def mixed_predictive(first, second, log_first, log_second):
     """The density of one row whose parameters follow one family's posterior or another's.
 
-    Where a family's parameters are probabilities, so are the mixture's, and mix likewise: then it costs what one density
-    costs.
+    Where a family's parameters are probabilities, so are the mixture's, and mix likewise: then it costs what one
+    density costs.
 
     Args:
         first, second: families of one type, of K classes and of one.

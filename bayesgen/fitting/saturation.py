@@ -4,12 +4,11 @@ Within 1e-16 of 1 a probability p has no digits left for 1 - p. The models of th
 that have them; a program of one's own may use 1 - p in any way, and is only warned.
 """
 
-import jax
 import numpy as np
 from numpyro.distributions import constraints
 
 from ..program import GenerativeProgram
-from ..program.structure import run_abstractly
+from ..program.rows import latent_supports
 
 SHARE = 1e-3  # of the draws, from which on it is said
 SMALLEST = 1e-300
@@ -18,11 +17,9 @@ NEXT_TO_ONE = 1 - 1e-15
 
 def saturated_sites(program: GenerativeProgram, latents: dict[str, np.ndarray]) -> list[str]:
     """What to say of each latent site whose draws (chain, draw, ...) lie at the edge of floating point."""
-    with jax.enable_x64(True):
-        trace = run_abstractly(program.function, 2, program.example_covariates(2))
-    problems = []
+    supports, problems = latent_supports(program), []
     for name, draws in latents.items():
-        share = _edge(trace[name]["fn"].support, draws).mean()
+        share = _edge(supports[name], draws).mean()
         if share >= SHARE:
             problems.append(
                 f"{share:.1%} of the draws of site {name!r} lie at the edge of floating point (a probability within "
@@ -34,8 +31,6 @@ def saturated_sites(program: GenerativeProgram, latents: dict[str, np.ndarray]) 
 
 def _edge(support, draws):
     """Which draws (chain, draw, ...) are at the edge of a support; none are where it has no edge that is known."""
-    while isinstance(support, constraints.independent):
-        support = support.base_constraint
     if support in (constraints.unit_interval, constraints.simplex):
         return (draws > NEXT_TO_ONE) | (draws < SMALLEST)
     if support in (constraints.positive, constraints.nonnegative):

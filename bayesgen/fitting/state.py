@@ -5,16 +5,27 @@ import functools
 from typing import Any
 
 import numpy as np
+from numpyro.distributions import constraints
 
 from ..errors import PredictionError
 from ..families.draws import generator
 from ..models import Conjugate
 from ..program import GenerativeProgram
 from ..program.density import Evidence
+from ..program.rows import latent_supports
 from .base import Exported, ProgramState, collect, sample
 from .closed import closed_table, predictive_densities
 from .diagnose import FEWEST_DRAWS, worst
 
+CHOLESKY = tuple(
+    type(support)
+    for support in (
+        constraints.corr_cholesky,
+        constraints.lower_cholesky,
+        constraints.scaled_unit_lower_cholesky,
+        constraints.softplus_lower_cholesky,
+    )
+)
 ARVIZ_NAMES = {"num_steps": "n_steps", "accept_prob": "acceptance_rate", "potential_energy": "lp"}
 
 
@@ -157,8 +168,12 @@ class Draws(ProgramState):
 
     @functools.cached_property
     def mean(self):
-        """Means of the draws."""
-        return {name: value.mean((0, 1)) for name, value in self.values.items()}
+        """Means of the draws; of Cholesky factors L, the factor of the mean of L L^T."""
+        supports = latent_supports(self.program)
+        return {
+            name: _mean_factor(value) if isinstance(supports.get(name), CHOLESKY) else value.mean((0, 1))
+            for name, value in self.values.items()
+        }
 
     @property
     def mode(self):
@@ -179,3 +194,15 @@ class Draws(ProgramState):
         """The chains, and what the sampler recorded under ArviZ's names."""
         stats = {ARVIZ_NAMES.get(name, name): value for name, value in self.sample_stats.items()}
         return Exported({"posterior": self.values, "sample_stats": stats}, "chains")
+
+
+def _mean_factor(factors: np.ndarray) -> np.ndarray:
+    """The Cholesky factor of the mean of L L^T over the first two axes, (..., D, D).
+
+    The mean is A A^T, where A has the factors beside each other; A^T = Q R gives R^T without squaring anything.
+    """
+    *_, dimension = factors.shape
+    draws = np.moveaxis(factors.reshape(-1, *factors.shape[2:]), 0, -3)
+    side_by_side = np.swapaxes(draws, -1, -2).reshape(*factors.shape[2:-2], -1, dimension)
+    lower = np.swapaxes(np.linalg.qr(side_by_side / draws.shape[-3] ** 0.5, mode="r"), -1, -2)
+    return lower * np.sign(np.diagonal(lower, axis1=-2, axis2=-1))[..., None, :]

@@ -13,7 +13,8 @@ class PlugIn(Rule):
 
     Args:
         at: which process: the posterior "mean" or "mode". A point fit (MLE, MAP) has one process, and both mean it. For
-            draws the mean is that of probabilities, rates, means and covariances; their mode is not known.
+            draws the mean is that of probabilities, rates, means and covariances (also where a program samples their
+            Cholesky factors); their mode is not known.
     """
 
     at: str = "mean"

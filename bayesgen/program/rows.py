@@ -103,6 +103,13 @@ FIXED_SUPPORTS = (
 )
 
 
+def latent_supports(program) -> dict[str, Any]:
+    """Latent site -> its support, that of one event where there are several."""
+    with jax.enable_x64(True):
+        trace = run_abstractly(program.function, 2, program.example_covariates(2))
+    return {name: base_support(trace[name]["fn"].support) for name in program.latents}
+
+
 @dataclasses.dataclass(frozen=True)
 class Supports:
     """What is known, without the latents, of the values that attribute sites can take.
