@@ -6,6 +6,7 @@ held against the true Hessian along random directions.
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -80,15 +81,15 @@ class Curvature:
 
     def solve(self, vector):
         """inv(curvature) @ vector, or None where it is not positive definite."""
-        roots = self.inverse_roots()
-        if roots is None:
+        if self.inverse_roots is None:
             return None
         out = np.empty_like(vector)
-        for index, root in zip(self.members, roots, strict=True):
+        for index, root in zip(self.members, self.inverse_roots, strict=True):
             inner = np.einsum("bji,bj->bi", root, vector[index])
             out[index] = np.einsum("bij,bj->bi", root, inner)
         return out
 
+    @functools.cached_property
     def inverse_roots(self):
         """Factors F with F F' = inv(block), or None where a block is not safely positive definite.
 
@@ -108,6 +109,18 @@ class Curvature:
                 return None
             roots.append(scale[:, :, None] * np.swapaxes(np.linalg.inv(root), 1, 2))
         return roots
+
+    def deviations(self, z):
+        """Deviations F z from the mode, (m, D), of whitened ones. Only where it is positive definite."""
+        out = np.empty_like(z)
+        for index, root in zip(self.members, self.inverse_roots, strict=True):
+            out[:, index] = np.einsum("bij,mbj->mbi", root, z[:, index])
+        return out
+
+    @property
+    def log_volume(self):
+        """Log determinant of the factors F. Only where it is positive definite."""
+        return sum(np.log(np.diagonal(root, axis1=1, axis2=2)).sum() for root in self.inverse_roots)
 
     def dense(self):
         """The whole matrix (D, D)."""

@@ -16,7 +16,6 @@ from .method import Method
 from .optimize import (
     as_arrays,
     constrain_draws,
-    dispersed_starts,
     flatten,
     num_free,
     posterior_density,
@@ -26,6 +25,7 @@ from .progress import bar
 from .sampler import lowered, sample_whitened
 from .saturation import saturated_sites
 from .seeds import as_key
+from .starts import dispersed_starts
 from .state import Draws
 from .stepping import surface_by_steps
 from .whitening import SEVERAL_MODES, expected, identity, laplace
@@ -110,9 +110,9 @@ class NUTS(Method):
 
     def _starts(self, problem):
         """Where to look for the mode: near the closed-form posterior mean where there is one."""
-        conjugate, structure = problem.conjugate, problem.program.structure
+        conjugate = problem.conjugate
         if conjugate is None or not conjugate.is_closed:
-            return dispersed_starts(structure, 3, problem.seed)
+            return dispersed_starts(problem.program, problem.seed)
         return [closed_form_start(problem)]
 
     def _run(self, program, evidence, whitening, key, path, progress):

@@ -11,12 +11,11 @@ import scipy.optimize
 
 from ..devices import placed
 from ..errors import FitError
-from ..families.draws import generator
 from ..program import density
 from ..program.evaluation import unconstrain
 from ..threads import ONE_THREAD_A_PRODUCT
-from .curvature import Surface, in_batches
-from .seeds import as_key
+from .curvature import Curvature, Surface, in_batches
+from .starts import DRAWS, dispersed_starts
 
 POINTS = 16  # at which a density is evaluated by one call, at most
 EIGEN_LIMIT = 1200  # dimensions up to which directions without curvature are looked for
@@ -25,6 +24,11 @@ QUICKLY = {"xla_backend_optimization_level": 1}
 ROUNDS, CLIMB_STEPS, NEWTON_STEPS, HALVINGS = 10, 200, 20, 7  # at most, to a mode
 LAST_STEP = 1e-10  # squared length of a Newton step, in standard deviations, after which there need be no other
 AGREEMENT = 1e-3  # two optima are one if their values differ by less
+SETTLED = 1e-4  # squared length of the Newton step, in standard deviations, that is left at an optimum
+FAR_OUT = 12.0  # from the origin of the unconstrained space: a probability of 1e-5
+FLAT = 1e-18  # curvature of a coordinate that has none: a standard deviation would be a billion times its value
+PROBES = 4  # directions in which a peak is looked at from both sides
+NEGLIGIBLE = 14.0  # log of how much less probability there is about a mode that need not be visited: a millionth
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,13 +39,21 @@ class Optimum:
         free: the flat vector.
         value: log density there.
         gradient: gradient there.
-        num_modes: number of distinct maxima that the starts ended in.
+        curvature: the `Curvature` there, if it is known to be a peak: no saddle, ridge or plateau.
+        num_modes: number of distinct peaks that the starts ended in and that have a share of the probability.
     """
 
     free: np.ndarray
     value: float
     gradient: np.ndarray
+    curvature: Curvature | None = None
     num_modes: int = 1
+
+    @property
+    def log_mass(self):
+        """Log of the integral of the Laplace approximation, up to a constant. Only of peaks."""
+        assert self.curvature is not None
+        return self.value + self.curvature.log_volume
 
 
 def unravel(structure, vector):
@@ -120,19 +132,49 @@ def surface_of(function, program, evidence):
 
 
 def search(surface, starts):
-    """Climb from each start; return the best optimum, and how many different ones there were. Inside float64."""
-    found = [_climb(surface, start) for start in starts]
-    found = [one for one in found if np.isfinite(one.value)]
-    if not found:
+    """The peak about which most of the probability lies, or the highest optimum where none is a peak. Inside float64.
+
+    Raises:
+        FitError: where the density is finite nowhere.
+    """
+    optima = climb(surface, starts)
+    peaks = [peak for peak in (_as_peak(surface, optimum) for optimum in optima) if peak is not None]
+    if not peaks:
+        return optima[0]
+    main = max(peaks, key=lambda peak: peak.log_mass)
+    return dataclasses.replace(main, num_modes=sum(peak.log_mass > main.log_mass - NEGLIGIBLE for peak in peaks))
+
+
+def climb(surface, starts):
+    """The distinct optima above starting points, the highest first.
+
+    Raises:
+        FitError: where the density is finite at none of them.
+    """
+    optima: list[Optimum] = []
+    for start in starts:
+        optimum = _climb(surface, start, optima)
+        if np.isfinite(optimum.value) and not any(_same(optimum, other) for other in optima):
+            optima.append(optimum)
+    if not optima:
         raise FitError("The density is not finite at any starting point: check the priors and the data's scale.")
-    best = max(found, key=lambda one: one.value)
-    distinct = [best]
-    for one in found:
-        if _settled(one) and not any(_same(one, other) for other in distinct):
-            distinct.append(one)
-    if len(distinct) > 1:  # a start on a saddle stays there
-        distinct = [best] + [one for one in distinct[1:] if _is_peak(surface, one)]
-    return dataclasses.replace(best, num_modes=len(distinct))
+    return sorted(optima, key=lambda optimum: -optimum.value)
+
+
+def _as_peak(surface, optimum):
+    """An optimum with its curvature, or None where it is no peak but a saddle, a ridge or a plateau.
+
+    Where there is no curvature, rounding gives some, and with it any standard deviation: one such step away from a
+    peak the density must be lower, and finite.
+    """
+    curvature = surface.curvature(optimum.free)
+    step = curvature.solve(optimum.gradient)
+    if step is None or optimum.gradient @ step > SETTLED:
+        return None
+    deviations = curvature.deviations(np.random.default_rng(0).choice([-1.0, 1.0], (PROBES, len(step))))
+    values, _ = surface.evaluate(optimum.free + np.concatenate([deviations, -deviations]))
+    falls = np.isfinite(values) & (values < optimum.value)
+    return dataclasses.replace(optimum, curvature=curvature) if falls.all() else None
 
 
 def _same(one, other):
@@ -141,15 +183,9 @@ def _same(one, other):
     return abs(one.value - other.value) <= AGREEMENT and near.all()
 
 
-def _is_peak(surface, optimum):
-    return surface.curvature(optimum.free).inverse_roots() is not None
+def _climb(surface, start, known):
+    """The optimum above a start; one of those that are known where the climb leads to it."""
 
-
-def _settled(optimum):
-    return np.abs(optimum.gradient).max(initial=0.0) < 1e-3 * max(1.0, abs(optimum.value)) * 1e-2
-
-
-def _climb(surface, start):
     def objective(vector):
         value, gradient = surface.at(vector)
         if not np.isfinite(value) or not np.isfinite(gradient).all():
@@ -162,6 +198,9 @@ def _climb(surface, start):
         # its products are tiny, and threads of BLAS would fight with those of XLA
         with ONE_THREAD_A_PRODUCT:
             result = scipy.optimize.minimize(objective, vector, jac=True, method="L-BFGS-B", options=options)
+        for optimum in known:
+            if _same(Optimum(result.x, -result.fun, -result.jac), optimum):
+                return optimum  # there is no need for its last digits again
         vector, converged = _newton(surface, result.x, objective)
         if converged or result.success:
             break
@@ -205,13 +244,6 @@ def _shortened(objective, vector, step, value, gradient):
     return None
 
 
-def dispersed_starts(structure, num_starts, seed):
-    """The origin of the unconstrained space, and points around it."""
-    rng = generator(as_key(seed))
-    size = num_free(structure)
-    return [np.zeros(size), *(rng.normal(size=size) for _ in range(num_starts - 1))]
-
-
 def maximize(problem, *, prior, num_starts):
     """The mode of a program's density over its parameters (or of its likelihood).
 
@@ -221,17 +253,24 @@ def maximize(problem, *, prior, num_starts):
     program, evidence = problem.program, problem.evidence
     surface = surface_of(parameter_density if prior else likelihood, program, evidence)
     with jax.enable_x64(True), placed(density.work(program, evidence)):
-        optimum = search(surface, dispersed_starts(program.structure, num_starts, problem.seed))
+        starts = dispersed_starts(program, problem.seed, max(DRAWS, num_starts))
+        optimum = climb(surface, _highest(surface, starts, num_starts))[0]
         _check_maximum(surface, optimum, "posterior density" if prior else "likelihood")
     return optimum
+
+
+def _highest(surface, starts, num_starts):
+    """The first start, and those of the others where the density is highest."""
+    values = np.nan_to_num(surface.evaluate(starts[1:])[0], nan=-np.inf)
+    return [starts[0], *starts[1:][np.argsort(-values)[: num_starts - 1]]]
 
 
 def _check_maximum(surface, optimum, what):
     """Refuse a point where the density still rises (unbounded) or is flat (no unique mode)."""
     structure = surface.structure
-    scale = max(1.0, abs(optimum.value))
-    steepest = int(np.argmax(np.abs(optimum.gradient)))
-    if np.abs(optimum.gradient[steepest]) > 1e-5 * scale:
+    curvature = surface.curvature(optimum.free)
+    if not _is_settled(optimum, curvature):
+        steepest = int(np.argmax(np.abs(optimum.gradient)))
         raise FitError(
             f"The {what} has no maximum that could be reached: it still rises along site "
             f"{site_of(structure, steepest)!r}. It may be unbounded there (a variance going to zero, a concentration "
@@ -239,27 +278,43 @@ def _check_maximum(surface, optimum, what):
         )
     if len(optimum.free) > EIGEN_LIMIT:
         return
-    curvature = surface.curvature(optimum.free).dense()
-    if not np.isfinite(curvature).all():
+    matrix = curvature.dense()
+    if not np.isfinite(matrix).all():
         raise FitError(f"The {what} has no finite curvature at its maximum: check the priors and the data's scale.")
-    _check_flatness(structure, optimum, curvature, what)
+    flat = _flat_coordinate(optimum, matrix)
+    if flat is not None:
+        raise FitError(
+            f"The {what} is flat along site {site_of(structure, flat)!r}, so its mode is not unique. Data or "
+            "prior must say something about it (is a class without rows?); or use NUTS()."
+        )
 
 
-def _check_flatness(structure, optimum, curvature, what):
-    """A direction without curvature well inside the space means a mode that is not unique.
+def _is_settled(optimum, curvature):
+    """Whether there is no way up: by the Newton step that is left, in units of no account; else by the gradient."""
+    step = curvature.solve(optimum.gradient)
+    if step is not None and optimum.gradient @ step <= SETTLED:
+        return True
+    return np.abs(optimum.gradient).max() <= 1e-5 * max(1.0, abs(optimum.value))
+
+
+def _flat_coordinate(optimum, curvature):
+    """A coordinate along which the density has no curvature well inside the space, or None: then the mode is unique.
 
     Far out in the unconstrained space, curvature vanishes where the mode lies on the boundary (a zero count under a
-    flat prior): that is no fault.
+    flat prior): that is no fault. Coordinates are scaled by their own curvature, so that units do not matter: one that
+    has none, or a direction that has none among those that have, is flat.
     """
-    values, vectors = np.linalg.eigh(curvature)
-    top = max(values[-1], 1e-300)
-    for value, direction in zip(values, vectors.T, strict=True):
-        index = int(np.argmax(np.abs(direction)))
-        if value < 1e-7 * top and abs(optimum.free[index]) < 12:
-            raise FitError(
-                f"The {what} is flat along site {site_of(structure, index)!r}, so its mode is not unique. Data or "
-                "prior must say something about it (is a class without rows?); or use NUTS()."
-            )
+    diagonal, free = np.diagonal(curvature), np.abs(optimum.free)
+    flat = (diagonal <= FLAT * (1 + free) ** -2.0) & (free < FAR_OUT)
+    if flat.any():
+        return int(np.argmax(flat))
+    # out there a curvature is that of a boundary, unless it is more than the gradient that is left
+    looked_at = np.flatnonzero((free < FAR_OUT) | (diagonal > 1e-5 * max(1.0, abs(optimum.value))))
+    if len(looked_at) == 0:
+        return None
+    scale = 1 / np.sqrt(diagonal[looked_at])
+    values, vectors = np.linalg.eigh(curvature[np.ix_(looked_at, looked_at)] * scale[:, None] * scale)
+    return int(looked_at[np.argmax(np.abs(vectors[:, 0]))]) if values[0] < 1e-7 else None
 
 
 def parameters_at(program, optimum):

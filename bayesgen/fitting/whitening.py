@@ -64,14 +64,11 @@ def expected(program):
     return Whitening(np.zeros(size), (np.eye(size)[None],)) if size <= ALWAYS_DENSE else None
 
 
-def of_curvature(center, curvature):
-    """Whiten by a Laplace approximation, or None where the curvature is not safely positive definite."""
-    roots = curvature.inverse_roots()
-    if roots is None:
-        return None
-    order = np.concatenate([index.ravel() for index in curvature.members])
+def at_peak(peak):
+    """Whiten by the Laplace approximation at a peak, an `Optimum` with its curvature."""
+    order = np.concatenate([index.ravel() for index in peak.curvature.members])
     natural = np.array_equal(order, np.arange(len(order)))
-    return Whitening(center, tuple(roots), None if natural else np.argsort(order))
+    return Whitening(peak.free, tuple(peak.curvature.inverse_roots), None if natural else np.argsort(order))
 
 
 def laplace(program, surface, starts):
@@ -85,11 +82,10 @@ def laplace(program, surface, starts):
         optimum = search(surface, starts)
     except FitError as error:
         return identity(program), f"adapted: {error}"
-    if np.abs(optimum.gradient).max(initial=0.0) > 1e-3 * max(1.0, abs(optimum.value)):
-        return identity(program), "adapted: no mode was found in the unconstrained space"
     if optimum.num_modes > 1:
         return centred(optimum.free), f"adapted: {optimum.num_modes} modes were found{SEVERAL_MODES}"
-    whitening = of_curvature(optimum.free, surface.curvature(optimum.free))
-    if whitening is None:
-        return centred(optimum.free), "adapted: the Hessian at the mode is not positive definite"
-    return whitening, "whitened"
+    if optimum.curvature is not None:
+        return at_peak(optimum), "whitened"
+    if np.abs(optimum.gradient).max(initial=0.0) > 1e-3 * max(1.0, abs(optimum.value)):
+        return identity(program), "adapted: no mode was found in the unconstrained space"
+    return centred(optimum.free), "adapted: the Hessian at the mode is not positive definite"
