@@ -22,7 +22,8 @@ def to_datatree(fit, num_draws=1000, seed=0):
     coords, dims = axes(fit, state.axes)
     groups = state.groups
     used = {dim for name in dims for dim in dims[name]}
-    tree = from_dict(groups, coords={k: v for k, v in coords.items() if k in used}, dims=dims)
+    # the conventions are that there are more draws than chains, which need not be
+    tree = from_dict(groups, coords={k: v for k, v in coords.items() if k in used}, dims=dims, check_conventions=False)
     if "point_estimate" in groups:
         tree["point_estimate"] = tree["point_estimate"].to_dataset().squeeze(("chain", "draw"), drop=True)
     for name in groups:

@@ -15,7 +15,7 @@ from ..program.density import Evidence
 from ..program.rows import latent_supports
 from .base import Exported, ProgramState, collect, sample
 from .closed import closed_table, predictive_densities
-from .diagnose import FEWEST_DRAWS, worst
+from .diagnose import FEWEST_DRAWS, Entries
 
 CHOLESKY = tuple(
     type(support)
@@ -26,7 +26,7 @@ CHOLESKY = tuple(
         constraints.softplus_lower_cholesky,
     )
 )
-ARVIZ_NAMES = {"num_steps": "n_steps", "accept_prob": "acceptance_rate", "potential_energy": "lp"}
+ARVIZ_NAMES = {"num_steps": "n_steps", "accept_prob": "acceptance_rate"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,11 +155,11 @@ class Draws(ProgramState):
         diverging = self.sample_stats["diverging"]
         chains, draws = diverging.shape
         text = f"{chains} chains of {draws}, {diverging.sum()} divergent"
-        if draws < FEWEST_DRAWS:
+        if draws < FEWEST_DRAWS or not any(np.ptp(value) > 0 for value in self.values.values()):
             return text
-        rhat, size = worst(self.values)
-        agreement = f", R-hat at most {rhat:.3f}" if chains > 1 else ""
-        return f"{text}{agreement}, bulk ESS at least {size:,.0f}"
+        entries = Entries.of(self.values)
+        agreement = f", R-hat at most {entries.rhats.max():.3f}" if chains > 1 else ""
+        return f"{text}{agreement}, bulk ESS at least {entries.sizes.min():,.0f}"
 
     @property
     def parameters(self):
@@ -193,6 +193,7 @@ class Draws(ProgramState):
     def exported(self, num_draws, key):
         """The chains, and what the sampler recorded under ArviZ's names."""
         stats = {ARVIZ_NAMES.get(name, name): value for name, value in self.sample_stats.items()}
+        stats["lp"] = -stats.pop("potential_energy")  # the log density, up to a constant
         return Exported({"posterior": self.values, "sample_stats": stats}, "chains")
 
 

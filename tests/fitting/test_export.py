@@ -1,5 +1,7 @@
 """Export to ArviZ."""
 
+import warnings
+
 import arviz_stats
 import numpy as np
 import pytest
@@ -80,6 +82,18 @@ def test_chains_come_with_their_statistics():
     for name in ("n_steps", "acceptance_rate", "diverging", "energy", "lp", "step_size"):
         assert tree["sample_stats"][name].dims == ("chain", "draw")
     assert tree["sample_stats"]["diverging"].dtype == bool
+    codes = np.searchsorted(fit.classes, case.data[1])
+    rows = fit.log_joint(case.data[0], at="draws")[:, np.arange(len(case.data[1])), codes]
+    assert np.corrcoef(tree["sample_stats"]["lp"].values.ravel(), rows.sum(1))[0, 1] > 0.3  # a log density, no energy
     assert "class_probs[3]" in arviz_stats.summary(tree).index
     assert fit.log_evidence is None
     assert bg.fit(case.model, *case.data, method=bg.Exact()).log_evidence < 0
+
+
+def test_chains_shorter_than_they_are_many_are_exported_without_a_warning():
+    case = CASES["naive Bayes, integer labels"]
+    with pytest.warns(bg.ConvergenceWarning, match="num_samples=3 tells nothing"):
+        fit = bg.fit(case.model, *case.data, method=bg.NUTS(num_samples=3), seed=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert fit.to_datatree()["posterior"].sizes["draw"] == 3

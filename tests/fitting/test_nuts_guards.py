@@ -121,16 +121,18 @@ def test_several_modes_are_recorded_and_warned_of(shift):
     assert fit.attributes["path"].startswith("adapted: 2 modes were found")
 
 
+def normal():
+    return numpyro.sample("mean", dist.Normal(0, 10)), numpyro.sample("scale", dist.HalfNormal(2.0))
+
+
+NORMAL = unlabelled(normal, lambda given: dist.Normal(*given))
+
+
 def test_without_preconditioning_a_posterior_is_the_same():
     x = np.random.default_rng(2).normal(1.0, 1.5, 17)
-
-    def normal():
-        return numpyro.sample("mean", dist.Normal(0, 10)), numpyro.sample("scale", dist.HalfNormal(2.0))
-
-    program = unlabelled(normal, lambda given: dist.Normal(*given))
-    fits = [sampled(program, x)]
+    fits = [sampled(NORMAL, x)]
     with compilations() as found:
-        fits.append(sampled(program, x, precondition=False))
+        fits.append(sampled(NORMAL, x, precondition=False))
     assert sum("advance" in name for name in found) == 1  # chunks of steps are alike, the first one too
     assert fits[0].attributes["path"] == "whitened"
     assert fits[1].attributes["path"] == "adapted: precondition=False"
@@ -143,3 +145,26 @@ def test_without_preconditioning_a_posterior_is_the_same():
     for fit in fits:
         assert_mean(fit.parameters["mean"], (weights * means).sum())
         assert_mean(fit.parameters["scale"], (weights * scales).sum())
+
+
+def test_a_few_diverging_draws_are_warned_of_and_no_reason_to_begin_anew():
+    """Of two rows, the scale may be as small as it likes: some draws diverge, with adapted masses too."""
+    x = np.asarray([1.0, 2.0])
+    with pytest.warns(bg.ConvergenceWarning, match="draws diverged"):
+        fit = sampled(NORMAL, x)
+    assert fit.attributes["path"] == "whitened"
+    log_scale = np.linspace(-7, 4, 2001)
+    scale = np.exp(log_scale)
+    covariance = 100.0 + np.eye(2) * scale[:, None, None] ** 2
+    logs = scipy.stats.halfnorm.logpdf(scale, 0, 2) + log_scale
+    logs += [scipy.stats.multivariate_normal.logpdf(x, np.zeros(2), one) for one in covariance]
+    weights = np.exp(logs - logs.max())
+    weights /= weights.sum()
+    mean = 100.0 * np.linalg.solve(covariance, np.broadcast_to(x[:, None], (len(scale), 2, 1))).sum((1, 2))
+    for draws, expected in (
+        (fit.parameters["mean"], mean),
+        (fit.parameters["scale"], scale),
+        (np.log(fit.parameters["scale"]), log_scale),
+        (fit.parameters["scale"] < 0.3, scale < 0.3),
+    ):
+        assert_mean(draws.astype(float), weights @ expected)
