@@ -10,8 +10,8 @@ from ..errors import ConstantColumnWarning, DataError
 from ..families.draws import generator
 from ..fitting import Fit, Summaries
 from ..fitting.method import Problem, train
-from ..fitting.seeds import as_key
 from ..program.density import Evidence
+from ..seeds import as_key
 from ..statistics.passes import class_counts
 from ..tables import read_table
 from .facts import facts

@@ -12,7 +12,7 @@ from ..describe import amount, counted, described
 from ..errors import PredictionError
 from ..fitting import Fit
 from ..fitting.base import State
-from ..fitting.seeds import as_key
+from ..seeds import as_key
 from ..tables import read_table
 
 

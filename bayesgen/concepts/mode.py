@@ -6,8 +6,8 @@ import numpy as np
 import scipy.optimize
 
 from ..errors import FitError
-from ..fitting.seeds import as_key
 from ..program.density import log_density
+from ..seeds import as_key
 from .hyperparameters import bounds
 
 MARGIN = 1e-9  # how near to a bound the search goes; there densities and their gradients are finite

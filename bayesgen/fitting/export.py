@@ -4,7 +4,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from .seeds import as_key
+from ..seeds import as_key
 from .state import Draws
 
 

@@ -15,11 +15,11 @@ from ..models import Conjugate
 from ..program import ConcreteModel, GenerativeProgram
 from ..program.rows import read_rows
 from ..schema import Schema
+from ..seeds import as_key
 from ..tables import read_table
 from .base import State
 from .export import to_datatree
 from .rowwise import log_joint_draws, reduce_draws
-from .seeds import as_key
 from .state import Draws, Point
 
 

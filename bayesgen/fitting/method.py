@@ -3,15 +3,17 @@
 import abc
 import dataclasses
 import functools
+import numbers
 from typing import Any
 
 import numpy as np
 
 from ..devices import requested, used
-from ..errors import ConstantColumnWarning, DataError, warn
+from ..errors import ConstantColumnWarning, DataError, ModelError, warn
 from ..models import Conjugate
 from ..program import GenerativeProgram
 from ..program.compiled import padded
+from ..seeds import check_seed
 from ..threads import interrupts_kept
 from .agreement import check_made_for
 from .data import Summaries, summarize
@@ -79,6 +81,16 @@ class Problem:
 class Method(abc.ABC):
     """A way of training: an object with the arguments of the method."""
 
+    def check_counts(self, **counts):
+        """Refuse arguments, by name, that are not whole numbers of at least 1.
+
+        Raises:
+            ModelError: naming the method and the argument.
+        """
+        for name, value in counts.items():
+            if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
+                raise ModelError(f"{type(self).__name__}: {name} must be a whole number and at least 1, got {value!r}.")
+
     @abc.abstractmethod
     def solve(self, problem: Problem) -> Fit:
         """Train."""
@@ -117,6 +129,7 @@ def fit(
     """
     if not isinstance(method, Method):
         raise DataError(f"method must be an object such as MLE(), MAP(), Exact() or NUTS(), got {method!r}.")
+    check_seed(seed)
     with requested(device), interrupts_kept():
         data = prepare(model, X, y, schema=schema, sample_weight=sample_weight)
         return train(data.model, method, Problem(model, data, seed, progress))

@@ -22,6 +22,9 @@ class MLE(Method):
 
     num_starts: int = 4
 
+    def __post_init__(self):
+        self.check_counts(num_starts=self.num_starts)
+
     def solve(self, problem):
         """Maximise the likelihood."""
         if problem.conjugate is None:

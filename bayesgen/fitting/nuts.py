@@ -1,6 +1,7 @@
 """`NUTS`: draws from the posterior by the No-U-Turn sampler, on summaries."""
 
 import dataclasses
+import numbers
 
 import jax
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from ..devices import carrying, placed
 from ..errors import FitError, ModelError
 from ..program import density
+from ..seeds import as_key
 from ..threads import Pool
 from .adapted import sample_adapted
 from .base import collect
@@ -25,7 +27,6 @@ from .optimize import (
 from .progress import bar
 from .sampler import lowered, sample_whitened
 from .saturation import saturated_sites
-from .seeds import as_key
 from .starts import dispersed_starts
 from .state import Draws
 from .stepping import surface_by_steps
@@ -65,10 +66,12 @@ class NUTS(Method):
     precondition: bool = True
 
     def __post_init__(self):
-        if self.num_samples < 1 or self.num_chains < 1 or (self.num_warmup is not None and self.num_warmup < 1):
-            raise ModelError("NUTS: num_samples, num_chains and num_warmup must be at least 1.")
-        if not 0 < self.target_accept_prob < 1:
-            raise ModelError(f"NUTS: target_accept_prob must be in (0, 1), got {self.target_accept_prob}.")
+        self.check_counts(num_samples=self.num_samples, num_chains=self.num_chains)
+        if self.num_warmup is not None:
+            self.check_counts(num_warmup=self.num_warmup)
+        target = self.target_accept_prob
+        if not isinstance(target, numbers.Real) or not 0 < target < 1:
+            raise ModelError(f"NUTS: target_accept_prob must be a number in (0, 1), got {target!r}.")
 
     def solve(self, problem):
         """Sample."""

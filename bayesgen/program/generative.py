@@ -16,6 +16,7 @@ from ..columns import quote_some
 from ..errors import DataError, ModelError
 from ..levels import levels_array
 from ..schema import Schema
+from ..seeds import as_key
 from ..statistics import Moments
 from ..statistics.magnitudes import check_magnitudes, check_rows
 from .compiled import class_distributions, padded, summarize_rows
@@ -152,7 +153,7 @@ class GenerativeProgram(ConcreteModel):
             Dict of the attributes (n at the instance plate's axis), the covariates and, under the label's name, the
             class labels.
         """
-        key = jax.random.key(seed) if isinstance(seed, int) else seed
+        key = as_key(seed)
         with jax.enable_x64(True):
             function = handlers.substitute(self.function, data=dict(latents or {}))
             trace = sites_of(handlers.seed(function, key), n, covariates)

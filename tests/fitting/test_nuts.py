@@ -304,7 +304,19 @@ def test_many_chains_have_the_posterior_too(small):
     assert (np.abs(draws.mean((0, 1)) - exact.parameters["real_mean"]) < 4 * error).all()
 
 
-@pytest.mark.parametrize("name, value", [("num_samples", 0), ("num_chains", 0), ("target_accept_prob", 1.0)])
+SETTINGS = [("num_samples", 0), ("num_chains", 0), ("target_accept_prob", 1.0)]
+SETTINGS += [("num_samples", 1000.0), ("num_samples", "5"), ("num_chains", True), ("num_warmup", 2.5)]
+SETTINGS += [("target_accept_prob", "high"), ("target_accept_prob", float("nan"))]
+
+
+@pytest.mark.parametrize("name, value", SETTINGS)
 def test_settings_outside_their_range_are_refused(name, value):
-    with pytest.raises(bg.ModelError, match=name):
+    with pytest.raises(bg.ModelError, match=f"NUTS.*{name}"):
         bg.NUTS(**{name: value})
+
+
+@pytest.mark.parametrize("method", [bg.MAP, bg.MLE])
+@pytest.mark.parametrize("value", [0, "x", 2.0, True])
+def test_numbers_of_starts_that_are_none_are_refused(method, value):
+    with pytest.raises(bg.ModelError, match=f"{method.__name__}: num_starts must be a whole number"):
+        method(num_starts=value)
