@@ -111,17 +111,23 @@ def _is_collection(value):
 
 
 def _are_sets(space, examples: Sequence[Any]):
-    """Whether these are sets of examples: collections of another type than the members of the domain have."""
+    """Whether these are sets of examples: collections that are no members, nor of the type that members have."""
     types = {type(member) for member in space.domain}
     several = isinstance(examples, list) and len(examples) > 0
-    return several and all(_is_collection(each) and type(each) not in types for each in examples)
+    return several and all(
+        _is_collection(each) and type(each) not in types and not space.holds(each) for each in examples
+    )
 
 
 def _belonging(labels, size):
-    labels = np.asarray(_listed(labels))
-    if labels.dtype != bool or labels.shape != (size,):
+    labels = _listed(labels)
+    if (
+        not isinstance(labels, list)
+        or len(labels) != size
+        or not all(isinstance(label, bool | np.bool_) for label in labels)
+    ):
         raise DataError(
             f"y says of each example whether it belongs to the concept: give {size} times True or False, not "
-            f"{labels.tolist()}."
+            f"{labels!r}."
         )
-    return labels
+    return np.asarray(labels, bool)

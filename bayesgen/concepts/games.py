@@ -1,6 +1,7 @@
 """Ready spaces of concepts: the number game's two, and rectangles on a grid."""
 
 import functools
+import numbers
 
 import numpy as np
 
@@ -111,6 +112,9 @@ def rectangles(width, height, *, scale=None) -> HypothesisSpace:
     >>> bg.predict(fit, [(3, 3), (5, 3), (6, 5)], rule=bg.BMA()).membership.round(2).tolist()
     [1.0, 0.41, 0.01]
     """
+    for name, size in (("width", width), ("height", height)):
+        if not isinstance(size, numbers.Integral) or isinstance(size, bool) or size < 1:
+            raise ModelError(f"rectangles: {name} must be a whole number and at least 1, got {size!r}.")
     across, up = _intervals(width), _intervals(height)
     names = [f"{one} by {two}" for one in across[0] for two in up[0]]
     sides = (np.asarray(extensions) for _, extensions in (across, up))

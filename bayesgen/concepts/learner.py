@@ -58,6 +58,8 @@ class ConceptLearner:
     def __post_init__(self):
         if self.sampling not in SAMPLING:
             raise ModelError(f"sampling must be one of {list(SAMPLING)}, got {self.sampling!r}.")
+        if not isinstance(self.space, HypothesisSpace):
+            raise ModelError(f"space must be a HypothesisSpace, such as number_game() gives, got {self.space!r}.")
         check_hyperparameter("noise", self.noise, 0, 1, closed=True)
         if "noise" in self.space.hyperparameters:
             raise ModelError("A hyperparameter of the space cannot be called 'noise': that name is taken.")

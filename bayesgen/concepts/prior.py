@@ -99,7 +99,8 @@ class Prior:
     @classmethod
     def of_weights(cls, weights):
         """Weights that no hyperparameter moves."""
-        return cls(np.log(weights / weights.sum()), np.zeros(len(weights), np.int64), Constant())
+        logs = np.log(weights)
+        return cls(logs - log_sum(logs), np.zeros(len(weights), np.int64), Constant())
 
     @classmethod
     def by_size(cls, function, names, sizes):
@@ -112,7 +113,8 @@ class Prior:
     def union(cls, weights, names, parts):
         """Several priors, with weights that are numbers or functions of hyperparameters."""
         for weight in weights:
-            if not callable(weight) and not (np.isfinite(weight) and weight > 0):
+            positive = isinstance(weight, int | float | np.number) and np.isfinite(weight) and weight > 0
+            if not callable(weight) and not positive:
                 raise ModelError(f"The weights of a union must be positive and finite, got {weight!r}.")
         starts = np.cumsum([0, *(part.groups.max() + 1 for part in parts)])
         groups = np.concatenate([start + part.groups for start, part in zip(starts, parts, strict=False)])

@@ -2,7 +2,7 @@
 
 import collections
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -48,7 +48,7 @@ class HypothesisSpace:
     """
 
     def __init__(self, names, extensions, domain, prior, *, normalize=True, ranges=None, **hyperparameters):
-        self.names, self.domain = tuple(names), tuple(domain)
+        self.names, self.domain = _hashable("names", names), _hashable("members of the domain", domain)
         self.extensions = Extensions.of(extensions, self.names, self.domain)
         self._check_members()
         self.hyperparameters, self.ranges = hyperparameters, dict(ranges or {})
@@ -78,15 +78,21 @@ class HypothesisSpace:
 
     def _weights(self, prior, normalize):
         """The prior of given weights, which are checked."""
-        weights = np.asarray(prior, np.float64)
+        try:
+            weights = np.asarray(prior, np.float64)
+        except (TypeError, ValueError):
+            message = f"The prior must be {len(self.names)} positive weights or a function of sizes, got {prior!r}."
+            raise ModelError(message) from None
         if weights.shape != (len(self.names),):
             raise ModelError(f"{len(self.names)} hypotheses need as many prior weights, got {weights.shape}.")
         wrong = np.flatnonzero(~(np.isfinite(weights) & (weights > 0)))
         if len(wrong):
             name, weight = self.names[wrong[0]], weights[wrong[0]]
             raise ModelError(f"Hypothesis {name!r} has prior weight {weight}: it must be positive. Leave out others.")
-        if not normalize and abs(weights.sum() - 1) > 1e-9:
-            raise ModelError(f"The prior sums to {weights.sum():.10g}, not to 1. normalize=True normalises it.")
+        with np.errstate(over="ignore"):
+            total = weights.sum()
+        if not normalize and abs(total - 1) > 1e-9:
+            raise ModelError(f"The prior sums to {total:.10g}, not to 1. normalize=True normalises it.")
         return Prior.of_weights(weights)
 
     @classmethod
@@ -112,6 +118,9 @@ class HypothesisSpace:
         >>> HypothesisSpace.union(weighted, rules=0.5).prior.tolist()
         [0.5, 0.25, 0.25]
         """
+        weighted = list(weighted)
+        if not weighted:
+            raise ModelError("A union needs at least one (weight, space).")
         weights, spaces = zip(*weighted, strict=True)
         if any(space.domain != spaces[0].domain for space in spaces):
             raise ModelError("Only spaces over the same domain unite.")
@@ -183,14 +192,35 @@ class HypothesisSpace:
         strangers = [member for member in members if not self.holds(member)]
         if strangers:
             raise DataError(f"The {what} {strangers} are not in the domain.")
-        return np.asarray([self.place[member] for member in members], np.int64)
+        return np.asarray([self.place[_as_tuple(member)] for member in members], np.int64)
 
     def holds(self, member) -> bool:
-        """Whether something is a member of the domain."""
+        """Whether something is a member of the domain; a list is taken for the tuple of its values."""
         try:
-            return member in self.place
-        except TypeError:  # lists and arrays are members of nothing
+            return _as_tuple(member) in self.place
+        except TypeError:  # arrays and what has lists in it are members of nothing
             return False
+
+
+def _as_tuple(member):
+    return tuple(member) if isinstance(member, list) else member
+
+
+def _hashable(what, values):
+    """Names or members as a tuple.
+
+    Raises:
+        ModelError: what is no collection, or holds something that is not hashable.
+    """
+    if not isinstance(values, Iterable):
+        raise ModelError(f"The {what} must be a sequence, got {values!r}.")
+    values = tuple(values)
+    for value in values:
+        try:
+            hash(value)
+        except TypeError:
+            raise ModelError(f"The {what} must be hashable, so {value!r} cannot be one. Give a tuple.") from None
+    return values
 
 
 def _repeated(values):

@@ -223,3 +223,67 @@ def test_a_hundred_thousand_hypotheses():
     membership = bg.predict(fit, range(101), rule=bg.BMA()).membership
     close(membership, likelihood @ matrix / likelihood.sum(), rtol=1e-9)
     assert space.extensions.rows.nbytes == 100_000 * 13
+
+
+# --- what is refused ----------------------------------------------------------------------------------------------
+
+NAMES, MEMBERS, HELD = ["a", "b", "c"], ["x", "y"], [[1, 0], [1, 1], [0, 1]]
+SPACES = {
+    "a prior that is text": (lambda: bg.HypothesisSpace(NAMES, HELD, MEMBERS, "abc"), "positive weights.*'abc'"),
+    "weights that are text": (lambda: bg.HypothesisSpace(NAMES, HELD, MEMBERS, ["p", "q", "r"]), "positive weights"),
+    "too few weights": (lambda: bg.HypothesisSpace(NAMES, HELD, MEMBERS, [1, 2]), "3 hypotheses need"),
+    "a negative weight": (lambda: bg.HypothesisSpace(NAMES, HELD, MEMBERS, [1, 2, -1]), "'c' has prior weight -1"),
+    "a missing weight": (lambda: bg.HypothesisSpace(NAMES, HELD, MEMBERS, [1, np.nan, 1]), "'b' has prior weight nan"),
+    "weights beyond 1": (
+        lambda: bg.HypothesisSpace(NAMES, HELD, MEMBERS, [1e308] * 3, normalize=False), "sums to inf",
+    ),
+    "lists as members": (lambda: bg.HypothesisSpace(NAMES, HELD, [[1], [2]], [1, 1, 1]), r"\[1\].*Give a tuple"),
+    "lists as names": (lambda: bg.HypothesisSpace([[1], [2], [3]], HELD, MEMBERS, [1, 1, 1]), "names must be hashable"),
+    "a number as domain": (lambda: bg.HypothesisSpace(NAMES, HELD, 5, [1, 1, 1]), "must be a sequence, got 5"),
+    "a weight of a union": (lambda: bg.HypothesisSpace.union([("a", bg.number_game())]), "weights of a union.*'a'"),
+    "a union of nothing": (lambda: bg.HypothesisSpace.union([]), "at least one"),
+    "half a point": (lambda: bg.rectangles(2.5, 3), "width must be a whole number"),
+    "no point": (lambda: bg.rectangles(3, 0), "height must be a whole number"),
+    "points as text": (lambda: bg.rectangles("3", 3), "width must be a whole number"),
+    "no space": (lambda: bg.ConceptLearner("murphy"), "must be a HypothesisSpace"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_spaces_that_are_refused(name):
+    make, message = SPACES[name]
+    with pytest.raises(bg.ModelError, match=message):
+        make()
+
+
+def test_weights_of_any_size_are_normalised():
+    even = bg.HypothesisSpace(NAMES, HELD, MEMBERS, [1e308] * 3)
+    np.testing.assert_allclose(even.prior, 1 / 3, rtol=1e-12)
+    wide = bg.HypothesisSpace(NAMES, HELD, MEMBERS, [1e308, 1e-300, 1.0])
+    np.testing.assert_allclose(wide.log_prior({}), [0.0, -608 * np.log(10), -308 * np.log(10)], rtol=1e-12, atol=1e-12)
+
+
+def test_points_may_be_lists():
+    learner, exact = bg.ConceptLearner(bg.rectangles(6, 5)), bg.Exact()
+    points = [(2, 2), (4, 3), (3, 2)]
+    expected = bg.fit(learner, points, method=exact)
+    for same in ([list(point) for point in points], np.asarray(points)):
+        found = bg.fit(learner, same, method=exact)
+        np.testing.assert_array_equal(found.weights, expected.weights)
+        np.testing.assert_array_equal(
+            bg.predict(found, [[5, 3]], rule=bg.BMA()).membership,
+            bg.predict(expected, [(5, 3)], rule=bg.BMA()).membership,
+        )
+    several = bg.fit(learner, [[[2, 2], [4, 3], [3, 2]], [[1, 1]]], method=exact)
+    np.testing.assert_array_equal(several[0].weights, expected.weights)
+    with pytest.raises(bg.DataError, match=r"\[40, 3\].* not in the domain"):
+        bg.fit(learner, [[2, 2], [40, 3]], method=exact)
+
+
+def test_no_examples_have_no_labels():
+    learner, exact = bg.ConceptLearner(bg.number_game()), bg.Exact()
+    nothing = bg.fit(learner, [], [], method=exact)
+    np.testing.assert_allclose(nothing.weights, learner.space.prior, rtol=1e-12)
+    for labels in ([], [True, [False]], "no"):
+        with pytest.raises(bg.DataError, match="give 2 times True or False"):
+            bg.fit(learner, [16, 8], labels, method=exact)
