@@ -1,8 +1,10 @@
 """The number game: a few numbers are shown, and we say which others belong to the same concept.
 
-Draws what the Bayesian learner believes and how it generalises, after each of the four classic sets of examples:
+Draws what the Bayesian learner believes and how it generalises, after each of the four classic sets of examples, as
+number_game.pdf or where it is told to:
 
-    python examples/number_game.py --figure number_game.pdf
+    python examples/number_game.py
+    python examples/number_game.py --figure figure.png
 
 Given people's judgements (a table with the columns target, set, yes, no; Bigelow and Piantadosi, 2016, A large dataset
 of generalization patterns in the number game, doi 10.5334/jopd.19), it learns noise and rule weight from all sets
@@ -156,7 +158,7 @@ def main():
     parser.add_argument("--people", type=pathlib.Path, help="tab-separated table of people's judgements")
     arguments = parser.parse_args()
     if not arguments.figure and not arguments.people:
-        parser.error("give --figure, --people or both")
+        arguments.figure = pathlib.Path("number_game.pdf")
     if arguments.figure:
         draw(arguments.figure)
         print(f"drawn: {arguments.figure}")

@@ -1,6 +1,7 @@
 """The README's Python examples run as they stand."""
 
 import doctest
+import functools
 import pathlib
 import re
 
@@ -11,28 +12,43 @@ README = pathlib.Path(__file__).parents[1] / "README.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.S)
 
 
-@pytest.fixture(scope="module")
-def names():
-    """What the blocks define, run one after another as a reader would."""
+@functools.cache
+def names_of(block):
+    """What a block defines, run by itself in a fresh namespace."""
     defined: dict = {}
-    for block in BLOCKS:
-        exec(compile(block, str(README), "exec"), defined)
+    exec(compile(BLOCKS[block], str(README), "exec"), defined)
     return defined
 
 
-def test_the_two_answers_of_the_first_example_are_the_published_ones(names):
+@pytest.mark.parametrize("block", range(len(BLOCKS)))
+def test_each_block_runs_by_itself(block):
+    assert names_of(block)["fit"] is not None
+
+
+def test_the_two_answers_of_the_first_example_are_the_published_ones():
+    names = names_of(0)
     truth = names["y"].drop(index=names["train"]).to_numpy()
     score = names["one_step"].log_probabilities[np.arange(len(truth)), truth].mean()
     assert -score == pytest.approx(0.10270724, abs=1e-8)
     assert not np.allclose(names["one_step"].probabilities, names["two_step"].probabilities, atol=1e-3)
 
 
-def test_a_program_of_ones_own_is_compressed_and_its_answer_makes_sense(names):
+def test_a_program_of_ones_own_is_compressed_and_its_answer_makes_sense():
+    names = names_of(1)
     assert names["program"].plan.rowwise == ()
     answer = names["answer"]
     assert (answer.labels == names["labels"]).mean() > 0.5
     assert (answer.standard_error < 0.02).all()
     assert (answer.mutual_information > -1e-9).all()
+
+
+def test_tables_have_no_gaps():
+    """A row of a table follows a row: after an empty line it would need a header of its own."""
+    lines = README.read_text(encoding="utf-8").splitlines()
+    begins = [
+        index for index, line in enumerate(lines) if line.startswith("|") and not lines[index - 1].startswith("|")
+    ]
+    assert begins and all(set(lines[index + 1]) <= set("|- ") for index in begins)
 
 
 def test_one_process_says_red_and_the_average_says_blue():
