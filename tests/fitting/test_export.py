@@ -1,13 +1,19 @@
 """Export to ArviZ."""
 
+import importlib.metadata
+import tomllib
 import warnings
+from pathlib import Path
 
 import arviz_stats
 import numpy as np
 import pytest
 from models.cases import CASES
+from packaging.requirements import Requirement
 
 import bayesgen as bg
+
+PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
 @pytest.fixture(scope="module")
@@ -97,3 +103,28 @@ def test_chains_shorter_than_they_are_many_are_exported_without_a_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert fit.to_datatree()["posterior"].sizes["draw"] == 3
+
+
+@pytest.fixture
+def arviz_plots():
+    """ArviZ's plots, where the versions that the extra `plots` asks for are installed."""
+    pytest.importorskip("matplotlib").use("Agg")
+    for text in tomllib.loads(PROJECT.read_text())["project"]["optional-dependencies"]["plots"]:
+        wanted = Requirement(text)
+        installed = importlib.metadata.version(wanted.name)
+        if (wanted.marker is None or wanted.marker.evaluate()) and installed not in wanted.specifier:
+            pytest.skip(f"{wanted.name} {installed} is installed, and drawing needs {wanted.specifier}")
+    import arviz_plots
+    from matplotlib import pyplot
+
+    yield arviz_plots
+    pyplot.close("all")
+
+
+@pytest.mark.parametrize("plot", ["plot_trace_dist", "plot_rank_dist", "plot_forest"])
+def test_arviz_draws_it(arviz_plots, plot, tmp_path):
+    case = CASES["discriminant, full"]
+    tree = bg.fit(case.model, *case.data, method=bg.Exact()).to_datatree(num_draws=50)
+    figure = getattr(arviz_plots, plot)(tree, var_names=["class_probs", "real_mean"], backend="matplotlib")
+    figure.savefig(tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 5000
