@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.infer.hmc import hmc
 
+from ..errors import FitError
 from .optimize import as_arrays, posterior_density, surface_of
 
 CHUNK = 50  # steps of one call, between which progress is told
@@ -67,6 +68,8 @@ def start(density, keys, points, target, *, plan):
     states = _toy_start(keys, points, target, plan=plan)
     found = [_at_point(density, point) for point in points]
     energies, gradients = (jnp.stack(parts) for parts in zip(*found, strict=True))
+    if not np.isfinite(energies).all():
+        raise FitError("The density is not finite where chains start: check the priors, factors and the data's scale.")
     return states._replace(potential_energy=energies, energy=energies, z_grad=gradients)
 
 

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import FitError
 from .curvature import ALWAYS_DENSE
 from .optimize import num_free, search
 
@@ -77,11 +76,11 @@ def laplace(program, surface, starts):
     Returns:
         (whitening, note): the note says what happened; where the curvature is not usable, the whitening only centres
         and the note starts with "adapted".
+
+    Raises:
+        FitError: where the density is not finite at any start.
     """
-    try:
-        optimum = search(surface, starts)
-    except FitError as error:
-        return identity(program), f"adapted: {error}"
+    optimum = search(surface, starts)
     if optimum.num_modes > 1:
         return centred(optimum.free), f"adapted: {optimum.num_modes} modes were found{SEVERAL_MODES}"
     if optimum.curvature is not None:

@@ -168,3 +168,15 @@ def test_a_few_diverging_draws_are_warned_of_and_no_reason_to_begin_anew():
         (fit.parameters["scale"] < 0.3, scale < 0.3),
     ):
         assert_mean(draws.astype(float), weights @ expected)
+
+
+@pytest.mark.parametrize("precondition", [True, False])
+def test_a_density_that_is_nowhere_finite_is_refused(precondition):
+    def impossible():
+        t = numpyro.sample("t", dist.Normal(0, 1))
+        numpyro.factor("never", jnp.where(t > 1e9, 0.0, -jnp.inf))
+        return t
+
+    program = unlabelled(impossible, lambda t: dist.Normal(t, 1.0))
+    with pytest.raises(bg.FitError, match="density is not finite"):
+        sampled(program, [0.3], precondition=precondition)
