@@ -13,6 +13,7 @@ from numpyro import handlers
 
 from ..statistics import read_conditional
 from .latent_space import at_free, free_of
+from .structure import check_same_sites
 from .tracing import sites_of
 
 
@@ -27,6 +28,7 @@ class Evaluation:
         log_jacobian: log-Jacobian from unconstrained to constrained latents (0 where these were given).
         label_log_probs: log probability of each row's label, (n,), or zeros.
         sites: attribute name -> traced site.
+        label: the traced label site, or None.
     """
 
     latents: dict[str, Any]
@@ -35,6 +37,7 @@ class Evaluation:
     log_jacobian: Any
     label_log_probs: Any
     sites: dict[str, Any]
+    label: Any = None
 
     def conditional(self, name, axis):
         """The site's distributions read as a `Conditional`, or None where no statistic is registered."""
@@ -77,6 +80,7 @@ def evaluate(function, structure, latents, labels, attributes=None, covariates=N
     program = handlers.substitute(program, substitute_fn=_Unconstrain(free))
     trace = sites_of(program, size, _covariates(structure, covariates, size))
     names = dict(structure.latents)
+    check_same_sites(_drawn(trace), {*names, *values, *latents})
     prior = [
         _latent_log_density(site, free.get(name))
         for name, site in trace.items()
@@ -92,6 +96,7 @@ def evaluate(function, structure, latents, labels, attributes=None, covariates=N
         log_jacobian=sum((log_jacobian for _, log_jacobian in prior), start=jnp.zeros(())),
         label_log_probs=labels_log_prob,
         sites={name: trace[name] for name, _ in structure.attributes},
+        label=trace.get(structure.label),
     )
 
 
@@ -101,6 +106,11 @@ def _latent_log_density(site, free):
         return site_log_prob(site).sum(), 0.0
     point = at_free(site["fn"], free)
     return (point.log_prob if site["scale"] is None else site_log_prob(site).sum()), point.log_jacobian
+
+
+def _drawn(trace):
+    """Names of the sites of a trace that have a value to be chosen: all but factors."""
+    return {name for name, site in trace.items() if site["type"] == "sample" and not isinstance(site["fn"], dist.Unit)}
 
 
 def unconstrain(function, structure, latents, labels, covariates):

@@ -24,7 +24,7 @@ from .compiled import log_density as compiled_log_density
 from .compiled import log_joint as compiled_log_joint
 from .model import ConcreteModel
 from .pytree import PytreeFunction, register
-from .recognition import Plan, make_plan
+from .recognition import Plan, RowCheck, make_plan
 from .rows import Supports, find_supports, read_rows
 from .structure import covariate_names, find_structure
 from .tracing import sites_of
@@ -93,7 +93,7 @@ class GenerativeProgram(ConcreteModel):
     def replace(self, **values):
         """A copy with some attributes replaced (structure and plan are found anew unless given)."""
         other = object.__new__(GenerativeProgram)
-        kept = {k: v for k, v in self.__dict__.items() if k not in ("structure", "plan", "supports")}
+        kept = {k: v for k, v in self.__dict__.items() if k not in ("structure", "plan", "supports", "_row_check")}
         other._set(**{**kept, **values})
         return other
 
@@ -118,6 +118,16 @@ class GenerativeProgram(ConcreteModel):
     def supports(self) -> Supports:
         """What is known, without the latents, of the values that attributes can take."""
         return find_supports(self)
+
+    def _check_rows(self, size):
+        """Refuse a program that is another one at this number of rows. Those of the library are known not to be."""
+        if not isinstance(self.function, PytreeFunction):
+            with jax.enable_x64(True):
+                self._row_check(size)
+
+    @functools.cached_property
+    def _row_check(self):
+        return RowCheck(self.function, self.structure, self.plan, self.num_classes, self.example_covariates)
 
     @property
     def attributes(self):
@@ -229,6 +239,7 @@ class GenerativeProgram(ConcreteModel):
             raise DataError(f"The program has classes, so it needs y: the {self.label!r} of each row.")
         if self.label is not None and self.classes == tuple(range(self.num_classes)):
             _check_numbers(y, self.num_classes)
+        self._check_rows(table.num_rows)
         names = (*self.attributes, *self.covariates)
         return dataclasses.replace(declared, columns=names, classes=self.classes or None)
 
@@ -285,6 +296,8 @@ def _structure_of(form):
 
 def _check_numbers(y, num_classes):
     """Refuse labels that are names where the program knows only how many classes there are."""
+    if y.dtype.kind not in "UTO":
+        return
     names = list(dict.fromkeys(label for label in y.tolist() if isinstance(label, str)))
     if names:
         raise DataError(

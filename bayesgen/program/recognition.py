@@ -9,8 +9,9 @@ attributes and covariates. That too is probed, and a program that fails is refus
 """
 
 import dataclasses
+import functools
+import math
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,12 +20,15 @@ from numpyro.ops.provenance import eval_provenance
 
 from ..errors import ModelError
 from ..statistics import Statistic
+from .alike import alike, knows_places
 from .evaluation import class_table, evaluate, row_log_probs
-from .structure import Structure, run
+from .structure import Structure, base_support, run
 
-PROBE_SIZE = 101
 FEW = 58  # rows of a second probe, all of one class: of other parity, and with classes that do not occur
-NUM_PROBES = 2
+LEAST, MOST, NUMBERS = 101, 4_099, 2**18  # rows of a probe, and about how many numbers its parameters are
+FURTHER = (2**20, 2**22)  # the same where there are more rows, and the program knows their places
+SPREADS = (1.0, 1.0, 4.0)  # of the latents, in standard deviations of their priors: the last is out in the tails
+IN_TAILS = 1e-4  # of the largest number: in the tails, sums of large numbers cancel
 TOLERANCE = 1e-8
 # A probe runs once: optimising what it compiles to would take longer than running it.
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
@@ -53,14 +57,14 @@ def make_plan(function, structure, num_classes, covariates):
     Args:
         covariates: function size -> name -> (size, ...) example covariates.
     """
-    varied = {name: 1.0 + jnp.arange(PROBE_SIZE) % 3 for name in covariates(PROBE_SIZE)}
-    probe = _Probe(function, structure, num_classes, varied)
+    probe = _Probe(function, structure, num_classes, tuple(covariates(1)), LEAST)
     reasons = probe.entangled() | probe.informed()
     statistics = probe.statistics()
     for name, _ in structure.attributes:
         if name not in reasons and isinstance(statistics[name], str):
             reasons[name] = statistics[name]
     candidates = tuple(name for name, _ in structure.attributes if name not in reasons)
+    probe = probe.with_rows(MOST, NUMBERS)
     differing, inert = probe.differences(candidates)
     reasons |= differing
     rowwise = tuple(name for name, _ in structure.attributes if name in reasons)
@@ -71,34 +75,128 @@ def make_plan(function, structure, num_classes, covariates):
     return Plan(compressed, rowwise, tuple((name, reasons[name]) for name in rowwise), inert)
 
 
+class RowCheck:
+    """Looks whether a program, whose plan was made with some numbers of rows, does the same with others."""
+
+    def __init__(self, function, structure, plan, num_classes, covariates):
+        smallest = _Probe(function, structure, num_classes, tuple(covariates(1)), LEAST)
+        self._probe, self._plan = smallest.with_rows(MOST, NUMBERS), plan
+        self._checked, self._looked_further = {self._probe.size}, False
+
+    @functools.cached_property
+    def _jaxpr(self):
+        return self._probe.jaxpr(self._plan)
+
+    def __call__(self, size):
+        """Refuse a program that treats rows by their position, or otherwise, where there are `size` of them.
+
+        Tracing shows what is another program at this size; that alone is run with as many rows. A program that knows
+        the places of rows is run once with very many. For all others nothing is compiled, whatever the size.
+        """
+        if size in self._checked:
+            return
+        probe = dataclasses.replace(self._probe, size=size)
+        if not alike(probe.jaxpr(self._plan), self._jaxpr, (size, self._probe.size)):
+            probe.within(*FURTHER).check(self._plan)
+        if size > self._probe.size and not self._looked_further:
+            if knows_places(self._jaxpr.jaxpr, self._probe.size):
+                probe.with_rows(*FURTHER).check(self._plan)
+            self._looked_further = True
+        self._checked.add(size)
+
+
 @dataclasses.dataclass(frozen=True)
 class _Probe:
-    """Experiments with a program: arbitrary latents, random labels, rows in a random order."""
+    """Experiments with a program: arbitrary latents, random labels, rows in a random order.
+
+    Attributes:
+        covariate_names: names of the covariates.
+        size: number of rows.
+    """
 
     function: Callable
     structure: Structure
     num_classes: int
-    covariates: dict[str, Any]
+    covariate_names: tuple[str, ...]
+    size: int
+
+    def with_rows(self, most, numbers):
+        """The probe with as many rows as may be and as make no more than so many parameters, `LEAST` at least."""
+        return dataclasses.replace(self, size=most).within(most, numbers)
+
+    def within(self, most, numbers):
+        """The probe, with fewer rows where these make too many parameters."""
+        return dataclasses.replace(self, size=min(self.size, most, max(LEAST, numbers // self.numbers_per_row)))
+
+    @functools.cached_property
+    def numbers_per_row(self):
+        """How many numbers the distributions of one row are made of, roughly."""
+        sizes: list[int] = []
+
+        def count(latents, rows):
+            sites = self.evaluate_classes(latents).sites
+            sizes.extend(jnp.size(leaf) for site in sites.values() for leaf in jax.tree.leaves(site["fn"]))
+            sizes.extend(math.prod(site.row_shape) * self.num_classes for _, site in self.structure.attributes)
+
+        dataclasses.replace(self, size=LEAST).abstractly(count)
+        return max(1, sum(sizes) // self.num_classes)
 
     @property
     def codes(self):
-        return np.random.default_rng(0).integers(0, self.num_classes, PROBE_SIZE)
+        """Random labels."""
+        return np.random.default_rng(0).integers(0, self.num_classes, self.size)
 
-    def values(self, key):
-        """Arbitrary latents and rows."""
-        trace = run(self.function, PROBE_SIZE, self.covariates, key)
+    @property
+    def covariates(self):
+        """Covariates that differ from row to row."""
+        return {name: 1.0 + jnp.arange(self.size) % 3 for name in self.covariate_names}
+
+    def values(self, key, spread=1.0):
+        """Arbitrary latents and rows; the rows come again and again, as drawing them would take the most time."""
+        few = dataclasses.replace(self, size=LEAST)
+        trace = run(self.function, LEAST, few.covariates, key, spread)
         latents = {name: trace[name]["value"] for name, _ in self.structure.latents}
-        return latents, {name: site.from_site(trace[name]["value"]) for name, site in self.structure.attributes}
+        rows = {name: site.from_site(trace[name]["value"]) for name, site in self.structure.attributes}
+        return latents, jax.tree.map(lambda values: values[np.arange(self.size) % LEAST], rows)
 
-    def evaluate(self, latents, rows, codes=None):
+    def evaluate(self, latents, rows, codes=None, covariates=None):
         """Run at the rows."""
         codes = self.codes if codes is None else codes
-        return evaluate(self.function, self.structure, latents, codes, rows, self.covariates)
+        covariates = self.covariates if covariates is None else covariates
+        return evaluate(self.function, self.structure, latents, codes, rows, covariates)
 
     def evaluate_few(self, latents, rows):
         """Run at fewer rows, all of class 0."""
         rows, covariates = jax.tree.map(lambda values: values[:FEW], (rows, self.covariates))
-        return evaluate(self.function, self.structure, latents, np.zeros(FEW, int), rows, covariates)
+        return evaluate(self.function, self.structure, latents, self.few_codes, rows, covariates)
+
+    @property
+    def few_codes(self):
+        """The labels of `evaluate_few`."""
+        return np.zeros(min(FEW, self.size), int)
+
+    def jaxpr(self, plan):
+        """What the program does to make the prior and the distributions of the rows."""
+
+        def everything(latents, rows, codes, covariates):
+            evaluation = self.evaluate(latents, rows, codes, covariates)
+            learned = {name: _learned(evaluation, name, self.structure.axis) for name, _ in plan.compressed}
+            log_probs = row_log_probs(evaluation, self.structure, plan.rowwise)
+            label = None if evaluation.label is None else jax.tree.leaves(evaluation.label["fn"])
+            return evaluation.log_prior, label, learned, log_probs
+
+        few = dataclasses.replace(self, size=LEAST)
+        latents, *of_rows = jax.eval_shape(lambda key: (*few.values(key), few.codes, few.covariates), jax.random.key(0))
+        of_rows = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((self.size, *leaf.shape[1:]), leaf.dtype), of_rows)
+        return jax.make_jaxpr(everything)(latents, *of_rows)
+
+    def check(self, plan):
+        """Refuse what the plan has not seen: distributions that are others with this number of rows."""
+        differing, _ = self.differences(tuple(name for name, _ in plan.compressed))
+        if differing:
+            raise ModelError(_not_exchangeable(min(differing)))
+        if plan.rowwise:
+            self.check_exchangeable(plan.rowwise)
 
     def evaluate_classes(self, latents):
         """Run at the classes, with the first row's covariates."""
@@ -114,9 +212,9 @@ class _Probe:
 
     def numerically(self, measure):
         """The arrays of measure(latents, rows) at several draws, stacked."""
-        keys = jax.random.split(jax.random.key(1), NUM_PROBES)
-        measures = jax.jit(jax.vmap(lambda key: measure(*self.values(key))), compiler_options=QUICKLY)
-        return jax.tree.map(np.asarray, measures(keys))
+        keys = jax.random.split(jax.random.key(1), len(SPREADS))
+        measures = jax.jit(jax.vmap(lambda *draw: measure(*self.values(*draw))), compiler_options=QUICKLY)
+        return jax.tree.map(np.asarray, measures(keys, jnp.asarray(SPREADS)))
 
     def zeros(self):
         """Latents and rows of the right shapes, for what can be known without numbers."""
@@ -186,7 +284,7 @@ class _Probe:
             label_log_probs = by_class.label_log_probs
             labels = (
                 (by_row.label_log_probs, few.label_log_probs),
-                (label_log_probs[self.codes], jnp.repeat(label_log_probs[:1], FEW)),
+                (label_log_probs[self.codes], label_log_probs[self.few_codes]),
             )
             priors = ((by_row.log_prior, few.log_prior), (by_class.log_prior, by_class.log_prior))
             pairs = {}
@@ -194,11 +292,15 @@ class _Probe:
                 row = by_row.conditional(name, axis)
                 mine = (_learned(by_row, name, axis), _learned(few, name, axis))
                 classes = _learned(by_class, name, axis)
-                theirs = tuple(_at(classes, codes) for codes in (self.codes, np.zeros(FEW, int)))
+                theirs = tuple(_at(classes, codes) for codes in (self.codes, self.few_codes))
                 pairs[name] = (mine, theirs, row.inert)
-            return priors, labels, pairs
+            bounds = {name: jax.tree.leaves(base_support(site["fn"].support)) for name, site in by_class.sites.items()}
+            return priors, labels, pairs, bounds
 
-        priors, labels, pairs = self.numerically(measure)
+        priors, labels, pairs, bounds = self.numerically(measure)
+        for name, leaves in bounds.items():
+            if any((leaf != leaf[:1]).any() for leaf in leaves):
+                raise ModelError(_of_moving_support(name))
         if not _close(*priors):
             raise ModelError(
                 "The prior of the latents (or a factor outside the plate) depends on the number of rows n: it must be "
@@ -224,16 +326,28 @@ class _Probe:
             together = row_log_probs(self.evaluate(latents, rows), self.structure, names)
             alone = class_table(self.function, self.structure, self.num_classes, latents, rows, self.covariates, names)
             few = row_log_probs(self.evaluate_few(latents, rows), self.structure, names)
-            own = jnp.arange(PROBE_SIZE), self.codes
+            own = jnp.arange(self.size), self.codes
             return {name: ((together[name], few[name]), (alone[name][own], alone[name][:FEW, 0])) for name in names}
 
         for name, (together, alone) in self.numerically(measure).items():
             if not _close(together, alone):
-                raise ModelError(
-                    f"The rows of attribute {name!r} are not exchangeable: its distribution in a row depends on the "
-                    "row's position or on other rows. Let it depend only on latents and on the row's own label and "
-                    "attributes; pass what else a row knows as a keyword-only argument (a covariate)."
-                )
+                raise ModelError(_not_exchangeable(name))
+
+
+def _not_exchangeable(name):
+    return (
+        f"The rows of attribute {name!r} are not exchangeable: its distribution in a row depends on the row's "
+        "position, on the number of rows or on other rows. Let it depend only on latents and on the row's own label "
+        "and attributes; pass what else a row knows as a keyword-only argument (a covariate)."
+    )
+
+
+def _of_moving_support(name):
+    return (
+        f"The support of attribute {name!r} depends on a latent: its density jumps to zero where a bound passes a "
+        "value of the data, and no mode or chain finds its way along such an edge. Let the bounds be numbers or "
+        "covariates, and latents only the location, scale or shape of what is positive everywhere between them."
+    )
 
 
 def _learned(evaluation, name, axis):
@@ -249,8 +363,17 @@ def _at(learned, codes):
 
 
 def _close(one, two):
+    """Whether measures at several draws, the last one in the tails, are the same."""
     one, two = jax.tree.leaves(one), jax.tree.leaves(two)
     return len(one) == len(two) and all(
-        a.shape == b.shape and np.allclose(a, b, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
+        a.shape == b.shape
+        and np.allclose(a[:-1], b[:-1], rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
+        and _close_in_tails(a[-1], b[-1])
         for a, b in zip(one, two, strict=True)
     )
+
+
+def _close_in_tails(one, two):
+    known = np.isfinite(one) & np.isfinite(two)
+    largest = np.abs(one[known]).max(initial=0.0)
+    return np.allclose(one[known], two[known], rtol=IN_TAILS, atol=IN_TAILS * largest)

@@ -107,7 +107,7 @@ def latent_supports(program) -> dict[str, Any]:
     """Latent site -> its support, that of one event where there are several."""
     with jax.enable_x64(True):
         trace = run_abstractly(program.function, 2, program.example_covariates(2))
-    return {name: base_support(trace[name]["fn"].support) for name in program.latents}
+    return {name: base_support(trace[name]["support"]) for name in program.latents}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,7 +129,7 @@ def find_supports(program) -> Supports:
     """The `Supports` of a program. A support that depends on a latent is in none of them."""
     with jax.enable_x64(True):
         trace = run_abstractly(program.function, 2, program.example_covariates(2))
-        supports = {name: base_support(trace[name]["fn"].support) for name, _ in program.structure.attributes}
+        supports = {name: base_support(trace[name]["support"]) for name, _ in program.structure.attributes}
         fixed = {name: support for name, support in supports.items() if _is_fixed(support)}
         others = [name for name, site in program.structure.attributes if site.discrete and name not in fixed]
         inputs = _inputs_of_supports(program, trace, others) if others else {}

@@ -95,27 +95,49 @@ def covariate_names(function):
     return tuple(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
 
 
-def arbitrary_value(site, key):
-    """A value in the support of a site, at random but from no particular distribution: it costs no sampler."""
+def arbitrary_value(site, key, spread):
+    """A value in the support of a site, at random about its mean, where that is known: it costs no sampler.
+
+    Args:
+        spread: how far from there, in standard deviations; in those of unconstrained values where they are not known.
+    """
     fn = site["fn"]
     shape = tuple(fn.batch_shape) + tuple(fn.event_shape)
     if fn.support.is_discrete:
         return jax.random.bernoulli(key, 0.5, shape).astype(jnp.int32)
     transform = biject_to(fn.support)
-    return transform(jax.random.normal(key, transform.inverse_shape(shape)))
+    free = jax.random.normal(key, transform.inverse_shape(shape))
+    if base_support(fn.support) is not constraints.real:
+        return transform(jnp.sqrt(spread) * free)
+    center, scale = _center_and_scale(fn)
+    return center + spread * scale * free
 
 
-def run(function, size, covariates=None, key=None):
-    """Trace a program once, with arbitrary values at its sites. Traceable by JAX."""
+def _center_and_scale(fn):
+    """Mean and standard deviation of a distribution, 0 and 1 where they are not known or do not exist."""
+    try:
+        mean, scale = jnp.asarray(fn.mean), jnp.sqrt(fn.variance)
+    except NotImplementedError:
+        return 0.0, 1.0
+    known = jnp.isfinite(mean) & jnp.isfinite(scale)
+    return jnp.where(known, mean, 0.0), jnp.where(known, scale, 1.0)
+
+
+def run(function, size, covariates=None, key=None, spread=1.0):
+    """Trace a program once, with arbitrary values at its sites, and note their supports. Traceable by JAX."""
     keys = itertools.count()
     key = jax.random.key(0) if key is None else key
 
     def choose(site):
         free = site["type"] == "sample" and not site["is_observed"]
-        return arbitrary_value(site, jax.random.fold_in(key, next(keys))) if free else None
+        return arbitrary_value(site, jax.random.fold_in(key, next(keys)), spread) if free else None
 
     program = handlers.substitute(handlers.seed(function, key), substitute_fn=choose)
-    return sites_of(program, size, covariates or {})
+    trace = sites_of(program, size, covariates or {})
+    for site in trace.values():
+        if site["type"] == "sample":
+            site["support"] = site["fn"].support  # which may have to be computed, here and not after tracing
+    return trace
 
 
 def run_abstractly(function, size, covariates):
@@ -231,7 +253,7 @@ def _is_of_no_row(site, at_other_size, plate):
 def _check_label(site, num_classes, plate, axis):
     """Refuse a label that is not one of the codes 0 to K - 1 for each row."""
     name, fn = site["name"], site["fn"]
-    kind, others = type(innermost(fn)).__name__, list(fn.batch_shape)
+    kind, values, others = type(innermost(fn)).__name__, value_range(site["support"]), list(fn.batch_shape)
     if len(others) >= -axis:
         del others[axis]
     if fn.event_shape or any(size != 1 for size in others):
@@ -239,17 +261,18 @@ def _check_label(site, num_classes, plate, axis):
             f"The label site {name!r} has the shape {fn.shape()}, more than one number a row: sample it in the plate "
             f"{plate!r} alone, outside of any other plate and without to_event."
         )
-    if value_range(fn) != (0, num_classes - 1):
+    if values != (0, num_classes - 1):
+        known = f"{values[0]} to {values[1]}" if values else "not whole numbers of a known range"
         raise ModelError(
-            f"The label site {name!r} is {kind}, whose values are {_described(fn)}, and the program has "
-            f"{num_classes} classes: its values must be the codes 0 to {num_classes - 1}. Sample it from Categorical "
-            f"with {num_classes} probabilities (Bernoulli for two classes), and pass as many classes."
+            f"The label site {name!r} is {kind}, whose values are {known}, and the program has {num_classes} classes: "
+            f"the values must be the codes 0 to {num_classes - 1}. Sample it from Categorical with {num_classes} "
+            "probabilities (Bernoulli for two classes), and pass as many classes."
         )
 
 
-def value_range(fn):
-    """The lowest and the highest value of a discrete distribution of one number, or None where they are not known."""
-    support = base_support(fn.support)
+def value_range(support):
+    """The lowest and the highest value of a support of whole numbers, or None where they are not known."""
+    support = base_support(support)
     if isinstance(support, type(constraints.boolean)):
         return 0, 1
     bounds = jax.tree.leaves(support)
@@ -257,13 +280,6 @@ def value_range(fn):
     if not isinstance(support, type(constraints.integer_interval(0, 1))) or not known:
         return None
     return int(support.lower_bound), int(support.upper_bound)
-
-
-def _described(fn):
-    values = value_range(fn)
-    if values is not None:
-        return f"{values[0]} to {values[1]}"
-    return "whole numbers of no known range" if fn.support.is_discrete else "real numbers"
 
 
 def base_support(support):
@@ -298,7 +314,7 @@ def _check_sites(trace, plate, label):
                 f"the plate {plate!r}); bayesgen conditions on the data itself."
             )
         latent = not inside and name != label and not isinstance(site["fn"], dist.Unit)
-        if latent and site["fn"].support.is_discrete:
+        if latent and site["support"].is_discrete:
             raise ModelError(
                 f"The latent site {name!r} is discrete: only the label may be. Sum it out, or make it an attribute."
             )
@@ -324,8 +340,8 @@ def _site(name, site, axis):
     if len(batch) < -axis:
         raise ModelError(f"The attribute {name!r} does not reach the axis {axis} of the instance plate.")
     batch[len(batch) + axis] = 0
-    return Site(tuple(batch), tuple(fn.event_shape), axis, bool(fn.support.is_discrete))
+    return Site(tuple(batch), tuple(fn.event_shape), axis, bool(site["support"].is_discrete))
 
 
 def _free_shape(site):
-    return tuple(biject_to(site["fn"].support).inverse_shape(tuple(jnp.shape(site["value"]))))
+    return tuple(biject_to(site["support"]).inverse_shape(tuple(jnp.shape(site["value"]))))

@@ -82,6 +82,99 @@ def test_rows_that_differ_by_more_than_their_label_are_refused(name):
 PLAIN = normal(lambda n, y, m: m[y])
 
 
+def rows_of(size):
+    return {"x": np.zeros(size)}, np.arange(size) % 3
+
+
+def fit_rows(program, size):
+    return bg.fit(program, *rows_of(size), method=bg.MAP(num_starts=1))
+
+
+def more_sites(n, y, mean):
+    sample("x", dist.Normal(mean[y], 1.0))
+    if n > 20_000:
+        sample("z", dist.Normal(mean[y], 1.0))
+
+
+# programs that are others at some numbers of rows, or in some rows, and a number at which they are
+LATER = {
+    "a shift from row 150 on": (normal(lambda n, y, m: m[y] + m[0] * (jnp.arange(n) >= 150)), 40),
+    "a shift far away": (normal(lambda n, y, m: m[y] + 1.0 * (jnp.arange(n) >= 50_000)), 60_000),
+    "a scale from 200 rows on": (normal(lambda n, y, m: m[y], lambda n, y: 1.0 if n < 200 else 2.0), 40),
+    "a scale of few rows": (normal(lambda n, y, m: m[y], lambda n, y: 2.0 if n < 20 else 1.0), 15),
+    "a scale in between": (normal(lambda n, y, m: m[y], lambda n, y: 2.0 if 150 < n < 1000 else 1.0), 300),
+    "another class in between": (normal(lambda n, y, m: m[y] if n != 300 else m[2 - y]), 300),
+    "constants of the rows": (normal(lambda n, y, m: m[y] + np.where(np.arange(n) < 5_000, 0.0, 1.0)), 6_000),
+    "in the tails": (normal(lambda n, y, m: m[y] + jnp.where(jnp.abs(m).max() > 9.0, jnp.arange(n), 0)), 40),
+    "without a statistic": (lambda n, y, m: sample("x", dist.StudentT(3.0, m[y] + (jnp.arange(n) >= 150))), 40),
+}
+QUICK = ("a shift from row 150 on", "a scale in between", "in the tails", "without a statistic")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in LATER]
+)
+def test_a_program_that_is_another_one_at_the_datas_number_of_rows_is_refused(name):
+    attribute, size = LATER[name]
+    with pytest.raises(bg.ModelError, match=r"rows of attribute 'x' are not exchangeable.*number of rows"):
+        fit_rows(with_attribute(attribute), size)
+
+
+def test_a_prior_or_a_site_that_only_many_rows_have_is_refused():
+    program = with_attribute(PLAIN, prior=lambda n: dist.Normal(0, 1.0 if 150 < n < 1000 else 3.0))
+    assert fit_rows(program, 40)
+    with pytest.raises(bg.ModelError, match=r"prior of the latents .* depends on the number of rows"):
+        fit_rows(program, 300)
+    program = with_attribute(more_sites)
+    assert fit_rows(program, 40)
+    with pytest.raises(bg.ModelError, match=r"sites \['z'\] for some numbers of rows"):
+        fit_rows(program, 20_001)
+
+
+def test_a_place_that_makes_no_difference_is_none():
+    """Programs that know the places of rows, or are other ones at other sizes, and yet make all rows alike."""
+
+    def attribute(n, y, mean):
+        table = jnp.zeros((n, 3)) + mean
+        parts = jnp.concatenate([jnp.ones(n // 2), np.ones(n - n // 2)])
+        sample("x", dist.Normal(table[jnp.arange(n), y] * parts, np.ones(n)))
+
+    program = with_attribute(attribute)
+    for size in (2, 3, 40, 5_000):
+        found = fit_rows(program, size).parameters["mean"]
+        np.testing.assert_allclose(found, 0.0, atol=1e-6)
+
+
+def uniform(n, y, mean):
+    sample("x", dist.Uniform(0.0, jnp.exp(mean)[y]))
+
+
+def pareto(n, y, mean):
+    sample("x", dist.Pareto(jnp.exp(mean)[y], 2.0))
+
+
+def shifted(n, y, mean):
+    shift = dist.transforms.AffineTransform(mean[y], 1.0, domain=dist.constraints.positive)
+    sample("x", dist.TransformedDistribution(dist.Exponential(1.0), shift))
+
+
+def stretched(n, y, mean):
+    stretch = dist.transforms.AffineTransform(0.0, jnp.exp(mean)[y], domain=dist.constraints.positive)
+    sample("x", dist.TransformedDistribution(dist.Exponential(1.0), stretch))
+
+
+@pytest.mark.parametrize("attribute", [uniform, pytest.param(pareto, marks=pytest.mark.slow), shifted])
+def test_a_support_that_depends_on_latents_is_refused(attribute):
+    program = with_attribute(attribute)
+    assert program.simulate(3)["x"].shape == (3,)
+    with pytest.raises(bg.ModelError, match=r"support of attribute 'x' depends on a latent.*numbers or covariates"):
+        bg.fit(program, *rows_of(9), method=bg.NUTS())
+
+
+def test_a_support_that_stays_where_it_is_is_taken():
+    assert with_attribute(stretched).plan.rowwise == ("x",)
+
+
 @pytest.mark.parametrize("options", [{"prior": lambda n: dist.Normal(0, 1.0 * n)}, {"spread": lambda n: 0.1 * n}])
 def test_a_prior_that_knows_the_number_of_rows_is_refused(options):
     with pytest.raises(bg.ModelError, match=r"prior of the latents .* depends on the number of rows"):
