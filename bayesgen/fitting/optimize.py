@@ -251,6 +251,11 @@ def maximize(problem, *, prior, num_starts):
         FitError: where the density is unbounded or its mode not unique; names the site.
     """
     program, evidence = problem.program, problem.evidence
+    if num_free(program.structure) == 0:
+        raise FitError(
+            "There is nothing to learn: the program has no continuous latent site, so it is one known process. Ask it "
+            "for program.log_joint({}, X)."
+        )
     surface = surface_of(parameter_density if prior else likelihood, program, evidence)
     with jax.enable_x64(True), placed(density.work(program, evidence)):
         starts = dispersed_starts(program, problem.seed, max(DRAWS, num_starts))

@@ -52,10 +52,17 @@ class GenerativeClassifier(ConcreteModel):
         names = [name for name, _, _ in self.blocks]
         if len(set(names)) < len(names) or not names:
             raise ModelError(f"The blocks need distinct names, at least one; got {names}.")
-        reserved = {LABEL, "class", "instances"} & set(names)
+        reserved = {LABEL, "class", "class_probs", "instances"} & set(names)
         if reserved:
             raise ModelError(f"A block cannot be called {min(reserved)!r}: that name is taken.")
         _check_columns_once(self.blocks)
+        for name, family, _ in self.blocks:
+            clashing = _sites(name, family).intersection(names)
+            if clashing:
+                raise ModelError(
+                    f"A block cannot be called {min(clashing)!r}: that is the name of a parameter of block {name!r}. "
+                    "Give it another one."
+                )
 
     def infer_schema(self, table, y, declared):
         """The kinds of the columns are those of their blocks' families."""
@@ -151,6 +158,12 @@ def _check_columns_once(blocks):
                 )
                 raise ModelError(f"Column {column!r} is {where}, so its cells would count twice. Name it once.")
             seen[column] = name
+
+
+def _sites(name, family):
+    """Names of the sites of a block besides the attribute: parameters, hyperparameters and the covariate."""
+    own = {*family.parameter_axes(), *family.coordinates, *family.hierarchical}
+    return {f"{name}_{site}" for site in own} | ({covariate_name(name)} if family.covariate else set())
 
 
 def _statistic(family, schema, columns, num_categories):

@@ -133,3 +133,14 @@ def test_flat_directions_are_refused_where_the_prior_is_not_taken():
     best = bg.fit(bg.GenerativeProgram(flat, label=None), X, method=bg.MAP()).parameters
     assert best["unused"] == pytest.approx(7.0, rel=1e-6)
     assert [best["one"], best["two"]] == pytest.approx([0.15, 0.15], rel=1e-4)
+
+
+@pytest.mark.parametrize("method", [bg.MAP(), bg.MLE(), bg.NUTS()])
+def test_a_program_without_latents_has_nothing_to_learn(method):
+    def known(n):
+        with numpyro.plate("rows", n):
+            y = numpyro.sample("y", dist.Bernoulli(0.5))
+            numpyro.sample("x", dist.Normal(1.0 * y, 1.0))
+
+    with pytest.raises(FitError, match="no continuous latent site"):
+        bg.fit(bg.GenerativeProgram(known, classes=2), {"x": np.zeros(4)}, [0, 1, 0, 1], method=method)

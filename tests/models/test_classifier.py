@@ -1,5 +1,6 @@
-"""Blocks of columns that are refused."""
+"""Blocks that one states oneself."""
 
+import numpyro.distributions as dist
 import pytest
 
 import bayesgen as bg
@@ -15,3 +16,22 @@ import bayesgen as bg
 def test_a_column_that_would_count_twice_is_refused(blocks, match):
     with pytest.raises(bg.ModelError, match=match):
         bg.GenerativeClassifier([(name, bg.NormalInverseGamma(), columns) for name, columns in blocks])
+
+
+CLASHING = {
+    "a parameter": [("b", bg.NormalInverseGamma(), ["u"]), ("b_mean", bg.BetaBernoulli(), ["v"])],
+    "a factor of a parameter": [("b", bg.NormalInverseWishart(), ["u"]), ("b_scale_tril", bg.GammaPoisson(), ["v"])],
+    "a hyperparameter": [("b", bg.BetaBernoulli(dist.Gamma(2.0, 1.0), 1.0), ["u"]), ("b_a", bg.GammaPoisson(), ["v"])],
+    "a covariate": [("b_total", bg.GammaPoisson(), ["v"]), ("b", bg.DirichletMultinomial(), ["u", "w"])],
+}
+
+
+@pytest.mark.parametrize("name", CLASHING)
+def test_a_block_named_like_a_parameter_of_another_is_refused(name):
+    with pytest.raises(bg.ModelError, match=r"block cannot be called 'b_.* of block 'b'"):
+        bg.GenerativeClassifier(CLASHING[name])
+
+
+def test_the_name_of_the_class_probabilities_is_taken():
+    with pytest.raises(bg.ModelError, match=r"'class_probs'.*taken"):
+        bg.GenerativeClassifier([("class_probs", bg.BetaBernoulli(), ["u"])])
