@@ -14,7 +14,8 @@ def to_datatree(fit, num_draws=1000, seed=0):
     Groups: `posterior` (and `sample_stats`) of chains for NUTS; `posterior` of 4 x `num_draws` independent draws for
     an exact fit, marked by the attribute `sampling = "independent"`; `point_estimate` for MLE and MAP. Dimensions are
     `class`, the columns (`feature`, or `{block}_feature` where there are several blocks) and `category`, with the
-    labels' and columns' own names as coordinates.
+    labels' and columns' own names as coordinates. In a program of one's own an axis is `class` where its entries
+    belong to one class each; the others are called `{site}_dim_{axis}`.
     """
     from arviz_base import from_dict
 
@@ -62,14 +63,11 @@ def _categories(schema, columns):
 
 
 def _own_axes(fit, classes):
-    """A program of one's own: an axis of length K that comes first is taken to be the class."""
-    dims = {}
-    point = {name: np.asarray(value) for name, value in fit.parameters.items()}
-    skip = 2 if isinstance(fit.state, Draws) else 0
-    for name, value in point.items():
-        shape = value.shape[skip:]
-        if classes and shape and shape[0] == len(classes):
-            dims[name] = ["class", *(f"{name}_dim_{index}" for index in range(1, len(shape)))]
+    """A program of one's own: the axes that are the class are those that its attributes use as such."""
+    dims, skip = {}, 2 if isinstance(fit.state, Draws) else 0
+    for name, axis in fit.program.class_axes.items():
+        dims[name] = [f"{name}_dim_{index}" for index in range(np.ndim(fit.parameters[name]) - skip)]
+        dims[name][axis] = "class"
     return {"class": classes}, dims
 
 

@@ -19,6 +19,7 @@ from ..schema import Schema
 from ..seeds import as_key
 from ..statistics import Moments
 from ..statistics.magnitudes import check_magnitudes, check_rows
+from .class_axes import find_class_axes
 from .compiled import class_distributions, padded, summarize_rows
 from .compiled import log_density as compiled_log_density
 from .compiled import log_joint as compiled_log_joint
@@ -28,6 +29,8 @@ from .recognition import Plan, RowCheck, make_plan
 from .rows import Supports, find_supports, read_rows
 from .structure import covariate_names, find_structure
 from .tracing import sites_of
+
+_FOUND = ("structure", "plan", "supports", "class_axes", "_row_check")  # what is found out about a program
 
 
 class GenerativeProgram(ConcreteModel):
@@ -93,7 +96,11 @@ class GenerativeProgram(ConcreteModel):
     def replace(self, **values):
         """A copy with some attributes replaced (structure and plan are found anew unless given)."""
         other = object.__new__(GenerativeProgram)
-        kept = {k: v for k, v in self.__dict__.items() if k not in ("structure", "plan", "supports", "_row_check")}
+        kept = {
+            k: v
+            for k, v in self.__dict__.items()
+            if k not in ("structure", "plan", "supports", "class_axes", "_row_check")
+        }
         other._set(**{**kept, **values})
         return other
 
@@ -118,6 +125,12 @@ class GenerativeProgram(ConcreteModel):
     def supports(self) -> Supports:
         """What is known, without the latents, of the values that attributes can take."""
         return find_supports(self)
+
+    @functools.cached_property
+    def class_axes(self):
+        """Latents and deterministic sites with an entry for each class: name -> the axis that is the class."""
+        with jax.enable_x64(True):
+            return find_class_axes(self.function, self.structure, self.num_classes, self.example_covariates)
 
     def _check_rows(self, size):
         """Refuse a program that is another one at this number of rows. Those of the library are known not to be."""

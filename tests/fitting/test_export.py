@@ -6,7 +6,10 @@ import warnings
 from pathlib import Path
 
 import arviz_stats
+import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 from models.cases import CASES
 from packaging.requirements import Requirement
@@ -128,3 +131,38 @@ def test_arviz_draws_it(arviz_plots, plot, tmp_path):
     figure = getattr(arviz_plots, plot)(tree, var_names=["class_probs", "real_mean"], backend="matplotlib")
     figure.savefig(tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 5000
+
+
+def two_by_two(n):
+    """Two classes and two columns, so that an axis of length two may be either."""
+    probs = numpyro.sample("probs", dist.Dirichlet(jnp.ones(2)))
+    column = numpyro.sample("column", dist.Normal(0, 3).expand([2]).to_event(1))
+    shift = numpyro.sample("shift", dist.Normal(0, 3).expand([2]).to_event(1))
+    both = numpyro.sample("both", dist.Normal(0, 3).expand([2, 2]).to_event(2))
+    turned = numpyro.sample("turned", dist.Normal(0, 3).expand([2, 2]).to_event(2))
+    slopes = numpyro.sample("slopes", dist.Normal(0, 1).expand([2]).to_event(1))
+    numpyro.deterministic("twice", 2 * shift)
+    numpyro.deterministic("sum", shift + shift[::-1])
+    with numpyro.plate("rows", n):
+        y = numpyro.sample("y", dist.Categorical(probs))
+        mean = column + shift[y][:, None] + both[y] + turned[:, y].T
+        x = numpyro.sample("x", dist.Normal(mean, 1.0).to_event(1))
+        numpyro.sample("z", dist.StudentT(4.0, x @ slopes, 1.0))
+
+
+def test_an_axis_is_the_class_where_each_class_has_an_entry_of_its_own():
+    rng = np.random.default_rng(0)
+    X = {"x": rng.normal(size=(20, 2)), "z": rng.normal(size=20)}
+    program = bg.GenerativeProgram(two_by_two, classes=["no", "yes"])
+    point = bg.fit(program, X, ["no", "yes"] * 10, method=bg.MAP(num_starts=1)).to_datatree()["point_estimate"]
+    assert {name: point[name].dims for name in point.data_vars} == {
+        "probs": ("class",),
+        "column": ("column_dim_0",),
+        "shift": ("class",),
+        "both": ("class", "both_dim_1"),
+        "turned": ("turned_dim_0", "class"),
+        "slopes": ("slopes_dim_0",),
+        "twice": ("class",),
+        "sum": ("sum_dim_0",),
+    }
+    assert point.coords["class"].values.tolist() == ["no", "yes"]
