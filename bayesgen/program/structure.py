@@ -95,7 +95,7 @@ def covariate_names(function):
     return tuple(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
 
 
-def arbitrary_value(site, key, spread):
+def arbitrary_value(site, key, spread=1.0):
     """A value in the support of a site, at random about its mean, where that is known: it costs no sampler.
 
     Args:
