@@ -33,9 +33,11 @@ from .stepping import surface_by_steps
 from .whitening import SEVERAL_MODES, expected, identity, laplace
 
 WARMUP_WHITENED, WARMUP_ADAPTED = 150, 1000
-# a share of diverging draws above which whitening is judged to have failed; below it, chains that adapt their masses
-# diverge as often and are no nearer to the posterior (two normal classes on 12 rows, against quadrature)
-MANY_DIVERGING = 0.02
+# Where some draws diverge, smaller steps in the same coordinates cure it, and masses that are adapted do not (two
+# normal classes on 12 rows, against quadrature); where as many as these do, the coordinates are wrong
+CAREFUL = 0.95  # the target of the acceptance probability of smaller steps
+HOPELESS, MANY_DIVERGING = 0.2, 0.02  # shares of diverging draws: no smaller steps are tried; they have not helped
+DISAGREEMENT = 1.05  # R-hat of whitened coordinates, which chains of a few hundred effective draws do not reach
 LONG_TRAJECTORY = 63  # mean leapfrog steps a draw above which whitening is judged to have failed
 
 
@@ -45,9 +47,10 @@ class NUTS(Method):
 
     The sampler sees the data through sufficient statistics, so its cost does not depend on the number of rows. It
     starts at the mode in unconstrained coordinates and samples in coordinates whitened by the inverse Hessian there,
-    so a short warm-up for the step size is enough; where that approximation is not usable (several modes, an
-    indefinite Hessian, heavy tails that make chains diverge or wander), it falls back to ordinary adaptation. Which
-    path was taken is in `fit.attributes["path"]`.
+    so a short warm-up for the step size is enough. Where some draws diverge, it samples again with smaller steps, to a
+    `target_accept_prob` of 0.95; where that approximation is not usable (several modes, an indefinite Hessian, heavy
+    tails that make chains diverge or wander), it falls back to ordinary adaptation. Which path was taken, and with
+    which target, is in `fit.attributes`.
 
     Args:
         num_warmup: warm-up steps a chain; None for 150 where the posterior is whitened, 1000 where it is not.
@@ -83,15 +86,19 @@ class NUTS(Method):
         with jax.enable_x64(True), placed(work):
             key = as_key(problem.seed)
             whitening, path = self._coordinates(problem)
-            result = self._run(program, evidence, whitening, key, path, problem.progress)
+            target = self.target_accept_prob
+            result = self._run(problem, whitening, key, path, target)
+            if path == "whitened" and target < CAREFUL and 0 < result[1]["diverging"].mean() < HOPELESS:
+                target = CAREFUL
+                result = self._run(problem, whitening, key, path, target)
             if path == "whitened" and (reason := self._unusable(*result)):
-                path = f"adapted: {reason} in whitened coordinates"
-                result = self._run(program, evidence, whitening, key, path, problem.progress)
+                path, target = f"adapted: {reason} in whitened coordinates", self.target_accept_prob
+                result = self._run(problem, whitening, key, path, target)
             latents, deterministics = constrain_draws(program, whitening, result[0])
         stats = as_arrays(result[1])
         latents, deterministics = as_arrays(latents), as_arrays(deterministics)
         values = program.parameters_of({**deterministics, **latents})
-        attributes = {"path": path, "chain_method": "vectorized"}
+        attributes = {"path": path, "target_accept_prob": target, "chain_method": "vectorized"}
         fit = problem.result(self, Draws(program, latents, values, stats), attributes=attributes)
         noted = [path.removeprefix("adapted: ")] if path.endswith(SEVERAL_MODES) else []
         noted += [] if problem.conjugate else saturated_sites(program, latents)
@@ -122,19 +129,19 @@ class NUTS(Method):
             return dispersed_starts(problem.program, problem.seed)
         return [closed_form_start(problem)]
 
-    def _run(self, program, evidence, whitening, key, path, progress):
-        density = (program, evidence, whitening)
+    def _run(self, problem, whitening, key, path, target):
+        density = (problem.program, problem.evidence, whitening)
         whitened = path == "whitened"
         num_warmup = self.num_warmup or (WARMUP_WHITENED if whitened else WARMUP_ADAPTED)
         own = {"patience": LONG_TRAJECTORY} if whitened else {"dense_mass": self.precondition}
-        with bar("sampling", num_warmup + self.num_samples, progress) as advanced:
+        with bar("sampling", num_warmup + self.num_samples, problem.progress) as advanced:
             return (sample_whitened if whitened else sample_adapted)(
                 density,
                 key,
                 num_warmup=num_warmup,
                 num_samples=self.num_samples,
                 num_chains=self.num_chains,
-                target=self.target_accept_prob,
+                target=target,
                 advanced=advanced,
                 **own,
             )
@@ -145,7 +152,7 @@ class NUTS(Method):
             return "chains diverged"
         if stats["num_steps"].mean() > LONG_TRAJECTORY:
             return "trajectories were long"
-        if self.num_chains > 1 and self.num_samples >= 100 and quick_rhat(draws) > 1.03:
+        if self.num_chains > 1 and self.num_samples >= 100 and quick_rhat(draws) > DISAGREEMENT:
             return "chains disagreed"
         return None
 
