@@ -23,7 +23,8 @@ class Pool(ThreadPoolExecutor):
     """A pool whose block waits for its threads, unless Ctrl-C ends it: compiled code cannot be stopped, but left.
 
     Attributes:
-        is_left: whether the block has ended by an interrupt, so that work still going on is for nobody.
+        is_left: whether the block has ended by an interrupt (or in a generator that was closed), so that work still
+            going on is for nobody.
     """
 
     is_left = False
