@@ -239,7 +239,8 @@ def _hash_text(values: np.ndarray) -> np.ndarray:
     if values.dtype.itemsize == 0:
         return np.zeros(len(values), np.uint64)
     word = np.uint64 if values.dtype.itemsize % 8 == 0 else np.uint32
-    words = values.view(word).reshape(len(values), -1).astype(np.uint64, copy=False)
+    length = values.dtype.itemsize // word().itemsize
+    words = values.view(word).reshape(len(values), length).astype(np.uint64, copy=False)
     multipliers = np.random.default_rng(0).integers(1, 2**63, words.shape[1], dtype=np.uint64) | np.uint64(1)
     return words @ multipliers
 

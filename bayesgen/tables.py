@@ -14,24 +14,24 @@ from bayesgen.views import ArrayTable, FrameTable, MappingTable, SparseTable, Ta
 _KIND_OF_DTYPE = {"b": "binary", **dict.fromkeys("iuf", "real"), **dict.fromkeys("OUST", "categorical")}
 
 
-def read_table(X: Any) -> Table:
+def read_table(X: Any, *, least_rows: int = 1) -> Table:
     """See X as a table; a table is one already.
 
     X is a 2-D array or what np.asarray makes 2-D, a data frame that narwhals reads (pandas, polars, pyarrow,
     ...), a scipy.sparse matrix or array, or a mapping name -> array. Raises DataError, naming what was
-    found, for anything else, for no rows or columns, and for names or lengths that clash.
+    found, for anything else, for fewer rows than `least_rows` or no columns, and for names or lengths that clash.
     """
     if isinstance(X, Table):
         return X
     if _is_sparse(X):
-        return _read_sparse(X)
+        return _read_sparse(X, least_rows)
     if isinstance(X, Mapping):
-        return _read_mapping(X)
+        return _read_mapping(X, least_rows)
     if not isinstance(X, np.ndarray | list | tuple):
         native = _narwhals_view(X)
         if native is not None:
-            return _read_frame(native)
-    return _read_array(as_array(X, "X"))
+            return _read_frame(native, least_rows)
+    return _read_array(as_array(X, "X"), least_rows)
 
 
 def _is_sparse(X: Any) -> bool:
@@ -39,20 +39,20 @@ def _is_sparse(X: Any) -> bool:
     return module is not None and module.issparse(X)
 
 
-def _read_sparse(X: Any) -> SparseTable:
+def _read_sparse(X: Any, least_rows: int) -> SparseTable:
     from scipy.sparse import csr_array
 
-    _check_shape(X.shape)
+    _check_shape(X.shape, least_rows)
     return SparseTable(csr_array(X), PositionalNames(X.shape[1]), X.shape[0])
 
 
-def _read_array(array: np.ndarray) -> ArrayTable:
-    _check_shape(array.shape)
+def _read_array(array: np.ndarray, least_rows: int) -> ArrayTable:
+    _check_shape(array.shape, least_rows)
     kind = _kind_of_dtype(array.dtype, "X")
     return ArrayTable(array, PositionalNames(array.shape[1]), array.shape[0], kind)
 
 
-def _check_shape(shape: tuple[int, ...]) -> None:
+def _check_shape(shape: tuple[int, ...], least_rows: int) -> None:
     if len(shape) == 1:
         raise DataError(
             f"X has shape {shape}, and has to be 2-D (rows, columns). "
@@ -60,7 +60,7 @@ def _check_shape(shape: tuple[int, ...]) -> None:
         )
     if len(shape) != 2:
         raise DataError(f"X has {len(shape)} dimensions (shape {shape}), and has to be 2-D (rows, columns).")
-    if shape[0] == 0 or shape[1] == 0:
+    if shape[0] < least_rows or shape[1] == 0:
         raise DataError(f"X is empty: {shape[0]} rows and {shape[1]} columns. Give at least one of each.")
 
 
@@ -82,7 +82,7 @@ def _narwhals_view(X: Any) -> Any:
     return view if isinstance(view, nw.DataFrame | nw.LazyFrame | nw.Series) else None
 
 
-def _read_frame(view: Any) -> FrameTable:
+def _read_frame(view: Any, least_rows: int) -> FrameTable:
     import narwhals as nw
 
     if isinstance(view, nw.LazyFrame):
@@ -92,11 +92,11 @@ def _read_frame(view: Any) -> FrameTable:
             f"X is a series of {len(view)} values, and has to be 2-D. X.to_frame() makes it one column. One row of a "
             "pandas frame stays a frame by df.iloc[[0]] (df.iloc[0] is a series)."
         )
-    _check_shape(view.shape)
+    _check_shape(view.shape, least_rows)
     return FrameTable(view, tuple(view.columns), view.shape[0])
 
 
-def _read_mapping(X: Mapping[Any, Any]) -> MappingTable:
+def _read_mapping(X: Mapping[Any, Any], least_rows: int) -> MappingTable:
     names = text_names(X)
     arrays = {name: as_array(values, f"Column {name!r}") for name, values in zip(names, X.values(), strict=True)}
     for name, array in arrays.items():
@@ -109,7 +109,7 @@ def _read_mapping(X: Mapping[Any, Any]) -> MappingTable:
                 f"Column {first!r} has {len(arrays[first])} rows and column {name!r} has {len(array)}. "
                 f"Give every column the same rows."
             )
-    _check_shape((len(arrays[first]) if arrays else 0, len(arrays)))
+    _check_shape((len(arrays[first]) if arrays else 0, len(arrays)), least_rows)
     found = {name: dtype_levels(values) for name, values in zip(names, X.values(), strict=True)}
     declared = {name: levels for name, levels in found.items() if levels is not None}
     kinds = {

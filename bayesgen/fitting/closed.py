@@ -53,7 +53,7 @@ def _chunk_rows(attributes, num_classes):
 
 
 def _cells_per_row(values):
-    return values.nnz / values.shape[0] if hasattr(values, "tocsr") else math.prod(values.shape[1:])
+    return values.nnz / max(values.shape[0], 1) if hasattr(values, "tocsr") else math.prod(values.shape[1:])
 
 
 def _chunk(values, rows):

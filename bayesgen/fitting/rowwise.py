@@ -28,7 +28,7 @@ def program_table(program, latents, attributes, covariates):
     with jax.enable_x64(True), placed(_work(program, attributes, chunk)):
         parts = [
             np.asarray(_log_joint(program, latents, *_padded_rows(attributes, covariates, part)))[: _size(part)]
-            for part in chunks(_num_rows(attributes), chunk)
+            for part in _chunks(attributes, chunk)
         ]
     return np.concatenate(parts)
 
@@ -95,7 +95,7 @@ def reduce_draws(program, latents, attributes, covariates, batch_size, reduction
             reduced = _reduce(program, frame, batches, squares, *rows, reduction=reduction)
             return jax.tree.map(lambda leaf: np.asarray(leaf)[: _size(part)], reduced)
 
-        *whole, last = chunks(_num_rows(attributes), chunk)
+        *whole, last = _chunks(attributes, chunk)
         # in this thread what may have to be compiled, because it runs the program; the others run what is compiled
         first, end = map(of_rows, whole[:1]), [of_rows(last)]
         parts = [*first, *in_threads(carrying(of_rows), whole[1:]), *end]
@@ -142,6 +142,11 @@ def _padded_rows(attributes, covariates, part):
     """(attributes, covariates) of some rows, padded to a size that is compiled once."""
     rows = jax.tree.map(lambda array: _dense(array[part]), (attributes, covariates))
     return jax.tree.map(lambda array: pad(array, padded_size(_size(part))), rows)
+
+
+def _chunks(attributes, size):
+    """Slices that cover the rows; one of none where there are none."""
+    return chunks(_num_rows(attributes), size) or [slice(0, 0)]
 
 
 def _size(part):

@@ -41,8 +41,8 @@ def predict(fit, X, *, rule: Rule, device=None) -> ClassPrediction:
             work is large enough for it (see `bayesgen.devices`). Closed forms always take the processor. What was
             used is in the answer's `device`.
 
-    Rows are read and answered in blocks, so that only the answer is ever whole in memory. For rows in chunks, predict
-    each chunk.
+    No rows are no mistake: their answer has none either. Rows are read and answered in blocks, so that only the answer
+    is ever whole in memory. For rows in chunks, predict each chunk.
 
     Means are held in double precision. Where a column's mean is 10^m times its standard deviation, m of 16 digits are
     gone, whatever is done with them: an offset of 1e9 with a deviation of 1e-3 moves probabilities by some 1e-5. Take
@@ -70,7 +70,7 @@ def answer(fit, rule, X):
         raise PredictionError(
             "The program has no classes (label=None), so there are no class probabilities. Use fit.log_joint(X)."
         )
-    classes = dataclasses.replace(_in_blocks(fit, rule, read_table(X)), device=used())
+    classes = dataclasses.replace(_in_blocks(fit, rule, read_table(X, least_rows=0)), device=used())
     warn_of_impossible_rows(classes)
     if classes.pareto_k is not None:
         warn_of_few_draws(classes.pareto_k)
@@ -78,6 +78,8 @@ def answer(fit, rule, X):
 
 
 def _in_blocks(fit, rule, table):
+    if table.num_rows == 0:
+        return rule.apply(fit, table)
     num_tables = AVERAGED_TABLES if rule.averages_draws(fit) else 1
     parts = row_blocks(table.num_rows, table.cells_per_row + num_tables * len(fit.classes))
     if len(parts) == 1:

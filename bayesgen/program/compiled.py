@@ -53,7 +53,7 @@ def summarize_rows(program, attributes, covariates, codes, weights):
 
 def first_rows(covariates, size):
     """The first row of each covariate, repeated: any value serves where only parameters are of interest."""
-    return {name: np.repeat(np.asarray(value)[:1], size, axis=0) for name, value in covariates.items()}
+    return {name: pad(np.asarray(value)[:1], size) for name, value in covariates.items()}
 
 
 def _by_chunks(function, program, *rows):
@@ -118,8 +118,9 @@ def padded(evidence):
 
 
 def pad(array, size):
-    """Repeat the first row until there are `size` rows."""
-    return np.concatenate([array, np.repeat(array[:1], size - len(array), axis=0)])
+    """Repeat the first row, or ones where there is none, until there are `size` rows."""
+    first = array[:1] if len(array) else np.ones((1, *array.shape[1:]), array.dtype)
+    return np.concatenate([array, np.repeat(first, size - len(array), axis=0)])
 
 
 def check_values(program, attributes, covariates, codes=None):
