@@ -3,6 +3,7 @@
 import dataclasses
 
 from ..errors import PredictionError
+from ..fitting.state import Point
 from .answer import ClassPrediction, normalize
 from .rule import Rule
 
@@ -27,6 +28,16 @@ class PlugIn(Rule):
         """Normalise the table at the process."""
         log_probabilities, log_marginal = normalize(fit.log_joint(X, at=self.at))
         return ClassPrediction(log_probabilities, fit.classes, log_marginal)
+
+    def remedy(self, fit):
+        """Another process, or all of them."""
+        if isinstance(fit.state, Point):
+            return "Fit with Exact() and average (BMA), or with MAP() and concentrations above 1."
+        if self.at == "mode":
+            return (
+                "Average instead (BMA), plug in the posterior mean (PlugIn(at='mean')), or give concentrations above 1."
+            )
+        return "Average instead (BMA), or look at these rows."
 
     def averages_draws(self, fit):
         """No: it looks at one process."""

@@ -24,6 +24,10 @@ class Rule(abc.ABC):
     def apply(self, fit, X) -> ClassPrediction:
         """Predict."""
 
+    def remedy(self, fit) -> str:
+        """What to do about rows that every class calls impossible."""
+        return "No process of the posterior makes them possible: look at these rows, or give the model a wider prior."
+
     @abc.abstractmethod
     def averages_draws(self, fit) -> bool:
         """Whether it averages over draws, so that a row costs more memory than its answer."""
@@ -71,7 +75,7 @@ def answer(fit, rule, X):
             "The program has no classes (label=None), so there are no class probabilities. Use fit.log_joint(X)."
         )
     classes = dataclasses.replace(_in_blocks(fit, rule, read_table(X, least_rows=0)), device=used())
-    warn_of_impossible_rows(classes)
+    warn_of_impossible_rows(classes, rule.remedy(fit))
     if classes.pareto_k is not None:
         warn_of_few_draws(classes.pareto_k)
     return classes
@@ -91,13 +95,12 @@ def _in_blocks(fit, rule, table):
         raise
 
 
-def warn_of_impossible_rows(answer):
+def warn_of_impossible_rows(answer, remedy):
     """One warning that counts the rows of probability zero under every class."""
-    impossible = int(np.isneginf(answer.log_marginal).sum())
+    impossible = int(np.isnan(answer.log_probabilities[:, 0]).sum())
     if impossible:
         warn(
             f"{impossible} of {len(answer.log_marginal)} rows have probability zero under every class, so their class "
-            "probabilities are NaN. Average instead (BMA), plug in the posterior mean (PlugIn(at='mean') of an Exact "
-            "fit), or give a concentration above 1.",
+            f"probabilities are NaN. {remedy}",
             ImpossibleRowsWarning,
         )

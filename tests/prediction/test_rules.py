@@ -1,5 +1,7 @@
 """The rules of prediction, their Monte Carlo errors and their refusals."""
 
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -10,6 +12,7 @@ from models.cases import CASES
 
 import bayesgen as bg
 from bayesgen.fitting import rowwise
+from bayesgen.fitting.state import Draws
 from prediction.draws import drawn
 
 close = np.testing.assert_allclose
@@ -215,6 +218,34 @@ def test_impossible_rows_are_nan_and_counted():
     exact = bg.fit(model, X, y, method=bg.Exact())
     for rule in (bg.BMA(), bg.PlugIn(at="mean")):
         assert np.isfinite(bg.predict(exact, rows, rule=rule).probabilities).all()
+
+
+NEVER, LABELS = np.zeros((4, 1), bool), [0, 0, 1, 1]
+ONCE = np.asarray([[False], [True], [False], [False]])
+
+
+@pytest.mark.parametrize(
+    "method, at, remedy",
+    [
+        (bg.MLE(), "mean", r"Fit with Exact\(\)"),
+        (bg.Exact(), "mode", r"Average instead \(BMA\), plug in the posterior mean"),
+    ],
+)
+def test_the_remedy_for_impossible_rows_is_another_process(method, at, remedy):
+    fit = bg.fit(bg.NaiveBayes(bg.BetaBernoulli(1.0, 2.0)), NEVER, LABELS, method=method)
+    with pytest.warns(bg.ImpossibleRowsWarning, match=f"^1 of 4 .*NaN. {remedy}"):
+        bg.predict(fit, ONCE, rule=bg.PlugIn(at=at))
+
+
+@pytest.mark.parametrize("rule", [bg.BMA(), bg.BMA(entropy_draws=0), bg.ConditionalAverage()], ids=repr)
+def test_averages_are_not_told_to_average(rule):
+    point = bg.fit(bg.NaiveBayes(), NEVER, LABELS, method=bg.MLE())
+    chains = {name: np.broadcast_to(value, (2, 20, *value.shape)) for name, value in point.parameters.items()}
+    fit = dataclasses.replace(point, state=Draws(point.program, chains, chains, {}))
+    with pytest.warns(bg.ImpossibleRowsWarning, match=r"^1 of 4 .*NaN\. No process of the posterior") as caught:
+        answer = bg.predict(fit, ONCE, rule=rule)
+    assert "BMA" not in str(caught[0].message)
+    assert np.isnan(answer.probabilities).any(1).tolist() == [False, True, False, False]
 
 
 def test_draws_have_no_mode(chains):
