@@ -115,9 +115,13 @@ def difference_table(answers: Sequence[Answer], truth: np.ndarray) -> pd.DataFra
     return pd.DataFrame(rows, columns=[*columns, "difference", "standard_error"])
 
 
-def _labelled(named: np.ndarray, classes: np.ndarray) -> list[Any]:
-    labels = [*classes.tolist(), None]  # −1, the mark of an impossible row, finds None
-    return [labels[index] for index in named]
+def _labelled(named: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """The labels (n,) of classes by index, of the labels' own type; objects, where an impossible row (−1) has None."""
+    if (named >= 0).all():
+        return classes[named]
+    labels = classes.astype(object)[named]
+    labels[named < 0] = None
+    return labels
 
 
 def _probability_columns(answer: Answer, rows: Any, classes: np.ndarray, prefix: str = "") -> dict[str, Any]:
@@ -152,7 +156,7 @@ def disagreement_table(
     for first, second in combinations(given(answers), 2):
         mine, other = first.named, second.named
         where = np.flatnonzero((mine != other) & (mine >= 0) & (other >= 0))
-        columns = {"row": rows[where], "truth": _labelled(truth[where], classes)}
+        columns: dict[str, Any] = {"row": rows[where], "truth": _labelled(truth[where], classes)}
         columns |= first.key | {"label": _labelled(mine[where], classes)}
         columns |= {f"other_{name}": value for name, value in second.key.items()}
         columns |= {"other_label": _labelled(other[where], classes)}

@@ -81,13 +81,14 @@ def paired_difference(scores: ArrayLike, reference: ArrayLike) -> tuple[float, f
     deviation of the differences (denominator n − 1) over √n: it speaks of other test rows, for the same
     training rows.
 
-    A row that both call −∞ is a tie: difference 0. Where only one of them is −∞ the mean is infinite, or NaN
-    if it happens both ways, and the standard error NaN, as it is for a single row.
+    A row that both call −∞ is a tie: difference 0. But −∞ − (−∞) could be anything, so the mean then speaks
+    of these rows alone, and the standard error is NaN. Where only one of them is −∞ the mean is infinite, or
+    NaN if it happens both ways, and the standard error NaN, as it is for a single row.
     """
     first, second = np.asarray(scores, dtype=float), np.asarray(reference, dtype=float)
     with np.errstate(invalid="ignore"):  # −∞ − (−∞), and ∞ − ∞ below, are meant to be NaN
         differences = np.where(first == second, 0.0, first - second)
         mean = float(np.mean(differences))
-    if len(differences) < 2 or not np.isfinite(mean):
+    if len(differences) < 2 or not np.isfinite([first, second]).all():
         return mean, float("nan")
     return mean, float(np.std(differences, ddof=1) / np.sqrt(len(differences)))

@@ -277,3 +277,17 @@ def test_a_concept_learner_is_refused_by_name():
     learner = bg.ConceptLearner(bg.number_game("murphy"))
     with pytest.raises(bg.ModelError, match=r"\['ConceptLearner'\] are concept learners"):
         compare(learner, [16, 8], [True, True], [4], [True])
+
+
+def test_labels_keep_their_type_where_some_rows_are_impossible_and_where_nobody_disagrees():
+    X, y = np.asarray([[0, 0], [0, 0], [1, 0], [1, 0]], bool), np.asarray([3, 3, 7, 7])
+    asked = np.asarray([[0, 1], [0, 0], [1, 0]], bool)
+    methods = [(bg.MLE(), bg.PlugIn()), (bg.Exact(), bg.BMA())]
+    with pytest.warns(bg.ImpossibleRowsWarning):
+        result = compare(bg.NaiveBayes(), X, y, asked, np.asarray([3, 3, 7]), methods=methods)
+    predictions = result.predictions
+    assert predictions.truth.dtype.kind == "i"
+    assert predictions.label.tolist() == [None, 3, 7, 3, 3, 7]
+    assert not any(isinstance(label, float) for label in predictions.label)
+    assert len(result.disagreements) == 0
+    assert [result.disagreements[name].dtype.kind for name in ("truth", "label", "other_label")] == ["i"] * 3
