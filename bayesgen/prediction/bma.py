@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 
 from ..errors import PredictionError
+from ..seeds import check_seed
 from .answer import ClassPrediction, normalize, with_information
 from .batches import JOINT, JOINT_AND_ENTROPY
 from .reliability import MIN_TAIL, NO_MEAN_K, least_effective, tail_indices
@@ -39,6 +40,11 @@ class BMA(Rule):
 
     entropy_draws: int | None = None
     seed: int = 0
+
+    def __post_init__(self):
+        if self.entropy_draws is not None:
+            self.check_count("entropy_draws", self.entropy_draws, 0)
+        check_seed(self.seed)
 
     def apply(self, fit, X):
         """Average the joint."""

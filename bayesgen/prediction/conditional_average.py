@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 
+from ..seeds import check_seed
 from .answer import ClassPrediction, with_information
 from .batches import CONDITIONAL
 from .rule import Rule
@@ -23,6 +24,10 @@ class ConditionalAverage(Rule):
 
     num_draws: int = 4000
     seed: int = 0
+
+    def __post_init__(self):
+        self.check_count("num_draws", self.num_draws, 1)
+        check_seed(self.seed)
 
     def apply(self, fit, X):
         """Average the conditionals."""

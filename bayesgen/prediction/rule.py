@@ -3,6 +3,7 @@
 import abc
 import dataclasses
 import functools
+import numbers
 
 import numpy as np
 
@@ -19,6 +20,13 @@ AVERAGED_TABLES = 8  # as large as one table of log-joints, in place of it: mean
 
 class Rule(abc.ABC):
     """A way of predicting: an object with the arguments of the rule. It sees only the tables that a fit makes."""
+
+    def check_count(self, argument, value, least):
+        """PredictionError, naming rule and argument, unless the value is a whole number and at least `least`."""
+        if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
+            raise PredictionError(
+                f"{type(self).__name__}: {argument} must be a whole number and at least {least}, got {value!r}."
+            )
 
     @abc.abstractmethod
     def apply(self, fit, X) -> ClassPrediction:

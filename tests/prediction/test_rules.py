@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -266,6 +267,32 @@ def test_rules_are_objects_with_arguments_in_range(exact):
         bg.PlugIn(at="median")
     with pytest.raises(bg.PredictionError, match="'bma'"):
         bg.predict(exact, CASE.new, rule="bma")
+
+
+@pytest.mark.parametrize("value", [-5, 2.5, "7", True, np.nan])
+def test_numbers_of_draws_are_whole(value):
+    with pytest.raises(bg.PredictionError, match=r"BMA: entropy_draws must be a whole number and at least 0"):
+        bg.BMA(entropy_draws=value)
+    with pytest.raises(
+        bg.PredictionError, match=r"ConditionalAverage: num_draws must be a whole number and at least 1"
+    ):
+        bg.ConditionalAverage(num_draws=value)
+
+
+@pytest.mark.parametrize("rule", [bg.BMA, bg.ConditionalAverage])
+@pytest.mark.parametrize("value", [1.5, None, 2**63, "0", True, np.zeros(2)])
+def test_seeds_are_integers_or_keys(rule, value):
+    with pytest.raises(bg.DataError, match="seed must be an integer"):
+        rule(seed=value)
+
+
+def test_no_draws_are_no_average(exact):
+    with pytest.raises(bg.PredictionError, match="at least 1, got 0"):
+        bg.ConditionalAverage(num_draws=0)
+    for seed in (np.int64(3), -1, 2**63 - 1, jax.random.key(3), jax.random.PRNGKey(3)):
+        answer = bg.predict(exact, CASE.new, rule=bg.ConditionalAverage(np.int32(5), seed=seed))
+        assert np.isfinite(answer.probabilities).all()
+    assert bg.BMA(entropy_draws=np.int64(0)).entropy_draws == 0
 
 
 def test_the_frame_has_the_labels_own_type(exact):
