@@ -18,7 +18,7 @@ HEAVY = {"jax", "numpyro", "numpy", "pandas", "scipy", "sklearn", "xarray", "arv
 # The floors of the house, from the ground up; a module may import from its own floor and from those below.
 FLOORS = [
     {"errors"},
-    {"forks"},
+    {"forks", "seeds"},
     {"blocks", "columns", "views", "tables", "encoding", "levels", "schema", "devices", "threads", "counts"},
     {"describe"},
     {"statistics"},

@@ -9,6 +9,7 @@ import numpy as np
 from numpyro.infer.hmc import hmc
 
 from ..errors import FitError
+from ..program.pytree import ProgramJit
 from .optimize import as_arrays, posterior_density, surface_of
 
 CHUNK = 50  # steps of one call, between which progress is told
@@ -92,7 +93,7 @@ def _start(init_kernel, key, z, target, plan):
     )
 
 
-@functools.partial(jax.jit, static_argnames=("plan", "num_steps"))
+@functools.partial(ProgramJit, program_of=lambda density, *_: density[0], static_argnames=("plan", "num_steps"))
 def advance(density, states, target, *, plan, num_steps):
     """Take steps with every chain, adapting while in warm-up.
 

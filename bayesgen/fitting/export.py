@@ -65,7 +65,8 @@ def _categories(schema, columns):
 def _own_axes(fit, classes):
     """A program of one's own: the axes that are the class are those that its attributes use as such."""
     dims, skip = {}, 2 if isinstance(fit.state, Draws) else 0
-    for name, axis in fit.program.class_axes.items():
+    for site, axis in fit.program.class_axes.items():
+        name, _ = fit.program.coordinates.get(site, (site, None))
         dims[name] = [f"{name}_dim_{index}" for index in range(np.ndim(fit.parameters[name]) - skip)]
         dims[name][axis] = "class"
     return {"class": classes}, dims

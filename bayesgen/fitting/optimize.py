@@ -13,6 +13,7 @@ from ..devices import placed
 from ..errors import FitError
 from ..program import density
 from ..program.evaluation import unconstrain
+from ..program.pytree import ProgramJit
 from ..threads import ONE_THREAD_A_PRODUCT
 from .curvature import Curvature, Surface, in_batches
 from .starts import DRAWS, dispersed_starts
@@ -72,7 +73,7 @@ def flatten(program, latents):
     return np.concatenate([np.ravel(free[name]) for name in program.latents])
 
 
-@jax.jit
+@ProgramJit
 def _unconstrain(program, latents, covariates):
     return unconstrain(program.function, program.structure, latents, jnp.arange(program.num_classes), covariates)
 
@@ -94,7 +95,7 @@ def site_of(structure, index):
 # the three densities that are maximised or sampled, as functions of the flat vector
 
 
-@jax.jit  # jitted here, so that samplers which call it several times trace it once
+@ProgramJit  # jitted here, so that samplers which call it several times trace it once
 def posterior_density(program, vector, evidence):
     """Density in the unconstrained space: where NUTS starts."""
     return density.unconstrained_log_density(program, unravel(program.structure, vector), evidence)
@@ -120,8 +121,10 @@ def _traced_at_points(function, program, points, count, evidence):
     return jax.lax.fori_loop(0, count, one, (jnp.zeros(len(points)), jnp.zeros_like(points)))
 
 
-_at_points = jax.jit(_traced_at_points, static_argnums=0, compiler_options=QUICKLY)
-_at_points_of_rows = jax.jit(_traced_at_points, static_argnums=0)
+_jitted_at_points = functools.partial(
+    ProgramJit, _traced_at_points, program_of=lambda function, program, *_: program, static_argnums=0
+)
+_at_points, _at_points_of_rows = _jitted_at_points(compiler_options=QUICKLY), _jitted_at_points()
 
 
 def surface_of(function, program, evidence):
@@ -329,7 +332,7 @@ def parameters_at(program, optimum):
     return program.parameters_of({**as_arrays(deterministics), **as_arrays(latents)})
 
 
-@jax.jit
+@ProgramJit
 def constrain(program, vector):
     """Constrained latents and deterministic sites at a flat unconstrained vector."""
     labels = {name: jnp.ones(program.num_classes) for name in program.structure.covariates}
@@ -338,7 +341,7 @@ def constrain(program, vector):
     return evaluation.latents, evaluation.deterministics
 
 
-@functools.partial(jax.jit, compiler_options=QUICKLY)
+@functools.partial(ProgramJit, compiler_options=QUICKLY)
 def constrain_draws(program, whitening, draws):
     """Constrained latents and deterministic sites of whitened draws (chain, draw, dimension)."""
     return jax.vmap(jax.vmap(lambda one: constrain(program, whitening(one))))(draws)

@@ -12,6 +12,7 @@ import numpy as np
 from ..devices import carrying, placed
 from ..program.compiled import first_rows, pad, padded_size
 from ..program.joint import features_of, frame_of, log_joint_table, log_joint_tables, processes
+from ..program.pytree import ProgramJit
 from ..statistics.passes import chunks
 from ..threads import in_threads
 
@@ -33,7 +34,7 @@ def program_table(program, latents, attributes, covariates):
     return np.concatenate(parts)
 
 
-_log_joint = jax.jit(log_joint_table)
+_log_joint = ProgramJit(log_joint_table)
 
 
 def log_joint_draws(program, latents, attributes, covariates):
@@ -114,7 +115,7 @@ def reduce_draws(program, latents, attributes, covariates, batch_size, reduction
     return jax.tree.map(put, reduced, of_far_rows)
 
 
-@functools.partial(jax.jit, static_argnames=("batch_size", "precision"))
+@functools.partial(ProgramJit, static_argnames=("batch_size", "precision"))
 def _prepare(program, latents, covariates, *, batch_size, precision):
     """(`Frame`, `Processes` with the batches as first axis, the largest squares of their weights, (K, F)).
 
@@ -126,7 +127,7 @@ def _prepare(program, latents, covariates, *, batch_size, precision):
     return frame, ready, jnp.square(jnp.abs(ready.weights).max((0, 2)).astype(float))
 
 
-@functools.partial(jax.jit, static_argnames="reduction")
+@functools.partial(ProgramJit, static_argnames="reduction")
 def _reduce(program, frame, batches, largest_squares, attributes, covariates, *, reduction):
     """What the reduction makes of rows, and the sizes of their largest deviations (n,)."""
     rows = features_of(program, frame, attributes, reduction.precision)

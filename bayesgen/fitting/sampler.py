@@ -1,6 +1,7 @@
 """NUTS in whitened coordinates on a program's compressed density: compiled once for every N and any number of draws."""
 
 import concurrent.futures
+import functools
 import os
 from typing import Any, NamedTuple
 
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..devices import carrying
+from ..program.pytree import ProgramJit
 from ..threads import Pool
 from .optimize import QUICKLY, posterior_density
 from .trajectory import GRADIENT, MAX_DEPTH, POSITION, TREE, Trajectory, begin, extend
@@ -219,8 +221,8 @@ def _advance(density, chains, numbers, wanted, target, adapt, most_steps):
     return chains, draws, stats
 
 
-advance = jax.jit(_advance, compiler_options=QUICKLY)
-_advance_rows = jax.jit(_advance)
+_jitted_advance = functools.partial(ProgramJit, _advance, program_of=lambda density, *_: density[0])
+advance, _advance_rows = _jitted_advance(compiler_options=QUICKLY), _jitted_advance()
 
 
 def advance_of(density):

@@ -9,6 +9,7 @@ from numpyro import handlers
 
 from ..families.draws import generator
 from ..program.evaluation import unconstrain
+from ..program.pytree import ProgramJit
 from ..program.structure import arbitrary_value
 from ..program.tracing import sites_of
 from ..seeds import as_key
@@ -30,7 +31,7 @@ def dispersed_starts(program, seed, num_draws=DRAWS):
     return np.concatenate([np.zeros((1, draws.shape[1])), around, draws])
 
 
-@functools.partial(jax.jit, static_argnames="num_draws", compiler_options=FAST_TO_COMPILE)
+@functools.partial(ProgramJit, static_argnames="num_draws", compiler_options=FAST_TO_COMPILE)
 def _prior_draws(program, key, num_draws):
     """Draws from the prior in unconstrained coordinates, (draws, D)."""
     return jax.vmap(functools.partial(_prior_draw, program))(jax.random.split(key, num_draws))

@@ -14,12 +14,13 @@ from .density import Evidence, Rows
 from .density import log_density as traced_log_density
 from .evaluation import evaluate
 from .joint import log_joint_table
+from .pytree import ProgramJit
 from .structure import base_support, run
 
 CHUNK_ROWS = 4096  # at once, and no fewer: one compilation for any number of rows
 
-log_density = jax.jit(traced_log_density)
-log_joint = jax.jit(log_joint_table)
+log_density = ProgramJit(traced_log_density)
+log_joint = ProgramJit(log_joint_table)
 
 
 def class_distributions(program, latents):
@@ -68,7 +69,7 @@ def _by_chunks(function, program, *rows):
     return jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
 
 
-@jax.jit
+@ProgramJit
 def _inert_parameters(program, codes, covariates):
     """Parameters of the base measures, row by row, for the sites that have any: site -> name -> (n, ...)."""
     evaluation = _at_any_latents(program, codes, covariates, None)
@@ -76,7 +77,7 @@ def _inert_parameters(program, codes, covariates):
     return {name: one.inert for name, one in read.items() if one.inert}
 
 
-@functools.partial(jax.jit, static_argnames="names")
+@functools.partial(ProgramJit, static_argnames="names")
 def _supports_by_row(program, codes, covariates, attributes, *, names):
     """Supports of the sites where they differ between rows: site -> constraint with bounds (n, *extra)."""
     evaluation = _at_any_latents(program, codes, covariates, attributes)

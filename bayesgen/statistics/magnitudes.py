@@ -5,7 +5,7 @@ import numpy as np
 from ..errors import DataError
 
 SMALLEST, LARGEST = 1e-152, 1e152  # what is in between has squares with all their digits, and sums of many of them
-MOST_UNITS = 1e140  # standard deviations whose squares do not overflow, even if a class has far smaller ones
+MOST_UNITS = 1e151  # standard deviations whose squares do not overflow, nor their sums
 
 
 def check_magnitudes(moments, name_of):

@@ -12,6 +12,7 @@ import pytest
 import bayesgen as bg
 from bayesgen.fitting.fit import Fit
 from bayesgen.fitting.state import Draws, Point
+from bayesgen.tables import read_table
 
 close = np.testing.assert_allclose
 rng = np.random.default_rng(8)
@@ -121,7 +122,7 @@ def test_a_program_of_ones_own_predicts_what_it_made():
     rows = program.simulate(ROWS, seed=2, trials=np.arange(1.0, ROWS + 1))
     assert set(rows) == {"heads", "trials", "y"}
     X = {name: rows[name] for name in ("heads", "trials")}
-    schema = program.infer_schema(None, rows["y"], bg.Schema())
+    schema = program.infer_schema(read_table(X), rows["y"], bg.Schema())
     point = Point(program, {"p": np.array([0.3, 0.6])})
     fit = Fit(model=program, schema=schema, program=program, method=bg.MLE(), state=point, concrete=program)
     one, two = (bg.predict(fit, table, rule=bg.PlugIn()).probabilities for table in (rows, X))
