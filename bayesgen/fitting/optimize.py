@@ -40,6 +40,7 @@ class Optimum:
         free: the flat vector.
         value: log density there.
         gradient: gradient there.
+        converged: whether Newton steps ended there, which they do not at a saddle.
         curvature: the `Curvature` there, if it is known to be a peak: no saddle, ridge or plateau.
         num_modes: number of distinct peaks that the starts ended in and that have a share of the probability.
     """
@@ -47,6 +48,7 @@ class Optimum:
     free: np.ndarray
     value: float
     gradient: np.ndarray
+    converged: bool = False
     curvature: Curvature | None = None
     num_modes: int = 1
 
@@ -157,7 +159,7 @@ def climb(surface, starts):
     optima: list[Optimum] = []
     for start in starts:
         optimum = _climb(surface, start, optima)
-        if np.isfinite(optimum.value) and not any(_same(optimum, other) for other in optima):
+        if np.isfinite(optimum.value) and not any(_same(optimum.free, optimum.value, other) for other in optima):
             optima.append(optimum)
     if not optima:
         raise FitError("The density is not finite at any starting point: check the priors and the data's scale.")
@@ -180,14 +182,14 @@ def _as_peak(surface, optimum):
     return dataclasses.replace(optimum, curvature=curvature) if falls.all() else None
 
 
-def _same(one, other):
-    """Whether two optima are one: as high, and in one place (modes that mirror each other are equally high)."""
-    near = np.abs(one.free - other.free) <= 0.05 * (1.0 + np.abs(other.free))
-    return abs(one.value - other.value) <= AGREEMENT and near.all()
+def _same(point, value, optimum):
+    """Whether a point is at an optimum: as high, and in its place (modes that mirror each other are equally high)."""
+    near = np.abs(point - optimum.free) <= 0.05 * (1.0 + np.abs(optimum.free))
+    return abs(value - optimum.value) <= AGREEMENT and near.all()
 
 
-def _climb(surface, start, known):
-    """The optimum above a start; one of those that are known where the climb leads to it."""
+def _climb(surface, start, optima):
+    """The optimum above a start; one of those that are known already where the climb leads to it."""
 
     def objective(vector):
         value, gradient = surface.at(vector)
@@ -195,20 +197,29 @@ def _climb(surface, start, known):
             return 1e300, np.zeros_like(vector)
         return -value, -gradient
 
+    def reached(point, value):
+        """The known maximum that a point is at."""
+        return next((known for known in optima if known.converged and _same(point, -value, known)), None)
+
+    def stop_at_known(intermediate_result):
+        if reached(intermediate_result.x, intermediate_result.fun) is not None:
+            raise StopIteration
+
     options = {"maxiter": CLIMB_STEPS, "maxfun": 2 * CLIMB_STEPS, "maxcor": 30, "ftol": 1e-15, "gtol": 1e-9}
     vector, converged = start, False
     for _ in range(ROUNDS):
         # its products are tiny, and threads of BLAS would fight with those of XLA
         with ONE_THREAD_A_PRODUCT:
-            result = scipy.optimize.minimize(objective, vector, jac=True, method="L-BFGS-B", options=options)
-        for optimum in known:
-            if _same(Optimum(result.x, -result.fun, -result.jac), optimum):
-                return optimum  # there is no need for its last digits again
+            result = scipy.optimize.minimize(
+                objective, vector, jac=True, method="L-BFGS-B", options=options, callback=stop_at_known
+            )
+        if (known := reached(result.x, result.fun)) is not None:
+            return known  # there is no need for its last digits again
         vector, converged = _newton(surface, result.x, objective)
         if converged or result.success:
             break
     value, gradient = surface.at(vector)
-    return Optimum(vector, value, gradient)
+    return Optimum(vector, value, gradient, converged)
 
 
 def _newton(surface, vector, objective):

@@ -14,7 +14,7 @@ from ..program.structure import arbitrary_value
 from ..program.tracing import sites_of
 from ..seeds import as_key
 
-AROUND, DRAWS = 2, 13  # starts around the origin, and from the prior
+AROUND, DRAWS = 2, 8  # starts around the origin, and from the prior
 FAST_TO_COMPILE = {"xla_backend_optimization_level": 0}  # it runs once a fit, for milliseconds
 
 
