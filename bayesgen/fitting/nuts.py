@@ -102,7 +102,7 @@ class NUTS(Method):
         fit = problem.result(self, Draws(program, latents, values, stats), attributes=attributes)
         noted = [path.removeprefix("adapted: ")] if path.endswith(SEVERAL_MODES) else []
         noted += [] if problem.conjugate else saturated_sites(program, latents)
-        warn_of(noted + problems(values, stats, entry_names(*axes(fit))))
+        warn_of(noted + problems(values, stats, lambda *entry: entry_names(*axes(fit))(*entry)))
         return fit
 
     def _coordinates(self, problem):

@@ -109,11 +109,13 @@ class GenerativeProgram(ConcreteModel):
     @functools.cached_property
     def structure(self):
         """Its sites, found by tracing: a `Structure`."""
-        if isinstance(self.function, PytreeFunction):
-            leaves, form = jax.tree.flatten(self.function)
-            shapes = tuple((np.shape(leaf), np.result_type(leaf)) for leaf in leaves)
-            return _structure_of(_Form(form, shapes, self.label, self.num_classes, self))
-        return _structure(self)
+        return _structure_of(self._form) if isinstance(self.function, PytreeFunction) else _structure(self)
+
+    @property
+    def _form(self):
+        leaves, tree = jax.tree.flatten(self.function)
+        shapes = tuple((np.shape(leaf), np.result_type(leaf)) for leaf in leaves)
+        return _Form(tree, shapes, self.label, self.num_classes, self)
 
     @functools.cached_property
     def plan(self) -> Plan:
@@ -129,8 +131,7 @@ class GenerativeProgram(ConcreteModel):
     @functools.cached_property
     def class_axes(self):
         """Latents and deterministic sites with an entry for each class: name -> the axis that is the class."""
-        with jax.enable_x64(True):
-            return find_class_axes(self.function, self.structure, self.num_classes, self.example_covariates)
+        return _class_axes_of(self._form) if isinstance(self.function, PytreeFunction) else _class_axes(self)
 
     def _check_rows(self, size):
         """Refuse a program that is another one at this number of rows. Those of the library are known not to be."""
@@ -300,6 +301,16 @@ class _Form:
 def _structure(program):
     with jax.enable_x64(True):
         return find_structure(program.function, program.label, program.num_classes, program.example_covariates)
+
+
+def _class_axes(program):
+    with jax.enable_x64(True):
+        return find_class_axes(program.function, program.structure, program.num_classes, program.example_covariates)
+
+
+@functools.lru_cache(maxsize=256)
+def _class_axes_of(form):
+    return _class_axes(form.program)
 
 
 @functools.lru_cache(maxsize=256)
