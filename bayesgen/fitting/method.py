@@ -117,6 +117,9 @@ def fit(
             work is large enough for it (see `bayesgen.devices`). Statistics and closed forms always take the
             processor. What was used is in `fit.attributes["device"]`.
 
+    JAX does not survive a fork: in a process that was forked after a fit had used it, fits raise a `BayesgenError`.
+    Start workers by `multiprocessing.get_context("spawn")` or "forkserver", or use threads.
+
     Raises:
         DataError: data that do not fit the schema; summaries made for another model; device="gpu" where JAX has none.
         ModelError: a program that breaks a convention, a hyperparameter outside its range.

@@ -14,6 +14,7 @@ from numpyro.distributions.transforms import Transform
 
 from ..columns import quote_some
 from ..errors import DataError, ModelError
+from ..forks import check_not_forked
 from ..levels import levels_array
 from ..schema import Schema
 from ..seeds import as_key
@@ -42,9 +43,13 @@ class GenerativeProgram(ConcreteModel):
 
     Args:
         function: `function(n, *, covariates...)`, any NumPyro program that follows the conventions: no `obs=`, no
-            `numpyro.param`, no subsampling, no latent per row, attributes not reparametrised.
+            `numpyro.param`, no subsampling, no latent per row, attributes not reparametrised. It is traced when the
+            program is made, so that Python's `if` and NumPy see no sampled value: use `jnp.where` and `jax.numpy`.
         label: name of the label site, or None for a program without classes.
-        classes: the labels in the order of the label site's values, or their number K. Not for label=None.
+        classes: the labels in the order of the label site's values 0 to K - 1, or their number K. Not for label=None.
+
+    Raises:
+        ModelError: a program that breaks a convention; a label site whose values are not those of K classes.
 
     The program is itself callable, so it runs under `numpyro.infer.Predictive`, `numpyro.render_model` and, with
     `numpyro.handlers.condition`, under `MCMC`.
@@ -259,6 +264,7 @@ class GenerativeProgram(ConcreteModel):
 
     def read(self, schema, table):
         """See `Model.read`."""
+        check_not_forked()  # what is compiled already runs without tracing
         return read_rows(self, table)
 
     def check_rows(self, schema, attributes):
