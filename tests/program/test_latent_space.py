@@ -48,7 +48,9 @@ def test_free_values_are_found_again(prior):
 
 
 @pytest.mark.parametrize(
-    "prior", [dist.Beta(0.01, 0.01), dist.Beta(0.002, 4.0), dist.Beta(3.0, 0.05), dist.Gamma(0.01, 7.0)], ids=repr
+    "prior",
+    [dist.Beta(0.01, 0.01), dist.Beta(0.002, 4.0), dist.Beta(3.0, 0.05), dist.Gamma(0.01, 7.0)],
+    ids=["tails on both sides", "left", "right", "gamma"],
 )
 def test_tails_beyond_floating_point_have_all_their_mass(prior):
     with jax.enable_x64(True):
