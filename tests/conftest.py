@@ -1,9 +1,13 @@
-"""What all tests share: JAX's compilations are kept on disk, so that a program is compiled once for all runs."""
+"""What all tests share: one cache of JAX's compilations for all processes and runs, and Ctrl-C in every process."""
 
 import os
 import pathlib
+import signal
 
 CACHE = pathlib.Path(__file__).parents[1] / ".pytest_cache" / "jax"
 
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # pytest-xdist has its workers, and what they start, ignore interrupts
+    signal.signal(signal.SIGINT, signal.default_int_handler)

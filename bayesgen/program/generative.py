@@ -101,11 +101,7 @@ class GenerativeProgram(ConcreteModel):
     def replace(self, **values):
         """A copy with some attributes replaced (structure and plan are found anew unless given)."""
         other = object.__new__(GenerativeProgram)
-        kept = {
-            k: v
-            for k, v in self.__dict__.items()
-            if k not in ("structure", "plan", "supports", "class_axes", "_row_check")
-        }
+        kept = {name: value for name, value in self.__dict__.items() if name not in _FOUND}
         other._set(**{**kept, **values})
         return other
 
