@@ -178,7 +178,14 @@ def as_array(values: Any, what: str) -> np.ndarray:
 
 
 def check_index(X: Any, values: Any, name: str, of: str = "X") -> None:
-    """DataError where `values` and X are pandas objects of one length whose indexes differ: which row is meant?"""
+    """DataError where `values` and X are pandas objects of one length whose indexes differ: which row is meant?
+
+    X may be a mapping, whose columns are looked at one by one.
+    """
+    if isinstance(X, Mapping):
+        for column, cells in X.items():
+            check_index(cells, values, name, f"{of}[{column!r}]")
+        return
     pandas = sys.modules.get("pandas")  # where it was never imported, nothing of it can exist
     index, wanted = getattr(values, "index", None), getattr(X, "index", None)
     if pandas is None or not (isinstance(index, pandas.Index) and isinstance(wanted, pandas.Index)):

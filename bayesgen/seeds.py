@@ -31,8 +31,8 @@ def check_seed(seed):
 
 def _is_key(seed):
     """Whether this is one JAX key, of the new kind or of the old one (a vector of uint32)."""
-    if not isinstance(seed, jax.Array):
+    if not isinstance(seed, jax.Array | np.ndarray):
         return False
     if jnp.issubdtype(seed.dtype, jax.dtypes.prng_key):
         return seed.ndim == 0
-    return seed.dtype == "uint32" and seed.ndim == 1
+    return seed.dtype == "uint32" and seed.shape == jax.random.key_data(jax.random.key(0)).shape

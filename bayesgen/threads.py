@@ -29,9 +29,20 @@ class Pool(ThreadPoolExecutor):
 
     is_left = False
 
+    def results(self, function: Callable[..., Result], *parts: Sequence[Any]) -> list[Result]:
+        """The results of a function of parts, in order, waited for so that Ctrl-C gets through."""
+        return [result_of(future) for future in [self.submit(function, *part) for part in zip(*parts, strict=True)]]
+
     def __exit__(self, kind, error, traceback):
         self.is_left = kind is not None and not issubclass(kind, Exception)
         self.shutdown(wait=not self.is_left, cancel_futures=kind is not None)
+
+
+def result_of(future: Future[Result]) -> Result:
+    """The result, waited for with interruptions: some libraries' handlers of Ctrl-C do not end a wait."""
+    while True:
+        with contextlib.suppress(TimeoutError):
+            return future.result(timeout=None if future.done() else 0.2)
 
 
 def in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) -> Iterator[Result]:
@@ -49,9 +60,9 @@ def in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) -> Ite
         for part in parts:
             waiting.append(pool.submit(function, part))
             if len(waiting) > num_threads:
-                yield waiting.popleft().result()
+                yield result_of(waiting.popleft())
         while waiting:
-            yield waiting.popleft().result()
+            yield result_of(waiting.popleft())
 
 
 @contextlib.contextmanager

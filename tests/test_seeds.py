@@ -45,7 +45,10 @@ def test_several_keys_are_no_key():
         as_key(jax.random.split(jax.random.key(0), 3))
 
 
-@pytest.mark.parametrize("seed", [np.int32(3), np.uint64(3), jax.random.key(3), jax.random.PRNGKey(3)], ids=repr)
+KEYS = [jax.random.key(3), jax.random.PRNGKey(3), np.array([0, 3], np.uint32)]
+
+
+@pytest.mark.parametrize("seed", [np.int32(3), np.uint64(3), *KEYS], ids=repr)
 @pytest.mark.parametrize("taker", TAKERS.values(), ids=TAKERS)
 def test_integers_of_any_kind_and_keys_are_seeds(taker, seed, exact):
     one, two = taker(exact, 3), taker(exact, seed)

@@ -23,4 +23,6 @@ def slogdet(matrices):
 def slogdet_growth(matrices, growth):
     """Log-determinants of matrices + growth less those of matrices, all positive (semi)definite, (..., D, D)."""
     inverse = np.linalg.inv(np.linalg.cholesky(matrices))
-    return np.log1p(np.linalg.eigvalsh(inverse @ growth @ np.swapaxes(inverse, -1, -2))).sum(-1)
+    relative = np.maximum(np.linalg.eigvalsh(inverse @ growth @ np.swapaxes(inverse, -1, -2)), 0.0)
+    # small growth is lost in a difference; of large growth, eigenvalues far below the largest have no digits
+    return np.where(relative.sum(-1) < 1, np.log1p(relative).sum(-1), slogdet(matrices + growth) - slogdet(matrices))

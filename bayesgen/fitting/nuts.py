@@ -81,7 +81,10 @@ class NUTS(Method):
         problem.warn_of_constant_columns()
         program, evidence = problem.program, problem.evidence
         if num_free(program.structure) == 0:
-            raise FitError("NUTS has nothing to sample: the program has no continuous latent site. Use Exact().")
+            raise FitError(
+                "NUTS has nothing to sample: the program has no continuous latent site. Use Exact(), or, for a program "
+                "of one's own, program.log_joint({}, X)."
+            )
         work = self.num_chains * (num_free(program.structure) ** 2 + density.work(program, evidence))
         with jax.enable_x64(True), placed(work):
             key = as_key(problem.seed)

@@ -88,7 +88,7 @@ def sample_whitened(density, key, *, num_warmup, num_samples, num_chains, target
 
         def each(num_draws, adapt, chains):
             work = carrying(lambda *group: _run(density, num_draws, target, adapt, tell, *group))
-            return list(pool.map(work, chains, random))
+            return pool.results(work, chains, random)
 
         dimension = len(density[2].center)
         warm = each(num_warmup, True, [start(dimension, *group) for group in zip(random, sizes, strict=True)])

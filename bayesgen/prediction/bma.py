@@ -24,7 +24,7 @@ class BMA(Rule):
     (processes too rare to be drawn make that class probable), the spread of the draws tells nothing; the standard
     errors of that row are then at least 1 / (number of draws), the posterior weight below which nothing is seen. Rows
     whose weights have tails so heavy that more draws hardly help (Pareto's k above 0.7) are warned of; where k is 1 or
-    more, the weights have no mean that draws could find, and the standard errors are infinite.
+    more, too, as of weights without a mean, and so few draws count, the standard errors are infinite.
 
     Args:
         entropy_draws: number of draws from the posterior that split the entropy into expected entropy and mutual
@@ -71,6 +71,6 @@ class BMA(Rule):
         k = tail_indices(fit, X, mean, effective, size)
         unseen = (effective < MIN_EFFECTIVE_DRAWS).any(1, keepdims=True)
         error = np.where(unseen, np.maximum(averages["error"], 1 / size), averages["error"])
-        error[k >= NO_MEAN_K] = np.inf
+        error[(k >= NO_MEAN_K) & unseen[:, 0]] = np.inf
         answer = ClassPrediction(log_probabilities, fit.classes, log_marginal, error, pareto_k=k)
         return answer if self.entropy_draws == 0 else with_information(answer, averages, unknown=k >= NO_MEAN_K)

@@ -115,4 +115,6 @@ def parameter_log_density(program, free, evidence, prior=True):
     likelihood = log_likelihood(program, evaluation, evidence)
     if not prior:
         return likelihood
-    return likelihood + evaluation.log_prior - program.log_coordinate_jacobian(evaluation.latents)
+    density = likelihood + evaluation.log_prior - program.log_coordinate_jacobian(evaluation.latents)
+    # beyond, the prior of a program of one's own rises without end and its likelihood, which sees values, does not fall
+    return jnp.where(evaluation.at_pole, -jnp.inf, density)

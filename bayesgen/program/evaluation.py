@@ -12,7 +12,7 @@ import numpyro.distributions as dist
 from numpyro import handlers
 
 from ..statistics import read_conditional
-from .latent_space import at_free, free_of
+from .latent_space import Point, at_free, free_of
 from .structure import check_same_sites
 from .tracing import sites_of
 
@@ -26,6 +26,7 @@ class Evaluation:
         deterministics: values of `numpyro.deterministic` sites outside the plate.
         log_prior: log density of the latents in the coordinates of their sites, factors included.
         log_jacobian: log-Jacobian from unconstrained to constrained latents (0 where these were given).
+        at_pole: whether a latent is nearer to a pole of its prior than its value resolves.
         label_log_probs: log probability of each row's label, (n,), or zeros.
         sites: attribute name -> traced site.
         label: the traced label site, or None.
@@ -35,6 +36,7 @@ class Evaluation:
     deterministics: dict[str, Any]
     log_prior: Any
     log_jacobian: Any
+    at_pole: Any
     label_log_probs: Any
     sites: dict[str, Any]
     label: Any = None
@@ -82,7 +84,7 @@ def evaluate(function, structure, latents, labels, attributes=None, covariates=N
     names = dict(structure.latents)
     check_same_sites(_drawn(trace), {*names, *values, *latents})
     prior = [
-        _latent_log_density(site, free.get(name))
+        _point(site, free.get(name))
         for name, site in trace.items()
         if site["type"] == "sample" and (name in names or isinstance(site["fn"], dist.Unit))
     ]
@@ -92,20 +94,21 @@ def evaluate(function, structure, latents, labels, attributes=None, covariates=N
     return Evaluation(
         latents={name: trace[name]["value"] for name in names},
         deterministics={name: trace[name]["value"] for name in structure.deterministics},
-        log_prior=sum((log_prob for log_prob, _ in prior), start=jnp.zeros(())),
-        log_jacobian=sum((log_jacobian for _, log_jacobian in prior), start=jnp.zeros(())),
+        log_prior=sum((point.log_prob for point in prior), start=jnp.zeros(())),
+        log_jacobian=sum((point.log_jacobian for point in prior), start=jnp.zeros(())),
+        at_pole=jnp.asarray([point.at_pole for point in prior]).any(),
         label_log_probs=labels_log_prob,
         sites={name: trace[name] for name, _ in structure.attributes},
         label=trace.get(structure.label),
     )
 
 
-def _latent_log_density(site, free):
-    """Log density of a latent site or a factor, and the log-Jacobian of its value where it is given unconstrained."""
+def _point(site, free):
+    """The `Point` of a latent site or a factor, its scale honoured; `free` is its unconstrained value, if any."""
     if free is None:
-        return site_log_prob(site).sum(), 0.0
-    point = at_free(site["fn"], free)
-    return (point.log_prob if site["scale"] is None else site_log_prob(site).sum()), point.log_jacobian
+        return Point(site["value"], site_log_prob(site).sum(), 0.0)
+    point, scale = at_free(site["fn"], free), 1.0 if site["scale"] is None else site["scale"]
+    return point._replace(log_prob=scale * point.log_prob if jnp.ndim(scale) == 0 else site_log_prob(site).sum())
 
 
 def _drawn(trace):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import weakref
 from collections.abc import Callable, Mapping
 from numbers import Integral
 from typing import Any
@@ -82,12 +83,17 @@ class GenerativeProgram(ConcreteModel):
         labels = () if label is None else tuple(range(classes)) if isinstance(classes, Integral) else tuple(classes)
         if label is not None and len(labels) < 2:
             raise ModelError(f"GenerativeProgram needs at least two classes, got {labels}.")
+        function = _referable(function)
         self._set(function=function, label=label, classes=labels, num_classes=max(1, len(labels)), coordinates={})
         if not isinstance(function, PytreeFunction):
             _ = self.structure  # a program that breaks a convention is refused here, and not at the first fit
 
     def _set(self, **values):
         self.__dict__.update(values)
+
+    def __getstate__(self):
+        """What is pickled and copied: what was found out about the program is found again."""
+        return {name: value for name, value in self.__dict__.items() if name not in _FOUND}
 
     def __repr__(self) -> str:
         name = getattr(self.function, "__name__", type(self.function).__name__)
@@ -101,8 +107,7 @@ class GenerativeProgram(ConcreteModel):
     def replace(self, **values):
         """A copy with some attributes replaced (structure and plan are found anew unless given)."""
         other = object.__new__(GenerativeProgram)
-        kept = {name: value for name, value in self.__dict__.items() if name not in _FOUND}
-        other._set(**{**kept, **values})
+        other._set(**{**self.__getstate__(), **values})
         return other
 
     # --- what the program consists of ---------------------------------------------------------------------------
@@ -287,6 +292,15 @@ class GenerativeProgram(ConcreteModel):
     def bind(self, schema):
         """A program of one's own is bound already."""
         return self
+
+
+def _referable(function):
+    """The function itself, or one that calls it where it is an object that cannot be hashed or referred to weakly."""
+    try:
+        hash(weakref.ref(function))
+    except TypeError:
+        return functools.update_wrapper(lambda *args, **kwargs: function(*args, **kwargs), function, updated=())
+    return function
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,18 +20,27 @@ from numpyro.distributions.transforms import biject_to
 
 STEEP = 0.25  # a tail that falls by this or more a unit needs no stretching
 HALVINGS = 100
+NEAR_ZERO, NEAR_ONE = -700.0, 36.0  # log odds beyond which a probability, or 1 less it, is no longer resolved
 
 
 class Point(NamedTuple):
-    """A latent site at an unconstrained value: its value, its log density, the log-Jacobian of the value."""
+    """A latent site at an unconstrained value.
+
+    Attributes:
+        value: that of the site.
+        log_prob: log density of the value, summed over the site.
+        log_jacobian: that of the value by the unconstrained one.
+        at_pole: whether the value is so near to a pole of the density that it does not resolve how near.
+    """
 
     value: Any
     log_prob: Any
     log_jacobian: Any
+    at_pole: Any = False
 
 
 def at_free(distribution: dist.Distribution, free: Any) -> Point:
-    """The `Point` of a site with this distribution at an unconstrained value; logs are sums over the site."""
+    """The `Point` of a site with this distribution at an unconstrained value."""
     transform, prior = biject_to(distribution.support), _with_poles(distribution)
     if prior is None:
         value = transform(free)
@@ -39,8 +48,8 @@ def at_free(distribution: dist.Distribution, free: Any) -> Point:
         return Point(value, distribution.log_prob(value).sum(), log_jacobian)
     coordinate = prior.stretch(free)
     log_prob, log_jacobian = prior.log_density(coordinate)
-    slope = jnp.log(prior.stretch.slope(free))
-    return Point(transform(coordinate), log_prob.sum(), log_jacobian.sum() + slope.sum())
+    slope, at_pole = jnp.log(prior.stretch.slope(free)), prior.at_pole(coordinate).any()
+    return Point(transform(coordinate), log_prob.sum(), log_jacobian.sum() + slope.sum(), at_pole)
 
 
 def free_of(distribution: dist.Distribution, value: Any) -> Any:
@@ -58,7 +67,7 @@ class _Stretch(NamedTuple):
     @classmethod
     def of_tails(cls, left, right):
         """The map for tails that fall by so much a unit: steep ones stay as they are."""
-        return cls(*(jnp.maximum(1 - jnp.asarray(fall) / STEEP, 0.0) for fall in (left, right)))
+        return cls(*(jnp.maximum(1 - jnp.minimum(fall, STEEP) / STEEP, 0.0) for fall in (left, right)))
 
     def _coefficient(self, free):
         return jnp.where(free < 0, self.left, self.right)
@@ -86,7 +95,18 @@ class _Stretch(NamedTuple):
 class _WithPoles(abc.ABC):
     """A distribution whose density may have poles at the ends of its range, in a coordinate without ends."""
 
-    stretch: _Stretch
+    fall: tuple[Any, Any]
+    """By how much the tails fall a unit of the coordinate, on the left and on the right; below 1 there is a pole."""
+
+    @property
+    def stretch(self):
+        """From unconstrained values to the coordinate."""
+        return _Stretch.of_tails(*self.fall)
+
+    def at_pole(self, coordinate):
+        """Whether the value at a coordinate is nearer to a pole than floating point resolves."""
+        left, right = self.fall
+        return ((left < 1) & (coordinate < NEAR_ZERO)) | ((right < 1) & (coordinate > NEAR_ONE))
 
     @abc.abstractmethod
     def log_density(self, coordinate):
@@ -98,7 +118,7 @@ class _Beta(_WithPoles):
 
     def __init__(self, prior: dist.Beta):
         self.one, self.zero = prior.concentration1, prior.concentration0
-        self.stretch = _Stretch.of_tails(self.one, self.zero)
+        self.fall = self.one, self.zero
 
     def log_density(self, coordinate):
         log_one, log_zero = log_sigmoid(coordinate), log_sigmoid(-coordinate)
@@ -112,7 +132,7 @@ class _Dirichlet(_WithPoles):
     def __init__(self, prior: dist.Dirichlet):
         self.alpha = prior.concentration
         left = jnp.flip(jnp.cumsum(jnp.flip(self.alpha, -1), -1), -1)
-        self.stretch = _Stretch.of_tails(self.alpha[..., :-1], left[..., 1:])
+        self.fall = self.alpha[..., :-1], left[..., 1:]
 
     def log_density(self, coordinate):
         size = coordinate.shape[-1]
@@ -129,7 +149,7 @@ class _Gamma(_WithPoles):
 
     def __init__(self, prior: dist.Gamma):
         self.shape, self.rate = prior.concentration, prior.rate
-        self.stretch = _Stretch.of_tails(self.shape, STEEP)
+        self.fall = self.shape, jnp.inf
 
     def log_density(self, coordinate):
         constant = self.shape * jnp.log(self.rate) - gammaln(self.shape)

@@ -27,7 +27,7 @@ from .structure import Structure, base_support, run
 FEW = 58  # rows of a second probe, all of one class: of other parity, and with classes that do not occur
 LEAST, MOST, NUMBERS = 101, 4_099, 2**18  # rows of a probe, and about how many numbers its parameters are
 FURTHER = (2**20, 2**22)  # the same where there are more rows, and the program knows their places
-SPREADS = (1.0, 1.0, 4.0)  # of the latents, in standard deviations of their priors: the last is out in the tails
+SPREADS = (1.0, 1.0, 4.0, -4.0)  # of the latents, in standard deviations of their priors: the last are in the tails
 IN_TAILS = 1e-4  # of the largest number: in the tails, sums of large numbers cancel
 TOLERANCE = 1e-8
 # A probe runs once: optimising what it compiles to would take longer than running it.
@@ -212,7 +212,8 @@ class _Probe:
 
     def numerically(self, measure):
         """The arrays of measure(latents, rows) at several draws, stacked."""
-        keys = jax.random.split(jax.random.key(1), len(SPREADS))
+        first, second, tails = jax.random.split(jax.random.key(1), 3)
+        keys = jnp.stack([first, second, tails, tails])  # what is in one tail there is in the other tail here
         measures = jax.jit(jax.vmap(lambda *draw: measure(*self.values(*draw))), compiler_options=QUICKLY)
         return jax.tree.map(np.asarray, measures(keys, jnp.asarray(SPREADS)))
 

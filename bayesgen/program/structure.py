@@ -15,6 +15,7 @@ from numpyro.distributions.transforms import biject_to
 from ..errors import ModelError
 from .tracing import sites_of
 
+DATA_NAMES = ("x", "xs", "y", "ys", "data", "obs", "labels")  # of arguments of functions that are given data
 SIZES = (11, 13)  # two primes: the plate whose size follows is the instance plate
 
 
@@ -100,6 +101,7 @@ def arbitrary_value(site, key, spread=1.0):
 
     Args:
         spread: how far from there, in standard deviations; in those of unconstrained values where they are not known.
+            Beyond 1, all values are just so far, on either side by chance; a negative spread changes the sides.
     """
     fn = site["fn"]
     shape = tuple(fn.batch_shape) + tuple(fn.event_shape)
@@ -107,8 +109,9 @@ def arbitrary_value(site, key, spread=1.0):
         return jax.random.bernoulli(key, 0.5, shape).astype(jnp.int32)
     transform = biject_to(fn.support)
     free = jax.random.normal(key, transform.inverse_shape(shape))
+    free = jnp.where(jnp.abs(spread) > 1, jnp.sign(free), free)
     if base_support(fn.support) is not constraints.real:
-        return transform(jnp.sqrt(spread) * free)
+        return transform(jnp.sign(spread) * jnp.sqrt(jnp.abs(spread)) * free)
     center, scale = _center_and_scale(fn)
     return center + spread * scale * free
 
@@ -196,7 +199,7 @@ def check_signature(function):
     parameters = inspect.signature(function).parameters.values()
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     required = [p for p in positional if p.default is p.empty]
-    if len(required) > 1 or any(p.default is None for p in positional):
+    if len(required) > 1 or any(p.name.lower() in DATA_NAMES for p in positional):
         raise ModelError(
             f"A program takes the number of rows n and makes the rows itself; this function takes "
             f"({', '.join(map(str, parameters))}), as one that is given data does. Write def program(n), sample the "

@@ -359,3 +359,25 @@ def test_the_beta_predictive_resolves_both_ends():
     np.testing.assert_allclose(answer.probabilities, [[0.75, 0.25]], rtol=1e-12)
     predictive = BetaBernoulli(1e8, 1e-8).predictive()
     assert float(predictive.log_prob(0)) == pytest.approx(np.log(1e-16), rel=1e-5)
+
+
+def multivariate_t_logpdf(family, row):
+    """Murphy (2007), eq. 258, by SciPy, in units in which the scale matrix has ones on its diagonal."""
+    freedom = family.df - 2
+    spread = family.scale * (family.kappa + 1) / (family.kappa * freedom)
+    units = np.sqrt(np.diagonal(spread))
+    correlation = spread / np.outer(units, units)
+    return (
+        stats.multivariate_t.logpdf((row - family.location) / units, None, correlation, freedom) - np.log(units).sum()
+    )
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e6, 1e9])
+def test_wishart_evidences_with_a_prior_in_other_units_are_products_of_predictives(rng, unit):
+    rows = rng.normal(0, 1, (11, 3)) * [1.0, 1.0, unit]
+    before = NormalInverseWishart(mean=[0, 0, 0], kappa=1.0, df=5.0, scale=np.eye(3))
+    family, total = before.resolve(Scale(num_columns=3)), 0.0
+    for row in rows:
+        total += multivariate_t_logpdf(family, row)
+        family = family.update(row[None])
+    assert before.log_evidence(rows) == pytest.approx(total, rel=1e-9)

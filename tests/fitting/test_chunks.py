@@ -295,6 +295,8 @@ def test_labels_and_weights_of_another_index_than_the_rows_are_refused():
         DataError, match="sample_weight has another index than X: at row 0 X has 5 and sample_weight has 0"
     ):
         bg.fit(bg.NaiveBayes(), X, y, method=bg.MLE(), sample_weight=pd.Series(np.ones(4)))
+    with pytest.raises(DataError, match=r"y has another index than X\['size'\]: at row 0"):
+        bg.fit(bg.NaiveBayes(), dict(X), y[::-1], method=bg.MLE())
     with pytest.raises(DataError, match=r"Chunk 2: y has another index"):
         bg.fit(bg.NaiveBayes(), [(X, y), (X, shuffled)], method=bg.MLE())
     with pytest.raises(DataError, match=r"y_test has another index than X_test: .*y_test\.loc\[X_test\.index\]"):

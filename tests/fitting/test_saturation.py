@@ -48,5 +48,25 @@ def test_a_mode_without_bound_is_refused_and_not_found_at_the_edge():
     schema = bg.Schema(categories={"sky": ["blue", "grey", "red", "green"]})
     X, y = {"sky": np.array(["blue", "grey", "red"])[np.arange(23) % 3]}, np.arange(23) % 2
     model = bg.NaiveBayes(bg.DirichletCategorical(dist.Gamma(2.0, 1.0)))
-    with pytest.raises(bg.FitError, match=r"still rises along site 'categorical_4_probs'.*concentration below 1"):
+    with pytest.raises(bg.FitError, match=r"still rises along site 'categorical_4_.*concentration below 1"):
         bg.fit(model, X, y, method=bg.MAP(), schema=schema)
+
+
+@pytest.mark.parametrize("concentration", [0.01, 0.5])
+def test_the_mode_of_a_program_with_poles_is_the_peak_inside(concentration):
+    """Beta(a, b) with few of either: the density has a pole at both ends and one peak, or none."""
+    ones = np.array([1, 49])  # of 50 rows a class
+
+    def tosses(n):
+        p = numpyro.sample("p", dist.Beta(concentration, concentration).expand([2]).to_event(1))
+        with numpyro.plate("tosses", n):
+            y = numpyro.sample("y", dist.Bernoulli(0.5))
+            numpyro.sample("x", dist.Bernoulli(p[y]))
+
+    program = bg.GenerativeProgram(tosses, classes=2)
+    y = np.repeat([0, 1], 50)
+    x = np.concatenate([np.arange(50) < count for count in ones])
+    point = bg.fit(program, {"x": x}, y, method=bg.MAP()).parameters["p"]
+    np.testing.assert_allclose(point, (ones + concentration - 1) / (50 + 2 * concentration - 2), rtol=1e-5)
+    with pytest.raises(bg.FitError, match="still rises along site 'p'"):
+        bg.fit(program, {"x": np.where(y == 0, False, x)}, y, method=bg.MAP())

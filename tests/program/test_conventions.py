@@ -265,3 +265,12 @@ def test_a_deterministic_site_with_an_entry_for_each_row_is_no_parameter():
         numpyro.deterministic("of the program", mean.sum())
 
     assert program(whole(function)).structure.deterministics == ("of the program",)
+
+
+def test_a_setting_that_may_be_left_out_is_no_data():
+    def program(n, spread=None):
+        mean = numpyro.sample("mean", dist.Normal(0, spread or 2.0))
+        with numpyro.plate("rows", n):
+            numpyro.sample("x", dist.Normal(mean, 1.0))
+
+    assert bg.GenerativeProgram(program, label=None).latents == ("mean",)

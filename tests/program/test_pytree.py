@@ -1,11 +1,15 @@
 """Programs as arguments of compiled functions."""
 
+import copy
+import dataclasses
 import gc
+import pickle
 import weakref
 
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import pytest
 
 import bayesgen as bg
 from bayesgen.fitting import optimize, rowwise
@@ -33,3 +37,51 @@ def test_a_program_that_is_gone_leaves_nothing_that_was_compiled_for_it():
     references = answered(3.0)
     gc.collect()
     assert [reference() for reference in references] == [None, None, None]
+
+
+def test_programs_and_fits_are_copied_and_pickled():
+    program = bg.GenerativeProgram(tosses_of_two_coins, classes=2)
+    rows = program.simulate(23, seed=1)
+    y = rows.pop("y")
+    fit = bg.fit(program, rows, y, method=bg.MAP())
+    for again in (pickle.loads(pickle.dumps(fit)), copy.deepcopy(fit)):
+        answers = [bg.predict(each, rows, rule=bg.PlugIn()).probabilities for each in (fit, again)]
+        np.testing.assert_array_equal(*answers)
+
+
+def tosses_of_two_coins(n):
+    p = numpyro.sample("p", dist.Beta(2, 2).expand([2]).to_event(1))
+    with numpyro.plate("tosses", n):
+        y = numpyro.sample("y", dist.Bernoulli(0.5))
+        numpyro.sample("x", dist.Bernoulli(p[y]))
+
+
+@dataclasses.dataclass
+class Unhashable:
+    """A program with a setting; instances are compared by value, so that they have no hash."""
+
+    concentration: float
+
+    def __call__(self, n, *, trials):
+        p = numpyro.sample("p", dist.Beta(self.concentration, 2.0))
+        with numpyro.plate("tosses", n):
+            numpyro.sample("x", dist.Binomial(trials.astype(int), p))
+
+
+class Slotted:
+    """A program that cannot be referred to weakly."""
+
+    __slots__ = ()
+
+    def __call__(self, n, *, trials):
+        Unhashable(3.0)(n, trials=trials)
+
+
+CALLABLES = {"data": Unhashable(3.0), "slots": Slotted(), "method": Unhashable(3.0).__call__}
+
+
+@pytest.mark.parametrize("function", CALLABLES.values(), ids=CALLABLES)
+def test_any_callable_is_a_program(function):
+    program = bg.GenerativeProgram(function, label=None)
+    fit = bg.fit(program, {"x": [1, 0, 2], "trials": [2, 2, 3]}, method=bg.MAP())
+    assert float(fit.parameters["p"]) == pytest.approx((3 + 3 - 1) / (7 + 5 - 2), abs=1e-6)

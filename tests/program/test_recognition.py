@@ -107,9 +107,12 @@ LATER = {
     "another class in between": (normal(lambda n, y, m: m[y] if n != 300 else m[2 - y]), 300),
     "constants of the rows": (normal(lambda n, y, m: m[y] + np.where(np.arange(n) < 5_000, 0.0, 1.0)), 6_000),
     "in the tails": (normal(lambda n, y, m: m[y] + jnp.where(jnp.abs(m).max() > 9.0, jnp.arange(n), 0)), 40),
+    "in the upper tail": (normal(lambda n, y, m: m[y] + jnp.where(m[0] > 9.0, jnp.arange(n), 0)), 40),
+    "in the lower tail": (normal(lambda n, y, m: m[y] + jnp.where(m[0] < -9.0, jnp.arange(n), 0)), 40),
     "without a statistic": (lambda n, y, m: sample("x", dist.StudentT(3.0, m[y] + (jnp.arange(n) >= 150))), 40),
 }
-QUICK = ("a shift from row 150 on", "a scale in between", "in the tails", "without a statistic")
+TAILS = ("in the upper tail", "in the lower tail")
+QUICK = ("a shift from row 150 on", "a scale in between", *TAILS, "without a statistic")
 
 
 @pytest.mark.parametrize(
