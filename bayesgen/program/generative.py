@@ -137,6 +137,8 @@ class GenerativeProgram(ConcreteModel):
     @functools.cached_property
     def class_axes(self):
         """Latents and deterministic sites with an entry for each class: name -> the axis that is the class."""
+        if self.label is None:
+            return {}
         return _class_axes_of(self._form) if isinstance(self.function, PytreeFunction) else _class_axes(self)
 
     def _check_rows(self, size):
@@ -296,6 +298,8 @@ class GenerativeProgram(ConcreteModel):
 
 def _referable(function):
     """The function itself, or one that calls it where it is an object that cannot be hashed or referred to weakly."""
+    if isinstance(function, PytreeFunction):  # never a key
+        return function
     try:
         hash(weakref.ref(function))
     except TypeError:
