@@ -14,6 +14,7 @@ from ..levels import levels_array
 from ..models import Conjugate
 from ..program import ConcreteModel, GenerativeProgram
 from ..program.rows import read_rows
+from ..program.structure import covariate_names
 from ..schema import Schema
 from ..seeds import as_key
 from ..tables import read_table
@@ -134,7 +135,9 @@ class Fit:
 
     def _are_sites(self, names):
         """Whether these are the sites that the program makes, and not the columns that it was trained on."""
-        sites = {*self.program.attributes, *self.program.covariates}
+        # those of blocks are known without a look at the program, which closed forms have no need of
+        attributes = self.program.attributes if self.prior is None else self.prior.keys() - {"class"}
+        sites = {*attributes, *covariate_names(self.program.function)}
         few = len(names) <= len(sites) + 1  # columns may be very many
         return few and sites == set(names) - {self.program.label} and set(names) != set(self.schema.columns or ())
 
