@@ -105,7 +105,9 @@ class NUTS(Method):
         fit = problem.result(self, Draws(program, latents, values, stats), attributes=attributes)
         noted = [path.removeprefix("adapted: ")] if path.endswith(SEVERAL_MODES) else []
         noted += [] if problem.conjugate else saturated_sites(program, latents)
-        warn_of(noted + problems(values, stats, lambda *entry: entry_names(*axes(fit))(*entry)))
+        # the axes of a program of one's own would have to be found, by functions that are compiled for it
+        names = entry_names(*axes(fit)) if problem.conjugate else entry_names({}, {})
+        warn_of(noted + problems(values, stats, names))
         return fit
 
     def _coordinates(self, problem):
