@@ -42,6 +42,8 @@ class CovarianceName(StrEnum):
     TIED = "tied"
     DIAG = "diag"
     SPHERICAL = "spherical"
+    TIED_DIAG = "tied-diag"
+    TIED_SPHERICAL = "tied-spherical"
 
 
 class MethodName(StrEnum):

@@ -23,7 +23,6 @@ from bayesgen.display import can_encode, show
 from bayesgen.errors import BayesgenError, BayesgenWarning, warn
 from bayesgen.fitting import MAP, MLE, NUTS, Exact
 from bayesgen.models import GaussianDiscriminant, NaiveBayes
-from bayesgen.models.gaussian_discriminant import COVARIANCES
 from bayesgen.prediction import BMA, PlugIn
 from bayesgen.threads import interruptibly
 
@@ -33,11 +32,12 @@ _METHODS: dict[str, list[tuple[Any, Any]]] = {
     "exact": [(Exact(), PlugIn(at="mean")), (Exact(), BMA())],
     "nuts": [(NUTS(), BMA())],
 }
+_AVERAGED = ("full", "tied", "diag", "spherical")  # covariances of gda-average
 _MODELS = {
     "naive-bayes": lambda covariance: NaiveBayes(),
     "naive-bayes-average": lambda covariance: NaiveBayes(structure="average"),
     "gda": lambda covariance: GaussianDiscriminant(covariance=covariance or "full"),
-    "gda-average": lambda covariance: average([GaussianDiscriminant(form) for form in COVARIANCES]),
+    "gda-average": lambda covariance: average([GaussianDiscriminant(form) for form in _AVERAGED]),
 }
 _TEST_SIZE = 0.25
 

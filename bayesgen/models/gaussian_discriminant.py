@@ -14,6 +14,8 @@ COVARIANCES: dict[str, NormalInverseWishart | NormalInverseGamma] = {
     "tied": NormalInverseWishart(tied=True),
     "diag": NormalInverseGamma(),
     "spherical": NormalInverseGamma(spherical=True),
+    "tied-diag": NormalInverseGamma(tied=True),
+    "tied-spherical": NormalInverseGamma(tied=True, spherical=True),
 }
 
 
@@ -24,16 +26,17 @@ class GaussianDiscriminant(Model):
     Generative story::
 
         class_probs   ~ class_prior
-        covariance[k] ~ inverse Wishart (one for all classes if tied; inverse gamma variances if diag or spherical)
+        covariance[k] ~ inverse Wishart, or a diagonal of inverse gamma variances; one for all classes if tied
         mean[k]       ~ Normal(m, covariance[k] / kappa)
         y             ~ Categorical(class_probs)
         real          ~ Normal(mean[y], covariance[y])
 
     Args:
-        covariance: "full" (quadratic discriminant analysis), "tied" (linear), "diag" (one variance for each column)
-            or "spherical" (one variance for each class).
-        prior: `NormalInverseWishart` (full, tied) or `NormalInverseGamma` (diag, spherical) with hyperparameters of
-            one's own; None for the defaults.
+        covariance: "full" (quadratic discriminant analysis), "tied" (linear), "diag" (one variance for each class and
+            column), "spherical" (one for each class), "tied-diag" (one for each column) or "tied-spherical" (one
+            alone: with equal class probabilities, the class of the nearest mean).
+        prior: `NormalInverseWishart` (full, tied) or `NormalInverseGamma` (the others) with hyperparameters of one's
+            own; None for the defaults.
         class_prior: a `DirichletCategorical`, or K fixed probabilities.
 
     Columns of other kinds are modelled as in `NaiveBayes`. The real columns are the block, and the site, `real`.

@@ -124,6 +124,8 @@ CASES = {
     "discriminant, tied": Case(bg.GaussianDiscriminant("tied"), REALS, **THREE),
     "discriminant, diag": Case(bg.GaussianDiscriminant("diag"), REALS, **THREE),
     "discriminant, spherical": Case(bg.GaussianDiscriminant("spherical"), REALS, **THREE),
+    "discriminant, tied-diag": Case(bg.GaussianDiscriminant("tied-diag"), REALS, **THREE),
+    "discriminant, tied-spherical": Case(bg.GaussianDiscriminant("tied-spherical"), REALS, **THREE),
     "discriminant, informative": Case(
         bg.GaussianDiscriminant(
             "full",

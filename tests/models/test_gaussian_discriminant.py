@@ -1,0 +1,46 @@
+"""Variances that classes share: closed forms by hand, and prototypes of scikit-learn."""
+
+import numpy as np
+import pytest
+from sklearn.neighbors import NearestCentroid
+
+import bayesgen as bg
+
+CLASSES, COLUMNS = 3, 5
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(7)
+    y = np.repeat(np.arange(CLASSES), [7, 11, 13])
+    return rng.normal(0, [1, 2, 3, 1, 0.5], (31, COLUMNS)) + y[:, None] * [0.5, -1, 0, 2, 0.1], y
+
+
+def within(X, y):
+    """Squares about the class means, by column."""
+    return sum(((X[y == k] - X[y == k].mean(0)) ** 2).sum(0) for k in range(CLASSES))
+
+
+def test_maximum_likelihood_pools_the_squares(data):
+    X, y = data
+    columns = bg.fit(bg.GaussianDiscriminant("tied-diag"), X, y, method=bg.MLE()).parameters["real_variance"]
+    np.testing.assert_allclose(columns, within(X, y) / 31, rtol=1e-12)
+    alone = bg.fit(bg.GaussianDiscriminant("tied-spherical"), X, y, method=bg.MLE()).parameters["real_variance"]
+    np.testing.assert_allclose(alone, within(X, y).sum() / (31 * COLUMNS), rtol=1e-12)
+
+
+@pytest.mark.parametrize("form, means", [("tied-diag", CLASSES), ("tied-spherical", CLASSES * COLUMNS)])
+def test_the_joint_mode_counts_the_means_that_share_a_variance(data, form, means):
+    """With a flat enough prior of the means, b / (a + means / 2 + 1), a and b being those of the pooled squares."""
+    X, y = data
+    prior = bg.NormalInverseGamma(mean=0.0, kappa=1e-12, shape=2.5, scale=1.5)
+    mode = bg.fit(bg.GaussianDiscriminant(form, prior), X, y, method=bg.MAP()).parameters["real_variance"]
+    squares, rows = (within(X, y), 31) if form == "tied-diag" else (within(X, y).sum(), 31 * COLUMNS)
+    np.testing.assert_allclose(mode, (1.5 + squares / 2) / (2.5 + rows / 2 + means / 2 + 1), rtol=1e-9)
+
+
+def test_one_variance_for_all_names_the_nearest_mean(data):
+    X, y = data
+    model = bg.GaussianDiscriminant("tied-spherical", class_prior=[1 / 3, 1 / 3, 1 / 3])
+    labels = bg.predict(bg.fit(model, X, y, method=bg.MLE()), X, rule=bg.PlugIn()).labels
+    np.testing.assert_array_equal(labels, NearestCentroid().fit(X, y).predict(X))
