@@ -52,11 +52,11 @@ def find_class_axes(function: Callable, structure: Structure, num_classes: int, 
 
     def differences(keys):
         (latents, rows), (others, _) = values(keys[0]), values(keys[1])
-        before = of_classes(latents, rows)
         changed = [{**latents, name: _changed(latents[name], others[name], *at)} for name, *at in changes]
-        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *changed)
-        after = jax.vmap(lambda one: of_classes(one, rows))(stacked)
-        return jax.tree.map(lambda one, many: many != one, before, after)
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), latents, *changed)
+        # all in one computation, so that what is unchanged is equal to the last bit
+        values_of_all = jax.vmap(lambda one: of_classes(one, rows))(stacked)
+        return jax.tree.map(lambda leaf: leaf[1:] != leaf[:1], values_of_all)
 
     of_class, deterministics = jax.tree.map(np.asarray, jax.jit(differences, compiler_options=QUICKLY)(keys))
     moved = _any_along(of_class, -1)
