@@ -2,12 +2,16 @@
 
 import jax
 import numpy as np
+import numpyro
 import numpyro.distributions as dist
 import pytest
 import scipy.integrate
+import scipy.special
 from scipy import stats
 
-from bayesgen.program.latent_space import at_free, free_of
+import bayesgen as bg
+from bayesgen.program.evaluation import evaluate
+from bayesgen.program.latent_space import STEEP, at_free, free_of
 
 ALPHA = np.array([0.02, 3.0, 0.1, 0.05])
 TABLE = np.linspace(-1, 2, 6).reshape(2, 3)
@@ -58,3 +62,21 @@ def test_tails_beyond_floating_point_have_all_their_mass(prior):
         density = jax.jit(jax.vmap(lambda free: at_free(prior, free)[1:3]))
         log_prob, log_jacobian = map(np.asarray, density(points))
     assert scipy.integrate.trapezoid(np.exp(log_prob + log_jacobian), points) == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.3])
+def test_scaled_sites_reach_the_edge_too(scale):
+    """At log odds of 171, where 1 - p is zero in floating point."""
+
+    def tosses(n):
+        with numpyro.handlers.scale(scale=scale):
+            numpyro.sample("p", dist.Beta(0.02, 0.03))
+        with numpyro.plate("tosses", n):
+            numpyro.sample("x", dist.Normal(0, 1))
+
+    structure = bg.GenerativeProgram(tosses, label=None).structure
+    with jax.enable_x64(True):
+        found = evaluate(tosses, structure, {"p": np.array(8.0)}, np.zeros(1, int), unconstrained=True)
+    log_odds = 8.0 + (1 - 0.03 / STEEP) * 8.0**3 / 3
+    constant = -scipy.special.betaln(0.02, 0.03)
+    np.testing.assert_allclose(found.log_prior, scale * ((1 - 0.03) * log_odds + constant), rtol=1e-10)
