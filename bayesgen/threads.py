@@ -39,10 +39,11 @@ class Pool(ThreadPoolExecutor):
 
 
 def result_of(future: Future[Result]) -> Result:
-    """The result, waited for with interruptions: some libraries' handlers of Ctrl-C do not end a wait."""
-    while True:
-        with contextlib.suppress(TimeoutError):
-            return future.result(timeout=None if future.done() else 0.2)
+    """The result, waited for with interruptions: on Windows, and by some libraries' handlers, Ctrl-C ends no wait."""
+    while not future.done():
+        with contextlib.suppress(TimeoutError):  # of the waiting alone: what the work raises is not raised here
+            future.exception(timeout=0.2)
+    return future.result()
 
 
 def in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) -> Iterator[Result]:
@@ -111,11 +112,8 @@ def interruptibly(work: Callable[[], Result]) -> Result:
         except BaseException as error:
             future.set_exception(error)
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    while thread.is_alive():
-        thread.join(timeout=0.2)  # on Windows, waiting without an end is not interrupted
-    return future.result()
+    threading.Thread(target=run, daemon=True).start()
+    return result_of(future)
 
 
 def all_in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:

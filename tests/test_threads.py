@@ -114,3 +114,13 @@ def test_an_interrupt_in_a_callback_of_the_garbage_collector_is_not_lost(verb):
     assert interrupt not in gc.callbacks and sys.unraisablehook is hook
     again = bg.fit(bg.NaiveBayes(), X, y, method=bg.Exact())
     assert again.log_evidence == fit.log_evidence
+
+
+def test_a_timeout_of_the_work_itself_comes_through():
+    def work(part):
+        raise TimeoutError(part)
+
+    with pytest.raises(TimeoutError, match="3"), threads.Pool(1) as pool:
+        pool.results(work, [3])
+    with pytest.raises(TimeoutError, match="7"):
+        threads.interruptibly(lambda: work(7))
