@@ -27,33 +27,28 @@ _ROOMS = {
         "BayesgenError DataError ModelError FitError PredictionError "
         "BayesgenWarning ConstantColumnWarning ImpossibleRowsWarning ConvergenceWarning"
     ),
-    "schema": "Schema",
+    "data": "Schema load_dataset Dataset Split",
     "program": "GenerativeProgram",
     "fitting": "fit Fit summarize Summaries MLE MAP Exact NUTS",
     "prediction": "predict PlugIn BMA ConditionalAverage ClassPrediction",
     "averaging": "average AverageFit AverageModel",
     "concepts": "HypothesisSpace number_game rectangles ConceptLearner ConceptFit ConceptPrediction",
-    "comparison": "compare Comparison",
-    "datasets": "load_dataset Dataset Split",
+    "evaluation": "compare Comparison",
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names.split()}
 _GROWING_ROOMS = ("models", "families")
 
 if TYPE_CHECKING:  # the same names, for type checkers and editors
     from bayesgen.averaging import *  # noqa: F403
-    from bayesgen.comparison import Comparison as Comparison
-    from bayesgen.comparison import compare as compare
     from bayesgen.concepts import *  # noqa: F403
-    from bayesgen.datasets import Dataset as Dataset
-    from bayesgen.datasets import Split as Split
-    from bayesgen.datasets import load_dataset as load_dataset
+    from bayesgen.data import *  # noqa: F403
     from bayesgen.errors import *  # noqa: F403
+    from bayesgen.evaluation import *  # noqa: F403
     from bayesgen.families import *  # noqa: F403
     from bayesgen.fitting import *  # noqa: F403
     from bayesgen.models import *  # noqa: F403
     from bayesgen.prediction import *  # noqa: F403
     from bayesgen.program import GenerativeProgram as GenerativeProgram
-    from bayesgen.schema import Schema as Schema
 
 
 def _room(name: str) -> Any:
@@ -63,7 +58,7 @@ def _room(name: str) -> Any:
 def _room_of(name: str) -> str | None:
     if name in _ROOM_OF:
         return _ROOM_OF[name]
-    # Only for a class is a room loaded to see: `from bayesgen import scores` asks for "scores" here as well.
+    # Only for a class is a room loaded to see: `from bayesgen import data` asks for "data" here as well.
     rooms = _GROWING_ROOMS if name[:1].isupper() else ()
     return next((room for room in rooms if name in _room(room).__all__), None)
 

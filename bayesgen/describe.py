@@ -1,11 +1,9 @@
 """What objects tell of themselves in a notebook: a title, and a short line for each fact."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-
-from bayesgen.columns import quote_some
 
 WIDTH = 110
 
@@ -38,3 +36,11 @@ def amount(value: float | None) -> str | None:
     if value is None:
         return None
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.6g}"
+
+
+def quote_some(values: Iterable[Any], limit: int = 10) -> str:
+    """At most `limit` values as text for a message, and how many more there are."""
+    sequence = values if isinstance(values, Sequence) else list(values)
+    start = [v.item() if isinstance(v, np.generic) and v.dtype.kind in "biufU" else v for v in sequence[:limit]]
+    shown = ", ".join(map(repr, start))
+    return f"{shown} and {len(sequence) - limit} more" if len(sequence) > limit else shown

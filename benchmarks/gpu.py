@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import bayesgen as bg
-from bayesgen import devices
+from bayesgen.runtime import devices
 
 from . import gda
 from .measure import REPEATS, Faster, Higher, Missing, Row, duel, seconds

@@ -11,7 +11,7 @@ from pathlib import Path
 import typer.main
 
 import bayesgen as bg
-from bayesgen.cli import app
+from bayesgen.cli.app import app
 
 FROZEN = Path(__file__).with_name("interface.json")
 # what users are given and do not make: their attributes count, the arguments they are made with do not

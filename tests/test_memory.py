@@ -9,7 +9,8 @@ import pytest
 import scipy.sparse
 
 import bayesgen as bg
-from bayesgen import levels, views
+from bayesgen.data import categories as levels
+from bayesgen.data import views
 
 ROWS, COLUMNS = 400_000, 10  # 32 MB in float64
 MEGABYTE = 2**20

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..errors import FitError
-from ..fitting import Exact, Fit, fit
-from ..program import Model
+from bayesgen.errors import FitError
+from bayesgen.fitting import Exact, Fit, fit
+from bayesgen.program import Model
+
 from .mixture import AverageFit
 from .model import AverageModel
 from .weighting import ByEvidence, PseudoBMA, Stacking

@@ -1,7 +1,8 @@
 """Whether log evidences are comparable: they must be log densities of the same data."""
 
-from ..errors import FitError
-from ..fitting import Fit
+from bayesgen.errors import FitError
+from bayesgen.fitting import Fit
+
 from .facts import Fact, facts
 from .mixture import AverageFit
 

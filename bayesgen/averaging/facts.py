@@ -5,9 +5,9 @@ import functools
 
 import numpy as np
 
-from ..fitting import Fit
-from ..program.density import Evidence
-from ..statistics.summaries import Moments, Sums, outer_or_square
+from bayesgen.fitting import Fit
+from bayesgen.program import Evidence
+from bayesgen.statistics import Moments, Sums, outer_or_square
 
 RELATIVE = 1e-9
 OFFSET = 1e-6  # rounding of a mean by this share of it makes no other data of centred sums

@@ -6,14 +6,13 @@ import warnings
 
 import numpy as np
 
-from ..errors import ConstantColumnWarning, DataError
-from ..families.draws import generator
-from ..fitting import Fit, Summaries
-from ..fitting.method import Problem, train
-from ..program.density import Evidence
-from ..seeds import as_key
-from ..statistics.passes import class_counts
-from ..tables import read_table
+from bayesgen.data import read_table
+from bayesgen.errors import ConstantColumnWarning, DataError
+from bayesgen.fitting import Fit, Problem, Summaries, train
+from bayesgen.program import Evidence
+from bayesgen.runtime import as_key, generator
+from bayesgen.statistics import class_counts
+
 from .facts import facts
 from .mixture import log_conditional
 

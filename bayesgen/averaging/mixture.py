@@ -8,12 +8,12 @@ import jax
 import numpy as np
 import scipy.special
 
-from ..describe import amount, counted, described
-from ..errors import PredictionError
-from ..fitting import Fit
-from ..fitting.base import State
-from ..seeds import as_key
-from ..tables import read_table
+from bayesgen.data import read_table
+from bayesgen.describe import amount, counted, described
+from bayesgen.errors import PredictionError
+from bayesgen.fitting import Fit
+from bayesgen.posteriors import State
+from bayesgen.runtime import as_key
 
 
 @dataclasses.dataclass(frozen=True)

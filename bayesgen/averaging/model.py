@@ -4,9 +4,9 @@ import dataclasses
 import functools
 from typing import Any
 
-from ..errors import DataError, FitError
-from ..fitting import Exact, Summaries
-from ..fitting.method import Problem, prepare, train
+from bayesgen.errors import DataError, FitError
+from bayesgen.fitting import Exact, Problem, Summaries, prepare, train
+
 from .weighting import Weighting
 
 

@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..errors import FitError
-from ..fitting import Fit
+from bayesgen.errors import FitError
+from bayesgen.fitting import Fit
+
 from .comparable import check_comparable
 from .left_out import assign_folds, cross_validated_scores, held_out_scores
 from .mixture import AverageFit, mixture_fit

@@ -4,7 +4,7 @@ import numpy as np
 import scipy.optimize
 import scipy.special
 
-from ..errors import FitError
+from bayesgen.errors import FitError
 
 MAX_POLISH = 2000
 

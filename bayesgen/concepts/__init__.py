@@ -3,8 +3,16 @@
 from .fit import ConceptFit
 from .games import number_game, rectangles
 from .learner import ConceptLearner
-from .learning import learn as learn
+from .learning import learn
 from .prediction import ConceptPrediction
 from .space import HypothesisSpace
 
-__all__ = ["ConceptFit", "ConceptLearner", "ConceptPrediction", "HypothesisSpace", "number_game", "rectangles"]
+__all__ = [
+    "ConceptFit",
+    "ConceptLearner",
+    "ConceptPrediction",
+    "HypothesisSpace",
+    "learn",
+    "number_game",
+    "rectangles",
+]

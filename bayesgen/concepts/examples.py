@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError
-from ..fitting.method import prepare
+from bayesgen.errors import DataError
+from bayesgen.fitting import prepare
+
 from .learner import ConceptLearner
 
 

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import scipy.sparse
 
-from ..errors import ModelError
+from bayesgen.errors import ModelError
 
 CHUNK = 1 << 14  # hypotheses that are packed or counted at a time
 BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float64)  # (256, 8)

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from ..describe import amount, described
-from ..errors import FitError
-from ..fitting import Fit
-from ..fitting.method import Problem, train
+from bayesgen.describe import amount, described
+from bayesgen.errors import FitError
+from bayesgen.fitting import Fit, Problem, train
+
 from .examples import Examples, read_examples
 from .learner import ConceptLearner
 

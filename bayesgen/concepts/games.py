@@ -5,7 +5,8 @@ import numbers
 
 import numpy as np
 
-from ..errors import ModelError
+from bayesgen.errors import ModelError
+
 from .extensions import Extensions
 from .space import HypothesisSpace
 

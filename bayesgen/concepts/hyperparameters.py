@@ -7,7 +7,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from ..errors import ModelError
+from bayesgen.errors import ModelError
 
 
 def check_hyperparameters(hyperparameters, ranges, *, closed=False):

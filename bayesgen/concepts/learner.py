@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 
-from ..errors import ModelError
+from bayesgen.errors import ModelError
+
 from .hyperparameters import check_hyperparameter, sample_values, unknown
 from .likelihood import SAMPLING, example_probabilities
 from .space import HypothesisSpace

@@ -5,10 +5,10 @@ import functools
 import numpy as np
 import scipy.special
 
-from ..errors import BayesgenWarning, FitError, warn
-from ..fitting import MAP, MLE, NUTS, Exact
-from ..fitting.method import train
-from ..fitting.state import Point
+from bayesgen.errors import BayesgenWarning, FitError, warn
+from bayesgen.fitting import MAP, MLE, NUTS, Exact, train
+from bayesgen.posteriors import Point
+
 from .fit import Belief, ConceptFit
 from .learner import ConceptLearner
 from .likelihood import Tally, log_likelihood

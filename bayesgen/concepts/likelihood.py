@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..statistics.arrays import namespace, safe_product
+from bayesgen.statistics import namespace, safe_product
 
 # sampling -> the numbers of members that a positive and a negative example are drawn from
 SAMPLING = {

@@ -11,12 +11,10 @@ import jax
 import numpy as np
 import numpyro
 
-from ..fitting.data import Summaries
-from ..fitting.method import Problem
-from ..program import GenerativeProgram, Plan, Structure
-from ..program.density import Evidence
-from ..program.pytree import PytreeFunction
-from ..schema import Schema
+from bayesgen.data import Schema
+from bayesgen.fitting import Problem, Summaries
+from bayesgen.program import Evidence, GenerativeProgram, Plan, PytreeFunction, Structure
+
 from .cells import Cells, Setting
 from .hyperparameters import sample_values
 

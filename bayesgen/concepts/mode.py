@@ -5,9 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.optimize
 
-from ..errors import FitError
-from ..program.density import log_density
-from ..seeds import as_key
+from bayesgen.errors import FitError
+from bayesgen.program import log_density
+from bayesgen.runtime import as_key
+
 from .hyperparameters import bounds
 
 MARGIN = 1e-9  # how near to a bound the search goes; there densities and their gradients are finite

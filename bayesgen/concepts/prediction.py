@@ -5,11 +5,11 @@ import functools
 
 import numpy as np
 
-from ..describe import described
-from ..errors import BayesgenWarning, PredictionError, warn
-from ..fitting import MAP, MLE
-from ..prediction import BMA, PlugIn
-from ..prediction.rule import answer
+from bayesgen.describe import described
+from bayesgen.errors import BayesgenWarning, PredictionError, warn
+from bayesgen.fitting import MAP, MLE
+from bayesgen.prediction import BMA, PlugIn, answer
+
 from .fit import ConceptFit
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ModelError
-from ..statistics.arrays import namespace
+from bayesgen.errors import ModelError
+from bayesgen.statistics import namespace
 
 
 class Factors(abc.ABC):

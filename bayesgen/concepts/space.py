@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from ..errors import DataError, ModelError
+from bayesgen.errors import DataError, ModelError
+
 from .extensions import Extensions
 from .hyperparameters import check_hyperparameters, merge_hyperparameters, merge_ranges, unknown
 from .prior import Prior

@@ -8,7 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..program.compiled import padded_size
+from bayesgen.program import padded_size
+
 from .cells import Cells, Setting
 from .likelihood import Tally
 

@@ -4,6 +4,7 @@ from .base import Family
 from .beta_bernoulli import BetaBernoulli
 from .dirichlet_categorical import DirichletCategorical
 from .dirichlet_multinomial import DirichletMultinomial
+from .fixed_categorical import FixedCategorical as FixedCategorical
 from .gamma_poisson import GammaPoisson
 from .naming import Names, Scale
 from .normal_inverse_gamma import NormalInverseGamma

@@ -8,9 +8,9 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from ..errors import ModelError
-from ..statistics import Moments, RowDensity, Statistic, Summary
-from ..statistics.magnitudes import check_magnitudes
+from bayesgen.errors import ModelError
+from bayesgen.statistics import Moments, RowDensity, Statistic, Summary, check_magnitudes
+
 from .naming import ANONYMOUS, Names, Scale
 
 

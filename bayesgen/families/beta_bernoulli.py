@@ -6,11 +6,12 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from ..errors import FitError
-from ..statistics.arrays import log_rising
-from ..statistics.table import BERNOULLI
+from bayesgen.errors import FitError
+from bayesgen.runtime import generator
+from bayesgen.statistics import BERNOULLI, log_rising
+
 from .base import Family
-from .draws import generator, sample_beta
+from .draws import sample_beta
 from .hyperparameters import as_number, broadcast, check_positive
 from .naming import ANONYMOUS, refuse_mode
 

@@ -6,10 +6,12 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from ..errors import FitError, ModelError
-from ..statistics.arrays import log_rising
+from bayesgen.errors import FitError, ModelError
+from bayesgen.runtime import generator
+from bayesgen.statistics import log_rising
+
 from .base import Family
-from .draws import generator, sample_dirichlet
+from .draws import sample_dirichlet
 from .hyperparameters import as_number, broadcast, check_positive
 from .naming import ANONYMOUS, refuse_mode
 

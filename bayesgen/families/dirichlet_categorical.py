@@ -3,8 +3,9 @@
 import numpy as np
 import numpyro.distributions as dist
 
-from ..errors import ModelError
-from ..statistics.discrete import CategoricalStatistic
+from bayesgen.errors import ModelError
+from bayesgen.statistics import CategoricalStatistic
+
 from .dirichlet import DirichletFamily
 from .naming import Scale
 

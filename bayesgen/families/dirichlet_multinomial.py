@@ -3,8 +3,8 @@
 import numpy as np
 import numpyro.distributions as dist
 
-from ..statistics.arrays import row_sums
-from ..statistics.table import MULTINOMIAL
+from bayesgen.statistics import MULTINOMIAL, row_sums
+
 from .dirichlet import DirichletFamily
 from .naming import Scale
 from .rows import DirichletMultinomialRows

@@ -1,15 +1,7 @@
 """Independent draws in float64 by NumPy: nothing is compiled, so the first draw costs what the next one does."""
 
-import jax
 import numpy as np
 import scipy.special
-
-
-def generator(key):
-    """The NumPy generator that a JAX key stands for; a generator passes, so that several draws can share one."""
-    if isinstance(key, np.random.Generator):
-        return key
-    return np.random.Generator(np.random.PCG64(np.ravel(jax.random.key_data(key)).tolist()))
 
 
 def sample_log_gamma(rng, shape, size):

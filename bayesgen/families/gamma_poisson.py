@@ -8,11 +8,12 @@ import numpyro
 import numpyro.distributions as dist
 from jax.scipy.special import gammaln
 
-from ..errors import FitError
-from ..statistics.arrays import log_rising
-from ..statistics.table import POISSON
+from bayesgen.errors import FitError
+from bayesgen.runtime import generator
+from bayesgen.statistics import POISSON, log_rising
+
 from .base import Family
-from .draws import generator, sample_gamma
+from .draws import sample_gamma
 from .hyperparameters import as_number, broadcast, check_positive
 from .naming import ANONYMOUS, Scale, refuse_mode
 from .rows import NegativeBinomialRows

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import numpyro.distributions as dist
 
-from ..errors import ModelError
+from bayesgen.errors import ModelError
 
 
 def check_positive(family, **values):

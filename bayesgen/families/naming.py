@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import FitError
+from bayesgen.errors import FitError
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,11 +7,12 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from ..errors import FitError
-from ..statistics.arrays import log_rising
-from ..statistics.normal import NormalStatistic
+from bayesgen.errors import FitError
+from bayesgen.runtime import generator
+from bayesgen.statistics import NormalStatistic, log_rising
+
 from .base import Family
-from .draws import generator, sample_gamma
+from .draws import sample_gamma
 from .hyperparameters import as_number, broadcast, check_pooling, check_positive
 from .naming import ANONYMOUS, Scale
 from .pooling import Pooling

@@ -9,10 +9,12 @@ import numpyro
 import numpyro.distributions as dist
 from numpyro.distributions.transforms import CholeskyTransform
 
-from ..errors import FitError, ModelError
-from ..statistics.normal import MultivariateNormalStatistic
+from bayesgen.errors import FitError, ModelError
+from bayesgen.runtime import generator
+from bayesgen.statistics import MultivariateNormalStatistic
+
 from .base import Family
-from .draws import generator, sample_inverse_wishart_root
+from .draws import sample_inverse_wishart_root
 from .hyperparameters import as_number, broadcast, check_pooling, check_positive
 from .naming import ANONYMOUS, Scale
 from .pooling import Pooling

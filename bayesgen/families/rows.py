@@ -5,10 +5,17 @@ import math
 
 import numpy as np
 
-from ..statistics import RowDensity
-from ..statistics.arrays import flatten_rows, log_factorial, log_rising, namespace, sum_log_rising
-from ..statistics.mahalanobis import squared_distances, with_whitening
-from ..statistics.normal import scaled_squares
+from bayesgen.statistics import (
+    RowDensity,
+    flatten_rows,
+    log_factorial,
+    log_rising,
+    namespace,
+    scaled_squares,
+    squared_distances,
+    sum_log_rising,
+    with_whitening,
+)
 
 FACTORS = 32  # of one product; it may overflow, and then their logarithms are added
 MOST_HALVES = 1e7  # of a degree of freedom: more of them leave too few digits of a logarithm of a product

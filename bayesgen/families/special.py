@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ..statistics.arrays import log_rising
+from bayesgen.statistics import log_rising
 
 LOG_2PI = math.log(2 * math.pi)
 LOG_PI = math.log(math.pi)

@@ -5,11 +5,12 @@ import functools
 import jax
 import numpy as np
 
-from ..columns import PositionalNames
-from ..errors import DataError
-from ..families import Family
-from ..models import GenerativeClassifier, StructureAverage
-from ..program import GenerativeProgram
+from bayesgen.data import PositionalNames
+from bayesgen.errors import DataError
+from bayesgen.families import Family
+from bayesgen.models import GenerativeClassifier, StructureAverage
+from bayesgen.program import GenerativeProgram
+
 from .data import Summaries, check_model
 
 

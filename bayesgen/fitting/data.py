@@ -5,12 +5,11 @@ import functools
 import inspect
 import itertools
 
-from ..describe import amount, counted, described
-from ..errors import DataError
-from ..program import ConcreteModel, Model
-from ..program.density import Evidence
-from ..schema import Schema
-from .chunks import is_chunked, naming_chunk, read_chunk, read_part, telling_dropped
+from bayesgen.data import Schema, is_chunked, naming_chunk, read_chunk, read_part, telling_dropped
+from bayesgen.describe import amount, counted, described
+from bayesgen.errors import DataError
+from bayesgen.program import ConcreteModel, Evidence, Model
+
 from .reader import Reader, merged
 
 ALL_ZERO = "sample_weight is zero for all rows. Give some row a positive weight."

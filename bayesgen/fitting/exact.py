@@ -2,9 +2,10 @@
 
 import dataclasses
 
-from ..errors import FitError
+from bayesgen.errors import FitError
+from bayesgen.posteriors import Posterior
+
 from .method import Method
-from .state import Posterior
 
 
 @dataclasses.dataclass(frozen=True)

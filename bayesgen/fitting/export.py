@@ -4,8 +4,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ..seeds import as_key
-from .state import Draws
+from bayesgen.posteriors import Draws
+from bayesgen.runtime import as_key
 
 
 def to_datatree(fit, num_draws=1000, seed=0):

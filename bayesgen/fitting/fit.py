@@ -7,21 +7,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..columns import quote_some
-from ..describe import amount, counted, described, shapes
-from ..errors import DataError, ModelError, PredictionError
-from ..levels import levels_array
-from ..models import Conjugate
-from ..program import ConcreteModel, GenerativeProgram
-from ..program.rows import read_rows
-from ..program.structure import covariate_names
-from ..schema import Schema
-from ..seeds import as_key
-from ..tables import read_table
-from .base import State
+from bayesgen.data import Schema, levels_array, read_table
+from bayesgen.describe import amount, counted, described, quote_some, shapes
+from bayesgen.errors import DataError, ModelError, PredictionError
+from bayesgen.models import Conjugate
+from bayesgen.posteriors import Draws, Point, State
+from bayesgen.program import ConcreteModel, GenerativeProgram, covariate_names, log_joint_draws, read_rows, reduce_draws
+from bayesgen.runtime import as_key
+
 from .export import to_datatree
-from .rowwise import log_joint_draws, reduce_draws
-from .state import Draws, Point
 
 
 @dataclasses.dataclass(frozen=True)

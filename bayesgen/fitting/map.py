@@ -2,10 +2,10 @@
 
 import dataclasses
 
-from .base import collect
+from bayesgen.posteriors import Point, collect
+from bayesgen.solvers import maximize, parameters_at
+
 from .method import Method
-from .optimize import maximize, parameters_at
-from .state import Point
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ..devices import requested, used
-from ..errors import ConstantColumnWarning, DataError, ModelError, warn
-from ..models import Conjugate
-from ..program import GenerativeProgram
-from ..program.compiled import padded
-from ..seeds import check_seed
-from ..threads import interrupts_kept
+from bayesgen.errors import ConstantColumnWarning, DataError, ModelError, warn
+from bayesgen.models import Conjugate
+from bayesgen.program import GenerativeProgram, padded
+from bayesgen.runtime import check_seed, interrupts_kept, requested, used
+
 from .agreement import check_made_for
 from .data import Summaries, summarize
 from .fit import Fit, prior_families
@@ -114,7 +112,7 @@ def fit(
         seed: integer or JAX key; the same seed gives the same numbers.
         progress: whether to show progress on standard error; None means in a terminal.
         device: "cpu" or "gpu", where searches for modes and samplers run; None for a GPU, if JAX has one, where the
-            work is large enough for it (see `bayesgen.devices`). Statistics and closed forms always take the
+            work is large enough for it (see `bayesgen.runtime`). Statistics and closed forms always take the
             processor. What was used is in `fit.attributes["device"]`.
 
     JAX does not survive a fork: in a process that was forked after a fit had used it, fits raise a `BayesgenError`.

@@ -4,10 +4,11 @@ import dataclasses
 
 import numpy as np
 
-from ..statistics import Sums
+from bayesgen.posteriors import Point
+from bayesgen.solvers import maximize, parameters_at
+from bayesgen.statistics import Sums
+
 from .method import Method
-from .optimize import maximize, parameters_at
-from .state import Point
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,31 +6,29 @@ import numbers
 import jax
 import numpy as np
 
-from ..devices import carrying, placed
-from ..errors import FitError, ModelError
-from ..program import density
-from ..seeds import as_key
-from ..threads import Pool
-from .adapted import sample_adapted
-from .base import collect
-from .diagnose import entry_names, problems, quick_rhat, warn_of
-from .export import axes
-from .method import Method
-from .optimize import (
+from bayesgen.errors import FitError, ModelError
+from bayesgen.posteriors import Draws, collect, entry_names, problems, quick_rhat, warn_of
+from bayesgen.program import density_work, dispersed_starts, saturated_sites
+from bayesgen.runtime import Pool, as_key, bar, carrying, placed
+from bayesgen.solvers import (
+    SEVERAL_MODES,
     as_arrays,
     constrain_draws,
+    expected,
     flatten,
+    identity,
+    laplace,
+    lowered,
     num_free,
     posterior_density,
+    sample_adapted,
+    sample_whitened,
+    surface_by_steps,
     surface_of,
 )
-from .progress import bar
-from .sampler import lowered, sample_whitened
-from .saturation import saturated_sites
-from .starts import dispersed_starts
-from .state import Draws
-from .stepping import surface_by_steps
-from .whitening import SEVERAL_MODES, expected, identity, laplace
+
+from .export import axes
+from .method import Method
 
 WARMUP_WHITENED, WARMUP_ADAPTED = 150, 1000
 # Where some draws diverge, smaller steps in the same coordinates cure it, and masses that are adapted do not (two
@@ -85,7 +83,7 @@ class NUTS(Method):
                 "NUTS has nothing to sample: the program has no continuous latent site. Use Exact(), or, for a program "
                 "of one's own, program.log_joint({}, X)."
             )
-        work = self.num_chains * (num_free(program.structure) ** 2 + density.work(program, evidence))
+        work = self.num_chains * (num_free(program.structure) ** 2 + density_work(program, evidence))
         with jax.enable_x64(True), placed(work):
             key = as_key(problem.seed)
             whitening, path = self._coordinates(problem)

@@ -7,14 +7,11 @@ from collections.abc import Iterable, Iterator
 import jax
 import numpy as np
 
-from ..errors import DataError
-from ..program import ConcreteModel
-from ..program.compiled import first_rows, summarize_rows
-from ..program.density import Evidence
-from ..schema import Schema
-from ..statistics.passes import class_counts
-from ..threads import in_threads
-from .chunks import Part
+from bayesgen.data import Part, Schema
+from bayesgen.errors import DataError
+from bayesgen.program import ConcreteModel, Evidence, first_rows, summarize_rows
+from bayesgen.runtime import in_threads
+from bayesgen.statistics import class_counts
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,11 +5,12 @@ import functools
 
 import numpy as np
 
-from ..errors import FitError
-from ..models import StructureAverage
+from bayesgen.errors import FitError
+from bayesgen.models import StructureAverage
+from bayesgen.posteriors import StructurePosterior
+
 from .exact import Exact, closed_prior
 from .method import train
-from .structure_posterior import StructurePosterior
 
 
 @functools.singledispatch

@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ..columns import PositionalNames
-from ..errors import DataError, ModelError
-from ..families import DirichletCategorical, Family, Scale
-from ..families.fixed_categorical import FixedCategorical
-from ..program import ConcreteModel, GenerativeProgram
-from ..program.recognition import Plan
-from ..statistics import Moments
-from ..statistics.magnitudes import check_magnitudes, check_rows
+from bayesgen.data import PositionalNames
+from bayesgen.errors import DataError, ModelError
+from bayesgen.families import DirichletCategorical, Family, FixedCategorical, Scale
+from bayesgen.program import ConcreteModel, GenerativeProgram, Plan
+from bayesgen.statistics import Moments, check_magnitudes, check_rows
+
 from .conjugate import Block, Conjugate
 from .function import LABEL, ClassifierFunction, covariate_name
 

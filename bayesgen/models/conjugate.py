@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..families import Family, Names
-from ..statistics import Sums
+from bayesgen.families import Family, Names
+from bayesgen.statistics import Sums
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,7 +4,7 @@ import jax
 import numpyro
 import numpyro.distributions as dist
 
-from ..program.pytree import PytreeFunction
+from bayesgen.program import PytreeFunction
 
 LABEL, PLATE = "y", "instances"
 

@@ -3,9 +3,10 @@
 import dataclasses
 from typing import Any
 
-from ..errors import ModelError
-from ..families import DirichletCategorical, Family, NormalInverseGamma, NormalInverseWishart
-from ..program import Model
+from bayesgen.errors import ModelError
+from bayesgen.families import DirichletCategorical, Family, NormalInverseGamma, NormalInverseWishart
+from bayesgen.program import Model
+
 from .naive_bayes import NaiveBayes
 
 # the one place where the user's word for a covariance becomes a family

@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from ..columns import ColumnKinds
-from ..errors import ModelError
-from ..families import (
+from bayesgen.data import ColumnKinds
+from bayesgen.errors import ModelError
+from bayesgen.families import (
     BetaBernoulli,
     DirichletCategorical,
     DirichletMultinomial,
@@ -14,7 +14,8 @@ from ..families import (
     GammaPoisson,
     NormalInverseGamma,
 )
-from ..program import Model
+from bayesgen.program import Model
+
 from .classifier import GenerativeClassifier
 from .structure_average import StructureAverage
 

@@ -5,8 +5,9 @@ import dataclasses
 import jax
 import numpy as np
 
-from ..errors import ModelError
-from ..program import ConcreteModel
+from bayesgen.errors import ModelError
+from bayesgen.program import ConcreteModel
+
 from .classifier import GenerativeClassifier
 
 ALL_CLASSES = "all classes"

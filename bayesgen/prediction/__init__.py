@@ -4,6 +4,6 @@ from .answer import ClassPrediction
 from .bma import BMA
 from .conditional_average import ConditionalAverage
 from .plug_in import PlugIn
-from .rule import Rule, predict
+from .rule import Rule, answer, predict
 
-__all__ = ["BMA", "ClassPrediction", "ConditionalAverage", "PlugIn", "Rule", "predict"]
+__all__ = ["BMA", "ClassPrediction", "ConditionalAverage", "PlugIn", "Rule", "answer", "predict"]

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import scipy.special
 
-from ..describe import described
-from ..statistics.passes import chunks
-from ..threads import all_in_threads
+from bayesgen.describe import described
+from bayesgen.runtime import all_in_threads
+from bayesgen.statistics import chunks
 
 BY_ROW = (
     "log_probabilities",

@@ -13,8 +13,7 @@ they are differences.
 import jax
 import jax.numpy as jnp
 
-from ..fitting.rowwise import Reduction
-from ..program.joint import finite
+from bayesgen.program import Reduction, finite
 
 NOTHING = -746.0  # its exponential is zero, and its product with zero too
 TINY = 1e-300  # has a logarithm, and adds nothing

@@ -4,8 +4,9 @@ import dataclasses
 
 import numpy as np
 
-from ..errors import PredictionError
-from ..seeds import check_seed
+from bayesgen.errors import PredictionError
+from bayesgen.runtime import check_seed
+
 from .answer import ClassPrediction, normalize, with_information
 from .batches import JOINT, JOINT_AND_ENTROPY
 from .reliability import MIN_TAIL, NO_MEAN_K, least_effective, tail_indices

@@ -4,7 +4,8 @@ import dataclasses
 
 import numpy as np
 
-from ..seeds import check_seed
+from bayesgen.runtime import check_seed
+
 from .answer import ClassPrediction, with_information
 from .batches import CONDITIONAL
 from .rule import Rule

@@ -2,8 +2,9 @@
 
 import dataclasses
 
-from ..errors import PredictionError
-from ..fitting.state import Point
+from bayesgen.errors import PredictionError
+from bayesgen.posteriors import Point
+
 from .answer import ClassPrediction, normalize
 from .rule import Rule
 

@@ -3,7 +3,7 @@
 import numpy as np
 import scipy.special
 
-from ..errors import ConvergenceWarning, warn
+from bayesgen.errors import ConvergenceWarning, warn
 
 MAX_K = 0.7  # above it, the error of an average falls more slowly than any use of it could wait for
 NO_MEAN_K = 1.0  # from here on, weights have no mean that draws could find

@@ -7,11 +7,10 @@ import numbers
 
 import numpy as np
 
-from ..devices import requested, used
-from ..errors import DataError, ImpossibleRowsWarning, PredictionError, warn
-from ..tables import read_table
-from ..threads import interrupts_kept
-from ..views import row_blocks
+from bayesgen.data import read_table, row_blocks
+from bayesgen.errors import DataError, ImpossibleRowsWarning, PredictionError, warn
+from bayesgen.runtime import interrupts_kept, requested, used
+
 from .answer import ClassPrediction, joined
 from .reliability import warn_of_few_draws
 
@@ -50,7 +49,7 @@ def predict(fit, X, *, rule: Rule, device=None) -> ClassPrediction:
         rule: `PlugIn()` (two-step: pick the best process, then predict), `BMA()` (one-step: average over all
             processes) or `ConditionalAverage()`.
         device: "cpu" or "gpu", where programs are run at points or draws; None for a GPU, if JAX has one, where the
-            work is large enough for it (see `bayesgen.devices`). Closed forms always take the processor. What was
+            work is large enough for it (see `bayesgen.runtime`). Closed forms always take the processor. What was
             used is in the answer's `device`.
 
     No rows are no mistake: their answer has none either. Rows are read and answered in blocks, so that only the answer

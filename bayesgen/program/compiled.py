@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions import constraints
 
-from ..errors import DataError
-from ..statistics.passes import chunks, class_counts
+from bayesgen.errors import DataError
+from bayesgen.statistics import chunks, class_counts
+
 from .density import Evidence, Rows
 from .density import log_density as traced_log_density
 from .evaluation import evaluate

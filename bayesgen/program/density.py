@@ -46,7 +46,7 @@ class Rows:
     weights: Any
 
 
-def work(program, evidence):
+def density_work(program, evidence):
     """Multiplications of one evaluation, roughly: one for each number of the evidence, and class where it is rows."""
     cells, rows = (sum(np.size(leaf) for leaf in jax.tree.leaves(part)) for part in (evidence.summaries, evidence.rows))
     return cells + program.num_classes * rows

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from numpyro import handlers
 
-from ..statistics import read_conditional
+from bayesgen.statistics import read_conditional
+
 from .latent_space import Point, at_free, free_of
 from .structure import check_same_sites
 from .tracing import sites_of

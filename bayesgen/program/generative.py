@@ -13,14 +13,12 @@ import numpy as np
 from numpyro import handlers
 from numpyro.distributions.transforms import Transform
 
-from ..columns import quote_some
-from ..errors import DataError, ModelError
-from ..forks import check_not_forked
-from ..levels import levels_array
-from ..schema import Schema
-from ..seeds import as_key
-from ..statistics import Moments
-from ..statistics.magnitudes import check_magnitudes, check_rows
+from bayesgen.data import Schema, levels_array
+from bayesgen.describe import quote_some
+from bayesgen.errors import DataError, ModelError
+from bayesgen.runtime import as_key, check_not_forked
+from bayesgen.statistics import Moments, check_magnitudes, check_rows
+
 from .class_axes import find_class_axes
 from .compiled import class_distributions, padded, summarize_rows
 from .compiled import log_density as compiled_log_density

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..statistics.linear import few, middle
+from bayesgen.statistics import few, middle
+
 from .evaluation import class_table, evaluate
 
 

@@ -18,8 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.ops.provenance import eval_provenance
 
-from ..errors import ModelError
-from ..statistics import Statistic
+from bayesgen.errors import ModelError
+from bayesgen.statistics import Statistic
+
 from .alike import alike, knows_places
 from .evaluation import class_table, evaluate, row_log_probs
 from .structure import Structure, base_support, run

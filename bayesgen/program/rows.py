@@ -9,8 +9,9 @@ import numpy as np
 from numpyro.distributions import constraints
 from numpyro.ops.provenance import eval_provenance
 
-from ..errors import DataError
-from ..tables import read_table
+from bayesgen.data import read_table
+from bayesgen.errors import DataError
+
 from .compiled import check_values
 from .evaluation import evaluate
 from .structure import base_support, run_abstractly

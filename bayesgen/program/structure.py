@@ -12,7 +12,8 @@ from numpyro import handlers
 from numpyro.distributions import constraints
 from numpyro.distributions.transforms import biject_to
 
-from ..errors import ModelError
+from bayesgen.errors import ModelError
+
 from .tracing import sites_of
 
 DATA_NAMES = ("x", "xs", "y", "ys", "data", "obs", "labels")  # of arguments of functions that are given data

@@ -18,8 +18,8 @@ import numpyro
 from numpyro import handlers
 from numpyro.primitives import Messenger
 
-from ..errors import ModelError
-from ..forks import check_not_forked
+from bayesgen.errors import ModelError
+from bayesgen.runtime import check_not_forked
 
 _RUNNING = threading.RLock()  # may be taken again by the thread that has it: a program may look at another one
 # the modules of NumPyro that hold the stack by name

@@ -1,21 +1,51 @@
 """Sufficient statistics by NumPyro distribution type: summarize, merge, log-likelihood, row log-probabilities."""
 
-from . import table as table
+from .arrays import flatten_rows, log_factorial, log_rising, namespace, row_sums, safe_product, sum_log_rising
 from .base import RowDensity, Statistic
+from .discrete import CategoricalStatistic
 from .exponential import ExponentialFamily
+from .linear import few, middle
+from .magnitudes import check_magnitudes, check_rows
+from .mahalanobis import squared_distances, with_whitening
+from .normal import MultivariateNormalStatistic, NormalStatistic, scaled_squares
+from .passes import chunks, class_counts
 from .registry import Conditional, is_registered, read_conditional, register, registered_types
-from .summaries import Moments, Summary, Sums
+from .summaries import Moments, Summary, Sums, outer_or_square
+from .table import BERNOULLI, MULTINOMIAL, POISSON
 
 __all__ = [
+    "BERNOULLI",
+    "MULTINOMIAL",
+    "POISSON",
+    "CategoricalStatistic",
     "Conditional",
     "ExponentialFamily",
     "Moments",
+    "MultivariateNormalStatistic",
+    "NormalStatistic",
     "RowDensity",
     "Statistic",
     "Summary",
     "Sums",
+    "check_magnitudes",
+    "check_rows",
+    "chunks",
+    "class_counts",
+    "few",
+    "flatten_rows",
     "is_registered",
+    "log_factorial",
+    "log_rising",
+    "middle",
+    "namespace",
+    "outer_or_square",
     "read_conditional",
     "register",
     "registered_types",
+    "row_sums",
+    "safe_product",
+    "scaled_squares",
+    "squared_distances",
+    "sum_log_rising",
+    "with_whitening",
 ]

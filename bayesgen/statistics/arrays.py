@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse
 import scipy.special
 
-from ..counts import whole_numbers
+from bayesgen.data import whole_numbers
 
 LARGE = 16.0  # from which on Stirling's series has all digits
 

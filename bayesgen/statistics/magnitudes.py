@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..errors import DataError
+from bayesgen.errors import DataError
 
 SMALLEST, LARGEST = 1e-152, 1e152  # what is in between has squares with all their digits, and sums of many of them
 MOST_UNITS = 1e151  # standard deviations whose squares do not overflow, nor their sums

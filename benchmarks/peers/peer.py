@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Callable
 from importlib.util import find_spec
 
-from ..gda import Problem, Run
+from benchmarks.gda import Problem, Run
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,8 @@ import numpyro
 import numpyro.distributions as dist
 from numpyro.infer import MCMC, NUTS
 
-from ..gda import NUM_CHAINS, NUM_DRAWS, Draws, Problem, Run
+from benchmarks.gda import NUM_CHAINS, NUM_DRAWS, Draws, Problem, Run
+
 from .peer import Peer, Ready
 
 NUM_WARMUP = 300

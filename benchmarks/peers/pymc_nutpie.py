@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..gda import NUM_CHAINS, NUM_DRAWS, Draws, Problem, Run
+from benchmarks.gda import NUM_CHAINS, NUM_DRAWS, Draws, Problem, Run
+
 from .peer import Peer, Ready
 
 NUM_TUNE = 300

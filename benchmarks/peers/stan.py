@@ -9,7 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..gda import NUM_CHAINS, NUM_DRAWS, Draws, Run
+from benchmarks.gda import NUM_CHAINS, NUM_DRAWS, Draws, Run
+
 from .peer import Peer, Ready
 
 NUM_WARMUP = 300

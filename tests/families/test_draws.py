@@ -10,7 +10,8 @@ from scipy import stats
 
 import bayesgen as bg
 from bayesgen.errors import ModelError
-from bayesgen.families.draws import generator, sample_log_gamma
+from bayesgen.families.draws import sample_log_gamma
+from bayesgen.runtime.seeds import generator
 
 SIZE = 4001
 

@@ -12,9 +12,8 @@ import pytest
 import scipy.sparse
 
 import bayesgen as bg
-from bayesgen import views
+from bayesgen.data import chunks, views
 from bayesgen.errors import DataError
-from bayesgen.fitting import chunks
 
 from .programs import chained
 

@@ -5,11 +5,11 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from counting import compilations
 
 import bayesgen as bg
 from bayesgen.prediction import reliability
 
-from .counting import compilations
 from .programs import chained
 
 METHODS = {"NUTS": bg.NUTS(num_warmup=50, num_samples=50), "MAP": bg.MAP(num_starts=2), "MLE": bg.MLE(num_starts=2)}

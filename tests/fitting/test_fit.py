@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 import bayesgen as bg
+from bayesgen.data.tables import read_table
 from bayesgen.fitting.fit import Fit
-from bayesgen.fitting.state import Draws, Point
-from bayesgen.tables import read_table
+from bayesgen.posteriors.state import Draws, Point
 
 close = np.testing.assert_allclose
 rng = np.random.default_rng(8)

@@ -13,12 +13,12 @@ from numpyro import handlers
 from numpyro.infer.util import log_density
 
 import bayesgen as bg
-from bayesgen.fitting import sampler
 from bayesgen.fitting.method import Problem, prepare
-from bayesgen.fitting.optimize import num_free, posterior_density
-from bayesgen.fitting.state import collect
-from bayesgen.fitting.stepping import surface_by_steps
-from bayesgen.fitting.whitening import expected
+from bayesgen.posteriors.state import collect
+from bayesgen.solvers import sampler
+from bayesgen.solvers.optimize import num_free, posterior_density
+from bayesgen.solvers.stepping import surface_by_steps
+from bayesgen.solvers.whitening import expected
 
 close = np.testing.assert_allclose
 # together these have every family, and every way to share a variance

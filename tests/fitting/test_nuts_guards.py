@@ -9,9 +9,9 @@ import numpyro.distributions as dist
 import pytest
 import scipy.special
 import scipy.stats
+from counting import compilations
 
 import bayesgen as bg
-from fitting.counting import compilations
 from fitting.oracles import assert_mean
 
 

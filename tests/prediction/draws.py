@@ -4,7 +4,7 @@ import dataclasses
 
 import jax
 
-from bayesgen.fitting.state import Draws
+from bayesgen.posteriors.state import Draws
 
 
 def drawn(exact, num_chains=4, num_samples=1000, seed=0):

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 
 import bayesgen as bg
-from bayesgen import views
+from bayesgen.data import views
 from bayesgen.errors import DataError, ImpossibleRowsWarning
 
 RULES = [bg.BMA(), bg.PlugIn(), bg.ConditionalAverage(num_draws=200), bg.BMA(entropy_draws=200)]

@@ -13,7 +13,7 @@ import scipy.sparse
 from models.cases import CASES, take
 
 import bayesgen as bg
-from bayesgen.fitting.state import Draws
+from bayesgen.posteriors.state import Draws
 from prediction.draws import drawn
 
 COUNTS, Y = np.arange(24.0).reshape(8, 3) % 5, np.arange(8) % 2

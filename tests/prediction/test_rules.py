@@ -12,8 +12,8 @@ import scipy.special
 from models.cases import CASES
 
 import bayesgen as bg
-from bayesgen.fitting import rowwise
-from bayesgen.fitting.state import Draws
+from bayesgen.posteriors.state import Draws
+from bayesgen.program import rowwise
 from prediction.draws import drawn
 
 close = np.testing.assert_allclose

@@ -9,6 +9,7 @@ from numpyro import handlers
 from numpyro.infer import MCMC, NUTS, Predictive
 
 import bayesgen as bg
+from bayesgen.data import read_table
 from bayesgen.fitting.data import summarize
 from program.programs import BOUND, QUICKLY, ROWS, data_of, mixed, reference_density
 
@@ -26,7 +27,7 @@ def built_in(rng):
     y = np.where(X["height"] + 0.3 * X["girth"] > 0.7, "elm", "ash")
     data = summarize(bg.NaiveBayes(), X, y)
     own = data.model.bind(data.scaled_schema)
-    attributes, _ = data.model.read(data.scaled_schema, bg.tables.read_table(X))
+    attributes, _ = data.model.read(data.scaled_schema, read_table(X))
     return own, attributes, np.searchsorted(["ash", "elm"], y)
 
 

@@ -12,7 +12,8 @@ import numpyro.distributions as dist
 import pytest
 
 import bayesgen as bg
-from bayesgen.fitting import optimize, rowwise
+from bayesgen.program import rowwise
+from bayesgen.solvers import optimize
 
 CODES = np.arange(12) % 2
 ROWS = {"x": np.linspace(-1.0, 1.0, 12) + CODES}

@@ -1,0 +1,206 @@
+"""The command line, a thin skin: `bayesgen compare iris`.
+
+Only Typer is imported with this file. What a command needs is imported when it runs, so that `--help`
+is quick.
+"""
+
+import contextlib
+import io
+import os
+import sys
+from enum import StrEnum
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from bayesgen import __version__
+
+app = typer.Typer(
+    name="bayesgen",
+    help="Learn generative processes and predict with them, in two steps and in one.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+class ModelName(StrEnum):
+    """The models that `--model` can name."""
+
+    NAIVE_BAYES = "naive-bayes"
+    NAIVE_BAYES_AVERAGE = "naive-bayes-average"
+    GDA = "gda"
+    GDA_AVERAGE = "gda-average"
+
+
+class CovarianceName(StrEnum):
+    """What `--covariance` can name."""
+
+    FULL = "full"
+    TIED = "tied"
+    DIAG = "diag"
+    SPHERICAL = "spherical"
+    TIED_DIAG = "tied-diag"
+    TIED_SPHERICAL = "tied-spherical"
+
+
+class MethodName(StrEnum):
+    """The methods that `--methods` can name, in the order in which they are shown."""
+
+    MLE = "mle"
+    MAP = "map"
+    EXACT = "exact"
+    NUTS = "nuts"
+
+
+_REFUSED, _INTERRUPTED = 1, 130
+
+
+def main() -> None:
+    """Entry point of the command `bayesgen`.
+
+    What the encoding of standard output lacks is escaped. The exit status is 1 where standard output cannot be
+    written, with a line that says why unless it is a closed pipe, and 130 after Ctrl-C, with a line that says so.
+    """
+    if sys.stdout is None:  # it was closed before
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        try:
+            app(prog_name="bayesgen")
+        finally:
+            sys.stdout.flush()  # the interpreter's own attempt as it ends would be a traceback
+    except SystemExit as end:
+        if end.code != _INTERRUPTED:  # what Typer makes of KeyboardInterrupt
+            raise
+        _end_interrupted()
+    except OSError as refusal:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left to be flushed
+        if not isinstance(refusal, BrokenPipeError):
+            typer.echo(f"bayesgen: standard output cannot be written: {refusal.strerror}", err=True)
+        sys.exit(_REFUSED)
+
+
+def _end_interrupted() -> NoReturn:
+    """Say so and end the process at once: threads that compile cannot be stopped, and would crash its usual end."""
+    from rich.console import Console
+
+    with contextlib.suppress(OSError):
+        console = Console(stderr=True)
+        console.show_cursor()  # which a progress bar hides
+        console.print("\nbayesgen: interrupted" if console.is_terminal else "bayesgen: interrupted")
+        sys.stderr.flush()
+    os._exit(_INTERRUPTED)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"bayesgen {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options_of_all_commands(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def _split_methods(values: list[str]) -> list[str]:
+    """Comma-separated and repeated names as one list, in the order in which they are shown."""
+    names = {name.strip().lower() for value in values for name in value.split(",") if name.strip()}
+    unknown = names - set(MethodName)
+    if unknown or not names:
+        known = ", ".join(MethodName)
+        raise typer.BadParameter(f"{', '.join(sorted(unknown)) or 'nothing'} is none of {known}.")
+    return [name for name in MethodName if name in names]
+
+
+Data = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA",
+        help="iris, wine, breast_cancer, digits, or the path of a CSV or TSV file (perhaps gzipped) or of a "
+        "Parquet file, with column names.",
+    ),
+]
+Target = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="Column that holds the classes.", show_default="the last")
+]
+Models = Annotated[
+    list[ModelName] | None,
+    typer.Option(
+        metavar="|".join(ModelName),
+        help="Model to compare; may be repeated. An average is over structures: over which columns depend on the "
+        "class, or over the four covariances; exact only.",
+        show_default="gda where all columns are numbers, else naive-bayes",
+    ),
+]
+Covariance = Annotated[CovarianceName | None, typer.Option(help="Covariance of gda.", show_default="full")]
+TestSize = Annotated[
+    float | None,
+    typer.Option(metavar="SHARE", help="Test on this share of the rows, at random.", show_default="0.25"),
+]
+PerClass = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Learn from the first N rows of each class, test on the rest."),
+]
+Methods = Annotated[
+    list[str],
+    typer.Option(
+        callback=_split_methods,
+        metavar="NAMES",
+        help=f"Ways to learn, of {', '.join(MethodName)}; comma-separated or repeated.",
+    ),
+]
+Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the split and of NUTS.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Write the whole result as JSON, and no tables.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        file_okay=False,
+        metavar="FOLDER",
+        help="Write result.json, table.csv, predictions.csv and config.json there.",
+    ),
+]
+
+
+@app.command()
+def compare(
+    data: Data = "iris",
+    target: Target = None,
+    model: Models = None,
+    covariance: Covariance = None,
+    test_size: TestSize = None,
+    per_class: PerClass = None,
+    methods: Methods = ["mle,map,exact,nuts"],  # noqa: B006 - Typer reads it, nobody changes it
+    seed: Seed = 0,
+    json: AsJson = False,
+    out: Out = None,
+) -> None:
+    """Set the two-step (plug-in) and the one-step (averaged) answers side by side, on test rows of DATA."""
+    if test_size is not None and per_class is not None:
+        raise typer.BadParameter("--per-class says what to test on already: leave --test-size out.")
+    if test_size is not None and not 0 < test_size < 1:
+        raise typer.BadParameter("--test-size is a share, between 0 and 1.")
+    if covariance is not None and model is not None and ModelName.GDA not in model:
+        raise typer.BadParameter("--covariance is of gda: add --model gda.")
+    from bayesgen.runtime import interruptibly
+
+    commands = interruptibly(lambda: import_module("bayesgen.cli.commands"))  # JAX would swallow a Ctrl-C at times
+    options = commands.CompareOptions(
+        data=data,
+        target=target,
+        models=None if model is None else tuple(dict.fromkeys(model)),
+        covariance=covariance,
+        test_size=test_size,
+        per_class=per_class,
+        methods=tuple(methods),
+        seed=seed,
+    )
+    raise typer.Exit(commands.run_compare(options, as_json=json, out=out))

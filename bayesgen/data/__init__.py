@@ -1,0 +1,31 @@
+"""What users hand over, read and checked: the one door where bad data are refused."""
+
+from .categories import levels_array
+from .chunks import Part, is_chunked, naming_chunk, read_chunk, read_part, telling_dropped
+from .columns import ColumnKinds, PositionalNames, check_index
+from .counts import whole_numbers
+from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
+from .schema import Schema
+from .tables import read_table
+from .views import row_blocks
+
+__all__ = [
+    "DATASET_NAMES",
+    "ColumnKinds",
+    "Dataset",
+    "Part",
+    "PositionalNames",
+    "Schema",
+    "Split",
+    "check_index",
+    "is_chunked",
+    "levels_array",
+    "load_dataset",
+    "naming_chunk",
+    "read_chunk",
+    "read_part",
+    "read_table",
+    "row_blocks",
+    "telling_dropped",
+    "whole_numbers",
+]

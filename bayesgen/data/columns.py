@@ -1,0 +1,202 @@
+"""Columns: their names and kinds, cheap however many there are, and their values as arrays."""
+
+import difflib
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, final, overload
+
+import numpy as np
+
+from bayesgen.describe import quote_some
+from bayesgen.errors import DataError
+
+KINDS = ("real", "binary", "categorical", "count")
+
+
+@final
+class PositionalNames(Sequence[str]):
+    """The names "x0", "x1", ... of `size` columns, made one at a time: 50,000 of them cost nothing."""
+
+    __hash__ = None  # type: ignore[assignment]  # equal to lists and tuples, which hash otherwise
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    @overload
+    def __getitem__(self, position: int) -> str: ...
+    @overload
+    def __getitem__(self, position: slice) -> Sequence[str]: ...
+    def __getitem__(self, position: int | slice) -> str | Sequence[str]:
+        positions = range(self.size)[position]
+        return f"x{positions}" if isinstance(positions, int) else tuple(f"x{p}" for p in positions)
+
+    def position(self, name: object) -> int:
+        """The place of a name, or KeyError."""
+        digits = name[1:] if isinstance(name, str) and name[:1] == "x" else ""
+        place = int(digits) if digits.isascii() and digits.isdigit() else -1
+        if not 0 <= place < self.size or str(place) != digits:
+            raise KeyError(name)
+        return place
+
+    def positions(self, names: Sequence[str]) -> slice | list[int]:
+        """The places of several names: a slice where they lie in a row, so that taking copies nothing."""
+        if names is self or (isinstance(names, PositionalNames) and len(names) == self.size):
+            return slice(0, self.size)
+        places = [self.position(name) for name in names]
+        start = places[0] if places else 0
+        in_a_row = places == list(range(start, start + len(places)))
+        return slice(start, start + len(places)) if in_a_row else places
+
+    def __contains__(self, name: object) -> bool:
+        try:
+            self.position(name)
+        except KeyError:
+            return False
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, PositionalNames):
+            return self.size == other.size
+        if isinstance(other, list | tuple):
+            return self.size == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+        return NotImplemented
+
+    def __repr__(self) -> str:
+        return f"PositionalNames({self.size})"
+
+
+@final
+class ColumnKinds(Mapping[str, str]):
+    """The kinds of columns that share one, `default`, but for a few: `overrides` is column -> kind."""
+
+    __hash__ = None  # type: ignore[assignment]  # equal to dicts
+
+    def __init__(self, names: Sequence[str], default: str, overrides: Mapping[str, str]) -> None:
+        self.names = names
+        self.default = default
+        self.overrides = {name: kind for name, kind in overrides.items() if kind != default}
+
+    def __getitem__(self, name: str) -> str:
+        if name in self.overrides:
+            return self.overrides[name]
+        if name not in self.names:
+            raise KeyError(name)
+        return self.default
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, ColumnKinds) and other.default == self.default:
+            return bool(self.names == other.names) and self.overrides == other.overrides
+        return Mapping.__eq__(self, other)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __repr__(self) -> str:
+        return f"ColumnKinds({self.names!r}, {self.default!r}, {self.overrides!r})"
+
+
+def text_names(names: Iterable[Any]) -> tuple[str, ...]:
+    """Column names as str. DataError where two are equal, or become so."""
+    originals = list(names)
+    texts = tuple(name if type(name) is str else str(name) for name in originals)
+    clashing = {text for text, count in Counter(texts).items() if count > 1}
+    if clashing:
+        culprits = [name for name, text in zip(originals, texts, strict=True) if text in clashing]
+        raise DataError(f"Column names have to differ as text; these do not: {quote_some(culprits)}. Rename them.")
+    return texts
+
+
+def check_kinds(kinds: Mapping[str, str]) -> None:
+    """DataError for a kind that is none of KINDS."""
+    stated = kinds.overrides.items() if isinstance(kinds, ColumnKinds) else kinds.items()
+    for column, kind in stated:
+        if kind not in KINDS:
+            raise DataError(f"Column {column!r} is given the kind {kind!r}. The kinds are {quote_some(KINDS)}.")
+
+
+def check_known(names: Sequence[str], columns: Sequence[str], named: bool) -> None:
+    """DataError where some of the names are none of the columns."""
+    known = columns if isinstance(columns, PositionalNames) else set(columns)
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        note = "" if named else " (X has no column names, so they are named by position)"
+        raise DataError(
+            f"The schema speaks of {quote_some(unknown)}, and the columns are {quote_some(columns)}{note}."
+            f"{_look_alikes(unknown, columns)} Correct the names."
+        )
+
+
+def mismatch(columns: Sequence[str], found: Sequence[str]) -> str | None:
+    """What is missing and what is over in the columns found; None where both are the same set."""
+    wanted, present = set(columns), set(found)
+    if wanted == present:
+        return None
+    missing = [name for name in columns if name not in present]
+    extra = [name for name in found if name not in wanted]
+    return (
+        f"The columns of X are not the schema's. Missing: {quote_some(missing) or 'none'}. Not in the schema:"
+        f" {quote_some(extra) or 'none'}.{_look_alikes(missing, extra)}"
+    )
+
+
+def _look_alikes(missing: Sequence[str], found: Sequence[str]) -> str:
+    """A hint for names that look like each other; of long lists only the start is compared."""
+    pairs = [(name, difflib.get_close_matches(name, found[:200], n=1)) for name in missing[:10]]
+    return "".join(f" {match[0]!r} looks like {name!r}." for name, match in pairs if match)
+
+
+def as_array(values: Any, what: str) -> np.ndarray:
+    """np.asarray, except that it refuses masked cells and ragged lists, and never turns numbers into text."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise DataError(f"{what} has {np.ma.count_masked(values)} masked cells. Drop or impute those rows.")
+    series = as_series(values)
+    if series is not None:
+        return series.to_numpy()
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
+            # [1, "a"] and ["a", nan] became text: keep what the user wrote
+            objects = np.asarray(values, dtype=object)
+            array = array if all(isinstance(v, str | bytes) for v in objects.flat) else objects
+    except ValueError as error:
+        raise DataError(f"{what} cannot be made an array; are its rows of one length? ({error})") from error
+    return array
+
+
+def check_index(X: Any, values: Any, name: str, of: str = "X") -> None:
+    """DataError where `values` and X are pandas objects of one length whose indexes differ: which row is meant?
+
+    X may be a mapping, whose columns are looked at one by one.
+    """
+    if isinstance(X, Mapping):
+        for column, cells in X.items():
+            check_index(cells, values, name, f"{of}[{column!r}]")
+        return
+    pandas = sys.modules.get("pandas")  # where it was never imported, nothing of it can exist
+    index, wanted = getattr(values, "index", None), getattr(X, "index", None)
+    if pandas is None or not (isinstance(index, pandas.Index) and isinstance(wanted, pandas.Index)):
+        return
+    if len(index) != len(wanted) or index.equals(wanted):
+        return
+    row = int(np.argmax(index.to_numpy(object) != wanted.to_numpy(object)))
+    raise DataError(
+        f"{name} has another index than {of}: at row {row} {of} has {quote_some([wanted[row]])} and {name} has "
+        f"{quote_some([index[row]])}. Pair them by index, {name}.loc[{of}.index], or by position, {name}.to_numpy()."
+    )
+
+
+def as_series(values: Any) -> Any:
+    """A series as narwhals sees it; None for anything else."""
+    if isinstance(values, np.ndarray | list | tuple):
+        return None
+    import narwhals as nw
+
+    view = nw.from_native(values, pass_through=True, allow_series=True)
+    return view if isinstance(view, nw.Series) else None

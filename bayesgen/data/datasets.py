@@ -1,0 +1,251 @@
+"""Data sets to try things on: scikit-learn's by name, and files; and how to split them for testing."""
+
+import difflib
+import warnings
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+from sklearn import datasets as sklearn_datasets
+from sklearn.model_selection import train_test_split
+
+from bayesgen.errors import BayesgenWarning, DataError, warn
+
+from .schema import Schema
+
+_TARGET = "target"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Split:
+    """Rows to learn from and rows to test on. X is a data frame or a sparse matrix, y a series of labels."""
+
+    X_train: Any
+    y_train: pd.Series
+    X_test: Any
+    y_test: pd.Series
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """Attributes and labels. `X` is a data frame (n, D), or a sparse matrix of counts; `y` a series (n,)."""
+
+    name: str
+    X: Any
+    y: pd.Series
+
+    @property
+    def all_real(self) -> bool:
+        """Whether every column holds numbers: a joint normal density of them makes sense."""
+        return all(self._are_real())
+
+    @property
+    def any_real(self) -> bool:
+        """Whether some column holds numbers."""
+        return any(self._are_real())
+
+    def _are_real(self) -> list[bool]:
+        """Whether each column holds numbers; a matrix of counts is one column that does not."""
+        if not isinstance(self.X, pd.DataFrame):
+            return [False]
+        return [
+            pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype) for dtype in self.X.dtypes
+        ]
+
+    @property
+    def declared(self) -> Schema:
+        """Every category and class of the whole table, so that a split cannot hide one from training."""
+        whole = Schema.infer(self.X, self.y)
+        return Schema(categories=whole.categories, classes=whole.classes)
+
+    def split(self, *, test_size: float = 0.25, seed: int = 0) -> Split:
+        """A random test set of the share `test_size`, with every class in proportion.
+
+        Raises DataError where a class has a single row, or where a side would have fewer rows than classes.
+        """
+        counts = self.y.value_counts()
+        if counts.min() < 2:
+            raise DataError(
+                f"Class {_plain(counts.idxmin())!r} of target {self.y.name!r} has one row only, and both "
+                f"sides of a split need one. Merge or drop such classes, or choose another target."
+            )
+        rows = np.arange(len(self.y))
+        try:
+            train, test = train_test_split(rows, test_size=test_size, random_state=seed, stratify=self.y)
+        except ValueError as refusal:
+            raise DataError(
+                f"{len(rows)} rows in {len(counts)} classes cannot be split with test size {test_size}: {refusal}"
+            ) from refusal
+        return self._parts(np.sort(train), np.sort(test))
+
+    def split_per_class(self, rows: int) -> Split:
+        """The first `rows` rows of each class to learn from, all others to test on.
+
+        Raises DataError where a class has fewer rows than that, or where nothing is left to test on.
+        """
+        counts = self.y.value_counts()
+        if counts.min() < rows:
+            raise DataError(
+                f"Class {_plain(counts.idxmin())!r} of target {self.y.name!r} has {counts.min()} rows, fewer "
+                f"than the {rows} per class to learn from. Ask for fewer."
+            )
+        place_in_class = self.y.groupby(self.y, observed=True).cumcount().to_numpy()
+        to_learn = place_in_class < rows
+        if to_learn.all():
+            raise DataError(f"With {rows} rows per class to learn from, none is left to test on.")
+        return self._parts(np.flatnonzero(to_learn), np.flatnonzero(~to_learn))
+
+    def _parts(self, train: np.ndarray, test: np.ndarray) -> Split:
+        table = self.X.iloc if isinstance(self.X, pd.DataFrame) else self.X
+        return Split(table[train], self.y.iloc[train], table[test], self.y.iloc[test])
+
+
+def load_dataset(source: str | Path, *, target: str | None = None) -> Dataset:
+    """A data set of scikit-learn by name, or a table from a file.
+
+    source: "iris", "wine", "breast_cancer", "digits" (pixels as counts, one multinomial block), or the path
+        of a CSV or TSV file with a header line, perhaps gzipped, or of a Parquet file where pyarrow is
+        installed.
+    target: the column that holds the classes; None means the last one.
+
+    Cells are taken as pandas reads them: a column of numbers is real, of true and false binary, of texts
+    categorical. A "?" is a text like any other: a warning names the columns that hold numbers but for it.
+    Raises DataError where there is no such file, or it cannot be read, is empty, or lacks the target.
+
+    >>> load_dataset("iris").X.columns.tolist()
+    ['sepal length (cm)', 'sepal width (cm)', 'petal length (cm)', 'petal width (cm)']
+    """
+    name = str(source)
+    if name == _DIGITS:
+        return _load_digits(target)
+    frame = _FRAMES[name]() if name in _FRAMES else _read_file(Path(source))
+    frame = frame.rename(columns=str)
+    if target is None:
+        target = frame.columns[-1]
+    if target not in frame:
+        raise DataError(_no_target(name, target, list(frame.columns)))
+    y, X = frame[target], frame.drop(columns=target)
+    if X.shape[1] == 0:
+        raise DataError(f"{name} has one column only, {target!r}. Are its cells separated otherwise?")
+    if y.isna().any():
+        raise DataError(f"Target {target!r} is missing in {y.isna().sum()} of {len(y)} rows. Drop these rows.")
+    _warn_of_question_marks(X)
+    return Dataset(name, X, y)
+
+
+def _class_names_last(load: Callable[..., Any]) -> Callable[[], pd.DataFrame]:
+    """The loader of a scikit-learn set as a frame: attributes first, class names in the last column."""
+
+    def read() -> pd.DataFrame:
+        bunch = load(as_frame=True)
+        labels = np.asarray(bunch.target_names)[bunch.target.to_numpy()]
+        return bunch.data.assign(**{_TARGET: labels.tolist()})
+
+    return read
+
+
+_FRAMES = {
+    "iris": _class_names_last(sklearn_datasets.load_iris),
+    "wine": _class_names_last(sklearn_datasets.load_wine),
+    "breast_cancer": _class_names_last(sklearn_datasets.load_breast_cancer),
+}
+_DIGITS = "digits"
+DATASET_NAMES = (*_FRAMES, _DIGITS)
+
+
+def _load_digits(target: str | None) -> Dataset:
+    if target not in (None, _TARGET):
+        raise DataError(f"{_DIGITS} has no column {target!r} to predict: its one target is {_TARGET!r}.")
+    bunch = sklearn_datasets.load_digits()
+    return Dataset(_DIGITS, sparse.csr_array(bunch.data.astype(int)), pd.Series(bunch.target, name=_TARGET))
+
+
+def _no_target(name: str, target: str, columns: list[str]) -> str:
+    close = difflib.get_close_matches(target, columns, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    return f"{name} has no column {target!r} to predict.{hint} Its columns: {', '.join(map(repr, columns))}."
+
+
+def _read_text(separator: str) -> Callable[[Path], pd.DataFrame]:
+    def read(path: Path) -> pd.DataFrame:
+        header = pd.read_csv(path, sep=separator, header=None, nrows=1, dtype=str, keep_default_na=False)
+        _check_distinct(path, header.iloc[0].tolist())  # pandas would rename the second of two
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # it tells of cells about to be dropped
+            return pd.read_csv(path, sep=separator, index_col=False, low_memory=False)
+
+    return read
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    if find_spec("pyarrow") is None:
+        raise DataError(f"{path} is a Parquet file, which pyarrow reads. Install it: pip install pyarrow")
+    from pyarrow import parquet
+
+    _check_distinct(path, parquet.read_schema(path).names)
+    return pd.read_parquet(path, engine="pyarrow")
+
+
+def _check_distinct(path: Path, names: list[str]) -> None:
+    """Refuse a table in which two columns have one name (several may have none)."""
+    repeated = [name for name, count in Counter(filter(None, names)).items() if count > 1]
+    if repeated:
+        raise DataError(f"{path} has several columns called {', '.join(map(repr, repeated))}. Rename or drop some.")
+
+
+_READERS = {
+    ".tsv": _read_text("\t"),
+    ".tab": _read_text("\t"),
+    ".parquet": _read_parquet,
+    ".pq": _read_parquet,
+}
+# ValueError covers what pandas and Arrow raise of contents they cannot read, other encodings included.
+_UNREADABLE = (OSError, EOFError, ValueError, zlib.error, pd.errors.ParserWarning)
+
+
+def _read_file(path: Path) -> pd.DataFrame:
+    if not path.exists():
+        close = difflib.get_close_matches(str(path), DATASET_NAMES, n=1)
+        hint = f" Did you mean {close[0]}?" if close else ""
+        known = ", ".join(DATASET_NAMES)
+        raise DataError(f"There is no file {str(path)!r}.{hint} The data sets known by name are {known}.")
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
+    read = _READERS.get(suffixes[-1] if suffixes else "", _read_text(","))
+    try:
+        frame = read(path)
+    except DataError:
+        raise
+    except pd.errors.EmptyDataError as refusal:
+        raise DataError(f"{path} is empty. It needs a header line and rows.") from refusal
+    except _UNREADABLE as refusal:
+        raise DataError(f"{path} cannot be read as a table: {str(refusal).strip()}") from refusal
+    if len(frame) == 0:
+        raise DataError(f"{path} has no rows below its header line.")
+    return frame
+
+
+def _warn_of_question_marks(X: pd.DataFrame) -> None:
+    """Warn of columns that would be numbers if they had no "?": as categories they are seldom meant."""
+    found = []
+    for column in X.select_dtypes(include=["str", "object"]):
+        texts = X[column].dropna().astype(str)
+        marks = texts == "?"
+        if marks.any() and pd.to_numeric(texts[~marks], errors="coerce").notna().all():
+            found.append(f"{column!r} ({marks.sum()} cells)")
+    if found:
+        warn(
+            f"Columns of numbers but for '?' are taken as categorical, one category for each number: "
+            f"{', '.join(found)}. Drop or fill in these cells to have them taken as numbers.",
+            BayesgenWarning,
+        )
+
+
+def _plain(label: Any) -> Any:
+    return label.item() if isinstance(label, np.generic) else label

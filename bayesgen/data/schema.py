@@ -1,0 +1,304 @@
+"""What the data look like: columns, kinds, categories, classes. The one door where bad data are refused."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, final
+
+import numpy as np
+
+from bayesgen.describe import quote_some
+from bayesgen.errors import DataError
+
+from .categories import (
+    as_labels,
+    check_num_classes,
+    declared_levels,
+    distinct_values,
+    dtype_levels,
+    encode_integers,
+    encode_levels,
+    factorize,
+    refuse_missing,
+    sorted_levels,
+)
+from .columns import KINDS, ColumnKinds, PositionalNames, as_array, check_kinds, check_known, mismatch, text_names
+from .encoding import encode_numbers
+from .tables import read_table
+from .views import ArrayTable, Table
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Schema:
+    """What the columns and labels of a data set are. What is not stated is inferred by `resolve`.
+
+    kinds: column -> "real" | "binary" | "categorical" | "count".
+    categories: column -> every value it may take, in order; values that the training data lack included. What is
+        not stated is what the dtype declares (a pandas Categorical with all its categories, a polars Enum), and
+        else the sorted values seen (a polars Categorical and an Arrow dictionary declare nothing).
+    classes: the labels, in order, at least two. A declared class may have no rows. None: those that the dtype of
+        the labels declares, likewise, and else the sorted labels seen.
+    columns, named: the column names in order, and whether they are the user's or positions ("x0", ...).
+    sparse: whether the training data were a sparse matrix, whose counts belong together in one row total.
+    mean, variance: (D,) per column in order of `columns`, NaN for categorical ones; None until a fit fills
+        them in. They take no part in comparisons.
+
+    Raises DataError for an unknown kind and for empty or repeated categories, classes or columns.
+    """
+
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    categories: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    classes: Sequence[Any] | None = None
+    columns: Sequence[str] | None = None
+    named: bool = True
+    sparse: bool = False
+    mean: np.ndarray | None = field(default=None, compare=False)
+    variance: np.ndarray | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kinds, ColumnKinds):
+            _set(self, "kinds", dict(self.kinds))
+        check_kinds(self.kinds)
+        categories = {c: declared_levels(v, f"categories of column {c!r}") for c, v in self.categories.items()}
+        _set(self, "categories", categories)
+        if self.classes is not None:
+            _set(self, "classes", declared_levels(self.classes, "classes"))
+            check_num_classes(self.classes)
+        if self.columns is not None and not isinstance(self.columns, PositionalNames):
+            _set(self, "columns", text_names(self.columns))
+
+    @classmethod
+    def infer(
+        cls,
+        X: Any,
+        y: Any = None,
+        *,
+        declared: "Schema | None" = None,
+        kinds: Mapping[str, str] | None = None,
+    ) -> "Schema":
+        """The resolved schema of these data: `declared` first, then `kinds`, then what the dtypes say."""
+        return (declared or cls()).resolve(read_table(X), y, implied_kinds=kinds or {})
+
+    def resolve(self, table: Table, y: Any = None, *, implied_kinds: Mapping[str, str] | None = None) -> "Schema":
+        """This schema with columns, kinds, categories and classes filled in from data.
+
+        Kinds are those declared here, else those in `implied_kinds`, else those of the dtypes. `y` (n,) may
+        be None. A resolved schema comes back as it is, once it has been checked against the table. Raises
+        DataError where schema, table and labels do not fit each other.
+        """
+        if self.columns is None:
+            schema = replace(self, columns=table.names, named=table.named, sparse=table.sparse)
+        else:
+            self.check_table(table)
+            is_resolved = len(self.kinds) == len(self.columns)
+            schema = self if is_resolved else replace(self, sparse=table.sparse)
+        schema = replace(schema, kinds=schema._complete_kinds(table, implied_kinds or {}))
+        return replace(schema, categories=schema._complete_categories(table), classes=self._complete_classes(y, table))
+
+    def check_table(self, table: Table) -> None:
+        """DataError unless the table has this schema's columns.
+
+        Columns with names may come in any order, but none may lack or be over. Arrays are taken by position.
+        """
+        columns = self._resolved_columns()
+        if not table.named:
+            if len(table.names) != len(columns):
+                raise DataError(
+                    f"X has {len(table.names)} columns, and the schema has {len(columns)}: "
+                    f"{quote_some(columns)}. Give it those columns, in that order."
+                )
+            return
+        if tuple(table.names) == columns:
+            return
+        message = mismatch(columns, table.names)
+        if message is not None:
+            origin = "" if self.named else " The schema comes from an array: give an array, or these names."
+            raise DataError(f"{message}{origin} Rename, add or drop columns.")
+
+    def encode(self, table: Table, columns: Sequence[str]) -> Any:
+        """The numbers (n, len(columns)) of some columns of one kind; a csr_array where the table is sparse.
+
+        real: floats as they are, without a copy where possible; other numbers as float64.
+        binary: 0.0 and 1.0. count: whole numbers as float64. categorical: codes 0..r-1, int64, never sparse.
+        Raises DataError for cells that are missing, infinite, of the wrong type, or outside the kind, and for
+        a table that does not have this schema's columns.
+        """
+        self.check_table(table)
+        kind = self._common_kind(columns)
+        names = self._names_in(table, columns)
+        if kind != "categorical":
+            return encode_numbers(table.matrix(names), columns, kind)
+        if isinstance(table, ArrayTable):
+            integers = encode_integers(table.matrix(names), [self.categories[column] for column in columns])
+            if integers is not None:
+                return integers
+        codes = np.empty((len(columns), table.num_rows), np.int64)  # column after column, as they are read and counted
+        for j, (column, name) in enumerate(zip(columns, names, strict=True)):
+            values = table.column(name)
+            if values.ndim != 1:
+                table.matrix([name])  # says what is wrong
+            codes[j] = self._encode_categories(column, values)
+        return codes.T
+
+    def encode_column(self, table: Table, column: str) -> np.ndarray:
+        """`encode` of one column of a mapping, which may be (n, ...), in its own shape."""
+        self.check_table(table)
+        kind = self._common_kind([column])
+        values = table.column(self._names_in(table, [column])[0])
+        if kind == "categorical":
+            return self._encode_categories(column, values.reshape(-1)).reshape(values.shape)
+        return encode_numbers(values.reshape(-1, 1), [column], kind).reshape(values.shape)
+
+    def encode_labels(self, y: Any) -> np.ndarray:
+        """Codes (n,), int64, of labels (n,) among `classes`.
+
+        Raises DataError for missing or unknown labels, and where y is empty or not 1-D.
+        """
+        if self.classes is None:
+            raise DataError("The schema has no classes. Resolve it with labels, or give Schema(classes=...).")
+        remedy = "Correct y, or declare every class: Schema(classes=[...])."
+        return encode_levels(as_labels(y), self.classes, "y", "The classes are", remedy)
+
+    def num_categories(self, column: str) -> int:
+        """How many values a categorical column may take. DataError where the column is not categorical."""
+        if column not in self.categories:
+            raise DataError(f"Column {column!r} is not a categorical column of the schema.")
+        return len(self.categories[column])
+
+    def columns_of(self, kind: str) -> Sequence[str]:
+        """The columns of one kind, in order; `columns` itself where that is all of them."""
+        columns = self._resolved_columns()
+        if isinstance(self.kinds, ColumnKinds) and not self.kinds.overrides:
+            return columns if kind == self.kinds.default else ()
+        chosen = tuple(column for column in columns if self.kinds[column] == kind)
+        return columns if len(chosen) == len(columns) else chosen
+
+    def __repr__(self) -> str:
+        if self.columns is None:
+            stated = {"kinds": self.kinds, "categories": self.categories, "classes": self.classes}
+            return f"Schema({', '.join(f'{k}={v!r}' for k, v in stated.items() if v)})"
+        counts = {kind: len(self.columns_of(kind)) for kind in KINDS}
+        kinds = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+        classes = "None" if self.classes is None else f"[{quote_some(self.classes)}]"
+        return f"Schema(columns=[{quote_some(self.columns, 5)}] ({kinds}), classes={classes})"
+
+    def _resolved_columns(self) -> Sequence[str]:
+        if self.columns is None:
+            raise DataError("The schema has no columns yet. Resolve it first, or use Schema.infer(X, y).")
+        return self.columns
+
+    def _complete_kinds(self, table: Table, implied_kinds: Mapping[str, str]) -> Mapping[str, str]:
+        columns = self._resolved_columns()
+        default = table.uniform_kind
+        if isinstance(implied_kinds, ColumnKinds):  # one kind for all columns, however many
+            default, implied_kinds = implied_kinds.default, implied_kinds.overrides
+        stated_names = () if isinstance(self.kinds, ColumnKinds) else self.kinds
+        check_known([*stated_names, *implied_kinds, *self.categories], columns, self.named)
+        if isinstance(self.kinds, ColumnKinds):
+            return self.kinds
+        stated = {**implied_kinds, **self.kinds}
+        if default is not None and isinstance(columns, PositionalNames):
+            return ColumnKinds(columns, default, stated)
+        names = self._names_in(table, columns)
+        pairs = zip(columns, names, strict=True)
+        return {c: stated.get(c) or default or table.inferred_kind(name) for c, name in pairs}
+
+    def _complete_categories(self, table: Table) -> dict[str, Sequence[Any]]:
+        for column in self.categories:
+            if self.kinds[column] != "categorical":
+                raise DataError(
+                    f"Column {column!r} has categories, and is {self.kinds[column]}. Leave them out, or "
+                    f"declare Schema(kinds={{{column!r}: 'categorical'}})."
+                )
+        columns = self.columns_of("categorical")
+        names = self._names_in(table, columns)
+        return {c: self._categories_of(c, table, name) for c, name in zip(columns, names, strict=True)}
+
+    def _categories_of(self, column: str, table: Table, name: str) -> Sequence[Any]:
+        if column in self.categories:
+            return self.categories[column]
+        declared = table.levels(name)
+        if declared is not None:
+            return declared
+        what = f"Column {column!r}"
+        distinct, _ = distinct_values(table.column(name).reshape(-1), what)
+        if not distinct:
+            raise DataError(f"{what} is categorical, and every cell is missing. Drop it, or fill it in.")
+        return sorted_levels(distinct, what)
+
+    def _complete_classes(self, y: Any, table: Table) -> Sequence[Any] | None:
+        if y is None:
+            return self.classes
+        labels = as_labels(y)
+        if len(labels) != table.num_rows:
+            raise DataError(f"X has {table.num_rows} rows and y has {len(labels)} labels. Give one label a row.")
+        if self.classes is not None:
+            return self.classes
+        declared = dtype_levels(y)
+        if declared is not None:
+            check_num_classes(declared)
+            return declared
+        distinct, missing = distinct_values(labels, "y")
+        if missing:
+            refuse_missing(factorize(labels, "y")[0], "y")
+        check_num_classes(distinct)
+        return sorted_levels(distinct, "y")
+
+    def _common_kind(self, columns: Sequence[str]) -> str:
+        if isinstance(self.kinds, ColumnKinds) and not self.kinds.overrides and columns == self.columns:
+            return self.kinds.default
+        check_known(columns, self._resolved_columns(), self.named)
+        kinds = {self.kinds[column]: column for column in columns}
+        if len(kinds) != 1:
+            raise DataError(f"Columns of one kind are encoded together, and these are {kinds or 'none'}.")
+        return next(iter(kinds))
+
+    def _names_in(self, table: Table, columns: Sequence[str]) -> Sequence[str]:
+        """What the table calls these columns: an array given for named columns is taken by position."""
+        if table.named or not self.named:
+            return columns
+        if columns is self.columns:
+            return table.names
+        place = {column: j for j, column in enumerate(self._resolved_columns())}
+        return [table.names[place[column]] for column in columns]
+
+    def _encode_categories(self, column: str, values: np.ndarray) -> np.ndarray:
+        return encode_levels(
+            values,
+            self.categories[column],
+            f"Column {column!r}",
+            "Its categories are",
+            f"Correct it, or declare every value: Schema(categories={{{column!r}: [...]}}).",
+        )
+
+
+def as_weights(sample_weight: Any, num_rows: int) -> np.ndarray | None:
+    """Frequency weights (n,) as float64; None stays None.
+
+    Raises DataError for a wrong length, for weights that are negative or no finite number, and where their sum is
+    too large to be one.
+    """
+    if sample_weight is None:
+        return None
+    weights = as_array(sample_weight, "sample_weight")
+    if weights.shape != (num_rows,):
+        raise DataError(f"sample_weight has shape {weights.shape}, and X has {num_rows} rows. Give one weight a row.")
+    if weights.dtype.kind not in "biuf":
+        raise DataError(f"sample_weight has dtype {weights.dtype}. Give it numbers.")
+    weights = weights.astype(np.float64, copy=False)
+    wrong = ~(np.isfinite(weights) & (weights >= 0))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataError(
+            f"sample_weight has {np.count_nonzero(wrong)} entries that are negative, missing or infinite; "
+            f"the first is {weights[row].item()} at row {row}. A weight says how often its row counts."
+        )
+    with np.errstate(over="ignore"):
+        total = weights.sum()
+    if not np.isfinite(total):
+        raise DataError("sample_weight adds up to more than a floating-point number holds. Give smaller weights.")
+    return weights
+
+
+def _set(schema: Schema, name: str, value: Any) -> None:
+    object.__setattr__(schema, name, value)  # frozen for users; __post_init__ alone may tidy

@@ -1,0 +1,126 @@
+"""Reading X: an array, a data frame, a sparse matrix or a mapping, each seen as one read-only `Table`."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bayesgen.errors import DataError
+
+from .categories import dtype_levels
+from .columns import PositionalNames, as_array, as_series, text_names
+from .views import ArrayTable, FrameTable, MappingTable, SparseTable, Table, kind_of_dtype
+
+_KIND_OF_DTYPE = {"b": "binary", **dict.fromkeys("iuf", "real"), **dict.fromkeys("OUST", "categorical")}
+
+
+def read_table(X: Any, *, least_rows: int = 1) -> Table:
+    """See X as a table; a table is one already.
+
+    X is a 2-D array or what np.asarray makes 2-D, a data frame that narwhals reads (pandas, polars, pyarrow,
+    ...), a scipy.sparse matrix or array, or a mapping name -> array. Raises DataError, naming what was
+    found, for anything else, for fewer rows than `least_rows` or no columns, and for names or lengths that clash.
+    """
+    if isinstance(X, Table):
+        return X
+    if _is_sparse(X):
+        return _read_sparse(X, least_rows)
+    if isinstance(X, Mapping):
+        return _read_mapping(X, least_rows)
+    if not isinstance(X, np.ndarray | list | tuple):
+        native = _narwhals_view(X)
+        if native is not None:
+            return _read_frame(native, least_rows)
+    return _read_array(as_array(X, "X"), least_rows)
+
+
+def _is_sparse(X: Any) -> bool:
+    module = sys.modules.get("scipy.sparse")  # where it was never imported, nothing sparse can exist
+    return module is not None and module.issparse(X)
+
+
+def _read_sparse(X: Any, least_rows: int) -> SparseTable:
+    from scipy.sparse import csr_array
+
+    _check_shape(X.shape, least_rows)
+    return SparseTable(csr_array(X), PositionalNames(X.shape[1]), X.shape[0])
+
+
+def _read_array(array: np.ndarray, least_rows: int) -> ArrayTable:
+    _check_shape(array.shape, least_rows)
+    kind = _kind_of_dtype(array.dtype, "X")
+    return ArrayTable(array, PositionalNames(array.shape[1]), array.shape[0], kind)
+
+
+def _check_shape(shape: tuple[int, ...], least_rows: int) -> None:
+    if len(shape) == 1:
+        raise DataError(
+            f"X has shape {shape}, and has to be 2-D (rows, columns). "
+            f"X.reshape(-1, 1) makes it one column, X.reshape(1, -1) one row."
+        )
+    if len(shape) != 2:
+        raise DataError(f"X has {len(shape)} dimensions (shape {shape}), and has to be 2-D (rows, columns).")
+    if shape[0] < least_rows or shape[1] == 0:
+        raise DataError(f"X is empty: {shape[0]} rows and {shape[1]} columns. Give at least one of each.")
+
+
+def _kind_of_dtype(dtype: np.dtype, what: str) -> str:
+    if dtype.kind not in _KIND_OF_DTYPE:
+        raise DataError(f"{what} has dtype {dtype}, which has no kind. Turn it into numbers, booleans or strings.")
+    return _KIND_OF_DTYPE[dtype.kind]
+
+
+def _narwhals_view(X: Any) -> Any:
+    """X as a narwhals frame or series; None where narwhals does not know it."""
+    import narwhals as nw
+
+    names = list(getattr(X, "columns", ()) if hasattr(X, "set_axis") else getattr(X, "column_names", ()))
+    texts = text_names(names)  # before narwhals sees them, for one message whatever the library
+    if list(texts) != names:
+        X = X.set_axis(list(texts), axis=1)  # pandas alone has names that are not str; this copies no data
+    view = nw.from_native(X, pass_through=True, allow_series=True)
+    return view if isinstance(view, nw.DataFrame | nw.LazyFrame | nw.Series) else None
+
+
+def _read_frame(view: Any, least_rows: int) -> FrameTable:
+    import narwhals as nw
+
+    if isinstance(view, nw.LazyFrame):
+        raise DataError("X is a lazy frame. Collect it first, with X.collect().")
+    if isinstance(view, nw.Series):
+        raise DataError(
+            f"X is a series of {len(view)} values, and has to be 2-D. X.to_frame() makes it one column. One row of a "
+            "pandas frame stays a frame by df.iloc[[0]] (df.iloc[0] is a series)."
+        )
+    _check_shape(view.shape, least_rows)
+    return FrameTable(view, tuple(view.columns), view.shape[0])
+
+
+def _read_mapping(X: Mapping[Any, Any], least_rows: int) -> MappingTable:
+    names = text_names(X)
+    arrays = {name: as_array(values, f"Column {name!r}") for name, values in zip(names, X.values(), strict=True)}
+    for name, array in arrays.items():
+        if array.ndim == 0:
+            raise DataError(f"Column {name!r} is {type(X.get(name)).__name__}, not an array with one row a value.")
+    first = next(iter(arrays), "")
+    for name, array in arrays.items():
+        if len(array) != len(arrays[first]):
+            raise DataError(
+                f"Column {first!r} has {len(arrays[first])} rows and column {name!r} has {len(array)}. "
+                f"Give every column the same rows."
+            )
+    _check_shape((len(arrays[first]) if arrays else 0, len(arrays)), least_rows)
+    found = {name: dtype_levels(values) for name, values in zip(names, X.values(), strict=True)}
+    declared = {name: levels for name, levels in found.items() if levels is not None}
+    kinds = {
+        name: "categorical" if name in declared else _kind_of_values(values, arrays[name], name)
+        for name, values in zip(names, X.values(), strict=True)
+    }
+    return MappingTable(arrays, kinds, declared, names, len(arrays[first]))
+
+
+def _kind_of_values(values: Any, array: np.ndarray, name: str) -> str:
+    """A series keeps its own dtype's kind: a nullable column of integers is real."""
+    series = as_series(values)
+    return _kind_of_dtype(array.dtype, f"Column {name!r}") if series is None else kind_of_dtype(series.dtype, name)

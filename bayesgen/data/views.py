@@ -1,0 +1,229 @@
+"""What bayesgen sees of X: one kind of read-only table for each kind of X, and blocks of its rows.
+
+Nothing is copied, cast or checked cell by cell here; that is the business of `Schema.encode`.
+"""
+
+import abc
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from bayesgen.errors import DataError
+
+from .categories import dtype_levels
+from .columns import PositionalNames
+
+BLOCK_CELLS = 1 << 22  # cells of a block of rows: 32 MB, if they have to be copied as float64
+MIN_ROWS = 1 << 6
+
+
+class Table(abc.ABC):
+    """A read-only view of X: columns by name, rows along axis 0.
+
+    `names` are the column names, in order; `named` says whether they came from the user (a frame, a
+    mapping) or are positions (an array, a sparse matrix: "x0", "x1", ...). `uniform_kind` is the inferred
+    kind where one dtype, hence one kind, covers every column; else None.
+    """
+
+    names: Sequence[str]
+    named: bool
+    num_rows: int
+    uniform_kind: str | None
+    sparse: ClassVar[bool] = False
+
+    @abc.abstractmethod
+    def inferred_kind(self, name: str) -> str:
+        """real, binary, categorical or count: from the dtype, never the values. KeyError: no such column."""
+
+    def levels(self, name: str) -> tuple[Any, ...] | None:
+        """The values that the dtype of a column declares, in order; None where it declares none."""
+        return None
+
+    @abc.abstractmethod
+    def column(self, name: str) -> np.ndarray:
+        """The raw values (n,) of a column; in a mapping they may be (n, ...). KeyError: no such column."""
+
+    @abc.abstractmethod
+    def matrix(self, names: Sequence[str]) -> Any:
+        """The raw values (n, len(names)), an ndarray or csr_array. Copies only what it has to."""
+
+    @abc.abstractmethod
+    def rows(self, part: slice | np.ndarray) -> "Table":
+        """The table of some rows, a slice or their positions: a slice is a view, but a sparse matrix copies."""
+
+    @property
+    def cells_per_row(self) -> float:
+        """How many numbers a row holds, on average."""
+        return len(self.names)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ArrayTable(Table):
+    """A 2-D array (n, D) of one dtype."""
+
+    values: np.ndarray
+    names: PositionalNames
+    num_rows: int
+    uniform_kind: str
+    named: bool = False
+
+    def inferred_kind(self, name: str) -> str:
+        self.names.position(name)
+        return self.uniform_kind
+
+    def column(self, name: str) -> np.ndarray:
+        return self.values[:, self.names.position(name)]
+
+    def matrix(self, names: Sequence[str]) -> np.ndarray:
+        return self.values[:, self.names.positions(names)]
+
+    def rows(self, part: slice | np.ndarray) -> "ArrayTable":
+        values = self.values[part]
+        return replace(self, values=values, num_rows=len(values))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SparseTable(Table):
+    """A scipy.sparse matrix (n, D) of any format, read as csr: counts, unless the schema says otherwise."""
+
+    values: Any
+    names: PositionalNames
+    num_rows: int
+    uniform_kind: str = "count"
+    sparse: ClassVar[bool] = True
+    named: bool = False
+
+    def inferred_kind(self, name: str) -> str:
+        self.names.position(name)
+        return self.uniform_kind
+
+    def column(self, name: str) -> np.ndarray:
+        return self.values[:, [self.names.position(name)]].toarray()[:, 0]
+
+    def matrix(self, names: Sequence[str]) -> Any:
+        places = self.names.positions(names)
+        return self.values if places == slice(0, len(self.names)) else self.values[:, places]
+
+    def rows(self, part: slice | np.ndarray) -> "SparseTable":
+        values = self.values[part]
+        return replace(self, values=values, num_rows=values.shape[0])
+
+    @property
+    def cells_per_row(self) -> float:
+        return 4 * self.values.nnz / self.num_rows  # its value, its column, its class and where it is counted
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FrameTable(Table):
+    """A data frame that narwhals reads. `frame` is its narwhals view."""
+
+    frame: Any
+    names: tuple[str, ...]
+    num_rows: int
+    uniform_kind: None = None
+    named: bool = True
+
+    def inferred_kind(self, name: str) -> str:
+        return kind_of_dtype(self._dtypes[name], name)
+
+    def levels(self, name: str) -> tuple[Any, ...] | None:
+        return dtype_levels(self.frame[name].to_native())
+
+    @cached_property
+    def _dtypes(self) -> Mapping[str, Any]:
+        return self.frame.schema  # asking each column for its own is ten times as slow
+
+    def column(self, name: str) -> np.ndarray:
+        return self.frame[name].to_numpy()
+
+    def matrix(self, names: Sequence[str]) -> np.ndarray:
+        if not names:
+            return np.empty((self.num_rows, 0))
+        return self.frame.select(list(names)).to_numpy()
+
+    def rows(self, part: slice | np.ndarray) -> "FrameTable":
+        frame = self.frame[part]
+        return replace(self, frame=frame, num_rows=len(frame))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class MappingTable(Table):
+    """A mapping name -> array (n,) or (n, ...). `declared` holds the levels of columns whose dtype has any."""
+
+    arrays: Mapping[str, np.ndarray]
+    kinds: Mapping[str, str]
+    declared: Mapping[str, tuple[Any, ...]]
+    names: tuple[str, ...]
+    num_rows: int
+    uniform_kind: None = None
+    named: bool = True
+
+    def inferred_kind(self, name: str) -> str:
+        return self.kinds[name]
+
+    def levels(self, name: str) -> tuple[Any, ...] | None:
+        return self.declared.get(name)
+
+    def column(self, name: str) -> np.ndarray:
+        return self.arrays[name]
+
+    def matrix(self, names: Sequence[str]) -> np.ndarray:
+        arrays = [self._flat_column(name) for name in names]
+        if not arrays:
+            return np.empty((self.num_rows, 0))
+        if len(arrays) == 1:
+            return arrays[0][:, None]
+        if any(array.dtype.kind not in "biuf" for array in arrays):
+            # stacked as they are, NumPy would turn the numbers among them into text
+            arrays = [array.astype(object) for array in arrays]
+        return np.stack(arrays, axis=1)
+
+    def rows(self, part: slice | np.ndarray) -> "MappingTable":
+        arrays = {name: array[part] for name, array in self.arrays.items()}
+        return replace(self, arrays=arrays, num_rows=len(next(iter(arrays.values()))))
+
+    @property
+    def cells_per_row(self) -> float:
+        return sum(array.size for array in self.arrays.values()) / self.num_rows
+
+    def _flat_column(self, name: str) -> np.ndarray:
+        array = self.arrays[name]
+        if array.ndim != 1:
+            raise DataError(
+                f"Column {name!r} has shape {array.shape}, and one value a row is wanted here. "
+                f"Pass its parts as columns of their own."
+            )
+        return array
+
+
+def row_blocks(num_rows: int, cells_per_row: float) -> list[slice]:
+    """Cut rows into blocks of at most BLOCK_CELLS cells, so that what is made for a block takes bounded memory.
+
+    Their size is a power of two, so that what is compiled for a size of rows is compiled for few.
+    """
+    most = BLOCK_CELLS / max(1.0, cells_per_row)
+    size = num_rows if num_rows <= most else max(MIN_ROWS, 1 << int(math.log2(max(1.0, most))))
+    return [slice(start, min(start + size, num_rows)) for start in range(0, num_rows, max(size, 1))]
+
+
+def kind_of_dtype(dtype: Any, name: str) -> str:
+    """The kind of a frame's column of this dtype. DataError where it has none."""
+    import narwhals as nw
+
+    if dtype == nw.Boolean:
+        return "binary"
+    if dtype.is_numeric():
+        return "real"
+    if dtype in (nw.String, nw.Categorical, nw.Enum, nw.Object):
+        return "categorical"
+    raise DataError(
+        f"Column {name!r} has dtype {dtype}, which has no kind. Turn it into numbers, booleans or strings, or drop it."
+    )

@@ -1,0 +1,179 @@
+"""Tables of log-joints by running the program, at one process or at many, chunked over rows and draws."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayesgen.runtime import carrying, in_threads, placed
+from bayesgen.statistics import chunks
+
+from .compiled import first_rows, pad, padded_size
+from .joint import features_of, frame_of, log_joint_table, log_joint_tables, processes
+from .pytree import ProgramJit
+
+CHUNK_ROWS = 8192
+CACHE_BYTES = 2e6  # for the same on a processor, whose caches are fast and whose calls cost little
+BUDGET_BYTES = 64e6  # for one table of (draws in a batch, rows, classes), and for the rows
+MOST_IN_SINGLE = 128.0  # size of a deviation that single precision gives to about 1e-5, and at worst to 1e-4
+
+
+def program_table(program, latents, attributes, covariates):
+    """log p(x_i, y = k | latents), (n, K)."""
+    latents = _known(program, latents)
+    chunk = min(CHUNK_ROWS, _rows_that_fit(attributes))
+    with jax.enable_x64(True), placed(_work(program, attributes, chunk)):
+        parts = [
+            np.asarray(_log_joint(program, latents, *_padded_rows(attributes, covariates, part)))[: _size(part)]
+            for part in _chunks(attributes, chunk)
+        ]
+    return np.concatenate(parts)
+
+
+_log_joint = ProgramJit(log_joint_table)
+
+
+def log_joint_draws(program, latents, attributes, covariates):
+    """The table of every draw, (draws, n, K), whole in memory. Latents have one leading axis."""
+    batch_size = math.gcd(len(next(iter(latents.values()))), 100)
+    return np.moveaxis(reduce_draws(program, latents, attributes, covariates, batch_size, WHOLE), 0, 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Reduction:
+    """What is made of the log-joints of rows under many processes, batch by batch.
+
+    Both functions are traceable ones of a module, not new ones each time: they are compiled once.
+
+    Attributes:
+        of_batch: anchors (K, n) and deviations from them (K, batch, n) -> any arrays.
+        of_all: the same arrays, stacked along a first axis -> arrays with the rows as first axis.
+        precision: of the deviations, "float32" or "float64". Anchors are always in double precision, and deviations of
+            rows so far from everything that single precision would not give four decimals of their logs.
+    """
+
+    of_batch: Callable
+    of_all: Callable
+    precision: str
+
+
+def _table(anchor, deviations):
+    return anchor[:, None] + deviations
+
+
+def _draws_of_rows(tables):
+    batches, num_classes, size, num_rows = tables.shape
+    return tables.transpose(3, 0, 2, 1).reshape(num_rows, batches * size, num_classes)
+
+
+WHOLE = Reduction(_table, _draws_of_rows, "float64")
+
+
+def reduce_draws(program, latents, attributes, covariates, batch_size, reduction):
+    """Reduce the tables of successive batches of draws.
+
+    Args:
+        latents: site -> (draws, ...); the number of draws is a multiple of `batch_size`.
+        reduction: `Reduction`.
+
+    Returns:
+        Arrays (n, ...), as the reduction gives them.
+    """
+    with jax.enable_x64(True), placed(_work(program, attributes, CHUNK_ROWS, batch_size)) as device:
+        examples, known = first_rows(covariates, program.num_classes), _known(program, latents)
+        precision = reduction.precision
+        frame, batches, squares = _prepare(program, known, examples, batch_size=batch_size, precision=precision)
+        budget = CACHE_BYTES if device.platform == "cpu" else BUDGET_BYTES
+        numbers_per_row = program.num_classes * max(batches.weights.shape[-2:])  # of the tables, and of the features
+        chunk = _rows_that_fit(attributes, numbers_per_row, budget)
+
+        def of_rows(part):
+            rows = _padded_rows(attributes, covariates, part)
+            reduced = _reduce(program, frame, batches, squares, *rows, reduction=reduction)
+            return jax.tree.map(lambda leaf: np.asarray(leaf)[: _size(part)], reduced)
+
+        *whole, last = _chunks(attributes, chunk)
+        # in this thread what may have to be compiled, because it runs the program; the others run what is compiled
+        first, end = map(of_rows, whole[:1]), [of_rows(last)]
+        parts = [*first, *in_threads(carrying(of_rows), whole[1:]), *end]
+    reduced, sizes = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+    far = np.flatnonzero(~(sizes <= MOST_IN_SINGLE))  # NaN where single precision overflows
+    if reduction.precision == "float64" or not len(far):
+        return reduced
+    attributes, covariates = jax.tree.map(lambda array: array[far], (attributes, covariates))
+    in_double = dataclasses.replace(reduction, precision="float64")
+    of_far_rows = reduce_draws(program, latents, attributes, covariates, batch_size, in_double)
+
+    def put(array, values):
+        array[far] = values
+        return array
+
+    return jax.tree.map(put, reduced, of_far_rows)
+
+
+@functools.partial(ProgramJit, static_argnames=("batch_size", "precision"))
+def _prepare(program, latents, covariates, *, batch_size, precision):
+    """(`Frame`, `Processes` with the batches as first axis, the largest squares of their weights, (K, F)).
+
+    Made batch by batch, so that no more is whole.
+    """
+    frame = frame_of(program, latents, covariates)
+    batches = jax.tree.map(lambda array: array.reshape(-1, batch_size, *array.shape[1:]), latents)
+    ready = jax.lax.map(lambda one: processes(program, frame, one, covariates, precision), batches)
+    return frame, ready, jnp.square(jnp.abs(ready.weights).max((0, 2)).astype(float))
+
+
+@functools.partial(ProgramJit, static_argnames="reduction")
+def _reduce(program, frame, batches, largest_squares, attributes, covariates, *, reduction):
+    """What the reduction makes of rows, and the sizes of their largest deviations (n,)."""
+    rows = features_of(program, frame, attributes, reduction.precision)
+
+    def of_batch(draws):
+        return reduction.of_batch(*log_joint_tables(program, frame, draws, rows, attributes, covariates))
+
+    squares = jnp.einsum("kf,kfn->kn", largest_squares, jnp.square(rows.features.astype(float)))
+    return reduction.of_all(jax.lax.map(of_batch, batches)), jnp.sqrt(squares.max(0))
+
+
+def _padded_rows(attributes, covariates, part):
+    """(attributes, covariates) of some rows, padded to a size that is compiled once."""
+    rows = jax.tree.map(lambda array: _dense(array[part]), (attributes, covariates))
+    return jax.tree.map(lambda array: pad(array, padded_size(_size(part))), rows)
+
+
+def _chunks(attributes, size):
+    """Slices that cover the rows; one of none where there are none."""
+    return chunks(_num_rows(attributes), size) or [slice(0, 0)]
+
+
+def _size(part):
+    return part.stop - part.start
+
+
+def _num_rows(attributes):
+    return next(iter(attributes.values())).shape[0]
+
+
+def _rows_that_fit(attributes, numbers_per_row=1, budget=BUDGET_BYTES):
+    """How many rows at once: those of which neither a table nor the cells, if they were sparse, take much memory."""
+    cells = sum(math.prod(array.shape[1:]) for array in attributes.values())
+    return padded_size(max(64, int(budget / (8 * max(numbers_per_row, cells)))) // 2)
+
+
+def _dense(array):
+    return array.toarray() if hasattr(array, "toarray") else np.asarray(array)
+
+
+def _work(program, attributes, chunk, num_draws=1):
+    """Multiplications of one call, roughly: one for each cell of the rows, class and draw."""
+    cells = sum(min(chunk, array.shape[0]) * math.prod(array.shape[1:]) for array in attributes.values())
+    return num_draws * program.num_classes * cells
+
+
+def _known(program, latents):
+    """The latents that are sites of the program (fixed class probabilities are not)."""
+    return {name: latents[name] for name in program.latents}

@@ -1,0 +1,5 @@
+"""Results as people read them."""
+
+from .display import can_encode, show
+
+__all__ = ["can_encode", "show"]

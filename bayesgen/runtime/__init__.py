@@ -1,0 +1,25 @@
+"""Where and how work runs: devices, threads, random numbers, progress."""
+
+from .devices import carrying, placed, requested, used
+from .forks import check_not_forked
+from .progress import bar
+from .seeds import as_key, check_seed, generator
+from .threads import ONE_THREAD_A_PRODUCT, Pool, all_in_threads, in_threads, interruptibly, interrupts_kept
+
+__all__ = [
+    "ONE_THREAD_A_PRODUCT",
+    "Pool",
+    "all_in_threads",
+    "as_key",
+    "bar",
+    "carrying",
+    "check_not_forked",
+    "check_seed",
+    "generator",
+    "in_threads",
+    "interruptibly",
+    "interrupts_kept",
+    "placed",
+    "requested",
+    "used",
+]

@@ -1,0 +1,275 @@
+"""NUTS in whitened coordinates on a program's compressed density: compiled once for every N and any number of draws."""
+
+import concurrent.futures
+import functools
+import os
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayesgen.program import ProgramJit
+from bayesgen.runtime import Pool, carrying
+
+from .optimize import QUICKLY, posterior_density
+from .trajectory import GRADIENT, MAX_DEPTH, POSITION, TREE, Trajectory, begin, extend
+
+GROUP = 2  # chains at least that are vectorised together; groups run in threads
+MOST_GROUPS = 32  # where chains are many, groups grow; no matter how many cores, so that draws are the same everywhere
+MOST_DRAWS, MOST_STEPS = 256, 2048  # of a chain, in one call of the compiled function
+MOST_NUMBERS = 2**24  # of random momenta, in one call
+STATISTICS = {
+    "num_steps": np.int64,
+    "accept_prob": np.float64,
+    "diverging": np.bool_,
+    "energy": np.float64,
+    "potential_energy": np.float64,
+    "step_size": np.float64,
+}
+
+
+class Numbers(NamedTuple):
+    """Random numbers for one call: NumPy's, since those of JAX would take a tenth of the time of compiling.
+
+    Attributes:
+        momenta: (chains, draws, D), normal.
+        directions: (chains, draws), 31 random bits, which are more than a tree has doublings.
+        log_uniforms: (steps, chains, 2), logs of uniform numbers.
+    """
+
+    momenta: Any
+    directions: Any
+    log_uniforms: Any
+
+
+class Chain(NamedTuple):
+    """One chain between two leapfrog steps.
+
+    Attributes:
+        trajectory: what is being built.
+        step_size: of the integrator.
+        averages: (4,), of the dual averaging: mean log step size, mean error, number of draws, log of the first guess.
+        num_draws: draws made in this call.
+    """
+
+    trajectory: Trajectory
+    step_size: Any
+    averages: Any
+    num_draws: Any
+
+
+def sample_whitened(density, key, *, num_warmup, num_samples, num_chains, target, patience, advanced):
+    """Draw by NUTS in whitened coordinates; a warm-up finds the step size, one for all chains.
+
+    Args:
+        density: (program, evidence, whitening).
+        key: JAX key.
+        target: acceptance probability that the step size is adapted to.
+        patience: mean number of leapfrog steps of a warm-up draw above which there is no sampling after it.
+        advanced: called with the number of draws that the chains made meanwhile.
+
+    Returns:
+        (whitened draws (chain, draw, dimension), statistics name -> (chain, draw)); those of the warm-up where
+        it took more than `patience`.
+    """
+    for one in lowered(density, num_chains):
+        one.compile()  # not in the threads below: tracing a program is NumPyro's, and not for threads
+    sizes = groups(num_chains)
+    random = np.random.default_rng(np.asarray(jax.random.key_data(key))).spawn(len(sizes))
+    share = 1 / len(sizes)
+
+    with Pool(min(len(sizes), os.cpu_count() or 1)) as pool:
+
+        def tell(amount):
+            if pool.is_left:
+                raise concurrent.futures.CancelledError
+            advanced(share * amount)
+
+        def each(num_draws, adapt, chains):
+            work = carrying(lambda *group: _run(density, num_draws, target, adapt, tell, *group))
+            return pool.results(work, chains, random)
+
+        dimension = len(density[2].center)
+        warm = each(num_warmup, True, [start(dimension, *group) for group in zip(random, sizes, strict=True)])
+        parts = warm
+        if np.concatenate([stats[..., 0] for _, _, stats in warm]).mean() <= patience:
+            guess = np.exp(np.mean([np.asarray(chain.averages)[:, 0].mean() for chain, _, _ in warm]))
+            parts = each(num_samples, False, [_at_step_size(chain, guess) for chain, _, _ in warm])
+    draws, stats = (np.concatenate([part[index] for part in parts]) for index in (1, 2))
+    return draws, {name: stats[..., index].astype(kind) for index, (name, kind) in enumerate(STATISTICS.items())}
+
+
+def _at_step_size(chain, step_size):
+    return chain._replace(step_size=np.full(len(chain.step_size), step_size))
+
+
+def lowered(density, num_chains):
+    """The compiled function, about to be compiled for these arguments; `compile()` may run in another thread."""
+    for size in sorted(set(groups(num_chains))):
+        chains = start(len(density[2].center), np.random.default_rng(0), size)
+        numbers = draw_numbers(np.random.default_rng(0), size, len(density[2].center))
+        yield advance_of(density).lower(density, chains, numbers, np.zeros(size, np.int32), 0.5, False, MOST_STEPS)
+
+
+def groups(num_chains):
+    """How many chains run together: all of them on a GPU, else few, so that every core has something to do."""
+    config: Any = jax.config
+    device = config.jax_default_device or jax.devices()[0]
+    on_cpu = getattr(device, "platform", device) == "cpu"
+    size = max(GROUP, -(-num_chains // MOST_GROUPS)) if on_cpu else num_chains
+    return [min(size, num_chains - first) for first in range(0, num_chains, size)]
+
+
+def _run(density, num_draws, target, adapt, advanced, chains, random):
+    """Make so many draws with each chain: (chains, draws, statistics)."""
+    size = len(chains.step_size)
+    parts: list[list[Any]] = [[] for _ in range(size)]
+    left = np.full(size, num_draws, np.int32)
+    numbers = draw_numbers(random, size, len(density[2].center))
+    while left.any():
+        chains, draws, stats = advance_of(density)(density, chains, numbers, left, target, adapt, MOST_STEPS)
+        numbers = draw_numbers(random, size, len(density[2].center))  # while a GPU is at work
+        made = np.asarray(chains.num_draws)
+        draws, stats = np.asarray(draws), np.asarray(stats)
+        for index, count in enumerate(made):
+            parts[index].append((draws[index, :count], stats[index, :count]))
+        advanced(int(left.max() - (left - made).max()))
+        left = left - made
+    draws, stats = (np.stack([np.concatenate([part[i] for part in chain]) for chain in parts]) for i in (0, 1))
+    return chains, draws, stats
+
+
+def start(dimension, random, size):
+    """Chains at dispersed points not far from the mode, in NumPy: nothing is compiled for them.
+
+    Their potential is put at infinity, so that their first step is accepted whatever it leads to: this saves the
+    compiling of a gradient for the starting points alone.
+    """
+    momenta, zeros = random.normal(size=(size, dimension)), np.zeros((size, dimension))
+    point = np.stack([0.5 * random.normal(size=(size, dimension)), momenta, zeros], axis=1)
+    ends = np.stack([point, point], axis=1)
+    directions = _directions(random, size)
+    zero, infinite = np.zeros(size, np.int32), np.full(size, np.inf)
+    guess = np.full(size, 1.4 * dimension**-0.25)  # the optimum scales so; the factor is that of a normal density
+    trajectory = Trajectory(
+        ends=ends,
+        proposals=ends[:, :, [POSITION, GRADIENT]],
+        potentials=np.stack([infinite, infinite], axis=1),
+        log_weights=np.zeros((size, 2)),
+        momentum_sums=np.stack([momenta, zeros], axis=1),
+        marks=np.zeros((size, MAX_DEPTH, 2, dimension)),
+        side=directions & 1,
+        directions=directions >> 1,
+        depth=zero,
+        leaf=zero,
+        energy=infinite,
+        accept_sum=np.zeros(size),
+        num_steps=zero,
+    )
+    averages = np.stack([0 * guess, 0 * guess, 0 * guess, np.log(10 * guess)], axis=1)
+    return Chain(trajectory, guess, averages, zero)
+
+
+def draw_numbers(random, size, dimension):
+    """`Numbers` for so many chains: for as many draws as one call makes at most, and one that is begun then."""
+    most = int(np.clip(MOST_NUMBERS // (size * dimension), 16, MOST_DRAWS)) + 1
+    log_uniforms = np.log1p(-random.random((MOST_STEPS, size, 2)))
+    return Numbers(random.normal(size=(size, most, dimension)), _directions(random, (size, most)), log_uniforms)
+
+
+def _directions(random, shape):
+    return random.integers(0, 2**31, shape, np.int32)
+
+
+def _advance(density, chains, numbers, wanted, target, adapt, most_steps):
+    """Take leapfrog steps until every chain has the draws that it wants, or as many as one call makes.
+
+    Args:
+        density: (program, evidence, whitening).
+        chains: `Chain`, its arrays with the chains as first axis.
+        numbers: `Numbers`.
+        wanted: (chains,), draws wanted of each.
+        target: acceptance probability.
+        adapt: whether the step size is adapted.
+        most_steps: that one call takes.
+
+    Returns:
+        (chains, whitened draws (chain, draw, dimension), statistics (chain, draw, ...)), of which the first
+        `num_draws` are draws.
+    """
+    momenta, directions, log_uniforms = numbers
+    size, most, _ = momenta.shape
+    wanted = jnp.minimum(wanted, most - 1)
+
+    def of_chain(chain, uniforms, wanted, momenta, directions):
+        return _step(lambda z: _differentiate(density, z), chain, uniforms, wanted, target, adapt, momenta, directions)
+
+    def body(state):
+        index, chains, draws, stats = state
+        at = chains.num_draws  # what is written there is written over until the draw is done
+        moved, row = jax.vmap(of_chain)(chains, log_uniforms[index], wanted, momenta, directions)
+        write = jax.vmap(lambda array, value, where: jax.lax.dynamic_update_index_in_dim(array, value, where, 0))
+        return index + 1, moved, write(draws, row[0], at), write(stats, row[1], at)
+
+    def unfinished(state):
+        return (state[0] < most_steps) & (state[1].num_draws < wanted).any()
+
+    chains = chains._replace(num_draws=jnp.zeros_like(chains.num_draws))
+    draws, stats = jnp.zeros(momenta.shape), jnp.zeros((size, most, len(STATISTICS)))
+    _, chains, draws, stats = jax.lax.while_loop(unfinished, body, (0, chains, draws, stats))
+    return chains, draws, stats
+
+
+_jitted_advance = functools.partial(ProgramJit, _advance, program_of=lambda density, *_: density[0])
+advance, _advance_rows = _jitted_advance(compiler_options=QUICKLY), _jitted_advance()
+
+
+def advance_of(density):
+    """The compiled function for a density: optimised in full where it loops over rows."""
+    return advance if density[1].rows is None else _advance_rows
+
+
+def _differentiate(density, z):
+    program, evidence, whitening = density
+    return jax.value_and_grad(lambda z: -posterior_density(program, whitening(z), evidence))(z)
+
+
+def _step(differentiate, chain, uniforms, wanted, target, adapt, momenta, directions):
+    """One leapfrog step of one chain: (chain, (draw, statistics)). A chain that has what it wants stays as it is."""
+    built, step = extend(differentiate, chain.trajectory, chain.step_size, uniforms)
+    draw, gradient = built.proposals[TREE]
+    potential = built.potentials[TREE]
+    accept = built.accept_sum / built.num_steps
+    stats = (built.num_steps, accept, step.diverging, built.energy, potential, chain.step_size)
+    row = draw, jnp.stack([jnp.asarray(each, draw.dtype) for each in stats])
+
+    after = chain.num_draws
+    fresh = begin(draw, potential, gradient, momenta[after], directions[after], built.marks)
+    averages = jnp.where(step.done & adapt, average(chain.averages, target - accept), chain.averages)
+    moved = Chain(
+        trajectory=_where(step.done, fresh, built),
+        step_size=jnp.where(step.done & adapt, _step_size(averages), chain.step_size),
+        averages=averages,
+        num_draws=chain.num_draws + step.done,
+    )
+    return _where(chain.num_draws < wanted, moved, chain), row
+
+
+def average(averages, error):
+    """One update of the dual averaging of Hoffman and Gelman (2014, eq. 6), with their constants."""
+    mean_log_step, mean_error, count, guess = averages
+    count = count + 1
+    mean_error = mean_error + (error - mean_error) / (count + 10.0)
+    log_step = guess - jnp.sqrt(count) / 0.05 * mean_error
+    mean_log_step = mean_log_step + (log_step - mean_log_step) * count**-0.75
+    return jnp.stack([mean_log_step, mean_error, count, guess])
+
+
+def _step_size(averages):
+    _, mean_error, count, guess = averages
+    return jnp.exp(guess - jnp.sqrt(count) / 0.05 * mean_error)
+
+
+def _where(condition, one, other):
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), one, other)

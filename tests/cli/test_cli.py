@@ -1,0 +1,319 @@
+"""The command line: what it prints where, what it writes, and its exit status."""
+
+import io
+import json
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import bayesgen
+from bayesgen.cli.app import app
+
+FAST = ["--methods", "mle,map,exact"]
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """Runs the command in a terminal of 100 columns without colours."""
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    def invoke(*arguments):
+        return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+    return invoke
+
+
+@pytest.fixture
+def mixed(tmp_path):
+    """A table of numbers and texts, the target not last, with one colour that few rows have."""
+    rows = [
+        (f"{'good' if i % 2 else 'bad'}", 1.0 + i % 2 + i / 50, "red" if (i // 2) % 3 else "blue") for i in range(40)
+    ]
+    frame = pd.DataFrame(rows, columns=["kind", "size", "colour"])
+    frame.loc[39, "colour"] = "green"
+    path = tmp_path / "mixed.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+def test_iris_shows_both_answers_side_by_side(run):
+    result = run("compare", "--model", "naive-bayes", "--model", "gda", *FAST)
+    assert result.exit_code == 0, result.stderr
+    assert "iris: 112 rows to learn from, 38 to test on" in result.stdout
+    for word in ("naive-bayes", "gda", "two-step", "one-step", "plug-in", "BMA", "log score", "vs MAP", "±"):
+        assert word in result.stdout
+    heads = [line for line in result.stdout.splitlines() if "two-step" in line and "one-step" in line]
+    assert heads[0].split() == ["two-step"] * 3 + ["one-step"]
+
+
+def test_averages_over_structures_stand_beside_the_single_structures(run):
+    names = ["gda", "gda-average", "naive-bayes", "naive-bayes-average"]
+    models = [word for name in names for word in ("--model", name)]
+    result = run("compare", "iris", *models, "--methods", "map,exact", "--json")
+    assert result.exit_code == 0, result.stderr
+    pairs = json.loads(result.stdout)["pairs"]
+    answered = {(pair["model"], pair["method"]) for pair in pairs if pair["refused"] is None}
+    assert answered == {(name, "Exact") for name in names} | {("gda", "MAP"), ("naive-bayes", "MAP")}
+    assert all(pair["accuracy"] > 0.85 for pair in pairs if pair["refused"] is None)
+
+
+def test_nuts_is_one_of_the_methods(run):
+    result = run("compare", "iris", "--model", "naive-bayes", "--methods", "NUTS,map", "--json")
+    assert result.exit_code == 0, result.stderr
+    pairs = json.loads(result.stdout)["pairs"]
+    assert [(pair["method"], pair["rule"]) for pair in pairs] == [("MAP", "PlugIn"), ("NUTS", "BMA")]
+    assert pairs[1]["accuracy"] > 0.85
+
+
+def test_json_stands_alone_on_standard_output(run):
+    result = run("compare", "iris", "--json", "--methods", "map", "--methods", "exact", "--covariance", "tied")
+    content = json.loads(result.stdout)
+    assert result.exit_code == 0
+    assert {pair["model"] for pair in content["pairs"]} == {"gda"}
+    assert "tied" in content["config"]["models"]["gda"]
+    assert content["config"]["options"]["test_size"] == 0.25
+
+
+def test_a_file_is_compared_by_the_model_that_fits_its_columns(run, mixed):
+    result = run("compare", mixed, "--target", "kind", "--json", *FAST)
+    assert result.exit_code == 0, result.stderr
+    content = json.loads(result.stdout)
+    assert list(content["config"]["models"]) == ["naive-bayes"]
+    assert content["config"]["classes"] == ["bad", "good"]
+    assert all(pair["refused"] is None for pair in content["pairs"])
+
+
+def test_digits_are_compared_as_counts(run):
+    result = run("compare", "digits", "--json", *FAST)
+    assert result.exit_code == 0, result.stderr
+    content = json.loads(result.stdout)
+    assert list(content["config"]["models"]) == ["naive-bayes"]
+    assert content["config"]["classes"] == list(range(10))
+    assert content["pairs"][-1]["accuracy"] > 0.85
+
+
+def test_impossible_rows_are_shown_and_noted(run, mixed):
+    result = run("compare", mixed, "--target", "kind", "--per-class", 6, *FAST)
+    assert result.exit_code == 0, result.stderr
+    assert "mixed.csv: 12 rows to learn from, 28 to test on" in result.stdout
+    assert "impossible rows" in result.stdout  # no row to learn from was green
+    assert "note:" in result.stderr
+
+
+def test_refused_methods_are_reported_under_the_table(run):
+    result = run("compare", "iris", "--per-class", 3, "--model", "gda", *FAST)
+    assert result.exit_code == 0, result.stderr
+    assert "MLE refused:" in result.stdout
+
+
+def test_out_holds_enough_to_run_it_again(run, mixed, tmp_path):
+    folder = tmp_path / "deep" / "results"
+    result = run("compare", mixed, "--target", "kind", "--seed", 4, "--out", folder, "--json", *FAST)
+    assert result.exit_code == 0, result.stderr
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "config.json",
+        "predictions.csv",
+        "result.json",
+        "table.csv",
+    ]
+    content = json.loads((folder / "result.json").read_text())
+    assert content == json.loads(result.stdout)
+    config = json.loads((folder / "config.json").read_text())
+    assert config == content["config"]
+    assert len(config["data_sha256"]) == 64
+    table = pd.read_csv(folder / "table.csv")
+    assert table.log_score.tolist() == pytest.approx([p["log_score"] for p in content["pairs"]])
+    predictions = pd.read_csv(folder / "predictions.csv")
+    assert len(predictions) == 4 * 10
+    assert predictions[["p[bad]", "p[good]"]].sum(axis=1).to_list() == pytest.approx([1.0] * 40)
+    words = shlex.split(config["command"])
+    assert words[:2] == ["bayesgen", "compare"]
+    again = run(*words[1:], "--json")
+    assert json.loads(again.stdout) == content
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["no-such-file.csv"], "no-such-file.csv"),
+        (["iris", "--target", "species"], "'species'"),
+        (["iris", "--per-class", 51], "50 rows, fewer than the 51"),
+        (["iris", "--target", "sepal length (cm)"], "one row only"),
+    ],
+)
+def test_refused_data_are_status_1_with_a_message_and_no_traceback(run, arguments, message):
+    result = run("compare", *arguments, *FAST)
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert result.stderr.startswith("bayesgen: ")
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
+
+
+def test_missing_cells_are_refused_by_column(run, tmp_path):
+    path = tmp_path / "holes.csv"
+    path.write_text("size,kind\n1.0,a\n,a\n2.0,b\n3.0,b\n4.0,a\n5.0,b\n")
+    result = run("compare", path, "--json", *FAST)
+    assert result.exit_code == 1
+    assert "'size'" in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_folder_that_cannot_be_made_is_status_1(run, tmp_path):
+    (tmp_path / "file").write_text("x")
+    result = run("compare", "iris", "--out", tmp_path / "file" / "folder", *FAST)
+    assert result.exit_code == 1
+    assert str(tmp_path / "file") in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["compare", "--methods", "mle,mcmc"],
+        ["compare", "--methods", ","],
+        ["compare", "--model", "lda"],
+        ["compare", "--covariance", "round"],
+        ["compare", "--covariance", "tied", "--model", "naive-bayes"],
+        ["compare", "--test-size", "1.5"],
+        ["compare", "--test-size", "0.5", "--per-class", "5"],
+        ["compare", "--per-class", "0"],
+        ["compare", "iris", "wine"],
+        ["comparison"],
+    ],
+)
+def test_wrong_usage_is_status_2(run, arguments):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert arguments[-1] in result.stderr or "Usage" in result.stderr
+
+
+def test_version(run):
+    assert run("--version").stdout.split() == ["bayesgen", bayesgen.__version__]
+
+
+def test_the_installed_command_runs_as_a_process():
+    code = "from bayesgen.cli import main; main()"
+    arguments = ["compare", "iris", "--model", "gda", "--methods", "exact", "--json"]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["pairs"]) == 2
+    assert done.stderr == ""
+
+
+COMMAND = [sys.executable, "-c", "from bayesgen.cli import main; main()"]
+
+
+def interrupted(tmp_path, when):
+    """How a comparison with NUTS ends that is interrupted: when the log of compilations says so, or after a while."""
+    folder = tmp_path / "deep" / "results"
+    arguments = ["compare", "iris", "--model", "gda", "--methods", "nuts", "--out", str(folder)]
+    process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while when == "as work begins" and not folder.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if when != "as work begins":
+        time.sleep(when)
+    start = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert not (tmp_path / "deep").exists()
+    assert time.monotonic() - start < 5  # of a machine that does much else
+    assert (out, err, process.returncode) == ("", "bayesgen: interrupted\n", 130)
+
+
+def test_ctrl_c_ends_the_command_at_once_and_leaves_nothing(tmp_path):
+    interrupted(tmp_path, "as work begins")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [0.7, 1.0, 1.3, 1.6, 2.0, 2.5, 3.0])
+def test_ctrl_c_ends_the_command_at_once_at_any_moment(tmp_path, monkeypatch, seconds):
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    interrupted(tmp_path, seconds)
+
+
+def no_space(*args, **kwargs):
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("stage", ["begun", "half"])
+def test_nothing_is_left_under_its_name_where_the_disk_is_full(run, tmp_path, monkeypatch, stage):
+    folder, old = tmp_path / "new" / "results", tmp_path / "old"
+    old.mkdir()
+    (old / "table.csv").write_text("of an earlier run")
+    to_csv = pd.DataFrame.to_csv
+
+    def full(frame, path, **keywords):
+        if stage == "half" and Path(path).name == "table.csv":
+            return to_csv(frame, path, **keywords)
+        Path(path).write_text("model,met")
+        return no_space()
+
+    monkeypatch.setattr(pd.DataFrame, "to_csv", full)
+    for out in (folder, old):
+        result = run("compare", "iris", "--out", out, "--methods", "exact")
+        assert result.exit_code == 1
+        assert result.stderr == f"bayesgen: The result cannot be written to {out}: No space left on device\n"
+    assert not (tmp_path / "new").exists()
+    assert [path.name for path in old.iterdir()] == ["table.csv"]
+    assert (old / "table.csv").read_text() == "of an earlier run"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_signs_that_standard_output_lacks_are_spelled_otherwise(run, tmp_path, monkeypatch, encoding):
+    path = tmp_path / "table.csv"
+    path.write_text("size,kind\n1,é\n2,é\n3,é\n7,→\n8,→\n9,→\n", encoding="utf-8")
+    for arguments in (["--test-size", "0.34", *FAST], ["--methods", "exact", "--json", "--out", tmp_path / "out"]):
+        raw = io.BytesIO()
+        with monkeypatch.context() as patch:
+            patch.setattr("sys.stdout", stdout := io.TextIOWrapper(raw, encoding))  # closed when it has no name
+            patch.setattr("sys.argv", ["bayesgen", "compare", str(path), *map(str, arguments)])
+            with pytest.raises(SystemExit) as end:
+                bayesgen.cli.main()
+        assert end.value.code == 0 and not stdout.closed
+        shown = raw.getvalue().decode(encoding)
+        if "--json" in arguments:
+            assert json.loads(shown) == json.loads((tmp_path / "out" / "result.json").read_text(encoding="utf-8"))
+        else:
+            assert "+-" in shown if encoding == "ascii" else "±" in shown
+            assert "(\\xe9, \\u2192)" in shown if encoding == "ascii" else "(é, \\u2192)" in shown
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full device")
+@pytest.mark.parametrize("arguments", [["--version"], ["compare", "iris", "--methods", "exact"]])
+def test_a_full_standard_output_is_status_1_with_one_line(arguments):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "bayesgen: standard output cannot be written: No space left on device\n"
+
+
+def test_a_closed_pipe_is_status_1_without_a_word():
+    with subprocess.Popen([*COMMAND, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1
+
+
+def test_a_named_data_set_is_not_mistaken_for_a_file_of_that_name(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("iris").write_text("something else")
+    result = run("compare", "iris", "--methods", "exact", "--json")
+    assert json.loads(result.stdout)["config"]["data_sha256"] is None
+
+
+def test_gda_without_a_column_of_numbers_is_noted(run, tmp_path):
+    path = tmp_path / "texts.csv"
+    path.write_text("colour,kind\n" + "red,a\nblue,b\nred,b\nblue,a\n" * 3)
+    result = run("compare", path, "--model", "gda", "--methods", "exact")
+    assert "note: No column of" in result.stderr and "gda is naive Bayes here" in result.stderr
+    assert "note:" not in run("compare", "iris", "--model", "gda", "--methods", "exact").stderr

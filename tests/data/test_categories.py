@@ -1,0 +1,110 @@
+"""Labels and categories become codes, or an error that names value and row."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from bayesgen.data import categories as levels
+from bayesgen.data.categories import as_labels, distinct_values, dtype_levels, encode_levels, levels_array
+from bayesgen.data.schema import Schema
+from bayesgen.errors import DataError
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array([5, 3, 5, 9, 3, 1]),
+        np.array(["b", "a", "b", "ccc", "a", "dd"]),
+        np.array(["b", "a", None, "ccc", "a", "dd"], dtype=object),
+        np.array([2.5, 1.5, np.nan, 1.5, 0.5, 2.5]),
+        np.array([True, True, True, False, True, True]),
+    ],
+)
+def test_distinct_values_are_found_block_by_block(labels, monkeypatch):
+    whole = distinct_values(labels, "y")
+    monkeypatch.setattr(levels, "_BLOCK_ROWS", 2)
+    assert distinct_values(labels, "y") == whole
+    assert whole == (list(dict.fromkeys(v for v in labels.tolist() if not pd.isna(v))), pd.isna(labels).any())
+
+
+def test_a_label_that_is_missing_in_a_later_block_is_counted_in_all_rows(monkeypatch):
+    monkeypatch.setattr(levels, "_BLOCK_ROWS", 2)
+    with pytest.raises(DataError, match=r"2 missing values \(first at row 3\)"):
+        Schema.infer(np.zeros((5, 1)), ["a", "b", "a", None, None])
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.int64, np.uint64])
+@pytest.mark.parametrize("known", [(0, 1, 2), (3, 1, 7), (2, 100), (1, 5, 2**40)])
+def test_integers_are_looked_up_as_they_are_hashed(dtype, known):
+    known = [level for level in known if level <= np.iinfo(dtype).max]
+    values = np.random.default_rng(0).choice(np.array(known, dtype), 97)
+    codes = encode_levels(values, known, "y", "The classes are", "")
+    assert codes.dtype == np.int64
+    np.testing.assert_array_equal(np.array(known, dtype)[codes], values)
+    np.testing.assert_array_equal(codes, encode_levels(values.astype(object), known, "y", "The classes are", ""))
+
+
+def test_an_integer_in_a_gap_between_the_levels_is_unknown():
+    with pytest.raises(DataError, match=r"y has 4 \(first at row 2\), which is unknown"):
+        encode_levels(np.array([1, 7, 4, 1]), [1, 3, 7], "y", "The classes are", "")
+
+
+def test_integers_beyond_those_of_the_levels_do_not_wrap():
+    with pytest.raises(DataError, match="unknown"):
+        encode_levels(np.array([2**64 - 1, 0], np.uint64), [-1, 0], "y", "The classes are", "")
+
+
+TEXTS = pd.Categorical(["b", "a"], categories=["c", "b", "a"])
+
+
+@pytest.mark.parametrize(
+    ("values", "levels"),
+    [
+        (TEXTS, ("c", "b", "a")),
+        (pd.Series(TEXTS.as_ordered()), ("c", "b", "a")),
+        (pd.CategoricalIndex(TEXTS), ("c", "b", "a")),
+        (pd.Series([3, 1], dtype=pd.CategoricalDtype([3, 2, 1])), (3, 2, 1)),
+        (pl.Series(["b", "a"], dtype=pl.Enum(["c", "b", "a"])), ("c", "b", "a")),
+        (pl.Series(["b", "a"], dtype=pl.Categorical), None),
+        (pd.Series([None, None], dtype="category"), None),
+        (pd.Series(["b", "a"]), None),
+        (np.array(["b", "a"]), None),
+        (["b", "a"], None),
+    ],
+)
+def test_a_dtype_declares_levels(values, levels):
+    assert dtype_levels(values) == levels
+    assert levels is None or [type(level) for level in dtype_levels(values)] == [type(level) for level in levels]
+
+
+@pytest.mark.parametrize(
+    ("levels", "dtype"),
+    [
+        ((2**53, 2**53 + 1), np.int64),
+        ((0.5, 2**53, 2**53 + 1), object),
+        ((-1, 2**64), object),
+        ((("a", 1), ("b", 2)), object),
+        ((("a",), ("b", 2)), object),
+        ((1, "a"), object),
+        (("a", "bc"), "U2"),
+        ((False, True), bool),
+        ((np.float32(0.1), np.float32(0.2)), np.float32),
+        (tuple(np.array(["2020-01-01", "2021-01-01"], "M8[ns]")), "M8[ns]"),
+        ((), float),
+    ],
+)
+def test_an_array_of_levels_holds_them_as_they_are(levels, dtype):
+    array = levels_array(levels)
+    assert array.shape == (len(levels),) and array.dtype == dtype
+    assert all(
+        value == level for value, level in zip(array.tolist() if dtype is object else array, levels, strict=True)
+    )
+
+
+@pytest.mark.parametrize("y", [[2**53, 2**53 + 1, 0.5], [2**63, 2**63 + 1, -1], [2**70, 2**70 + 1, 0]])
+def test_large_integers_are_not_made_equal(y):
+    schema = Schema.infer(np.zeros((3, 1)), y)
+    assert schema.classes == tuple(sorted(y))
+    assert [schema.classes[code] for code in schema.encode_labels(y)] == y
+    assert as_labels([0.5, 1, 2]).dtype == np.float64

@@ -1,0 +1,209 @@
+"""Data sets by name and from files, what is refused, and how they are split."""
+
+import gzip
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn import datasets as sklearn_datasets
+
+from bayesgen import BayesgenWarning, DataError
+from bayesgen.data import datasets
+from bayesgen.data.datasets import load_dataset
+
+TABLE = pd.DataFrame(
+    {
+        "length": [1.5, 2.5, 3.0, 4.25, 5.0, 6.0],
+        "open": [True, False, True, True, False, False],
+        "colour": ["red", "blue", "?", "red", "blue", "red"],
+        "kind": ["b", "a", "b", "a", "b", "a"],
+    }
+)
+
+
+def write_csv(path):
+    TABLE.to_csv(path, index=False)
+
+
+def write_tsv(path):
+    TABLE.to_csv(path, index=False, sep="\t")
+
+
+def write_parquet(path):
+    pytest.importorskip("pyarrow")
+    TABLE.to_parquet(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("t.csv", write_csv),
+        ("t.CSV.gz", write_csv),
+        ("t.csv.gz", write_csv),
+        ("t", write_csv),
+        ("t.tsv", write_tsv),
+        ("t.tsv.gz", write_tsv),
+        ("t.parquet", write_parquet),
+    ],
+)
+def test_a_file_gives_the_table_that_was_written(tmp_path, name, write):
+    path = tmp_path / name
+    write(path)
+    dataset = load_dataset(path)
+    assert dataset.y.name == "kind"
+    assert dataset.y.tolist() == TABLE.kind.tolist()
+    assert dataset.X.columns.tolist() == ["length", "open", "colour"]
+    assert dataset.X.dtypes["length"].kind == "f"
+    assert dataset.X.dtypes["open"].kind == "b"
+    assert dataset.X.colour.tolist() == TABLE.colour.tolist()  # "?" is a value like any other
+    assert not dataset.all_real
+
+
+def test_a_target_is_taken_by_name_wherever_it_stands(tmp_path):
+    write_csv(tmp_path / "t.csv")
+    dataset = load_dataset(tmp_path / "t.csv", target="colour")
+    assert dataset.y.tolist() == TABLE.colour.tolist()
+    assert dataset.X.columns.tolist() == ["length", "open", "kind"]
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "classes"),
+    [
+        ("iris", (150, 4), {"setosa", "versicolor", "virginica"}),
+        ("wine", (178, 13), {"class_0", "class_1", "class_2"}),
+        ("breast_cancer", (569, 30), {"malignant", "benign"}),
+    ],
+)
+def test_sets_of_scikit_learn_have_class_and_column_names(name, shape, classes):
+    dataset = load_dataset(name)
+    bunch = getattr(sklearn_datasets, f"load_{name}")()
+    assert dataset.X.shape == shape
+    assert dataset.all_real
+    assert set(dataset.y) == classes
+    assert dataset.X.columns.tolist() == list(bunch.feature_names)
+    np.testing.assert_array_equal(dataset.X, bunch.data)
+    assert dataset.y.tolist() == bunch.target_names[bunch.target].tolist()
+
+
+def test_digits_are_counts_in_a_sparse_matrix():
+    dataset = load_dataset("digits")
+    bunch = sklearn_datasets.load_digits()
+    assert sparse.issparse(dataset.X)
+    np.testing.assert_array_equal(dataset.X.toarray(), bunch.data)
+    np.testing.assert_array_equal(dataset.y, bunch.target)
+    split = dataset.split(seed=3)
+    np.testing.assert_array_equal(split.X_test.toarray(), bunch.data[split.y_test.index])
+    assert not dataset.all_real
+    with pytest.raises(DataError, match=r"digits has no column 'pixel'.*'target'"):
+        load_dataset("digits", target="pixel")
+
+
+def write(path, content):
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("empty.csv", "", r"empty\.csv is empty"),
+        ("head.csv", "a,b,c\n", r"head\.csv has no rows"),
+        ("one.csv", "a;b\n1;2\n", r"one column only, 'a;b'.*separated otherwise"),
+        ("not.csv.gz", "a,b\n1,2\n", r"not\.csv\.gz cannot be read"),
+        ("cut.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 999, mtime=0)[:30], r"cut\.csv\.gz cannot be read"),
+        ("not.parquet", "a,b\n1,2\n", r"not\.parquet cannot be read"),
+        ("latin.csv", "a,b\nm\xfcd,1\n".encode("latin-1"), r"latin\.csv cannot be read"),
+        ("ragged.csv", "a,b\n1,2\n1,2,3,4\n", r"ragged\.csv cannot be read"),
+        ("wide.csv", "a,b\n1,2,3\n4,5,6\n", r"wide\.csv cannot be read"),
+        ("holes.csv", "a,b\n1,x\n2,\n3,y\n4,\n", r"Target 'b' is missing in 2 of 4 rows"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_by_name(tmp_path, name, content, message):
+    with pytest.raises(DataError, match=message):
+        load_dataset(write(tmp_path / name, content))
+
+
+def write_repeated_parquet(path):
+    pytest.importorskip("pyarrow")
+    from pyarrow import parquet, table
+
+    parquet.write_table(table([[1, 2], [3, 4], ["a", "b"]], names=["y", "y", "kind"]), path)
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.csv.gz", "t.parquet"])
+def test_two_columns_of_one_name_are_refused_by_name(tmp_path, name):
+    path = tmp_path / name
+    if name == "t.parquet":
+        write_repeated_parquet(path)
+    else:
+        table = pd.DataFrame([[1, 3, "a", 0, 0], [2, 4, "b", 0, 0]], columns=["y", "y", "kind", "", ""])
+        table.to_csv(path, index=False, sep="\t" if name == "t.tsv" else ",")
+    with pytest.raises(DataError, match=r"several columns called 'y'\. Rename or drop"):
+        load_dataset(path)
+
+
+def test_a_file_that_is_not_there_and_a_folder_are_refused(tmp_path):
+    with pytest.raises(DataError, match=r"no file 'irs'\. Did you mean iris\?.*iris, wine, breast_cancer, digits"):
+        load_dataset("irs")
+    with pytest.raises(DataError, match="cannot be read"):
+        load_dataset(tmp_path)
+
+
+def test_a_target_that_is_not_there_is_refused_with_the_columns(tmp_path):
+    write_csv(tmp_path / "t.csv")
+    with pytest.raises(DataError, match=r"no column 'color'.*Did you mean 'colour'\?.*'length', 'open', 'colour'"):
+        load_dataset(tmp_path / "t.csv", target="color")
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets, "find_spec", lambda name: None)
+    with pytest.raises(DataError, match="pip install pyarrow"):
+        load_dataset(write(tmp_path / "t.parquet", "x"))
+
+
+def test_numbers_among_question_marks_are_categories_with_a_warning(tmp_path):
+    path = write(tmp_path / "t.csv", "age,colour,kind\n1.5,?,a\n?,red,b\n2.5,red,a\n?,blue,b\n")
+    with pytest.warns(BayesgenWarning, match=r"'age' \(2 cells\)\.") as caught:
+        dataset = load_dataset(path)
+    assert "colour" not in str(caught[0].message)
+    assert dataset.X.age.tolist() == ["1.5", "?", "2.5", "?"]
+
+
+def test_a_split_keeps_classes_in_proportion_and_depends_on_the_seed_only():
+    dataset = load_dataset("iris")
+    split = dataset.split(test_size=0.2, seed=1)
+    assert split.y_test.value_counts().tolist() == [10, 10, 10]
+    assert set(split.y_test.index) | set(split.y_train.index) == set(range(150))
+    assert split.X_test.index.equals(split.y_test.index)
+    assert split.X_train.index.equals(split.y_train.index)
+    assert dataset.split(test_size=0.2, seed=1).y_test.index.equals(split.y_test.index)
+    assert not dataset.split(test_size=0.2, seed=2).y_test.index.equals(split.y_test.index)
+
+
+def test_a_split_per_class_learns_from_the_first_rows_of_each_class(tmp_path):
+    write_csv(tmp_path / "t.csv")
+    split = load_dataset(tmp_path / "t.csv").split_per_class(2)
+    assert split.y_train.index.tolist() == [0, 1, 2, 3]
+    assert split.X_test.index.tolist() == [4, 5]
+
+
+def test_splits_that_cannot_be_made_are_refused(tmp_path):
+    write_csv(tmp_path / "t.csv")
+    dataset = load_dataset(tmp_path / "t.csv")
+    with pytest.raises(DataError, match=r"With 3 rows per class.*none is left"):
+        dataset.split_per_class(3)
+    with pytest.raises(DataError, match=r"Class '[ab]' of target 'kind' has 3 rows, fewer than the 4"):
+        dataset.split_per_class(4)
+    with pytest.raises(DataError, match=r"6 rows in 2 classes.*test size 0\.1"):
+        dataset.split(test_size=0.1)
+    with pytest.raises(DataError, match=r"Class '\?' of target 'colour' has one row only"):
+        load_dataset(tmp_path / "t.csv", target="colour").split()
+
+
+def test_the_declared_schema_knows_what_a_split_may_hide(tmp_path):
+    path = write(tmp_path / "t.csv", "colour,kind\nred,a\nred,b\nblue,a\ngreen,b\n")
+    dataset = load_dataset(path)
+    assert set(dataset.split_per_class(1).X_train.colour) == {"red"}
+    assert list(dataset.declared.categories["colour"]) == ["blue", "green", "red"]
+    assert list(dataset.declared.classes) == ["a", "b"]

@@ -1,0 +1,59 @@
+"""Convergence checks: quiet where chains have one distribution, loud where they have not."""
+
+import numpy as np
+import pytest
+from scipy.signal import lfilter
+
+from bayesgen.posteriors.convergence import Entries, entry_names, problems
+
+
+def chains(rng, correlation, num_entries, shift=0.0):
+    """Four chains of a thousand draws of a standard normal process, each like the last; one of them may be shifted."""
+    noise = np.sqrt(1 - correlation**2) * rng.normal(size=(4, 1200, num_entries))
+    draws = lfilter([1.0], [1.0, -correlation], noise, axis=1)[:, 200:]
+    draws[0] += shift
+    return draws
+
+
+@pytest.mark.parametrize("correlation", [0.5, 0.8, 0.9])
+def test_chains_of_one_distribution_are_not_said_to_disagree(correlation):
+    rng = np.random.default_rng(1)
+    runs = [Entries.of({"x": chains(rng, correlation, 8)}) for _ in range(6)]
+    assert not any(run.disagreeing().any() for run in runs)
+    if correlation > 0.5:  # and yet their R-hat is above 1.01, as that of a few hundred effective draws is
+        assert all((run.rhats > 1.01).any() for run in runs)
+
+
+def test_chains_of_different_distributions_are_said_to_disagree():
+    rng = np.random.default_rng(2)
+    wide = chains(rng, 0.5, 1)
+    wide[1] *= 1.6
+    stuck = chains(rng, 0.9, 1) * 0.01 + np.arange(4.0)[:, None, None]  # four places, each chain at one
+    for draws in (chains(rng, 0.5, 1, shift=0.5), chains(rng, 0.9, 1, shift=1.5), wide, stuck):
+        assert Entries.of({"x": draws}).disagreeing().all()
+
+
+def test_problems_name_the_worst_entry_and_count_each_once():
+    rng = np.random.default_rng(3)
+    root = chains(rng, 0.3, 4).reshape(4, 1000, 2, 2)
+    covariance = root + np.swapaxes(root, 2, 3)  # three numbers, one of them twice
+    mean = chains(rng, 0.3, 4).reshape(4, 1000, 2, 2)
+    mean[2, :, 1, 0] += 3.0
+    values = {"real_covariance": covariance, "real_mean": mean, "fixed": np.ones((4, 1000, 5))}
+    coords = {"class": ["calm", "wild"], "feature": ["height", "weight"]}
+    name_of = entry_names(coords, {"real_mean": ["class", "feature"]})
+    found = problems(values, {"diverging": np.zeros((4, 1000), bool)}, name_of)
+    assert len(found) == 2
+    assert (
+        "'real_mean[wild, height]'" in found[0] and "1 of 7 entries" in found[0] and found[0].startswith("R-hat is 1.")
+    )
+    assert "'real_mean[wild, height]'" in found[1] and "1 of 7 entries" in found[1]
+    unnamed = problems({"mean": mean}, {"diverging": np.zeros((4, 1000), bool)}, entry_names({}, {}))
+    assert "'mean[1, 0]'" in unnamed[0]
+
+
+def test_a_few_draws_are_said_to_tell_nothing():
+    for num_draws in (1, 3):
+        draws = np.arange(2.0 * num_draws).reshape(2, num_draws)
+        found = problems({"x": draws}, {"diverging": np.zeros((2, num_draws), bool)}, entry_names({}, {}))
+        assert len(found) == 1 and "tells nothing of convergence" in found[0]

@@ -1,0 +1,126 @@
+"""Work in threads leaves the process as it was."""
+
+import gc
+import signal
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+import scipy.linalg  # noqa: F401, whose library is to be loaded before the first look
+from threadpoolctl import threadpool_info
+
+import bayesgen as bg
+from bayesgen.runtime import threads
+
+
+def limits():
+    np.linalg.inv(np.eye(3))  # the libraries are loaded
+    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+
+def test_overlapping_work_gives_the_libraries_their_threads_back():
+    before, inside, leave = limits(), threading.Event(), threading.Event()
+
+    def first():
+        with threads.ONE_THREAD_A_PRODUCT:
+            inside.set()
+            leave.wait()
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    inside.wait()
+    with threads.ONE_THREAD_A_PRODUCT:  # entered after the other, left after it
+        leave.set()
+        thread.join()
+    assert limits() == before
+
+
+def test_results_come_in_order_and_errors_come_through(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    assert list(threads.in_threads(lambda part: part**2, range(23))) == [part**2 for part in range(23)]
+    with pytest.raises(ZeroDivisionError):
+        list(threads.in_threads(lambda part: 1 / (part - 7), range(23)))
+
+
+def interrupt_soon():
+    threading.Timer(0.1, lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)).start()
+
+
+def test_an_interrupt_does_not_wait_for_work_that_cannot_be_stopped():
+    seen, leave = [], threading.Event()
+
+    def work(part):
+        leave.wait()
+        seen.append(part)
+
+    interrupt_soon()
+    with pytest.raises(KeyboardInterrupt), threads.Pool(1) as pool:
+        pool.results(work, range(3))
+    assert pool.is_left and seen == []
+    leave.set()
+    pool.shutdown()
+    assert seen == [0]  # what had not begun is dropped
+    leave.clear()
+    interrupt_soon()
+    with pytest.raises(KeyboardInterrupt):
+        threads.interruptibly(leave.wait)
+    leave.set()
+
+
+def test_a_pool_waits_where_nothing_interrupts():
+    with threads.Pool(1) as pool:
+        slow = pool.submit(time.sleep, 0.05)
+    assert slow.done() and not pool.is_left
+    with pytest.raises(ZeroDivisionError), threads.Pool(1) as pool:
+        slow = pool.submit(time.sleep, 0.05)
+        raise ZeroDivisionError
+    assert slow.done() and not pool.is_left
+
+
+def test_work_done_interruptibly_gives_its_result_or_its_error():
+    assert threads.interruptibly(lambda: 7) == 7
+    with pytest.raises(ZeroDivisionError):
+        threads.interruptibly(lambda: 1 / 0)
+
+
+@pytest.mark.parametrize("verb", ["fit", "predict"])
+def test_an_interrupt_in_a_callback_of_the_garbage_collector_is_not_lost(verb):
+    X, y = np.array([[1.0], [2.0], [7.0], [9.0]]), ["a", "a", "b", "b"]
+    fit = bg.fit(bg.NaiveBayes(), X, y, method=bg.Exact())
+
+    def interrupt(phase, info):
+        gc.callbacks.remove(interrupt)
+        signal.raise_signal(signal.SIGINT)
+
+    class Collecting:  # an array that collects garbage when it is read first
+        is_new = True
+
+        def __array__(self, *args, **kwargs):
+            if self.is_new:
+                self.is_new = False
+                gc.callbacks.append(interrupt)
+                gc.collect()
+            return X
+
+    hook = sys.unraisablehook
+    with pytest.raises(KeyboardInterrupt):
+        if verb == "fit":
+            bg.fit(bg.NaiveBayes(), Collecting(), y, method=bg.Exact())
+        else:
+            bg.predict(fit, Collecting(), rule=bg.BMA())
+        time.sleep(5)
+    assert interrupt not in gc.callbacks and sys.unraisablehook is hook
+    again = bg.fit(bg.NaiveBayes(), X, y, method=bg.Exact())
+    assert again.log_evidence == fit.log_evidence
+
+
+def test_a_timeout_of_the_work_itself_comes_through():
+    def work(part):
+        raise TimeoutError(part)
+
+    with pytest.raises(TimeoutError, match="3"), threads.Pool(1) as pool:
+        pool.results(work, [3])
+    with pytest.raises(TimeoutError, match="7"):
+        threads.interruptibly(lambda: work(7))
