@@ -1,8 +1,10 @@
-"""What all tests share: one cache of JAX's compilations for all processes and runs, and Ctrl-C in every process."""
+"""What all tests share: types and shapes that are checked, one cache of JAX's compilations, and Ctrl-C everywhere."""
 
 import os
 import pathlib
 import signal
+
+from jaxtyping import install_import_hook
 
 CACHE = pathlib.Path(__file__).parents[1] / ".pytest_cache" / "jax"
 
@@ -11,3 +13,6 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # pytest-xdist has its workers, and what they start, ignore interrupts
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Arguments and results of these modules are checked against their types, shapes included.
+install_import_hook(["bayesgen.records"], "beartype.beartype")

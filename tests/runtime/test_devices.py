@@ -100,7 +100,7 @@ TWO_DEVICES = """
     from bayesgen.runtime import devices
     from bayesgen.program import rowwise
     from bayesgen.solvers import optimize, sampler
-    sys.path.insert(0, "tests")
+    sys.path.insert(0, "tests/runtime")
     from test_devices import OWN, X, Y
 
     # the second of two processors plays the GPU

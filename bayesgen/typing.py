@@ -1,0 +1,15 @@
+"""Types of arrays with named axes, such as Float[Array, "n K"]: n rows, K classes.
+
+Axes: n rows, K classes, D columns or dimensions, r categories, F features, and the number of draws. Shapes of
+one axis are written with a space first, Float[Array, " n"], which keeps linters from taking them for names.
+"""
+
+from typing import TypeAlias
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float, Int, Num, PRNGKeyArray, Real, Shaped
+
+Array: TypeAlias = np.ndarray | jax.Array
+
+__all__ = ["Array", "Bool", "Float", "Int", "Num", "PRNGKeyArray", "Real", "Shaped"]

@@ -1,0 +1,67 @@
+"""Records: equal by content, taken apart and put together by JAX without their checks."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bayesgen.records import content_hash, record, static
+
+
+@record
+class Curve:
+    heights: np.ndarray
+    units: str = static(default="m")
+    note: object = None
+
+    def __post_init__(self):
+        if np.ndim(self.heights) != 1:
+            raise ValueError("heights have one axis")
+
+
+@record
+class Key:
+    numbers: np.ndarray
+    __hash__ = content_hash
+
+
+def test_equality_is_that_of_content_and_structure():
+    assert Curve(np.array([1.0, np.nan])) == Curve(np.array([1.0, np.nan]))
+    assert Curve(np.array([1.0, 2.0])) != Curve(np.array([1.0, 2.5]))
+    assert Curve(np.array([1.0])) != Curve(np.array([1.0]), units="km")
+    assert Curve(np.array([1.0])) != Curve(np.array([1]))
+    assert Curve(np.array([1.0]), note=np.zeros(2)) != Curve(np.array([1.0]))
+    assert Curve(np.array([1.0])) != "a curve"
+
+
+def test_records_are_frozen_and_unhashable_unless_they_say_otherwise():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Curve(np.zeros(2)).units = "km"
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(Curve(np.zeros(2)))
+    assert hash(Key(np.array([0.0, 1.0]))) == hash(Key(np.array([-0.0, 1.0])))
+    assert len({Key(np.array([1.0])), Key(np.array([1.0])), Key(np.array([2.0]))}) == 2
+
+
+def test_jax_puts_records_together_without_their_checks():
+    with pytest.raises(ValueError, match="one axis"):
+        Curve(np.zeros((2, 2)))
+    batches = jax.vmap(lambda curve: curve)(Curve(np.zeros(3)))
+    assert batches.heights.shape == (3,)
+    assert jax.tree.map(lambda leaf: None, Curve(np.zeros(3))).heights is None
+
+
+def test_static_fields_decide_what_is_compiled_and_leaves_do_not():
+    traced = []
+
+    @jax.jit
+    def total(curve):
+        traced.append(curve.units)
+        return curve.heights.sum()
+
+    for numbers in (1.0, 2.0):
+        assert total(Curve(jnp.full(3, numbers))) == 3 * numbers
+    total(Curve(jnp.ones(3), units="km"))
+    assert traced == ["m", "km"]
