@@ -35,12 +35,6 @@ ROOMS = [
     "cli",
 ]
 GROUND = {"bayesgen", *(f"bayesgen.{name}" for name in ("describe", "errors", "records", "typing"))}  # for every room
-    "bayesgen",
-    "bayesgen.errors",
-    "bayesgen.describe",
-    "bayesgen.records",
-    "bayesgen.typing",
-}  # what every room may use
 MOST_FILES = 8  # beside the rooms
 
 
