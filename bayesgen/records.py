@@ -22,7 +22,7 @@ def static(**options: Any) -> Any:
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(dataclasses.field, static))
 def record(cls: type[Record]) -> type[Record]:
-    """Make a class a record. It is unhashable unless it says otherwise: see `content_hash`.
+    """Make a class a record. It is unhashable unless it, or what it inherits from, says otherwise: see `content_hash`.
 
     >>> @record
     ... class Line:
@@ -34,10 +34,12 @@ def record(cls: type[Record]) -> type[Record]:
     >>> jax.tree.map(lambda leaf: 2 * leaf, line)
     Line(slope=array([2., 4.]), intercept=1.0)
     """
-    stated_hash = cls.__dict__.get("__hash__")
-    made: Any = dataclasses.dataclass(frozen=True, eq=False)(cls)
+    made: Any = dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
     made.__eq__ = equal
-    made.__hash__ = stated_hash
+    if made.__hash__ is object.__hash__:
+        made.__hash__ = None
+    if made.__repr__ is object.__repr__:
+        made.__repr__ = written
     fields = dataclasses.fields(made)
     fixed = tuple(field.name for field in fields if field.metadata.get("static"))
     leaves = tuple(field.name for field in fields if field.name not in fixed)
@@ -56,12 +58,30 @@ def register(cls: type, leaves: tuple[str, ...], fixed: tuple[str, ...]) -> None
         return tuple(getattr(instance, name) for name in leaves), tuple(getattr(instance, name) for name in fixed)
 
     def unflatten(structure: Any, children: Any) -> Any:
-        instance: Any = object.__new__(cls)
-        for name, value in (*zip(leaves, children, strict=True), *zip(fixed, structure, strict=True)):
-            object.__setattr__(instance, name, value)
-        return instance
+        fields = (*zip(leaves, children, strict=True), *zip(fixed, structure, strict=True))
+        return fill(object.__new__(cls), **dict(fields))
 
     jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
+
+
+def fill(instance: Record, **fields: Any) -> Record:
+    """Give a record its fields, for constructors of its own: to all others it is frozen. Returns the record."""
+    for name, value in fields.items():
+        object.__setattr__(instance, name, value)
+    return instance
+
+
+def copied(instance: Record, **fields: Any) -> Record:
+    """A copy of a record with some fields replaced, unchecked. Cached properties are computed anew."""
+    names = [field.name for field in dataclasses.fields(instance)]  # type: ignore[arg-type]
+    kept = {name: getattr(instance, name) for name in names if name not in fields}
+    return fill(object.__new__(type(instance)), **kept, **fields)
+
+
+def written(instance: Any) -> str:
+    """The record as the call that makes it."""
+    shown = [f"{field.name}={getattr(instance, field.name)!r}" for field in dataclasses.fields(instance) if field.repr]
+    return f"{type(instance).__qualname__}({', '.join(shown)})"
 
 
 def equal(one: Any, other: Any) -> Any:

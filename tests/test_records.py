@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesgen.records import content_hash, record, static
+from bayesgen.records import content_hash, copied, fill, record, static
 
 
 @record
@@ -43,6 +43,21 @@ def test_records_are_frozen_and_unhashable_unless_they_say_otherwise():
         hash(Curve(np.zeros(2)))
     assert hash(Key(np.array([0.0, 1.0]))) == hash(Key(np.array([-0.0, 1.0])))
     assert len({Key(np.array([1.0])), Key(np.array([1.0])), Key(np.array([2.0]))}) == 2
+
+
+@record
+class Sealed(Key):
+    seal: str = static(default="wax")
+
+    def __init__(self, numbers, seal="wax"):
+        fill(self, numbers=np.asarray(numbers, float), seal=seal)
+
+
+def test_records_inherit_fields_hashes_and_how_they_are_written():
+    assert repr(Sealed([1])) == "Sealed(numbers=array([1.]), seal='wax')"
+    assert Sealed([1]) == Sealed(1.0 + np.zeros(1)) != Key(np.ones(1))
+    assert hash(Sealed([1])) == hash(Sealed([1.0])) and Sealed([1]) != Sealed([1], "lead")
+    assert copied(Sealed([1]), seal="lead") == Sealed([1], "lead")
 
 
 def test_jax_puts_records_together_without_their_checks():

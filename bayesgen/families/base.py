@@ -1,6 +1,7 @@
 """What every conjugate family can do. A family is a prior that, updated with data, is again a family."""
 
 import abc
+import dataclasses
 from typing import Any, ClassVar, Self
 
 import jax
@@ -9,14 +10,18 @@ import numpyro
 import numpyro.distributions as dist
 
 from bayesgen.errors import ModelError
+from bayesgen.records import content_hash, copied, record, static
 from bayesgen.statistics import Moments, RowDensity, Statistic, Summary, check_magnitudes
 
+from .hyperparameters import TableShape
 from .naming import ANONYMOUS, Names, Scale
 
 
+@record
 class Family(abc.ABC):
     """A conjugate family: a prior over the parameters of a class-conditional distribution, and its algebra.
 
+    A family is a record: a frozen dataclass, equal by content, whose hyperparameters are the leaves of a pytree.
     Hyperparameters are numbers or arrays; None, where the constructor allows it, to be resolved from the scale
     of the data; or NumPyro distributions, which makes them latent sites of the program (closed forms refuse).
     A resolved family holds hyperparameters for a whole table of parameters: `batch_shape` (K, D) inside a
@@ -36,31 +41,28 @@ class Family(abc.ABC):
     mean probabilities."""
     takes_sparse: ClassVar[bool] = False
     """Whether its columns may come as a scipy.sparse matrix."""
-    flags: ClassVar[tuple[str, ...]] = ()
-    """Names of the fields that are structure, not hyperparameters."""
-    batch_shape: Any
+    batch_shape: TableShape = static(default=None, init=False)
+    """The shape of the table of parameters; None until the family is resolved."""
 
-    def __init_subclass__(cls):
-        def unflatten(aux, leaves):
-            keys, fixed = aux
-            return _rebuild(cls, {**dict(zip(keys, leaves, strict=True)), **dict(fixed)})
-
-        jax.tree_util.register_pytree_with_keys(cls, _flatten_with_keys, unflatten)
+    __hash__ = content_hash
 
     # --- hyperparameters ---------------------------------------------------------------------------------------
 
-    def _set(self, **values):
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Names of the fields that are structure, not hyperparameters."""
+        names = [field.name for field in dataclasses.fields(self) if field.metadata.get("static")]
+        return tuple(name for name in names if name != "batch_shape")
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
         """Name -> value, in the constructor's order and under the names of the fields."""
-        return {k: v for k, v in vars(self).items() if k not in self.flags and k != "batch_shape"}
+        fields = dataclasses.fields(self)
+        return {field.name: getattr(self, field.name) for field in fields if not field.metadata.get("static")}
 
-    def replace(self, **values) -> Self:
+    def replace(self, **values: Any) -> Self:
         """Return a copy with some fields replaced, unchecked."""
-        return _rebuild(type(self), {**vars(self), **values})
+        return copied(self, **values)
 
     def __repr__(self):
         values = {**self.hyperparameters, **{name: getattr(self, name) for name in self.flags}}
@@ -223,20 +225,6 @@ class Family(abc.ABC):
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         """The axes of each parameter inside a model, from "class", "feature", "feature_2" and "category"."""
         raise NotImplementedError
-
-
-def _flatten_with_keys(family):
-    hyperparameters = family.hyperparameters
-    fixed = tuple((k, v) for k, v in vars(family).items() if k not in hyperparameters)
-    children = tuple((jax.tree_util.GetAttrKey(k), v) for k, v in hyperparameters.items())
-    return children, (tuple(hyperparameters), fixed)
-
-
-def _rebuild(cls, fields):
-    family = object.__new__(cls)
-    for name, value in fields.items():
-        object.__setattr__(family, name, value)
-    return family
 
 
 def _num_columns(summary):

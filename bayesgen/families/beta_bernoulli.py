@@ -1,21 +1,21 @@
 """Beta-Bernoulli: binary columns."""
 
-from typing import Any
-
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
 from bayesgen.errors import FitError
+from bayesgen.records import fill, record
 from bayesgen.runtime import generator
 from bayesgen.statistics import BERNOULLI, log_rising
 
 from .base import Family
 from .draws import sample_beta
-from .hyperparameters import as_number, broadcast, check_positive
+from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_positive
 from .naming import ANONYMOUS, refuse_mode
 
 
+@record
 class BetaBernoulli(Family):
     """Binary columns with a beta prior on the probability of a one.
 
@@ -35,16 +35,16 @@ class BetaBernoulli(Family):
     0.8333333333333334
     """
 
-    a: Any
-    b: Any
+    a: Hyperparameter
+    b: Hyperparameter
     kind = "binary"
     is_linear = True
     takes_sparse = True
     statistic = BERNOULLI
 
-    def __init__(self, a=1.0, b=1.0):
+    def __init__(self, a: Stated = 1.0, b: Stated = 1.0) -> None:
         check_positive("BetaBernoulli", a=a, b=b)
-        self._set(a=as_number(a), b=as_number(b), batch_shape=None)
+        fill(self, a=as_number(a), b=as_number(b))
 
     def resolve(self, scale):
         """Broadcast to (K, D)."""

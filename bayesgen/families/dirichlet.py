@@ -1,29 +1,29 @@
 """The Dirichlet algebra that categorical columns and multinomial counts share."""
 
-from typing import Any
-
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
 from bayesgen.errors import FitError, ModelError
+from bayesgen.records import fill, record
 from bayesgen.runtime import generator
 from bayesgen.statistics import log_rising
 
 from .base import Family
 from .draws import sample_dirichlet
-from .hyperparameters import as_number, broadcast, check_positive
+from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_positive
 from .naming import ANONYMOUS, refuse_mode
 
 
+@record
 class DirichletFamily(Family):
     """A Dirichlet prior on probabilities: concentration (..., r). Abstract: subclasses add the likelihood."""
 
-    concentration: Any
+    concentration: Hyperparameter
 
-    def __init__(self, concentration=1.0):
+    def __init__(self, concentration: Stated = 1.0) -> None:
         check_positive(type(self).__name__, concentration=concentration)
-        self._set(concentration=as_number(concentration), batch_shape=None)
+        fill(self, concentration=as_number(concentration))
 
     def _resolved(self, batch_shape, length):
         value = self.concentration

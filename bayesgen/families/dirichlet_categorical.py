@@ -4,12 +4,15 @@ import numpy as np
 import numpyro.distributions as dist
 
 from bayesgen.errors import ModelError
+from bayesgen.records import record
 from bayesgen.statistics import CategoricalStatistic
 
 from .dirichlet import DirichletFamily
+from .hyperparameters import Stated
 from .naming import Scale
 
 
+@record
 class DirichletCategorical(DirichletFamily):
     """Columns of codes 0..r-1 with a Dirichlet prior on the probabilities of the values.
 
@@ -31,6 +34,9 @@ class DirichletCategorical(DirichletFamily):
 
     kind = "categorical"
     is_linear = True
+
+    def __init__(self, concentration: Stated = 1.0) -> None:
+        super().__init__(concentration)
 
     def resolve(self, scale):
         """Broadcast to (K, D, r)."""

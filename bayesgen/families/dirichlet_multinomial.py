@@ -3,13 +3,16 @@
 import numpy as np
 import numpyro.distributions as dist
 
+from bayesgen.records import record
 from bayesgen.statistics import MULTINOMIAL, row_sums
 
 from .dirichlet import DirichletFamily
+from .hyperparameters import Stated
 from .naming import Scale
 from .rows import DirichletMultinomialRows
 
 
+@record
 class DirichletMultinomial(DirichletFamily):
     """A vector of counts with a Dirichlet prior on the probabilities of the V events.
 
@@ -36,6 +39,9 @@ class DirichletMultinomial(DirichletFamily):
     takes_sparse = True
     covariate = "total_count"
     statistic = MULTINOMIAL
+
+    def __init__(self, concentration: Stated = 1.0) -> None:
+        super().__init__(concentration)
 
     def resolve(self, scale):
         """Broadcast to (K, V)."""

@@ -2,14 +2,18 @@
 
 import numpy as np
 import numpyro.distributions as dist
+from numpy.typing import ArrayLike
 
 from bayesgen.errors import ModelError
+from bayesgen.records import fill, record
 from bayesgen.statistics import CategoricalStatistic
+from bayesgen.typing import Array, Float
 
 from .base import Family
 from .naming import ANONYMOUS
 
 
+@record
 class FixedCategorical(Family):
     """Codes 0..r-1 with known probabilities. Every closed form is trivial; updating changes nothing.
 
@@ -17,14 +21,14 @@ class FixedCategorical(Family):
         probs: (r,) probabilities, nonnegative, summing to 1.
     """
 
-    probs: np.ndarray
+    probs: Float[Array, " r"]
     kind = "categorical"
 
-    def __init__(self, probs):
+    def __init__(self, probs: ArrayLike) -> None:
         values = np.asarray(probs, np.float64)
         if values.ndim != 1 or (values < 0).any() or not np.isclose(values.sum(), 1.0, rtol=0, atol=1e-9):
             raise ModelError(f"Fixed probabilities must be nonnegative and sum to 1, got {probs!r}.")
-        self._set(probs=values, batch_shape=values.shape)
+        fill(self, probs=values, batch_shape=values.shape)
 
     def resolve(self, scale):
         """Check the length."""

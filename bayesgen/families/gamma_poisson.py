@@ -1,7 +1,5 @@
 """Gamma-Poisson: columns of counts without a common total."""
 
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -9,16 +7,18 @@ import numpyro.distributions as dist
 from jax.scipy.special import gammaln
 
 from bayesgen.errors import FitError
+from bayesgen.records import fill, record
 from bayesgen.runtime import generator
 from bayesgen.statistics import POISSON, log_rising
 
 from .base import Family
 from .draws import sample_gamma
-from .hyperparameters import as_number, broadcast, check_positive
+from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_positive
 from .naming import ANONYMOUS, Scale, refuse_mode
 from .rows import NegativeBinomialRows
 
 
+@record
 class GammaPoisson(Family):
     """Columns of counts with a gamma prior on the rate.
 
@@ -38,15 +38,15 @@ class GammaPoisson(Family):
     2.25
     """
 
-    shape: Any
-    rate: Any
+    shape: Hyperparameter
+    rate: Hyperparameter
     kind = "count"
     scaled = True
     statistic = POISSON
 
-    def __init__(self, shape=1.0, rate=None):
+    def __init__(self, shape: Stated = 1.0, rate: Stated = None) -> None:
         check_positive("GammaPoisson", shape=shape, rate=rate)
-        self._set(shape=as_number(shape), rate=as_number(rate), batch_shape=None)
+        fill(self, shape=as_number(shape), rate=as_number(rate))
 
     def resolve(self, scale):
         """Broadcast to (K, D); a missing rate becomes 1/m."""

@@ -1,10 +1,24 @@
 """Hyperparameters: numbers, arrays, None or NumPyro distributions; their checks and their shapes."""
 
+from typing import TYPE_CHECKING, TypeAlias
+
 import jax
 import numpy as np
 import numpyro.distributions as dist
+from numpy.typing import ArrayLike
 
 from bayesgen.errors import ModelError
+from bayesgen.typing import Array, Float
+
+Stated: TypeAlias = ArrayLike | dist.Distribution | None
+"""A hyperparameter as users state it."""
+
+if TYPE_CHECKING:  # closed forms are reached by way of `Family.require_numbers`, so what they see is this
+    Hyperparameter: TypeAlias = Float[Array, "..."]
+    TableShape: TypeAlias = tuple[int, ...]
+else:
+    Hyperparameter = Float[Array, "..."] | dist.Distribution | None
+    TableShape = tuple[int, ...] | None
 
 
 def check_positive(family, **values):

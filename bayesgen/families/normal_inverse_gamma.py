@@ -1,25 +1,25 @@
 """Normal-inverse-gamma: real columns, each with its own variance or sharing one."""
 
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
 from bayesgen.errors import FitError
+from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
 from bayesgen.statistics import NormalStatistic, log_rising
 
 from .base import Family
 from .draws import sample_gamma
-from .hyperparameters import as_number, broadcast, check_pooling, check_positive
+from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_pooling, check_positive
 from .naming import ANONYMOUS, Scale
 from .pooling import Pooling
 from .rows import ConcentricStudentTRows, StudentTRows
 from .special import LOG_2PI
 
 
+@record
 class NormalInverseGamma(Family):
     """Real columns with a normal-inverse-gamma prior on mean and variance.
 
@@ -44,19 +44,27 @@ class NormalInverseGamma(Family):
     (1.5, 1.4)
     """
 
-    location: Any
-    kappa: Any
-    shape: Any
-    scale: Any
-    pooling: Pooling
+    location: Hyperparameter
+    kappa: Hyperparameter
+    shape: Hyperparameter
+    scale: Hyperparameter
+    pooling: Pooling = static()
     kind = "real"
     scaled = True
-    flags = ("pooling",)
 
-    def __init__(self, mean=None, kappa=0.01, shape=1.5, scale=None, *, tied=False, spherical=False):
+    def __init__(
+        self,
+        mean: Stated = None,
+        kappa: Stated = 0.01,
+        shape: Stated = 1.5,
+        scale: Stated = None,
+        *,
+        tied: bool = False,
+        spherical: bool = False,
+    ) -> None:
         check_positive("NormalInverseGamma", kappa=kappa, shape=shape, scale=scale)
-        self._set(location=as_number(mean), kappa=as_number(kappa), shape=as_number(shape), scale=as_number(scale))
-        self._set(pooling=Pooling(tied, spherical), batch_shape=None)
+        fill(self, location=as_number(mean), kappa=as_number(kappa), shape=as_number(shape), scale=as_number(scale))
+        fill(self, pooling=Pooling(tied, spherical))
 
     statistic = NormalStatistic()
 

@@ -1,7 +1,5 @@
 """Normal-inverse-Wishart: real columns with a full covariance, one for each class or one for all."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,18 +8,20 @@ import numpyro.distributions as dist
 from numpyro.distributions.transforms import CholeskyTransform
 
 from bayesgen.errors import FitError, ModelError
+from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
 from bayesgen.statistics import MultivariateNormalStatistic
 
 from .base import Family
 from .draws import sample_inverse_wishart_root
-from .hyperparameters import as_number, broadcast, check_pooling, check_positive
+from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_pooling, check_positive
 from .naming import ANONYMOUS, Scale
 from .pooling import Pooling
 from .rows import MultivariateStudentTRows
 from .special import LOG_PI, log_multigamma_rising, slogdet, slogdet_growth
 
 
+@record
 class NormalInverseWishart(Family):
     """Jointly normal columns with a normal-inverse-Wishart prior on mean and covariance.
 
@@ -46,21 +46,22 @@ class NormalInverseWishart(Family):
     [0.6667, 1.0]
     """
 
-    location: Any
-    kappa: Any
-    df: Any
-    scale: Any
-    pooling: Pooling
+    location: Hyperparameter
+    kappa: Hyperparameter
+    df: Hyperparameter
+    scale: Hyperparameter
+    pooling: Pooling = static()
     kind = "real"
     joint = True
     scaled = True
-    flags = ("pooling",)
     statistic = MultivariateNormalStatistic()
 
-    def __init__(self, mean=None, kappa=0.01, df=None, scale=None, *, tied=False):
+    def __init__(
+        self, mean: Stated = None, kappa: Stated = 0.01, df: Stated = None, scale: Stated = None, *, tied: bool = False
+    ) -> None:
         check_positive("NormalInverseWishart", kappa=kappa, df=df)
-        self._set(location=as_number(mean), kappa=as_number(kappa), df=as_number(df), scale=as_number(scale))
-        self._set(pooling=Pooling(tied), batch_shape=None)
+        fill(self, location=as_number(mean), kappa=as_number(kappa), df=as_number(df), scale=as_number(scale))
+        fill(self, pooling=Pooling(tied))
         _check_scale(self.scale)
 
     def resolve(self, scale):

@@ -1,15 +1,20 @@
 """Laws that every family obeys. SciPy's densities are the oracle; no formula of a family is written again."""
 
+import copy
+import dataclasses
+import pickle
+
 import jax
 import numpy as np
 import numpyro
+import numpyro.distributions as dist
 import pytest
 from numpyro import handlers
 from oracles import CASES, CLASSES, COLUMNS, ROWS
 
 import bayesgen.families
 from bayesgen.errors import BayesgenError, FitError, ModelError
-from bayesgen.families import Names
+from bayesgen.families import BetaBernoulli, Names
 
 every_case = pytest.mark.parametrize("name", CASES)
 every_lone_case = pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.alone])
@@ -52,6 +57,38 @@ def assert_same(one, two, rtol=1e-11):
 def test_every_family_is_in_the_table():
     public = {name for name in bayesgen.families.__all__ if name not in ("Family", "Names", "Scale")}
     assert {type(case.family).__name__ for case in CASES.values()} == public
+
+
+@every_case
+def test_families_are_equal_by_content_and_hash_by_it(name):
+    case = CASES[name]
+    for family in (case.family, case.table()):
+        for other in (copy.deepcopy(family), pickle.loads(pickle.dumps(family)), jax.tree.map(np.copy, family)):
+            assert other == family and hash(other) == hash(family) and repr(other) == repr(family)
+        assert jax.tree.structure(family) == jax.tree.structure(jax.tree.map(lambda leaf: leaf + 1, family))
+        for key, value in family.hyperparameters.items():
+            assert family.replace(**{key: value}) == family
+            assert family.replace(**{key: value + 1}) != family != family.replace(**{key: None})
+            with pytest.raises(dataclasses.FrozenInstanceError):
+                setattr(family, key, value)
+    assert case.family != case.table()
+    assert len({family for family in (each.family for each in CASES.values()) if family == case.family}) == 1
+
+
+@every_case
+def test_a_table_of_a_family_is_made_once_more_from_its_own_arguments(name):
+    family = CASES[name].family
+    arguments = {"mean" if key == "location" else key: value for key, value in family.hyperparameters.items()}
+    flags = dataclasses.asdict(family.pooling) if "pooling" in family.flags else {}
+    flags = {key: value for key, value in flags.items() if value}
+    assert type(family)(**arguments, **flags) == family
+    assert type(family)() == type(family)() and hash(type(family)()) == hash(type(family)())
+
+
+def test_distributions_as_hyperparameters_are_equal_by_content():
+    one, other, third = (BetaBernoulli(dist.Gamma(shape, 1.0), 2.0) for shape in (1.0, 1.0, 3.0))
+    assert one == other != third and hash(one) == hash(other)
+    assert one != BetaBernoulli(dist.LogNormal(1.0, 1.0), 2.0)
 
 
 @every_case
