@@ -1,10 +1,10 @@
 """`NaiveBayes`: columns independent given the class, one block for each kind of column."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from bayesgen.data import ColumnKinds
+from bayesgen.data import ColumnKinds, Schema
 from bayesgen.errors import ModelError
 from bayesgen.families import (
     BetaBernoulli,
@@ -19,7 +19,7 @@ from bayesgen.program import Model
 from .classifier import GenerativeClassifier
 from .structure_average import StructureAverage
 
-DEFAULTS = {
+DEFAULTS: dict[str, Callable[[], Family]] = {
     "real": NormalInverseGamma,
     "binary": BetaBernoulli,
     "categorical": DirichletCategorical,
@@ -48,7 +48,9 @@ class NaiveBayes(Model):
         dependence_prior: prior probability that a column depends on the class, where structures are averaged.
 
     The blocks, and so the sites of the program, are called real, binary, count, and categorical_2, categorical_3, ...
-    by the number of values.
+    by the number of values. Columns of one kind with equal families are one block; a second family makes a second
+    block, real_part2. Families that model columns jointly, or have a hyperparameter that is a distribution, take the
+    columns that a kind (or the one family) gives them; given by a column's name, they model that column alone.
 
     Source: Murphy, Machine Learning: A Probabilistic Perspective, section 3.5.
 
@@ -88,31 +90,30 @@ class NaiveBayes(Model):
 
     def concrete(self, schema):
         """The `GenerativeClassifier` (or average of them) with the blocks that the schema's kinds call for."""
-        groups: dict[Any, list[str]] = {}
-        members: dict[Any, Family] = {}
+        defaults = {kind: _default(kind, schema) for kind in DEFAULTS}
+        groups: dict[tuple[str, int | None, Family, str | None], list[str]] = {}
         for name, kind in _kinds(schema):
-            family = self._family(name, kind, schema)
+            family = self._family(name, kind, defaults)
             size = schema.num_categories(name) if kind == "categorical" else None
-            key = (kind, size, id(family))
-            members[key] = family
-            groups.setdefault(key, []).append(name)
+            groups.setdefault((kind, size, family, self._owner(name, family)), []).append(name)
         taken: dict[str, int] = {}
         blocks = []
-        for (kind, size, identity), columns in groups.items():
+        for (kind, size, family, _), columns in groups.items():
             stem = kind if size is None else f"{kind}_{size}"
             taken[stem] = taken.get(stem, 0) + 1
             name = stem if taken[stem] == 1 else f"{stem}_part{taken[stem]}"
             whole = len(groups) == 1  # all columns, of which `_kinds` may have told the first alone
-            blocks.append((name, members[kind, size, identity], schema.columns if whole else columns))
+            blocks.append((name, family, schema.columns if whole else columns))
         return STRUCTURES[self.structure](GenerativeClassifier(blocks, self.class_prior), self.dependence_prior)
 
-    def _family(self, name, kind, schema):
+    def _family(self, name: str, kind: str, defaults: Mapping[str, Family]) -> Family:
+        """The family of a column: its own, else that of its kind."""
         families = self.families
         if isinstance(families, Family):
             family = families
         else:
             chosen = (families or {}).get(name) or (families or {}).get(kind)
-            family = chosen or self._by_implied_kind(kind) or _default(kind, schema)
+            family = chosen or self._by_implied_kind(kind) or defaults[kind]
         if family.kind != kind:
             raise ModelError(
                 f"Column {name!r} is of kind {kind!r}, but its family {type(family).__name__} is for "
@@ -120,19 +121,23 @@ class NaiveBayes(Model):
             )
         return family
 
+    def _owner(self, name: str, family: Family) -> str | None:
+        """The column whose block is its own: one named in `families`, where a block shares more than a form.
+
+        Columns of one block that are modelled jointly, or share a hyperparameter that is drawn, depend on each other.
+        """
+        is_named = isinstance(self.families, Mapping) and name in self.families and name not in DEFAULTS
+        return name if is_named and (family.joint or family.hierarchical) else None
+
     def _by_implied_kind(self, kind):
         """A family that was given for another kind of dtype, such as counts in real columns."""
         given = {} if isinstance(self.families, Family) else self.families or {}
         return next((family for key, family in given.items() if key in DEFAULTS and family.kind == kind), None)
 
 
-_SINGLETONS: dict[Any, Family] = {}
-
-
-def _default(kind, schema):
-    """The default family of a kind; one object each, so that columns share a block."""
-    family = DirichletMultinomial if kind == "count" and schema.sparse else DEFAULTS[kind]
-    return _SINGLETONS.setdefault(family, family())
+def _default(kind: str, schema: Schema) -> Family:
+    """The default family of a kind; the counts of a sparse matrix share the total of a row."""
+    return (DirichletMultinomial if kind == "count" and schema.sparse else DEFAULTS[kind])()
 
 
 def _is_uniform(schema):

@@ -1,6 +1,7 @@
 """Which blocks naive Bayes makes of the columns."""
 
 import numpy as np
+import numpyro.distributions as dist
 import pandas as pd
 import pytest
 
@@ -32,3 +33,45 @@ def test_categorical_columns_of_an_array_with_one_number_of_values_are_one_block
     fit = bg.fit(bg.NaiveBayes(bg.DirichletCategorical()), CODES[:, [0, 2]], Y, method=bg.Exact())
     ((name, _, columns),) = fit.concrete.blocks
     assert name == "categorical_2" and columns is fit.schema.columns
+
+
+MIXED = {"a": [1.0, 2.0, 4.0, 3.0, 7.0], "b": [0.5, 1.0, 0.2, 0.1, 0.3], "c": [5.0, 4.0, 1.0, 1.5, 2.0]}
+
+
+def blocks(families):
+    """Name and columns of the blocks of naive Bayes with these families."""
+    return [
+        (name, list(columns)) for name, _, columns in bg.NaiveBayes(families).concrete(bg.Schema.infer(MIXED)).blocks
+    ]
+
+
+def drawn():
+    return bg.NormalInverseGamma(kappa=dist.Gamma(2.0, 1.0))
+
+
+def test_columns_with_equal_families_are_one_block():
+    assert blocks(None) == [("real", ["a", "b", "c"])]
+    assert blocks({"a": bg.NormalInverseGamma()}) == [("real", ["a", "b", "c"])]
+    equal = {"a": bg.NormalInverseGamma(kappa=1.0), "c": bg.NormalInverseGamma(kappa=np.ones(()))}
+    assert blocks(equal) == [("real", ["a", "c"]), ("real_part2", ["b"])]
+    tied = {"a": bg.NormalInverseGamma(tied=True), "b": bg.NormalInverseGamma(tied=True)}
+    assert blocks(tied) == [("real", ["a", "b"]), ("real_part2", ["c"])]
+
+
+@pytest.mark.parametrize(
+    "family",
+    [bg.NormalInverseWishart, lambda: bg.NormalInverseGamma(spherical=True), drawn],
+    ids=["full", "one", "drawn"],
+)
+def test_families_whose_columns_depend_on_each_other_are_one_block_by_a_kind_alone(family):
+    assert blocks(family()) == blocks({"real": family()}) == [("real", ["a", "b", "c"])]
+    assert blocks({"a": family(), "b": family()}) == [("real", ["a"]), ("real_part2", ["b"]), ("real_part3", ["c"])]
+    assert blocks({"real": family(), "b": family()}) == [("real", ["a", "c"]), ("real_part2", ["b"])]
+
+
+def test_equal_families_of_two_columns_say_what_one_family_says_of_both():
+    one = bg.NormalInverseGamma(kappa=0.5)
+    models = bg.NaiveBayes(one), bg.NaiveBayes({name: bg.NormalInverseGamma(kappa=0.5) for name in MIXED})
+    together, apart = (bg.fit(model, MIXED, Y, method=bg.Exact()) for model in models)
+    assert together.log_evidence == apart.log_evidence
+    assert together.parameters.keys() == apart.parameters.keys()
