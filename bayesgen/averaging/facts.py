@@ -63,9 +63,10 @@ def _of_block(summary, num_columns) -> dict[str, Fact]:
 
 @_of_block.register
 def _(summary: Moments, num_columns):
-    squares = np.diagonal(summary.scatter, axis1=1, axis2=2) if summary.is_matrix else summary.scatter
+    scatter = np.asarray(summary.scatter)
+    squares = np.diagonal(scatter, axis1=1, axis2=2) if summary.is_matrix else scatter
     count = summary.count[:, None]
-    totals, spread = count * summary.mean, np.sqrt(count * np.maximum(squares, 0.0))
+    totals, spread = np.asarray(count * summary.mean), np.sqrt(count * np.maximum(squares, 0.0))
     return {
         "totals by class": Fact(totals, np.abs(totals) + spread),
         "squares about the class means": Fact(squares, _reach(summary) ** 2),
@@ -95,8 +96,8 @@ def _products(summary, columns):
     """The products of different columns, where a block has them."""
     if not isinstance(summary, Moments) or not summary.is_matrix:
         return {}
-    reach = outer_or_square(_reach(summary), True)
-    return {f"products about the class means of {', '.join(columns)}": Fact(summary.scatter, reach)}
+    reach = np.asarray(outer_or_square(_reach(summary), True))
+    return {f"products about the class means of {', '.join(columns)}": Fact(np.asarray(summary.scatter), reach)}
 
 
 def _reach(summary):

@@ -39,7 +39,7 @@ def summarize_rows(program, attributes, covariates, codes, weights):
         check_values(program, attributes, covariates, codes)
     inert = _by_chunks(_inert_parameters, program, codes, covariates) if program.plan.inert else {}
     summaries = {
-        name: statistic.summarize(attributes[name], codes, program.num_classes, weights, inert.get(name))
+        name: statistic.summarize(attributes[name], codes, program.num_classes, weights, inert=inert.get(name))
         for name, statistic in program.plan.compressed
     }
     rows = None

@@ -1,6 +1,12 @@
 """What a class-conditional distribution can do with rows, and with a summary of rows."""
 
 import abc
+from collections.abc import Mapping
+
+from bayesgen.typing import Array, Bool, Real
+
+from .passes import Cells, Classes
+from .summaries import Summary
 
 
 class RowDensity(abc.ABC):
@@ -30,18 +36,28 @@ class Statistic(RowDensity):
     takes_squares: bool = False
 
     @abc.abstractmethod
-    def summarize(self, values, codes, num_classes, weights=None, inert=None):
+    def summarize(
+        self,
+        values: Cells,
+        classes: Classes,
+        num_classes: int,
+        weights: Real[Array, " n"] | None = None,
+        observed: Bool[Array, "n ..."] | None = None,
+        inert: Mapping[str, Array] | None = None,
+    ) -> Summary:
         """Summarise rows by class.
 
         Args:
             values: (n, *extra, *event), the rows (sparse where the statistic allows it).
-            codes: (n,) class of each row, 0..K-1.
+            classes: the code of each row, 0..K-1, or its responsibilities, p(class | row).
             num_classes: K; a class may be empty.
-            weights: (n,) nonnegative frequency weights, or None.
+            weights: nonnegative frequency weights; None where all are 1.
+            observed: mask of the cells that are there, of the rows' shape; None where all are. What stands in the
+                others does not matter.
             inert: parameters that the base measure takes but nothing learns (a total count), by name.
 
         Returns:
-            A `Summary` in float64 NumPy arrays.
+            A `Summary`: float64 NumPy arrays from NumPy arrays; from JAX arrays, traceably, JAX arrays.
         """
 
     @abc.abstractmethod

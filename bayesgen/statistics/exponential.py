@@ -1,14 +1,17 @@
 """Exponential families: log p(x | theta) = sum_j eta_j(theta) T_j(x) - A(theta) + log h(x)."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from bayesgen.typing import Array, Bool, Float, Real
+
 from .arrays import flatten_rows, log_linear, namespace, safe_product
 from .base import Statistic
-from .passes import class_counts, class_sums
-from .summaries import Sums
+from .missing import fill, refuse_missing
+from .passes import Cells, Classes, class_counts, class_sums
+from .summaries import Sums, trailing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +25,7 @@ class ExponentialFamily(Statistic):
         log_base: (values, inert) -> log h, (n, *extra); or None where h = 1.
         event_dim: number of event axes of the distribution.
         uses_inert: whether `statistics` or `log_base` look at `inert`.
+        name: what messages call it.
     """
 
     statistics: Callable
@@ -30,20 +34,36 @@ class ExponentialFamily(Statistic):
     log_base: Callable | None = None
     event_dim: int = 0
     uses_inert: bool = False
+    name: str = "this distribution"
 
-    def summarize(self, values, codes, num_classes, weights=None, inert=None):
-        """Sum each statistic by class. See `Statistic.summarize`."""
+    def summarize(
+        self,
+        values: Cells,
+        classes: Classes,
+        num_classes: int,
+        weights: Real[Array, " n"] | None = None,
+        observed: Bool[Array, "n ..."] | None = None,
+        inert: Mapping[str, Array] | None = None,
+    ) -> Sums:
+        """Sum each statistic by class. See `Statistic.summarize`; vectors have to be whole."""
+        if observed is not None:
+            if self.event_dim:
+                refuse_missing(self.name)
+            values = fill(values, observed)
+        mask = None if observed is None else flatten_rows(observed)
 
-        def by_class(rows):
-            sums = class_sums(flatten_rows(rows), codes, num_classes, weights)
+        def by_class(rows: Cells) -> Float[Array, "K ..."]:
+            sums = class_sums(flatten_rows(rows), classes, num_classes, weights, mask)
             return sums.reshape(num_classes, *rows.shape[1:])
 
-        totals = tuple(by_class(rows) for rows in self.statistics(values, inert))
-        extra = values.shape[1 : values.ndim - self.event_dim]
-        base = np.zeros((num_classes, *extra))
-        if self.log_base is not None:
-            base = by_class(self.log_base(values, inert))
-        return Sums(class_counts(codes, num_classes, weights), totals, base)
+        with np.errstate(divide="ignore"):  # of cells that are filled in, which may lie at the edge of the support
+            totals = tuple(by_class(rows) for rows in self.statistics(values, inert))
+            extra = values.shape[1 : values.ndim - self.event_dim]
+            if self.log_base is not None:
+                base = by_class(self.log_base(values, inert))
+            else:
+                base = namespace(*totals).zeros((num_classes, *extra))
+        return Sums(class_counts(classes, num_classes, weights, observed), totals, base)
 
     def log_likelihood(self, parameters, summary):
         """Inner product of natural parameters and totals, less the log-partition. See `Statistic`."""
@@ -51,7 +71,7 @@ class ExponentialFamily(Statistic):
         events = tuple(range(-self.event_dim, 0))
         total = sum(term.sum(events) if events else term for term in terms)
         partition = self.log_partition(parameters)
-        count = summary.count.reshape((-1,) + (1,) * (partition.ndim - 1))
+        count = trailing(summary.count, partition.ndim)
         return total - safe_product(count, partition) + summary.log_base
 
     def row_log_prob(self, parameters, values):

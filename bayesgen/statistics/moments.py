@@ -7,13 +7,19 @@ would spend its time on.
 """
 
 import abc
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import final
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
 
-from .passes import chunks, class_counts
+from bayesgen.typing import Array, Bool, Float, Int, Real
+
+from .arrays import namespace
+from .passes import Classes, chunks, class_counts, class_weights
 from .summaries import Moments, outer_or_square
 
 CHUNK_CELLS = 1 << 18
@@ -23,12 +29,92 @@ FAR = 1e2  # squared distance of an origin from the mean, in variances: costs tw
 
 
 @np.errstate(over="ignore", invalid="ignore")  # scatter that is no number is refused by `check_magnitudes`
-def class_moments(values, codes, num_classes, weights=None, matrix=False):
-    """Centred moments of an (n, m) matrix by class; with `matrix`, cross products of the columns too.
+def class_moments(
+    values: Real[Array, "n m"],
+    classes: Classes,
+    num_classes: int,
+    weights: Real[Array, " n"] | None = None,
+    matrix: bool = False,
+    observed: Bool[Array, "n m"] | None = None,
+) -> Moments:
+    """Centred moments of the cells that are there, by class; with `matrix`, cross products of the columns too.
 
     The origin of a class is the first of its heaviest rows. So a column that is constant there, but for rows of hardly
     any weight, is measured from that constant: its scatter is theirs to the last digit, exactly 0 if there are none.
     """
+    if classes.ndim == 1 and observed is None and namespace(values, classes, weights) is np:
+        return _of_codes(values, classes, num_classes, weights, matrix)
+    return two_pass_moments(values, classes, num_classes, weights, matrix, observed)
+
+
+def two_pass_moments(
+    values: Real[Array, "n m"],
+    classes: Classes,
+    num_classes: int,
+    weights: Real[Array, " n"] | None = None,
+    matrix: bool = False,
+    observed: Bool[Array, "n m"] | None = None,
+) -> Moments:
+    """`class_moments` by the plain formulas, class by class: means first, then what is squared are residuals."""
+    xp = namespace(values, classes, weights, observed)
+    if not len(values):
+        values, classes = xp.zeros((1, values.shape[1])), xp.zeros((1, num_classes))
+        weights, observed = None, None if observed is None else xp.zeros(values.shape, bool)
+    rows = values.astype(float) if observed is None else xp.where(observed, values, 0.0)
+    if xp is jnp:
+        row_weights = class_weights(jnp.asarray(classes), num_classes, weights).T
+        count, mean, scatter = jax.lax.map(lambda of_rows: _of_class(rows, of_rows, observed, matrix), row_weights)
+    else:
+        parts = [_of_class(*arrays, matrix) for arrays in _by_class(rows, classes, num_classes, weights, observed)]
+        count, mean, scatter = (np.stack(arrays) for arrays in zip(*parts, strict=True))
+    count = count[:, 0] if observed is None else count
+    return Moments(count, mean, scatter, xp.zeros(mean.shape[:1] if matrix else mean.shape))
+
+
+def _by_class(
+    rows: Float[Array, "n m"],
+    classes: Classes,
+    num_classes: int,
+    weights: Real[Array, " n"] | None,
+    observed: Bool[Array, "n m"] | None,
+) -> Iterator[tuple[Float[Array, "k m"], Real[Array, " k"], Bool[Array, "k m"] | None]]:
+    """What `_of_class` takes, for each class: of codes, only the rows of the class."""
+    for index in range(num_classes):
+        if classes.ndim == 2:
+            of_rows = classes[:, index] if weights is None else classes[:, index] * weights
+            yield rows, of_rows, observed
+            continue
+        members = np.flatnonzero(classes == index)
+        members = members if len(members) else np.zeros(1, int)
+        of_rows = (classes[members] == index) * (1.0 if weights is None else weights[members])
+        yield rows[members], of_rows, None if observed is None else observed[members]
+
+
+def _of_class(
+    rows: Float[Array, "n m"], weights: Real[Array, " n"], observed: Bool[Array, "n m"] | None, matrix: bool
+) -> tuple[Float[Array, " m"], Float[Array, " m"], Float[Array, "..."]]:
+    """Count, mean and scatter of the columns, where rows have these weights."""
+    xp = namespace(rows, weights, observed)
+    cells = xp.broadcast_to(weights[:, None], rows.shape) if observed is None else weights[:, None] * observed
+    count = cells.sum(0)
+    origin = xp.take_along_axis(rows, cells.argmax(0)[None], 0)
+    shift = (cells * (rows - origin)).sum(0) / xp.where(count > 0, count, 1.0)
+    mean = xp.where(count > 0, origin[0] + shift, 0.0)
+    residuals = xp.where(cells > 0, rows - mean, 0.0)
+    weighted = cells * residuals
+    if not matrix:
+        return count, mean, (weighted * residuals).sum(0)
+    return count, mean, xp.matmul(weighted.T, residuals)
+
+
+def _of_codes(
+    values: Real[Array, "n m"],
+    codes: Int[Array, " n"],
+    num_classes: int,
+    weights: Real[Array, " n"] | None,
+    matrix: bool,
+) -> Moments:
+    """`class_moments` in one pass over the data, mostly."""
     origin = _heaviest_rows(values, codes, num_classes, weights)
     total = _moments_about(origin, values, codes, weights, matrix)
     squares = np.diagonal(total.scatter, axis1=1, axis2=2) if matrix else total.scatter
@@ -38,8 +124,15 @@ def class_moments(values, codes, num_classes, weights=None, matrix=False):
     return total
 
 
-def _moments_about(origin, values, codes, weights, matrix):
-    shifted = (_SortedRows if matrix else _MarkedRows)(origin, len(values), values.dtype)
+def _moments_about(
+    origin: Float[Array, "K m"],
+    values: Real[Array, "n m"],
+    codes: Int[Array, " n"],
+    weights: Real[Array, " n"] | None,
+    matrix: bool,
+) -> Moments:
+    """Moments by way of sums of rows less the origins of their classes."""
+    shifted: _ShiftedRows = (_SortedRows if matrix else _MarkedRows)(origin, len(values), values.dtype)
     for part in chunks(len(values), shifted.num_rows):
         shifted.add(values[part], codes[part], None if weights is None else weights[part])
     return shifted.moments(class_counts(codes, len(origin), weights), matrix)
@@ -48,7 +141,7 @@ def _moments_about(origin, values, codes, weights, matrix):
 class _ShiftedRows(abc.ABC):
     """Sums and products of rows about an origin for each class, with memory for one chunk of them."""
 
-    def __init__(self, origin, num_rows, product_shape):
+    def __init__(self, origin: Float[Array, "K m"], num_rows: int, product_shape: tuple[int, ...]):
         num_classes, num_columns = origin.shape
         self.origin = origin
         most = max(CHUNK_CELLS // max(num_columns, 1), TILE_ROWS * num_classes)
@@ -57,28 +150,28 @@ class _ShiftedRows(abc.ABC):
         self.sums, self.products = np.zeros(origin.shape), np.zeros((num_classes, *product_shape))
 
     @abc.abstractmethod
-    def add(self, values, codes, weights):
+    def add(self, values: Real[Array, "n m"], codes: Int[Array, " n"], weights: Real[Array, " n"] | None) -> None:
         """Add one chunk."""
 
-    def moments(self, class_weights, matrix):
+    def moments(self, count_of_class: Float[Array, " K"], matrix: bool) -> Moments:
         """Moments of all rows that were added, about their own means."""
-        count = class_weights[:, None]
+        count = count_of_class[:, None]
         shift = np.divide(self.sums, count, out=np.zeros_like(self.sums), where=count > 0)
         between = count.reshape((-1,) + (1,) * (self.products.ndim - 1)) * outer_or_square(shift, matrix)
         mean = np.where(count > 0, self.origin + shift, 0.0)
         base = np.zeros(count.shape[:1] if matrix else mean.shape)
-        return Moments(class_weights, mean, self.products - between, base)
+        return Moments(count_of_class, mean, self.products - between, base)
 
 
 @final
 class _MarkedRows(_ShiftedRows):
     """Squares of each column: the rows stay where they are, and a sparse matrix says which class each belongs to."""
 
-    def __init__(self, origin, num_rows, dtype):
+    def __init__(self, origin: Float[Array, "K m"], num_rows: int, dtype: np.dtype):
         super().__init__(origin, num_rows, origin.shape[1:])
         self.ones, self.ends = np.ones(self.num_rows), np.arange(self.num_rows + 1, dtype=np.int32)
 
-    def add(self, values, codes, weights):
+    def add(self, values: Real[Array, "n m"], codes: Int[Array, " n"], weights: Real[Array, " n"] | None) -> None:
         """Add one chunk: its product with the matrix (K, n) that has each row's weight in the row of its class."""
         size = len(codes)
         rows, origins = self.rows[:size], self.spare[:size]
@@ -97,12 +190,12 @@ class _MarkedRows(_ShiftedRows):
 class _SortedRows(_ShiftedRows):
     """Cross products of columns, which are matrix products of the rows of each class: they are sorted by class."""
 
-    def __init__(self, origin, num_rows, dtype):
+    def __init__(self, origin: Float[Array, "K m"], num_rows: int, dtype: np.dtype):
         super().__init__(origin, num_rows, origin.shape[1:] * 2)
         self.tiles = np.tile(origin, TILE_ROWS)
         self.sorted = np.empty(self.rows.shape, dtype)
 
-    def add(self, values, codes, weights):
+    def add(self, values: Real[Array, "n m"], codes: Int[Array, " n"], weights: Real[Array, " n"] | None) -> None:
         """Add one chunk, each class on its own."""
         num_classes = len(self.origin)
         codes = codes.astype(np.int16) if num_classes < 2**15 else codes  # a radix sort, for short integers
@@ -114,7 +207,7 @@ class _SortedRows(_ShiftedRows):
             if start < end:
                 self._add_class(index, slice(start, end), None if weights is None else weights[order[start:end]])
 
-    def _add_class(self, index, members, weights):
+    def _add_class(self, index: int, members: slice, weights: Real[Array, " n"] | None) -> None:
         rows, weighted = self.rows[members], self.rows[members]
         self._shift(index, rows)
         if weights is not None:
@@ -122,7 +215,7 @@ class _SortedRows(_ShiftedRows):
         self.sums[index] += np.ones(len(rows)) @ weighted
         self.products[index] += weighted.T @ rows
 
-    def _shift(self, index, rows):
+    def _shift(self, index: int, rows: Float[Array, "n m"]) -> None:
         """Subtract the origin in place, many rows at a time: NumPy's loops over short rows are slow."""
         whole = len(rows) // TILE_ROWS * TILE_ROWS
         tiles = rows[:whole].reshape(-1, self.tiles.shape[1])
@@ -130,8 +223,13 @@ class _SortedRows(_ShiftedRows):
         rows[whole:] -= self.origin[index]
 
 
-def _heaviest_rows(values, codes, num_classes, weights):
-    """The first of the heaviest rows of each class, (K, m); zeros where no row weighs anything."""
+def _heaviest_rows(
+    values: Real[Array, "n m"],
+    codes: Int[Array, " n"],
+    num_classes: int,
+    weights: Real[Array, " n"] | None,
+) -> Float[Array, "K m"]:
+    """The first of the heaviest rows of each class; zeros where no row weighs anything."""
     if weights is None:
         first = _first_rows(codes, np.arange(min(len(codes), FEW_ROWS)), num_classes)
         if (first < 0).any():  # a class that the first rows lack
@@ -145,7 +243,7 @@ def _heaviest_rows(values, codes, num_classes, weights):
     return origin
 
 
-def _first_rows(codes, rows, num_classes):
+def _first_rows(codes: Int[Array, " n"], rows: Int[Array, " k"], num_classes: int) -> Int[Array, " K"]:
     """The first of `rows` in each class, -1 where there is none."""
     first = np.full(num_classes, -1)
     first[codes[rows[::-1]]] = rows[::-1]

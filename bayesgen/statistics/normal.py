@@ -2,16 +2,21 @@
 
 import dataclasses
 import math
+from collections.abc import Mapping
 
 import jax.numpy as jnp
 import numpy as np
+
+from bayesgen.typing import Array, Bool, Real
 
 from .arrays import flatten_rows, inverse_lower, log_diagonal, namespace, precise
 from .base import Statistic
 from .linear import middle
 from .mahalanobis import squared_distances, with_whitening
+from .missing import fill, refuse_missing
 from .moments import class_moments
-from .summaries import Moments
+from .passes import Classes
+from .summaries import Moments, trailing
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -30,18 +35,29 @@ class NormalStatistic(Statistic):
         """Of the values, not of their logarithms."""
         return not self.log_scale
 
-    def summarize(self, values, codes, num_classes, weights=None, inert=None):
+    def summarize(
+        self,
+        values: Real[Array, " n *extra"],
+        classes: Classes,
+        num_classes: int,
+        weights: Real[Array, " n"] | None = None,
+        observed: Bool[Array, " n *extra"] | None = None,
+        inert: Mapping[str, Array] | None = None,
+    ) -> Moments:
         """Centred moments of each column by class. See `Statistic.summarize`."""
-        rows = flatten_rows(np.log(precise(values)) if self.log_scale else values)
-        moments = class_moments(rows, codes, num_classes, weights)
-        base = moments.log_base - moments.count[:, None] * moments.mean if self.log_scale else moments.log_base
+        values = values if observed is None else fill(values, observed)
+        rows = flatten_rows(namespace(values).log(precise(values)) if self.log_scale else values)
+        mask = None if observed is None else flatten_rows(observed)
+        moments = class_moments(rows, classes, num_classes, weights, observed=mask)
+        base = moments.log_base - trailing(moments.count, 2) * moments.mean if self.log_scale else moments.log_base
         shape = (num_classes, *values.shape[1:])
-        return Moments(moments.count, moments.mean.reshape(shape), moments.scatter.reshape(shape), base.reshape(shape))
+        count = moments.count if observed is None else moments.count.reshape(shape)
+        return Moments(count, moments.mean.reshape(shape), moments.scatter.reshape(shape), base.reshape(shape))
 
     def log_likelihood(self, parameters, summary):
         """-n log(scale) - n/2 log(2 pi) - (scatter + n (mean - loc)^2) / (2 scale^2), per class and column."""
         loc, scale = parameters["loc"], parameters["scale"]
-        count = summary.count.reshape((-1,) + (1,) * (loc.ndim - 1))
+        count = trailing(summary.count, loc.ndim)
         residual = summary.scatter / scale**2 + count * ((summary.mean - loc) / scale) ** 2
         return summary.log_base - count * (jnp.log(scale) + 0.5 * LOG_2PI) - 0.5 * residual
 
@@ -103,26 +119,37 @@ class MultivariateNormalStatistic(Statistic):
 
     takes_squares = True
 
-    def summarize(self, values, codes, num_classes, weights=None, inert=None):
+    def summarize(
+        self,
+        values: Real[Array, "n *extra D"],
+        classes: Classes,
+        num_classes: int,
+        weights: Real[Array, " n"] | None = None,
+        observed: Bool[Array, "n *extra D"] | None = None,
+        inert: Mapping[str, Array] | None = None,
+    ) -> Moments:
         """Centred moments and cross products by class. See `Statistic.summarize`."""
+        if observed is not None:
+            refuse_missing("a multivariate normal distribution")
         extra, dimension = values.shape[1:-1], values.shape[-1]
         blocks = values.reshape(len(values), math.prod(extra), dimension)
         parts = [
-            class_moments(blocks[:, index], codes, num_classes, weights, matrix=True)
+            class_moments(blocks[:, index], classes, num_classes, weights, matrix=True)
             for index in range(blocks.shape[1])
         ]
-        mean, scatter = (np.stack([getattr(part, name) for part in parts], 1) for name in ("mean", "scatter"))
+        xp = namespace(parts[0].mean)
+        mean, scatter = (xp.stack(arrays, 1) for arrays in zip(*((p.mean, p.scatter) for p in parts), strict=True))
         return Moments(
             parts[0].count,
             mean.reshape(num_classes, *extra, dimension),
             scatter.reshape(num_classes, *extra, dimension, dimension),
-            np.zeros((num_classes, *extra)),
+            xp.zeros((num_classes, *extra)),
         )
 
     def log_likelihood(self, parameters, summary):
         """-n log|L| - nD/2 log(2 pi) - tr(inv(L) (scatter + n d d') inv(L)') / 2, with d = mean - loc."""
         whiten = inverse_lower(jnp.asarray(parameters["scale_tril"]))
-        count = summary.count.reshape((-1,) + (1,) * (whiten.ndim - 3))
+        count = trailing(summary.count, whiten.ndim - 2)
         shift = jnp.einsum("...ij,...j->...i", whiten, summary.mean - parameters["loc"])
         spread = jnp.einsum("...ij,...jk,...ik->...", whiten, summary.scatter, whiten)
         half_log_det = log_diagonal(parameters["scale_tril"])

@@ -1,45 +1,89 @@
 """Passes over the rows: class-wise counts and sums, in chunks that stay in the processor's cache."""
 
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
 
+from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
+
+from .arrays import flatten_rows, namespace
+
 CHUNK_ROWS = 4096
 
+Sparse: TypeAlias = scipy.sparse.sparray | scipy.sparse.spmatrix
+Cells: TypeAlias = Shaped[Array, "n ..."] | Sparse
+Classes: TypeAlias = Int[Array, " n"] | Real[Array, "n K"]  # codes, or responsibilities
 
-def chunks(num_rows, size=CHUNK_ROWS):
+
+def chunks(num_rows: int, size: int = CHUNK_ROWS) -> list[slice]:
     """Slices that cover `num_rows` rows."""
     return [slice(start, min(start + size, num_rows)) for start in range(0, num_rows, size)]
 
 
-def class_counts(codes, num_classes, weights=None):
-    """Total weight of each class, (K,)."""
-    return np.bincount(codes, weights=weights, minlength=num_classes).astype(np.float64)
+def class_counts(
+    classes: Classes,
+    num_classes: int,
+    weights: Real[Array, " n"] | None = None,
+    observed: Bool[Array, " n *columns"] | None = None,
+) -> Float[Array, " K *columns"]:
+    """Total weight of each class, (K,); of its cells that are there, (K, *columns), where some are missing."""
+    if observed is not None:
+        counts = class_sums(flatten_rows(observed), classes, num_classes, weights)
+        return counts.reshape(num_classes, *observed.shape[1:])
+    if classes.ndim == 2 or namespace(classes, weights) is jnp:
+        return class_weights(classes, num_classes, weights).sum(0)
+    return np.bincount(classes, weights=weights, minlength=num_classes).astype(np.float64)
 
 
-def membership(codes, num_classes, weights=None):
-    """The (n, K) matrix with each row's weight in the column of its class."""
-    matrix = np.zeros((len(codes), num_classes))
-    matrix[np.arange(len(codes)), codes] = 1.0 if weights is None else weights
+def class_weights(classes: Classes, num_classes: int, weights: Real[Array, " n"] | None = None) -> Float[Array, "n K"]:
+    """Weight of each row in each class: the responsibilities, one-hot where codes are given, times the row's weight."""
+    if classes.ndim == 2:
+        return classes if weights is None else classes * weights[:, None]
+    if namespace(classes, weights) is jnp:
+        one_hot = jax.nn.one_hot(classes, num_classes, dtype=float)
+        return one_hot if weights is None else one_hot * weights[:, None]
+    matrix = np.zeros((len(classes), num_classes))
+    matrix[np.arange(len(classes)), classes] = 1.0 if weights is None else weights
     return matrix
 
 
-def class_sums(values, codes, num_classes, weights=None):
-    """Weighted sums of the rows of an (n, m) matrix by class, (K, m). Takes sparse matrices."""
-    if scipy.sparse.issparse(values):
-        return _sparse_sums(values.tocsr(), codes, num_classes, weights)
+def class_sums(
+    values: Shaped[Array, "n m"] | Sparse,
+    classes: Classes,
+    num_classes: int,
+    weights: Real[Array, " n"] | None = None,
+    observed: Bool[Array, "n m"] | None = None,
+) -> Float[Array, "K m"]:
+    """Weighted sums of the rows of a matrix by class, over the cells that are there."""
+    if isinstance(values, Sparse):
+        return _sparse_sums(values.tocsr(), classes, num_classes, weights)
+    if namespace(values, classes, weights, observed) is jnp:
+        cells = values if observed is None else jnp.where(observed, values, 0)
+        of_rows = class_weights(jnp.asarray(classes), num_classes, weights)
+        return jnp.matmul(of_rows.T, cells.astype(float), precision=jax.lax.Precision.HIGHEST)
     total = np.zeros((num_classes, values.shape[1]))
     for part in chunks(len(values)):
+        cells = values[part].astype(np.float64, copy=False)
+        if observed is not None:
+            cells = np.where(observed[part], cells, 0.0)
         weight = None if weights is None else weights[part]
-        total += membership(codes[part], num_classes, weight).T @ values[part].astype(np.float64, copy=False)
+        total += class_weights(classes[part], num_classes, weight).T @ cells
     return total
 
 
-def _sparse_sums(values, codes, num_classes, weights):
-    """Sums by class of what a csr matrix stores: one count of the cells (class, column)."""
+def _sparse_sums(
+    values: Sparse, classes: Classes, num_classes: int, weights: Real[Array, " n"] | None
+) -> Float[Array, "K m"]:
+    """Sums by class of what a csr matrix stores: one count of the cells (class, column), where classes are codes."""
+    if classes.ndim == 2:
+        return np.asarray(values.T @ class_weights(classes, num_classes, weights)).T
     num_columns = values.shape[1]
     size, lengths = num_classes * num_columns, np.diff(values.indptr)
     dtype = values.indices.dtype if size <= np.iinfo(values.indices.dtype).max else np.int64
-    cells = np.repeat((codes * num_columns).astype(dtype), lengths)
+    cells = np.repeat((classes * num_columns).astype(dtype), lengths)
     cells += values.indices
     data = values.data if weights is None else values.data * np.repeat(weights, lengths)
     # a matrix of one column, times one: adds up repeated cells faster than a count by weights does

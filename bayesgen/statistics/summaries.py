@@ -1,114 +1,127 @@
 """Mergeable summaries of rows: what the likelihood needs to know of the data, class by class.
 
 Shapes: K classes lead; `extra` are the site's further batch axes (columns), `event` those of its distribution.
-Every summary has fixed shapes whatever the number of rows, so whatever is compiled for one serves all.
+A summary weighs each cell: its counts have the shape (K,), or (K, *extra) where some cells were missing.
 """
 
 import abc
-import dataclasses
+from typing import Self
 
 import jax
 import numpy as np
+
+from bayesgen.records import record
+from bayesgen.typing import Array, Float
+
+from .arrays import namespace
 
 
 class Summary(abc.ABC):
     """A sufficient statistic of some rows. Two summaries of disjoint rows merge into that of all rows."""
 
     @abc.abstractmethod
-    def merge(self, other):
-        """Return the summary of both sets of rows together (exact up to rounding)."""
+    def merge(self, other: Self) -> Self:
+        """The summary of both sets of rows together (exact up to rounding)."""
 
-    def __add__(self, other):
+    def __add__(self, other: Self) -> Self:
         return self.merge(other)
 
     @abc.abstractmethod
-    def pooled(self):
-        """Return the summary with the class axis summed out (of length 1)."""
+    def pooled(self) -> Self:
+        """The summary with the class axis summed out (of length 1)."""
 
     @abc.abstractmethod
-    def of_class(self, index):
-        """Return the summary of one class alone, without its class axis."""
+    def of_class(self, index: int) -> Self:
+        """The summary of one class alone, without its class axis."""
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@record
 class Sums(Summary):
     """Weighted sums of the statistics T(x) of an exponential family.
 
     Attributes:
-        count: (K,), the total weight of each class.
-        totals: one array (K, *extra, ...) for each statistic.
-        log_base: (K, *extra), the weighted sum of the log base measure, log h(x).
+        count: the weight of each class, or of each of its columns where some cells were missing.
+        totals: one array for each statistic.
+        log_base: the weighted sum of the log base measure, log h(x).
     """
 
-    count: np.ndarray
-    totals: tuple[np.ndarray, ...]
-    log_base: np.ndarray
+    count: Float[Array, "K ..."]
+    totals: tuple[Float[Array, " K *shape"], ...]
+    log_base: Float[Array, " K *extra"]
 
-    def merge(self, other):
+    def merge(self, other: "Sums") -> "Sums":
         """Add the sums."""
-        return jax.tree.map(lambda a, b: a + b, self, other)
+        counts = _alike(self.count, other.count)
+        totals = tuple(one + another for one, another in zip(self.totals, other.totals, strict=True))
+        return Sums(counts[0] + counts[1], totals, self.log_base + other.log_base)
 
-    def pooled(self):
+    def pooled(self) -> "Sums":
         """Sum the class axis out."""
-        return jax.tree.map(lambda a: a.sum(0, keepdims=True), self)
+        return jax.tree.map(lambda array: array.sum(0, keepdims=True), self)
 
-    def of_class(self, index):
+    def of_class(self, index: int) -> "Sums":
         """Take one class."""
-        return jax.tree.map(lambda a: a[index], self)
+        return jax.tree.map(lambda array: array[index], self)
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@record
 class Moments(Summary):
     """Weight, mean and centred scatter of each class, for normal distributions.
 
     Attributes:
-        count: (K,), the total weight of each class.
-        mean: (K, *event), zero where a class is empty.
-        scatter: the sum of squares about the mean, (K, *event), or the matrix (K, D, D).
-        log_base: (K, *extra), the log-Jacobian of a transformation of the data (zero if there is none).
+        count: the weight of each class, or of each of its columns where some cells were missing.
+        mean: zero where a class (or its column) is empty.
+        scatter: the sum of squares about the mean, or the matrix (K, D, D).
+        log_base: the log-Jacobian of a transformation of the data (zero if there is none).
     """
 
-    count: np.ndarray
-    mean: np.ndarray
-    scatter: np.ndarray
-    log_base: np.ndarray
+    count: Float[Array, "K ..."]
+    mean: Float[Array, " K *event"]
+    scatter: Float[Array, "K ..."]
+    log_base: Float[Array, " K *extra"]
 
     @property
-    def is_matrix(self):
+    def is_matrix(self) -> bool:
         """Whether `scatter` holds cross products of the columns and not only squares."""
         return self.scatter.ndim > self.mean.ndim
 
     @np.errstate(over="ignore", invalid="ignore")  # as in `class_moments`
-    def merge(self, other):
+    def merge(self, other: "Moments") -> "Moments":
         """Merge by the pairwise formula of Chan, Golub and LeVeque (1983, eq. 2.1): no cancellation."""
-        count = self.count + other.count
-        share = np.divide(other.count, count, out=np.zeros_like(count), where=count > 0)
+        one, another = _alike(self.count, other.count)
+        count, xp = one + another, namespace(one, another)
+        share = xp.where(count > 0, another / xp.where(count > 0, count, 1.0), 0.0)
         delta = other.mean - self.mean
-        mean = self.mean + _trailing(share, delta.ndim) * delta
-        between = _trailing(self.count * share, self.scatter.ndim) * outer_or_square(delta, self.is_matrix)
+        mean = self.mean + trailing(share, delta.ndim) * delta
+        between = trailing(one * share, self.scatter.ndim) * outer_or_square(delta, self.is_matrix)
         return Moments(count, mean, self.scatter + other.scatter + between, self.log_base + other.log_base)
 
-    def pooled(self):
+    def pooled(self) -> "Moments":
         """Merge all classes into one."""
         total = self._slice(0)
         for index in range(1, len(self.count)):
             total = total.merge(self._slice(index))
         return total
 
-    def _slice(self, index):
-        return jax.tree.map(lambda a: a[index : index + 1], self)
+    def _slice(self, index: int) -> "Moments":
+        return jax.tree.map(lambda array: array[index : index + 1], self)
 
-    def of_class(self, index):
+    def of_class(self, index: int) -> "Moments":
         """Take one class."""
-        return jax.tree.map(lambda a: a[index], self)
+        return jax.tree.map(lambda array: array[index], self)
 
 
-def outer_or_square(delta, is_matrix):
+def outer_or_square(delta: Float[Array, "*event"], is_matrix: bool) -> Float[Array, "..."]:
     """The square of a difference of means, elementwise or as an outer product over its last axis."""
     return delta[..., :, None] * delta[..., None, :] if is_matrix else delta**2
 
 
-def _trailing(array, ndim):
+def trailing(array: Float[Array, "..."], ndim: int) -> Float[Array, "..."]:
+    """The array with axes of length 1 at its end, so that counts of classes meet tables of their columns."""
     return array.reshape(array.shape + (1,) * (ndim - array.ndim))
+
+
+def _alike(one: Float[Array, "..."], another: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    """Counts of as many axes: those of classes meet those of cells."""
+    ndim = max(one.ndim, another.ndim)
+    return trailing(one, ndim), trailing(another, ndim)

@@ -64,6 +64,7 @@ MULTINOMIAL = ExponentialFamily(
     log_partition=lambda p: namespace(p["log_probs"]).zeros(p["log_probs"].shape[:-1]),
     log_base=_log_multinomial,
     event_dim=1,
+    name="a multinomial distribution",
 )
 POISSON = ExponentialFamily(
     statistics=lambda x, inert: (x,),
@@ -100,6 +101,7 @@ DIRICHLET = ExponentialFamily(
     natural=lambda p: (p["concentration"] - 1.0,),
     log_partition=lambda p: _gammaln(p["concentration"]).sum(-1) - _gammaln(p["concentration"].sum(-1)),
     event_dim=1,
+    name="a Dirichlet distribution",
 )
 HALF_NORMAL = ExponentialFamily(
     statistics=lambda x, inert: (precise(x) ** 2,),

@@ -246,7 +246,7 @@ def test_the_summary_gives_the_sum_over_rows(name, rng, codes):
         parameters, values = case.parameters(rng), case.rows(rng)
         weights = rng.gamma(1.0, 1.0, ROWS)
         statistic, inert = statistic_of(case, parameters)
-        summary = statistic.summarize(values, codes, CLASSES, weights, inert)
+        summary = statistic.summarize(values, codes, CLASSES, weights, inert=inert)
         sums, found, cells, cells_found, each, read = compiled(name)(parameters, values, codes, weights, summary)
         for kind, expected in sums.items():
             np.testing.assert_allclose(found[kind], expected, rtol=1e-9, err_msg=kind)
@@ -280,7 +280,7 @@ def test_summaries_merge_and_weights_are_repetitions(name, rng, codes):
     def summarize(rows, weights=None):
         of_rows = {k: v[rows] for k, v in inert.items()}
         given = None if weights is None else weights[rows]
-        return statistic.summarize(values[rows], codes[rows], CLASSES, given, of_rows)
+        return statistic.summarize(values[rows], codes[rows], CLASSES, given, inert=of_rows)
 
     def same(one, two):
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-11), one, two)
@@ -292,7 +292,7 @@ def test_summaries_merge_and_weights_are_repetitions(name, rng, codes):
     same(parts[0] + parts[1], everything)
     weights = rng.integers(0, 4, ROWS).astype(float)
     same(summarize(index, weights), summarize(np.repeat(index, weights.astype(int))))
-    swapped = statistic.summarize(values, np.where(codes == 0, 0, 1), 2, None, inert)
+    swapped = statistic.summarize(values, np.where(codes == 0, 0, 1), 2, inert=inert)
     same(swapped.pooled().of_class(0), everything.pooled().of_class(0))
     same(swapped.of_class(1), everything.of_class(2))
 
@@ -302,8 +302,8 @@ def test_an_empty_part_merges_as_nothing(name, rng, codes):
     case = CASES[name]
     values = case.rows(rng)
     statistic, inert = statistic_of(case, case.parameters(rng))
-    nothing = statistic.summarize(values[:0], codes[:0], CLASSES, None, {k: v[:0] for k, v in inert.items()})
-    everything = statistic.summarize(values, codes, CLASSES, None, inert)
+    nothing = statistic.summarize(values[:0], codes[:0], CLASSES, inert={k: v[:0] for k, v in inert.items()})
+    everything = statistic.summarize(values, codes, CLASSES, inert=inert)
     for merged in (nothing + everything, everything + nothing):
         jax.tree.map(np.testing.assert_array_equal, merged, everything)
 
@@ -313,8 +313,8 @@ def test_float32_rows_lose_nothing_beyond_their_own_rounding(name, rng, codes):
     case = CASES[name]
     values = case.rows(rng).astype(np.float32)
     statistic, inert = statistic_of(case, case.parameters(rng))
-    narrow = statistic.summarize(values, codes, CLASSES, None, inert)
-    wide = statistic.summarize(values.astype(np.float64), codes, CLASSES, None, inert)
+    narrow = statistic.summarize(values, codes, CLASSES, inert=inert)
+    wide = statistic.summarize(values.astype(np.float64), codes, CLASSES, inert=inert)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12), narrow, wide)
 
 
@@ -323,8 +323,8 @@ def test_small_integers_lose_nothing(name, rng, codes):
     case = CASES[name]
     values = case.rows(rng).astype(np.uint8)
     statistic, inert = statistic_of(case, case.parameters(rng))
-    narrow = statistic.summarize(values, codes, CLASSES, None, inert)
-    wide = statistic.summarize(values.astype(np.float64), codes, CLASSES, None, inert)
+    narrow = statistic.summarize(values, codes, CLASSES, inert=inert)
+    wide = statistic.summarize(values.astype(np.float64), codes, CLASSES, inert=inert)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12), narrow, wide)
 
 

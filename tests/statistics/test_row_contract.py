@@ -1,0 +1,232 @@
+"""Missing cells and responsibilities in statistics, against brute force: cells dropped, rows dropped, rows copied."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse
+from test_statistics import CASES, CLASSES, COLUMNS, EMPTY, ROWS, statistic_of
+
+from bayesgen.errors import DataError
+from bayesgen.statistics import read_conditional
+
+every_case = pytest.mark.parametrize("name", CASES)
+VECTORS = [name for name in CASES if name.startswith(("Multi", "Dirichlet"))]
+columnwise = pytest.mark.parametrize("name", [name for name in CASES if name not in VECTORS])
+
+
+@pytest.fixture(autouse=True)
+def float64():
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(11)
+
+
+def same(one, two, rtol=1e-11, atol=1e-11):
+    assert jax.tree.structure(one) == jax.tree.structure(two)
+    assert jax.tree.map(np.shape, one) == jax.tree.map(np.shape, two)
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=rtol, atol=atol), one, two)
+
+
+def data(name, rng):
+    case = CASES[name]
+    statistic, inert = statistic_of(case, case.parameters(rng))
+    return statistic, case.rows(rng), inert, rng.choice([0, 2], ROWS), rng.gamma(1.0, 1.0, ROWS)
+
+
+def take(inert, rows):
+    return {key: value[rows] for key, value in inert.items()}
+
+
+def with_holes(values, rng):
+    """Rows with NaN in cells that are missing (any number, where they hold integers), and the mask of the others."""
+    observed = rng.random(values.shape) < 0.7
+    return np.where(observed, values, np.nan if values.dtype.kind == "f" else -7), observed
+
+
+@every_case
+@pytest.mark.parametrize("weighted", [False, True])
+def test_one_hot_responsibilities_are_codes(name, weighted, rng):
+    statistic, values, inert, codes, weights = data(name, rng)
+    weights = weights if weighted else None
+    by_codes = statistic.summarize(values, codes, CLASSES, weights, inert=inert)
+    by_rows = statistic.summarize(values, np.eye(CLASSES)[codes], CLASSES, weights, inert=inert)
+    same(by_rows, by_codes)
+    assert (by_rows.count[EMPTY] == 0).all()
+
+
+@every_case
+def test_responsibilities_are_weighted_copies_in_every_class(name, rng):
+    statistic, values, inert, _, weights = data(name, rng)
+    responsibilities = rng.dirichlet(np.full(CLASSES, 0.5), ROWS)
+    copies, codes = np.tile(np.arange(ROWS), CLASSES), np.repeat(np.arange(CLASSES), ROWS)
+    expected = statistic.summarize(
+        values[copies], codes, CLASSES, (responsibilities * weights[:, None]).T.ravel(), inert=take(inert, copies)
+    )
+    same(statistic.summarize(values, responsibilities, CLASSES, weights, inert=inert), expected)
+
+
+@every_case
+def test_traced_summaries_are_those_of_numpy(name, rng):
+    statistic, values, inert, codes, weights = data(name, rng)
+    inert, holes = jax.tree.map(np.array, inert), with_holes(values, rng)[1]
+    responsibilities = rng.dirichlet(np.full(CLASSES, 0.5), ROWS)
+    masks = [None] if name in VECTORS else [None, holes]
+    traced = jax.jit(lambda x, classes, w, mask, i: statistic.summarize(x, classes, CLASSES, w, mask, i))
+    for classes in (codes, responsibilities):
+        for observed in masks:
+            for given in (None, weights):
+                expected = statistic.summarize(values, classes, CLASSES, given, observed, inert)
+                assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(expected))
+                same(jax.tree.map(np.asarray, traced(values, classes, given, observed, inert)), expected)
+
+
+@columnwise
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_missing_cell_is_dropped_from_its_column(name, soft, weighted, rng):
+    statistic, values, inert, codes, weights = data(name, rng)
+    weights = weights if weighted else None
+    classes = rng.dirichlet(np.full(CLASSES, 0.5), ROWS) if soft else codes
+    values, observed = with_holes(values, rng)
+    found = statistic.summarize(values, classes, CLASSES, weights, observed, inert)
+    assert found.count.shape == (CLASSES, COLUMNS)
+    for column in range(COLUMNS):
+        rows, place = observed[:, column], slice(column, column + 1)
+        expected = statistic.summarize(
+            values[rows, place],
+            classes[rows],
+            CLASSES,
+            None if weights is None else weights[rows],
+            inert={key: value[rows, place] for key, value in inert.items()},
+        )
+        of_column = jax.tree.map(lambda array, place=place: array[:, place], found)
+        assert jax.tree.structure(of_column) == jax.tree.structure(expected)
+        for one, other in zip(jax.tree.leaves(of_column), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(one, other.reshape(one.shape), rtol=1e-11, atol=1e-11)
+
+
+@columnwise
+@pytest.mark.parametrize("soft", [False, True])
+def test_a_row_and_a_column_without_observed_cells(name, soft, rng):
+    statistic, values, inert, codes, weights = data(name, rng)
+    classes = rng.dirichlet(np.full(CLASSES, 0.5), ROWS) if soft else codes
+    observed = np.ones(values.shape, bool)
+    observed[[3, 17]] = False
+    kept = observed[:, 0]
+    found = statistic.summarize(values, classes, CLASSES, weights, observed, inert)
+    expected = statistic.summarize(values[kept], classes[kept], CLASSES, weights[kept], inert=take(inert, kept))
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(
+            one, other if one.shape == other.shape else np.stack([other] * COLUMNS, 1), rtol=1e-11
+        )
+    observed[:, 1] = False
+    empty = statistic.summarize(values, classes, CLASSES, weights, observed, inert)
+    assert all((leaf[:, 1] == 0).all() for leaf in jax.tree.leaves(empty))
+    np.testing.assert_array_equal(empty.count[:, 0], found.count[:, 0])
+
+
+@columnwise
+def test_summaries_merge_with_and_without_missing_cells(name, rng):
+    statistic, values, inert, codes, weights = data(name, rng)
+    whole_values = values
+    values, observed = with_holes(values, rng)
+    observed[:19], values[:19] = True, whole_values[:19]
+
+    def summarize(rows, masked=True):
+        mask = observed[rows] if masked else None
+        return statistic.summarize(values[rows], codes[rows], CLASSES, weights[rows], mask, take(inert, rows))
+
+    everything, index = summarize(np.arange(ROWS)), np.arange(ROWS)
+    whole, holes = summarize(index[:19], masked=False), summarize(index[19:])
+    assert whole.count.shape == (CLASSES,)
+    same(whole + holes, everything)
+    same(holes + whole, everything)
+    same(summarize(index[:1]) + summarize(index[1:]), everything)
+    merged = jax.jit(lambda one, other: one + other)(whole, holes)
+    same(jax.tree.map(np.asarray, merged), everything)
+    same(
+        everything.pooled().of_class(0), statistic.summarize(values, 0 * codes, 1, weights, observed, inert).of_class(0)
+    )
+
+
+@columnwise
+def test_the_likelihood_of_what_is_observed(name, rng):
+    statistic, values, inert, codes, weights = data(name, rng)
+    parameters = CASES[name].parameters(rng)
+    values, observed = with_holes(values, rng)
+    summary = statistic.summarize(values, codes, CLASSES, weights, observed, inert)
+    read = read_conditional(CASES[name].build(**parameters), -2)
+    rows = CASES[name].build(**{key: value[codes] for key, value in parameters.items()})
+    cells = np.where(observed, rows.log_prob(np.where(observed, values, np.abs(values[observed]).max())), 0.0)
+    expected = np.stack([(weights[:, None] * cells)[codes == k].sum(0) for k in range(CLASSES)])
+    np.testing.assert_allclose(statistic.log_likelihood(read.parameters, summary), expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(("name", "words"), [("Multinomial, probs", "a multinomial"), ("Dirichlet", "a Dirichlet")])
+def test_vectors_refuse_missing_cells_by_name(name, words, rng):
+    statistic, values, inert, codes, _ = data(name, rng)
+    with pytest.raises(DataError, match=rf"The vectors of {words} distribution have missing cells"):
+        statistic.summarize(values, codes, CLASSES, observed=np.ones(values.shape, bool), inert=inert)
+
+
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize("traced", [False, True])
+def test_moments_of_far_off_and_constant_columns(soft, traced, rng):
+    """Centred, whatever the way they are made: large offsets cost no digits, constant columns have no scatter."""
+    statistic = statistic_of(CASES["Normal"], CASES["Normal"].parameters(rng))[0]
+    codes = rng.integers(0, 3, 101)
+    values = rng.normal((1e8, 0.0, -3.0), 1.0, (101, 3))
+    values[:, 1] = np.array([0.1, 0.7, 1e9 / 3])[codes]
+    values[0, 0] = 1e5
+    observed = rng.random(values.shape) < 0.7
+    classes = np.eye(3)[codes] if soft else codes
+    run = (
+        jax.jit(lambda *a: statistic.summarize(a[0], a[1], 3, a[2], a[3]))
+        if traced
+        else (lambda *a: statistic.summarize(a[0], a[1], 3, a[2], a[3]))
+    )
+    found = run(values, classes, rng.gamma(1.0, 1.0, 101), observed)
+    assert (np.asarray(found.scatter)[:, 1] == 0).all()
+    unweighted = run(values, classes, np.ones(101), observed)
+    for k in range(3):
+        for column in (0, 2):
+            cells = values[(codes == k) & observed[:, column], column].astype(np.longdouble)
+            scatter = ((cells - cells.mean()) ** 2).sum()
+            np.testing.assert_allclose(unweighted.scatter[k, column], float(scatter), rtol=1e-10)
+
+
+def test_sparse_rows_have_responsibilities_and_no_missing_cells(rng):
+    for name, dense in (
+        ("Multinomial, probs", rng.poisson(0.4, (ROWS, 7)).astype(float)),
+        ("Bernoulli, probs", (rng.random((ROWS, 7)) < 0.2).astype(float)),
+    ):
+        statistic = statistic_of(CASES[name], CASES[name].parameters(rng))[0]
+        classes = rng.dirichlet(np.full(CLASSES, 0.5), ROWS)
+        classes[:, EMPTY] = 0.0
+        sparse = scipy.sparse.csr_array(dense)
+        same(statistic.summarize(sparse, classes, CLASSES), statistic.summarize(dense, classes, CLASSES))
+        with pytest.raises(DataError, match="missing cells"):
+            statistic.summarize(sparse, classes, CLASSES, observed=np.ones(dense.shape, bool))
+
+
+def test_gradients_reach_responsibilities(rng):
+    """Summaries made inside of what JAX differentiates: an expected log likelihood, by its responsibilities."""
+    statistic = statistic_of(CASES["Normal"], CASES["Normal"].parameters(rng))[0]
+    values, observed = with_holes(rng.normal(size=(ROWS, COLUMNS)), rng)
+
+    def scatter(responsibilities):
+        return statistic.summarize(jnp.asarray(values), responsibilities, CLASSES, observed=observed).scatter.sum()
+
+    responsibilities = rng.dirichlet(np.full(CLASSES, 2.0), ROWS)
+    direction = rng.normal(size=responsibilities.shape)
+    slope = (jax.grad(scatter)(responsibilities) * direction).sum()
+    step = 1e-6 * direction
+    expected = (scatter(responsibilities + step) - scatter(responsibilities - step)) / 2e-6
+    np.testing.assert_allclose(slope, expected, rtol=1e-6)
