@@ -5,7 +5,7 @@ from typing import Any
 
 from bayesgen.errors import FitError
 from bayesgen.fitting import Exact, Fit, fit
-from bayesgen.program import Model
+from bayesgen.program import Recipe
 
 from .mixture import AverageFit
 from .model import AverageModel
@@ -81,7 +81,7 @@ def _listed(members):
     if not listed:
         raise FitError("There is nothing to average. Give at least one fit or model.")
     for index, member in enumerate(listed):
-        if not isinstance(member, Fit | Model | AverageModel):
+        if not isinstance(member, Fit | Recipe | AverageModel):
             raise FitError(f"Member {index} is neither a fit nor a model: {member!r}.")
     return listed
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from bayesgen.data import read_table
 from bayesgen.errors import ConstantColumnWarning, DataError
-from bayesgen.fitting import Fit, Problem, Summaries, train
+from bayesgen.fitting import Fit, ProgramProblem, Summaries
 from bayesgen.program import Evidence
 from bayesgen.runtime import as_key, generator
 from bayesgen.statistics import class_counts
@@ -76,7 +76,7 @@ def _refit(fit, attributes, codes, weights):
     data = _KeptScale(fit.concrete, fit.schema, _evidence(fit, attributes, codes, weights))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConstantColumnWarning)  # the whole fit has warned
-        return train(fit.concrete, fit.method, Problem(fit.model, data, 0, False))
+        return ProgramProblem(fit.model, data, progress=False).solved_by(fit.method)
 
 
 def _evidence(fit, attributes, codes, weights):

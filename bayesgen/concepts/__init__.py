@@ -3,7 +3,7 @@
 from .fit import ConceptFit
 from .games import number_game, rectangles
 from .learner import ConceptLearner
-from .learning import learn
+from .learning import ConceptProblem
 from .prediction import ConceptPrediction
 from .space import HypothesisSpace
 
@@ -11,8 +11,8 @@ __all__ = [
     "ConceptFit",
     "ConceptLearner",
     "ConceptPrediction",
+    "ConceptProblem",
     "HypothesisSpace",
-    "learn",
     "number_game",
     "rectangles",
 ]

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from bayesgen.errors import DataError
-from bayesgen.fitting import prepare
 
 from .learner import ConceptLearner
 
@@ -73,13 +72,6 @@ class Examples:
         zeros = np.zeros(len(self.model.space.domain), np.int64)
         pairs = itertools.zip_longest(self.sets, other.sets, fillvalue=ExampleSet(zeros, zeros))
         return dataclasses.replace(self, sets=tuple(one + two for one, two in pairs))
-
-
-@prepare.register
-def _(model: ConceptLearner, X, y=None, *, schema=None, sample_weight=None):
-    if schema is not None or sample_weight is not None:
-        raise DataError("A concept learner takes examples alone: no schema or sample_weight.")
-    return read_examples(model, X, y)
 
 
 def read_examples(model, X, y=None):

@@ -7,7 +7,7 @@ import numpy as np
 
 from bayesgen.describe import amount, described
 from bayesgen.errors import FitError
-from bayesgen.fitting import Fit, Problem, train
+from bayesgen.fitting import Fit, fit
 
 from .examples import Examples, read_examples
 from .learner import ConceptLearner
@@ -156,5 +156,5 @@ class ConceptFit:
 
     def update(self, more, y=None):
         """The fit of these examples and more. For several sets: more of each; further ones are new sets."""
-        more = read_examples(self.model, more, y)
-        return train(self.model, self.method, Problem(self.model, self.examples + more, self.seed, None))
+        examples = self.examples + read_examples(self.model, more, y)
+        return fit(self.model, examples, method=self.method, seed=self.seed)

@@ -8,6 +8,7 @@ import numpyro
 import numpyro.distributions as dist
 
 from bayesgen.errors import ModelError
+from bayesgen.program import Model
 
 from .hyperparameters import check_hyperparameter, sample_values, unknown
 from .likelihood import SAMPLING, example_probabilities
@@ -15,7 +16,7 @@ from .space import HypothesisSpace
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class ConceptLearner:
+class ConceptLearner(Model):
     """A concept from a finite space, learned from its examples.
 
     Generative story::

@@ -1,14 +1,18 @@
 """Training concept learners: enumeration, its best hypothesis, and hyperparameters with the hypotheses summed out."""
 
-import functools
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import scipy.special
 
-from bayesgen.errors import BayesgenWarning, FitError, warn
-from bayesgen.fitting import MAP, MLE, NUTS, Exact, train
+from bayesgen.data import Schema
+from bayesgen.errors import BayesgenWarning, DataError, FitError, warn
+from bayesgen.fitting import MAP, MLE, NUTS, Exact, Fit, Method, Problem, prepare
 from bayesgen.posteriors import Point
 
+from .examples import Examples, read_examples
 from .fit import Belief, ConceptFit
 from .learner import ConceptLearner
 from .likelihood import Tally, log_likelihood
@@ -19,53 +23,88 @@ from .table import Table
 TIE = 1e-10  # log scores that differ by less are equal but for rounding
 
 
-@train.register
-def _(model: ConceptLearner, method, problem):
-    _refuse_contradictions(problem.data)
-    return learn(method, model, problem)
+@dataclasses.dataclass(frozen=True)
+class ConceptProblem(Problem):
+    """Examples of concepts, to be explained by hypotheses.
 
+    Attributes:
+        model: the learner.
+        data: the examples.
+    """
 
-@functools.singledispatch
-def learn(method, learner, problem) -> ConceptFit:
-    """Train by a method: those that are not registered refuse."""
-    raise FitError(
-        f"A concept learner is not trained by {type(method).__name__}(). Use Exact(), NUTS(), MAP() or MLE()."
-    )
+    model: ConceptLearner
+    data: Examples
 
-
-@learn.register
-def _(method: Exact, learner, problem):
-    _refuse_unknown(method, learner)
-    return _fit(method, problem, [_posterior(learner, each) for each in problem.data.sets])
-
-
-@learn.register
-def _(method: MLE, learner, problem):
-    _refuse_unknown(method, learner)
-    return _fit(method, problem, [_best(log_likelihoods(learner, each), learner.noise) for each in problem.data.sets])
-
-
-@learn.register
-def _(method: MAP, learner, problem):
-    shared = _shared_mode(method, learner, problem) if learner.unknown else None
-    point = learner if shared is None else learner.at_mode({name: float(v) for name, v in shared.parameters.items()})
-    beliefs = [_best(log_joints(point, each), point.noise) for each in problem.data.sets]
-    return _fit(method, problem, beliefs, shared)
-
-
-@learn.register
-def _(method: NUTS, learner, problem):
-    if not learner.unknown:
+    def solved_by(self, method: Method) -> ConceptFit:
+        """The hypotheses weighed by the examples, and hyperparameters that follow a distribution, by the method."""
+        _refuse_contradictions(self.data)
+        match method:
+            case Exact():
+                return self._enumerated(method)
+            case MLE():
+                return self._likeliest(method)
+            case MAP():
+                return self._most_probable(method)
+            case NUTS():
+                return self._sampled(method)
         raise FitError(
-            "NUTS() has nothing continuous to sample: all hyperparameters of this learner are numbers. Use Exact(), "
-            "which enumerates the hypotheses."
+            f"A concept learner is not trained by {type(method).__name__}(). Use Exact(), NUTS(), MAP() or MLE()."
         )
-    table = Table.of(learner, problem.data.sets)
-    shared = method.solve(problem_of(table, problem.seed, problem.progress))
-    posterior, noisy = table.average({name: draws.ravel() for name, draws in shared.parameters.items()})
-    share = np.divide(noisy, posterior, out=np.zeros_like(noisy), where=posterior > 0)
-    beliefs = [_averaged(table, index, posterior, share) for index in range(len(table.sets))]
-    return _fit(method, problem, beliefs, shared)
+
+    def _enumerated(self, method: Exact) -> ConceptFit:
+        _refuse_unknown(method, self.model)
+        return self._fit(method, [_posterior(self.model, examples) for examples in self.data.sets])
+
+    def _likeliest(self, method: MLE) -> ConceptFit:
+        _refuse_unknown(method, self.model)
+        scores = [log_likelihoods(self.model, examples) for examples in self.data.sets]
+        return self._fit(method, [_best(of_set, self.model.noise) for of_set in scores])
+
+    def _most_probable(self, method: MAP) -> ConceptFit:
+        learner, shared = self.model, None
+        if learner.unknown:
+            shared = self._shared_mode(method)
+            learner = learner.at_mode({name: float(value) for name, value in shared.parameters.items()})
+        scores = [log_joints(learner, examples) for examples in self.data.sets]
+        return self._fit(method, [_best(of_set, learner.noise) for of_set in scores], shared)
+
+    def _sampled(self, method: NUTS) -> ConceptFit:
+        if not self.model.unknown:
+            raise FitError(
+                "NUTS() has nothing continuous to sample: all hyperparameters of this learner are numbers. Use "
+                "Exact(), which enumerates the hypotheses."
+            )
+        table = Table.of(self.model, self.data.sets)
+        shared = method.solve(problem_of(table, self.seed, self.progress))
+        posterior, noisy = table.average({name: draws.ravel() for name, draws in shared.parameters.items()})
+        share = np.divide(noisy, posterior, out=np.zeros_like(noisy), where=posterior > 0)
+        beliefs = [_averaged(table, index, posterior, share) for index in range(len(table.sets))]
+        return self._fit(method, beliefs, shared)
+
+    def _shared_mode(self, method: MAP) -> Fit:
+        """The mode of the hyperparameters, as a fit; one on the boundary is reported."""
+        problem = problem_of(Table.of(self.model, self.data.sets), self.seed, self.progress)
+        values, boundary = find_mode(problem, self.model.unknown, method.num_starts)
+        if boundary:
+            ends = ", ".join(f"{name} = {bound:g}" for name, bound in boundary.items())
+            warn(
+                f"The mode of the hyperparameters is on the boundary: {ends}. NUTS() averages over them instead.",
+                BayesgenWarning,
+            )
+        point = Point(problem.program, {name: np.asarray(value) for name, value in values.items()})
+        return problem.result(method, point, attributes={"boundary": boundary})
+
+    def _fit(self, method: Method, beliefs: Iterable[Belief], shared: Fit | None = None) -> ConceptFit:
+        return ConceptFit(self.model, method, self.data, tuple(beliefs), shared, self.seed)
+
+
+@prepare.register
+def _(
+    model: ConceptLearner, X: Any, y: Any = None, *, schema: Schema | None = None, sample_weight: Any = None
+) -> ConceptProblem:
+    if schema is not None or sample_weight is not None:
+        raise DataError("A concept learner takes examples alone: no schema or sample_weight.")
+    return ConceptProblem(model, X if isinstance(X, Examples) else read_examples(model, X, y))
 
 
 def log_likelihoods(learner, examples):
@@ -116,21 +155,3 @@ def _refuse_unknown(method, learner):
             f"{type(method).__name__}() takes hyperparameters that are numbers, and {', '.join(learner.unknown)} "
             "follows a distribution. Use NUTS(), which samples it, or MAP()."
         )
-
-
-def _shared_mode(method, learner, problem):
-    """The mode of the hyperparameters, as a fit; one on the boundary is reported."""
-    own = problem_of(Table.of(learner, problem.data.sets), problem.seed, problem.progress)
-    values, boundary = find_mode(own, learner.unknown, method.num_starts)
-    if boundary:
-        ends = ", ".join(f"{name} = {bound:g}" for name, bound in boundary.items())
-        warn(
-            f"The mode of the hyperparameters is on the boundary: {ends}. NUTS() averages over them instead.",
-            BayesgenWarning,
-        )
-    point = Point(own.program, {name: np.asarray(value) for name, value in values.items()})
-    return own.result(method, point, attributes={"boundary": boundary})
-
-
-def _fit(method, problem, beliefs, shared=None):
-    return ConceptFit(problem.model, method, problem.data, tuple(beliefs), shared, problem.seed)

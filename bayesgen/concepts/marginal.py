@@ -12,7 +12,7 @@ import numpy as np
 import numpyro
 
 from bayesgen.data import Schema
-from bayesgen.fitting import Problem, Summaries
+from bayesgen.fitting import ProgramProblem, Summaries
 from bayesgen.program import Evidence, GenerativeProgram, Plan, PytreeFunction, Structure
 
 from .cells import Cells, Setting
@@ -49,4 +49,4 @@ def problem_of(table, seed, progress):
     structure = Structure("sets", -1, None, attributes=(), latents=latents, deterministics=(), covariates=())
     function = Marginal(learner.hyperparameters, table.cells, Setting.of(learner))
     program = GenerativeProgram(function, label=None).replace(structure=structure, plan=Plan(()))
-    return Problem(program, Summaries(program, Schema(), Evidence(np.zeros(1), {}, {})), seed, progress)
+    return ProgramProblem(program, Summaries(program, Schema(), Evidence(np.zeros(1), {}, {})), seed, progress)

@@ -4,10 +4,11 @@ from .data import Summaries, summarize
 from .exact import Exact
 from .fit import Fit
 from .map import MAP
-from .method import Method, Problem, fit, prepare, train
+from .method import Method
 from .mle import MLE
 from .nuts import NUTS
-from .structures import StructurePosterior
+from .problem import Problem, ProgramProblem
+from .training import fit, prepare
 
 __all__ = [
     "MAP",
@@ -17,10 +18,9 @@ __all__ = [
     "Fit",
     "Method",
     "Problem",
-    "StructurePosterior",
+    "ProgramProblem",
     "Summaries",
     "fit",
     "prepare",
     "summarize",
-    "train",
 ]

@@ -8,7 +8,7 @@ import itertools
 from bayesgen.data import Schema, is_chunked, naming_chunk, read_chunk, read_part, telling_dropped
 from bayesgen.describe import amount, counted, described
 from bayesgen.errors import DataError
-from bayesgen.program import ConcreteModel, Evidence, Model
+from bayesgen.program import ConcreteModel, Evidence, Model, Recipe
 
 from .reader import Reader, merged
 
@@ -68,7 +68,7 @@ class Summaries:
         return self.model.with_scale(self.schema, self.evidence.summaries)
 
 
-def summarize(model: Model, X, y=None, *, schema: Schema | None = None, sample_weight=None) -> Summaries:
+def summarize(model: Recipe, X, y=None, *, schema: Schema | None = None, sample_weight=None) -> Summaries:
     """Reduce training data to sufficient statistics in one pass over blocks of rows.
 
     Nothing that is made on the way is ever whole in memory, except for sites of a program that have no sufficient
@@ -132,7 +132,7 @@ def check_model(model):
         raise DataError(
             f"{model.__name__!r} is a function: make a model of it by GenerativeProgram({model.__name__}, classes=...)."
         )
-    if not isinstance(model, Model):
+    if not isinstance(model, Recipe):
         raise DataError(
             f"Only a model or a GenerativeProgram has summaries, not {model!r}. For an average of models give X and y "
             "to fit, or summarise and fit each member and average the fits."

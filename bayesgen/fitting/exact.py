@@ -15,6 +15,8 @@ class Exact(Method):
     Only for built-in models whose hyperparameters are numbers; other programs are sampled by `NUTS()`.
     """
 
+    gives_evidence = True
+
     def solve(self, problem):
         """Update every family."""
         prior = closed_prior(problem)

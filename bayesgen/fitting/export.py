@@ -1,7 +1,5 @@
 """Export of a fit to an `xarray.DataTree` with named dimensions, for ArviZ."""
 
-from types import MappingProxyType
-
 import numpy as np
 
 from bayesgen.posteriors import Draws
@@ -20,7 +18,7 @@ def to_datatree(fit, num_draws=1000, seed=0):
     from arviz_base import from_dict
 
     state = fit.state.exported(num_draws, as_key(seed))
-    coords, dims = axes(fit, state.axes)
+    coords, dims = axes(fit)
     groups = state.groups
     used = {dim for name in dims for dim in dims[name]}
     # the conventions are that there are more draws than chains, which need not be
@@ -32,12 +30,8 @@ def to_datatree(fit, num_draws=1000, seed=0):
     return tree
 
 
-def axes(fit, more=MappingProxyType({})):
-    """(coords, dims) of the parameters of a fit, for ArviZ.
-
-    Args:
-        more: block -> parameter -> axes, besides those of the block's family.
-    """
+def axes(fit):
+    """(coords, dims) of the parameters of a fit, for ArviZ."""
     classes = [str(label) for label in fit.classes.tolist()]
     conjugate = fit.concrete.conjugate(fit.schema)
     if conjugate is None:
@@ -50,7 +44,7 @@ def axes(fit, more=MappingProxyType({})):
         if "category" in sum(block.family.parameter_axes().values(), ()):
             own["category"] = _categories(fit.schema, block.columns)
         coords |= {prefix + name: values for name, values in own.items()}
-        for name, used in {**block.family.parameter_axes(), **more.get(block.name, {})}.items():
+        for name, used in conjugate.axes(block).items():
             dims[f"{block.name}_{name}"] = [axis if axis == "class" else prefix + axis for axis in used]
     return coords, dims
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from bayesgen.posteriors import Point, collect
+from bayesgen.posteriors import Point
 from bayesgen.solvers import maximize, parameters_at
 
 from .method import Method
@@ -34,5 +34,4 @@ class MAP(Method):
             values = parameters_at(problem.program, optimum)
             return problem.result(self, Point(problem.program, values))
         posterior = conjugate.update(problem.data.evidence)
-        values = collect(posterior, lambda family, names: family.mode(names))
-        return problem.result(self, Point(problem.program, values, conjugate))
+        return problem.result(self, Point(problem.program, posterior.mode(), conjugate))

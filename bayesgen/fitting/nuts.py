@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from bayesgen.errors import FitError, ModelError
-from bayesgen.posteriors import Draws, collect, entry_names, problems, quick_rhat, warn_of
+from bayesgen.posteriors import Draws, entry_names, problems, quick_rhat, warn_of
 from bayesgen.program import density_work, dispersed_starts, saturated_sites
 from bayesgen.runtime import Pool, as_key, bar, carrying, placed
 from bayesgen.solvers import (
@@ -163,6 +163,5 @@ class NUTS(Method):
 def closed_form_start(problem):
     """The posterior mean of the conjugate blocks, in unconstrained coordinates."""
     posterior = problem.conjugate.update(problem.data.evidence)
-    means = collect(posterior, lambda family, names: family.mean())
-    latents = problem.program.latents_of(means)
+    latents = problem.program.latents_of(posterior.mean())
     return flatten(problem.program, {name: latents[name] for name in problem.program.latents})

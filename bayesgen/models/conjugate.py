@@ -1,7 +1,8 @@
 """The conjugate blocks of a model: what the closed forms of fitting and predicting work on."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -66,12 +67,58 @@ class Conjugate:
         blocks = [block.family.log_evidence(evidence.summaries[block.name]) for block in self.blocks]
         return float(self.class_prior.log_evidence(_labels(evidence)) + sum(blocks))
 
+    def axes(self, block: Block) -> dict[str, tuple[str, ...]]:
+        """parameter -> names of the axes of a block's parameter."""
+        return block.family.parameter_axes()
+
+    def mean(self) -> dict[str, np.ndarray]:
+        """Means of the parameters: {block}_{parameter} -> value."""
+        return self.collect(lambda family, names: family.mean())
+
+    def mode(self) -> dict[str, np.ndarray]:
+        """Joint mode of the parameters, by families."""
+        return self.collect(lambda family, names: family.mode(names))
+
+    def sample(self, shape: tuple[int, ...], rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """Independent draws of the parameters, each of this shape and then its own."""
+        return self.collect(lambda family, names: family.sample(rng, shape))
+
+    def collect(self, of_family: Callable[[Family, Names], Mapping[str, Any]]) -> dict[str, Any]:
+        """Parameters of the class prior and of the blocks in one dict: {block}_{parameter} -> value."""
+        values = {f"class_{k}": v for k, v in of_family(self.class_prior, self.class_names).items()}
+        for block in self.blocks:
+            parameters = of_family(block.family, self.names(block))
+            values |= {f"{block.name}_{name}": value for name, value in parameters.items()}
+        return values
+
+    def densities_at(self, parameters: Mapping[str, np.ndarray]) -> "Densities":
+        """Log class probabilities and the blocks' densities at given parameters."""
+        blocks = []
+        for block in self.blocks:
+            of_block = {name: parameters[f"{block.name}_{name}"] for name in block.family.parameter_axes()}
+            blocks.append((block.name, *block.family.row_density(of_block)))
+        return _log(parameters["class_probs"]), blocks
+
+    def predictive_densities(self) -> "Densities":
+        """The same with the parameters integrated out."""
+        blocks = [(block.name, *block.family.row_predictive()) for block in self.blocks]
+        return _log(self.class_prior.mean()["probs"]), blocks
+
     def replace_families(self, class_prior, families):
         """The same blocks with other families."""
         blocks = tuple(
             dataclasses.replace(block, family=family) for block, family in zip(self.blocks, families, strict=True)
         )
         return dataclasses.replace(self, class_prior=class_prior, blocks=blocks)
+
+
+Densities = tuple[np.ndarray, list[tuple[str, Any, Any]]]  # log class probabilities (K,); (block, density, parameters)
+
+
+def _log(class_probs: np.ndarray) -> np.ndarray:
+    """Logs of class probabilities, which may be zero."""
+    with np.errstate(divide="ignore"):
+        return np.log(class_probs)
 
 
 def _labels(evidence):

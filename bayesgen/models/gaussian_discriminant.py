@@ -5,7 +5,7 @@ from typing import Any
 
 from bayesgen.errors import ModelError
 from bayesgen.families import DirichletCategorical, Family, NormalInverseGamma, NormalInverseWishart
-from bayesgen.program import Model
+from bayesgen.program import Recipe
 
 from .naive_bayes import NaiveBayes
 
@@ -21,7 +21,7 @@ COVARIANCES: dict[str, NormalInverseWishart | NormalInverseGamma] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class GaussianDiscriminant(Model):
+class GaussianDiscriminant(Recipe):
     """Gaussian discriminant analysis: given the class, the real columns are jointly normal.
 
     Generative story::

@@ -14,7 +14,7 @@ from bayesgen.families import (
     GammaPoisson,
     NormalInverseGamma,
 )
-from bayesgen.program import Model
+from bayesgen.program import Recipe
 
 from .classifier import GenerativeClassifier
 from .structure_average import StructureAverage
@@ -30,7 +30,7 @@ STRUCTURES = {"full": lambda classifier, dependence_prior: classifier, "average"
 
 
 @dataclasses.dataclass(frozen=True)
-class NaiveBayes(Model):
+class NaiveBayes(Recipe):
     """Naive Bayes: given the class, the columns are independent (but for families that model columns jointly).
 
     Generative story::

@@ -4,11 +4,15 @@ import dataclasses
 
 import jax
 import numpy as np
+import scipy.special
 
-from bayesgen.errors import ModelError
+from bayesgen.errors import FitError, ModelError
+from bayesgen.families import Family
 from bayesgen.program import ConcreteModel
 
 from .classifier import GenerativeClassifier
+from .conjugate import Block, Conjugate
+from .conjugate_structures import ConjugateStructures
 
 ALL_CLASSES = "all classes"
 
@@ -63,14 +67,23 @@ class StructureAverage(ConcreteModel):
         return self.classifier.with_scale(schema, summaries)
 
     def conjugate(self, schema):
-        """The blocks where every column depends on the class."""
-        return self.classifier.conjugate(schema)
+        """The prior over structures and the parameters of each."""
+        dependent = self.classifier.conjugate(schema)
+        log_odds = np.asarray(scipy.special.logit(self.dependence_prior))
+        return ConjugateStructures(
+            **{field.name: getattr(dependent, field.name) for field in dataclasses.fields(dependent)},
+            shared=self.shared(dependent),
+            log_odds={block.name: log_odds for block in dependent.blocks},
+        )
 
-    def bind(self, schema):
-        """The program where every column depends on the class."""
-        return self.classifier.bind(schema)
+    def check_searchable(self, method):
+        """Refuse every method but `Exact`: the processes of all structures are not those of one program."""
+        raise FitError(
+            f"structure='average' is averaged exactly, over every subset of columns: {method}() cannot. Use Exact(), "
+            "or structure='full'."
+        )
 
-    def shared(self, conjugate):
+    def shared(self, conjugate: Conjugate) -> Conjugate:
         """The blocks where no column depends on the class: one set of parameters with the prior of each class.
 
         Raises:
@@ -79,9 +92,15 @@ class StructureAverage(ConcreteModel):
         blocks = tuple(dataclasses.replace(block, family=_of_all_classes(block)) for block in conjugate.blocks)
         return dataclasses.replace(conjugate, blocks=blocks, classes=(ALL_CLASSES,))
 
+    def bind(self, schema):
+        """The program where every column depends on the class."""
+        return self.classifier.bind(schema)
 
-def _of_all_classes(block):
+
+def _of_all_classes(block: Block) -> Family:
     family = block.family
+    if family.hierarchical:  # closed forms, which alone use this, refuse it by name
+        return family
     for name, value in family.hyperparameters.items():
         if not np.array_equal(value, np.broadcast_to(value[:1], value.shape)):
             raise ModelError(

@@ -9,7 +9,7 @@ import numpy as np
 from bayesgen.models import Conjugate
 from bayesgen.program import GenerativeProgram, program_table
 
-from .closed import closed_table, densities_at
+from .closed import closed_table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,12 +19,10 @@ class Exported:
     Attributes:
         groups: group -> name -> array (chain, draw, ...).
         sampling: how the draws came about: "chains", "independent" or "none".
-        axes: block -> parameter -> its axes, for parameters that the block's family does not have.
     """
 
     groups: dict[str, dict[str, Any]]
     sampling: str
-    axes: dict[str, dict[str, tuple[str, ...]]] = dataclasses.field(default_factory=dict)
 
 
 class State(abc.ABC):
@@ -93,19 +91,5 @@ class ProgramState(State):
 
     def _table_at(self, parameters, attributes, covariates):
         if self.conjugate is not None:
-            return closed_table(densities_at(self.conjugate, parameters), attributes)
+            return closed_table(self.conjugate.densities_at(parameters), attributes)
         return program_table(self.program, self.program.latents_of(parameters), attributes, covariates)
-
-
-def collect(conjugate, of_family):
-    """Merge dicts of parameters of the class prior and of the blocks: {block}_{parameter} -> value."""
-    values = {f"class_{k}": v for k, v in of_family(conjugate.class_prior, conjugate.class_names).items()}
-    for block in conjugate.blocks:
-        own = of_family(block.family, conjugate.names(block))
-        values |= {f"{block.name}_{name}": value for name, value in own.items()}
-    return values
-
-
-def sample(conjugate, shape, rng):
-    """Independent draws of the class probabilities and of the blocks' parameters, each of shape `shape` + its own."""
-    return collect(conjugate, lambda family, names: family.sample(rng, shape))

@@ -11,25 +11,6 @@ CHUNK_CELLS = 1 << 20  # of rows x classes x columns: what threads do not wait f
 MIN_ROWS = 64
 
 
-def densities_at(conjugate, parameters):
-    """Log class probabilities and the blocks' densities at given parameters: (K,), [(block, density, arrays)]."""
-    with np.errstate(divide="ignore"):
-        log_class_probs = np.log(parameters["class_probs"])
-    blocks = []
-    for block in conjugate.blocks:
-        prefix = f"{block.name}_"
-        own = {name: parameters[prefix + name] for name in block.family.parameter_axes()}
-        blocks.append((block.name, *block.family.row_density(own)))
-    return log_class_probs, blocks
-
-
-def predictive_densities(conjugate):
-    """The same with the parameters integrated out."""
-    with np.errstate(divide="ignore"):  # fixed class probabilities may be zero
-        log_class_probs = np.log(conjugate.class_prior.mean()["probs"])
-    return log_class_probs, [(block.name, *block.family.row_predictive()) for block in conjugate.blocks]
-
-
 def closed_table(densities, attributes):
     """log p(x_i, y = k), (n, K)."""
     log_class_probs, blocks = densities

@@ -12,8 +12,8 @@ from bayesgen.models import Conjugate
 from bayesgen.program import Evidence, GenerativeProgram, latent_supports
 from bayesgen.runtime import generator
 
-from .base import Exported, ProgramState, collect, sample
-from .closed import closed_table, predictive_densities
+from .base import Exported, ProgramState
+from .closed import closed_table
 from .convergence import FEWEST_DRAWS, Entries
 
 CHOLESKY = tuple(
@@ -107,16 +107,16 @@ class Posterior(ProgramState):
     @functools.cached_property
     def mean(self):
         """Posterior means."""
-        return collect(self.conjugate, lambda family, names: family.mean())
+        return self.conjugate.mean()
 
     @functools.cached_property
     def mode(self):
         """The joint mode, by families."""
-        return collect(self.conjugate, lambda family, names: family.mode(names))
+        return self.conjugate.mode()
 
     @functools.cached_property
     def _predictive(self):
-        return predictive_densities(self.conjugate)
+        return self.conjugate.predictive_densities()
 
     def predictive(self, attributes, covariates):
         """The closed form."""
@@ -124,11 +124,11 @@ class Posterior(ProgramState):
 
     def draws(self, num_draws, key):
         """Independent draws, as one chain."""
-        return self.program.latents_of(sample(self.conjugate, (1, num_draws), generator(key)))
+        return self.program.latents_of(self.conjugate.sample((1, num_draws), generator(key)))
 
     def exported(self, num_draws, key):
         """Independent draws, as four chains."""
-        return Exported({"posterior": sample(self.conjugate, (4, num_draws), generator(key))}, "independent")
+        return Exported({"posterior": self.conjugate.sample((4, num_draws), generator(key))}, "independent")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ from .density import (
 from .evaluation import unconstrain
 from .generative import GenerativeProgram
 from .joint import finite
-from .model import ConcreteModel, Model
+from .model import ConcreteModel, Model, Recipe
 from .pytree import ProgramJit, PytreeFunction
 from .recognition import Plan
 from .rows import latent_supports, read_rows
@@ -31,6 +31,7 @@ __all__ = [
     "Plan",
     "ProgramJit",
     "PytreeFunction",
+    "Recipe",
     "Reduction",
     "Rows",
     "Site",

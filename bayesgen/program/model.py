@@ -4,8 +4,12 @@ import abc
 from typing import Any
 
 
-class Model(abc.ABC):
-    """A recipe for a generative program. What `bayesgen.fit` takes as its first argument."""
+class Model:
+    """What `bayesgen.fit` takes as its first argument: a statement of how data come about."""
+
+
+class Recipe(Model, abc.ABC):
+    """A recipe for a generative program of rows."""
 
     @abc.abstractmethod
     def infer_schema(self, table, y, declared):
@@ -20,7 +24,7 @@ class Model(abc.ABC):
         return self.concrete(schema).bind(schema)
 
 
-class ConcreteModel(Model):
+class ConcreteModel(Recipe):
     """A model whose attribute sites are known."""
 
     def concrete(self, schema):
@@ -42,6 +46,9 @@ class ConcreteModel(Model):
     @abc.abstractmethod
     def with_scale(self, schema, summaries):
         """The schema with the columns' means and variances filled in, where default priors need them."""
+
+    def check_searchable(self, method: str) -> None:
+        """Refuse a method, by its name, that looks for processes of one program, where these are not all there are."""
 
     @abc.abstractmethod
     def conjugate(self, schema):

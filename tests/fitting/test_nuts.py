@@ -13,8 +13,7 @@ from numpyro import handlers
 from numpyro.infer.util import log_density
 
 import bayesgen as bg
-from bayesgen.fitting.method import Problem, prepare
-from bayesgen.posteriors.state import collect
+from bayesgen.fitting import prepare
 from bayesgen.solvers import sampler
 from bayesgen.solvers.optimize import num_free, posterior_density
 from bayesgen.solvers.stepping import surface_by_steps
@@ -57,7 +56,7 @@ def assert_draws_agree(draws, mean, variance, name):
 @every_sampled
 def test_draws_have_the_exact_means_and_deviations(case):
     _, exact, fit = case
-    variances = collect(exact.state.conjugate, lambda family, names: family.variance())
+    variances = exact.state.conjugate.collect(lambda family, names: family.variance())
     assert fit.attributes["path"] == "whitened"
     assert fit.log_evidence is None
     expected = {name: mean for name, mean in exact.parameters.items() if name in fit.parameters}
@@ -109,7 +108,7 @@ def small():
 def test_without_preconditioning_the_posterior_is_the_same(small):
     exact = bg.fit(SMALL, *small, method=bg.Exact())
     fit = bg.fit(SMALL, *small, method=bg.NUTS(precondition=False), seed=3)
-    variances = collect(exact.state.conjugate, lambda family, names: family.variance())
+    variances = exact.state.conjugate.collect(lambda family, names: family.variance())
     assert fit.attributes["path"].startswith("adapted")
     for name, mean in exact.parameters.items():
         assert_draws_agree(fit.parameters[name], mean, variances[name], name)
@@ -139,7 +138,7 @@ def test_a_row_wise_program_has_the_posterior_of_its_compressed_twin(small):
     program = bg.GenerativeProgram(twin, classes=2)
     assert program.plan.rowwise == ("real",)
     fit = bg.fit(program, {"real": X}, y, method=bg.NUTS(), seed=4)
-    variances = collect(exact.state.conjugate, lambda family, names: family.variance())
+    variances = exact.state.conjugate.collect(lambda family, names: family.variance())
     for name, mean in exact.parameters.items():
         assert_draws_agree(fit.parameters[name], mean, variances[name], name)
     found, expected = bg.predict(fit, {"real": X}, rule=bg.BMA()), bg.predict(exact, X, rule=bg.BMA())
@@ -272,7 +271,7 @@ def test_the_same_seed_gives_the_same_numbers(small):
 
 @pytest.mark.parametrize("num_chains", [1, 3])
 def test_steps_of_length_zero_tell_the_density_and_its_gradient(small, num_chains):
-    problem = Problem(SMALL, prepare(SMALL, *small), 0, False)
+    problem = prepare(SMALL, *small)
     program, evidence = problem.program, problem.evidence
     dimension = num_free(program.structure)
     points = np.random.default_rng(0).normal(size=(5, dimension))

@@ -9,7 +9,7 @@ import scipy.stats
 from counting import compilations
 
 import bayesgen as bg
-from bayesgen.fitting.method import Problem, prepare
+from bayesgen.fitting import prepare
 from bayesgen.program.starts import AROUND, dispersed_starts
 from bayesgen.solvers.optimize import posterior_density, surface_of
 from bayesgen.solvers.whitening import laplace
@@ -65,7 +65,7 @@ def test_a_mode_far_from_the_origin_is_found_where_the_prior_knows_of_it():
 
 def test_a_sampler_is_told_of_several_modes_whatever_the_seed():
     program = bg.GenerativeProgram(silent, label=None)
-    problem = Problem(program, prepare(program, {"x": np.asarray([0.1, 0.2, -0.3])}), 0, False)
+    problem = prepare(program, {"x": np.asarray([0.1, 0.2, -0.3])})
     with jax.enable_x64(True):
         surface = surface_of(posterior_density, program, problem.evidence)
         notes = [laplace(program, surface, dispersed_starts(program, seed))[1] for seed in range(8)]

@@ -1,0 +1,102 @@
+"""Training problems: a model and its data, as methods see them."""
+
+import abc
+import dataclasses
+import functools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayesgen.errors import ConstantColumnWarning, warn
+from bayesgen.models import Conjugate
+from bayesgen.program import GenerativeProgram, padded
+from bayesgen.runtime import used
+
+from .data import Summaries
+from .fit import Fit, prior_families
+
+if TYPE_CHECKING:
+    from .method import Method
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem(abc.ABC):
+    """A model and its training data, to be solved by a method. Models of other data pose problems of their own.
+
+    Attributes:
+        model: the model as the user gave it.
+        data: the training data.
+        seed: integer or JAX key.
+        progress: whether to show progress; None means in a terminal.
+    """
+
+    model: Any
+    data: Any
+    seed: Any = 0
+    progress: bool | None = None
+
+    @abc.abstractmethod
+    def solved_by(self, method: "Method") -> Any:
+        """The fit by a method.
+
+        Raises:
+            FitError: a method that is none for such a problem; an estimate that does not exist for these data.
+        """
+
+
+@dataclasses.dataclass(frozen=True)
+class ProgramProblem(Problem):
+    """A program, or blocks with families, and the statistics of rows: what methods are written for.
+
+    Attributes:
+        data: summaries of the training data.
+    """
+
+    data: Summaries
+
+    def solved_by(self, method: "Method") -> Fit:
+        """What the method makes of it, if the model is one for the method."""
+        if not method.gives_evidence:
+            self.data.model.check_searchable(type(method).__name__)
+        return method.solve(self)
+
+    @functools.cached_property
+    def program(self) -> GenerativeProgram:
+        """The bound program."""
+        return self.data.model.bind(self.data.scaled_schema)
+
+    @functools.cached_property
+    def conjugate(self) -> Conjugate | None:
+        """The model's conjugate blocks with resolved priors, or None."""
+        return self.data.model.conjugate(self.data.scaled_schema)
+
+    @property
+    def evidence(self):
+        """The data as densities take them."""
+        return padded(self.data.evidence)
+
+    def result(self, method, state, attributes=None, **extra) -> Fit:
+        """Wrap what was learned."""
+        return Fit(
+            model=self.model,
+            schema=self.data.scaled_schema,
+            program=self.program,
+            method=method,
+            state=state,
+            concrete=self.data.model,
+            prior=prior_families(self.conjugate),
+            attributes={**(attributes or {}), "total_weight": self.data.total_weight, "device": used()},
+            **extra,
+        )
+
+    def warn_of_constant_columns(self):
+        """Say once which columns have no variance, so that their default prior takes variance 1."""
+        schema = self.data.scaled_schema
+        if schema.variance is None or schema.columns is None:
+            return
+        constant = [schema.columns[int(index)] for index in np.flatnonzero(schema.variance == 0)]
+        if constant:
+            warn(
+                f"Constant columns {constant}: their default prior takes variance 1. Drop them if they carry nothing.",
+                ConstantColumnWarning,
+            )

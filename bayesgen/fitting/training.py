@@ -1,0 +1,76 @@
+"""The verb `fit`: what it is asked becomes a problem, which a method solves."""
+
+import dataclasses
+import functools
+from typing import Any
+
+from bayesgen.data import Schema
+from bayesgen.errors import DataError
+from bayesgen.runtime import check_seed, interrupts_kept, requested
+
+from .agreement import check_made_for
+from .data import Summaries, summarize
+from .method import Method
+from .problem import Problem, ProgramProblem
+
+
+def fit(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    method: Method,
+    schema: Schema | None = None,
+    sample_weight: Any = None,
+    seed: Any = 0,
+    progress: bool | None = None,
+    device: str | None = None,
+) -> Any:
+    """Train a model: learn from data which processes may have made them.
+
+    Args:
+        model: `NaiveBayes`, `GaussianDiscriminant`, `GenerativeClassifier` or a `GenerativeProgram` of one's own.
+        X: 2-D array, data frame (pandas, polars), scipy.sparse matrix or mapping name -> array, (n, D); for a program
+            of one's own the names are its attribute sites. Or `Summaries` of this model, or an iterable of chunks
+            (X, y) or (X, y, sample_weight), and then no y: see `summarize`.
+        y: (n,) labels of any one type. Where X and y (or sample_weight) are both of pandas, they have one index.
+        method: `MLE()`, `MAP()`, `Exact()` or `NUTS()`.
+        schema: what is known of the columns; the rest is inferred.
+        sample_weight: (n,) nonnegative frequency weights (weight 2 = the row twice). A row of weight 0 is absent:
+            whatever is in it, nothing of it is looked at, its label and its categories included.
+        seed: integer or JAX key; the same seed gives the same numbers.
+        progress: whether to show progress on standard error; None means in a terminal.
+        device: "cpu" or "gpu", where searches for modes and samplers run; None for a GPU, if JAX has one, where the
+            work is large enough for it (see `bayesgen.runtime`). Statistics and closed forms always take the
+            processor. What was used is in `fit.attributes["device"]`.
+
+    JAX does not survive a fork: in a process that was forked after a fit had used it, fits raise a `BayesgenError`.
+    Start workers by `multiprocessing.get_context("spawn")` or "forkserver", or use threads.
+
+    Raises:
+        DataError: data that do not fit the schema; summaries made for another model; device="gpu" where JAX has none.
+        ModelError: a program that breaks a convention, a hyperparameter outside its range.
+        FitError: an estimate that does not exist for these data.
+
+    >>> import bayesgen as bg
+    >>> result = bg.fit(bg.NaiveBayes(), [[1.0], [2.0], [7.0], [9.0]], ["a", "a", "b", "b"], method=bg.Exact())
+    >>> result.parameters["class_probs"].tolist()
+    [0.5, 0.5]
+    """
+    if not isinstance(method, Method):
+        raise DataError(f"method must be an object such as MLE(), MAP(), Exact() or NUTS(), got {method!r}.")
+    check_seed(seed)
+    with requested(device), interrupts_kept():
+        problem = X if isinstance(X, Problem) else prepare(model, X, y, schema=schema, sample_weight=sample_weight)
+        return dataclasses.replace(problem, seed=seed, progress=progress).solved_by(method)
+
+
+@functools.singledispatch
+def prepare(model: Any, X: Any, y: Any = None, *, schema: Schema | None = None, sample_weight: Any = None) -> Problem:
+    """The problem of training a model, its data read. Models of other data than rows by column register their own."""
+    if not isinstance(X, Summaries):
+        return ProgramProblem(model, summarize(model, X, y, schema=schema, sample_weight=sample_weight))
+    if y is not None or sample_weight is not None or schema is not None:
+        raise DataError("Summaries hold their labels, weights and schema already: pass them alone.")
+    check_made_for(model, X)
+    return ProgramProblem(model, X)

@@ -1,0 +1,127 @@
+"""The conjugate prior over structures: which columns depend on the class, and the parameters of each."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import scipy.special
+
+from .conjugate import Block, Conjugate, Densities
+from .mixed_columns import mixed_predictive, per_column
+
+
+@dataclasses.dataclass(frozen=True)
+class ConjugateStructures(Conjugate):
+    """A prior over structures and processes, or a posterior: the columns are independent mixtures of two.
+
+    Generative story::
+
+        dependence[d] ~ Bernoulli(logits=log_odds[d]), for each column d; one for a block that is modelled jointly
+        parameters[d] ~ the column's family in `blocks` if dependence[d], else that in `shared`
+
+    It is closed under updating: data make the odds that a column depends on the class larger by the ratio of its two
+    evidences. `blocks` are those of the structure in which every column depends on the class.
+
+    Attributes:
+        shared: the blocks if no column depends on the class (K = 1).
+        log_odds: block -> log odds that a column depends on the class, (D,) or a number for all; a number for a block
+            modelled jointly.
+
+    Source: Dash and Cooper (2002), Exact model averaging with naive Bayesian classifiers.
+    """
+
+    shared: Conjugate
+    log_odds: dict[str, np.ndarray]
+
+    @property
+    def dependence(self) -> dict[str, np.ndarray]:
+        """block -> probability that a column depends on the class, (D,); a number for a joint block."""
+        return {name: scipy.special.expit(odds) for name, odds in self.log_odds.items()}
+
+    def update(self, evidence: Any) -> "ConjugateStructures":
+        """The posterior over structures and parameters."""
+        pooled = _pooled(evidence)
+        by_class, at_once = _log_evidences(self, evidence), _log_evidences(self.shared, pooled)
+        log_odds = {name: odds + by_class[name] - at_once[name] for name, odds in self.log_odds.items()}
+        return dataclasses.replace(super().update(evidence), shared=self.shared.update(pooled), log_odds=log_odds)
+
+    def log_evidence(self, evidence: Any) -> float:
+        """log p(X, y), structures and parameters summed out."""
+        by_class, at_once = _log_evidences(self, evidence), _log_evidences(self.shared, _pooled(evidence))
+        total = dataclasses.replace(self.shared, blocks=()).log_evidence(evidence)
+        for name, odds in self.log_odds.items():
+            dependent = scipy.special.log_expit(odds) + by_class[name]
+            total += np.logaddexp(dependent, scipy.special.log_expit(-odds) + at_once[name]).sum()
+        return float(total)
+
+    def axes(self, block: Block) -> dict[str, tuple[str, ...]]:
+        """parameter -> names of its axes, `dependence` among them."""
+        return {**super().axes(block), "dependence": () if block.family.joint else ("feature",)}
+
+    def mean(self) -> dict[str, np.ndarray]:
+        """Means in the most probable structure, and `{block}_dependence`."""
+        return self._in_best(super().mean(), self.shared.mean()) | _named(self.dependence)
+
+    def mode(self) -> dict[str, np.ndarray]:
+        """The joint mode in the most probable structure."""
+        return self._in_best(super().mode(), self.shared.mode())
+
+    def sample(self, shape: tuple[int, ...], rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """Independent draws of structures and parameters; `{block}_dependence` is 1 where a column depends."""
+        dependent, shared = super().sample(shape, rng), self.shared.sample(shape, rng)
+        structure = {name: rng.random((*shape, *np.shape(p))) < p for name, p in self.dependence.items()}
+        numbers = {name: depends.astype(np.int8) for name, depends in structure.items()}
+        return self._in_structure(structure, dependent, shared) | _named(numbers)
+
+    def predictive_densities(self) -> Densities:
+        """Structures and parameters integrated out."""
+        log_class_probs, _ = dataclasses.replace(self.shared, blocks=()).predictive_densities()
+        blocks = []
+        for block, shared in zip(self.blocks, self.shared.blocks, strict=True):
+            odds = self.log_odds[block.name]
+            logs = scipy.special.log_expit(odds), scipy.special.log_expit(-odds)
+            blocks.append((block.name, *mixed_predictive(block.family, shared.family, *logs)))
+        return log_class_probs, blocks
+
+    def _in_best(self, dependent: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """The parameters of the most probable structure (a column of equal odds depends on the class)."""
+        best = {name: odds >= 0 for name, odds in self.log_odds.items()}
+        return self._in_structure(best, dependent, shared)
+
+    def _in_structure(
+        self, structure: Mapping[str, Any], dependent: Mapping[str, Any], shared: Mapping[str, Any]
+    ) -> dict[str, np.ndarray]:
+        """Choose each column's parameters. Structures may have leading axes, as the parameters then have."""
+        chosen = {name: value for name, value in dependent.items() if name.startswith("class_")}
+        for block in self.blocks:
+            for parameter, axes in block.family.parameter_axes().items():
+                name = f"{block.name}_{parameter}"
+                depends = _like(structure[block.name], axes, block.family.joint)
+                chosen[name] = np.where(depends, dependent[name], np.broadcast_to(shared[name], dependent[name].shape))
+        return chosen
+
+
+def _pooled(evidence: Any) -> Any:
+    """The data, the classes of whose rows are forgotten but for their counts."""
+    summaries = {name: summary.pooled() for name, summary in evidence.summaries.items()}
+    return dataclasses.replace(evidence, summaries=summaries)
+
+
+def _log_evidences(conjugate: Conjugate, evidence: Any) -> dict[str, np.ndarray]:
+    """block -> log evidence of each column, (D,), classes summed; of the whole block if it is joint."""
+    terms = {}
+    for block in conjugate.blocks:
+        of_block = block.family.log_evidence_terms(evidence.summaries[block.name])
+        joint = block.family.joint
+        terms[block.name] = of_block.sum() if joint else of_block.reshape(-1, len(block.columns)).sum(0)
+    return terms
+
+
+def _named(dependence: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {f"{name}_dependence": value for name, value in dependence.items()}
+
+
+def _like(structure: np.ndarray, axes: tuple[str, ...], joint: bool) -> np.ndarray:
+    """Shape the choice for columns, or for a joint block, like a parameter with these axes."""
+    return structure.reshape(structure.shape + (1,) * len(axes)) if joint else per_column(structure, axes)
