@@ -130,16 +130,16 @@ class GenerativeClassifier(ConcreteModel):
     def bind(self, schema):
         """The program of data with this schema. Default hyperparameters need its means and variances."""
         conjugate = self.conjugate(schema)
-        families = [(block.name, block.family) for block in conjugate.blocks]
-        function = ClassifierFunction(conjugate.class_prior, families)
+        families = {block.name: block.family for block in conjugate.blocks}
+        function = ClassifierFunction(conjugate.class_prior, tuple(families.values()), tuple(families))
         program = GenerativeProgram(function, label=LABEL, classes=schema.classes)
         coordinates = {
             f"{name}_{site}": (f"{name}_{parameter}", transform)
-            for name, family in families
+            for name, family in families.items()
             for site, (parameter, transform) in family.coordinates.items()
         }
         statistics = self.statistics(schema)
-        plan = Plan(tuple((name, statistics[name]) for name, _ in families))
+        plan = Plan(tuple((name, statistics[name]) for name in families))
         return program.replace(coordinates=coordinates, plan=plan)
 
 

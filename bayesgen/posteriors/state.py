@@ -9,7 +9,7 @@ from numpyro.distributions import constraints
 
 from bayesgen.errors import PredictionError
 from bayesgen.models import Conjugate
-from bayesgen.program import Evidence, GenerativeProgram, latent_supports
+from bayesgen.program import Evidence, GenerativeProgram
 from bayesgen.runtime import generator
 
 from .base import Exported, ProgramState
@@ -168,7 +168,7 @@ class Draws(ProgramState):
     @functools.cached_property
     def mean(self):
         """Means of the draws; of Cholesky factors L, the factor of the mean of L L^T."""
-        supports = latent_supports(self.program)
+        supports = self.program.latent_supports
         return {
             name: _mean_factor(value) if isinstance(supports.get(name), CHOLESKY) else value.mean((0, 1))
             for name, value in self.values.items()

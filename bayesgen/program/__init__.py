@@ -16,7 +16,7 @@ from .joint import finite
 from .model import ConcreteModel, Model, Recipe
 from .pytree import ProgramJit, PytreeFunction
 from .recognition import Plan
-from .rows import latent_supports, read_rows
+from .rows import read_rows
 from .rowwise import Reduction, log_joint_draws, program_table, reduce_draws
 from .saturation import saturated_sites
 from .starts import DRAWS, dispersed_starts
@@ -42,7 +42,6 @@ __all__ = [
     "dispersed_starts",
     "finite",
     "first_rows",
-    "latent_supports",
     "log_density",
     "log_joint_draws",
     "padded",

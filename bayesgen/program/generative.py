@@ -3,19 +3,20 @@
 import dataclasses
 import functools
 import weakref
-from collections.abc import Callable, Mapping
-from numbers import Integral
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpyro import handlers
+from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.transforms import Transform
 
 from bayesgen.data import Schema, levels_array
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, ModelError
+from bayesgen.records import copied, fill
 from bayesgen.runtime import as_key, check_not_forked
 from bayesgen.statistics import Moments, check_magnitudes, check_rows
 
@@ -26,13 +27,12 @@ from .compiled import log_joint as compiled_log_joint
 from .model import ConcreteModel
 from .pytree import PytreeFunction, register
 from .recognition import Plan, RowCheck, make_plan
-from .rows import Supports, find_supports, read_rows
-from .structure import covariate_names, find_structure
+from .rows import Supports, find_latent_supports, find_supports, read_rows
+from .structure import Structure, covariate_names, find_structure
 from .tracing import sites_of
 
-_FOUND = ("structure", "plan", "supports", "class_axes", "_row_check")  # what is found out about a program
 
-
+@dataclasses.dataclass(frozen=True, init=False, repr=False)
 class GenerativeProgram(ConcreteModel):
     """A generative model stated as a NumPyro function that makes n instances.
 
@@ -65,33 +65,39 @@ class GenerativeProgram(ConcreteModel):
     (('height',), ('p', 'mean'))
     >>> sorted(program.simulate(3, seed=1))
     ['height', 'y']
+
+    Programs are equal that state the same: one function, label and classes. What is found out about a program (its
+    structure, its plan, ...) is found when it is asked for, and kept.
     """
 
     function: Callable[..., Any]
     label: str | None
-    classes: tuple
-    num_classes: int
-    coordinates: dict[str, tuple[str, Transform]]
+    classes: tuple[Any, ...]
+    coordinates: dict[str, tuple[str, Transform]] = dataclasses.field(compare=False)
 
-    def __init__(self, function, *, label="y", classes=None):
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        label: str | None = "y",
+        classes: int | Iterable[Any] | None = None,
+    ) -> None:
         if label is not None and classes is None:
             raise ModelError("GenerativeProgram needs classes=: the labels in order, or their number.")
         if label is None and classes is not None:
             raise ModelError("A program with label=None has no classes: drop classes=.")
-        labels = () if label is None else tuple(range(classes)) if isinstance(classes, Integral) else tuple(classes)
+        stated = () if classes is None else classes
+        labels = tuple(range(stated) if isinstance(stated, int | np.integer) else stated)
         if label is not None and len(labels) < 2:
             raise ModelError(f"GenerativeProgram needs at least two classes, got {labels}.")
         function = _referable(function)
-        self._set(function=function, label=label, classes=labels, num_classes=max(1, len(labels)), coordinates={})
+        fill(self, function=function, label=label, classes=labels, coordinates={})
         if not isinstance(function, PytreeFunction):
             _ = self.structure  # a program that breaks a convention is refused here, and not at the first fit
 
-    def _set(self, **values):
-        self.__dict__.update(values)
-
-    def __getstate__(self):
-        """What is pickled and copied: what was found out about the program is found again."""
-        return {name: value for name, value in self.__dict__.items() if name not in _FOUND}
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled and copied: the fields. What was found out about the program is found again."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def __repr__(self) -> str:
         name = getattr(self.function, "__name__", type(self.function).__name__)
@@ -102,24 +108,21 @@ class GenerativeProgram(ConcreteModel):
         """Run the program: generate n instances inside NumPyro's handlers."""
         return self.function(n, **covariates)
 
-    def replace(self, **values):
-        """A copy with some attributes replaced (structure and plan are found anew unless given)."""
-        other = object.__new__(GenerativeProgram)
-        other._set(**{**self.__getstate__(), **values})
-        return other
+    def replace(self, **values: Any) -> "GenerativeProgram":
+        """A copy with some attributes replaced, unchecked (structure and plan are found anew unless given)."""
+        return copied(self, **values)
 
     # --- what the program consists of ---------------------------------------------------------------------------
 
-    @functools.cached_property
-    def structure(self):
-        """Its sites, found by tracing: a `Structure`."""
-        return _structure_of(self._form) if isinstance(self.function, PytreeFunction) else _structure(self)
-
     @property
-    def _form(self):
-        leaves, tree = jax.tree.flatten(self.function)
-        shapes = tuple((np.shape(leaf), np.result_type(leaf)) for leaf in leaves)
-        return _Form(tree, shapes, self.label, self.num_classes, self)
+    def num_classes(self) -> int:
+        """K; 1 for a program without classes."""
+        return max(1, len(self.classes))
+
+    @functools.cached_property
+    def structure(self) -> Structure:
+        """Its sites, found by tracing."""
+        return self._find(_structure)
 
     @functools.cached_property
     def plan(self) -> Plan:
@@ -133,20 +136,31 @@ class GenerativeProgram(ConcreteModel):
         return find_supports(self)
 
     @functools.cached_property
-    def class_axes(self):
-        """Latents and deterministic sites with an entry for each class: name -> the axis that is the class."""
-        if self.label is None:
-            return {}
-        return _class_axes_of(self._form) if isinstance(self.function, PytreeFunction) else _class_axes(self)
+    def latent_supports(self) -> dict[str, Constraint]:
+        """Latent site -> its support, that of one event where there are several."""
+        return find_latent_supports(self)
 
-    def _check_rows(self, size):
+    @functools.cached_property
+    def class_axes(self) -> dict[str, int]:
+        """Latents and deterministic sites with an entry for each class: name -> the axis that is the class."""
+        return {} if self.label is None else self._find(_class_axes)
+
+    def _find(self, find: Callable[["GenerativeProgram"], Any]) -> Any:
+        """What is found out about the program; once for all those that differ by hyperparameters alone."""
+        if not isinstance(self.function, PytreeFunction):
+            return find(self)
+        leaves, tree = jax.tree.flatten(self.function)
+        shapes = tuple((np.shape(leaf), np.result_type(leaf)) for leaf in leaves)
+        return _find_once(_Form(tree, shapes, self.label, self.num_classes, self), find)
+
+    def _check_rows(self, size: int) -> None:
         """Refuse a program that is another one at this number of rows. Those of the library are known not to be."""
         if not isinstance(self.function, PytreeFunction):
             with jax.enable_x64(True):
                 self._row_check(size)
 
     @functools.cached_property
-    def _row_check(self):
+    def _row_check(self) -> RowCheck:
         return RowCheck(self.function, self.structure, self.plan, self.num_classes, self.example_covariates)
 
     @property
@@ -327,13 +341,8 @@ def _class_axes(program):
 
 
 @functools.lru_cache(maxsize=256)
-def _class_axes_of(form):
-    return _class_axes(form.program)
-
-
-@functools.lru_cache(maxsize=256)
-def _structure_of(form):
-    return _structure(form.program)
+def _find_once(form: _Form, find: Callable[[GenerativeProgram], Any]) -> Any:
+    return find(form.program)
 
 
 def _check_numbers(y, num_classes):

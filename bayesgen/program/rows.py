@@ -104,7 +104,7 @@ FIXED_SUPPORTS = (
 )
 
 
-def latent_supports(program) -> dict[str, Any]:
+def find_latent_supports(program) -> dict[str, constraints.Constraint]:
     """Latent site -> its support, that of one event where there are several."""
     with jax.enable_x64(True):
         trace = run_abstractly(program.function, 2, program.example_covariates(2))

@@ -8,7 +8,6 @@ import numpy as np
 from numpyro.distributions import constraints
 
 from .generative import GenerativeProgram
-from .rows import latent_supports
 
 SHARE = 1e-3  # of the draws, from which on it is said
 SMALLEST = 1e-300
@@ -17,7 +16,7 @@ NEXT_TO_ONE = 1 - 1e-15
 
 def saturated_sites(program: GenerativeProgram, latents: dict[str, np.ndarray]) -> list[str]:
     """What to say of each latent site whose draws (chain, draw, ...) lie at the edge of floating point."""
-    supports, problems = latent_supports(program), []
+    supports, problems = program.latent_supports, []
     for name, draws in latents.items():
         share = _edge(supports[name], draws).mean()
         if share >= SHARE:

@@ -50,6 +50,26 @@ def test_programs_and_fits_are_copied_and_pickled():
         np.testing.assert_array_equal(*answers)
 
 
+def test_programs_are_equal_that_state_the_same():
+    program = bg.GenerativeProgram(tosses_of_two_coins, classes=["a", "b"])
+    again = bg.GenerativeProgram(tosses_of_two_coins, classes=("a", "b"))
+    assert program == again and hash(program) == hash(again)
+    assert program.plan is not None and program == again  # what is found out about it does not count
+    assert pickle.loads(pickle.dumps(program)) == copy.deepcopy(program) == program
+    assert program != bg.GenerativeProgram(tosses_of_two_coins, classes=["a", "c"])
+    assert program != bg.GenerativeProgram(lambda n: tosses_of_two_coins(n), classes=["a", "b"])
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        program.label = "z"
+
+
+def test_bound_programs_of_equal_models_are_equal():
+    X, y = [[1.0, 2.0], [2.0, 1.0], [8.0, 9.0], [9.0, 8.0]], [0, 1, 1, 0]
+    schema = bg.summarize(bg.NaiveBayes(), X, y).scaled_schema
+    one, two = (bg.NaiveBayes().bind(schema) for _ in range(2))
+    assert one == two and hash(one) == hash(two)
+    assert one != bg.NaiveBayes(bg.NormalInverseGamma(kappa=1.0)).bind(schema)
+
+
 def tosses_of_two_coins(n):
     p = numpyro.sample("p", dist.Beta(2, 2).expand([2]).to_event(1))
     with numpyro.plate("tosses", n):
