@@ -7,7 +7,7 @@ from .counts import whole_numbers
 from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
 from .schema import Schema
 from .tables import read_table
-from .views import row_blocks
+from .views import row_blocks, successive_rows
 
 __all__ = [
     "DATASET_NAMES",
@@ -26,6 +26,7 @@ __all__ = [
     "read_part",
     "read_table",
     "row_blocks",
+    "successive_rows",
     "telling_dropped",
     "whole_numbers",
 ]

@@ -37,7 +37,8 @@ class Part:
 
     def blocks(self):
         """Slices of a few rows each, so that nothing which is made for them is ever whole in memory."""
-        return row_blocks(self.table.num_rows, self.table.cells_per_row)
+        copies = 4 if self.table.sparse else 1  # a cell's value, its column, its class and where it is counted
+        return row_blocks(self.table.num_rows, copies * self.table.cells_per_row)
 
     def rows(self, part):
         """Some of the rows: a slice, or their positions."""

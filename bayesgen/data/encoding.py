@@ -133,7 +133,9 @@ def _encode_sparse(matrix: Any, names: Sequence[str], kind: str) -> Any:
     if not (kind == "count" and _are_counts(data[:, None])):
         _check_sparse(data, matrix, names, kind)
     data = data if kind == "real" else data.astype(np.float64, copy=False)
-    return csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+    encoded = csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+    encoded.has_canonical_format = True
+    return encoded
 
 
 def _check_sparse(data: np.ndarray, matrix: Any, names: Sequence[str], kind: str) -> None:

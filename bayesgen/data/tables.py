@@ -44,7 +44,10 @@ def _read_sparse(X: Any, least_rows: int) -> SparseTable:
     from scipy.sparse import csr_array
 
     _check_shape(X.shape, least_rows)
-    return SparseTable(csr_array(X), PositionalNames(X.shape[1]), X.shape[0])
+    values = csr_array(X)
+    if X.format == "csr":
+        values.has_canonical_format = X.has_canonical_format  # X remembers it, whatever is made of X
+    return SparseTable(values, PositionalNames(X.shape[1]), X.shape[0])
 
 
 def _read_array(array: np.ndarray, least_rows: int) -> ArrayTable:

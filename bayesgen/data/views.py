@@ -53,11 +53,11 @@ class Table(abc.ABC):
 
     @abc.abstractmethod
     def rows(self, part: slice | np.ndarray) -> "Table":
-        """The table of some rows, a slice or their positions: a slice is a view, but a sparse matrix copies."""
+        """The table of some rows, a slice or their positions: a slice is a view."""
 
     @property
     def cells_per_row(self) -> float:
-        """How many numbers a row holds, on average."""
+        """How many cells a row stores, on average."""
         return len(self.names)
 
 
@@ -111,12 +111,12 @@ class SparseTable(Table):
         return self.values if places == slice(0, len(self.names)) else self.values[:, places]
 
     def rows(self, part: slice | np.ndarray) -> "SparseTable":
-        values = self.values[part]
+        values = successive_rows(self.values, part) if isinstance(part, slice) else self.values[part]
         return replace(self, values=values, num_rows=values.shape[0])
 
     @property
     def cells_per_row(self) -> float:
-        return 4 * self.values.nnz / self.num_rows  # its value, its column, its class and where it is counted
+        return self.values.nnz / self.num_rows
 
 
 @final
@@ -212,6 +212,19 @@ def row_blocks(num_rows: int, cells_per_row: float) -> list[slice]:
     most = BLOCK_CELLS / max(1.0, cells_per_row)
     size = num_rows if num_rows <= most else max(MIN_ROWS, 1 << int(math.log2(max(1.0, most))))
     return [slice(start, min(start + size, num_rows)) for start in range(0, num_rows, max(size, 1))]
+
+
+def successive_rows(values: Any, part: slice) -> Any:
+    """Some successive rows of a csr_array. They share its cells: scipy's own slices are copies."""
+    from scipy.sparse import csr_array
+
+    start, stop, _ = part.indices(values.shape[0])
+    ends = values.indptr[start : stop + 1]
+    cells = slice(ends[0], ends[-1])
+    rows = csr_array((stop - start, values.shape[1]), dtype=values.dtype)
+    rows.data, rows.indices, rows.indptr = values.data[cells], values.indices[cells], ends - ends[0]
+    rows.has_canonical_format = values.has_canonical_format
+    return rows
 
 
 def kind_of_dtype(dtype: Any, name: str) -> str:

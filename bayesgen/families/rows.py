@@ -11,11 +11,14 @@ from bayesgen.statistics import (
     log_factorial,
     log_rising,
     namespace,
+    row_sums,
     scaled_squares,
     squared_distances,
     sum_log_rising,
+    sum_log_rising_of_cells,
     with_whitening,
 )
+from bayesgen.typing import Array, Float
 
 FACTORS = 32  # of one product; it may overflow, and then their logarithms are added
 MOST_HALVES = 1e7  # of a degree of freedom: more of them leave too few digits of a logarithm of a product
@@ -124,19 +127,13 @@ class DirichletMultinomialRows(RowDensity):
         """Log probability of rows, (n, K), the multinomial coefficient included."""
         concentration = parameters["concentration"]
         if hasattr(values, "tocsr"):
-            return self._sparse(concentration, values.tocsr())
+            words = sum_log_rising_of_cells(values.tocsr(), concentration)
+            return words + _lengths(concentration, row_sums(values))
         words = sum_log_rising(values, concentration)
         return words + _lengths(concentration, values.sum(-1)) - log_factorial(values).sum(-1)[:, None]
 
-    def _sparse(self, concentration, values):
-        cells = np.stack([log_rising(a[values.indices], values.data) for a in concentration])
-        cells = cells - log_factorial(values.data)
-        starts = np.concatenate([np.zeros((len(cells), 1)), np.cumsum(cells, axis=1)], axis=1)
-        words = np.diff(starts[:, values.indptr], axis=1).T
-        return words + _lengths(concentration, np.asarray(values.sum(1)).ravel())
 
-
-def _lengths(concentration, lengths):
-    """What depends on a row's length alone, its factorial included: (n, K)."""
-    lengths = lengths[:, None]
-    return log_factorial(lengths) - log_rising(concentration.sum(-1), lengths)
+def _lengths(concentration: Float[Array, "K V"], lengths: Float[Array, " n"]) -> Float[Array, "n K"]:
+    """What depends on a row's length alone, its factorial included."""
+    totals, lengths = concentration.sum(-1, keepdims=True), lengths[:, None]
+    return log_factorial(lengths) - sum_log_rising(lengths, totals)

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from bayesgen.data import successive_rows
 from bayesgen.runtime import all_in_threads
 from bayesgen.statistics import chunks
 
@@ -29,14 +30,19 @@ def closed_table(densities, attributes):
 
 
 def _chunk_rows(attributes, num_classes):
-    cells = max(_cells_per_row(values) for values in attributes.values())
-    return int(max(CHUNK_CELLS / (num_classes * max(cells, 1)), MIN_ROWS))
+    numbers = max(_numbers_per_row(values, num_classes) for values in attributes.values())
+    num_rows = next(iter(attributes.values())).shape[0]
+    num_chunks = max(math.ceil(num_rows / max(CHUNK_CELLS / numbers, MIN_ROWS)), 1)
+    return max(math.ceil(num_rows / num_chunks), 1)  # of equal lengths: threads end together
 
 
-def _cells_per_row(values):
-    return values.nnz / max(values.shape[0], 1) if hasattr(values, "tocsr") else math.prod(values.shape[1:])
+def _numbers_per_row(values, num_classes):
+    if hasattr(values, "tocsr"):  # no table of rows, classes and columns is made of them
+        return num_classes + values.nnz / max(values.shape[0], 1)
+    return num_classes * max(math.prod(values.shape[1:]), 1)
 
 
 def _chunk(values, rows):
-    part = values[rows]
-    return part if hasattr(part, "tocsr") else part.astype(np.float64, copy=False)
+    if hasattr(values, "tocsr"):
+        return successive_rows(values, rows)
+    return values[rows].astype(np.float64, copy=False)

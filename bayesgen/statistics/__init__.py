@@ -10,6 +10,7 @@ from .mahalanobis import squared_distances, with_whitening
 from .normal import MultivariateNormalStatistic, NormalStatistic, scaled_squares
 from .passes import chunks, class_counts
 from .registry import Conditional, is_registered, read_conditional, register, registered_types
+from .sparse_counts import sum_log_rising_of_cells
 from .summaries import Moments, Summary, Sums, outer_or_square
 from .table import BERNOULLI, MULTINOMIAL, POISSON
 
@@ -47,5 +48,6 @@ __all__ = [
     "scaled_squares",
     "squared_distances",
     "sum_log_rising",
+    "sum_log_rising_of_cells",
     "with_whitening",
 ]

@@ -1,0 +1,119 @@
+"""Densities of sparse rows of counts, against the plain form: log-gammas of each cell."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+import scipy.special
+
+import bayesgen as bg
+from bayesgen.data import successive_rows
+from bayesgen.statistics import sparse_counts, sum_log_rising_of_cells
+
+NUM_CLASSES = 3
+
+
+def plain(values, starts):
+    """Sums over all cells, one after another."""
+    gammaln, cells = scipy.special.gammaln, values.tocoo()
+    total = np.zeros((values.shape[0], len(starts)))
+    for row, column, count in zip(*cells.coords, cells.data, strict=True):
+        total[row] += gammaln(starts[:, column] + count) - gammaln(starts[:, column]) - gammaln(count + 1)
+    return total
+
+
+def random_counts(largest=6, num_rows=40, num_columns=30):
+    rng = np.random.default_rng(0)
+    dense = rng.integers(0, largest, (num_rows, num_columns)) * (rng.random((num_rows, num_columns)) < 0.3)
+    dense[[0, 7, num_rows - 1]] = 0  # rows without a cell, at the ends too
+    dense[:, 4] = 0
+    return scipy.sparse.csr_array(dense.astype(float))
+
+
+def with_cells(*cells):
+    values = random_counts().toarray()
+    for row, column, count in cells:
+        values[row, column] = count
+    return scipy.sparse.csr_array(values)
+
+
+def with_stored_zeros():
+    values = random_counts()
+    values.data[::5] = 0.0
+    return values
+
+
+def with_long_indices():
+    values = random_counts()
+    values.indices, values.indptr = values.indices.astype(np.int64), values.indptr.astype(np.int64)
+    return values
+
+
+CASES = {
+    "small counts": random_counts,
+    "counts about the longest sum of logarithms": lambda: random_counts(largest=2 * sparse_counts.MOST_LOGARITHMS),
+    "huge counts": lambda: with_cells((1, 2, 1e6), (2, 2, 1e6), (3, 3, 5e9), (5, 6, 2**31)),
+    "counts that are not whole": lambda: with_cells((1, 2, 0.5), (2, 2, 2.5), (3, 0, 1e-3)),
+    "stored zeros": with_stored_zeros,
+    "integers of 64 bits as indices": with_long_indices,
+    "no cell": lambda: scipy.sparse.csr_array((4, 30)),
+    "no row": lambda: scipy.sparse.csr_array((0, 30)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("most_keys", [1, 40, 1 << 23])
+def test_sums_over_cells(case, most_keys, monkeypatch):
+    monkeypatch.setattr(sparse_counts, "MOST_KEYS", most_keys)
+    values = CASES[case]()
+    starts = np.random.default_rng(1).gamma(1.0, 5.0, (NUM_CLASSES, values.shape[1]))
+    starts[0, :10], starts[1, :10] = 1e-3, 1e4
+    np.testing.assert_allclose(sum_log_rising_of_cells(values, starts), plain(values, starts), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("part", [slice(0, 40), slice(3, 9), slice(7, 8), slice(5, 5), slice(35, 60)])
+def test_successive_rows_share_their_cells(part):
+    values = random_counts()
+    rows = successive_rows(values, part)
+    np.testing.assert_array_equal(rows.toarray(), values.toarray()[part])
+    assert rows.nnz == 0 or np.shares_memory(rows.data, values.data)
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Counts of words in two classes that both lack a word; the second lacks another, and has a long document."""
+    X = random_counts(num_rows=60).toarray()
+    y = np.arange(60) % 2
+    X[y == 1, 9] = 0
+    X[3, 11] = 700
+    return scipy.sparse.csr_array(X), y
+
+
+@pytest.mark.parametrize("rule", [bg.PlugIn(), bg.BMA()], ids=["plug-in", "BMA"])
+@pytest.mark.parametrize("form", [scipy.sparse.csr_array, scipy.sparse.csr_matrix, scipy.sparse.coo_array])
+def test_sparse_and_dense_rows_agree(data, rule, form):
+    X, y = data
+    model = bg.NaiveBayes(bg.DirichletMultinomial(0.5))
+    fit = bg.fit(model, X, y, method=bg.Exact())
+    sparse, dense = bg.predict(fit, form(X), rule=rule), bg.predict(fit, X.toarray(), rule=rule)
+    np.testing.assert_allclose(sparse.log_probabilities, dense.log_probabilities, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(sparse.log_marginal, dense.log_marginal, rtol=1e-10)
+
+
+def test_words_that_a_class_never_had_are_impossible_there(data):
+    X, y = data
+    fit = bg.fit(bg.NaiveBayes(), X, y, method=bg.MLE())
+    new = scipy.sparse.csr_array(np.eye(30)[[9, 0]] * 2)
+    table = fit.log_joint(new)
+    assert np.isneginf(table[0, 1])
+    assert np.isfinite(table[[0, 1, 1], [0, 0, 1]]).all()
+    stored = scipy.sparse.csr_array(([2.0, 0.0], [0, 9], [0, 2]), shape=(1, 30))
+    np.testing.assert_array_equal(fit.log_joint(stored), table[1:])  # a stored zero is no word
+
+
+def test_predictions_in_many_chunks_are_those_in_one(data, monkeypatch):
+    X, y = data
+    fit = bg.fit(bg.NaiveBayes(), X, y, method=bg.Exact())
+    whole = bg.predict(fit, X, rule=bg.BMA())
+    monkeypatch.setattr("bayesgen.posteriors.closed.MIN_ROWS", 7)
+    monkeypatch.setattr("bayesgen.posteriors.closed.CHUNK_CELLS", 1)
+    np.testing.assert_allclose(bg.predict(fit, X, rule=bg.BMA()).log_marginal, whole.log_marginal, rtol=1e-12)
