@@ -34,7 +34,10 @@ ROOMS = [
     "report",
     "cli",
 ]
-GROUND = {"bayesgen", *(f"bayesgen.{name}" for name in ("describe", "errors", "records", "typing"))}  # for every room
+GROUND = {
+    "bayesgen",
+    *(f"bayesgen.{name}" for name in ("describe", "errors", "log_density", "records", "typing")),
+}  # for every room
 MOST_FILES = 8  # beside the rooms
 
 

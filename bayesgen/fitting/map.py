@@ -3,9 +3,12 @@
 import dataclasses
 
 from bayesgen.posteriors import Point
-from bayesgen.solvers import maximize, parameters_at
+from bayesgen.program import ParameterDensity
 
+from .fit import Fit
+from .maximum import point_at_maximum
 from .method import Method
+from .problem import ProgramProblem
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,16 +25,15 @@ class MAP(Method):
 
     num_starts: int = 4
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.check_counts(num_starts=self.num_starts)
 
-    def solve(self, problem):
+    def solve(self, problem: ProgramProblem) -> Fit:
         """Maximise the posterior density."""
         problem.warn_of_constant_columns()
         conjugate = problem.conjugate
         if conjugate is None or not conjugate.is_closed:
-            optimum = maximize(problem, prior=True, num_starts=self.num_starts)
-            values = parameters_at(problem.program, optimum)
-            return problem.result(self, Point(problem.program, values))
+            density = ParameterDensity(problem.program, problem.evidence)
+            return problem.result(self, point_at_maximum(problem, density, self.num_starts, "posterior density"))
         posterior = conjugate.update(problem.data.evidence)
         return problem.result(self, Point(problem.program, posterior.mode(), conjugate))

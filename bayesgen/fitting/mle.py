@@ -5,10 +5,13 @@ import dataclasses
 import numpy as np
 
 from bayesgen.posteriors import Point
-from bayesgen.solvers import maximize, parameters_at
+from bayesgen.program import ProgramLikelihood
 from bayesgen.statistics import Sums
 
+from .fit import Fit
+from .maximum import point_at_maximum
 from .method import Method
+from .problem import ProgramProblem
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,14 +26,14 @@ class MLE(Method):
 
     num_starts: int = 4
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.check_counts(num_starts=self.num_starts)
 
-    def solve(self, problem):
+    def solve(self, problem: ProgramProblem) -> Fit:
         """Maximise the likelihood."""
         if problem.conjugate is None:
-            optimum = maximize(problem, prior=False, num_starts=self.num_starts)
-            return problem.result(self, Point(problem.program, parameters_at(problem.program, optimum)))
+            density = ProgramLikelihood(problem.program, problem.evidence)
+            return problem.result(self, point_at_maximum(problem, density, self.num_starts, "likelihood"))
         conjugate, evidence = problem.conjugate, problem.data.evidence
         labels = Sums(evidence.class_counts.sum(), (evidence.class_counts,), np.zeros(()))
         values = {"class_probs": conjugate.class_prior.maximum_likelihood(labels, conjugate.class_names)["probs"]}

@@ -13,8 +13,9 @@ from .density import (
 from .evaluation import unconstrain
 from .generative import GenerativeProgram
 from .joint import finite
+from .log_densities import ParameterDensity, ProgramDensity, ProgramLikelihood, ProgramPosterior, free_vector
 from .model import ConcreteModel, Model, Recipe
-from .pytree import ProgramJit, PytreeFunction
+from .pytree import PytreeFunction
 from .recognition import Plan
 from .rows import read_rows
 from .rowwise import Reduction, log_joint_draws, program_table, reduce_draws
@@ -28,8 +29,11 @@ __all__ = [
     "Evidence",
     "GenerativeProgram",
     "Model",
+    "ParameterDensity",
     "Plan",
-    "ProgramJit",
+    "ProgramDensity",
+    "ProgramLikelihood",
+    "ProgramPosterior",
     "PytreeFunction",
     "Recipe",
     "Reduction",
@@ -42,6 +46,7 @@ __all__ = [
     "dispersed_starts",
     "finite",
     "first_rows",
+    "free_vector",
     "log_density",
     "log_joint_draws",
     "padded",

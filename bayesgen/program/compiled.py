@@ -9,19 +9,19 @@ import numpy as np
 from numpyro.distributions import constraints
 
 from bayesgen.errors import DataError
+from bayesgen.runtime import OwnedJit
 from bayesgen.statistics import chunks, class_counts
 
 from .density import Evidence, Rows
 from .density import log_density as traced_log_density
 from .evaluation import evaluate
 from .joint import log_joint_table
-from .pytree import ProgramJit
 from .structure import base_support, run
 
 CHUNK_ROWS = 4096  # at once, and no fewer: one compilation for any number of rows
 
-log_density = ProgramJit(traced_log_density)
-log_joint = ProgramJit(log_joint_table)
+log_density = OwnedJit(traced_log_density)
+log_joint = OwnedJit(log_joint_table)
 
 
 def class_distributions(program, latents):
@@ -70,7 +70,7 @@ def _by_chunks(function, program, *rows):
     return jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
 
 
-@ProgramJit
+@OwnedJit
 def _inert_parameters(program, codes, covariates):
     """Parameters of the base measures, row by row, for the sites that have any: site -> name -> (n, ...)."""
     evaluation = _at_any_latents(program, codes, covariates, None)
@@ -78,7 +78,7 @@ def _inert_parameters(program, codes, covariates):
     return {name: one.inert for name, one in read.items() if one.inert}
 
 
-@functools.partial(ProgramJit, static_argnames="names")
+@functools.partial(OwnedJit, static_argnames="names")
 def _supports_by_row(program, codes, covariates, attributes, *, names):
     """Supports of the sites where they differ between rows: site -> constraint with bounds (n, *extra)."""
     evaluation = _at_any_latents(program, codes, covariates, attributes)

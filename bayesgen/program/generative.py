@@ -112,6 +112,11 @@ class GenerativeProgram(ConcreteModel):
         """A copy with some attributes replaced, unchecked (structure and plan are found anew unless given)."""
         return copied(self, **values)
 
+    @property
+    def owner(self) -> Callable[..., Any] | None:
+        """The function, which compiled functions live as long as; None for those of the library, which share them."""
+        return None if isinstance(self.function, PytreeFunction) else self.function
+
     # --- what the program consists of ---------------------------------------------------------------------------
 
     @property

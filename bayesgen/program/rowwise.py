@@ -9,12 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayesgen.runtime import carrying, in_threads, placed
+from bayesgen.runtime import OwnedJit, carrying, in_threads, placed
 from bayesgen.statistics import chunks
 
 from .compiled import first_rows, pad, padded_size
 from .joint import features_of, frame_of, log_joint_table, log_joint_tables, processes
-from .pytree import ProgramJit
 
 CHUNK_ROWS = 8192
 CACHE_BYTES = 2e6  # for the same on a processor, whose caches are fast and whose calls cost little
@@ -34,7 +33,7 @@ def program_table(program, latents, attributes, covariates):
     return np.concatenate(parts)
 
 
-_log_joint = ProgramJit(log_joint_table)
+_log_joint = OwnedJit(log_joint_table)
 
 
 def log_joint_draws(program, latents, attributes, covariates):
@@ -115,7 +114,7 @@ def reduce_draws(program, latents, attributes, covariates, batch_size, reduction
     return jax.tree.map(put, reduced, of_far_rows)
 
 
-@functools.partial(ProgramJit, static_argnames=("batch_size", "precision"))
+@functools.partial(OwnedJit, static_argnames=("batch_size", "precision"))
 def _prepare(program, latents, covariates, *, batch_size, precision):
     """(`Frame`, `Processes` with the batches as first axis, the largest squares of their weights, (K, F)).
 
@@ -127,7 +126,7 @@ def _prepare(program, latents, covariates, *, batch_size, precision):
     return frame, ready, jnp.square(jnp.abs(ready.weights).max((0, 2)).astype(float))
 
 
-@functools.partial(ProgramJit, static_argnames="reduction")
+@functools.partial(OwnedJit, static_argnames="reduction")
 def _reduce(program, frame, batches, largest_squares, attributes, covariates, *, reduction):
     """What the reduction makes of rows, and the sizes of their largest deviations (n,)."""
     rows = features_of(program, frame, attributes, reduction.precision)

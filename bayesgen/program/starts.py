@@ -7,10 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro import handlers
 
-from bayesgen.runtime import as_key, generator
+from bayesgen.runtime import OwnedJit, as_key, generator
 
 from .evaluation import unconstrain
-from .pytree import ProgramJit
 from .structure import arbitrary_value
 from .tracing import sites_of
 
@@ -31,7 +30,7 @@ def dispersed_starts(program, seed, num_draws=DRAWS):
     return np.concatenate([np.zeros((1, draws.shape[1])), around, draws])
 
 
-@functools.partial(ProgramJit, static_argnames="num_draws", compiler_options=FAST_TO_COMPILE)
+@functools.partial(OwnedJit, static_argnames="num_draws", compiler_options=FAST_TO_COMPILE)
 def _prior_draws(program, key, num_draws):
     """Draws from the prior in unconstrained coordinates, (draws, D)."""
     return jax.vmap(functools.partial(_prior_draw, program))(jax.random.split(key, num_draws))

@@ -1,5 +1,6 @@
 """Where and how work runs: devices, threads, random numbers, progress."""
 
+from .compilation import OwnedJit
 from .devices import carrying, placed, requested, used
 from .forks import check_not_forked
 from .progress import bar
@@ -8,6 +9,7 @@ from .threads import ONE_THREAD_A_PRODUCT, Pool, all_in_threads, in_threads, int
 
 __all__ = [
     "ONE_THREAD_A_PRODUCT",
+    "OwnedJit",
     "Pool",
     "all_in_threads",
     "as_key",

@@ -1,35 +1,7 @@
-"""Searches for modes and samplers of log densities."""
+"""Searches for modes and samplers. They take a `LogDensity`, and know neither programs nor data."""
 
-from .adapted import sample_adapted
-from .optimize import (
-    as_arrays,
-    constrain_draws,
-    flatten,
-    maximize,
-    num_free,
-    parameters_at,
-    posterior_density,
-    surface_of,
-)
-from .sampler import lowered, sample_whitened
-from .stepping import surface_by_steps
-from .whitening import SEVERAL_MODES, expected, identity, laplace
+from .attempts import Attempt, Chains, Settings, sample, unwhitened, whitened_at_mode
+from .evaluator import evaluator_of
+from .maximize import maximize
 
-__all__ = [
-    "SEVERAL_MODES",
-    "as_arrays",
-    "constrain_draws",
-    "expected",
-    "flatten",
-    "identity",
-    "laplace",
-    "lowered",
-    "maximize",
-    "num_free",
-    "parameters_at",
-    "posterior_density",
-    "sample_adapted",
-    "sample_whitened",
-    "surface_by_steps",
-    "surface_of",
-]
+__all__ = ["Attempt", "Chains", "Settings", "evaluator_of", "maximize", "sample", "unwhitened", "whitened_at_mode"]

@@ -1,70 +1,30 @@
 """The curvature of a density at a point, from differences of its gradient, as blocks found by probing.
 
+Gradients are compiled already and cost a fraction of a millisecond, second derivatives would take seconds to compile.
 The Hessian of D coordinates takes 2 D gradients; where it is made of blocks, all blocks are probed at once, and it
-takes twice the size of the largest. Which blocks there are is a guess (each coordinate alone; each class alone) that is
-held against the true Hessian along random directions.
+takes twice the size of the largest. Which blocks there are is a guess (each coordinate alone; those of the density)
+that is held against the true Hessian along random directions. A dense Hessian of 10,000 coordinates would take 800 MB:
+`python -m benchmarks --only steps` has such programs.
 """
 
 import dataclasses
 import functools
-import math
-from collections.abc import Callable
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
+
+from bayesgen.typing import Float, Int
+
+from .evaluator import Evaluator, Points, Vector
 
 STEP = 1e-4  # of a difference, in curvature radii
 ALWAYS_DENSE = 64  # dimensions up to which one block is not worth breaking up
 DENSE_LIMIT = 1000  # dimensions beyond which one block costs too much, and blocks that are nearly right must do
 AT_ONCE = 64  # columns of a Hessian that are held at once
 TOLERANCE = 1e-2  # relative error of a Hessian along random directions, up to which its blocks are believed
+LEAST_PIVOT = 1e-7  # of a scaled block that counts as positive definite
 
-
-@dataclasses.dataclass(frozen=True)
-class Surface:
-    """A density of flat vectors, with its gradients.
-
-    Attributes:
-        evaluate: points (m, D) -> values (m,) and gradients (m, D).
-        structure: the program's `Structure`.
-        num_classes: K.
-    """
-
-    evaluate: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
-    structure: Any
-    num_classes: int
-
-    def at(self, vector):
-        """Value and gradient at one point."""
-        values, gradients = self.evaluate(np.asarray(vector)[None])
-        return float(values[0]), gradients[0]
-
-    def gradients(self, points):
-        """Gradients at points, (m, D)."""
-        return self.evaluate(points)[1]
-
-    def curvature(self, vector):
-        """The `Curvature` at a point.
-
-        By differences of gradients: these are compiled already and cost a fraction of a millisecond, second derivatives
-        would take seconds to compile.
-        """
-        return find_curvature(self.gradients, vector, self.structure, self.num_classes)
-
-
-def in_batches(function, size):
-    """A function of `size` points, (size, D) -> (values, gradients), as one of any number of them."""
-
-    def evaluate(points):
-        parts = []
-        for start in range(0, len(points), size):
-            some = points[start : start + size]
-            padded = np.concatenate([some, np.repeat(some[:1], size - len(some), axis=0)])
-            parts.append([np.asarray(part)[: len(some)] for part in function(padded, len(some))])
-        values, gradients = (np.concatenate(each) for each in zip(*parts, strict=True))
-        return values, gradients
-
-    return evaluate
+Members: TypeAlias = tuple[Int[np.ndarray, "blocks size"], ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,128 +32,101 @@ class Curvature:
     """Minus the Hessian, block-diagonal once the coordinates are put in order.
 
     Attributes:
-        members: arrays (blocks, size): the coordinates of blocks of one size; together, each coordinate once.
-        blocks: for each of them the symmetric matrices (blocks, size, size).
+        members: the coordinates of blocks of one size to an array; together, each coordinate once.
+        blocks: for each array of members the symmetric matrices.
     """
 
-    members: tuple[np.ndarray, ...]
-    blocks: tuple[np.ndarray, ...]
+    members: Members
+    blocks: tuple[Float[np.ndarray, "blocks size size"], ...]
 
-    def solve(self, vector):
+    def solve(self, vector: Vector) -> Vector | None:
         """inv(curvature) @ vector, or None where it is not positive definite."""
         if self.inverse_roots is None:
             return None
-        out = np.empty_like(vector)
+        solution = np.empty_like(vector)
         for index, root in zip(self.members, self.inverse_roots, strict=True):
             inner = np.einsum("bji,bj->bi", root, vector[index])
-            out[index] = np.einsum("bij,bj->bi", root, inner)
-        return out
+            solution[index] = np.einsum("bij,bj->bi", root, inner)
+        return solution
 
     @functools.cached_property
-    def inverse_roots(self):
-        """Factors F with F F' = inv(block), or None where a block is not safely positive definite.
+    def inverse_roots(self) -> list[np.ndarray] | None:
+        """Factors F with F F' = inv(block), or None where a block is not safely positive definite."""
+        roots = [_inverse_root(block) for block in self.blocks]
+        return None if any(root is None for root in roots) else [root for root in roots if root is not None]
 
-        Blocks are scaled by their diagonals first, so that units do not matter.
-        """
-        roots = []
-        for block in self.blocks:
-            diagonal = np.diagonal(block, axis1=1, axis2=2)
-            if not np.isfinite(block).all() or (diagonal <= 0).any():
-                return None
-            scale = 1 / np.sqrt(diagonal)
-            try:
-                root = np.linalg.cholesky(block * scale[:, :, None] * scale[:, None, :])
-            except np.linalg.LinAlgError:
-                return None
-            if np.diagonal(root, axis1=1, axis2=2).min(initial=1.0) < 1e-7:
-                return None
-            roots.append(scale[:, :, None] * np.swapaxes(np.linalg.inv(root), 1, 2))
-        return roots
-
-    def deviations(self, z):
-        """Deviations F z from the mode, (m, D), of whitened ones. Only where it is positive definite."""
-        out = np.empty_like(z)
+    def deviations(self, z: Float[np.ndarray, "m D"]) -> Float[np.ndarray, "m D"]:
+        """Deviations F z from the mode, of whitened ones. Only where it is positive definite."""
+        assert self.inverse_roots is not None
+        unwhitened = np.empty_like(z)
         for index, root in zip(self.members, self.inverse_roots, strict=True):
-            out[:, index] = np.einsum("bij,mbj->mbi", root, z[:, index])
-        return out
+            unwhitened[:, index] = np.einsum("bij,mbj->mbi", root, z[:, index])
+        return unwhitened
 
     @property
-    def log_volume(self):
+    def log_volume(self) -> float:
         """Log determinant of the factors F. Only where it is positive definite."""
-        return sum(np.log(np.diagonal(root, axis1=1, axis2=2)).sum() for root in self.inverse_roots)
+        assert self.inverse_roots is not None
+        return sum(float(np.log(np.diagonal(root, axis1=1, axis2=2)).sum()) for root in self.inverse_roots)
 
-    def dense(self):
-        """The whole matrix (D, D)."""
+    def dense(self) -> Float[np.ndarray, "D D"]:
+        """The whole matrix."""
         size = sum(index.size for index in self.members)
         matrix = np.zeros((size, size))
         for index, blocks in zip(self.members, self.blocks, strict=True):
-            for own, block in zip(index, blocks, strict=True):
-                matrix[np.ix_(own, own)] = block
+            for coordinates, block in zip(index, blocks, strict=True):
+                matrix[np.ix_(coordinates, coordinates)] = block
         return matrix
 
 
-def find_curvature(gradients, vector, structure, num_classes):
-    """The curvature of a density at a point, by as few gradients as its structure allows.
+def _inverse_root(block: Float[np.ndarray, "blocks size size"]) -> Float[np.ndarray, "blocks size size"] | None:
+    """Factors F with F F' = inv(block). Blocks are scaled by their diagonals first, so that units do not matter."""
+    diagonal = np.diagonal(block, axis1=1, axis2=2)
+    if not np.isfinite(block).all() or (diagonal <= 0).any():
+        return None
+    scale = 1 / np.sqrt(diagonal)
+    try:
+        root = np.linalg.cholesky(block * scale[:, :, None] * scale[:, None, :])
+    except np.linalg.LinAlgError:
+        return None
+    if np.diagonal(root, axis1=1, axis2=2).min(initial=1.0) < LEAST_PIVOT:
+        return None
+    return scale[:, :, None] * np.swapaxes(np.linalg.inv(root), 1, 2)
 
-    Args:
-        gradients: function of points (m, D) -> gradients (m, D).
-        vector: (D,), the point.
-        structure: the program's `Structure`.
-        num_classes: K.
-    """
-    steps = _step_sizes(gradients, vector)
+
+def curvature_at(evaluator: Evaluator, vector: Vector) -> Curvature:
+    """The curvature at a point, by as few gradients as the density's blocks allow."""
+    steps = _step_sizes(evaluator, vector)
+    whole: Members = (np.arange(len(vector))[None],)
     if len(vector) <= ALWAYS_DENSE:
-        return _measure(gradients, vector, steps, whole(len(vector)))
+        return _measure(evaluator, vector, steps, whole)
+    alone: Members = (np.arange(len(vector))[:, None],)
     curvature = None
-    for members in (alone(len(vector)), by_class(structure, num_classes)):
-        curvature = _measure(gradients, vector, steps, members)
-        if _error(gradients, vector, steps, curvature) < TOLERANCE:
-            return curvature
-    return curvature if len(vector) > DENSE_LIMIT else _measure(gradients, vector, steps, whole(len(vector)))
+    for members in (alone, evaluator.blocks):
+        if members:
+            curvature = _measure(evaluator, vector, steps, members)
+            if _error(evaluator, vector, steps, curvature) < TOLERANCE:
+                return curvature
+    return curvature if curvature and len(vector) > DENSE_LIMIT else _measure(evaluator, vector, steps, whole)
 
 
-def whole(size):
-    """One block of all coordinates."""
-    return (np.arange(size)[None],)
-
-
-def alone(size):
-    """Every coordinate a block."""
-    return (np.arange(size)[:, None],)
-
-
-def by_class(structure, num_classes):
-    """A block for each class, of the entries of sites whose first axis is the class; what else there is, one by one."""
-    classes, rest, start = [], [], 0
-    for _, shape in structure.latents:
-        index = np.arange(start, start + math.prod(shape))
-        start += len(index)
-        if shape and shape[0] == num_classes and num_classes > 1:
-            classes.append(index.reshape(num_classes, -1))
-        else:
-            rest.append(index)
-    groups = [np.concatenate(classes, axis=1)] if classes else []
-    return (*groups, np.concatenate(rest)[:, None]) if rest else tuple(groups)
-
-
-def _slopes(gradients, vector, directions):
-    """The Hessian along directions (m, D), by central differences."""
-    both = gradients(np.concatenate([vector + directions, vector - directions]))
-    ahead, behind = np.split(both, 2)
+def _slopes(evaluator: Evaluator, vector: Vector, directions: Points) -> Points:
+    """The Hessian along directions, by central differences."""
+    ahead, behind = np.split(evaluator.gradients(np.concatenate([vector + directions, vector - directions])), 2)
     return 0.5 * (ahead - behind)
 
 
-def _signs(size, number):
+def _signs(size: int, number: int) -> Points:
     return np.random.default_rng(0).choice([-1.0, 1.0], (number, size))
 
 
 @np.errstate(over="ignore")  # a diagonal that is no number is not used
-def _step_sizes(gradients, vector):
+def _step_sizes(evaluator: Evaluator, vector: Vector) -> Vector:
     """Steps that are a small part of each coordinate's own curvature radius, so that units and scale do not matter."""
     steps = 1e-4 * np.maximum(np.abs(vector), 1e-3)
     signs = _signs(len(vector), 3)
     for _ in range(6):
-        slopes = _slopes(gradients, vector, steps * signs)
+        slopes = _slopes(evaluator, vector, steps * signs)
         diagonal = np.median(np.abs(slopes), axis=0) / steps
         usable = np.isfinite(diagonal) & (diagonal > 0)
         wanted = np.where(usable, STEP / np.sqrt(np.where(usable, diagonal, 1.0)), steps)
@@ -204,33 +137,39 @@ def _step_sizes(gradients, vector):
     return steps
 
 
-def _measure(gradients, vector, steps, members):
+def _measure(evaluator: Evaluator, vector: Vector, steps: Vector, members: Members) -> Curvature:
     """The blocks with these members, the first coordinates of all of them probed at once, then the second, ..."""
     blocks = []
     for index in members:
         size = index.shape[1]
         columns = np.arange(size)
-        parts = [_probe(gradients, vector, steps, index, columns[at : at + AT_ONCE]) for at in range(0, size, AT_ONCE)]
+        parts = [_probe(evaluator, vector, steps, index, columns[at : at + AT_ONCE]) for at in range(0, size, AT_ONCE)]
         block = np.concatenate(parts, axis=2)
         blocks.append(0.5 * (block + np.swapaxes(block, 1, 2)))
     return Curvature(members, tuple(blocks))
 
 
-def _probe(gradients, vector, steps, index, columns):
-    """Some columns of all blocks with members `index`: (blocks, size, columns)."""
+def _probe(
+    evaluator: Evaluator,
+    vector: Vector,
+    steps: Vector,
+    index: Int[np.ndarray, "blocks size"],
+    columns: Int[np.ndarray, " columns"],
+) -> Float[np.ndarray, "blocks size columns"]:
+    """Some columns of all blocks with members `index`."""
     directions = np.zeros((len(columns), len(vector)))
-    own = index[:, columns]  # (blocks, columns)
-    directions[np.arange(len(columns)), own] = steps[own]
-    slopes = _slopes(gradients, vector, directions)
-    return -np.moveaxis(slopes[:, index], 0, 2) / steps[own][:, None, :]
+    probed = index[:, columns]  # (blocks, columns)
+    directions[np.arange(len(columns)), probed] = steps[probed]
+    slopes = _slopes(evaluator, vector, directions)
+    return -np.moveaxis(slopes[:, index], 0, 2) / steps[probed][:, None, :]
 
 
-def _error(gradients, vector, steps, curvature):
+def _error(evaluator: Evaluator, vector: Vector, steps: Vector, curvature: Curvature) -> float:
     """How far the blocks are from the Hessian along random directions, coordinates scaled to unit curvature."""
     directions = steps * _signs(len(vector), 2)
-    slopes = -_slopes(gradients, vector, directions)
-    found = np.zeros_like(slopes)
+    slopes = -_slopes(evaluator, vector, directions)
+    by_blocks = np.zeros_like(slopes)
     for index, block in zip(curvature.members, curvature.blocks, strict=True):
-        found[:, index] = np.einsum("bij,dbj->dbi", block, directions[:, index])
+        by_blocks[:, index] = np.einsum("bij,dbj->dbi", block, directions[:, index])
     scale = steps / STEP**2
-    return float(np.sqrt(np.mean((scale * (slopes - found)) ** 2)))
+    return float(np.sqrt(np.mean((scale * (slopes - by_blocks)) ** 2)))

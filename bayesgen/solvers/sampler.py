@@ -1,18 +1,19 @@
-"""NUTS in whitened coordinates on a program's compressed density: compiled once for every N and any number of draws."""
+"""NUTS on a log density in whitened coordinates: compiled once for every form of density and any number of draws."""
 
 import concurrent.futures
-import functools
 import os
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayesgen.program import ProgramJit
-from bayesgen.runtime import Pool, carrying
+from bayesgen.log_density import LogDensity
+from bayesgen.runtime import OwnedJit, Pool, carrying
+from bayesgen.typing import Array, Bool, Float, Int
 
-from .optimize import QUICKLY, posterior_density
+from .evaluator import QUICKLY
 from .trajectory import GRADIENT, MAX_DEPTH, POSITION, TREE, Trajectory, begin, extend
 
 GROUP = 2  # chains at least that are vectorised together; groups run in threads
@@ -29,7 +30,7 @@ STATISTICS = {
 }
 
 
-class Numbers(NamedTuple):
+class RandomNumbers(NamedTuple):
     """Random numbers for one call: NumPy's, since those of JAX would take a tenth of the time of compiling.
 
     Attributes:
@@ -38,9 +39,9 @@ class Numbers(NamedTuple):
         log_uniforms: (steps, chains, 2), logs of uniform numbers.
     """
 
-    momenta: Any
-    directions: Any
-    log_uniforms: Any
+    momenta: Float[Array, "chains draws D"]
+    directions: Int[Array, "chains draws"]
+    log_uniforms: Float[Array, "steps chains 2"]
 
 
 class Chain(NamedTuple):
@@ -54,65 +55,79 @@ class Chain(NamedTuple):
     """
 
     trajectory: Trajectory
-    step_size: Any
-    averages: Any
-    num_draws: Any
+    step_size: Float[Array, "*chains"]
+    averages: Float[Array, "*chains 4"]
+    num_draws: Int[Array, "*chains"]
 
 
-def sample_whitened(density, key, *, num_warmup, num_samples, num_chains, target, patience, advanced):
-    """Draw by NUTS in whitened coordinates; a warm-up finds the step size, one for all chains.
+Sample = tuple[np.ndarray, dict[str, np.ndarray]]
+
+
+def sample_whitened(
+    density: LogDensity,
+    key: Any,
+    *,
+    num_warmup: int,
+    num_samples: int,
+    num_chains: int,
+    target: float,
+    patience: float,
+    advanced: Callable[[float], None],
+) -> Sample:
+    """Draw by NUTS; a warm-up finds the step size, one for all chains.
 
     Args:
-        density: (program, evidence, whitening).
+        density: log density in coordinates in which it is nearly a standard normal one.
         key: JAX key.
         target: acceptance probability that the step size is adapted to.
         patience: mean number of leapfrog steps of a warm-up draw above which there is no sampling after it.
         advanced: called with the number of draws that the chains made meanwhile.
 
     Returns:
-        (whitened draws (chain, draw, dimension), statistics name -> (chain, draw)); those of the warm-up where
+        (draws (chain, draw, dimension), statistics name -> (chain, draw)); those of the warm-up where
         it took more than `patience`.
     """
-    for one in lowered(density, num_chains):
-        one.compile()  # not in the threads below: tracing a program is NumPyro's, and not for threads
+    for function in lowered(density, num_chains):
+        function.compile()  # not in the threads below: tracing a program is NumPyro's, and not for threads
     sizes = groups(num_chains)
     random = np.random.default_rng(np.asarray(jax.random.key_data(key))).spawn(len(sizes))
     share = 1 / len(sizes)
 
     with Pool(min(len(sizes), os.cpu_count() or 1)) as pool:
 
-        def tell(amount):
+        def tell(amount: float) -> None:
             if pool.is_left:
                 raise concurrent.futures.CancelledError
             advanced(share * amount)
 
-        def each(num_draws, adapt, chains):
+        def run_all(num_draws: int, adapt: bool, chains: list[Chain]) -> list[Any]:
             work = carrying(lambda *group: _run(density, num_draws, target, adapt, tell, *group))
             return pool.results(work, chains, random)
 
-        dimension = len(density[2].center)
-        warm = each(num_warmup, True, [start(dimension, *group) for group in zip(random, sizes, strict=True)])
+        warm = run_all(
+            num_warmup, True, [start(density.dimension, *group) for group in zip(random, sizes, strict=True)]
+        )
         parts = warm
         if np.concatenate([stats[..., 0] for _, _, stats in warm]).mean() <= patience:
             guess = np.exp(np.mean([np.asarray(chain.averages)[:, 0].mean() for chain, _, _ in warm]))
-            parts = each(num_samples, False, [_at_step_size(chain, guess) for chain, _, _ in warm])
+            parts = run_all(num_samples, False, [_at_step_size(chain, guess) for chain, _, _ in warm])
     draws, stats = (np.concatenate([part[index] for part in parts]) for index in (1, 2))
     return draws, {name: stats[..., index].astype(kind) for index, (name, kind) in enumerate(STATISTICS.items())}
 
 
-def _at_step_size(chain, step_size):
+def _at_step_size(chain: Chain, step_size: float) -> Chain:
     return chain._replace(step_size=np.full(len(chain.step_size), step_size))
 
 
-def lowered(density, num_chains):
+def lowered(density: LogDensity, num_chains: int) -> Iterator[Any]:
     """The compiled function, about to be compiled for these arguments; `compile()` may run in another thread."""
     for size in sorted(set(groups(num_chains))):
-        chains = start(len(density[2].center), np.random.default_rng(0), size)
-        numbers = draw_numbers(np.random.default_rng(0), size, len(density[2].center))
+        chains = start(density.dimension, np.random.default_rng(0), size)
+        numbers = draw_numbers(np.random.default_rng(0), size, density.dimension)
         yield advance_of(density).lower(density, chains, numbers, np.zeros(size, np.int32), 0.5, False, MOST_STEPS)
 
 
-def groups(num_chains):
+def groups(num_chains: int) -> list[int]:
     """How many chains run together: all of them on a GPU, else few, so that every core has something to do."""
     config: Any = jax.config
     device = config.jax_default_device or jax.devices()[0]
@@ -121,15 +136,23 @@ def groups(num_chains):
     return [min(size, num_chains - first) for first in range(0, num_chains, size)]
 
 
-def _run(density, num_draws, target, adapt, advanced, chains, random):
+def _run(
+    density: LogDensity,
+    num_draws: int,
+    target: float,
+    adapt: bool,
+    advanced: Callable[[float], None],
+    chains: Chain,
+    random: np.random.Generator,
+) -> tuple[Chain, np.ndarray, np.ndarray]:
     """Make so many draws with each chain: (chains, draws, statistics)."""
     size = len(chains.step_size)
     parts: list[list[Any]] = [[] for _ in range(size)]
     left = np.full(size, num_draws, np.int32)
-    numbers = draw_numbers(random, size, len(density[2].center))
+    numbers = draw_numbers(random, size, density.dimension)
     while left.any():
         chains, draws, stats = advance_of(density)(density, chains, numbers, left, target, adapt, MOST_STEPS)
-        numbers = draw_numbers(random, size, len(density[2].center))  # while a GPU is at work
+        numbers = draw_numbers(random, size, density.dimension)  # while a GPU is at work
         made = np.asarray(chains.num_draws)
         draws, stats = np.asarray(draws), np.asarray(stats)
         for index, count in enumerate(made):
@@ -140,7 +163,7 @@ def _run(density, num_draws, target, adapt, advanced, chains, random):
     return chains, draws, stats
 
 
-def start(dimension, random, size):
+def start(dimension: int, random: np.random.Generator, size: int) -> Chain:
     """Chains at dispersed points not far from the mode, in NumPy: nothing is compiled for them.
 
     Their potential is put at infinity, so that their first step is accepted whatever it leads to: this saves the
@@ -171,48 +194,58 @@ def start(dimension, random, size):
     return Chain(trajectory, guess, averages, zero)
 
 
-def draw_numbers(random, size, dimension):
-    """`Numbers` for so many chains: for as many draws as one call makes at most, and one that is begun then."""
+def draw_numbers(random: np.random.Generator, size: int, dimension: int) -> RandomNumbers:
+    """`RandomNumbers` for so many chains: for as many draws as one call makes at most, and one that is begun then."""
     most = int(np.clip(MOST_NUMBERS // (size * dimension), 16, MOST_DRAWS)) + 1
     log_uniforms = np.log1p(-random.random((MOST_STEPS, size, 2)))
-    return Numbers(random.normal(size=(size, most, dimension)), _directions(random, (size, most)), log_uniforms)
+    return RandomNumbers(random.normal(size=(size, most, dimension)), _directions(random, (size, most)), log_uniforms)
 
 
-def _directions(random, shape):
+def _directions(random: np.random.Generator, shape: int | tuple[int, ...]) -> Int[np.ndarray, "..."]:
     return random.integers(0, 2**31, shape, np.int32)
 
 
-def _advance(density, chains, numbers, wanted, target, adapt, most_steps):
+def _advance(
+    density: LogDensity,
+    chains: Chain,
+    numbers: RandomNumbers,
+    wanted: Int[Array, " chains"],
+    target: Any,
+    adapt: Any,
+    most_steps: Any,
+) -> tuple[Chain, Float[Array, "chains draws D"], Float[Array, "chains draws statistics"]]:
     """Take leapfrog steps until every chain has the draws that it wants, or as many as one call makes.
 
     Args:
-        density: (program, evidence, whitening).
+        density: log density.
         chains: `Chain`, its arrays with the chains as first axis.
-        numbers: `Numbers`.
+        numbers: `RandomNumbers`.
         wanted: (chains,), draws wanted of each.
         target: acceptance probability.
         adapt: whether the step size is adapted.
         most_steps: that one call takes.
 
     Returns:
-        (chains, whitened draws (chain, draw, dimension), statistics (chain, draw, ...)), of which the first
+        (chains, draws (chain, draw, dimension), statistics (chain, draw, ...)), of which the first
         `num_draws` are draws.
     """
     momenta, directions, log_uniforms = numbers
     size, most, _ = momenta.shape
     wanted = jnp.minimum(wanted, most - 1)
 
-    def of_chain(chain, uniforms, wanted, momenta, directions):
-        return _step(lambda z: _differentiate(density, z), chain, uniforms, wanted, target, adapt, momenta, directions)
+    potential = jax.value_and_grad(lambda z: -density(z))
 
-    def body(state):
+    def of_chain(chain: Chain, uniforms: Array, wanted: Array, momenta: Array, directions: Array) -> Any:
+        return _step(potential, chain, uniforms, wanted, target, adapt, momenta, directions)
+
+    def body(state: Any) -> Any:
         index, chains, draws, stats = state
         at = chains.num_draws  # what is written there is written over until the draw is done
         moved, row = jax.vmap(of_chain)(chains, log_uniforms[index], wanted, momenta, directions)
         write = jax.vmap(lambda array, value, where: jax.lax.dynamic_update_index_in_dim(array, value, where, 0))
         return index + 1, moved, write(draws, row[0], at), write(stats, row[1], at)
 
-    def unfinished(state):
+    def unfinished(state: Any) -> Any:
         return (state[0] < most_steps) & (state[1].num_draws < wanted).any()
 
     chains = chains._replace(num_draws=jnp.zeros_like(chains.num_draws))
@@ -221,28 +254,31 @@ def _advance(density, chains, numbers, wanted, target, adapt, most_steps):
     return chains, draws, stats
 
 
-_jitted_advance = functools.partial(ProgramJit, _advance, program_of=lambda density, *_: density[0])
-advance, _advance_rows = _jitted_advance(compiler_options=QUICKLY), _jitted_advance()
+advance, _advance_rows = OwnedJit(_advance, compiler_options=QUICKLY), OwnedJit(_advance)
 
 
-def advance_of(density):
+def advance_of(density: LogDensity) -> OwnedJit:
     """The compiled function for a density: optimised in full where it loops over rows."""
-    return advance if density[1].rows is None else _advance_rows
+    return _advance_rows if density.loops_over_rows else advance
 
 
-def _differentiate(density, z):
-    program, evidence, whitening = density
-    return jax.value_and_grad(lambda z: -posterior_density(program, whitening(z), evidence))(z)
-
-
-def _step(differentiate, chain, uniforms, wanted, target, adapt, momenta, directions):
+def _step(
+    value_and_gradient: Callable[[Array], tuple[Array, Array]],
+    chain: Chain,
+    uniforms: Float[Array, " 2"],
+    wanted: Int[Array, ""],
+    target: Any,
+    adapt: Any,
+    momenta: Float[Array, "draws D"],
+    directions: Int[Array, " draws"],
+) -> tuple[Chain, tuple[Float[Array, " D"], Float[Array, " statistics"]]]:
     """One leapfrog step of one chain: (chain, (draw, statistics)). A chain that has what it wants stays as it is."""
-    built, step = extend(differentiate, chain.trajectory, chain.step_size, uniforms)
+    built, step = extend(value_and_gradient, chain.trajectory, chain.step_size, uniforms)
     draw, gradient = built.proposals[TREE]
     potential = built.potentials[TREE]
     accept = built.accept_sum / built.num_steps
     stats = (built.num_steps, accept, step.diverging, built.energy, potential, chain.step_size)
-    row = draw, jnp.stack([jnp.asarray(each, draw.dtype) for each in stats])
+    row = draw, jnp.stack([jnp.asarray(statistic, draw.dtype) for statistic in stats])
 
     after = chain.num_draws
     fresh = begin(draw, potential, gradient, momenta[after], directions[after], built.marks)
@@ -256,7 +292,7 @@ def _step(differentiate, chain, uniforms, wanted, target, adapt, momenta, direct
     return _where(chain.num_draws < wanted, moved, chain), row
 
 
-def average(averages, error):
+def average(averages: Float[Array, " 4"], error: Float[Array, ""]) -> Float[Array, " 4"]:
     """One update of the dual averaging of Hoffman and Gelman (2014, eq. 6), with their constants."""
     mean_log_step, mean_error, count, guess = averages
     count = count + 1
@@ -266,10 +302,10 @@ def average(averages, error):
     return jnp.stack([mean_log_step, mean_error, count, guess])
 
 
-def _step_size(averages):
+def _step_size(averages: Float[Array, " 4"]) -> Float[Array, ""]:
     _, mean_error, count, guess = averages
     return jnp.exp(guess - jnp.sqrt(count) / 0.05 * mean_error)
 
 
-def _where(condition, one, other):
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), one, other)
+def _where(condition: Bool[Array, ""], first: Any, second: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), first, second)

@@ -1,35 +1,39 @@
 """A density and its gradient by the function that samples from it, so that looking for its mode compiles nothing."""
 
+from typing import Any
+
 import jax
 import numpy as np
 
-from .curvature import Surface, in_batches
+from bayesgen.typing import Float
+
+from .evaluator import Evaluator, in_batches
 from .sampler import advance_of, draw_numbers, groups, start
 from .trajectory import POSITION, TREE
+from .whitening import Whitened
 
 GRADIENT = 1  # of what a trajectory proposes
 
 
-def surface_by_steps(density, num_chains):
-    """A density as a `Surface`: leapfrog steps of length zero tell what it is where they start.
+def evaluator_by_steps(density: Whitened, num_chains: int) -> Evaluator:
+    """The evaluator of a density at whitened points: leapfrog steps of length zero tell what it is where they start.
 
     They are the first steps of their trajectories, which are taken as they are wherever the density is finite.
 
     Args:
-        density: (program, evidence, whitening).
+        density: log density, of the form that will be sampled.
         num_chains: as the sampler will be given.
     """
-    program, _, whitening = density
     size, random = groups(num_chains)[0], np.random.default_rng(0)
-    resting = start(len(whitening.center), random, size)._replace(step_size=np.zeros(size))
-    numbers, wanted = draw_numbers(random, size, len(whitening.center)), np.ones(size, np.int32)
-    ends = resting.trajectory.ends
+    resting = start(density.dimension, random, size)._replace(step_size=np.zeros(size))
+    numbers, wanted = draw_numbers(random, size, density.dimension), np.ones(size, np.int32)
+    ends = np.asarray(resting.trajectory.ends)
     density, resting, numbers, wanted = jax.device_put((density, resting, numbers, wanted))
 
-    def step(points, _):
+    def step(points: Float[np.ndarray, "points D"], _: int) -> tuple[Any, Any]:
         ends[:, :, POSITION] = points[:, None]
         chains = resting._replace(trajectory=resting.trajectory._replace(ends=ends.copy()))
-        found = advance_of(density)(density, chains, numbers, wanted, 0.5, False, 1)[0].trajectory
-        return -np.asarray(found.potentials)[:, TREE], -np.asarray(found.proposals)[:, TREE, GRADIENT]
+        after = advance_of(density)(density, chains, numbers, wanted, 0.5, False, 1)[0].trajectory
+        return -np.asarray(after.potentials)[:, TREE], -np.asarray(after.proposals)[:, TREE, GRADIENT]
 
-    return Surface(in_batches(step, size), program.structure, program.num_classes)
+    return Evaluator(in_batches(step, size), density.density.blocks)

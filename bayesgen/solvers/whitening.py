@@ -1,90 +1,106 @@
 """Coordinates in which a posterior is nearly a standard normal: centred at its mode, scaled by its curvature."""
 
-import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .curvature import ALWAYS_DENSE
-from .optimize import num_free, search
+from bayesgen.log_density import LogDensity
+from bayesgen.records import record
+from bayesgen.runtime import OwnedJit
+from bayesgen.typing import Array, Float, Int
 
-SEVERAL_MODES = ", and chains need not visit all of them in their proportions"
+from .evaluator import QUICKLY
+from .maximize import Optimum
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@record
 class Whitening:
     """The map z -> center + F z, with F block-diagonal once the coordinates are put in order.
 
     Attributes:
-        center: (D,).
-        factors: arrays (blocks, size, size), blocks of one size each.
-        places: (D,), for each coordinate its place in the order of the blocks; None where that is the same.
+        center: image of the origin.
+        factors: blocks of one size to an array.
+        places: for each coordinate its place in the order of the blocks; None where that is the same.
     """
 
-    center: Any
-    factors: tuple[Any, ...]
-    places: Any = None
+    center: Float[Array, " D"]
+    factors: tuple[Float[Array, "blocks size size"], ...]
+    places: Int[Array, " D"] | None = None
 
-    def __call__(self, z):
+    def __call__(self, z: Float[Array, " D"]) -> Float[Array, " D"]:
         """Whitened coordinates to unconstrained ones."""
         parts, start = [], 0
         for factor in self.factors:
             blocks, size, _ = factor.shape
-            own = z[start : start + blocks * size]
+            of_blocks = z[start : start + blocks * size]
             start += blocks * size
-            parts.append(factor[:, 0, 0] * own if size == 1 else _product(factor, own))
+            parts.append(factor[:, 0, 0] * of_blocks if size == 1 else _product(factor, of_blocks))
         shift = parts[0] if len(parts) == 1 else jnp.concatenate(parts)
         return self.center + (shift if self.places is None else shift[self.places])
 
+    @classmethod
+    def shift(cls, center: Float[np.ndarray, " D"]) -> "Whitening":
+        """A shift alone, which whitens nothing."""
+        return cls(np.asarray(center), (np.ones((len(center), 1, 1)),))
 
-def _product(factor, vector):
+    @classmethod
+    def dense(cls, dimension: int) -> "Whitening":
+        """The map of the form that a Laplace approximation with one block gives, with other numbers."""
+        return cls(np.zeros(dimension), (np.eye(dimension)[None],))
+
+    @classmethod
+    def at_peak(cls, peak: Optimum) -> "Whitening":
+        """The map of the Laplace approximation at a peak, an optimum whose curvature is known."""
+        assert peak.curvature is not None and peak.curvature.inverse_roots is not None
+        order = np.concatenate([index.ravel() for index in peak.curvature.members])
+        natural = np.array_equal(order, np.arange(len(order)))
+        return cls(peak.vector, tuple(peak.curvature.inverse_roots), None if natural else np.argsort(order))
+
+
+def _product(factor: Float[Array, "blocks size size"], vector: Float[Array, " m"]) -> Float[Array, " m"]:
     blocks, size, _ = factor.shape
     if blocks == 1:
         return factor[0] @ vector
     return jnp.einsum("bij,bj->bi", factor, vector.reshape(blocks, size)).reshape(-1)
 
 
-def centred(center):
-    """No whitening: a shift."""
-    return Whitening(np.asarray(center), (np.ones((len(center), 1, 1)),))
+@record
+class Whitened(LogDensity):
+    """A log density in whitened coordinates; the volume of the map, a constant, is left out."""
+
+    density: LogDensity
+    whitening: Whitening
+
+    @property
+    def dimension(self) -> int:
+        """That of the density."""
+        return len(self.whitening.center)
+
+    def __call__(self, z: Float[Array, " D"]) -> Float[Array, ""]:
+        """Log density at whitened coordinates."""
+        return self.density(self.whitening(z))
+
+    def constrain(self, z: Float[Array, " D"]) -> Mapping[str, Array]:
+        """What whitened coordinates stand for."""
+        return self.density.constrain(self.whitening(z))
+
+    @property
+    def loops_over_rows(self) -> bool:
+        """As the density does."""
+        return self.density.loops_over_rows
+
+    @property
+    def owner(self) -> Any:
+        """That of the density."""
+        return self.density.owner
 
 
-def identity(program):
-    """The unconstrained coordinates themselves."""
-    return centred(np.zeros(num_free(program.structure)))
+def _traced_constrain_draws(density: LogDensity, draws: Float[Array, "chain draw D"]) -> Mapping[str, Array]:
+    return jax.vmap(jax.vmap(lambda vector: density.constrain(vector)))(draws)
 
 
-def expected(program):
-    """What `laplace` will give, but for the numbers, or None where that is not known beforehand."""
-    size = num_free(program.structure)
-    return Whitening(np.zeros(size), (np.eye(size)[None],)) if size <= ALWAYS_DENSE else None
-
-
-def at_peak(peak):
-    """Whiten by the Laplace approximation at a peak, an `Optimum` with its curvature."""
-    order = np.concatenate([index.ravel() for index in peak.curvature.members])
-    natural = np.array_equal(order, np.arange(len(order)))
-    return Whitening(peak.free, tuple(peak.curvature.inverse_roots), None if natural else np.argsort(order))
-
-
-def laplace(program, surface, starts):
-    """Whiten by the Laplace approximation at the mode of the unconstrained density, a `Surface`.
-
-    Returns:
-        (whitening, note): the note says what happened; where the curvature is not usable, the whitening only centres
-        and the note starts with "adapted".
-
-    Raises:
-        FitError: where the density is not finite at any start.
-    """
-    optimum = search(surface, starts)
-    if optimum.num_modes > 1:
-        return centred(optimum.free), f"adapted: {optimum.num_modes} modes were found{SEVERAL_MODES}"
-    if optimum.curvature is not None:
-        return at_peak(optimum), "whitened"
-    if np.abs(optimum.gradient).max(initial=0.0) > 1e-3 * max(1.0, abs(optimum.value)):
-        return identity(program), "adapted: no mode was found in the unconstrained space"
-    return centred(optimum.free), "adapted: the Hessian at the mode is not positive definite"
+constrain_draws = OwnedJit(_traced_constrain_draws, compiler_options=QUICKLY)
+"""What draws (chain, draw, D) of a density stand for: name -> (chain, draw, ...)."""

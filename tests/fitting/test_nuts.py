@@ -14,10 +14,10 @@ from numpyro.infer.util import log_density
 
 import bayesgen as bg
 from bayesgen.fitting import prepare
+from bayesgen.program import ProgramPosterior
 from bayesgen.solvers import sampler
-from bayesgen.solvers.optimize import num_free, posterior_density
-from bayesgen.solvers.stepping import surface_by_steps
-from bayesgen.solvers.whitening import expected
+from bayesgen.solvers.stepping import evaluator_by_steps
+from bayesgen.solvers.whitening import Whitened, Whitening
 
 close = np.testing.assert_allclose
 # together these have every family, and every way to share a variance
@@ -272,15 +272,14 @@ def test_the_same_seed_gives_the_same_numbers(small):
 @pytest.mark.parametrize("num_chains", [1, 3])
 def test_steps_of_length_zero_tell_the_density_and_its_gradient(small, num_chains):
     problem = prepare(SMALL, *small)
-    program, evidence = problem.program, problem.evidence
-    dimension = num_free(program.structure)
-    points = np.random.default_rng(0).normal(size=(5, dimension))
+    density = ProgramPosterior(problem.program, problem.evidence)
+    whitened = Whitened(density, Whitening.dense(density.dimension))
+    points = np.random.default_rng(0).normal(size=(5, density.dimension))
     points[2] = 1e200  # no density there, nor a gradient
     with jax.enable_x64(True):
-        values, gradients = surface_by_steps((program, evidence, expected(program)), num_chains).evaluate(points)
-        one = jax.value_and_grad(posterior_density, argnums=1)
+        values, gradients = evaluator_by_steps(whitened, num_chains).evaluate(points)
         for point, value, gradient in zip(points, values, gradients, strict=True):
-            true, slope = one(program, point, evidence)
+            true, slope = jax.value_and_grad(density)(point)
             assert np.isfinite(value) == np.isfinite(true)
             if np.isfinite(true):
                 np.testing.assert_allclose(value, true, rtol=1e-12)

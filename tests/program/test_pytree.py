@@ -13,7 +13,7 @@ import pytest
 
 import bayesgen as bg
 from bayesgen.program import rowwise
-from bayesgen.solvers import optimize
+from bayesgen.solvers import evaluator
 
 CODES = np.arange(12) % 2
 ROWS = {"x": np.linspace(-1.0, 1.0, 12) + CODES}
@@ -30,7 +30,7 @@ def answered(spread):
 
     fit = bg.fit(bg.GenerativeProgram(function, classes=2), ROWS, CODES, method=bg.MAP(num_starts=1))
     bg.predict(fit, ROWS, rule=bg.PlugIn())
-    compiled = [jit._of_function[function] for jit in (optimize._at_points, rowwise._log_joint)]
+    compiled = [jit._of_owner[function] for jit in (evaluator._at_points, rowwise._log_joint)]
     return [weakref.ref(part) for part in (function, *compiled)]
 
 

@@ -10,9 +10,10 @@ from counting import compilations
 
 import bayesgen as bg
 from bayesgen.fitting import prepare
+from bayesgen.program import ProgramPosterior
 from bayesgen.program.starts import AROUND, dispersed_starts
-from bayesgen.solvers.optimize import posterior_density, surface_of
-from bayesgen.solvers.whitening import laplace
+from bayesgen.solvers import Settings, evaluator_of
+from bayesgen.solvers.attempts import laplace
 
 
 def wide(n):
@@ -67,6 +68,9 @@ def test_a_sampler_is_told_of_several_modes_whatever_the_seed():
     program = bg.GenerativeProgram(silent, label=None)
     problem = prepare(program, {"x": np.asarray([0.1, 0.2, -0.3])})
     with jax.enable_x64(True):
-        surface = surface_of(posterior_density, program, problem.evidence)
-        notes = [laplace(program, surface, dispersed_starts(program, seed))[1] for seed in range(8)]
-    assert all(note.startswith("adapted: 2 modes were found") for note in notes)
+        density = ProgramPosterior(program, problem.evidence)
+        settings = Settings(num_warmup=None, num_samples=100, num_chains=4, target=0.8)
+        evaluator = evaluator_of(density)
+        attempts = [laplace(density, settings, evaluator, dispersed_starts(program, seed)) for seed in range(8)]
+    assert all(attempt.path.startswith("adapted: 2 modes were found") for attempt in attempts)
+    assert all(attempt.remarks for attempt in attempts)

@@ -99,7 +99,7 @@ TWO_DEVICES = """
     import bayesgen as bg
     from bayesgen.runtime import devices
     from bayesgen.program import rowwise
-    from bayesgen.solvers import optimize, sampler
+    from bayesgen.solvers import evaluator, sampler
     sys.path.insert(0, "tests/runtime")
     from test_devices import OWN, X, Y
 
@@ -119,7 +119,7 @@ TWO_DEVICES = """
 
     sampler.advance, rowwise._reduce, rowwise._log_joint = map(
         watched, (sampler.advance, rowwise._reduce, rowwise._log_joint))
-    optimize._at_points = watched(optimize._at_points)
+    evaluator._at_points = watched(evaluator._at_points)
     compiled = []
     jax.monitoring.register_event_duration_secs_listener(
         lambda event, duration, **about: compiled.append(event) if "backend_compile" in event else None)

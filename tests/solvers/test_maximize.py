@@ -7,8 +7,8 @@ import pytest
 
 import bayesgen as bg
 from bayesgen.errors import FitError
-from bayesgen.solvers.curvature import Surface
-from bayesgen.solvers.optimize import climb, search
+from bayesgen.solvers.evaluator import Evaluator
+from bayesgen.solvers.maximize import climb, search
 
 SIZE = 41
 
@@ -23,15 +23,15 @@ def ridge(rng, condition):
         inner = (points - mode) @ slopes.T
         return -np.sqrt(1 + inner**2).sum(1), -(inner / np.sqrt(1 + inner**2)) @ slopes
 
-    return Surface(evaluate, None, 1), mode
+    return Evaluator(evaluate), mode
 
 
 @pytest.mark.parametrize("condition", [1.0, 1e2, 1e4])
 def test_a_mode_is_found_however_long_the_ridge(condition):
     rng = np.random.default_rng(5)
-    surface, mode = ridge(rng, condition)
-    optimum = search(surface, [np.zeros(SIZE), rng.normal(size=SIZE)])
-    np.testing.assert_allclose(optimum.free, mode, atol=1e-5)
+    evaluator, mode = ridge(rng, condition)
+    optimum = search(evaluator, [np.zeros(SIZE), rng.normal(size=SIZE)])
+    np.testing.assert_allclose(optimum.vector, mode, atol=1e-5)
     assert optimum.num_modes == 1
     assert optimum.value == pytest.approx(-SIZE, abs=1e-9)
 
@@ -44,9 +44,9 @@ def test_two_modes_are_counted_and_the_higher_one_is_kept():
         pulls = np.stack([-4 * (points + 2), -4 * (points - 2)])
         return value, (np.exp(parts - value)[..., None] * pulls).sum(0)
 
-    optimum = search(Surface(evaluate, None, 1), [np.array([-1.0]), np.array([1.5])])
+    optimum = search(Evaluator(evaluate), [np.array([-1.0]), np.array([1.5])])
     assert optimum.num_modes == 2
-    np.testing.assert_allclose(optimum.free, [2.0], atol=1e-6)
+    np.testing.assert_allclose(optimum.vector, [2.0], atol=1e-6)
 
 
 def test_a_density_that_is_finite_nowhere_is_refused():
@@ -54,7 +54,7 @@ def test_a_density_that_is_finite_nowhere_is_refused():
         return np.full(len(points), np.nan), np.full(points.shape, np.nan)
 
     with pytest.raises(FitError, match="not finite at any starting point"):
-        search(Surface(evaluate, None, 1), [np.zeros(3)])
+        search(Evaluator(evaluate), [np.zeros(3)])
 
 
 def test_a_plateau_without_end_is_no_mode():
@@ -65,7 +65,7 @@ def test_a_plateau_without_end_is_no_mode():
             fall = np.exp(2 * points[:, :1]) / 8
         return -(fall + 0.5 * points[:, 1:] ** 2).sum(1), np.concatenate([-2 * fall, -points[:, 1:]], axis=1)
 
-    optimum = search(Surface(evaluate, None, 1), [np.zeros(2), np.array([1.0, -1.0]), np.array([-9.0, 0.5])])
+    optimum = search(Evaluator(evaluate), [np.zeros(2), np.array([1.0, -1.0]), np.array([-9.0, 0.5])])
     assert optimum.curvature is None
     assert optimum.num_modes == 1
 
@@ -79,11 +79,11 @@ def test_modes_without_a_share_of_the_probability_are_not_counted():
         value = np.logaddexp.reduce(parts, axis=1)
         return value, (np.exp(parts - value[:, None]) * (centers - points) / scales**2).sum(1, keepdims=True)
 
-    surface, starts = Surface(evaluate, None, 1), [np.array([start]) for start in (0.3, 40.0005, 90.2)]
-    optimum = search(surface, starts)
-    np.testing.assert_allclose(optimum.free, [0.0], atol=1e-6)
+    evaluator, starts = Evaluator(evaluate), [np.array([start]) for start in (0.3, 40.0005, 90.2)]
+    optimum = search(evaluator, starts)
+    np.testing.assert_allclose(optimum.vector, [0.0], atol=1e-6)
     assert optimum.num_modes == 2
-    np.testing.assert_allclose(climb(surface, starts)[0].free, [40.0], atol=1e-6)
+    np.testing.assert_allclose(climb(evaluator, starts)[0].vector, [40.0], atol=1e-6)
 
 
 # --- modes that are not unique ------------------------------------------------------------------------------------

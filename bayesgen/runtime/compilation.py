@@ -1,0 +1,50 @@
+"""Compiled functions that live as long as what they were compiled for."""
+
+import functools
+import weakref
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import jax
+
+
+class Owned(Protocol):
+    """What a compiled function takes first."""
+
+    @property
+    def owner(self) -> Any:
+        """The object as long as which compiled functions are kept; None for what shares them with all others."""
+
+
+class OwnedJit:
+    """`jax.jit` for functions whose first argument has an owner: what is compiled for it goes when the owner goes."""
+
+    def __init__(self, function: Callable[..., Any], **options: Any) -> None:
+        """Options are those of `jax.jit`."""
+        self._function, self._options = function, options
+        self._shared = jax.jit(function, **options)
+        self._of_owner: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+    def __call__(self, first: Owned, *args: Any, **kwargs: Any) -> Any:
+        return self._jitted(first)(first, *args, **kwargs)
+
+    def lower(self, first: Owned, *args: Any, **kwargs: Any) -> Any:
+        """The function lowered for these arguments, to be compiled."""
+        return self._jitted(first).lower(first, *args, **kwargs)
+
+    def _jitted(self, first: Owned) -> Any:
+        owner = first.owner
+        if owner is None:
+            return self._shared
+        jitted = self._of_owner.get(owner)
+        return jitted or self._of_owner.setdefault(owner, jax.jit(_copy(self._function), **self._options))
+
+
+def _copy(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function as another object: JAX keeps what it compiles by the function."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return call

@@ -1,0 +1,280 @@
+"""Attempts at sampling a log density: in whitened coordinates where there are any, else by ordinary adaptation.
+
+An attempt knows, from its draws, what should be tried next. Where some draws diverge, smaller steps in the same
+coordinates cure it, and masses that are adapted do not (two normal classes on 12 rows, against quadrature); where many
+do, the coordinates are wrong.
+"""
+
+import abc
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from bayesgen.log_density import LogDensity
+from bayesgen.runtime import Pool, bar, carrying
+
+from .adapted import sample_adapted
+from .curvature import ALWAYS_DENSE
+from .evaluator import Evaluator, Vector, evaluator_of
+from .maximize import search
+from .sampler import Sample, lowered, sample_whitened
+from .stepping import evaluator_by_steps
+from .whitening import Whitened, Whitening, constrain_draws
+
+WARMUP_WHITENED, WARMUP_ADAPTED = 150, 1000
+CAREFUL = 0.95  # the target of the acceptance probability of smaller steps
+HOPELESS, MANY_DIVERGING = 0.2, 0.02  # shares of diverging draws: no smaller steps are tried; they have not helped
+DISAGREEMENT = 1.05  # R-hat of whitened coordinates, which chains of a few hundred effective draws do not reach
+LONG_TRAJECTORY = 63  # mean leapfrog steps a draw above which whitening is judged to have failed
+NO_MODE = 1e-3  # of the value: a gradient that says that a climb has not ended
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What is asked of a sampler.
+
+    Attributes:
+        num_warmup: warm-up steps a chain; None for as many as the attempt needs.
+        num_samples: draws a chain.
+        num_chains: number of chains.
+        target: acceptance probability that the step size is adapted to.
+    """
+
+    num_warmup: int | None
+    num_samples: int
+    num_chains: int
+    target: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Attempt(abc.ABC):
+    """A way to sample a density.
+
+    Attributes:
+        density: log density, in the coordinates of the attempt.
+        settings: what is asked; the target is that of this attempt.
+    """
+
+    density: Whitened
+    settings: Settings
+
+    @property
+    @abc.abstractmethod
+    def path(self) -> str:
+        """What it is called in reports."""
+
+    @property
+    def remarks(self) -> list[str]:
+        """What a user should be warned of, whatever the draws look like."""
+        return []
+
+    @property
+    @abc.abstractmethod
+    def num_warmup(self) -> int:
+        """Warm-up steps a chain."""
+
+    @abc.abstractmethod
+    def draw(self, key: Any, advanced: Callable[[float], None]) -> Sample:
+        """Draws (chain, draw, dimension), and what the sampler recorded, name -> (chain, draw)."""
+
+    @abc.abstractmethod
+    def following(self, sample: Sample) -> "Attempt | None":
+        """What to try after draws that should not be trusted; None where they may be."""
+
+
+@dataclasses.dataclass(frozen=True)
+class WhitenedAttempt(Attempt):
+    """NUTS with unit masses in coordinates whitened at the mode.
+
+    Attributes:
+        first_target: the target that the user asked for.
+    """
+
+    first_target: float
+
+    @property
+    def path(self) -> str:
+        """Whitened."""
+        return "whitened"
+
+    @property
+    def num_warmup(self) -> int:
+        """A short one, for the step size alone."""
+        return self.settings.num_warmup or WARMUP_WHITENED
+
+    def draw(self, key: Any, advanced: Callable[[float], None]) -> Sample:
+        """Draw by our own kernel."""
+        return sample_whitened(
+            self.density,
+            key,
+            num_warmup=self.num_warmup,
+            num_samples=self.settings.num_samples,
+            num_chains=self.settings.num_chains,
+            target=self.settings.target,
+            patience=LONG_TRAJECTORY,
+            advanced=advanced,
+        )
+
+    def following(self, sample: Sample) -> Attempt | None:
+        """Smaller steps where a few draws diverged; adaptation where the coordinates do not serve."""
+        share = sample[1]["diverging"].mean()
+        if self.settings.target < CAREFUL and 0 < share < HOPELESS:
+            return dataclasses.replace(self, settings=dataclasses.replace(self.settings, target=CAREFUL))
+        failure = self._failure(*sample)
+        if failure is None:
+            return None
+        settings = dataclasses.replace(self.settings, target=self.first_target)
+        return AdaptedAttempt(self.density, settings, f"{failure} in whitened coordinates")
+
+    def _failure(self, draws: np.ndarray, stats: dict[str, np.ndarray]) -> str | None:
+        if stats["diverging"].mean() > MANY_DIVERGING:
+            return "chains diverged"
+        if stats["num_steps"].mean() > LONG_TRAJECTORY:
+            return "trajectories were long"
+        several = self.settings.num_chains > 1 and self.settings.num_samples >= 100
+        if several and largest_split_rhat(draws) > DISAGREEMENT:
+            return "chains disagreed"
+        return None
+
+
+@dataclasses.dataclass(frozen=True)
+class AdaptedAttempt(Attempt):
+    """NumPyro's NUTS, which adapts step size and masses.
+
+    Attributes:
+        reason: why coordinates are not whitened.
+        several_modes: whether that is because there are several modes.
+        dense_mass: whether the masses are a matrix, where there are not too many of them.
+    """
+
+    reason: str
+    several_modes: bool = False
+    dense_mass: bool = True
+
+    @property
+    def path(self) -> str:
+        """Adapted, and why."""
+        return f"adapted: {self.reason}"
+
+    @property
+    def remarks(self) -> list[str]:
+        """That there are several modes."""
+        return [self.reason] if self.several_modes else []
+
+    @property
+    def num_warmup(self) -> int:
+        """A long one, for the masses."""
+        return self.settings.num_warmup or WARMUP_ADAPTED
+
+    def draw(self, key: Any, advanced: Callable[[float], None]) -> Sample:
+        """Draw by NumPyro's kernel."""
+        return sample_adapted(
+            self.density,
+            key,
+            num_warmup=self.num_warmup,
+            num_samples=self.settings.num_samples,
+            num_chains=self.settings.num_chains,
+            target=self.settings.target,
+            dense_mass=self.dense_mass,
+            advanced=advanced,
+        )
+
+    def following(self, sample: Sample) -> None:
+        """Nothing: these are the draws, and diagnostics judge them."""
+        return None
+
+
+@dataclasses.dataclass(frozen=True)
+class Chains:
+    """Draws from a density by Markov chains.
+
+    Attributes:
+        values: what the draws stand for, name -> (chain, draw, ...).
+        stats: what the sampler recorded, name -> (chain, draw).
+        attempt: the attempt that they come from.
+    """
+
+    values: dict[str, np.ndarray]
+    stats: dict[str, np.ndarray]
+    attempt: Attempt
+
+
+def sample(first: Attempt, key: Any, progress: bool | None) -> Chains:
+    """Draw by the first attempt, and by those that follow from it, until draws may be trusted. Inside float64.
+
+    Args:
+        first: the first attempt.
+        key: JAX key, the same for every attempt.
+        progress: whether to show progress; None means in a terminal.
+    """
+    attempt: Attempt | None = first
+    while attempt is not None:
+        last = attempt
+        with bar("sampling", last.num_warmup + last.settings.num_samples, progress) as advanced:
+            drawn = last.draw(key, advanced)
+        attempt = last.following(drawn)
+    values = constrain_draws(last.density, drawn[0])
+    return Chains({name: np.asarray(value) for name, value in values.items()}, drawn[1], last)
+
+
+def unwhitened(density: LogDensity, settings: Settings, reason: str) -> AdaptedAttempt:
+    """The attempt in the unconstrained coordinates themselves, masses diagonal."""
+    shift = Whitening.shift(np.zeros(density.dimension))
+    return AdaptedAttempt(Whitened(density, shift), settings, reason, dense_mass=False)
+
+
+def whitened_at_mode(density: LogDensity, settings: Settings, find_starts: Callable[[], Iterable[Vector]]) -> Attempt:
+    """The attempt in coordinates whitened at the mode, or by adaptation where there is no usable mode. Inside float64.
+
+    Where the form of the whitened density is known beforehand, the sampler is compiled for it while starts are
+    found, and its steps of length zero tell the density when the mode is looked for: nothing else is compiled.
+    (`python -m benchmarks --only cold`: a first fit takes 1.5 times as long without.)
+
+    Args:
+        density: log density.
+        settings: what is asked of the sampler.
+        find_starts: where to look for the mode.
+
+    Raises:
+        FitError: where the density is not finite at any start.
+    """
+    if density.dimension > ALWAYS_DENSE:
+        return laplace(density, settings, evaluator_of(density), find_starts())
+    expected = Whitened(density, Whitening.dense(density.dimension))
+    with Pool(1) as pool:
+        for function in lowered(expected, settings.num_chains):
+            pool.submit(carrying(function.compile))
+        starts = find_starts()
+        draws = np.zeros((settings.num_chains, settings.num_samples, density.dimension))
+        constrain_draws.lower(expected, draws).compile()
+    return laplace(density, settings, evaluator_by_steps(expected, settings.num_chains), starts)
+
+
+def laplace(density: LogDensity, settings: Settings, evaluator: Evaluator, starts: Iterable[Vector]) -> Attempt:
+    """The attempt that the mode of a density calls for: whitened by the Laplace approximation there, if it is usable.
+
+    Raises:
+        FitError: where the density is not finite at any start.
+    """
+    optimum = search(evaluator, starts)
+    centred = Whitened(density, Whitening.shift(optimum.vector))
+    if optimum.num_modes > 1:
+        reason = f"{optimum.num_modes} modes were found, and chains need not visit all of them in their proportions"
+        return AdaptedAttempt(centred, settings, reason, several_modes=True)
+    if optimum.curvature is not None:
+        return WhitenedAttempt(Whitened(density, Whitening.at_peak(optimum)), settings, settings.target)
+    if np.abs(optimum.gradient).max(initial=0.0) > NO_MODE * max(1.0, abs(optimum.value)):
+        origin = Whitened(density, Whitening.shift(np.zeros(density.dimension)))
+        return AdaptedAttempt(origin, settings, "no mode was found in the unconstrained space")
+    return AdaptedAttempt(centred, settings, "the Hessian at the mode is not positive definite")
+
+
+def largest_split_rhat(draws: np.ndarray) -> float:
+    """The largest split R-hat of draws (chain, draw, dimension), without ranks: to judge a sampler in passing."""
+    half = draws.shape[1] // 2
+    split = np.concatenate([draws[:, :half], draws[:, half : 2 * half]])
+    within = split.var(axis=1, ddof=1).mean(0)
+    between = split.mean(axis=1).var(axis=0, ddof=1)
+    return float(np.sqrt(1 - 1 / half + between / np.where(within > 0, within, 1.0)).max())

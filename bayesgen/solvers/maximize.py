@@ -1,0 +1,251 @@
+"""Modes of log densities: L-BFGS-B on gradients from several starts, and Newton steps on curvature found in blocks.
+
+SciPy's trust region methods take a dense Hessian, which 10,000 coordinates do not allow; Newton steps here solve block
+by block, and settle what L-BFGS leaves of a long ridge.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import scipy.optimize
+
+from bayesgen.errors import FitError
+from bayesgen.log_density import LogDensity
+from bayesgen.runtime import ONE_THREAD_A_PRODUCT
+from bayesgen.typing import Float
+
+from .curvature import Curvature, curvature_at
+from .evaluator import Evaluator, Points, Vector, evaluator_of
+
+EIGEN_LIMIT = 1200  # dimensions up to which directions without curvature are looked for
+ROUNDS, CLIMB_STEPS, NEWTON_STEPS, HALVINGS = 10, 200, 20, 7  # at most, to a mode
+LAST_STEP = 1e-10  # squared length of a Newton step, in standard deviations, after which there need be no other
+AGREEMENT = 1e-3  # two optima are one if their values differ by less
+SETTLED = 1e-4  # squared length of the Newton step, in standard deviations, that is left at an optimum
+FAR_OUT = 12.0  # from the origin of the unconstrained space: a probability of 1e-5
+FLAT = 1e-18  # curvature of a coordinate that has none: a standard deviation would be a billion times its value
+PROBES = 4  # directions in which a peak is looked at from both sides
+NEGLIGIBLE = 14.0  # log of how much less probability there is about a mode that need not be visited: a millionth
+
+
+@dataclasses.dataclass(frozen=True)
+class Optimum:
+    """A local maximum.
+
+    Attributes:
+        vector: where it is.
+        value: log density there.
+        gradient: gradient there.
+        converged: whether Newton steps ended there, which they do not at a saddle.
+        curvature: the curvature there, if it is known to be a peak: no saddle, ridge or plateau.
+        num_modes: number of distinct peaks that the starts ended in and that have a share of the probability.
+    """
+
+    vector: Vector
+    value: float
+    gradient: Vector
+    converged: bool = False
+    curvature: Curvature | None = None
+    num_modes: int = 1
+
+    @property
+    def log_mass(self) -> float:
+        """Log of the integral of the Laplace approximation, up to a constant. Only of peaks."""
+        assert self.curvature is not None
+        return self.value + self.curvature.log_volume
+
+    def is_at(self, vector: Vector, value: float) -> bool:
+        """Whether a point is here: as high, and in this place (modes that mirror each other are equally high)."""
+        near = np.abs(vector - self.vector) <= 0.05 * (1.0 + np.abs(self.vector))
+        return abs(value - self.value) <= AGREEMENT and bool(near.all())
+
+
+def search(evaluator: Evaluator, starts: Iterable[Vector]) -> Optimum:
+    """The peak about which most of the probability lies, or the highest optimum where none is a peak. Inside float64.
+
+    Raises:
+        FitError: where the density is finite nowhere.
+    """
+    optima = climb(evaluator, starts)
+    peaks = [peak for peak in (_as_peak(evaluator, optimum) for optimum in optima) if peak is not None]
+    if not peaks:
+        return optima[0]
+    main = max(peaks, key=lambda peak: peak.log_mass)
+    return dataclasses.replace(main, num_modes=sum(peak.log_mass > main.log_mass - NEGLIGIBLE for peak in peaks))
+
+
+def climb(evaluator: Evaluator, starts: Iterable[Vector]) -> list[Optimum]:
+    """The distinct optima above starting points, the highest first.
+
+    Raises:
+        FitError: where the density is finite at none of them.
+    """
+    optima: list[Optimum] = []
+    for start in starts:
+        optimum = _climb(evaluator, start, optima)
+        if np.isfinite(optimum.value) and not any(other.is_at(optimum.vector, optimum.value) for other in optima):
+            optima.append(optimum)
+    if not optima:
+        raise FitError("The density is not finite at any starting point: check the priors and the data's scale.")
+    return sorted(optima, key=lambda optimum: -optimum.value)
+
+
+def maximize(density: LogDensity, starts: Points, num_starts: int, what: str) -> Optimum:
+    """The unique maximum of a density. Inside float64.
+
+    Args:
+        density: log density.
+        starts: where climbs may begin: the first does, and those of the others where the density is highest.
+        num_starts: number of climbs.
+        what: what the density is, for messages.
+
+    Raises:
+        FitError: where the density is unbounded or its mode not unique; names the site.
+    """
+    evaluator = evaluator_of(density)
+    values = np.nan_to_num(evaluator.evaluate(starts[1:])[0], nan=-np.inf)
+    optimum = climb(evaluator, [starts[0], *starts[1:][np.argsort(-values)[: num_starts - 1]]])[0]
+    _check_unique(density, optimum, curvature_at(evaluator, optimum.vector), what)
+    return optimum
+
+
+def _as_peak(evaluator: Evaluator, optimum: Optimum) -> Optimum | None:
+    """An optimum with its curvature, or None where it is no peak but a saddle, a ridge or a plateau.
+
+    Where there is no curvature, rounding gives some, and with it any standard deviation: one such step away from a
+    peak the density must be lower, and finite.
+    """
+    curvature = curvature_at(evaluator, optimum.vector)
+    step = curvature.solve(optimum.gradient)
+    if step is None or optimum.gradient @ step > SETTLED:
+        return None
+    deviations = curvature.deviations(np.random.default_rng(0).choice([-1.0, 1.0], (PROBES, len(step))))
+    values, _ = evaluator.evaluate(optimum.vector + np.concatenate([deviations, -deviations]))
+    falls = np.isfinite(values) & (values < optimum.value)
+    return dataclasses.replace(optimum, curvature=curvature) if falls.all() else None
+
+
+def _climb(evaluator: Evaluator, start: Vector, optima: Sequence[Optimum]) -> Optimum:
+    """The optimum above a start; one of those that are known already where the climb leads to it."""
+
+    def objective(vector: Vector) -> tuple[float, Vector]:
+        value, gradient = evaluator.at(vector)
+        if not np.isfinite(value) or not np.isfinite(gradient).all():
+            return 1e300, np.zeros_like(vector)
+        return -value, -gradient
+
+    def known_at(vector: Vector, value: float) -> Optimum | None:
+        return next((known for known in optima if known.converged and known.is_at(vector, -value)), None)
+
+    def stop_at_known(intermediate_result: scipy.optimize.OptimizeResult) -> None:
+        if known_at(intermediate_result.x, intermediate_result.fun) is not None:
+            raise StopIteration
+
+    options = {"maxiter": CLIMB_STEPS, "maxfun": 2 * CLIMB_STEPS, "maxcor": 30, "ftol": 1e-15, "gtol": 1e-9}
+    vector, converged = start, False
+    for _ in range(ROUNDS):
+        # its products are tiny, and threads of BLAS would fight with those of XLA
+        with ONE_THREAD_A_PRODUCT:
+            result = scipy.optimize.minimize(
+                objective, vector, jac=True, method="L-BFGS-B", options=options, callback=stop_at_known
+            )
+        if (known := known_at(result.x, result.fun)) is not None:
+            return known  # there is no need for its last digits again
+        vector, converged = _newton(evaluator, result.x, objective)
+        if converged or result.success:
+            break
+    value, gradient = evaluator.at(vector)
+    return Optimum(vector, value, gradient, converged)
+
+
+Objective = Callable[[Vector], tuple[float, Vector]]
+
+
+def _newton(evaluator: Evaluator, vector: Vector, objective: Objective) -> tuple[Vector, bool]:
+    """Newton steps while they help, a curvature that still does used again: (vector, whether at a minimum)."""
+    value, gradient = objective(vector)
+    curvature = None
+    for _ in range(NEWTON_STEPS):
+        fresh = curvature is None
+        curvature = curvature or curvature_at(evaluator, vector)
+        step = curvature.solve(gradient)
+        if step is None:
+            return vector, False  # not a maximum with definite curvature: the caller looks at the Hessian itself
+        shortened = _shortened(objective, vector, step, value, gradient)
+        if shortened is None and fresh:
+            return vector, False
+        if shortened is None:
+            curvature = None
+            continue
+        steepest, at_last = np.abs(gradient).max(), gradient @ step < LAST_STEP
+        vector, value, gradient = shortened
+        if at_last:
+            return vector, True
+        if np.abs(gradient).max() > 0.1 * steepest:
+            curvature = None
+    return vector, False
+
+
+def _shortened(
+    objective: Objective, vector: Vector, step: Vector, value: float, gradient: Vector
+) -> tuple[Vector, float, Vector] | None:
+    """Where a step that may be too long leads, halved until it helps: (vector, value, gradient), or None."""
+    for halvings in range(HALVINGS):
+        proposal = vector - step / 2**halvings
+        new_value, new_gradient = objective(proposal)
+        noise = 1e-9 * abs(value)
+        smaller = np.abs(new_gradient).max() < np.abs(gradient).max()
+        if new_value < value - noise or (new_value <= value + noise and smaller):
+            return proposal, new_value, new_gradient
+    return None
+
+
+def _check_unique(density: LogDensity, optimum: Optimum, curvature: Curvature, what: str) -> None:
+    """Refuse a point where the density still rises (unbounded) or is flat (no unique mode)."""
+    if not _is_settled(optimum, curvature):
+        steepest = int(np.argmax(np.abs(optimum.gradient)))
+        raise FitError(
+            f"The {what} has no maximum that could be reached: it still rises along site "
+            f"{density.name_of(steepest)!r}. It may be unbounded there (a variance going to zero, a concentration "
+            "below 1); give a prior that keeps it away from the boundary, or use NUTS()."
+        )
+    if len(optimum.vector) > EIGEN_LIMIT:
+        return
+    matrix = curvature.dense()
+    if not np.isfinite(matrix).all():
+        raise FitError(f"The {what} has no finite curvature at its maximum: check the priors and the data's scale.")
+    flat = _flat_coordinate(optimum, matrix)
+    if flat is not None:
+        raise FitError(
+            f"The {what} is flat along site {density.name_of(flat)!r}, so its mode is not unique. Data or "
+            "prior must say something about it (is a class without rows?); or use NUTS()."
+        )
+
+
+def _is_settled(optimum: Optimum, curvature: Curvature) -> bool:
+    """Whether there is no way up: by the Newton step that is left, in units of no account; else by the gradient."""
+    step = curvature.solve(optimum.gradient)
+    if step is not None and optimum.gradient @ step <= SETTLED:
+        return True
+    return bool(np.abs(optimum.gradient).max() <= 1e-5 * max(1.0, abs(optimum.value)))
+
+
+def _flat_coordinate(optimum: Optimum, curvature: Float[np.ndarray, "D D"]) -> int | None:
+    """A coordinate along which the density has no curvature well inside the space, or None: then the mode is unique.
+
+    Far out in the unconstrained space, curvature vanishes where the mode lies on the boundary (a zero count under a
+    flat prior): that is no fault. Coordinates are scaled by their own curvature, so that units do not matter: one that
+    has none, or a direction that has none among those that have, is flat.
+    """
+    diagonal, distance = np.diagonal(curvature), np.abs(optimum.vector)
+    flat = (diagonal <= FLAT * (1 + distance) ** -2.0) & (distance < FAR_OUT)
+    if flat.any():
+        return int(np.argmax(flat))
+    # out there a curvature is that of a boundary, unless it is more than the gradient that is left
+    looked_at = np.flatnonzero((distance < FAR_OUT) | (diagonal > 1e-5 * max(1.0, abs(optimum.value))))
+    if len(looked_at) == 0:
+        return None
+    scale = 1 / np.sqrt(diagonal[looked_at])
+    values, vectors = np.linalg.eigh(curvature[np.ix_(looked_at, looked_at)] * scale[:, None] * scale)
+    return int(looked_at[np.argmax(np.abs(vectors[:, 0]))]) if values[0] < 1e-7 else None
