@@ -2,6 +2,7 @@
 
 import abc
 import weakref
+from typing import Any
 
 import jax
 
