@@ -67,6 +67,11 @@ class Schema:
         if self.columns is not None and not isinstance(self.columns, PositionalNames):
             _set(self, "columns", text_names(self.columns))
 
+    def __hash__(self) -> int:
+        """By content: labels, and names and numbers of columns that cost little, however many columns there are."""
+        num_columns = None if self.columns is None else len(self.columns)
+        return hash((self.classes, num_columns, self.named, self.sparse, frozenset(self.categories)))
+
     @classmethod
     def infer(
         cls,

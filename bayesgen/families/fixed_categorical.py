@@ -27,7 +27,7 @@ class FixedCategorical(Family):
     def __init__(self, probs: ArrayLike) -> None:
         values = np.asarray(probs, np.float64)
         if values.ndim != 1 or (values < 0).any() or not np.isclose(values.sum(), 1.0, rtol=0, atol=1e-9):
-            raise ModelError(f"Fixed probabilities must be nonnegative and sum to 1, got {probs!r}.")
+            raise ModelError(f"Fixed probabilities must be nonnegative and sum to 1, got {values.tolist()!r}.")
         fill(self, probs=values, batch_shape=values.shape)
 
     def resolve(self, scale):

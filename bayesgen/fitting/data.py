@@ -4,11 +4,12 @@ import dataclasses
 import functools
 import inspect
 import itertools
+from typing import Any
 
 from bayesgen.data import Schema, is_chunked, naming_chunk, read_chunk, read_part, telling_dropped
 from bayesgen.describe import amount, counted, described
 from bayesgen.errors import DataError
-from bayesgen.program import ConcreteModel, Evidence, Model, Recipe
+from bayesgen.program import ConcreteModel, Evidence, GenerativeProgram, Model, Recipe
 
 from .reader import Reader, merged
 
@@ -61,6 +62,20 @@ class Summaries:
 
     def __add__(self, other):
         return self.merge(other)
+
+    def check_made_for(self, model: Any) -> None:
+        """Refuse another model, which fitting would silently take for the one that these were made for.
+
+        Raises:
+            DataError: naming both models; what is no model.
+        """
+        check_model(model)
+        of_program = isinstance(self.model, GenerativeProgram)  # its schema has no kinds to choose blocks by
+        if self.model != (model if of_program else model.concrete(self.schema)):
+            raise DataError(
+                f"These summaries were made for {_shown(self.model)}, and the model to fit is {_shown(model)}. "
+                "Summarise the data with the model to fit."
+            )
 
     @functools.cached_property
     def scaled_schema(self) -> Schema:
@@ -137,6 +152,13 @@ def check_model(model):
             f"Only a model or a GenerativeProgram has summaries, not {model!r}. For an average of models give X and y "
             "to fit, or summarise and fit each member and average the fits."
         )
+
+
+def _shown(model: Model) -> str:
+    """A model in a message; a program by the name of its function."""
+    if not isinstance(model, GenerativeProgram):
+        return repr(model)
+    return f"the program {getattr(model.function, '__qualname__', model.function)!r}"
 
 
 def _of_chunks(model, chunks, declared):

@@ -8,7 +8,6 @@ from bayesgen.data import Schema
 from bayesgen.errors import DataError
 from bayesgen.runtime import check_seed, interrupts_kept, requested
 
-from .agreement import check_made_for
 from .data import Summaries, summarize
 from .method import Method
 from .problem import Problem, ProgramProblem
@@ -72,5 +71,5 @@ def prepare(model: Any, X: Any, y: Any = None, *, schema: Schema | None = None, 
         return ProgramProblem(model, summarize(model, X, y, schema=schema, sample_weight=sample_weight))
     if y is not None or sample_weight is not None or schema is not None:
         raise DataError("Summaries hold their labels, weights and schema already: pass them alone.")
-    check_made_for(model, X)
+    X.check_made_for(model)
     return ProgramProblem(model, X)

@@ -11,6 +11,7 @@ from bayesgen.data import PositionalNames
 from bayesgen.errors import DataError, ModelError
 from bayesgen.families import DirichletCategorical, Family, FixedCategorical, Scale
 from bayesgen.program import ConcreteModel, GenerativeProgram, Plan
+from bayesgen.records import fill
 from bayesgen.statistics import Moments, check_magnitudes, check_rows
 
 from .conjugate import Block, Conjugate
@@ -46,7 +47,8 @@ class GenerativeClassifier(ConcreteModel):
     blocks: Sequence[tuple[str, Family, Sequence[str]]]
     class_prior: Any = dataclasses.field(default_factory=DirichletCategorical)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
+        fill(self, class_prior=as_class_prior(self.class_prior), blocks=tuple(map(_as_block, self.blocks)))
         names = [name for name, _, _ in self.blocks]
         if len(set(names)) < len(names) or not names:
             raise ModelError(f"The blocks need distinct names, at least one; got {names}.")
@@ -61,6 +63,10 @@ class GenerativeClassifier(ConcreteModel):
                     f"A block cannot be called {min(clashing)!r}: that is the name of a parameter of block {name!r}. "
                     "Give it another one."
                 )
+
+    def __hash__(self) -> int:
+        """By content, but for the names of columns, which may be very many."""
+        return hash((self.class_prior, tuple((name, family, len(columns)) for name, family, columns in self.blocks)))
 
     def infer_schema(self, table, y, declared):
         """The kinds of the columns are those of their blocks' families."""
@@ -141,6 +147,20 @@ class GenerativeClassifier(ConcreteModel):
         statistics = self.statistics(schema)
         plan = Plan(tuple((name, statistics[name]) for name in families))
         return program.replace(coordinates=coordinates, plan=plan)
+
+
+def as_class_prior(prior: Any) -> Any:
+    """A class prior as models keep it, to be compared: a family as it is, fixed probabilities as a tuple."""
+    if isinstance(prior, Family):
+        return prior
+    probs = np.asarray(prior).tolist()
+    return tuple(probs) if isinstance(probs, list) else probs
+
+
+def _as_block(block: tuple[str, Family, Sequence[str]]) -> tuple[str, Family, Sequence[str]]:
+    """A block as models keep it; names of columns by position are left as they are, because they may be very many."""
+    name, family, columns = block
+    return name, family, columns if isinstance(columns, PositionalNames) else tuple(columns)
 
 
 def _check_columns_once(blocks):

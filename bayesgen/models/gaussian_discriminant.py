@@ -6,7 +6,9 @@ from typing import Any
 from bayesgen.errors import ModelError
 from bayesgen.families import DirichletCategorical, Family, NormalInverseGamma, NormalInverseWishart
 from bayesgen.program import Recipe
+from bayesgen.records import fill
 
+from .classifier import as_class_prior
 from .naive_bayes import NaiveBayes
 
 # the one place where the user's word for a covariance becomes a family
@@ -55,7 +57,8 @@ class GaussianDiscriminant(Recipe):
     prior: Family | None = None
     class_prior: Any = dataclasses.field(default_factory=DirichletCategorical)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
+        fill(self, class_prior=as_class_prior(self.class_prior))
         if self.covariance not in COVARIANCES:
             raise ModelError(f"covariance must be one of {list(COVARIANCES)}, got {self.covariance!r}.")
         expected = type(COVARIANCES[self.covariance])

@@ -15,8 +15,9 @@ from bayesgen.families import (
     NormalInverseGamma,
 )
 from bayesgen.program import Recipe
+from bayesgen.records import fill
 
-from .classifier import GenerativeClassifier
+from .classifier import GenerativeClassifier, as_class_prior
 from .structure_average import StructureAverage
 
 DEFAULTS: dict[str, Callable[[], Family]] = {
@@ -66,11 +67,18 @@ class NaiveBayes(Recipe):
     structure: str = "full"
     dependence_prior: float = 0.5
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
+        families = dict(self.families) if isinstance(self.families, Mapping) else self.families
+        fill(self, families=families, class_prior=as_class_prior(self.class_prior))
         if self.structure not in STRUCTURES:
             raise ModelError(f"structure must be one of {list(STRUCTURES)}, got {self.structure!r}.")
         if not 0 <= self.dependence_prior <= 1:
             raise ModelError(f"dependence_prior must be from 0 to 1, got {self.dependence_prior!r}.")
+
+    def __hash__(self) -> int:
+        """By content: mappings, which have no hash, by their pairs."""
+        families = frozenset(self.families.items()) if isinstance(self.families, Mapping) else self.families
+        return hash((families, self.class_prior, self.structure, self.dependence_prior))
 
     def infer_schema(self, table, y, declared):
         """Kinds come from the dtypes, or from the family that was chosen for a column or its kind."""

@@ -1,5 +1,9 @@
 """Laws that every built-in model obeys. No formula of a model is written again here."""
 
+import copy
+import dataclasses
+import pickle
+
 import jax
 import numpy as np
 import numpyro
@@ -59,6 +63,31 @@ def stated(fit, X):
     """Rows by site, as a program of one's own takes them."""
     attributes, covariates = fit.read(X)
     return {k: v.toarray() if hasattr(v, "toarray") else v for k, v in {**attributes, **covariates}.items()}
+
+
+@every_case
+def test_models_are_equal_by_content_and_hash_by_it(name):
+    model, (X, y) = CASES[name].model, CASES[name].data
+    for again in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), dataclasses.replace(model)):
+        assert again == model and hash(again) == hash(model) and repr(again) == repr(model)
+    assert {case.model for case in CASES.values() if case.model == model} == {model}
+    assert dataclasses.replace(model, class_prior=[0.25, 0.75]) == dataclasses.replace(model, class_prior=(0.25, 0.75))
+    assert dataclasses.replace(model, class_prior=np.array([0.5, 0.5])) != model or model.class_prior == (0.5, 0.5)
+    one, two = (bg.summarize(each, X, y) for each in (model, copy.deepcopy(model)))
+    assert one.model == two.model and hash(one.model) == hash(two.model)
+    assert one.schema == two.schema and hash(one.schema) == hash(two.schema)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        model.class_prior = bg.DirichletCategorical(2.0)
+
+
+def test_averages_over_structures_are_equal_by_content():
+    X, y = CASES["naive Bayes"].data
+    models = [
+        bg.summarize(bg.NaiveBayes(structure="average", dependence_prior=share), X, y).model
+        for share in (0.3, 0.3, 0.4)
+    ]
+    one, two, other = models
+    assert one == two != other and hash(one) == hash(two) and one != one.classifier
 
 
 @every_method
