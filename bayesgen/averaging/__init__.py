@@ -1,7 +1,7 @@
 """Averaging over structures: several fits of the same data become one."""
 
 from .average import average
-from .mixture import AverageFit
+from .fit import AverageFit
 from .model import AverageModel
 
 __all__ = ["AverageFit", "AverageModel", "average"]

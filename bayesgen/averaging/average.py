@@ -7,7 +7,7 @@ from bayesgen.errors import FitError
 from bayesgen.fitting import Exact, Fit, fit
 from bayesgen.program import Recipe
 
-from .mixture import AverageFit
+from .fit import AverageFit
 from .model import AverageModel
 from .weighting import ByEvidence, PseudoBMA, Stacking
 

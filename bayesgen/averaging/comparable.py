@@ -4,7 +4,7 @@ from bayesgen.errors import FitError
 from bayesgen.fitting import Fit
 
 from .facts import Fact, facts
-from .mixture import AverageFit
+from .fit import AverageFit
 
 OTHER_EVENTS = 'Average with weights="stacking", which compares class probabilities only.'
 OTHER_ROWS = "Fit all members to the same rows, with one schema."

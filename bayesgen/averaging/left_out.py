@@ -9,12 +9,12 @@ import numpy as np
 from bayesgen.data import read_table
 from bayesgen.errors import ConstantColumnWarning, DataError
 from bayesgen.fitting import Fit, ProgramProblem, Summaries
+from bayesgen.posteriors import log_conditional
 from bayesgen.program import Evidence
 from bayesgen.runtime import as_key, generator
 from bayesgen.statistics import class_counts
 
 from .facts import facts
-from .mixture import log_conditional
 
 
 def held_out_scores(fit: Fit, X, y):
@@ -38,7 +38,7 @@ def cross_validated_scores(fit: Fit, X, y, folds):
     for fold in np.unique(folds):
         out = np.flatnonzero(folds == fold)
         rest = _refit(fit, attributes, codes, (folds != fold).astype(np.float64))
-        table = rest.state.predictive(_rows(attributes, out), _rows(covariates, out))
+        table = rest.posterior.log_joint((_rows(attributes, out), _rows(covariates, out)), "predictive")
         scores[out] = _own_class(table, codes[out])
     return scores
 

@@ -8,7 +8,7 @@ from bayesgen.errors import DataError, FitError
 from bayesgen.fitting import Method, Problem, Summaries, prepare
 from bayesgen.program import Model
 
-from .mixture import AverageFit
+from .fit import AverageFit
 from .weighting import Weighting
 
 

@@ -11,8 +11,8 @@ from bayesgen.errors import FitError
 from bayesgen.fitting import Fit
 
 from .comparable import check_comparable
+from .fit import AverageFit, mixture_fit
 from .left_out import assign_folds, cross_validated_scores, held_out_scores
-from .mixture import AverageFit, mixture_fit
 from .weights import posterior_weights, pseudo_bma_weights, stacking_weights
 
 

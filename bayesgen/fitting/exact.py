@@ -3,7 +3,7 @@
 import dataclasses
 
 from bayesgen.errors import FitError
-from bayesgen.posteriors import Posterior
+from bayesgen.posteriors import ConjugatePosterior
 
 from .method import Method
 
@@ -22,8 +22,8 @@ class Exact(Method):
         prior = closed_prior(problem)
         problem.warn_of_constant_columns()
         evidence = problem.data.evidence
-        state = Posterior(problem.program, prior.update(evidence), prior, evidence)
-        return problem.result(self, state, summaries=problem.data)
+        posterior = ConjugatePosterior(problem.program, prior.update(evidence), prior, evidence)
+        return problem.result(self, posterior, summaries=problem.data)
 
 
 def closed_prior(problem):

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from bayesgen.posteriors import Draws
 from bayesgen.runtime import as_key
 
 
@@ -17,16 +16,16 @@ def to_datatree(fit, num_draws=1000, seed=0):
     """
     from arviz_base import from_dict
 
-    state = fit.state.exported(num_draws, as_key(seed))
+    exported = fit.posterior.exported(num_draws, as_key(seed))
     coords, dims = axes(fit)
-    groups = state.groups
+    groups = exported.groups
     used = {dim for name in dims for dim in dims[name]}
     # the conventions are that there are more draws than chains, which need not be
     tree = from_dict(groups, coords={k: v for k, v in coords.items() if k in used}, dims=dims, check_conventions=False)
     if "point_estimate" in groups:
         tree["point_estimate"] = tree["point_estimate"].to_dataset().squeeze(("chain", "draw"), drop=True)
     for name in groups:
-        tree[name].attrs.update(_plain({"sampling": state.sampling} | fit.attributes | {"method": repr(fit.method)}))
+        tree[name].attrs.update(_plain({"sampling": exported.sampling} | fit.attributes | {"method": repr(fit.method)}))
     return tree
 
 
@@ -58,7 +57,7 @@ def _categories(schema, columns):
 
 def _own_axes(fit, classes):
     """A program of one's own: the axes that are the class are those that its attributes use as such."""
-    dims, skip = {}, 2 if isinstance(fit.state, Draws) else 0
+    dims, skip = {}, 2 if fit.is_sampled else 0
     for site, axis in fit.program.class_axes.items():
         name, _ = fit.program.coordinates.get(site, (site, None))
         dims[name] = [f"{name}_dim_{index}" for index in range(np.ndim(fit.parameters[name]) - skip)]

@@ -11,7 +11,7 @@ from bayesgen.data import Schema, levels_array, read_table
 from bayesgen.describe import amount, counted, described, quote_some, shapes
 from bayesgen.errors import DataError, ModelError, PredictionError
 from bayesgen.models import Conjugate
-from bayesgen.posteriors import Draws, Point, State
+from bayesgen.posteriors import Posterior
 from bayesgen.program import ConcreteModel, GenerativeProgram, covariate_names, log_joint_draws, read_rows, reduce_draws
 from bayesgen.runtime import as_key
 
@@ -30,7 +30,7 @@ class Fit:
         program: the bound `GenerativeProgram`.
         prior: name -> resolved family ("class" and each block), kept for updating; None for programs of one's own.
         method: the training method.
-        state: what was learned (a point, a conjugate posterior or draws).
+        posterior: what was learned (a point, a conjugate posterior or draws).
         summaries: the summarised training data, for `Exact`: what tells whether two evidences are comparable.
         attributes: how the fit came about (path of the sampler, device, total weight of the training rows), by name.
     """
@@ -39,7 +39,7 @@ class Fit:
     schema: Schema
     program: GenerativeProgram
     method: Any
-    state: State
+    posterior: Posterior
     concrete: ConcreteModel = dataclasses.field(repr=False)
     prior: dict[str, Any] | None = dataclasses.field(default=None, repr=False)
     summaries: Any = dataclasses.field(default=None, repr=False)
@@ -50,15 +50,15 @@ class Fit:
 
     def _facts(self) -> dict[str, str | None]:
         """What `repr` tells, by name."""
-        draws = self.state if isinstance(self.state, Draws) else None
+        about_draws = self.posterior.described
         return {
             "method": repr(self.method),
             "rows (total weight)": amount(self.attributes.get("total_weight")),
             "columns": counted(self.schema.columns or self.program.attributes),
             "classes": counted(self.classes),
             "log evidence": amount(self.log_evidence),
-            "draws": f"{draws.described}, path {self.attributes.get('path')!r}" if draws else None,
-            "parameters": shapes(self.parameters, skip=2 if draws else 0),
+            "draws": f"{about_draws}, path {self.attributes.get('path')!r}" if about_draws else None,
+            "parameters": shapes(self.parameters, skip=2 if self.is_sampled else 0),
             "next": f"{self._question()}, fit.parameters, fit.to_datatree()",
         }
 
@@ -66,12 +66,17 @@ class Fit:
         """How to ask it of new rows."""
         if len(self.classes) == 0:
             return "fit.log_joint(X)"
-        return f"predict(fit, X, rule={'PlugIn()' if isinstance(self.state, Point) else 'BMA()'})"
+        return f"predict(fit, X, rule={'PlugIn()' if self.posterior.is_point else 'BMA()'})"
+
+    @property
+    def state(self) -> Posterior:
+        """The posterior, by the name that it had."""
+        return self.posterior
 
     @property
     def parameters(self) -> dict[str, np.ndarray]:
         """name -> array: the point, the posterior mean, or draws (chain, draw, ...)."""
-        return self.state.parameters
+        return self.posterior.parameters
 
     def parameters_of(self, column: str) -> dict[str, np.ndarray]:
         """The parameters of one column of a built-in model, name -> array.
@@ -100,7 +105,7 @@ class Fit:
     @property
     def log_evidence(self) -> float | None:
         """log p(X, y) for `Exact` (and averages over structures), else None."""
-        return self.state.log_evidence
+        return self.posterior.log_evidence
 
     @property
     def classes(self) -> np.ndarray:
@@ -110,7 +115,7 @@ class Fit:
     @property
     def is_sampled(self) -> bool:
         """Whether it holds draws from Markov chains."""
-        return isinstance(self.state, Draws)
+        return self.posterior.is_sampled
 
     def read(self, X):
         """Rows of new data by attribute site, checked: (attributes, covariates).
@@ -158,7 +163,7 @@ class Fit:
         Returns:
             (dict of arrays (n, ...), number of draws that were used).
         """
-        latents = self.state.draws(num_draws, as_key(seed))
+        latents = self.posterior.draws(num_draws, as_key(seed))
         attributes, covariates = self.read(X)
         flat = _flat(latents)
         total = len(next(iter(flat.values())))
@@ -181,14 +186,12 @@ class Fit:
             as it is.
         """
         first, second = jax.random.split(as_key(seed))
-        try:
-            latents = self.state.draws(1, first)
-        except PredictionError:
-            chosen = self.program.latents_of(self.parameters)
+        if self.posterior.has_draws:
+            draws = _flat(self.posterior.draws(1, first))
+            index = int(jax.random.randint(first, (), 0, len(next(iter(draws.values())))))
+            chosen = {name: value[index] for name, value in draws.items()}
         else:
-            flat = _flat(latents)
-            index = int(jax.random.randint(first, (), 0, len(next(iter(flat.values())))))
-            chosen = {name: value[index] for name, value in flat.items()}
+            chosen = self.program.latents_of(self.parameters)
         known = {name: chosen[name] for name in self.program.latents}
         return self.program.simulate(n, seed=second, latents=known, **covariates)
 
@@ -199,7 +202,7 @@ class Fit:
     @property
     def sample_stats(self):
         """What the sampler recorded, name -> (chain, draw); None where there was no sampler."""
-        return self.state.sample_stats if isinstance(self.state, Draws) else None
+        return self.posterior.sample_stats
 
 
 def prior_families(conjugate: Conjugate | None):
@@ -209,15 +212,15 @@ def prior_families(conjugate: Conjugate | None):
 
 def _of_draws(fit, attributes, covariates):
     """(draws, n, K), of 1000 draws where there can be any number."""
-    latents = _flat(fit.state.draws(1000, jax.random.key(0)))
+    latents = _flat(fit.posterior.draws(1000, jax.random.key(0)))
     return log_joint_draws(fit.program, latents, attributes, covariates)
 
 
 TABLES: dict[str, Callable[..., np.ndarray]] = {
-    "mean": lambda fit, *rows: fit.state.at_mean(*rows),
-    "mode": lambda fit, *rows: fit.state.at_mode(*rows),
+    "mean": lambda fit, *rows: fit.posterior.log_joint(rows, "mean"),
+    "mode": lambda fit, *rows: fit.posterior.log_joint(rows, "mode"),
     "draws": _of_draws,
-    "predictive": lambda fit, *rows: fit.state.predictive(*rows),
+    "predictive": lambda fit, *rows: fit.posterior.log_joint(rows, "predictive"),
 }
 
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from bayesgen.errors import ConstantColumnWarning, warn
 from bayesgen.models import Conjugate
-from bayesgen.program import GenerativeProgram, padded
+from bayesgen.posteriors import Posterior
+from bayesgen.program import Evidence, GenerativeProgram, padded
 from bayesgen.runtime import used
 
 from .data import Summaries
@@ -71,25 +72,27 @@ class ProgramProblem(Problem):
         return self.data.model.conjugate(self.data.scaled_schema)
 
     @property
-    def evidence(self):
+    def evidence(self) -> Evidence:
         """The data as densities take them."""
         return padded(self.data.evidence)
 
-    def result(self, method, state, attributes=None, **extra) -> Fit:
+    def result(
+        self, method: "Method", posterior: Posterior, attributes: dict[str, Any] | None = None, **extra: Any
+    ) -> Fit:
         """Wrap what was learned."""
         return Fit(
             model=self.model,
             schema=self.data.scaled_schema,
             program=self.program,
             method=method,
-            state=state,
+            posterior=posterior,
             concrete=self.data.model,
             prior=prior_families(self.conjugate),
             attributes={**(attributes or {}), "total_weight": self.data.total_weight, "device": used()},
             **extra,
         )
 
-    def warn_of_constant_columns(self):
+    def warn_of_constant_columns(self) -> None:
         """Say once which columns have no variance, so that their default prior takes variance 1."""
         schema = self.data.scaled_schema
         if schema.variance is None or schema.columns is None:

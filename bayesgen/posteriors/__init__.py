@@ -1,15 +1,24 @@
-"""What training gives: points, conjugate posteriors, draws, averages over structures."""
+"""What training gives: points, conjugate posteriors, draws, mixtures of several."""
 
-from .base import State
+from .base import At, Exported, Parameters, Posterior, ProcessPosterior
+from .conjugate import ConjugatePosterior
 from .convergence import entry_names, problems, quick_rhat, warn_of
-from .state import Draws, Point, Posterior
+from .draws import Draws
+from .mixture import Mixture, log_conditional
+from .point import Point
 
 __all__ = [
+    "At",
+    "ConjugatePosterior",
     "Draws",
+    "Exported",
+    "Mixture",
+    "Parameters",
     "Point",
     "Posterior",
-    "State",
+    "ProcessPosterior",
     "entry_names",
+    "log_conditional",
     "problems",
     "quick_rhat",
     "warn_of",

@@ -1,20 +1,26 @@
-"""What a fit holds, whatever it is: the tables of log-joints, draws and export that prediction asks for."""
+"""`Posterior`: what training gives, whatever the method, and what it can be asked for."""
 
 import abc
 import dataclasses
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from bayesgen.errors import PredictionError
 from bayesgen.models import Conjugate
 from bayesgen.program import GenerativeProgram, program_table
+from bayesgen.typing import Array, Float, PRNGKeyArray
 
 from .closed import closed_table
+
+At = Literal["mean", "mode", "predictive"]
+Parameters = dict[str, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
 class Exported:
-    """The parameters of a state as ArviZ takes them.
+    """The parameters of a posterior as ArviZ takes them.
 
     Attributes:
         groups: group -> name -> array (chain, draw, ...).
@@ -25,39 +31,79 @@ class Exported:
     sampling: str
 
 
-class State(abc.ABC):
-    """The result of training, as far as prediction needs it.
+class Posterior(abc.ABC):
+    """What was learned of the processes that may have made the data.
 
-    Tables are log p(x_i, y = k | Q), (n, K), of rows as the model reads them. `log_evidence` is log p(X, y) of the
-    training data, where it is known.
+    What it can do is said by `has_mode`, `has_predictive` and `has_draws`, to be asked before. A kind of posterior that
+    lacks one of them says in `refusals` what a user is to do instead.
+
+    Attributes:
+        log_evidence: log p(X, y) of the training data; None where it is not known.
+        sample_stats: name -> (chain, draw), what a sampler recorded; None where there was none.
     """
 
     log_evidence: float | None = None
+    sample_stats: Mapping[str, np.ndarray] | None = None
+
+    has_mode: ClassVar[bool] = True
+    has_predictive: ClassVar[bool] = True
+    has_draws: ClassVar[bool] = True
+    refusals: ClassVar[Mapping[str, str]] = {}
+    is_sampled: ClassVar[bool] = False
+    """Whether it holds draws from Markov chains, and no others can be had."""
+
+    @property
+    def is_point(self) -> bool:
+        """Whether it is one process only, so that there is nothing to average over."""
+        return not (self.has_predictive or self.has_draws)
+
+    @property
+    def described(self) -> str | None:
+        """What there is to say of it in one line, for people; None where its parameters say all."""
+        return None
 
     @property
     @abc.abstractmethod
-    def parameters(self) -> dict[str, np.ndarray]:
+    def parameters(self) -> Parameters:
         """name -> the point, the posterior mean, or draws (chain, draw, ...)."""
 
-    @abc.abstractmethod
-    def at_mean(self, attributes, covariates) -> np.ndarray:
-        """The table at the mean of the parameters."""
+    def log_joint(self, rows: Any, at: At = "mean") -> Float[Array, "n K"]:
+        """log p(x_i, y = k) of rows as the model reads them, at a point or with the parameters integrated out.
+
+        Raises:
+            PredictionError: a mode or predictive that this kind of posterior does not have.
+        """
+        self.require(at)
+        return self._log_joint(rows, at)
+
+    def draws(self, num_draws: int, key: PRNGKeyArray) -> Parameters:
+        """Draws of the latents, (chain, draw, ...): so many, or all there are where they come from chains.
+
+        Raises:
+            PredictionError: a posterior without draws.
+        """
+        self.require("draws")
+        return self._draws(num_draws, key)
+
+    def require(self, ability: At | Literal["draws"]) -> None:
+        """Refuse what this posterior cannot do.
+
+        Raises:
+            PredictionError: saying what to do instead.
+        """
+        abilities = {"mode": self.has_mode, "predictive": self.has_predictive, "draws": self.has_draws}
+        if not abilities.get(ability, True):
+            raise PredictionError(self.refusals[ability])
 
     @abc.abstractmethod
-    def at_mode(self, attributes, covariates) -> np.ndarray:
-        """The table at the mode of the parameters."""
+    def _log_joint(self, rows: Any, at: At) -> Float[Array, "n K"]: ...
 
-    @abc.abstractmethod
-    def predictive(self, attributes, covariates) -> np.ndarray:
-        """The table with the parameters integrated out, exactly."""
-
-    @abc.abstractmethod
-    def draws(self, num_draws, key) -> dict[str, np.ndarray]:
-        """Draws of the latents, (chain, draw, ...)."""
+    def _draws(self, num_draws: int, key: PRNGKeyArray) -> Parameters:
+        raise NotImplementedError
 
 
-class ProgramState(State):
-    """What was learned of the parameters of one program: its tables at a point are those of one process.
+class ProcessPosterior(Posterior):
+    """What was learned of the parameters of one program, whose tables at a point are those of one process.
 
     Attributes:
         program: the bound program.
@@ -69,27 +115,20 @@ class ProgramState(State):
 
     @property
     @abc.abstractmethod
-    def mean(self) -> dict[str, np.ndarray]:
+    def mean(self) -> Parameters:
         """The mean of each parameter."""
 
     @property
-    @abc.abstractmethod
-    def mode(self) -> dict[str, np.ndarray]:
-        """The joint mode of the parameters."""
+    def mode(self) -> Parameters:
+        """The joint mode of the parameters, where there is one."""
+        raise NotImplementedError
 
     @abc.abstractmethod
-    def exported(self, num_draws, key) -> Exported:
+    def exported(self, num_draws: int, key: PRNGKeyArray) -> Exported:
         """What ArviZ is given."""
 
-    def at_mean(self, attributes, covariates):
-        """The table at the mean."""
-        return self._table_at(self.mean, attributes, covariates)
-
-    def at_mode(self, attributes, covariates):
-        """The table at the mode."""
-        return self._table_at(self.mode, attributes, covariates)
-
-    def _table_at(self, parameters, attributes, covariates):
+    def _log_joint(self, rows: Any, at: At) -> Float[Array, "n K"]:
+        parameters = self.mode if at == "mode" else self.mean
         if self.conjugate is not None:
-            return closed_table(self.conjugate.densities_at(parameters), attributes)
-        return program_table(self.program, self.program.latents_of(parameters), attributes, covariates)
+            return closed_table(self.conjugate.densities_at(parameters), rows[0])
+        return program_table(self.program, self.program.latents_of(parameters), *rows)

@@ -4,7 +4,6 @@ import dataclasses
 
 import numpy as np
 
-from bayesgen.errors import PredictionError
 from bayesgen.runtime import check_seed
 
 from .answer import ClassPrediction, normalize, with_information
@@ -49,11 +48,9 @@ class BMA(Rule):
 
     def apply(self, fit, X):
         """Average the joint."""
-        try:
-            table = fit.log_joint(X, at="predictive")
-        except PredictionError:
+        if not fit.posterior.has_predictive:
             return self._from_draws(fit, X)
-        log_probabilities, log_marginal = normalize(table)
+        log_probabilities, log_marginal = normalize(fit.log_joint(X, at="predictive"))
         answer = ClassPrediction(log_probabilities, fit.classes, log_marginal)
         if not self.entropy_draws:
             return answer
@@ -63,7 +60,7 @@ class BMA(Rule):
 
     def averages_draws(self, fit):
         """Where there is no closed form, or the entropy is to be split."""
-        return bool(self.entropy_draws) or fit.is_sampled
+        return bool(self.entropy_draws) or not fit.posterior.has_predictive
 
     def _from_draws(self, fit, X):
         averages, size = fit.reduce_draws(X, JOINT if self.entropy_draws == 0 else JOINT_AND_ENTROPY)

@@ -3,7 +3,6 @@
 import dataclasses
 
 from bayesgen.errors import PredictionError
-from bayesgen.posteriors import Point
 
 from .answer import ClassPrediction, normalize
 from .rule import Rule
@@ -32,7 +31,7 @@ class PlugIn(Rule):
 
     def remedy(self, fit):
         """Another process, or all of them."""
-        if isinstance(fit.state, Point):
+        if fit.posterior.is_point:
             return "Fit with Exact() and average (BMA), or with MAP() and concentrations above 1."
         if self.at == "mode":
             return (

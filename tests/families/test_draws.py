@@ -110,6 +110,6 @@ def test_the_first_draws_of_a_shape_take_milliseconds():
     rng = np.random.default_rng(1)
     fit = bg.fit(bg.NaiveBayes(), rng.normal(0, 1, (43, 17)), np.arange(43) % 2, method=bg.Exact())
     start = time.perf_counter()
-    draws = fit.state.draws(1009, jax.random.key(3))
+    draws = fit.posterior.draws(1009, jax.random.key(3))
     assert draws["real_mean"].shape == (1, 1009, 2, 17)
     assert time.perf_counter() - start < 0.3

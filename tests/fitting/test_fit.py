@@ -12,7 +12,7 @@ import pytest
 import bayesgen as bg
 from bayesgen.data.tables import read_table
 from bayesgen.fitting.fit import Fit
-from bayesgen.posteriors.state import Draws, Point
+from bayesgen.posteriors import Draws, Point
 
 close = np.testing.assert_allclose
 rng = np.random.default_rng(8)
@@ -37,9 +37,9 @@ def exact():
 @pytest.fixture(scope="module")
 def drawn(exact):
     """The same with draws in place of the posterior."""
-    draws = {name: np.asarray(v) for name, v in exact.state.draws(7, jax.random.key(0)).items()}
-    state = Draws(exact.program, draws, exact.program.parameters_of(draws), {})
-    return dataclasses.replace(exact, state=state)
+    draws = {name: np.asarray(v) for name, v in exact.posterior.draws(7, jax.random.key(0)).items()}
+    posterior = Draws(exact.program, draws, exact.program.parameters_of(draws), {})
+    return dataclasses.replace(exact, posterior=posterior)
 
 
 # --- parameters by column
@@ -124,7 +124,7 @@ def test_a_program_of_ones_own_predicts_what_it_made():
     X = {name: rows[name] for name in ("heads", "trials")}
     schema = program.infer_schema(read_table(X), rows["y"], bg.Schema())
     point = Point(program, {"p": np.array([0.3, 0.6])})
-    fit = Fit(model=program, schema=schema, program=program, method=bg.MLE(), state=point, concrete=program)
+    fit = Fit(model=program, schema=schema, program=program, method=bg.MLE(), posterior=point, concrete=program)
     one, two = (bg.predict(fit, table, rule=bg.PlugIn()).probabilities for table in (rows, X))
     np.testing.assert_array_equal(one, two)
     with pytest.raises(bg.DataError, match=r"not in the program \['y'\]"):

@@ -142,7 +142,7 @@ def test_updating_in_sequence_is_one_batch(name):
     X, y = case.data
     schema, model = bg.summarize(case.model, X, y).schema, with_prior(case.exact)
     first = bg.fit(model, take(X, slice(0, 23)), y[:23], method=bg.Exact(), schema=schema)
-    second = with_prior(first, first.state.conjugate)
+    second = with_prior(first, first.posterior.conjugate)
     rest = bg.fit(second, take(X, slice(23, ROWS)), y[23:], method=bg.Exact(), schema=schema)
     close(first.log_evidence + rest.log_evidence, case.exact.log_evidence, rtol=1e-11)
     assert_same_values(rest.parameters, case.exact.parameters, rtol=1e-10)

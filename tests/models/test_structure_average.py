@@ -104,7 +104,7 @@ def test_eight_binary_columns():
     families = {f"x{j}": bg.BetaBernoulli() for j in range(8)}
     evidence, dependence = brute_force(families, dict(zip(families, X.T.astype(float), strict=True)), y, 0.5)
     close(fit.log_evidence, evidence, rtol=1e-12)
-    close(fit.state.conjugate.dependence["binary"], dependence, rtol=1e-10)
+    close(fit.posterior.conjugate.dependence["binary"], dependence, rtol=1e-10)
 
 
 def test_the_formula_of_dash_and_cooper():
@@ -144,7 +144,7 @@ def test_plug_in_uses_the_most_probable_structure(fit, data):
     X, _ = data
     joint = fit.log_joint(X, at="mean")
     assert np.isfinite(joint).all()
-    for name, probability in fit.state.conjugate.dependence.items():
+    for name, probability in fit.posterior.conjugate.dependence.items():
         own = [k for k in fit.parameters if k.startswith(f"{name}_") and k != f"{name}_dependence"]
         parameter = fit.parameters[own[0]]
         same = np.asarray([np.allclose(*parameter[:, j]) for j in range(len(probability))])
@@ -157,7 +157,7 @@ def test_a_joint_block_switches_as_a_whole():
     family = bg.DirichletMultinomial([1.0, 1.5, 2.0, 1.2, 1.3])
     fit = bg.fit(bg.NaiveBayes(family, structure="average"), X, y, method=bg.Exact())
     by_class, at_once = sum(family.log_evidence(X[y == c]) for c in (0, 1)), family.log_evidence(X)
-    close(fit.state.conjugate.dependence["count"], scipy.special.expit(by_class - at_once), rtol=1e-10)
+    close(fit.posterior.conjugate.dependence["count"], scipy.special.expit(by_class - at_once), rtol=1e-10)
     rows = rng.poisson(2.0, (1, 5))
     more = [np.vstack([X, rows]), np.append(y, 0)]
     after = bg.fit(bg.NaiveBayes(family, structure="average"), *more, method=bg.Exact())
@@ -179,9 +179,11 @@ def test_draws_average_to_the_predictive_class_conditional(data):
     X, y = data
     model = bg.NaiveBayes(structure="average", class_prior=[0.5, 0.5])
     fit = bg.fit(model, {"yes": X["yes"]}, y, method=bg.Exact())
-    draws = fit.state.draws(4000, jax.random.key(0))["binary_probs"]
-    one, other = (each.blocks[0].family.mean()["probs"] for each in (fit.state.conjugate, fit.state.conjugate.shared))
-    p = fit.state.conjugate.dependence["binary"]
+    draws = fit.posterior.draws(4000, jax.random.key(0))["binary_probs"]
+    one, other = (
+        each.blocks[0].family.mean()["probs"] for each in (fit.posterior.conjugate, fit.posterior.conjugate.shared)
+    )
+    p = fit.posterior.conjugate.dependence["binary"]
     close(draws.mean((0, 1)), p * one + (1 - p) * other, atol=0.012)
     close((draws[0, :, 0] == draws[0, :, 1]).mean(0), 1 - p, atol=0.04)
 
@@ -219,7 +221,7 @@ def test_fifty_thousand_columns_in_linear_time():
     start = time.perf_counter()
     fit = bg.fit(model, X, y, method=bg.Exact())
     assert bg.predict(fit, X, rule=bg.BMA()).probabilities.shape == (100, 2)
-    assert fit.state.conjugate.dependence["binary"].shape == (50_000,)
+    assert fit.posterior.conjugate.dependence["binary"].shape == (50_000,)
     assert time.perf_counter() - start < 10
 
 

@@ -4,12 +4,12 @@ import dataclasses
 
 import jax
 
-from bayesgen.posteriors.state import Draws
+from bayesgen.posteriors import Draws
 
 
 def drawn(exact, num_chains=4, num_samples=1000, seed=0):
     """A fit that holds independent draws from an exact posterior, as a perfect sampler would give them."""
-    draws = exact.state.draws(num_chains * num_samples, jax.random.key(seed))
+    draws = exact.posterior.draws(num_chains * num_samples, jax.random.key(seed))
     chains = {name: value.reshape(num_chains, num_samples, *value.shape[2:]) for name, value in draws.items()}
-    state = Draws(exact.program, chains, exact.program.parameters_of(chains), {})
-    return dataclasses.replace(exact, state=state)
+    posterior = Draws(exact.program, chains, exact.program.parameters_of(chains), {})
+    return dataclasses.replace(exact, posterior=posterior)

@@ -13,7 +13,7 @@ import scipy.sparse
 from models.cases import CASES, take
 
 import bayesgen as bg
-from bayesgen.posteriors.state import Draws
+from bayesgen.posteriors import Draws
 from prediction.draws import drawn
 
 COUNTS, Y = np.arange(24.0).reshape(8, 3) % 5, np.arange(8) % 2
@@ -75,7 +75,7 @@ def test_of_programs_with_covariates():
     point = bg.fit(bg.GenerativeProgram(program, classes=2), X, Y, method=bg.MAP())
     rng = np.random.default_rng(0)
     latents = {"rate": rng.gamma(2.0, size=(2, 10, 2)), "slope": rng.normal(size=(2, 10))}
-    sampled = dataclasses.replace(point, state=Draws(point.program, latents, latents, {}))
+    sampled = dataclasses.replace(point, posterior=Draws(point.program, latents, latents, {}))
     for fit, rule in ((point, bg.PlugIn()), *((sampled, rule) for rule in RULES)):
         assert_empty(*(bg.predict(fit, take(X, slice(size)), rule=rule) for size in (0, 1)))
 

@@ -12,7 +12,7 @@ import scipy.special
 from models.cases import CASES
 
 import bayesgen as bg
-from bayesgen.posteriors.state import Draws
+from bayesgen.posteriors import Draws
 from bayesgen.program import rowwise
 from prediction.draws import drawn
 
@@ -242,7 +242,7 @@ def test_the_remedy_for_impossible_rows_is_another_process(method, at, remedy):
 def test_averages_are_not_told_to_average(rule):
     point = bg.fit(bg.NaiveBayes(), NEVER, LABELS, method=bg.MLE())
     chains = {name: np.broadcast_to(value, (2, 20, *value.shape)) for name, value in point.parameters.items()}
-    fit = dataclasses.replace(point, state=Draws(point.program, chains, chains, {}))
+    fit = dataclasses.replace(point, posterior=Draws(point.program, chains, chains, {}))
     with pytest.warns(bg.ImpossibleRowsWarning, match=r"^1 of 4 .*NaN\. No process of the posterior") as caught:
         answer = bg.predict(fit, ONCE, rule=rule)
     assert "BMA" not in str(caught[0].message)

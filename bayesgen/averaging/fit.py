@@ -1,4 +1,4 @@
-"""What an average of fits is: a fit whose tables of log-joints mix those of its members."""
+"""`AverageFit`: a fit of several structures at once."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -6,83 +6,12 @@ from typing import Any
 
 import jax
 import numpy as np
-import scipy.special
 
 from bayesgen.data import read_table
 from bayesgen.describe import amount, counted, described
-from bayesgen.errors import PredictionError
 from bayesgen.fitting import Fit
-from bayesgen.posteriors import State
+from bayesgen.posteriors import Mixture
 from bayesgen.runtime import as_key
-
-
-@dataclasses.dataclass(frozen=True)
-class Mixture(State):
-    """Several posteriors, each with a weight.
-
-    Generative story, for weights that are posterior probabilities::
-
-        structure ~ Categorical(weights)
-        process   ~ the posterior of that structure
-        x, y      ~ process
-
-    Attributes:
-        members: the states.
-        weights: (M,) nonnegative, summing to 1.
-        conditional: mix p(y | x) and not p(x, y): for weights that were learned on class probabilities, whose members
-            may be densities of different data.
-        log_evidence: log p(X, y), structures summed out; None where the weights are no posterior.
-    """
-
-    members: tuple[State, ...]
-    weights: np.ndarray
-    conditional: bool = False
-    log_evidence: float | None = None
-
-    @property
-    def best(self):
-        """Index of the member with the largest weight (the first of equal ones)."""
-        return int(np.argmax(self.weights))
-
-    @property
-    def parameters(self):
-        """Those of the best member."""
-        return self.members[self.best].parameters
-
-    def at_mean(self, attributes, covariates):
-        """The best member's table. Attributes and covariates are tuples with the rows as each member reads them."""
-        return self.members[self.best].at_mean(attributes[self.best], covariates[self.best])
-
-    def at_mode(self, attributes, covariates):
-        """The best member's table."""
-        return self.members[self.best].at_mode(attributes[self.best], covariates[self.best])
-
-    def predictive(self, attributes, covariates):
-        """The tables of the members, mixed."""
-        tables = [
-            np.log(weight) + self._table(member, *rows)
-            for member, weight, *rows in zip(self.members, self.weights, attributes, covariates, strict=True)
-            if weight > 0
-        ]
-        return scipy.special.logsumexp(tables, axis=0)
-
-    def _table(self, member, attributes, covariates):
-        table = member.predictive(attributes, covariates)
-        return log_conditional(table) if self.conditional else table
-
-    def draws(self, num_draws, key):
-        """Refused: structures have no parameters in common."""
-        raise PredictionError(
-            "An average over structures has no draws, because its members have no parameters in common. Predict with "
-            "BMA(), or take draws from one member: fit.members[i]."
-        )
-
-
-def log_conditional(table):
-    """(n, K) log p(y | x) from log-joints; -inf for all classes of a row that no class can have."""
-    with np.errstate(invalid="ignore"):
-        conditional = table - scipy.special.logsumexp(table, axis=1, keepdims=True)
-    return np.where(np.isnan(conditional), -np.inf, conditional)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +25,7 @@ class AverageFit(Fit):
         scores: (M,) what the weights are made of: log evidences, or sums of log class probabilities of rows left out.
     """
 
-    state: Mixture
+    posterior: Mixture
     members: tuple[Fit, ...] = dataclasses.field(default=(), repr=False)
     scores: Any = dataclasses.field(default=None, repr=False)
 
@@ -118,7 +47,7 @@ class AverageFit(Fit):
     @property
     def weights(self) -> np.ndarray:
         """(M,) the weight of each member; under weights="evidence" its posterior probability."""
-        return self.state.weights
+        return self.posterior.weights
 
     @property
     def best(self) -> Fit:
@@ -160,7 +89,7 @@ def mixture_fit(fits: Sequence[Fit], weights, scores, method, *, conditional, lo
         schema=best.schema,
         program=best.program,
         method=method,
-        state=Mixture(tuple(fit.state for fit in fits), np.asarray(weights), conditional, log_evidence),
+        posterior=Mixture(tuple(fit.posterior for fit in fits), np.asarray(weights), conditional, log_evidence),
         concrete=best.concrete,
         prior=best.prior,
         attributes={"weights": tuple(np.asarray(weights).tolist())},

@@ -8,7 +8,7 @@ import numpyro.distributions as dist
 import pytest
 
 import bayesgen as bg
-from bayesgen.posteriors.state import Draws
+from bayesgen.posteriors import Draws
 
 PRIORS = {
     "correlations": dist.LKJCholesky(3, 0.5).expand([2]).to_event(1),
@@ -33,16 +33,16 @@ def test_cholesky_factors_are_averaged_as_the_matrices_that_they_stand_for(name)
     keys = jax.random.split(jax.random.key(0))
     factors = np.asarray(PRIORS[name].sample(keys[0], (4, 25)), np.float64)
     latents = {"factor": factors, "mean": np.asarray(jax.random.normal(keys[1], (4, 25, 2, 3)), np.float64)}
-    state = Draws(program, latents, program.parameters_of(latents), {})
-    assert set(state.mean) == {"factor", "mean"}
+    posterior = Draws(program, latents, program.parameters_of(latents), {})
+    assert set(posterior.mean) == {"factor", "mean"}
     matrices = (factors @ np.swapaxes(factors, -1, -2)).mean((0, 1))
-    np.testing.assert_allclose(state.mean["factor"], np.linalg.cholesky(matrices), rtol=1e-6, atol=1e-12)
-    np.testing.assert_allclose(state.mean["mean"], latents["mean"].mean((0, 1)))
-    assert np.abs(factors.mean((0, 1)) - state.mean["factor"]).max() > 0.01
+    np.testing.assert_allclose(posterior.mean["factor"], np.linalg.cholesky(matrices), rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(posterior.mean["mean"], latents["mean"].mean((0, 1)))
+    assert np.abs(factors.mean((0, 1)) - posterior.mean["factor"]).max() > 0.01
     if name == "correlations":
-        np.testing.assert_allclose((state.mean["factor"] ** 2).sum(-1), 1.0, rtol=1e-6)
+        np.testing.assert_allclose((posterior.mean["factor"] ** 2).sum(-1), 1.0, rtol=1e-6)
     rows = np.random.default_rng(0).normal(size=(5, 3))
     expected = np.stack(
-        [dist.MultivariateNormal(m, c).log_prob(rows) for m, c in zip(state.mean["mean"], matrices, strict=True)], 1
+        [dist.MultivariateNormal(m, c).log_prob(rows) for m, c in zip(posterior.mean["mean"], matrices, strict=True)], 1
     )
-    np.testing.assert_allclose(state.at_mean({"x": rows}, {}), expected + np.log(0.5), rtol=1e-5)
+    np.testing.assert_allclose(posterior.log_joint(({"x": rows}, {})), expected + np.log(0.5), rtol=1e-5)

@@ -1,0 +1,65 @@
+"""`ConjugatePosterior`: the exact posterior over processes, and over structures."""
+
+import dataclasses
+import functools
+from typing import Any
+
+from bayesgen.models import Conjugate, Densities
+from bayesgen.program import Evidence, GenerativeProgram
+from bayesgen.runtime import generator
+from bayesgen.typing import Array, Float, PRNGKeyArray
+
+from .base import At, Exported, Parameters, ProcessPosterior
+from .closed import closed_table
+
+
+@dataclasses.dataclass(frozen=True)
+class ConjugatePosterior(ProcessPosterior):
+    """The exact posterior over processes, in closed form.
+
+    Attributes:
+        program: the bound program.
+        conjugate: the posterior: updated families.
+        prior: the families before.
+        evidence: the data that they were updated with.
+    """
+
+    program: GenerativeProgram
+    conjugate: Conjugate
+    prior: Conjugate
+    evidence: Evidence
+
+    @functools.cached_property
+    def log_evidence(self) -> float:  # type: ignore[override]
+        """log p(X, y), in closed form."""
+        return self.prior.log_evidence(self.evidence)
+
+    @property
+    def parameters(self) -> Parameters:
+        """Posterior means."""
+        return self.mean
+
+    @functools.cached_property
+    def mean(self) -> Parameters:
+        """Posterior means."""
+        return self.conjugate.mean()
+
+    @functools.cached_property
+    def mode(self) -> Parameters:
+        """The joint mode, by families."""
+        return self.conjugate.mode()
+
+    @functools.cached_property
+    def _predictive(self) -> Densities:
+        return self.conjugate.predictive_densities()
+
+    def _log_joint(self, rows: Any, at: At) -> Float[Array, "n K"]:
+        return closed_table(self._predictive, rows[0]) if at == "predictive" else super()._log_joint(rows, at)
+
+    def _draws(self, num_draws: int, key: PRNGKeyArray) -> Parameters:
+        """Independent draws, as one chain."""
+        return self.program.latents_of(self.conjugate.sample((1, num_draws), generator(key)))
+
+    def exported(self, num_draws: int, key: PRNGKeyArray) -> Exported:
+        """Independent draws, as four chains."""
+        return Exported({"posterior": self.conjugate.sample((4, num_draws), generator(key))}, "independent")

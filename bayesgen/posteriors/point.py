@@ -1,0 +1,61 @@
+"""`Point`: one process, such as MLE and MAP give."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bayesgen.models import Conjugate
+from bayesgen.program import GenerativeProgram
+from bayesgen.typing import PRNGKeyArray
+
+from .base import Exported, Parameters, ProcessPosterior
+
+
+@dataclasses.dataclass(frozen=True)
+class Point(ProcessPosterior):
+    """One process, which is its own mean and mode.
+
+    Attributes:
+        program: the bound program.
+        values: parameters by name.
+        conjugate: the model's blocks, where it has any.
+    """
+
+    program: GenerativeProgram
+    values: dict[str, Any]
+    conjugate: Conjugate | None = None
+    has_predictive = False
+    has_draws = False
+    refusals: ClassVar[Mapping[str, str]] = {
+        "predictive": (
+            "BMA averages over a posterior, and this is a point estimate (MLE or MAP). Fit with Exact() or NUTS(), or "
+            "predict with PlugIn()."
+        ),
+        "draws": (
+            "This is a point estimate (MLE or MAP), which has no draws to average over. Fit with Exact() or NUTS(), or "
+            "predict with PlugIn()."
+        ),
+    }
+
+    @property
+    def parameters(self) -> Parameters:
+        """The point."""
+        return self.values
+
+    @property
+    def mean(self) -> Parameters:
+        """The point."""
+        return self.values
+
+    @property
+    def mode(self) -> Parameters:
+        """The point."""
+        return self.values
+
+    def exported(self, num_draws: int, key: PRNGKeyArray) -> Exported:
+        """The point as one draw."""
+        return Exported(
+            {"point_estimate": {name: np.asarray(value)[None, None] for name, value in self.values.items()}}, "none"
+        )
