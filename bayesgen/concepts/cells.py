@@ -12,6 +12,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from bayesgen.records import record
+
 from .bands import log_probability, sum_over_bands
 from .likelihood import Tally, log_likelihood
 from .prior import Factors
@@ -37,8 +39,7 @@ class Setting:
         return cls(learner.space.structure.factors, learner.sampling, len(learner.space.domain))
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@record
 class Cells:
     """C kinds of sets (numbers of examples), at most S sets of each, at most U cells; padded with masses of zero.
 

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from bayesgen.errors import DataError
+from bayesgen.records import record, static
 
 from .learner import ConceptLearner
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@record
 class ExampleSet:
     """Examples of one concept, counted by member of the domain.
 
@@ -21,8 +22,8 @@ class ExampleSet:
         negative: (D,) examples of what does not belong to it.
     """
 
-    positive: Any
-    negative: Any
+    positive: np.ndarray
+    negative: np.ndarray
 
     @property
     def num_positive(self):
@@ -52,7 +53,7 @@ class ExampleSet:
         return f"all of the examples {positive}" + (f" and none of {negative}" if negative else "")
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@record
 class Examples:
     """The training data of a concept learner.
 
@@ -64,7 +65,7 @@ class Examples:
 
     model: ConceptLearner
     sets: tuple[ExampleSet, ...]
-    several: bool
+    several: bool = static()
 
     def __add__(self, other):
         if self.several != other.several:

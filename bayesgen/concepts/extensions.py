@@ -1,17 +1,16 @@
 """`Extensions`: which members of the domain each hypothesis holds, one bit each."""
 
-import dataclasses
-
 import numpy as np
 import scipy.sparse
 
 from bayesgen.errors import ModelError
+from bayesgen.records import record, static
 
 CHUNK = 1 << 14  # hypotheses that are packed or counted at a time
 BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float64)  # (256, 8)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@record
 class Extensions:
     """A matrix of H x D booleans, eight to a byte: a million hypotheses over a thousand members take 125 MB.
 
@@ -23,7 +22,7 @@ class Extensions:
     """
 
     rows: np.ndarray
-    num_members: int
+    num_members: int = static()
 
     @classmethod
     def of(cls, matrix, names=None, domain=None):

@@ -2,12 +2,16 @@
 
 import math
 import numbers
+from typing import TypeAlias
 
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
 from bayesgen.errors import ModelError
+
+Hyperparameter: TypeAlias = float | dist.Distribution
+Range: TypeAlias = tuple[float, float]
 
 
 def check_hyperparameters(hyperparameters, ranges, *, closed=False):

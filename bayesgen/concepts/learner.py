@@ -9,13 +9,14 @@ import numpyro.distributions as dist
 
 from bayesgen.errors import ModelError
 from bayesgen.program import Model
+from bayesgen.records import record, static
 
-from .hyperparameters import check_hyperparameter, sample_values, unknown
+from .hyperparameters import Hyperparameter, check_hyperparameter, sample_values, unknown
 from .likelihood import SAMPLING, example_probabilities
 from .space import HypothesisSpace
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@record
 class ConceptLearner(Model):
     """A concept from a finite space, learned from its examples.
 
@@ -54,10 +55,14 @@ class ConceptLearner(Model):
     """
 
     space: HypothesisSpace
-    sampling: str = "strong"
-    noise: Any = 0.0
+    sampling: str = static(default="strong")
+    noise: Hyperparameter = 0.0
 
-    def __post_init__(self):
+    def __hash__(self) -> int:
+        """By content, but for the noise."""
+        return hash((self.space, self.sampling))
+
+    def __post_init__(self) -> None:
         if self.sampling not in SAMPLING:
             raise ModelError(f"sampling must be one of {list(SAMPLING)}, got {self.sampling!r}.")
         if not isinstance(self.space, HypothesisSpace):
@@ -79,7 +84,7 @@ class ConceptLearner(Model):
     @property
     def is_noisy(self) -> bool:
         """Whether examples may be no members of the concept."""
-        return "noise" in self.unknown or self.noise > 0
+        return isinstance(self.noise, dist.Distribution) or self.noise > 0
 
     def at(self, **values) -> "ConceptLearner":
         """The same learner with numbers for some of its hyperparameters."""

@@ -7,12 +7,11 @@ complement, else from the domain. Under strong sampling each member of the exten
 hypothesis that leaves nothing out. The rest is the probability that nothing is shown.
 """
 
-import dataclasses
 from typing import Any
 
-import jax
 import numpy as np
 
+from bayesgen.records import record
 from bayesgen.statistics import namespace, safe_product
 
 # sampling -> the numbers of members that a positive and a negative example are drawn from
@@ -22,8 +21,7 @@ SAMPLING = {
 }
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@record
 class Tally:
     """How examples fall with hypotheses, all arrays of one shape.
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from bayesgen.errors import ModelError
+from bayesgen.records import record, static
 from bayesgen.statistics import namespace
 
 
@@ -82,7 +83,7 @@ class Union(Factors):
         return namespace(*parts).concatenate(parts)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@record
 class Prior:
     """A prior over H hypotheses.
 
@@ -94,7 +95,7 @@ class Prior:
 
     base: np.ndarray
     groups: np.ndarray
-    factors: Factors
+    factors: Factors = static()
 
     @classmethod
     def of_weights(cls, weights):

@@ -2,17 +2,20 @@
 
 import collections
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from bayesgen.errors import DataError, ModelError
+from bayesgen.records import copied, fill, record, static
 
 from .extensions import Extensions
-from .hyperparameters import check_hyperparameters, merge_hyperparameters, merge_ranges, unknown
+from .hyperparameters import Hyperparameter, Range, check_hyperparameters, merge_hyperparameters, merge_ranges, unknown
 from .prior import Prior
 
 
+@record
 class HypothesisSpace:
     """Finitely many concepts, and their prior.
 
@@ -31,8 +34,8 @@ class HypothesisSpace:
         ModelError: shapes that do not fit, extensions that are not booleans or exactly 0 and 1, an empty extension, a
             hyperparameter out of its range, a prior that is not positive.
 
-    Hypotheses are kept as bits (see `Extensions`); two with the same members are two hypotheses, listed by
-    `duplicates`.
+    Spaces are equal by content. Hypotheses are kept as bits (see `Extensions`); two with the same members are two
+    hypotheses, listed by `duplicates`.
 
     >>> space = HypothesisSpace.of({"even": lambda x: x % 2 == 0, "all": lambda x: True}, range(1, 5))
     >>> space.sizes.tolist()
@@ -48,16 +51,40 @@ class HypothesisSpace:
     [0.119, 0.881]
     """
 
-    def __init__(self, names, extensions, domain, prior, *, normalize=True, ranges=None, **hyperparameters):
-        self.names, self.domain = _hashable("names", names), _hashable("members of the domain", domain)
-        self.extensions = Extensions.of(extensions, self.names, self.domain)
+    names: tuple[Hashable, ...] = static()
+    domain: tuple[Hashable, ...] = static()
+    extensions: Extensions
+    structure: Prior
+    hyperparameters: dict[str, Hyperparameter]
+    ranges: dict[str, Range]
+
+    def __init__(
+        self,
+        names: Iterable[Hashable],
+        extensions: Any,
+        domain: Iterable[Hashable],
+        prior: Prior | Callable[..., Any] | Sequence[float] | np.ndarray,
+        *,
+        normalize: bool = True,
+        ranges: Mapping[str, Range] | None = None,
+        **hyperparameters: Hyperparameter,
+    ) -> None:
+        fill(self, names=_hashable("names", names), domain=_hashable("members of the domain", domain))
+        fill(self, extensions=Extensions.of(extensions, self.names, self.domain))
         self._check_members()
-        self.hyperparameters, self.ranges = hyperparameters, dict(ranges or {})
+        fill(self, hyperparameters=hyperparameters, ranges=dict(ranges or {}))
         check_hyperparameters(hyperparameters, self.ranges)
-        if callable(prior):
-            prior = Prior.by_size(prior, hyperparameters, self.sizes)
-        self.structure = prior if isinstance(prior, Prior) else self._weights(prior, normalize)
+        if isinstance(prior, Prior):
+            fill(self, structure=prior)
+        elif callable(prior):
+            fill(self, structure=Prior.by_size(prior, hyperparameters, self.sizes))
+        else:
+            fill(self, structure=self._weights(prior, normalize))
         self._check_prior()
+
+    def __hash__(self) -> int:
+        """By what is stated of the hypotheses, but for their members and weights, which may be very many."""
+        return hash((self.names, self.domain, self.structure.factors, tuple(self.hyperparameters)))
 
     def __repr__(self) -> str:
         of = f", hyperparameters {', '.join(self.hyperparameters)}" if self.hyperparameters else ""
@@ -170,9 +197,8 @@ class HypothesisSpace:
         if strangers:
             raise ModelError(f"The space has no hyperparameters {strangers}; it has {list(self.hyperparameters)}.")
         check_hyperparameters(values, self.ranges, closed=True)
-        other = object.__new__(HypothesisSpace)
-        other.__dict__.update(self.__dict__, hyperparameters={**self.hyperparameters, **values})
-        return other
+        hyperparameters = {**self.hyperparameters, **values}
+        return copied(self, hyperparameters=hyperparameters, sizes=self.sizes, place=self.place)
 
     @property
     def duplicates(self) -> list[tuple[str, ...]]:

@@ -1,5 +1,7 @@
 """Hypothesis spaces: what they check, how they keep extensions, what hyperparameters do to priors."""
 
+import copy
+import dataclasses
 import itertools
 
 import numpy as np
@@ -44,6 +46,47 @@ def test_duplicates_are_reported_and_stay():
     space = bg.HypothesisSpace(LETTERS, rows, "xyz", np.ones(5))
     assert space.duplicates == [("a", "c"), ("b", "d")]
     assert len(space.names) == 5
+
+
+# --- equality --------------------------------------------------------------------------------------------------
+
+
+def larger(sizes, rate):
+    return rate * sizes
+
+
+STATED = {
+    "weights": lambda: bg.HypothesisSpace("ab", [[1, 0], [1, 1]], [1, 2], [1.0, 3.0]),
+    "other weights": lambda: bg.HypothesisSpace("ab", [[1, 0], [1, 1]], [1, 2], [3.0, 1.0]),
+    "other members": lambda: bg.HypothesisSpace("ab", [[0, 1], [1, 1]], [1, 2], [1.0, 3.0]),
+    "other names": lambda: bg.HypothesisSpace("ac", [[1, 0], [1, 1]], [1, 2], [1.0, 3.0]),
+    "other domain": lambda: bg.HypothesisSpace("ab", [[1, 0], [1, 1]], [1, 3], [1.0, 3.0]),
+    "number": lambda: bg.HypothesisSpace("ab", [[1, 0], [1, 1]], [1, 2], larger, rate=1.0),
+    "other number": lambda: bg.HypothesisSpace("ab", [[1, 0], [1, 1]], [1, 2], larger, rate=2.0),
+    "distribution": lambda: bg.HypothesisSpace("ab", [[1, 0], [1, 1]], [1, 2], larger, rate=dist.Gamma(2.0, 1.0)),
+    "range": lambda: bg.HypothesisSpace("ab", [[1, 0], [1, 1]], [1, 2], larger, ranges={"rate": (0, 9)}, rate=1.0),
+    "murphy": bg.number_game,
+    "tenenbaum": lambda: bg.number_game("tenenbaum", rule_weight=dist.Beta(2, 1)),
+    "rectangles": lambda: bg.rectangles(3, 2, scale=4.0),
+}
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_spaces_and_learners_are_equal_by_content(name):
+    space, again = STATED[name](), STATED[name]()
+    assert space == again == copy.deepcopy(space) and hash(space) == hash(again)
+    assert [other for other, make in STATED.items() if make() == space] == [name]
+    one, two = bg.ConceptLearner(space, noise=dist.Beta(1, 9)), bg.ConceptLearner(again, noise=dist.Beta(1, 9))
+    assert one == two and hash(one) == hash(two)
+    assert one != bg.ConceptLearner(space, noise=dist.Beta(2, 9)) and one != bg.ConceptLearner(space, "weak")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        space.names = ("x",)
+
+
+def test_a_space_at_the_values_it_has_is_itself():
+    space = STATED["number"]()
+    assert space.at(rate=1.0) == space != space.at(rate=2.0) == STATED["other number"]()
+    assert space.at(rate=2.0).sizes is space.sizes
 
 
 # --- priors ----------------------------------------------------------------------------------------------------
