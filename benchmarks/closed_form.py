@@ -24,6 +24,9 @@ def measures(quick):
         yield functools.partial(measure, X, y, f"{size}, {NUM_CLASSES} classes, float32")
     yield functools.partial(_categorical, num_rows, size)
     yield functools.partial(_multinomial, *words(num_rows // 50))
+    documents = functools.cache(functools.partial(texts, num_rows // 100 * 3))
+    for rule, bound in ((bg.PlugIn(), 1.0), (bg.BMA(), 2.0)):
+        yield functools.partial(_multinomial_probabilities, documents, rule, bound)
     yield _iris
 
 
@@ -44,6 +47,16 @@ def words(num_rows, num_words=50_000, length=100):
     X = scipy.sparse.csr_matrix(cells, shape=(num_rows, num_words))
     X.sum_duplicates()
     return X, rng.integers(0, NUM_CLASSES, num_rows)
+
+
+def texts(num_rows, num_words=20_000, length=210, num_classes=11):
+    """Sparse counts of Zipf-distributed words, of which some hundred differ in a row, and labels."""
+    rng = np.random.default_rng(0)
+    columns = rng.zipf(1.25, (num_rows, length)) % num_words
+    cells = (np.ones(columns.size), (np.repeat(np.arange(num_rows), length), columns.ravel()))
+    X = scipy.sparse.csr_matrix(cells, shape=(num_rows, num_words))
+    X.sum_duplicates()
+    return X, rng.integers(0, num_classes, num_rows)
 
 
 def answer(model, X, y, schema, method, rule):
@@ -108,6 +121,19 @@ def _multinomial(X, y):
         lambda: MultinomialNB().fit(X, y),
         "MultinomialNB",
         repeats=11,
+    )
+
+
+def _multinomial_probabilities(documents, rule, bound):
+    X, y = documents()
+    fit, peer = bg.fit(bg.NaiveBayes(), X, y, method=bg.Exact()), MultinomialNB().fit(X, y)
+    return duel(
+        f"multinomial probabilities, {rule!r}, sparse {X.shape[0]:,} x {X.shape[1]:,}, {X.nnz / 1e6:.1f} million cells",
+        Price(bound),
+        lambda: bg.predict(fit, X, rule=rule).probabilities,
+        lambda: peer.predict_proba(X),
+        "MultinomialNB.predict_proba (a plug-in)",
+        repeats=21,
     )
 
 

@@ -16,6 +16,7 @@ from bayesgen.errors import DataError
 
 from .blocks import blocks_of_rows
 from .counts import whole_numbers
+from .views import sharing_cells
 
 # kind -> (what a cell has to satisfy, the same in words)
 _RULES: Mapping[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
@@ -124,8 +125,6 @@ def _declare(name: str, kind: str) -> str:
 
 def _encode_sparse(matrix: Any, names: Sequence[str], kind: str) -> Any:
     """`encode_numbers` of a csr_array: only what it stores is looked at, and its indices are shared."""
-    from scipy.sparse import csr_array
-
     if not matrix.has_canonical_format:
         matrix = matrix.copy()  # the user's own matrix keeps its repeated entries
         matrix.sum_duplicates()
@@ -133,7 +132,7 @@ def _encode_sparse(matrix: Any, names: Sequence[str], kind: str) -> Any:
     if not (kind == "count" and _are_counts(data[:, None])):
         _check_sparse(data, matrix, names, kind)
     data = data if kind == "real" else data.astype(np.float64, copy=False)
-    encoded = csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+    encoded = sharing_cells(data, matrix.indices, matrix.indptr, matrix.shape[1])
     encoded.has_canonical_format = True
     return encoded
 

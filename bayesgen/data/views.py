@@ -216,14 +216,20 @@ def row_blocks(num_rows: int, cells_per_row: float) -> list[slice]:
 
 def successive_rows(values: Any, part: slice) -> Any:
     """Some successive rows of a csr_array. They share its cells: scipy's own slices are copies."""
-    from scipy.sparse import csr_array
-
     start, stop, _ = part.indices(values.shape[0])
     ends = values.indptr[start : stop + 1]
     cells = slice(ends[0], ends[-1])
-    rows = csr_array((stop - start, values.shape[1]), dtype=values.dtype)
-    rows.data, rows.indices, rows.indptr = values.data[cells], values.indices[cells], ends - ends[0]
+    rows = sharing_cells(values.data[cells], values.indices[cells], ends - ends[0], values.shape[1])
     rows.has_canonical_format = values.has_canonical_format
+    return rows
+
+
+def sharing_cells(data: np.ndarray, columns: np.ndarray, ends: np.ndarray, num_columns: int) -> Any:
+    """A csr_array of these arrays themselves, where scipy's constructor copies those that are parts of others."""
+    from scipy.sparse import csr_array
+
+    rows = csr_array((len(ends) - 1, num_columns), dtype=data.dtype)
+    rows.data, rows.indices, rows.indptr = data, columns, ends
     return rows
 
 

@@ -86,6 +86,8 @@ def _sparse_sums(
     cells = np.repeat((classes * num_columns).astype(dtype), lengths)
     cells += values.indices
     data = values.data if weights is None else values.data * np.repeat(weights, lengths)
-    # a matrix of one column, times one: adds up repeated cells faster than a count by weights does
-    column = scipy.sparse.csc_array((data, cells, np.array([0, len(cells)], dtype)), shape=(size, 1))
+    # a matrix of one column, times one: adds up repeated cells faster than a count by weights does. Its constructor
+    # would copy data that are part of a larger array
+    column = scipy.sparse.csc_array((size, 1))
+    column.data, column.indices, column.indptr = data, cells, np.array([0, len(cells)], dtype)
     return (column @ np.ones(1)).reshape(num_classes, num_columns)
