@@ -113,5 +113,6 @@ def test_concepts_tell_their_best_hypotheses():
     several = bg.fit(LEARNER, [[16, 8], [60]], method=bg.Exact())
     assert "  sets of examples: 2" in lines(several)
     assert lines(bg.predict(several, [4, 5], rule=bg.BMA()))[0].endswith("for 2 sets of examples")
-    learned = dataclasses.replace(fit, shared=types.SimpleNamespace(parameters={"noise": np.full((4, 10), 0.125)}))
+    shared = types.SimpleNamespace(parameters={"noise": np.full((4, 10), 0.125)})
+    learned = dataclasses.replace(fit, posterior=dataclasses.replace(fit.posterior, shared=shared))
     assert "  hyperparameters: noise 0.125" in lines(learned)

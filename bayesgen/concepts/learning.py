@@ -13,11 +13,12 @@ from bayesgen.fitting import MAP, MLE, NUTS, Exact, Fit, Method, Problem, prepar
 from bayesgen.posteriors import Point
 
 from .examples import Examples, read_examples
-from .fit import Belief, ConceptFit
+from .fit import ConceptFit
 from .learner import ConceptLearner
 from .likelihood import Tally, log_likelihood
 from .marginal import problem_of
 from .mode import find_mode
+from .posterior import Belief, ConceptPosterior
 from .table import Table
 
 TIE = 1e-10  # log scores that differ by less are equal but for rounding
@@ -95,7 +96,8 @@ class ConceptProblem(Problem):
         return problem.result(method, point, attributes={"boundary": boundary})
 
     def _fit(self, method: Method, beliefs: Iterable[Belief], shared: Fit | None = None) -> ConceptFit:
-        return ConceptFit(self.model, method, self.data, tuple(beliefs), shared, self.seed)
+        posterior = ConceptPosterior(self.model, tuple(beliefs), shared, isinstance(method, MLE | MAP))
+        return ConceptFit(self.model, method, posterior, self.data, self.seed)
 
 
 @prepare.register

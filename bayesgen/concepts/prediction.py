@@ -1,14 +1,15 @@
 """`ConceptPrediction`: whether queries belong to the concept, and how likely each is the next example."""
 
 import dataclasses
-import functools
+from typing import Any
 
 import numpy as np
 
 from bayesgen.describe import described
 from bayesgen.errors import BayesgenWarning, PredictionError, warn
-from bayesgen.fitting import MAP, MLE
-from bayesgen.prediction import BMA, PlugIn, answer
+from bayesgen.posteriors import At
+from bayesgen.prediction import BMA, PlugIn, Rule, answer
+from bayesgen.typing import Float, Int
 
 from .fit import ConceptFit
 
@@ -37,18 +38,20 @@ class ConceptPrediction:
 
 
 @answer.register
-def _(fit: ConceptFit, rule, X):
+def _(fit: ConceptFit, rule: Rule, X: Any) -> ConceptPrediction:
     places = fit.model.space.positions(X, "queries")
     if not fit.examples.several:
         return ConceptPrediction(*_answers(fit, rule, places))
-    each = [_answers(one, rule, places) for one in fit]
-    return ConceptPrediction(*(np.stack(rows) for rows in zip(*each, strict=True)))
+    of_sets = [_answers(of_set, rule, places) for of_set in fit]
+    return ConceptPrediction(*(np.stack(rows) for rows in zip(*of_sets, strict=True)))
 
 
-def _answers(fit, rule, places):
+def _answers(
+    fit: ConceptFit, rule: Rule, places: Int[np.ndarray, " n"]
+) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
     """Membership and next example of members of the domain."""
     space = fit.model.space
-    weights, noise = belief_by(rule, fit)
+    weights, noise = fit.posterior.weights(_process(fit, rule))
     membership = space.extensions.weigh(weights)
     next_example = space.extensions.weigh(weights * (1 - noise) / space.sizes) + (weights * noise).sum() / len(
         space.domain
@@ -56,28 +59,17 @@ def _answers(fit, rule, places):
     return membership[places], next_example[places]
 
 
-@functools.singledispatch
-def belief_by(rule, fit):
-    """How much each hypothesis counts by a rule, (H,), and the noise: a number, or given each hypothesis."""
+def _process(fit: ConceptFit, rule: Rule) -> At:
+    """Whether a rule takes the best hypothesis or averages over all."""
+    match rule:
+        case BMA():
+            return "predictive"
+        case PlugIn():
+            if len(fit.ties) > 1:
+                warn(
+                    f"The best hypotheses tie: {list(fit.ties)}. The first of them in the space was taken, "
+                    f"{fit.ties[0]!r}; BMA() averages over all.",
+                    BayesgenWarning,
+                )
+            return rule.at
     raise PredictionError(f"A concept is predicted by PlugIn() or BMA(), not by {type(rule).__name__}().")
-
-
-@belief_by.register
-def _(rule: BMA, fit):
-    if isinstance(fit.method, MLE | MAP):
-        raise PredictionError(
-            "BMA averages over a posterior, and this is a point estimate. Fit with Exact() or NUTS()."
-        )
-    return fit.weights, fit.belief.noise
-
-
-@belief_by.register
-def _(rule: PlugIn, fit):
-    """The hypothesis of highest weight, and the noise at its mode or posterior mean."""
-    if len(fit.ties) > 1:
-        warn(
-            f"The best hypotheses tie: {list(fit.ties)}. The first of them in the space was taken, {fit.ties[0]!r}; "
-            "BMA() averages over all.",
-            BayesgenWarning,
-        )
-    return (np.arange(len(fit.model.space.names)) == fit.belief.ties[0]).astype(np.float64), fit.point.noise

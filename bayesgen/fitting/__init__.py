@@ -2,7 +2,7 @@
 
 from .data import Summaries, summarize
 from .exact import Exact
-from .fit import Fit
+from .fit import Fit, Trained
 from .map import MAP
 from .method import Method
 from .mle import MLE
@@ -20,6 +20,7 @@ __all__ = [
     "Problem",
     "ProgramProblem",
     "Summaries",
+    "Trained",
     "fit",
     "prepare",
     "summarize",

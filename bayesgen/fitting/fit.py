@@ -1,7 +1,7 @@
 """`Fit`: what training gives, whatever the method."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -19,7 +19,42 @@ from .export import to_datatree
 
 
 @dataclasses.dataclass(frozen=True)
-class Fit:
+class Trained:
+    """What training gives, whatever the model: what was learned of it, and by which method.
+
+    Attributes:
+        model: the model as the user gave it.
+        method: the training method.
+        posterior: what was learned.
+    """
+
+    model: Any
+    method: Any
+    posterior: Posterior
+
+    @property
+    def parameters(self) -> dict[str, np.ndarray]:
+        """name -> array: the point, the posterior mean, or draws (chain, draw, ...)."""
+        return self.posterior.parameters
+
+    @property
+    def log_evidence(self) -> float | None:
+        """Log probability of the training data for `Exact` (and averages over structures), else None."""
+        return self.posterior.log_evidence
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether it holds draws from Markov chains."""
+        return self.posterior.is_sampled
+
+    @property
+    def sample_stats(self) -> Mapping[str, np.ndarray] | None:
+        """What the sampler recorded, name -> (chain, draw); None where there was no sampler."""
+        return self.posterior.sample_stats
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit(Trained):
     """A trained model.
 
     `parameters` go by the program's sites, `{block}_{parameter}`; `parameters_of(column)` gives those of one column.
@@ -35,11 +70,8 @@ class Fit:
         attributes: how the fit came about (path of the sampler, device, total weight of the training rows), by name.
     """
 
-    model: Any
     schema: Schema
     program: GenerativeProgram
-    method: Any
-    posterior: Posterior
     concrete: ConcreteModel = dataclasses.field(repr=False)
     prior: dict[str, Any] | None = dataclasses.field(default=None, repr=False)
     summaries: Any = dataclasses.field(default=None, repr=False)
@@ -73,11 +105,6 @@ class Fit:
         """The posterior, by the name that it had."""
         return self.posterior
 
-    @property
-    def parameters(self) -> dict[str, np.ndarray]:
-        """name -> array: the point, the posterior mean, or draws (chain, draw, ...)."""
-        return self.posterior.parameters
-
     def parameters_of(self, column: str) -> dict[str, np.ndarray]:
         """The parameters of one column of a built-in model, name -> array.
 
@@ -103,19 +130,9 @@ class Fit:
         return parameters
 
     @property
-    def log_evidence(self) -> float | None:
-        """log p(X, y) for `Exact` (and averages over structures), else None."""
-        return self.posterior.log_evidence
-
-    @property
     def classes(self) -> np.ndarray:
         """The labels in the order of the tables' columns, of the labels' own type."""
         return levels_array(self.schema.classes or ())
-
-    @property
-    def is_sampled(self) -> bool:
-        """Whether it holds draws from Markov chains."""
-        return self.posterior.is_sampled
 
     def read(self, X):
         """Rows of new data by attribute site, checked: (attributes, covariates).
@@ -198,11 +215,6 @@ class Fit:
     def to_datatree(self, num_draws=1000, seed=0):
         """Export to an `xarray.DataTree` for ArviZ: see `bayesgen.fitting.export`."""
         return to_datatree(self, num_draws, seed)
-
-    @property
-    def sample_stats(self):
-        """What the sampler recorded, name -> (chain, draw); None where there was no sampler."""
-        return self.posterior.sample_stats
 
 
 def prior_families(conjugate: Conjugate | None):

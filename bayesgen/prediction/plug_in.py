@@ -1,6 +1,7 @@
 """`PlugIn`: the two-step answer."""
 
 import dataclasses
+from typing import Literal
 
 from bayesgen.errors import PredictionError
 
@@ -18,7 +19,7 @@ class PlugIn(Rule):
             Cholesky factors); their mode is not known.
     """
 
-    at: str = "mean"
+    at: Literal["mean", "mode"] = "mean"
 
     def __post_init__(self):
         if self.at not in ("mean", "mode"):

@@ -61,6 +61,19 @@ def test_the_table_of_hypotheses(murphy):
     assert len(table) == 32 and table.weight.is_monotonic_decreasing
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+@pytest.mark.parametrize("rule", [bg.BMA(), bg.PlugIn()], ids=lambda rule: type(rule).__name__)
+def test_the_next_example_is_a_sum_over_hypotheses_as_a_row_is_one_over_classes(noise, rule):
+    learner = bg.ConceptLearner(bg.number_game("murphy"), noise=noise)
+    fit = bg.fit(learner, [16, 60], method=bg.Exact())
+    at = "predictive" if isinstance(rule, bg.BMA) else rule.at
+    table = fit.posterior.log_joint(np.arange(100), at)
+    assert table.shape == (100, 32)
+    answer = bg.predict(fit, learner.space.domain, rule=rule)
+    close(np.exp(table).sum(1), answer.next_example, rtol=1e-12)
+    close(np.exp(table).sum(), 1.0)
+
+
 # --- several sets ----------------------------------------------------------------------------------------------
 
 
