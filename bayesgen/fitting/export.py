@@ -1,5 +1,8 @@
 """Export of a fit to an `xarray.DataTree` with named dimensions, for ArviZ."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from bayesgen.runtime import as_key
@@ -29,40 +32,22 @@ def to_datatree(fit, num_draws=1000, seed=0):
     return tree
 
 
-def axes(fit):
+def axes(fit: Any) -> tuple[dict[str, Sequence[Any]], dict[str, Sequence[str]]]:
     """(coords, dims) of the parameters of a fit, for ArviZ."""
-    classes = [str(label) for label in fit.classes.tolist()]
     conjugate = fit.concrete.conjugate(fit.schema)
     if conjugate is None:
-        return _own_axes(fit, classes)
-    coords, dims = {"class": classes}, {"class_probs": ["class"]}
-    alone = len(conjugate.blocks) == 1
-    for block in conjugate.blocks:
-        prefix = "" if alone else f"{block.name}_"
-        own = {"feature": list(block.columns), "feature_2": list(block.columns)}
-        if "category" in sum(block.family.parameter_axes().values(), ()):
-            own["category"] = _categories(fit.schema, block.columns)
-        coords |= {prefix + name: values for name, values in own.items()}
-        for name, used in conjugate.axes(block).items():
-            dims[f"{block.name}_{name}"] = [axis if axis == "class" else prefix + axis for axis in used]
-    return coords, dims
+        return _own_axes(fit)
+    return conjugate.coordinates(fit.schema), conjugate.axes
 
 
-def _categories(schema, columns):
-    """Names of the values of categorical columns: their own where there is one column, else codes."""
-    if len(columns) == 1:
-        return [str(value) for value in schema.categories[columns[0]]]
-    return list(range(schema.num_categories(columns[0])))
-
-
-def _own_axes(fit, classes):
+def _own_axes(fit: Any) -> tuple[dict[str, Sequence[Any]], dict[str, Sequence[str]]]:
     """A program of one's own: the axes that are the class are those that its attributes use as such."""
-    dims, skip = {}, 2 if fit.is_sampled else 0
-    for site, axis in fit.program.class_axes.items():
+    dims: dict[str, Sequence[str]] = {}
+    for site, class_axis in fit.program.class_axes.items():
         name, _ = fit.program.coordinates.get(site, (site, None))
-        dims[name] = [f"{name}_dim_{index}" for index in range(np.ndim(fit.parameters[name]) - skip)]
-        dims[name][axis] = "class"
-    return {"class": classes}, dims
+        num_axes = np.ndim(fit.parameters[name]) - (2 if fit.is_sampled else 0)
+        dims[name] = ["class" if axis == class_axis else f"{name}_dim_{axis}" for axis in range(num_axes)]
+    return {"class": [str(label) for label in fit.classes.tolist()]}, dims
 
 
 def _plain(attributes):

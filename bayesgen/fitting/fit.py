@@ -119,15 +119,9 @@ class Fit(Trained):
         conjugate = self.concrete.conjugate(self.schema)
         if conjugate is None:
             raise ModelError("A program of one's own names its parameters itself, by its sites: see fit.parameters.")
-        block = next((block for block in conjugate.blocks if column in block.columns), None)
-        if block is None:
+        if not any(column in block.columns for block in conjugate.blocks):
             raise DataError(f"There is no column {column!r}. The columns are {quote_some(self.schema.columns or ())}.")
-        place, parameters = list(block.columns).index(column), {}
-        for name, axes in block.family.parameter_axes().items():
-            value = self.parameters[f"{block.name}_{name}"]
-            axis = axes.index("feature") - len(axes) if "feature" in axes else None
-            parameters[name] = value if axis is None else np.take(value, place, axis)
-        return parameters
+        return conjugate.of_column(column, self.parameters)
 
     @property
     def classes(self) -> np.ndarray:

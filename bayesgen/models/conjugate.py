@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bayesgen.data import Schema
 from bayesgen.families import Family, Names
 from bayesgen.statistics import Sums
 
@@ -67,9 +68,42 @@ class Conjugate:
         blocks = [block.family.log_evidence(evidence.summaries[block.name]) for block in self.blocks]
         return float(self.class_prior.log_evidence(_labels(evidence)) + sum(blocks))
 
-    def axes(self, block: Block) -> dict[str, tuple[str, ...]]:
-        """parameter -> names of the axes of a block's parameter."""
-        return block.family.parameter_axes()
+    @property
+    def axes(self) -> dict[str, tuple[str, ...]]:
+        """{block}_{parameter} -> names of its axes: class, and those of the block, of which `coordinates` tells."""
+        axes: dict[str, tuple[str, ...]] = {"class_probs": ("class",)}
+        for block in self.blocks:
+            prefix = self.prefix(block)
+            for parameter, names in block.family.parameter_axes().items():
+                axes[f"{block.name}_{parameter}"] = tuple(name if name == "class" else prefix + name for name in names)
+        return axes
+
+    def prefix(self, block: Block) -> str:
+        """What the names of a block's axes begin with, where there are several blocks."""
+        return f"{block.name}_" if len(self.blocks) > 1 else ""
+
+    def coordinates(self, schema: Schema) -> dict[str, Sequence[Any]]:
+        """Name of an axis -> the names along it: labels, columns and categories."""
+        coordinates: dict[str, Sequence[Any]] = {"class": [str(label) for label in self.classes]}
+        for block in self.blocks:
+            prefix, columns = self.prefix(block), list(block.columns)
+            coordinates |= {prefix + "feature": columns, prefix + "feature_2": columns}
+            if any("category" in names for names in block.family.parameter_axes().values()):
+                coordinates[prefix + "category"] = _categories(schema, columns)
+        return coordinates
+
+    def of_column(self, column: str, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The entries of one column in its block's parameters, which may have leading axes: parameter -> value.
+
+        Raises:
+            StopIteration: no such column.
+        """
+        block = next(block for block in self.blocks if column in block.columns)
+        place, values = list(block.columns).index(column), {}
+        for parameter, axes in block.family.parameter_axes().items():
+            value = parameters[f"{block.name}_{parameter}"]
+            values[parameter] = np.take(value, place, axes.index("feature") - len(axes)) if "feature" in axes else value
+        return values
 
     def mean(self) -> dict[str, np.ndarray]:
         """Means of the parameters: {block}_{parameter} -> value."""
@@ -113,6 +147,13 @@ class Conjugate:
 
 
 Densities = tuple[np.ndarray, list[tuple[str, Any, Any]]]  # log class probabilities (K,); (block, density, parameters)
+
+
+def _categories(schema: Schema, columns: Sequence[str]) -> Sequence[Any]:
+    """Names of the values of categorical columns: their own where there is one column, else codes."""
+    if len(columns) == 1:
+        return [str(value) for value in schema.categories[columns[0]]]
+    return range(schema.num_categories(columns[0]))
 
 
 def _log(class_probs: np.ndarray) -> np.ndarray:

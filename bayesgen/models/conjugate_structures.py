@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from .conjugate import Block, Conjugate, Densities
+from .conjugate import Conjugate, Densities
 from .mixed_columns import mixed_predictive, per_column
 
 
@@ -55,9 +55,11 @@ class ConjugateStructures(Conjugate):
             total += np.logaddexp(dependent, scipy.special.log_expit(-odds) + at_once[name]).sum()
         return float(total)
 
-    def axes(self, block: Block) -> dict[str, tuple[str, ...]]:
-        """parameter -> names of its axes, `dependence` among them."""
-        return {**super().axes(block), "dependence": () if block.family.joint else ("feature",)}
+    @property
+    def axes(self) -> dict[str, tuple[str, ...]]:
+        """{block}_{parameter} -> names of its axes, `{block}_dependence` among them."""
+        columns = {block.name: () if block.family.joint else (self.prefix(block) + "feature",) for block in self.blocks}
+        return {**super().axes, **{f"{name}_dependence": names for name, names in columns.items()}}
 
     def mean(self) -> dict[str, np.ndarray]:
         """Means in the most probable structure, and `{block}_dependence`."""
