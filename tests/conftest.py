@@ -15,4 +15,4 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # pytest-xdist has its workers, and wha
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Arguments and results of these modules are checked against their types, shapes included.
-install_import_hook(["bayesgen.records"], "beartype.beartype")
+install_import_hook(["bayesgen.records", "bayesgen.data.rows"], "beartype.beartype")

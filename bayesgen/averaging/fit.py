@@ -10,7 +10,7 @@ import numpy as np
 from bayesgen.data import read_table
 from bayesgen.describe import amount, counted, described
 from bayesgen.fitting import Fit
-from bayesgen.posteriors import Mixture
+from bayesgen.posteriors import MemberRows, Mixture
 from bayesgen.runtime import as_key
 
 
@@ -54,11 +54,12 @@ class AverageFit(Fit):
         """The member with the largest weight."""
         return self.members[int(np.argmax(self.weights))]
 
-    def read(self, X):
-        """Rows of new data as each member reads them: tuples of attributes and of covariates, by member."""
+    def read(self, X) -> MemberRows:  # type: ignore[override]
+        """Rows of new data as each member reads them; what has been read already is returned as it is."""
+        if isinstance(X, MemberRows):
+            return X
         table = read_table(X)
-        rows = [fit.read(table) for fit in self.members]
-        return tuple(attributes for attributes, _ in rows), tuple(covariates for _, covariates in rows)
+        return MemberRows(tuple(fit.read(table) for fit in self.members))
 
     def simulate(self, n, *, seed=0, **covariates):
         """Generate n instances from one process of one structure, chosen by weight. See `Fit.simulate`."""

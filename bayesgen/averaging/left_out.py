@@ -31,21 +31,21 @@ def cross_validated_scores(fit: Fit, X, y, folds):
         X, y: its training rows.
         folds: (n,) the fold of each row.
     """
-    attributes, covariates = fit.read(X)
     codes = fit.schema.encode_labels(y)
-    _check_trained_on(fit, attributes, codes)
+    rows = dataclasses.replace(fit.read(X), labels=codes)
+    _check_trained_on(fit, rows)
     scores = np.empty(len(codes))
     for fold in np.unique(folds):
         out = np.flatnonzero(folds == fold)
-        rest = _refit(fit, attributes, codes, (folds != fold).astype(np.float64))
-        table = rest.posterior.log_joint((_rows(attributes, out), _rows(covariates, out)), "predictive")
+        rest = _refit(fit, dataclasses.replace(rows, weights=(folds != fold).astype(np.float64)))
+        table = rest.posterior.log_joint(rows.take(out), "predictive")
         scores[out] = _own_class(table, codes[out])
     return scores
 
 
-def _check_trained_on(fit, attributes, codes):
+def _check_trained_on(fit, rows):
     """Refuse rows of other summaries than the fit's."""
-    given, trained = (facts(fit, each) for each in (_evidence(fit, attributes, codes, None), fit.summaries.evidence))
+    given, trained = (facts(fit, each) for each in (_evidence(fit, rows), fit.summaries.evidence))
     for name, fact in given.items():
         if fact.differs(trained[name]):
             raise DataError(
@@ -71,26 +71,22 @@ class _KeptScale(Summaries):
         return self.schema
 
 
-def _refit(fit, attributes, codes, weights):
+def _refit(fit, rows):
     """The fit of the rows with weight 1, its prior that of all rows."""
-    data = _KeptScale(fit.concrete, fit.schema, _evidence(fit, attributes, codes, weights))
+    data = _KeptScale(fit.concrete, fit.schema, _evidence(fit, rows))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConstantColumnWarning)  # the whole fit has warned
         return ProgramProblem(fit.model, data, progress=False).solved_by(fit.method)
 
 
-def _evidence(fit, attributes, codes, weights):
+def _evidence(fit, rows):
     """Summaries of rows, as the fit's model takes them."""
     size = len(fit.classes)
     summaries = {
-        name: statistic.summarize(attributes[name], codes, size, weights)
+        name: statistic.summarize(rows.values[name], rows.codes, size, rows.weights)
         for name, statistic in fit.concrete.statistics(fit.schema).items()
     }
-    return Evidence(class_counts(codes, size, weights), summaries, fit.summaries.evidence.covariates)
-
-
-def _rows(arrays, rows):
-    return {name: array[rows] for name, array in arrays.items()}
+    return Evidence(class_counts(rows.codes, size, rows.weights), summaries, fit.summaries.evidence.covariates)
 
 
 def _own_class(table, codes):

@@ -5,6 +5,7 @@ from .chunks import Part, is_chunked, naming_chunk, read_chunk, read_part, telli
 from .columns import ColumnKinds, PositionalNames, check_index
 from .counts import whole_numbers
 from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
+from .rows import Rows, joined
 from .schema import Schema
 from .tables import read_table
 from .views import row_blocks, successive_rows
@@ -15,10 +16,12 @@ __all__ = [
     "Dataset",
     "Part",
     "PositionalNames",
+    "Rows",
     "Schema",
     "Split",
     "check_index",
     "is_chunked",
+    "joined",
     "levels_array",
     "load_dataset",
     "naming_chunk",

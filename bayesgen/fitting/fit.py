@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from bayesgen.data import Schema, levels_array, read_table
+from bayesgen.data import Rows, Schema, levels_array, read_table
 from bayesgen.describe import amount, counted, described, quote_some, shapes
 from bayesgen.errors import DataError, ModelError, PredictionError
 from bayesgen.models import Conjugate
@@ -128,20 +128,22 @@ class Fit(Trained):
         """The labels in the order of the tables' columns, of the labels' own type."""
         return levels_array(self.schema.classes or ())
 
-    def read(self, X):
-        """Rows of new data by attribute site, checked: (attributes, covariates).
+    def read(self, X) -> Rows:
+        """Rows of new data by attribute site, checked; what has been read already is returned as it is.
 
         X has the columns of the training schema, or is what `simulate` gives: the attribute sites and covariates of the
         program, and perhaps its label site, which is not read.
         """
+        if isinstance(X, Rows):
+            return X
         table = read_table(X)
         if self._are_sites(table.names):
             return read_rows(self.program, table, labelled=True)
         if self.schema.kinds:
             self.schema.check_table(table)
-        attributes, covariates = self.concrete.read(self.schema, table)
-        self.concrete.check_rows(self.schema, attributes)
-        return attributes, covariates
+        rows = self.concrete.read(self.schema, table)
+        self.concrete.check_rows(self.schema, rows.values)
+        return rows
 
     def _are_sites(self, names):
         """Whether these are the sites that the program makes, and not the columns that it was trained on."""
@@ -155,7 +157,7 @@ class Fit(Trained):
         """The table of log-joints, log p(x_i, y = k | Q).
 
         Args:
-            X: rows, in any form that `fit` takes.
+            X: rows, in any form that `fit` takes, or as `read` gives them.
             at: which process Q: "mean" or "mode" of the posterior (a point fit: the point), "draws" for a table of
                 each draw, "predictive" for the exact posterior predictive.
             rows: positions of the rows that are wanted; None for all.
@@ -166,7 +168,7 @@ class Fit(Trained):
         if at not in TABLES:
             raise PredictionError(f"at must be one of {list(TABLES)}, got {at!r}.")
         data = self.read(X)
-        return TABLES[at](self, *(data if rows is None else jax.tree.map(lambda values: values[rows], data)))
+        return TABLES[at](self, data if rows is None else data.take(rows))
 
     def reduce_draws(self, X, reduction, *, num_batches=100, num_draws=4000, seed=0):
         """Reduce the log-joint tables of batches of draws, never holding them all. See `rowwise`.
@@ -175,13 +177,13 @@ class Fit(Trained):
             (dict of arrays (n, ...), number of draws that were used).
         """
         latents = self.posterior.draws(num_draws, as_key(seed))
-        attributes, covariates = self.read(X)
+        rows = self.read(X)
         flat = _flat(latents)
         total = len(next(iter(flat.values())))
         batch_size = max(1, total // num_batches)
         used = total // batch_size * batch_size
         flat = {name: value[:used] for name, value in flat.items()}
-        return reduce_draws(self.program, flat, attributes, covariates, batch_size, reduction), used
+        return reduce_draws(self.program, flat, rows, batch_size, reduction), used
 
     def simulate(self, n, *, seed=0, **covariates) -> dict[str, np.ndarray]:
         """Generate n instances from one process of the fit: the point, or one draw from the posterior.
@@ -216,17 +218,17 @@ def prior_families(conjugate: Conjugate | None):
     return None if conjugate is None else dict(conjugate.families())
 
 
-def _of_draws(fit, attributes, covariates):
+def _of_draws(fit, rows):
     """(draws, n, K), of 1000 draws where there can be any number."""
     latents = _flat(fit.posterior.draws(1000, jax.random.key(0)))
-    return log_joint_draws(fit.program, latents, attributes, covariates)
+    return log_joint_draws(fit.program, latents, rows)
 
 
 TABLES: dict[str, Callable[..., np.ndarray]] = {
-    "mean": lambda fit, *rows: fit.posterior.log_joint(rows, "mean"),
-    "mode": lambda fit, *rows: fit.posterior.log_joint(rows, "mode"),
+    "mean": lambda fit, rows: fit.posterior.log_joint(rows, "mean"),
+    "mode": lambda fit, rows: fit.posterior.log_joint(rows, "mode"),
     "draws": _of_draws,
-    "predictive": lambda fit, *rows: fit.posterior.log_joint(rows, "predictive"),
+    "predictive": lambda fit, rows: fit.posterior.log_joint(rows, "predictive"),
 }
 
 

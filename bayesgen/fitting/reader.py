@@ -4,10 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Iterable, Iterator
 
-import jax
-import numpy as np
-
-from bayesgen.data import Part, Schema
+from bayesgen.data import Part, Schema, joined
 from bayesgen.errors import DataError
 from bayesgen.program import ConcreteModel, Evidence, first_rows, summarize_rows
 from bayesgen.runtime import in_threads
@@ -46,34 +43,34 @@ class Reader:
         return self.model.statistics(self.schema)
 
     def _evidence(self, data: Part) -> Evidence:
-        schema, size = self.schema, data.table.num_rows
+        schema = self.schema
         if (schema.classes is None) != (data.labels is None):
             raise DataError(
                 "The model has no classes, so it takes no y: drop it."
                 if schema.classes is None
                 else "y is missing: the model has classes, and learns them from a label for each row."
             )
-        codes = np.zeros(size, np.int64) if schema.classes is None else schema.encode_labels(data.labels)
-        attributes, covariates = self.model.read(schema, data.table)
+        labels = None if schema.classes is None else schema.encode_labels(data.labels)
+        rows = dataclasses.replace(self.model.read(schema, data.table), labels=labels, weights=data.weights)
         if self._statistics is None:
-            return summarize_rows(self.model.bind(schema), attributes, covariates, codes, data.weights)
+            return summarize_rows(self.model.bind(schema), rows)
         num_classes = len(schema.classes or ())
         summaries = {
-            name: statistic.summarize(attributes[name], codes, num_classes, data.weights)
+            name: statistic.summarize(rows.values[name], rows.codes, num_classes, data.weights)
             for name, statistic in self._statistics.items()
         }
-        return Evidence(class_counts(codes, num_classes, data.weights), summaries, first_rows(covariates, num_classes))
+        examples = first_rows(rows.covariates, num_classes)
+        return Evidence(class_counts(rows.codes, num_classes, data.weights), summaries, examples)
 
 
 def merged(evidences: Iterable[Evidence]) -> Evidence:
     """The evidence of all rows together. Rows that are kept are joined once, at the end."""
     iterator = iter(evidences)
     total = next(iterator)
-    rows = [total.rows]
+    kept = [total.rows]
     for part in iterator:
         summaries = {name: summary.merge(part.summaries[name]) for name, summary in total.summaries.items()}
         total = Evidence(total.class_counts + part.class_counts, summaries, total.covariates)
-        rows.append(part.rows)
-    if len(rows) == 1:
-        return total
-    return dataclasses.replace(total, rows=jax.tree.map(lambda *parts: np.concatenate(parts), *rows))
+        kept.append(part.rows)
+    rows = [part for part in kept if part is not None]
+    return dataclasses.replace(total, rows=joined(rows)) if rows else total

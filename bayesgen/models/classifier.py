@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesgen.data import PositionalNames
+from bayesgen.data import PositionalNames, Rows
 from bayesgen.errors import DataError, ModelError
 from bayesgen.families import DirichletCategorical, Family, FixedCategorical, Scale
 from bayesgen.program import ConcreteModel, GenerativeProgram, Plan
@@ -79,7 +79,7 @@ class GenerativeClassifier(ConcreteModel):
             )
         return declared.resolve(table, y, implied_kinds=kinds)
 
-    def read(self, schema, table):
+    def read(self, schema, table) -> Rows:
         """Encode each block's columns."""
         for name, family, _ in self.blocks:
             if table.sparse and not family.takes_sparse:
@@ -87,13 +87,13 @@ class GenerativeClassifier(ConcreteModel):
                     f"X is sparse, and block {name!r} ({type(family).__name__}) takes every cell of its columns. Give "
                     "it X.toarray(), or model the columns by DirichletMultinomial() or BetaBernoulli()."
                 )
-        attributes = {name: schema.encode(table, columns) for name, _, columns in self.blocks}
+        values = {name: schema.encode(table, columns) for name, _, columns in self.blocks}
         covariates = {
-            covariate_name(name): family.covariate_of(attributes[name])
+            covariate_name(name): family.covariate_of(values[name])
             for name, family, _ in self.blocks
             if family.covariate
         }
-        return attributes, covariates
+        return Rows(values, covariates=covariates)
 
     def check_rows(self, schema, attributes):
         """See `ConcreteModel.check_rows`."""

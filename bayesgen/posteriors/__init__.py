@@ -4,7 +4,7 @@ from .base import At, Exported, Parameters, Posterior, ProcessPosterior
 from .conjugate import ConjugatePosterior
 from .convergence import entry_names, problems, quick_rhat, warn_of
 from .draws import Draws
-from .mixture import Mixture, log_conditional
+from .mixture import MemberRows, Mixture, log_conditional
 from .point import Point
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "ConjugatePosterior",
     "Draws",
     "Exported",
+    "MemberRows",
     "Mixture",
     "Parameters",
     "Point",

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from bayesgen.data import Rows
 from bayesgen.errors import PredictionError
 from bayesgen.models import Conjugate
 from bayesgen.program import GenerativeProgram, program_table
@@ -67,7 +68,7 @@ class Posterior(abc.ABC):
     def parameters(self) -> Parameters:
         """name -> the point, the posterior mean, or draws (chain, draw, ...)."""
 
-    def log_joint(self, rows: Any, at: At = "mean") -> Float[Array, "n K"]:
+    def log_joint(self, rows: Rows, at: At = "mean") -> Float[Array, "n K"]:
         """log p(x_i, y = k) of rows as the model reads them, at a point or with the parameters integrated out.
 
         Raises:
@@ -96,7 +97,7 @@ class Posterior(abc.ABC):
             raise PredictionError(self.refusals[ability])
 
     @abc.abstractmethod
-    def _log_joint(self, rows: Any, at: At) -> Float[Array, "n K"]: ...
+    def _log_joint(self, rows: Rows, at: At) -> Float[Array, "n K"]: ...
 
     def _draws(self, num_draws: int, key: PRNGKeyArray) -> Parameters:
         raise NotImplementedError
@@ -127,8 +128,8 @@ class ProcessPosterior(Posterior):
     def exported(self, num_draws: int, key: PRNGKeyArray) -> Exported:
         """What ArviZ is given."""
 
-    def _log_joint(self, rows: Any, at: At) -> Float[Array, "n K"]:
+    def _log_joint(self, rows: Rows, at: At) -> Float[Array, "n K"]:
         parameters = self.mode if at == "mode" else self.mean
         if self.conjugate is not None:
-            return closed_table(self.conjugate.densities_at(parameters), rows[0])
-        return program_table(self.program, self.program.latents_of(parameters), *rows)
+            return closed_table(self.conjugate.densities_at(parameters), rows)
+        return program_table(self.program, self.program.latents_of(parameters), rows)

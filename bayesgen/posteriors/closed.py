@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from bayesgen.data import successive_rows
+from bayesgen.data import Rows, successive_rows
 from bayesgen.runtime import all_in_threads
 from bayesgen.statistics import chunks
 
@@ -12,28 +12,27 @@ CHUNK_CELLS = 1 << 20  # of rows x classes x columns: what threads do not wait f
 MIN_ROWS = 64
 
 
-def closed_table(densities, attributes):
+def closed_table(densities, rows: Rows):
     """log p(x_i, y = k), (n, K)."""
     log_class_probs, blocks = densities
     blocks = [(name, density, density.prepare(parameters)) for name, density, parameters in blocks]
-    out = np.empty((next(iter(attributes.values())).shape[0], len(log_class_probs)))
+    out = np.empty((rows.num_rows, len(log_class_probs)))
 
-    def fill(rows):
+    def fill(part):
         with np.errstate(divide="ignore", over="ignore"):
             table = log_class_probs
             for name, density, parameters in blocks:
-                table = table + density.row_log_prob(parameters, _chunk(attributes[name], rows))
-        out[rows] = table
+                table = table + density.row_log_prob(parameters, _chunk(rows.values[name], part))
+        out[part] = table
 
-    all_in_threads(fill, chunks(len(out), _chunk_rows(attributes, len(log_class_probs))))
+    all_in_threads(fill, chunks(len(out), _chunk_rows(rows, len(log_class_probs))))
     return out
 
 
-def _chunk_rows(attributes, num_classes):
-    numbers = max(_numbers_per_row(values, num_classes) for values in attributes.values())
-    num_rows = next(iter(attributes.values())).shape[0]
-    num_chunks = max(math.ceil(num_rows / max(CHUNK_CELLS / numbers, MIN_ROWS)), 1)
-    return max(math.ceil(num_rows / num_chunks), 1)  # of equal lengths: threads end together
+def _chunk_rows(rows, num_classes):
+    numbers = max(_numbers_per_row(values, num_classes) for values in rows.values.values())
+    num_chunks = max(math.ceil(rows.num_rows / max(CHUNK_CELLS / numbers, MIN_ROWS)), 1)
+    return max(math.ceil(rows.num_rows / num_chunks), 1)  # of equal lengths: threads end together
 
 
 def _numbers_per_row(values, num_classes):

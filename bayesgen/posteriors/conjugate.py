@@ -2,8 +2,8 @@
 
 import dataclasses
 import functools
-from typing import Any
 
+from bayesgen.data import Rows
 from bayesgen.models import Conjugate, Densities
 from bayesgen.program import Evidence, GenerativeProgram
 from bayesgen.runtime import generator
@@ -53,8 +53,8 @@ class ConjugatePosterior(ProcessPosterior):
     def _predictive(self) -> Densities:
         return self.conjugate.predictive_densities()
 
-    def _log_joint(self, rows: Any, at: At) -> Float[Array, "n K"]:
-        return closed_table(self._predictive, rows[0]) if at == "predictive" else super()._log_joint(rows, at)
+    def _log_joint(self, rows: Rows, at: At) -> Float[Array, "n K"]:
+        return closed_table(self._predictive, rows) if at == "predictive" else super()._log_joint(rows, at)
 
     def _draws(self, num_draws: int, key: PRNGKeyArray) -> Parameters:
         """Independent draws, as one chain."""

@@ -2,14 +2,27 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy.special
 
-from bayesgen.typing import Array, Float
+from bayesgen.data import Rows
+from bayesgen.records import record
+from bayesgen.typing import Array, Float, Int
 
 from .base import At, Parameters, Posterior
+
+
+@record
+class MemberRows:
+    """The same rows as each member of an average reads them."""
+
+    members: tuple[Rows, ...]
+
+    def take(self, places: slice | list[int] | Int[Array, " m"]) -> "MemberRows":
+        """Some of the rows."""
+        return MemberRows(tuple(rows.take(places) for rows in self.members))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,21 +67,17 @@ class Mixture(Posterior):
         """Those of the best member."""
         return self.members[self.best].parameters
 
-    def _log_joint(self, rows: Any, at: At) -> Float[Array, "n K"]:
+    def _log_joint(self, rows: MemberRows, at: At) -> Float[Array, "n K"]:  # type: ignore[override]
         if at != "predictive":
-            return self.members[self.best].log_joint(_of_member(rows, self.best), at)
+            return self.members[self.best].log_joint(rows.members[self.best], at)
         tables = [
             np.log(weight) + self._predictive(rows, index) for index, weight in enumerate(self.weights) if weight > 0
         ]
         return scipy.special.logsumexp(tables, axis=0)
 
-    def _predictive(self, rows: Any, index: int) -> Float[Array, "n K"]:
-        table = self.members[index].log_joint(_of_member(rows, index), "predictive")
+    def _predictive(self, rows: MemberRows, index: int) -> Float[Array, "n K"]:
+        table = self.members[index].log_joint(rows.members[index], "predictive")
         return log_conditional(table) if self.conditional else table
-
-
-def _of_member(rows: Any, index: int) -> Any:
-    return tuple(part[index] for part in rows)
 
 
 def log_conditional(table: Float[Array, "n K"]) -> Float[Array, "n K"]:

@@ -90,13 +90,13 @@ def answer(fit, rule, X):
 
 def _in_blocks(fit, rule, table):
     if table.num_rows == 0:
-        return rule.apply(fit, table)
+        return rule.apply(fit, fit.read(table))
     num_tables = AVERAGED_TABLES if rule.averages_draws(fit) else 1
     parts = row_blocks(table.num_rows, table.cells_per_row + num_tables * len(fit.classes))
     if len(parts) == 1:
-        return rule.apply(fit, table)
+        return rule.apply(fit, fit.read(table))
     try:
-        return joined([rule.apply(fit, table.rows(part)) for part in parts])
+        return joined([rule.apply(fit, fit.read(table.rows(part))) for part in parts])
     except DataError:
         fit.read(table)  # names the row, and counts, in the whole table
         raise

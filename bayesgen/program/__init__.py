@@ -3,7 +3,6 @@
 from .compiled import first_rows, padded, padded_size, summarize_rows
 from .density import (
     Evidence,
-    Rows,
     at_classes,
     density_work,
     log_density,
@@ -37,7 +36,6 @@ __all__ = [
     "PytreeFunction",
     "Recipe",
     "Reduction",
-    "Rows",
     "Site",
     "Structure",
     "at_classes",

@@ -8,11 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions import constraints
 
+from bayesgen.data import Rows
 from bayesgen.errors import DataError
 from bayesgen.runtime import OwnedJit
 from bayesgen.statistics import chunks, class_counts
 
-from .density import Evidence, Rows
+from .density import Evidence
 from .density import log_density as traced_log_density
 from .evaluation import evaluate
 from .joint import log_joint_table
@@ -33,23 +34,24 @@ def class_distributions(program, latents):
     return {name: jax.tree.map(np.asarray, site["fn"]) for name, site in evaluation.sites.items()}
 
 
-def summarize_rows(program, attributes, covariates, codes, weights):
+def summarize_rows(program, rows: Rows):
     """Build the `Evidence` of rows: summaries of the compressed sites, and the rows if there are others."""
     if program.supports.by_class:
-        check_values(program, attributes, covariates, codes)
-    inert = _by_chunks(_inert_parameters, program, codes, covariates) if program.plan.inert else {}
+        check_values(program, rows)
+    codes, weights = rows.codes, rows.weights
+    inert = _by_chunks(_inert_parameters, program, codes, rows.covariates) if program.plan.inert else {}
     summaries = {
-        name: statistic.summarize(attributes[name], codes, program.num_classes, weights, inert=inert.get(name))
+        name: statistic.summarize(rows.values[name], codes, program.num_classes, weights, inert=inert.get(name))
         for name, statistic in program.plan.compressed
     }
-    rows = None
+    kept = None
     if program.plan.rowwise:
-        rows = Rows(attributes, covariates, codes, np.ones(len(codes)) if weights is None else weights)
+        kept = dataclasses.replace(rows, weights=np.ones(rows.num_rows) if weights is None else weights)
     return Evidence(
         class_counts=class_counts(codes, program.num_classes, weights),
         summaries=summaries,
-        covariates=first_rows(covariates, program.num_classes),
-        rows=rows,
+        covariates=first_rows(rows.covariates, program.num_classes),
+        rows=kept,
     )
 
 
@@ -113,7 +115,7 @@ def padded(evidence):
     """Pad the rows of an `Evidence` with copies of the first, of weight zero, to a size that is compiled once."""
     if evidence.rows is None:
         return evidence
-    size = len(evidence.rows.codes)
+    size = evidence.rows.num_rows
     rows = jax.tree.map(lambda array: pad(array, padded_size(size)), evidence.rows)
     weights = np.where(np.arange(padded_size(size)) < size, rows.weights, 0.0)
     return dataclasses.replace(evidence, rows=dataclasses.replace(rows, weights=weights))
@@ -125,11 +127,12 @@ def pad(array, size):
     return np.concatenate([array, np.repeat(first, size - len(array), axis=0)])
 
 
-def check_values(program, attributes, covariates, codes=None):
+def check_values(program, rows: Rows):
     """DataError for values that their site cannot take: fractions of counts, more successes than trials.
 
-    `codes` (n,) are the classes of the rows; where they are None, a value has to be possible under some class.
+    Where rows have no labels, a value has to be possible under some class.
     """
+    attributes = rows.values
     for name, site in program.structure.attributes:
         if site.discrete:
             values = attributes[name]
@@ -138,13 +141,13 @@ def check_values(program, attributes, covariates, codes=None):
         with jax.enable_x64(True):
             impossible = ~np.asarray(support(attributes[name]))
         _refuse_values(name, attributes[name], impossible, lambda where, support=support: str(support))
-    names, size = program.supports.by_row, len(next(iter(attributes.values())))
+    names, size, codes = program.supports.by_row, rows.num_rows, rows.labels
     if not names or not size:
         return
     num_classes = program.num_classes if program.supports.by_class else 1
     classes = [np.full(size, k) for k in range(num_classes)] if codes is None else [codes]
     read = functools.partial(_supports_by_row, names=names)
-    of_classes = [_by_chunks(read, program, labels, covariates, attributes) for labels in classes]
+    of_classes = [_by_chunks(read, program, labels, rows.covariates, attributes) for labels in classes]
     for name in names:
         _check_bounds(name, attributes[name], [supports[name] for supports in of_classes])
 

@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayesgen.data import Rows
+
 from .evaluation import class_table, evaluate
 
 
@@ -19,31 +21,14 @@ class Evidence:
         class_counts: (K,) total weight of each class.
         summaries: site -> `Summary`, for compressed sites.
         covariates: name -> (K, ...), example values (compressed sites depend on them only through the data).
-        rows: `Rows` of the row-wise sites, or None.
+        rows: all rows with labels and weights, padded to a size at which functions are compiled once, where some sites
+            are evaluated row by row; else None. (Row-wise sites may depend on any other.)
     """
 
     class_counts: Any
     summaries: dict[str, Any]
     covariates: dict[str, Any]
-    rows: Any = None
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class Rows:
-    """Rows for row-wise evaluation, padded to a size at which functions are compiled once.
-
-    Attributes:
-        attributes: site -> (n, ...), all attributes, because row-wise sites may depend on any of them.
-        covariates: name -> (n, ...).
-        codes: (n,) classes.
-        weights: (n,), 0 where a row is padding.
-    """
-
-    attributes: dict[str, Any]
-    covariates: dict[str, Any]
-    codes: Any
-    weights: Any
+    rows: Rows | None = None
 
 
 def density_work(program, evidence):
@@ -71,7 +56,7 @@ def _rowwise_log_likelihood(program, latents, rows):
         program.structure,
         program.num_classes,
         latents,
-        rows.attributes,
+        rows.values,
         rows.covariates,
         program.plan.rowwise,
     )

@@ -228,21 +228,20 @@ class GenerativeProgram(ConcreteModel):
             latents: site -> value.
             X: mapping or data frame with the attribute sites (and covariates) as names.
         """
-        attributes, covariates = self.read(None, X)
+        rows = self.read(None, X)
         with jax.enable_x64(True):
-            return np.asarray(compiled_log_joint(self, _arrays(latents), attributes, covariates))
+            return np.asarray(compiled_log_joint(self, _arrays(latents), rows))
 
     def log_density(self, latents, X, y=None):
         """Log joint density of latents and data, a float: log p(latents) + log p(X, y | latents).
 
         The density of the latents is that of their sites, in the constrained space.
         """
-        attributes, covariates = self.read(None, X)
-        codes = np.zeros(len(next(iter(attributes.values()))), np.int64)
+        rows = self.read(None, X)
         if self.label is not None:
-            codes = Schema(classes=self.classes).encode_labels(y)
+            rows = dataclasses.replace(rows, labels=Schema(classes=self.classes).encode_labels(y))
         with jax.enable_x64(True):
-            evidence = padded(summarize_rows(self, attributes, covariates, codes, None))
+            evidence = padded(summarize_rows(self, rows))
             return float(compiled_log_density(self, _arrays(latents), evidence))
 
     def log_coordinate_jacobian(self, latents):

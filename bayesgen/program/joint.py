@@ -5,25 +5,26 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from bayesgen.data import Rows
 from bayesgen.statistics import few, middle
 
 from .evaluation import class_table, evaluate
 
 
-def log_joint_table(program, latents, attributes, covariates=None):
-    """log p(x_i, y = k | latents), (n, K), of rows given by site. Traceable; float64 if the caller enables it.
+def log_joint_table(program, latents, rows: Rows):
+    """log p(x_i, y = k | latents), (n, K), of rows. Traceable; float64 if the caller enables it.
 
     Compressed sites are evaluated by matrix algebra on their class-conditional parameters, the others (and those
     that are masked, scaled or have parameters of the base measure) by running the program row by row.
     """
-    total, parameters = _conditionals(program, latents, covariates)
+    total, parameters = _conditionals(program, latents, rows.covariates)
     statistics = dict(program.plan.compressed)
     for name, own in parameters.items():
-        total = total + statistics[name].row_log_prob(own, attributes[name])
+        total = total + statistics[name].row_log_prob(own, rows.values[name])
     rowwise = _run_by_row(program, parameters)
     if rowwise:
-        total = total + _by_row(program, latents, attributes, covariates, rowwise)
-    return jnp.broadcast_to(total, (_num_rows(attributes), program.num_classes))
+        total = total + _by_row(program, latents, rows, rowwise)
+    return jnp.broadcast_to(total, (rows.num_rows, program.num_classes))
 
 
 class Frame(NamedTuple):
@@ -95,31 +96,31 @@ class Features(NamedTuple):
     features: Any
 
 
-def features_of(program, frame, attributes, precision):
-    """The `Features` of rows given by site, in this precision; anchors are always in double. Traceable."""
-    size, num_classes, statistics = _num_rows(attributes), len(frame.constant), dict(program.plan.compressed)
-    read = [statistics[name].features(own, attributes[name]) for name, own in frame.sites.items()]
+def features_of(program, frame, rows: Rows, precision):
+    """The `Features` of rows, in this precision; anchors are always in double. Traceable."""
+    size, num_classes, statistics = rows.num_rows, len(frame.constant), dict(program.plan.compressed)
+    read = [statistics[name].features(own, rows.values[name]) for name, own in frame.sites.items()]
     anchor = sum((one for one, _ in read), start=jnp.broadcast_to(frame.constant[:, None], (num_classes, size)))
     features = jnp.concatenate([*(one for _, one in read), jnp.ones((num_classes, 1, size))], 1)
     return Features(anchor, features.astype(precision))
 
 
-def log_joint_tables(program, frame, draws, rows, attributes, covariates):
+def log_joint_tables(program, frame, draws, features, rows: Rows):
     """The tables of many processes as anchors (K, n) and deviations from them (K, draws, n). Traceable.
 
     Args:
         frame: `Frame` of the processes and of the rows.
         draws: `Processes`.
-        rows: `Features`.
-        attributes, covariates: the same rows by site.
+        features: `Features` of the rows.
+        rows: the rows themselves.
     """
-    deviations = jnp.matmul(draws.weights, rows.features, precision=jax.lax.Precision.HIGHEST)
-    others = _other_tables(program, frame, draws, attributes, covariates)
+    deviations = jnp.matmul(draws.weights, features.features, precision=jax.lax.Precision.HIGHEST)
+    others = _other_tables(program, frame, draws, rows)
     if others is None:
-        return rows.anchor, deviations
+        return features.anchor, deviations
     tables = deviations + others  # in double precision: where both parts are large, they may cancel
     peak = finite(tables.max(1))
-    return rows.anchor + peak, (tables - peak[:, None]).astype(deviations.dtype)
+    return features.anchor + peak, (tables - peak[:, None]).astype(deviations.dtype)
 
 
 def finite(logs):
@@ -127,13 +128,13 @@ def finite(logs):
     return jnp.where(jnp.isneginf(logs), 0.0, logs)
 
 
-def _other_tables(program, frame, draws, attributes, covariates):
+def _other_tables(program, frame, draws, rows):
     """What the sites without a linear form add, (K, draws, n), or None where there are none."""
     statistics = dict(program.plan.compressed)
-    parts = [statistics[name].row_log_prob_of_many(own, attributes[name]) for name, own in draws.parameters.items()]
+    parts = [statistics[name].row_log_prob_of_many(own, rows.values[name]) for name, own in draws.parameters.items()]
     if draws.latents:
         names = _run_by_row(program, (*frame.sites, *draws.parameters))
-        tables = jax.vmap(lambda one: _by_row(program, one, attributes, covariates, names))(draws.latents)
+        tables = jax.vmap(lambda one: _by_row(program, one, rows, names))(draws.latents)
         parts.append(jnp.moveaxis(tables, 2, 0))
     return sum(parts[1:], start=parts[0]) if parts else None
 
@@ -142,14 +143,10 @@ def _run_by_row(program, others):
     return tuple(name for name in program.attributes if name not in others)
 
 
-def _num_rows(attributes):
-    return len(next(iter(attributes.values())))
-
-
 def _conditionals(program, latents, covariates):
     """Log class probabilities (K,), and class-conditional parameters of the sites that matrix algebra can do."""
     structure = program.structure
-    first = {name: jnp.repeat(value[:1], program.num_classes, 0) for name, value in (covariates or {}).items()}
+    first = {name: jnp.repeat(value[:1], program.num_classes, 0) for name, value in covariates.items()}
     evaluation = evaluate(program.function, structure, latents, jnp.arange(program.num_classes), None, first)
     conditionals = {
         name: evaluation.conditional(name, structure.axis)
@@ -160,7 +157,8 @@ def _conditionals(program, latents, covariates):
     return evaluation.label_log_probs, parameters
 
 
-def _by_row(program, latents, attributes, covariates, names):
+def _by_row(program, latents, rows, names):
     """The part of the table that the named sites make, (n, K), by running the program row by row."""
     structure, size = program.structure, program.num_classes
-    return sum(class_table(program.function, structure, size, latents, attributes, covariates, names).values())
+    tables = class_table(program.function, structure, size, latents, rows.values, rows.covariates, names)
+    return sum(tables.values())

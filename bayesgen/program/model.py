@@ -3,6 +3,8 @@
 import abc
 from typing import Any
 
+from bayesgen.data import Rows
+
 
 class Model:
     """What `bayesgen.fit` takes as its first argument: a statement of how data come about."""
@@ -32,8 +34,8 @@ class ConcreteModel(Recipe):
         return self
 
     @abc.abstractmethod
-    def read(self, schema, table):
-        """The rows of a table by attribute site: (attributes, covariates), dicts of arrays (n, ...)."""
+    def read(self, schema, table) -> Rows:
+        """The rows of a table by attribute site."""
 
     @abc.abstractmethod
     def check_rows(self, schema, attributes):

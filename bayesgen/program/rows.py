@@ -9,7 +9,7 @@ import numpy as np
 from numpyro.distributions import constraints
 from numpyro.ops.provenance import eval_provenance
 
-from bayesgen.data import read_table
+from bayesgen.data import Rows, read_table
 from bayesgen.errors import DataError
 
 from .compiled import check_values
@@ -17,14 +17,11 @@ from .evaluation import evaluate
 from .structure import base_support, run_abstractly
 
 
-def read_rows(program, X, labelled=False):
+def read_rows(program, X, labelled=False) -> Rows:
     """Read a mapping, a data frame or a `Table` into rows by site.
 
     Args:
         labelled: whether a column of the label site's name may be there too, as in simulated rows. It is not read.
-
-    Returns:
-        (attributes, covariates): dicts of arrays (n, ...), the instance axis first.
 
     Raises:
         DataError: names missing or extra, a shape that is not the site's, values that are not finite or outside
@@ -33,10 +30,12 @@ def read_rows(program, X, labelled=False):
     table = read_table(X)
     structure = program.structure
     columns = _columns(program, table, {program.label} if labelled else set())
-    attributes = {name: _attribute(name, site, columns[name]) for name, site in structure.attributes}
-    covariates = {name: _finite(name, columns[name]) for name in structure.covariates}
-    check_values(program, attributes, covariates)
-    return attributes, covariates
+    rows = Rows(
+        {name: _attribute(name, site, columns[name]) for name, site in structure.attributes},
+        covariates={name: _finite(name, columns[name]) for name in structure.covariates},
+    )
+    check_values(program, rows)
+    return rows
 
 
 def _columns(program, table, unread):

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayesgen.data import Rows
 from bayesgen.runtime import OwnedJit, carrying, in_threads, placed
 from bayesgen.statistics import chunks
 
@@ -21,14 +22,14 @@ BUDGET_BYTES = 64e6  # for one table of (draws in a batch, rows, classes), and f
 MOST_IN_SINGLE = 128.0  # size of a deviation that single precision gives to about 1e-5, and at worst to 1e-4
 
 
-def program_table(program, latents, attributes, covariates):
+def program_table(program, latents, rows: Rows):
     """log p(x_i, y = k | latents), (n, K)."""
     latents = _known(program, latents)
-    chunk = min(CHUNK_ROWS, _rows_that_fit(attributes))
-    with jax.enable_x64(True), placed(_work(program, attributes, chunk)):
+    chunk = min(CHUNK_ROWS, _rows_that_fit(rows))
+    with jax.enable_x64(True), placed(_work(program, rows, chunk)):
         parts = [
-            np.asarray(_log_joint(program, latents, *_padded_rows(attributes, covariates, part)))[: _size(part)]
-            for part in _chunks(attributes, chunk)
+            np.asarray(_log_joint(program, latents, _padded_rows(rows, part)))[: _size(part)]
+            for part in _chunks(rows, chunk)
         ]
     return np.concatenate(parts)
 
@@ -36,10 +37,10 @@ def program_table(program, latents, attributes, covariates):
 _log_joint = OwnedJit(log_joint_table)
 
 
-def log_joint_draws(program, latents, attributes, covariates):
+def log_joint_draws(program, latents, rows: Rows):
     """The table of every draw, (draws, n, K), whole in memory. Latents have one leading axis."""
     batch_size = math.gcd(len(next(iter(latents.values()))), 100)
-    return np.moveaxis(reduce_draws(program, latents, attributes, covariates, batch_size, WHOLE), 0, 1)
+    return np.moveaxis(reduce_draws(program, latents, rows, batch_size, WHOLE), 0, 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +73,7 @@ def _draws_of_rows(tables):
 WHOLE = Reduction(_table, _draws_of_rows, "float64")
 
 
-def reduce_draws(program, latents, attributes, covariates, batch_size, reduction):
+def reduce_draws(program, latents, rows: Rows, batch_size, reduction):
     """Reduce the tables of successive batches of draws.
 
     Args:
@@ -82,20 +83,20 @@ def reduce_draws(program, latents, attributes, covariates, batch_size, reduction
     Returns:
         Arrays (n, ...), as the reduction gives them.
     """
-    with jax.enable_x64(True), placed(_work(program, attributes, CHUNK_ROWS, batch_size)) as device:
-        examples, known = first_rows(covariates, program.num_classes), _known(program, latents)
+    with jax.enable_x64(True), placed(_work(program, rows, CHUNK_ROWS, batch_size)) as device:
+        examples, known = first_rows(rows.covariates, program.num_classes), _known(program, latents)
         precision = reduction.precision
         frame, batches, squares = _prepare(program, known, examples, batch_size=batch_size, precision=precision)
         budget = CACHE_BYTES if device.platform == "cpu" else BUDGET_BYTES
         numbers_per_row = program.num_classes * max(batches.weights.shape[-2:])  # of the tables, and of the features
-        chunk = _rows_that_fit(attributes, numbers_per_row, budget)
+        chunk = _rows_that_fit(rows, numbers_per_row, budget)
 
         def of_rows(part):
-            rows = _padded_rows(attributes, covariates, part)
-            reduced = _reduce(program, frame, batches, squares, *rows, reduction=reduction)
+            chunk_rows = _padded_rows(rows, part)
+            reduced = _reduce(program, frame, batches, squares, chunk_rows, reduction=reduction)
             return jax.tree.map(lambda leaf: np.asarray(leaf)[: _size(part)], reduced)
 
-        *whole, last = _chunks(attributes, chunk)
+        *whole, last = _chunks(rows, chunk)
         # in this thread what may have to be compiled, because it runs the program; the others run what is compiled
         first, end = map(of_rows, whole[:1]), [of_rows(last)]
         parts = [*first, *in_threads(carrying(of_rows), whole[1:]), *end]
@@ -103,9 +104,8 @@ def reduce_draws(program, latents, attributes, covariates, batch_size, reduction
     far = np.flatnonzero(~(sizes <= MOST_IN_SINGLE))  # NaN where single precision overflows
     if reduction.precision == "float64" or not len(far):
         return reduced
-    attributes, covariates = jax.tree.map(lambda array: array[far], (attributes, covariates))
     in_double = dataclasses.replace(reduction, precision="float64")
-    of_far_rows = reduce_draws(program, latents, attributes, covariates, batch_size, in_double)
+    of_far_rows = reduce_draws(program, latents, rows.take(far), batch_size, in_double)
 
     def put(array, values):
         array[far] = values
@@ -127,39 +127,34 @@ def _prepare(program, latents, covariates, *, batch_size, precision):
 
 
 @functools.partial(OwnedJit, static_argnames="reduction")
-def _reduce(program, frame, batches, largest_squares, attributes, covariates, *, reduction):
+def _reduce(program, frame, batches, largest_squares, rows, *, reduction):
     """What the reduction makes of rows, and the sizes of their largest deviations (n,)."""
-    rows = features_of(program, frame, attributes, reduction.precision)
+    features = features_of(program, frame, rows, reduction.precision)
 
     def of_batch(draws):
-        return reduction.of_batch(*log_joint_tables(program, frame, draws, rows, attributes, covariates))
+        return reduction.of_batch(*log_joint_tables(program, frame, draws, features, rows))
 
-    squares = jnp.einsum("kf,kfn->kn", largest_squares, jnp.square(rows.features.astype(float)))
+    squares = jnp.einsum("kf,kfn->kn", largest_squares, jnp.square(features.features.astype(float)))
     return reduction.of_all(jax.lax.map(of_batch, batches)), jnp.sqrt(squares.max(0))
 
 
-def _padded_rows(attributes, covariates, part):
-    """(attributes, covariates) of some rows, padded to a size that is compiled once."""
-    rows = jax.tree.map(lambda array: _dense(array[part]), (attributes, covariates))
-    return jax.tree.map(lambda array: pad(array, padded_size(_size(part))), rows)
+def _padded_rows(rows, part):
+    """Some of the rows, dense, padded to a size that is compiled once."""
+    return jax.tree.map(lambda array: pad(_dense(array[part]), padded_size(_size(part))), rows)
 
 
-def _chunks(attributes, size):
+def _chunks(rows, size):
     """Slices that cover the rows; one of none where there are none."""
-    return chunks(_num_rows(attributes), size) or [slice(0, 0)]
+    return chunks(rows.num_rows, size) or [slice(0, 0)]
 
 
 def _size(part):
     return part.stop - part.start
 
 
-def _num_rows(attributes):
-    return next(iter(attributes.values())).shape[0]
-
-
-def _rows_that_fit(attributes, numbers_per_row=1, budget=BUDGET_BYTES):
+def _rows_that_fit(rows, numbers_per_row=1, budget=BUDGET_BYTES):
     """How many rows at once: those of which neither a table nor the cells, if they were sparse, take much memory."""
-    cells = sum(math.prod(array.shape[1:]) for array in attributes.values())
+    cells = sum(math.prod(array.shape[1:]) for array in rows.values.values())
     return padded_size(max(64, int(budget / (8 * max(numbers_per_row, cells)))) // 2)
 
 
@@ -167,9 +162,9 @@ def _dense(array):
     return array.toarray() if hasattr(array, "toarray") else np.asarray(array)
 
 
-def _work(program, attributes, chunk, num_draws=1):
+def _work(program, rows, chunk, num_draws=1):
     """Multiplications of one call, roughly: one for each cell of the rows, class and draw."""
-    cells = sum(min(chunk, array.shape[0]) * math.prod(array.shape[1:]) for array in attributes.values())
+    cells = sum(math.prod(array.shape[1:]) for array in rows.values.values()) * min(chunk, rows.num_rows)
     return num_draws * program.num_classes * cells
 
 

@@ -167,8 +167,8 @@ def test_a_program_keeps_the_rows_of_its_rowwise_sites_and_joins_them(rng):
     found = bg.summarize(program, [tuple(part) for part in mixed]).evidence.rows
     assert program.plan.rowwise == ("z",)
     assert found.weights.tolist() == used.tolist()
-    assert found.codes.tolist() == y.tolist()
-    assert found.attributes["z"].tolist() == X["z"].tolist()
+    assert found.labels.tolist() == y.tolist()
+    assert found.values["z"].tolist() == X["z"].tolist()
     same(bg.fit(program, X, y, method=bg.MAP()), bg.fit(program, parts(X, y), method=bg.MAP()))
 
 

@@ -61,8 +61,8 @@ def with_prior(fit, conjugate=None):
 
 def stated(fit, X):
     """Rows by site, as a program of one's own takes them."""
-    attributes, covariates = fit.read(X)
-    return {k: v.toarray() if hasattr(v, "toarray") else v for k, v in {**attributes, **covariates}.items()}
+    rows = fit.read(X)
+    return {k: v.toarray() if hasattr(v, "toarray") else v for k, v in {**rows.values, **rows.covariates}.items()}
 
 
 @every_case
@@ -229,10 +229,10 @@ def test_the_program_runs_in_numpyros_predictive(name):
     fit = CASES[name].exact
     covariates = {key: np.full(11, 6) for key in fit.program.covariates}
     draws = numpyro.infer.Predictive(fit.program, num_samples=5)(jax.random.key(0), 11, **covariates)
-    attributes, _ = fit.read(CASES[name].new)
+    rows = fit.read(CASES[name].new)
     assert draws["y"].shape == (5, 11)
     assert set(np.unique(draws["y"])) <= set(range(len(fit.classes)))
-    for site, value in attributes.items():
+    for site, value in rows.values.items():
         assert draws[site].shape == (5, 11, value.shape[1])
     for key in fit.program.covariates:
         assert (draws[key.removesuffix("_total")].sum(-1) == 6).all()

@@ -8,6 +8,7 @@ import numpyro.distributions as dist
 import pytest
 
 import bayesgen as bg
+from bayesgen.data import Rows
 from bayesgen.posteriors import Draws
 
 PRIORS = {
@@ -45,4 +46,4 @@ def test_cholesky_factors_are_averaged_as_the_matrices_that_they_stand_for(name)
     expected = np.stack(
         [dist.MultivariateNormal(m, c).log_prob(rows) for m, c in zip(posterior.mean["mean"], matrices, strict=True)], 1
     )
-    np.testing.assert_allclose(posterior.log_joint(({"x": rows}, {})), expected + np.log(0.5), rtol=1e-5)
+    np.testing.assert_allclose(posterior.log_joint(Rows({"x": rows})), expected + np.log(0.5), rtol=1e-5)

@@ -27,8 +27,8 @@ def built_in(rng):
     y = np.where(X["height"] + 0.3 * X["girth"] > 0.7, "elm", "ash")
     data = summarize(bg.NaiveBayes(), X, y)
     own = data.model.bind(data.scaled_schema)
-    attributes, _ = data.model.read(data.scaled_schema, read_table(X))
-    return own, attributes, np.searchsorted(["ash", "elm"], y)
+    rows = data.model.read(data.scaled_schema, read_table(X))
+    return own, rows.values, np.searchsorted(["ash", "elm"], y)
 
 
 def test_a_program_runs_under_predictive():

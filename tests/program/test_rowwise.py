@@ -9,6 +9,7 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 
 import bayesgen as bg
+from bayesgen.data import Rows
 from bayesgen.program.compiled import padded, summarize_rows
 from bayesgen.program.density import unconstrained_log_density
 from program.programs import reference_density
@@ -117,9 +118,9 @@ def decompositions(jaxpr):
 def test_no_row_is_decomposed(attributes):
     own, found = BOUND[attributes], []
     for size in (24, 384):
-        rows = {name: np.zeros((size, *site.row_shape)) for name, site in own.structure.attributes}
+        values = {name: np.zeros((size, *site.row_shape)) for name, site in own.structure.attributes}
         with jax.enable_x64(True):
-            evidence = padded(summarize_rows(own, rows, {}, np.arange(size) % 3, None))
+            evidence = padded(summarize_rows(own, Rows(values, labels=np.arange(size) % 3)))
             slope = jax.value_and_grad(unconstrained_log_density, argnums=1)
             found.append(decompositions(jax.make_jaxpr(slope)(own, dict(a=jnp.ones(3), b=jnp.ones(3)), evidence).jaxpr))
     assert found[0] == found[1] and found[0] and max(found[0]) <= 3, found

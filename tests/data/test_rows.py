@@ -1,0 +1,89 @@
+"""`Rows`: taken and joined like a table, with everything that belongs to a row; read once for every verb."""
+
+import jax
+import jaxtyping
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+
+import bayesgen as bg
+from bayesgen.data import Rows, joined
+
+SIZE = 9
+
+
+def example(rng):
+    return Rows(
+        {"height": rng.normal(size=SIZE), "words": scipy.sparse.csr_array(rng.poisson(0.5, (SIZE, 4)).astype(float))},
+        observed={"height": rng.random(SIZE) < 0.5},
+        covariates={"dose": rng.normal(size=(SIZE, 2))},
+        labels=rng.integers(-1, 3, SIZE),
+        weights=rng.random(SIZE),
+    )
+
+
+@pytest.mark.parametrize("places", [slice(2, 7), [8, 0, 3], np.array([4]), slice(0, 0)], ids=str)
+def test_rows_are_taken_with_all_that_belongs_to_them(places):
+    rows = example(np.random.default_rng(0))
+    some, expected = rows.take(places), np.arange(SIZE)[places]
+    assert some.num_rows == len(expected) and rows.num_rows == SIZE
+    for taken, whole in zip(jax.tree.leaves(some), jax.tree.leaves(rows), strict=True):
+        cells, all_cells = (a.toarray() if scipy.sparse.issparse(a) else a for a in (taken, whole))
+        np.testing.assert_array_equal(cells, all_cells[expected])
+
+
+def test_a_slice_of_rows_copies_nothing():
+    values = np.zeros((SIZE, 3))
+    assert np.shares_memory(Rows({"x": values}).take(slice(1, 4)).values["x"], values)
+
+
+def test_joined_rows_are_those_of_all_parts_in_order():
+    rng = np.random.default_rng(1)
+    whole = Rows({"x": rng.normal(size=(SIZE, 2))}, covariates={"c": rng.normal(size=SIZE)}, labels=np.arange(SIZE) % 2)
+    assert joined([whole.take(slice(0, 4)), whole.take(slice(4, 4)), whole.take(slice(4, SIZE))]) == whole
+
+
+def test_types_and_shapes_are_checked():
+    with pytest.raises(jaxtyping.TypeCheckError):
+        Rows({"x": np.zeros(3)}, labels=np.zeros(3))
+    with pytest.raises(jaxtyping.TypeCheckError):
+        Rows({"x": np.zeros(3)}, labels=np.zeros(3, int), weights=np.ones(4))
+
+
+@pytest.mark.parametrize("method", [bg.Exact(), bg.NUTS(num_samples=50, num_warmup=50)], ids=["exact", "draws"])
+@pytest.mark.parametrize("rule", [bg.PlugIn(), bg.BMA(), bg.ConditionalAverage(num_draws=50)], ids=repr)
+@pytest.mark.filterwarnings("ignore::bayesgen.errors.ConvergenceWarning")
+def test_a_prediction_reads_its_rows_once(method, rule, monkeypatch):
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(40, 2)), np.arange(40) % 2
+    fit = bg.fit(bg.NaiveBayes(), X, y, method=method, progress=False)
+    times, encode = [], bg.Schema.encode
+    monkeypatch.setattr(bg.Schema, "encode", lambda *args: times.append(args) or encode(*args))
+    far = np.concatenate([X[:5], [[40.0, -40.0]]])  # a row of uneven weights, which is looked at once more
+    answer = bg.predict(fit, far, rule=rule)
+    assert len(times) == 1
+    same = rule.apply(fit, pd.DataFrame(far, columns=["x0", "x1"]))  # rules take data that were not read, too
+    np.testing.assert_array_equal(answer.log_probabilities, same.log_probabilities)
+
+
+@pytest.mark.parametrize("at", ["mean", "mode", "predictive", "draws"])
+def test_rows_that_were_read_give_the_table_that_their_data_give(at):
+    X, y = {"a": [1.0, 2.0, 4.0, 5.0], "b": [True, False, True, True]}, list("uvuv")
+    fit = bg.fit(bg.NaiveBayes(), X, y, method=bg.Exact())
+    rows = fit.read(X)
+    assert fit.read(rows) is rows
+    np.testing.assert_array_equal(fit.log_joint(rows, at=at), fit.log_joint(X, at=at))
+    table, some = fit.log_joint(X, at=at), fit.log_joint(X, at=at, rows=[3, 1])
+    np.testing.assert_allclose(some, table[..., [3, 1], :], rtol=1e-12)
+
+
+def test_an_average_reads_its_rows_once_for_each_member():
+    X, y = np.random.default_rng(3).normal(size=(30, 2)), np.arange(30) % 3
+    model = bg.average([bg.GaussianDiscriminant("full"), bg.GaussianDiscriminant("diag")])
+    fit = bg.fit(model, X, y, method=bg.Exact())
+    rows = fit.read(X)
+    assert fit.read(rows) is rows
+    table = fit.log_joint(X, at="predictive")
+    np.testing.assert_array_equal(fit.log_joint(rows, at="predictive"), table)
+    np.testing.assert_allclose(fit.log_joint(X, at="predictive", rows=[5, 2]), table[[5, 2]], rtol=1e-12)
