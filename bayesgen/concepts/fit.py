@@ -8,12 +8,13 @@ import numpy as np
 
 from bayesgen.describe import amount, described
 from bayesgen.errors import FitError
-from bayesgen.fitting import Fit, Trained, fit
+from bayesgen.fitting import Trained, fit
 from bayesgen.typing import Float
 
 from .examples import Examples, read_examples
 from .learner import ConceptLearner
 from .posterior import Belief, ConceptPosterior
+from .shared import SharedHyperparameters
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,7 +79,7 @@ class ConceptFit(Trained):
     # --- the hyperparameters -------------------------------------------------------------------------------------
 
     @property
-    def shared(self) -> Fit | None:
+    def shared(self) -> SharedHyperparameters | None:
         """The fit of the hyperparameters that are distributions; None where there are none."""
         return self.posterior.shared
 
@@ -90,7 +91,7 @@ class ConceptFit(Trained):
     @property
     def boundary(self) -> dict[str, float]:
         """Hyperparameter -> the end of its range, for those whose mode lies there (`MAP`)."""
-        return {} if self.shared is None else self.shared.attributes.get("boundary", {})
+        return {} if self.shared is None else self.shared.boundary
 
     def to_datatree(self) -> "xarray.DataTree":
         """The hyperparameters as an `xarray.DataTree`, for ArviZ."""

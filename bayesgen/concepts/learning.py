@@ -8,17 +8,16 @@ import numpy as np
 import scipy.special
 
 from bayesgen.data import Schema
-from bayesgen.errors import BayesgenWarning, DataError, FitError, warn
-from bayesgen.fitting import MAP, MLE, NUTS, Exact, Fit, Method, Problem, prepare
-from bayesgen.posteriors import Point
+from bayesgen.errors import DataError, FitError
+from bayesgen.fitting import MAP, MLE, NUTS, Exact, Method, Problem, prepare
 
 from .examples import Examples, read_examples
 from .fit import ConceptFit
 from .learner import ConceptLearner
 from .likelihood import Tally, log_likelihood
-from .marginal import problem_of
-from .mode import find_mode
+from .marginal import ConceptMarginal
 from .posterior import Belief, ConceptPosterior
+from .shared import SharedHyperparameters, most_probable_hyperparameters, sample_hyperparameters
 from .table import Table
 
 TIE = 1e-10  # log scores that differ by less are equal but for rounding
@@ -64,7 +63,8 @@ class ConceptProblem(Problem):
     def _most_probable(self, method: MAP) -> ConceptFit:
         learner, shared = self.model, None
         if learner.unknown:
-            shared = self._shared_mode(method)
+            marginal = ConceptMarginal.of(Table.of(learner, self.data.sets))
+            shared = most_probable_hyperparameters(marginal, method, self.seed)
             learner = learner.at_mode({name: float(value) for name, value in shared.parameters.items()})
         scores = [log_joints(learner, examples) for examples in self.data.sets]
         return self._fit(method, [_best(of_set, learner.noise) for of_set in scores], shared)
@@ -76,26 +76,15 @@ class ConceptProblem(Problem):
                 "Exact(), which enumerates the hypotheses."
             )
         table = Table.of(self.model, self.data.sets)
-        shared = method.solve(problem_of(table, self.seed, self.progress))
+        shared = sample_hyperparameters(ConceptMarginal.of(table), method, self.seed, self.progress)
         posterior, noisy = table.average({name: draws.ravel() for name, draws in shared.parameters.items()})
         share = np.divide(noisy, posterior, out=np.zeros_like(noisy), where=posterior > 0)
         beliefs = [_averaged(table, index, posterior, share) for index in range(len(table.sets))]
         return self._fit(method, beliefs, shared)
 
-    def _shared_mode(self, method: MAP) -> Fit:
-        """The mode of the hyperparameters, as a fit; one on the boundary is reported."""
-        problem = problem_of(Table.of(self.model, self.data.sets), self.seed, self.progress)
-        values, boundary = find_mode(problem, self.model.unknown, method.num_starts)
-        if boundary:
-            ends = ", ".join(f"{name} = {bound:g}" for name, bound in boundary.items())
-            warn(
-                f"The mode of the hyperparameters is on the boundary: {ends}. NUTS() averages over them instead.",
-                BayesgenWarning,
-            )
-        point = Point(problem.program, {name: np.asarray(value) for name, value in values.items()})
-        return problem.result(method, point, attributes={"boundary": boundary})
-
-    def _fit(self, method: Method, beliefs: Iterable[Belief], shared: Fit | None = None) -> ConceptFit:
+    def _fit(
+        self, method: Method, beliefs: Iterable[Belief], shared: SharedHyperparameters | None = None
+    ) -> ConceptFit:
         posterior = ConceptPosterior(self.model, tuple(beliefs), shared, isinstance(method, MLE | MAP))
         return ConceptFit(self.model, method, posterior, self.data, self.seed)
 

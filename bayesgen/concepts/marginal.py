@@ -1,52 +1,82 @@
-"""Learning hyperparameters with the hypotheses summed out: by NUTS, and at the mode.
+"""The log density of hyperparameters given sets of examples, with the hypotheses summed out."""
 
-For the samplers of `bayesgen.fitting` this is a program without rows: its latent sites are the hyperparameters, and the
-probability of the examples, a function of the cells of a `Table`, is one factor.
-"""
-
-import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-import numpyro
+import numpyro.distributions as dist
 
-from bayesgen.data import Schema
-from bayesgen.fitting import ProgramProblem, Summaries
-from bayesgen.program import Evidence, GenerativeProgram, Plan, PytreeFunction, Structure
+from bayesgen.log_density import LogDensity
+from bayesgen.program import at_free, dispersed, free_of
+from bayesgen.records import record, static
+from bayesgen.typing import Array, Float, PRNGKeyArray
 
 from .cells import Cells, Setting
-from .hyperparameters import sample_values
+from .table import Table
 
 
-@dataclasses.dataclass(frozen=True)
-class Marginal(PytreeFunction):
-    """hyperparameters ~ their priors; examples ~ the sum over hypotheses.
+@record
+class ConceptMarginal(LogDensity):
+    """hyperparameters ~ their priors; examples ~ the sum over hypotheses. The vector holds the unknown, unconstrained.
 
     Attributes:
         hyperparameters: numbers or distributions by name.
         cells: the cells of the examples.
+        names: the hyperparameters that are distributions, in the order of the vector.
         setting: the rest of the learner.
     """
 
     hyperparameters: dict[str, Any]
     cells: Cells
-    setting: Setting
+    names: tuple[str, ...] = static()
+    setting: Setting = static()
 
-    def __call__(self, n, **covariates):
-        """Sample the hyperparameters and weigh them by the examples."""
-        values = sample_values(self.hyperparameters)
-        numpyro.factor("examples", self.cells.log_evidence(self.setting, values))
+    @classmethod
+    def of(cls, table: Table) -> "ConceptMarginal":
+        """That of a learner's sets of examples."""
+        learner = table.learner
+        return cls(learner.hyperparameters, table.cells, tuple(learner.unknown), Setting.of(learner))
+
+    @property
+    def priors(self) -> dict[str, dist.Distribution]:
+        """Those of the unknown hyperparameters, by name."""
+        return {name: self.hyperparameters[name] for name in self.names}
+
+    @property
+    def dimension(self) -> int:
+        """How many hyperparameters are unknown."""
+        return len(self.names)
+
+    def __call__(self, vector: Float[Array, " D"]) -> Float[Array, ""]:
+        """Log density of unconstrained hyperparameters, Jacobian included."""
+        points = [at_free(prior, vector[index]) for index, prior in enumerate(self.priors.values())]
+        values = {name: point.value for name, point in zip(self.names, points, strict=True)}
+        log_prior = sum(point.log_prob + point.log_jacobian for point in points)
+        return log_prior + self._log_evidence(values)
+
+    def at(self, values: Mapping[str, Array]) -> Float[Array, ""]:
+        """Log density of hyperparameters in their own ranges, by name."""
+        return sum(prior.log_prob(values[name]) for name, prior in self.priors.items()) + self._log_evidence(values)
+
+    def constrain(self, vector: Float[Array, " D"]) -> dict[str, Array]:
+        """Hyperparameters by name."""
+        pairs = enumerate(self.priors.items())
+        return {name: at_free(prior, vector[index]).value for index, (name, prior) in pairs}
+
+    def name_of(self, index: int) -> str:
+        """The hyperparameter."""
+        return self.names[index]
+
+    def _log_evidence(self, values: Mapping[str, Array]) -> Float[Array, ""]:
+        return self.cells.log_evidence(self.setting, {**self.hyperparameters, **values})
 
 
-jax.tree_util.register_dataclass(Marginal, data_fields=["hyperparameters", "cells"], meta_fields=["setting"])
-
-
-def problem_of(table, seed, progress):
-    """The training problem of a learner's hyperparameters, as methods take it."""
-    learner = table.learner
-    latents = tuple((name, ()) for name in learner.unknown)
-    structure = Structure("sets", -1, None, attributes=(), latents=latents, deterministics=(), covariates=())
-    function = Marginal(learner.hyperparameters, table.cells, Setting.of(learner))
-    program = GenerativeProgram(function, label=None).replace(structure=structure, plan=Plan(()))
-    return ProgramProblem(program, Summaries(program, Schema(), Evidence(np.zeros(1), {}, {})), seed, progress)
+def prior_starts(marginal: ConceptMarginal, key: PRNGKeyArray, num_draws: int = 8) -> Float[np.ndarray, "starts D"]:
+    """Where to look for the mode: the origin, points around it and draws from the priors. Inside float64."""
+    first, second = jax.random.split(key)
+    keys = jax.random.split(first, marginal.dimension)
+    draws = [prior.sample(each, (num_draws,)) for prior, each in zip(marginal.priors.values(), keys, strict=True)]
+    free = [free_of(prior, values) for prior, values in zip(marginal.priors.values(), draws, strict=True)]
+    return dispersed(np.asarray(jnp.stack(free, axis=1)), second)

@@ -1,30 +1,37 @@
 """The mode of hyperparameters, which is often on the boundary of their range: searched in the range itself."""
 
+from collections.abc import Sequence
+from typing import TypeAlias
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.optimize
 
 from bayesgen.errors import FitError
-from bayesgen.program import log_density
-from bayesgen.runtime import as_key
+from bayesgen.typing import Array, Float, PRNGKeyArray
 
 from .hyperparameters import bounds
+from .marginal import ConceptMarginal
 
 MARGIN = 1e-9  # how near to a bound the search goes; there densities and their gradients are finite
 NEAR = 1e-6  # a mode nearer to a bound than this is compared with the bound itself
-STARTS = 4
 
-_value_and_gradient = jax.jit(jax.value_and_grad(log_density, argnums=1))
-_value = jax.jit(log_density)
+Box: TypeAlias = Float[np.ndarray, "D 2"]
+Vector: TypeAlias = Float[np.ndarray, " D"]
+
+_value = jax.jit(ConceptMarginal.at)
+_value_and_gradient = jax.jit(jax.value_and_grad(ConceptMarginal.at, argnums=1))
 
 
-def find_mode(problem, priors, num_starts=STARTS):
+def find_mode(
+    marginal: ConceptMarginal, key: PRNGKeyArray, num_starts: int
+) -> tuple[dict[str, float], dict[str, float]]:
     """The mode of the density of hyperparameters in their own range.
 
     Args:
-        problem: as `marginal.problem_of` makes it.
-        priors: their distributions by name.
+        marginal: log density of the hyperparameters.
+        key: JAX key of the starting points.
         num_starts: number of starting points, drawn from the priors.
 
     Returns:
@@ -33,48 +40,45 @@ def find_mode(problem, priors, num_starts=STARTS):
     Raises:
         FitError: where the density is unbounded at a bound; names the hyperparameter.
     """
-    box = np.asarray([bounds(prior) for prior in priors.values()])
+    box = np.asarray([bounds(prior) for prior in marginal.priors.values()])
     with jax.enable_x64(True):
-        starts = _starts(priors, box, as_key(problem.seed), num_starts)
-        ends = [_climb(problem, list(priors), box, start) for start in starts]
+        ends = [_climb(marginal, box, start) for start in _starts(marginal, box, key, num_starts)]
         _, best = max(ends, key=lambda end: end[0])
-        return _settle(problem, list(priors), box, best)
+        return _settle(marginal, box, best)
 
 
-def _starts(priors, box, key, num_starts):
-    draws = [
-        prior.sample(each, (num_starts,))
-        for prior, each in zip(priors.values(), jax.random.split(key, len(priors)), strict=True)
-    ]
+def _starts(marginal: ConceptMarginal, box: Box, key: PRNGKeyArray, number: int) -> Float[np.ndarray, "starts D"]:
+    keys = jax.random.split(key, marginal.dimension)
+    draws = [prior.sample(each, (number,)) for prior, each in zip(marginal.priors.values(), keys, strict=True)]
     return np.clip(np.asarray(draws, np.float64).T, *_inner(box).T)
 
 
-def _inner(box):
+def _inner(box: Box) -> Box:
     width = np.where(np.isfinite(box).all(1), box[:, 1] - box[:, 0], 1.0)
     return box + MARGIN * width[:, None] * np.array([1, -1])
 
 
-def _climb(problem, names, box, start):
-    def objective(vector):
-        value, gradient = _value_and_gradient(problem.program, _named(names, vector), problem.evidence)
-        gradient = np.asarray([gradient[name] for name in names])
+def _climb(marginal: ConceptMarginal, box: Box, start: Vector) -> tuple[float, Vector]:
+    def objective(vector: Vector) -> tuple[float, Vector]:
+        value, by_name = _value_and_gradient(marginal, _named(marginal.names, vector))
+        gradient = np.asarray([by_name[name] for name in marginal.names])
         if not np.isfinite(value) or not np.isfinite(gradient).all():
             return 1e300, np.zeros_like(vector)
         return -float(value), -gradient
 
     options = {"ftol": 1e-15, "gtol": 1e-10, "maxiter": 1000}
-    found = scipy.optimize.minimize(objective, start, jac=True, method="L-BFGS-B", bounds=_inner(box), options=options)
-    return -found.fun, found.x
+    result = scipy.optimize.minimize(objective, start, jac=True, method="L-BFGS-B", bounds=_inner(box), options=options)
+    return -float(result.fun), result.x
 
 
-def _settle(problem, names, box, vector):
+def _settle(marginal: ConceptMarginal, box: Box, vector: Vector) -> tuple[dict[str, float], dict[str, float]]:
     """Put onto the boundary what is as good there."""
-    vector, boundary = vector.copy(), {}
+    names, vector, boundary = marginal.names, vector.copy(), {}
     for index, bound in enumerate(box[np.arange(len(box)), np.abs(box - vector[:, None]).argmin(1)]):
         if abs(vector[index] - bound) > NEAR:
             continue
         there = np.where(np.arange(len(names)) == index, bound, vector)
-        here, density = (float(_value(problem.program, _named(names, at), problem.evidence)) for at in (vector, there))
+        here, density = (float(_value(marginal, _named(names, point))) for point in (vector, there))
         if density == np.inf:
             raise FitError(
                 f"The posterior density is unbounded where {names[index]} is {bound:g}: it has no mode. Use NUTS()."
@@ -86,5 +90,5 @@ def _settle(problem, names, box, vector):
     return dict(zip(names, vector.tolist(), strict=True)), boundary
 
 
-def _named(names, vector):
+def _named(names: Sequence[str], vector: Vector) -> dict[str, Array]:
     return {name: jnp.asarray(value) for name, value in zip(names, vector, strict=True)}

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bayesgen.errors import FitError
-from bayesgen.fitting import Fit
 from bayesgen.posteriors import At, Parameters, Posterior
 from bayesgen.typing import Float, Int
 
 from .learner import ConceptLearner
+from .shared import SharedHyperparameters
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -40,13 +40,13 @@ class ConceptPosterior(Posterior):
     Attributes:
         learner: the concept learner.
         beliefs: one for each set of examples.
-        shared: the fit of the hyperparameters that are distributions; None where there are none.
+        shared: what was learned of the hyperparameters that are distributions; None where there are none.
         is_estimate: whether one hypothesis was chosen, in place of weighing all.
     """
 
     learner: ConceptLearner
     beliefs: tuple[Belief, ...]
-    shared: Fit | None = None
+    shared: SharedHyperparameters | None = None
     is_estimate: bool = False
     has_draws = False
     refusals: ClassVar[Mapping[str, str]] = {

@@ -2,11 +2,12 @@
 
 from .data import Summaries, summarize
 from .exact import Exact
+from .export import datatree
 from .fit import Fit, Trained
 from .map import MAP
 from .method import Method
 from .mle import MLE
-from .nuts import NUTS
+from .nuts import NUTS, about
 from .problem import Problem, ProgramProblem
 from .training import fit, prepare
 
@@ -21,6 +22,8 @@ __all__ = [
     "ProgramProblem",
     "Summaries",
     "Trained",
+    "about",
+    "datatree",
     "fit",
     "prepare",
     "summarize",

@@ -1,11 +1,15 @@
 """Export of a fit to an `xarray.DataTree` with named dimensions, for ArviZ."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bayesgen.posteriors import Exported
 from bayesgen.runtime import as_key
+
+if TYPE_CHECKING:
+    from xarray import DataTree
 
 
 def to_datatree(fit, num_draws=1000, seed=0):
@@ -17,10 +21,23 @@ def to_datatree(fit, num_draws=1000, seed=0):
     labels' and columns' own names as coordinates. In a program of one's own an axis is `class` where its entries
     belong to one class each; the others are called `{site}_dim_{axis}`.
     """
-    from arviz_base import from_dict
-
     exported = fit.posterior.exported(num_draws, as_key(seed))
     coords, dims = axes(fit)
+    return datatree(exported, coords, dims, fit.attributes | {"method": repr(fit.method)})
+
+
+def datatree(
+    exported: Exported, coords: Mapping[str, Any], dims: Mapping[str, Any], attributes: Mapping[str, Any]
+) -> "DataTree":
+    """An `xarray.DataTree` of exported parameters.
+
+    Args:
+        exported: the parameters.
+        coords, dims: as ArviZ takes them.
+        attributes: of every group.
+    """
+    from arviz_base import from_dict
+
     groups = exported.groups
     used = {dim for name in dims for dim in dims[name]}
     # the conventions are that there are more draws than chains, which need not be
@@ -28,7 +45,7 @@ def to_datatree(fit, num_draws=1000, seed=0):
     if "point_estimate" in groups:
         tree["point_estimate"] = tree["point_estimate"].to_dataset().squeeze(("chain", "draw"), drop=True)
     for name in groups:
-        tree[name].attrs.update(_plain({"sampling": exported.sampling} | fit.attributes | {"method": repr(fit.method)}))
+        tree[name].attrs.update(_plain({"sampling": exported.sampling, **attributes}))
     return tree
 
 

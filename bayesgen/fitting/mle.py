@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from bayesgen.posteriors import Point
-from bayesgen.program import ProgramLikelihood
+from bayesgen.program import LikelihoodDensity
 from bayesgen.statistics import Sums
 
 from .fit import Fit
@@ -32,7 +32,7 @@ class MLE(Method):
     def solve(self, problem: ProgramProblem) -> Fit:
         """Maximise the likelihood."""
         if problem.conjugate is None:
-            density = ProgramLikelihood(problem.program, problem.evidence)
+            density = LikelihoodDensity(problem.program, problem.evidence)
             return problem.result(self, point_at_maximum(problem, density, self.num_starts, "likelihood"))
         conjugate, evidence = problem.conjugate, problem.data.evidence
         labels = Sums(evidence.class_counts.sum(), (evidence.class_counts,), np.zeros(()))

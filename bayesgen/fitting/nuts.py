@@ -2,15 +2,18 @@
 
 import dataclasses
 import numbers
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import numpy as np
 
 from bayesgen.errors import FitError, ModelError
+from bayesgen.log_density import LogDensity
 from bayesgen.posteriors import Draws, entry_names, problems, warn_of
-from bayesgen.program import ProgramPosterior, dispersed_starts, free_vector, saturated_sites
+from bayesgen.program import PosteriorDensity, dispersed_starts, free_vector, saturated_sites
 from bayesgen.runtime import as_key, placed
-from bayesgen.solvers import Attempt, Settings, sample, unwhitened, whitened_at_mode
+from bayesgen.solvers import Attempt, Chains, Settings, sample, unwhitened, whitened_at_mode
 from bayesgen.typing import Float
 
 from .export import axes
@@ -57,33 +60,53 @@ class NUTS(Method):
     def solve(self, problem: ProgramProblem) -> Fit:
         """Sample."""
         problem.warn_of_constant_columns()
-        program, density = problem.program, ProgramPosterior(problem.program, problem.evidence)
+        program, density = problem.program, PosteriorDensity(problem.program, problem.evidence)
         if density.dimension == 0:
             raise FitError(
                 "NUTS has nothing to sample: the program has no continuous latent site. Use Exact(), or, for a program "
                 "of one's own, program.log_joint({}, X)."
             )
-        with jax.enable_x64(True), placed(self.num_chains * (density.dimension**2 + density.cost)):
-            chains = sample(self._first_attempt(density, problem), as_key(problem.seed), problem.progress)
+        chains = self.chains(density, lambda: _starts(problem), problem.seed, problem.progress)
         latents = {name: chains.values[name] for name in program.latents}
         values = program.parameters_of(chains.values)
-        attributes = {
-            "path": chains.attempt.path,
-            "target_accept_prob": chains.attempt.settings.target,
-            "chain_method": "vectorized",
-        }
-        fit = problem.result(self, Draws(program, latents, values, chains.stats), attributes=attributes)
-        remarks = chains.attempt.remarks + ([] if problem.conjugate else saturated_sites(program, latents))
+        fit = problem.result(self, Draws(program, latents, values, chains.stats), attributes=about(chains))
+        saturated = [] if problem.conjugate else saturated_sites(program.latent_supports, latents)
         # the axes of a program of one's own would have to be found, by functions that are compiled for it
         names = entry_names(*axes(fit)) if problem.conjugate else entry_names({}, {})
-        warn_of(remarks + problems(values, chains.stats, names))
+        warn_of(chains.attempt.remarks + saturated + problems(values, chains.stats, names))
         return fit
 
-    def _first_attempt(self, density: ProgramPosterior, problem: ProgramProblem) -> Attempt:
+    def chains(
+        self,
+        density: LogDensity,
+        find_starts: Callable[[], Float[np.ndarray, "starts D"]],
+        seed: Any,
+        progress: bool | None,
+    ) -> Chains:
+        """Draws from any log density, warnings aside.
+
+        Args:
+            density: log density.
+            find_starts: where to look for its mode.
+            seed: integer or JAX key.
+            progress: whether to show progress; None means in a terminal.
+        """
         settings = Settings(self.num_warmup, self.num_samples, self.num_chains, self.target_accept_prob)
-        if not self.precondition:
-            return unwhitened(density, settings, "precondition=False")
-        return whitened_at_mode(density, settings, lambda: _starts(problem))
+        with jax.enable_x64(True), placed(self.num_chains * (density.dimension**2 + density.cost)):
+            if self.precondition:
+                first: Attempt = whitened_at_mode(density, settings, find_starts)
+            else:
+                first = unwhitened(density, settings, "precondition=False")
+            return sample(first, as_key(seed), progress)
+
+
+def about(chains: Chains) -> dict[str, Any]:
+    """How draws came about, for the attributes of a fit."""
+    return {
+        "path": chains.attempt.path,
+        "target_accept_prob": chains.attempt.settings.target,
+        "chain_method": "vectorized",
+    }
 
 
 def _starts(problem: ProgramProblem) -> Float[np.ndarray, "starts D"]:

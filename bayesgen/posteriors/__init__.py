@@ -2,7 +2,7 @@
 
 from .base import At, Exported, Parameters, Posterior, ProcessPosterior
 from .conjugate import ConjugatePosterior
-from .convergence import entry_names, problems, quick_rhat, warn_of
+from .convergence import entry_names, problems, warn_of
 from .draws import Draws
 from .mixture import MemberRows, Mixture, log_conditional
 from .point import Point
@@ -21,6 +21,5 @@ __all__ = [
     "entry_names",
     "log_conditional",
     "problems",
-    "quick_rhat",
     "warn_of",
 ]

@@ -17,6 +17,7 @@ from .closed import closed_table
 
 At = Literal["mean", "mode", "predictive"]
 Parameters = dict[str, np.ndarray]
+ARVIZ_NAMES = {"num_steps": "n_steps", "accept_prob": "acceptance_rate"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +31,19 @@ class Exported:
 
     groups: dict[str, dict[str, Any]]
     sampling: str
+
+    @classmethod
+    def of_point(cls, values: Mapping[str, Any]) -> "Exported":
+        """A point, as one draw."""
+        point = {name: np.asarray(value)[None, None] for name, value in values.items()}
+        return cls({"point_estimate": point}, "none")
+
+    @classmethod
+    def of_chains(cls, values: Mapping[str, Any], stats: Mapping[str, np.ndarray]) -> "Exported":
+        """Chains, and what the sampler recorded under ArviZ's names."""
+        renamed = {ARVIZ_NAMES.get(name, name): value for name, value in stats.items()}
+        renamed["lp"] = -renamed.pop("potential_energy")  # the log density, up to a constant
+        return cls({"posterior": dict(values), "sample_stats": renamed}, "chains")
 
 
 class Posterior(abc.ABC):

@@ -88,15 +88,6 @@ def _size_within(chain):
     return array_stats.ess(chain[None], chain_axis=0, draw_axis=1, method="bulk")
 
 
-def quick_rhat(draws):
-    """The largest split R-hat of draws (chain, draw, dimension), without ranks: to judge a sampler in passing."""
-    half = draws.shape[1] // 2
-    split = np.concatenate([draws[:, :half], draws[:, half : 2 * half]])
-    within = split.var(axis=1, ddof=1).mean(0)
-    between = split.mean(axis=1).var(axis=0, ddof=1)
-    return float(np.sqrt(1 - 1 / half + between / np.where(within > 0, within, 1.0)).max())
-
-
 def problems(values, stats, name_of):
     """What is wrong with the chains, in words; an empty list if nothing is.
 

@@ -23,7 +23,6 @@ CHOLESKY = tuple(
         constraints.softplus_lower_cholesky,
     )
 )
-ARVIZ_NAMES = {"num_steps": "n_steps", "accept_prob": "acceptance_rate"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,9 +80,7 @@ class Draws(ProcessPosterior):
 
     def exported(self, num_draws: int, key: PRNGKeyArray) -> Exported:
         """The chains, and what the sampler recorded under ArviZ's names."""
-        stats = {ARVIZ_NAMES.get(name, name): value for name, value in self.sample_stats.items()}
-        stats["lp"] = -stats.pop("potential_energy")  # the log density, up to a constant
-        return Exported({"posterior": self.values, "sample_stats": stats}, "chains")
+        return Exported.of_chains(self.values, self.sample_stats)
 
 
 def _mean_factor(factors: Float[np.ndarray, "chains draws *batch D D"]) -> Float[np.ndarray, "*batch D D"]:

@@ -4,8 +4,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import numpy as np
-
 from bayesgen.models import Conjugate
 from bayesgen.program import GenerativeProgram
 from bayesgen.typing import PRNGKeyArray
@@ -56,6 +54,4 @@ class Point(ProcessPosterior):
 
     def exported(self, num_draws: int, key: PRNGKeyArray) -> Exported:
         """The point as one draw."""
-        return Exported(
-            {"point_estimate": {name: np.asarray(value)[None, None] for name, value in self.values.items()}}, "none"
-        )
+        return Exported.of_point(self.values)

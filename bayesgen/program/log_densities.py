@@ -77,7 +77,7 @@ class ProgramDensity(LogDensity):
 
 
 @record
-class ProgramPosterior(ProgramDensity):
+class PosteriorDensity(ProgramDensity):
     """Log density of the unconstrained latents given the data, Jacobian included: what NUTS samples from."""
 
     program: GenerativeProgram
@@ -101,7 +101,7 @@ class ParameterDensity(ProgramDensity):
 
 
 @record
-class ProgramLikelihood(ProgramDensity):
+class LikelihoodDensity(ProgramDensity):
     """Log-likelihood of the data as a function of the unconstrained latents: what MLE maximises."""
 
     program: GenerativeProgram

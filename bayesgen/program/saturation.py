@@ -4,19 +4,24 @@ Within 1e-16 of 1 a probability p has no digits left for 1 - p. The models of th
 that have them; a program of one's own may use 1 - p in any way, and is only warned.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpyro.distributions import constraints
+from numpyro.distributions.constraints import Constraint
 
-from .generative import GenerativeProgram
+from bayesgen.typing import Bool, Float
 
 SHARE = 1e-3  # of the draws, from which on it is said
 SMALLEST = 1e-300
 NEXT_TO_ONE = 1 - 1e-15
 
 
-def saturated_sites(program: GenerativeProgram, latents: dict[str, np.ndarray]) -> list[str]:
-    """What to say of each latent site whose draws (chain, draw, ...) lie at the edge of floating point."""
-    supports, problems = program.latent_supports, []
+def saturated_sites(
+    supports: Mapping[str, Constraint], latents: Mapping[str, Float[np.ndarray, "chain draw *shape"]]
+) -> list[str]:
+    """What to say of each latent site, of known support, whose draws lie at the edge of floating point."""
+    problems = []
     for name, draws in latents.items():
         share = _edge(supports[name], draws).mean()
         if share >= SHARE:
@@ -28,8 +33,8 @@ def saturated_sites(program: GenerativeProgram, latents: dict[str, np.ndarray]) 
     return problems
 
 
-def _edge(support, draws):
-    """Which draws (chain, draw, ...) are at the edge of a support; none are where it has no edge that is known."""
+def _edge(support: Constraint, draws: Float[np.ndarray, "chain draw *shape"]) -> Bool[np.ndarray, "chain draw *shape"]:
+    """Which draws are at the edge of a support; none are where it has no edge that is known."""
     if support in (constraints.unit_interval, constraints.simplex):
         return (draws > NEXT_TO_ONE) | (draws < SMALLEST)
     if support in (constraints.positive, constraints.nonnegative):

@@ -10,7 +10,7 @@ from counting import compilations
 
 import bayesgen as bg
 from bayesgen.fitting import prepare
-from bayesgen.program import ProgramPosterior
+from bayesgen.program import PosteriorDensity
 from bayesgen.program.starts import AROUND, dispersed_starts
 from bayesgen.solvers import Settings, evaluator_of
 from bayesgen.solvers.attempts import laplace
@@ -68,7 +68,7 @@ def test_a_sampler_is_told_of_several_modes_whatever_the_seed():
     program = bg.GenerativeProgram(silent, label=None)
     problem = prepare(program, {"x": np.asarray([0.1, 0.2, -0.3])})
     with jax.enable_x64(True):
-        density = ProgramPosterior(program, problem.evidence)
+        density = PosteriorDensity(program, problem.evidence)
         settings = Settings(num_warmup=None, num_samples=100, num_chains=4, target=0.8)
         evaluator = evaluator_of(density)
         attempts = [laplace(density, settings, evaluator, dispersed_starts(program, seed)) for seed in range(8)]
