@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import jax
@@ -201,12 +202,12 @@ class Family(abc.ABC):
         """NumPyro distribution of rows with class codes `labels`, given the (K, ...) parameters."""
 
     @abc.abstractmethod
-    def row_density(self, parameters) -> tuple[RowDensity, dict[str, Any]]:
-        """The class-conditional density at given parameters, for evaluation on many rows."""
+    def row_density(self, parameters: Mapping[str, np.ndarray]) -> RowDensity:
+        """The class-conditional densities of rows at given parameters."""
 
     @abc.abstractmethod
-    def row_predictive(self) -> tuple[RowDensity, dict[str, Any]]:
-        """The predictive density, for evaluation on many rows."""
+    def row_predictive(self) -> RowDensity:
+        """The class-conditional densities of rows, the parameters integrated out."""
 
     @property
     def coordinates(self) -> dict[str, tuple[str, Any]]:

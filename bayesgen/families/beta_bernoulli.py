@@ -1,5 +1,7 @@
 """Beta-Bernoulli: binary columns."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -7,7 +9,7 @@ import numpyro.distributions as dist
 from bayesgen.errors import FitError
 from bayesgen.records import fill, record
 from bayesgen.runtime import generator
-from bayesgen.statistics import BERNOULLI, log_rising
+from bayesgen.statistics import BERNOULLI, RowDensity, log_rising
 
 from .base import Family
 from .draws import sample_beta
@@ -113,16 +115,16 @@ class BetaBernoulli(Family):
         """Bernoulli columns."""
         return dist.Bernoulli(probs=parameters["probs"][labels]).to_event(1)
 
-    def row_density(self, parameters):
+    def row_density(self, parameters: Mapping[str, np.ndarray]) -> RowDensity:
         """Log probabilities of ones and zeros."""
         probs = parameters["probs"]
         with np.errstate(divide="ignore"):
-            return BERNOULLI, {"log_one": np.log(probs), "log_zero": np.log1p(-probs)}
+            return BERNOULLI.density({"log_one": np.log(probs), "log_zero": np.log1p(-probs)})
 
-    def row_predictive(self):
+    def row_predictive(self) -> RowDensity:
         """The mean is exact for one row; the logs of both probabilities come from the counts, however near 1 one is."""
         log_total = np.log(self.a + self.b)
-        return BERNOULLI, {"log_one": np.log(self.a) - log_total, "log_zero": np.log(self.b) - log_total}
+        return BERNOULLI.density({"log_one": np.log(self.a) - log_total, "log_zero": np.log(self.b) - log_total})
 
     def parameter_axes(self):
         """probs: (class, feature)."""

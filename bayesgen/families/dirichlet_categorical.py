@@ -1,11 +1,13 @@
 """Dirichlet-categorical: columns with a finite number of values, and the class prior."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpyro.distributions as dist
 
 from bayesgen.errors import ModelError
 from bayesgen.records import record
-from bayesgen.statistics import CategoricalStatistic
+from bayesgen.statistics import CategoricalStatistic, RowDensity
 
 from .dirichlet import DirichletFamily
 from .hyperparameters import Stated
@@ -66,13 +68,13 @@ class DirichletCategorical(DirichletFamily):
         """Categorical columns."""
         return dist.Categorical(probs=parameters["probs"][labels]).to_event(1)
 
-    def row_density(self, parameters):
+    def row_density(self, parameters: Mapping[str, np.ndarray]) -> RowDensity:
         """Log probabilities of the values."""
         probs = parameters["probs"]
         with np.errstate(divide="ignore"):
-            return CategoricalStatistic(probs.shape[-1]), {"log_probs": np.log(probs)}
+            return CategoricalStatistic(probs.shape[-1]).density({"log_probs": np.log(probs)})
 
-    def row_predictive(self):
+    def row_predictive(self) -> RowDensity:
         """The mean is exact for one row."""
         return self.row_density(self.mean())
 

@@ -1,10 +1,12 @@
 """Dirichlet-multinomial: a block of counts that share one total, such as the words of a document."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpyro.distributions as dist
 
 from bayesgen.records import record
-from bayesgen.statistics import MULTINOMIAL, row_sums
+from bayesgen.statistics import MULTINOMIAL, RowDensity, row_sums
 
 from .dirichlet import DirichletFamily
 from .hyperparameters import Stated
@@ -66,14 +68,14 @@ class DirichletMultinomial(DirichletFamily):
         largest = int(np.max(total_count)) if concrete and np.size(total_count) else None
         return dist.Multinomial(total_count, probs=parameters["probs"][labels], total_count_max=largest)
 
-    def row_density(self, parameters):
+    def row_density(self, parameters: Mapping[str, np.ndarray]) -> RowDensity:
         """Log probabilities of the events."""
         with np.errstate(divide="ignore"):
-            return MULTINOMIAL, {"log_probs": np.log(parameters["probs"])}
+            return MULTINOMIAL.density({"log_probs": np.log(parameters["probs"])})
 
-    def row_predictive(self):
+    def row_predictive(self) -> RowDensity:
         """Dirichlet-multinomial."""
-        return DirichletMultinomialRows(), {"concentration": self.concentration}
+        return DirichletMultinomialRows(self.concentration)
 
     def parameter_axes(self):
         """probs: (class, feature)."""

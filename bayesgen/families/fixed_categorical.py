@@ -1,12 +1,14 @@
 """Fixed class probabilities: a class prior with nothing to learn."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpyro.distributions as dist
 from numpy.typing import ArrayLike
 
 from bayesgen.errors import ModelError
 from bayesgen.records import fill, record
-from bayesgen.statistics import CategoricalStatistic
+from bayesgen.statistics import CategoricalStatistic, RowDensity
 from bayesgen.typing import Array, Float
 
 from .base import Family
@@ -84,12 +86,12 @@ class FixedCategorical(Family):
         """Categorical."""
         return dist.Categorical(probs=parameters["probs"][labels])
 
-    def row_density(self, parameters):
+    def row_density(self, parameters: Mapping[str, np.ndarray]) -> RowDensity:
         """Log probabilities."""
         with np.errstate(divide="ignore"):
-            return self.statistic, {"log_probs": np.log(parameters["probs"])}
+            return self.statistic.density({"log_probs": np.log(parameters["probs"])})
 
-    def row_predictive(self):
+    def row_predictive(self) -> RowDensity:
         """Log probabilities."""
         return self.row_density(self.mean())
 

@@ -1,5 +1,7 @@
 """Gamma-Poisson: columns of counts without a common total."""
 
+from collections.abc import Mapping
+
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -9,7 +11,7 @@ from jax.scipy.special import gammaln
 from bayesgen.errors import FitError
 from bayesgen.records import fill, record
 from bayesgen.runtime import generator
-from bayesgen.statistics import POISSON, log_rising
+from bayesgen.statistics import POISSON, RowDensity, log_rising
 
 from .base import Family
 from .draws import sample_gamma
@@ -124,14 +126,14 @@ class GammaPoisson(Family):
         """Poisson columns."""
         return dist.Poisson(parameters["rate"][labels]).to_event(1)
 
-    def row_density(self, parameters):
+    def row_density(self, parameters: Mapping[str, np.ndarray]) -> RowDensity:
         """Rates and their logs."""
         with np.errstate(divide="ignore"):
-            return POISSON, {"rate": parameters["rate"], "log_rate": np.log(parameters["rate"])}
+            return POISSON.density({"rate": parameters["rate"], "log_rate": np.log(parameters["rate"])})
 
-    def row_predictive(self):
+    def row_predictive(self) -> RowDensity:
         """Gamma-Poisson."""
-        return NegativeBinomialRows(), {"concentration": self.shape, "rate": self.rate}
+        return NegativeBinomialRows(self.shape, self.rate)
 
     def parameter_axes(self):
         """rate: (class, feature)."""

@@ -1,5 +1,7 @@
 """Normal-inverse-gamma: real columns, each with its own variance or sharing one."""
 
+from collections.abc import Mapping
+
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -8,7 +10,7 @@ import numpyro.distributions as dist
 from bayesgen.errors import FitError
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
-from bayesgen.statistics import NormalStatistic, log_rising
+from bayesgen.statistics import NormalStatistic, RowDensity, log_rising
 
 from .base import Family
 from .draws import sample_gamma
@@ -199,18 +201,18 @@ class NormalInverseGamma(Family):
         variance = jnp.broadcast_to(self.pooling.expand(parameters["variance"]), parameters["mean"].shape)
         return dist.Normal(parameters["mean"][labels], jnp.sqrt(variance)[labels]).to_event(1)
 
-    def row_density(self, parameters):
+    def row_density(self, parameters: Mapping[str, np.ndarray]) -> RowDensity:
         """Location and scale of each column."""
         loc = parameters["mean"]
         scale = np.broadcast_to(np.sqrt(self.pooling.expand(parameters["variance"])), loc.shape)
-        return NormalStatistic(), {"loc": loc, "scale": scale}
+        return self.statistic.density({"loc": loc, "scale": scale})
 
-    def row_predictive(self):
+    def row_predictive(self) -> RowDensity:
         """Student-t columns, jointly where they share a variance."""
         shape = np.broadcast_to(self.shape, np.broadcast_shapes(self.location.shape, self.shape.shape))
         spread = np.sqrt(self.scale / self.shape * (self.kappa + 1) / self.kappa)
-        rows = ConcentricStudentTRows() if self.pooling.spherical else StudentTRows()
-        return rows, {"df": 2 * shape, "loc": self.location, "scale": spread}
+        rows = ConcentricStudentTRows if self.pooling.spherical else StudentTRows
+        return rows(2 * shape, self.location, spread)
 
     def parameter_axes(self):
         """mean: (class, feature); variance: the same, without the shared axes."""

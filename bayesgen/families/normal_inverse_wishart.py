@@ -1,5 +1,7 @@
 """Normal-inverse-Wishart: real columns with a full covariance, one for each class or one for all."""
 
+from collections.abc import Mapping
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +12,7 @@ from numpyro.distributions.transforms import CholeskyTransform
 from bayesgen.errors import FitError, ModelError
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
-from bayesgen.statistics import MultivariateNormalStatistic
+from bayesgen.statistics import MultivariateNormalStatistic, RowDensity
 
 from .base import Family
 from .draws import sample_inverse_wishart_root
@@ -217,19 +219,15 @@ class NormalInverseWishart(Family):
         factor = scale_tril if self.pooling.tied else scale_tril[labels]
         return dist.MultivariateNormal(parameters["mean"][labels], scale_tril=factor)
 
-    def row_density(self, parameters):
-        """Means and Cholesky factors."""
+    def row_density(self, parameters: Mapping[str, np.ndarray]) -> RowDensity:
+        """Joint normal distributions."""
         loc = parameters["mean"]
         factor = np.linalg.cholesky(parameters["covariance"])
-        return self.statistic, {
-            "loc": loc,
-            "scale_tril": np.broadcast_to(factor, (*loc.shape, loc.shape[-1])),
-        }
+        return self.statistic.density({"loc": loc, "scale_tril": np.broadcast_to(factor, (*loc.shape, loc.shape[-1]))})
 
-    def row_predictive(self):
+    def row_predictive(self) -> RowDensity:
         """Multivariate Student t."""
-        parameters = self._predictive_parameters()
-        return MultivariateStudentTRows(), parameters
+        return MultivariateStudentTRows.of(**self._predictive_parameters())
 
     def parameter_axes(self):
         """mean: (class, feature); covariance: (class, feature, feature_2), without class where it is tied."""

@@ -1,50 +1,64 @@
 """Densities of rows under the predictive distributions of the families: they have no summary of fixed size."""
 
-import dataclasses
 import math
+from typing import Self
 
 import numpy as np
 
+from bayesgen.records import record
 from bayesgen.statistics import (
+    Cells,
+    ColumnwiseDensity,
+    Ellipsoids,
     RowDensity,
+    column_sums,
+    filled,
     flatten_rows,
     log_factorial,
     log_rising,
     namespace,
+    refuse_missing,
     row_sums,
     scaled_squares,
-    squared_distances,
     sum_log_rising,
     sum_log_rising_of_cells,
-    with_whitening,
 )
-from bayesgen.typing import Array, Float
+from bayesgen.typing import Array, Bool, Float, Real
 
 FACTORS = 32  # of one product; it may overflow, and then their logarithms are added
 MOST_HALVES = 1e7  # of a degree of freedom: more of them leave too few digits of a logarithm of a product
 
 
-@dataclasses.dataclass(frozen=True)
-class StudentTRows(RowDensity):
-    """Independent Student-t columns. Parameters: `df`, `loc`, `scale`, each (K, D) or (K,)."""
+@record
+class StudentTRows(ColumnwiseDensity):
+    """Independent Student-t columns."""
 
-    def row_log_prob(self, parameters, values):
-        """Log density of rows, (n, K)."""
-        rows = flatten_rows(values)
-        df, loc, scale = (flatten_rows(parameters[name]) for name in ("df", "loc", "scale"))
-        xp = namespace(rows, loc)
+    df: Float[Array, "K D"]
+    loc: Float[Array, "K D"]
+    scale: Float[Array, "K D"]
+
+    def log_prob(self, values: Cells, observed: Bool[Array, "n D"] | None = None) -> Float[Array, "n K"]:
+        """Log density of each row under each class."""
+        rows = flatten_rows(values if observed is None else filled(values, observed))
+        df, loc, scale = (flatten_rows(array) for array in (self.df, self.loc, self.scale))
+        xp = namespace(rows, loc, observed)
         half = 0.5 * (df + 1)
-        constant = (log_rising(0.5 * df, 0.5) - 0.5 * xp.log(df * math.pi) - xp.log(scale)).sum(-1)
+        constants = log_rising(0.5 * df, 0.5) - 0.5 * xp.log(df * math.pi) - xp.log(scale)
+        constant = constants.sum(-1) if observed is None else observed.astype(float) @ constants.T
         precision = 1 / (scale * xp.sqrt(df))
-        if xp is np and half.max() < MOST_HALVES and not np.ptp(half, axis=1).any():
+        if xp is np and observed is None and half.max() < MOST_HALVES and not np.ptp(half, axis=1).any():
             return constant - half[:, 0] * _sums_of_logs(rows, loc, precision)
         columns = rows.T
-        logs = [half[k] @ xp.log1p(scaled_squares(columns, loc[k], precision[k])) for k in range(len(loc))]
-        return constant - xp.stack(logs, -1)
+        logs = [xp.log1p(scaled_squares(columns, *unit)) for unit in zip(loc, precision, strict=True)]
+        if observed is not None:
+            logs = [xp.where(observed.T, cells, 0.0) for cells in logs]
+        return constant - xp.stack([weights @ cells for weights, cells in zip(half, logs, strict=True)], -1)
 
 
-def _sums_of_logs(rows, loc, precision):
-    """Sum over columns of log(1 + ((row - loc) * precision) ** 2), (n, K).
+def _sums_of_logs(
+    rows: Float[np.ndarray, "n D"], loc: Float[np.ndarray, "K D"], precision: Float[np.ndarray, "K D"]
+) -> Float[np.ndarray, "n K"]:
+    """Sum over columns of log(1 + ((row - loc) * precision) ** 2).
 
     The logarithm is taken of products of many columns: logarithms are what a Student t costs over a normal
     distribution. Few calls for many rows each, because threads wait for each other between them.
@@ -64,73 +78,93 @@ def _sums_of_logs(rows, loc, precision):
     )
 
 
-@dataclasses.dataclass(frozen=True)
+@record
 class MultivariateStudentTRows(RowDensity):
-    """Multivariate Student-t rows. Parameters: `df` (K,), `loc` (K, D), `scale_tril` (K, D, D)."""
+    """Multivariate Student-t rows, or the columns of each that are there: of the same degrees of freedom."""
 
-    def prepare(self, parameters):
-        """Invert the Cholesky factors once."""
-        return with_whitening(parameters)
+    df: Float[Array, " K"]
+    ellipsoids: Ellipsoids
 
-    def row_log_prob(self, parameters, values):
-        """Log density of rows, (n, K)."""
-        squares, half_log_det, dimension = squared_distances(parameters, values)
-        return _joint_student_t(parameters["df"], squares[..., 0], half_log_det[:, 0], dimension)
+    @classmethod
+    def of(cls, df: Float[Array, " K"], loc: Float[Array, "K D"], scale_tril: Float[Array, "K D D"]) -> Self:
+        """Invert the Cholesky factors of the scale matrices once."""
+        return cls(df, Ellipsoids.of(loc, scale_tril))
+
+    def log_prob(self, values: Cells, observed: Bool[Array, "n D"] | None = None) -> Float[Array, "n K"]:
+        """Log density of each row under each class."""
+        distances = self.ellipsoids.distances(values, observed)
+        squares, half_log_det = distances.squares[..., 0], distances.half_log_det[..., 0]
+        return _joint_student_t(self.df, squares, half_log_det, distances.dimension[..., 0])
 
 
-@dataclasses.dataclass(frozen=True)
+@record
 class ConcentricStudentTRows(RowDensity):
-    """Multivariate Student-t rows whose scale matrix is diagonal. Parameters: `df`, `loc`, `scale`, each (K, D).
+    """Multivariate Student-t rows whose scale matrix is diagonal.
 
     The degrees of freedom are those of the row: one number for each class, repeated.
     """
 
-    def row_log_prob(self, parameters, values):
-        """Log density of rows, (n, K)."""
-        rows = flatten_rows(values)
-        df, loc, scale = (flatten_rows(parameters[name]) for name in ("df", "loc", "scale"))
-        xp, columns, df = namespace(rows, loc), rows.T.copy(), df[:, 0]
-        squares = xp.stack([scaled_squares(columns, loc[k], 1 / scale[k]).sum(0) for k in range(len(loc))], -1)
-        return _joint_student_t(df, squares, xp.log(scale).sum(-1), rows.shape[1])
+    df: Float[Array, "K D"]
+    loc: Float[Array, "K D"]
+    scale: Float[Array, "K D"]
+
+    def log_prob(self, values: Cells, observed: Bool[Array, "n D"] | None = None) -> Float[Array, "n K"]:
+        """Log density of each row under each class."""
+        rows = flatten_rows(values if observed is None else filled(values, observed))
+        df, loc, scale = (flatten_rows(array) for array in (self.df, self.loc, self.scale))
+        xp, columns = namespace(rows, loc, observed), rows.T.copy()
+        squares = [column_sums(scaled_squares(columns, *unit), observed) for unit in zip(loc, 1 / scale, strict=True)]
+        present = xp.ones((1, rows.shape[1])) if observed is None else observed.astype(float)
+        half_log_det, dimension = present @ xp.log(scale).T, present.sum(-1, keepdims=True)
+        return _joint_student_t(df[:, 0], xp.stack(squares, -1), half_log_det, dimension)
 
 
-def _joint_student_t(df, squares, half_log_det, dimension):
-    """Log density of multivariate Student-t rows at squared distances (n, K)."""
+def _joint_student_t(
+    df: Float[Array, " K"],
+    squares: Float[Array, "n K"],
+    half_log_det: Float[Array, "#n K"],
+    dimension: Real[Array, "#n 1"],
+) -> Float[Array, "n K"]:
+    """Log density of multivariate Student-t rows at squared distances."""
     xp = namespace(squares, df)
     half = 0.5 * (df + dimension)
     constant = log_rising(0.5 * df, 0.5 * dimension) - 0.5 * dimension * xp.log(df * math.pi) - half_log_det
     return constant - half * xp.log1p(squares / df)
 
 
-@dataclasses.dataclass(frozen=True)
-class NegativeBinomialRows(RowDensity):
-    """Columns of counts, Poisson with a gamma rate. Parameters: `concentration`, `rate`, each (K, D) or (K,)."""
+@record
+class NegativeBinomialRows(ColumnwiseDensity):
+    """Columns of counts, Poisson with a gamma rate."""
 
-    def row_log_prob(self, parameters, values):
-        """Log probability of rows, (n, K)."""
-        rows = flatten_rows(values)
-        shape, rate = (flatten_rows(parameters[name]) for name in ("concentration", "rate"))
+    concentration: Float[Array, "K D"]
+    rate: Float[Array, "K D"]
+
+    def log_prob(self, values: Cells, observed: Bool[Array, "n D"] | None = None) -> Float[Array, "n K"]:
+        """Log probability of each row under each class."""
+        rows = flatten_rows(values if observed is None else filled(values, observed, 0.0))
+        shape, rate = flatten_rows(self.concentration), flatten_rows(self.rate)
         xp = namespace(rows, shape)
-        constant = -(shape * xp.log1p(1 / rate)).sum(-1)
+        constants = -shape * xp.log1p(1 / rate)
+        constant = constants.sum(-1) if observed is None else observed.astype(float) @ constants.T
         counts = sum_log_rising(rows, shape) - rows @ xp.log1p(rate).T
         return constant + counts - log_factorial(rows).sum(-1)[:, None]
 
 
-@dataclasses.dataclass(frozen=True)
+@record
 class DirichletMultinomialRows(RowDensity):
-    """Vectors of counts, multinomial with Dirichlet probabilities. Parameter: `concentration`, (K, V).
+    """Vectors of counts, multinomial with Dirichlet probabilities. Of sparse rows only the nonzero cells cost."""
 
-    Rows may be sparse: only their nonzero cells cost anything.
-    """
+    concentration: Float[Array, "K V"]
 
-    def row_log_prob(self, parameters, values):
-        """Log probability of rows, (n, K), the multinomial coefficient included."""
-        concentration = parameters["concentration"]
+    def log_prob(self, values: Cells, observed: Bool[Array, "n V"] | None = None) -> Float[Array, "n K"]:
+        """Log probability of each row under each class, the multinomial coefficient included."""
+        if observed is not None:
+            refuse_missing("a Dirichlet-multinomial distribution")
         if hasattr(values, "tocsr"):
-            words = sum_log_rising_of_cells(values.tocsr(), concentration)
-            return words + _lengths(concentration, row_sums(values))
-        words = sum_log_rising(values, concentration)
-        return words + _lengths(concentration, values.sum(-1)) - log_factorial(values).sum(-1)[:, None]
+            words = sum_log_rising_of_cells(values.tocsr(), np.asarray(self.concentration))
+            return words + _lengths(self.concentration, row_sums(values))
+        words = sum_log_rising(values, self.concentration)
+        return words + _lengths(self.concentration, values.sum(-1)) - log_factorial(values).sum(-1)[:, None]
 
 
 def _lengths(concentration: Float[Array, "K V"], lengths: Float[Array, " n"]) -> Float[Array, "n K"]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from bayesgen.data import Schema
 from bayesgen.families import Family, Names
-from bayesgen.statistics import Sums
+from bayesgen.statistics import RowDensity, Sums
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,12 +130,12 @@ class Conjugate:
         blocks = []
         for block in self.blocks:
             of_block = {name: parameters[f"{block.name}_{name}"] for name in block.family.parameter_axes()}
-            blocks.append((block.name, *block.family.row_density(of_block)))
+            blocks.append((block.name, block.family.row_density(of_block)))
         return _log(parameters["class_probs"]), blocks
 
     def predictive_densities(self) -> "Densities":
         """The same with the parameters integrated out."""
-        blocks = [(block.name, *block.family.row_predictive()) for block in self.blocks]
+        blocks = [(block.name, block.family.row_predictive()) for block in self.blocks]
         return _log(self.class_prior.mean()["probs"]), blocks
 
     def replace_families(self, class_prior, families):
@@ -146,7 +146,7 @@ class Conjugate:
         return dataclasses.replace(self, class_prior=class_prior, blocks=blocks)
 
 
-Densities = tuple[np.ndarray, list[tuple[str, Any, Any]]]  # log class probabilities (K,); (block, density, parameters)
+Densities = tuple[np.ndarray, list[tuple[str, RowDensity]]]  # log class probabilities (K,); of each block
 
 
 def _categories(schema: Schema, columns: Sequence[str]) -> Sequence[Any]:

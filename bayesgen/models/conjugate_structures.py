@@ -8,7 +8,6 @@ import numpy as np
 import scipy.special
 
 from .conjugate import Conjugate, Densities
-from .mixed_columns import mixed_predictive, per_column
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +82,8 @@ class ConjugateStructures(Conjugate):
         for block, shared in zip(self.blocks, self.shared.blocks, strict=True):
             odds = self.log_odds[block.name]
             logs = scipy.special.log_expit(odds), scipy.special.log_expit(-odds)
-            blocks.append((block.name, *mixed_predictive(block.family, shared.family, *logs)))
+            density = block.family.row_predictive()
+            blocks.append((block.name, density.mixed(shared.family.row_predictive(), *logs)))
         return log_class_probs, blocks
 
     def _in_best(self, dependent: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -124,6 +124,17 @@ def _named(dependence: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {f"{name}_dependence": value for name, value in dependence.items()}
 
 
+def _per_column(weights, axes):
+    """Shape weights (..., D) of columns, or one for a block, like a parameter with these axes."""
+    weights = np.asarray(weights)
+    if "feature" not in axes or weights.ndim == 0:
+        return weights
+    class_axis = axes.index("feature")
+    trailing = len(axes) - class_axis - 1
+    leading = weights.shape[:-1] + (1,) * class_axis
+    return weights.reshape(*leading, weights.shape[-1], *(1,) * trailing)
+
+
 def _like(structure: np.ndarray, axes: tuple[str, ...], joint: bool) -> np.ndarray:
     """Shape the choice for columns, or for a joint block, like a parameter with these axes."""
-    return structure.reshape(structure.shape + (1,) * len(axes)) if joint else per_column(structure, axes)
+    return structure.reshape(structure.shape + (1,) * len(axes)) if joint else _per_column(structure, axes)

@@ -15,14 +15,15 @@ MIN_ROWS = 64
 def closed_table(densities, rows: Rows):
     """log p(x_i, y = k), (n, K)."""
     log_class_probs, blocks = densities
-    blocks = [(name, density, density.prepare(parameters)) for name, density, parameters in blocks]
     out = np.empty((rows.num_rows, len(log_class_probs)))
 
     def fill(part):
         with np.errstate(divide="ignore", over="ignore"):
             table = log_class_probs
-            for name, density, parameters in blocks:
-                table = table + density.row_log_prob(parameters, _chunk(rows.values[name], part))
+            for name, density in blocks:
+                observed = rows.observed.get(name)
+                mask = None if observed is None else observed[part]
+                table = table + density.log_prob(_chunk(rows.values[name], part), mask)
         out[part] = table
 
     all_in_threads(fill, chunks(len(out), _chunk_rows(rows, len(log_class_probs))))

@@ -1,14 +1,23 @@
 """The tables of log-joints of rows: the one thing that prediction needs of a program."""
 
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 
 from bayesgen.data import Rows
-from bayesgen.statistics import few, middle
+from bayesgen.records import record
+from bayesgen.statistics import Reference, few, middle
+from bayesgen.typing import Array, Float
 
 from .evaluation import class_table, evaluate
+
+if TYPE_CHECKING:
+    from .generative import GenerativeProgram
+
+Arrays = dict[str, Array]
 
 
 def log_joint_table(program, latents, rows: Rows):
@@ -20,62 +29,71 @@ def log_joint_table(program, latents, rows: Rows):
     total, parameters = _conditionals(program, latents, rows.covariates)
     statistics = dict(program.plan.compressed)
     for name, own in parameters.items():
-        total = total + statistics[name].row_log_prob(own, rows.values[name])
+        total = total + statistics[name].density(own).log_prob(rows.values[name], rows.observed.get(name))
     rowwise = _run_by_row(program, parameters)
     if rowwise:
         total = total + _by_row(program, latents, rows, rowwise)
     return jnp.broadcast_to(total, (rows.num_rows, program.num_classes))
 
 
-class Frame(NamedTuple):
-    """A process in the middle of many, as far as its densities are linear in features of the rows.
+@record
+class ReferenceProcess:
+    """A process in the middle of many, as far as their densities are linear in features of the rows about it.
 
     Attributes:
-        sites: site -> the frame of its statistic.
-        constant: (K,), log class probabilities, with whatever else does not depend on rows.
+        sites: the site's `Reference`.
+        constant: log class probabilities, with whatever else does not depend on rows.
     """
 
-    sites: dict[str, Any]
-    constant: Any
+    sites: dict[str, Reference]
+    constant: Float[Array, " K"]
 
 
-class Processes(NamedTuple):
+@record
+class Processes:
     """Many processes of a program, ready to meet rows.
 
     Attributes:
-        weights: (K, draws, F), what multiplies the features of a row; the last one is 1.
+        natural_parameters: about the reference, what multiplies the features of a row; the last one is 1.
         parameters: site -> name -> (draws, K, ...), for the sites that have no linear form.
         latents: site -> (draws, ...), for the sites that are run row by row.
     """
 
-    weights: Any
-    parameters: dict[str, Any]
-    latents: dict[str, Any]
+    natural_parameters: Float[Array, "K draws F"]
+    parameters: dict[str, dict[str, Array]]
+    latents: dict[str, Array]
 
 
-def frame_of(program, latents, covariates):
-    """The `Frame` of many processes; latents have one leading axis. Traceable."""
+def reference_of(
+    program: GenerativeProgram, latents: Arrays, covariates: Arrays, masked: tuple[str, ...] = ()
+) -> ReferenceProcess:
+    """The process in the middle of many; latents have one leading axis. Traceable.
+
+    Sites that are `masked` (some of their cells are missing) have no part in it.
+    """
     constant, parameters = _of_many(program, jax.tree.map(few, latents), covariates)
     statistics = dict(program.plan.compressed)
-    frames = {name: statistics[name].frame(own) for name, own in parameters.items()}
-    frames = {name: frame for name, frame in frames.items() if frame is not None}
-    for name, frame in frames.items():
-        constant = constant + statistics[name].weights(frame, parameters[name])[1]
-    return Frame(frames, finite(middle(constant)))
+    of_sites = {name: statistics[name].reference(own) for name, own in parameters.items() if name not in masked}
+    references = {name: reference for name, reference in of_sites.items() if reference is not None}
+    for name, reference in references.items():
+        constant = constant + reference.natural_parameters(parameters[name])[1]
+    return ReferenceProcess(references, finite(middle(constant)))
 
 
-def processes(program, frame, latents, covariates, precision):
-    """The `Processes` of latents with one leading axis; weights in this precision. Traceable."""
+def processes(
+    program: GenerativeProgram, reference: ReferenceProcess, latents: Arrays, covariates: Arrays, precision: str
+) -> Processes:
+    """The `Processes` of latents with one leading axis; natural parameters in this precision. Traceable."""
     constant, parameters = _of_many(program, latents, covariates)
-    statistics, parts = dict(program.plan.compressed), []
-    for name, own in frame.sites.items():
-        weights, offset = statistics[name].weights(own, parameters[name])
-        parts.append(weights)
+    parts = []
+    for name, of_site in reference.sites.items():
+        natural_parameters, offset = of_site.natural_parameters(parameters[name])
+        parts.append(natural_parameters)
         constant = constant + offset
-    parts.append((constant - frame.constant)[..., None])
+    parts.append((constant - reference.constant)[..., None])
     return Processes(
-        weights=jnp.swapaxes(jnp.concatenate(parts, -1), 0, 1).astype(precision),
-        parameters={name: own for name, own in parameters.items() if name not in frame.sites},
+        natural_parameters=jnp.swapaxes(jnp.concatenate(parts, -1), 0, 1).astype(precision),
+        parameters={name: own for name, own in parameters.items() if name not in reference.sites},
         latents=latents if _run_by_row(program, parameters) else {},
     )
 
@@ -84,43 +102,46 @@ def _of_many(program, latents, covariates):
     return jax.vmap(lambda one: _conditionals(program, one, covariates))(latents)
 
 
-class Features(NamedTuple):
+@record
+class Features:
     """Rows, ready to meet many processes.
 
     Attributes:
-        anchor: (K, n), log-joints under the process in the middle, as far as it has a linear form.
-        features: (K, F, n), what `Processes.weights` multiply; the last one is 1.
+        log_joint: under the reference, as far as there is a linear form.
+        features: what `Processes.natural_parameters` multiply; the last one is 1.
     """
 
-    anchor: Any
-    features: Any
+    log_joint: Float[Array, "K n"]
+    features: Float[Array, "K F n"]
 
 
-def features_of(program, frame, rows: Rows, precision):
-    """The `Features` of rows, in this precision; anchors are always in double. Traceable."""
-    size, num_classes, statistics = rows.num_rows, len(frame.constant), dict(program.plan.compressed)
-    read = [statistics[name].features(own, rows.values[name]) for name, own in frame.sites.items()]
-    anchor = sum((one for one, _ in read), start=jnp.broadcast_to(frame.constant[:, None], (num_classes, size)))
-    features = jnp.concatenate([*(one for _, one in read), jnp.ones((num_classes, 1, size))], 1)
-    return Features(anchor, features.astype(precision))
+def features_of(reference: ReferenceProcess, rows: Rows, precision: str) -> Features:
+    """The `Features` of rows, in this precision; log-joints are always in double. Traceable."""
+    shape = (len(reference.constant), rows.num_rows)
+    of_sites = [of_site.features(rows.values[name]) for name, of_site in reference.sites.items()]
+    log_joint = sum((logs for logs, _ in of_sites), start=jnp.broadcast_to(reference.constant[:, None], shape))
+    features = jnp.concatenate([*(features for _, features in of_sites), jnp.ones((shape[0], 1, shape[1]))], 1)
+    return Features(log_joint, features.astype(precision))
 
 
-def log_joint_tables(program, frame, draws, features, rows: Rows):
-    """The tables of many processes as anchors (K, n) and deviations from them (K, draws, n). Traceable.
+def log_joint_tables(
+    program: GenerativeProgram, reference: ReferenceProcess, draws: Processes, features: Features, rows: Rows
+) -> tuple[Float[Array, "K n"], Float[Array, "K draws n"]]:
+    """Log-joints under some process, and by how much those of many processes deviate from them. Traceable.
 
     Args:
-        frame: `Frame` of the processes and of the rows.
-        draws: `Processes`.
-        features: `Features` of the rows.
+        reference: of the processes and of the rows.
+        draws: the processes.
+        features: of the rows.
         rows: the rows themselves.
     """
-    deviations = jnp.matmul(draws.weights, features.features, precision=jax.lax.Precision.HIGHEST)
-    others = _other_tables(program, frame, draws, rows)
+    deviations = jnp.matmul(draws.natural_parameters, features.features, precision=jax.lax.Precision.HIGHEST)
+    others = _other_tables(program, reference, draws, rows)
     if others is None:
-        return features.anchor, deviations
+        return features.log_joint, deviations
     tables = deviations + others  # in double precision: where both parts are large, they may cancel
     peak = finite(tables.max(1))
-    return features.anchor + peak, (tables - peak[:, None]).astype(deviations.dtype)
+    return features.log_joint + peak, (tables - peak[:, None]).astype(deviations.dtype)
 
 
 def finite(logs):
@@ -128,12 +149,17 @@ def finite(logs):
     return jnp.where(jnp.isneginf(logs), 0.0, logs)
 
 
-def _other_tables(program, frame, draws, rows):
-    """What the sites without a linear form add, (K, draws, n), or None where there are none."""
+def _other_tables(
+    program: GenerativeProgram, reference: ReferenceProcess, draws: Processes, rows: Rows
+) -> Float[Array, "K draws n"] | None:
+    """What the sites without a linear form add, or None where there are none."""
     statistics = dict(program.plan.compressed)
-    parts = [statistics[name].row_log_prob_of_many(own, rows.values[name]) for name, own in draws.parameters.items()]
+    parts = [
+        statistics[name].log_prob_of_many(own, rows.values[name], rows.observed.get(name))
+        for name, own in draws.parameters.items()
+    ]
     if draws.latents:
-        names = _run_by_row(program, (*frame.sites, *draws.parameters))
+        names = _run_by_row(program, (*reference.sites, *draws.parameters))
         tables = jax.vmap(lambda one: _by_row(program, one, rows, names))(draws.latents)
         parts.append(jnp.moveaxis(tables, 2, 0))
     return sum(parts[1:], start=parts[0]) if parts else None

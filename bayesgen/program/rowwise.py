@@ -14,7 +14,7 @@ from bayesgen.runtime import OwnedJit, carrying, in_threads, placed
 from bayesgen.statistics import chunks
 
 from .compiled import first_rows, pad, padded_size
-from .joint import features_of, frame_of, log_joint_table, log_joint_tables, processes
+from .joint import features_of, log_joint_table, log_joint_tables, processes, reference_of
 
 CHUNK_ROWS = 8192
 CACHE_BYTES = 2e6  # for the same on a processor, whose caches are fast and whose calls cost little
@@ -86,14 +86,17 @@ def reduce_draws(program, latents, rows: Rows, batch_size, reduction):
     with jax.enable_x64(True), placed(_work(program, rows, CHUNK_ROWS, batch_size)) as device:
         examples, known = first_rows(rows.covariates, program.num_classes), _known(program, latents)
         precision = reduction.precision
-        frame, batches, squares = _prepare(program, known, examples, batch_size=batch_size, precision=precision)
+        reference, batches, squares = _prepare(
+            program, known, examples, batch_size=batch_size, precision=precision, masked=tuple(rows.observed)
+        )
         budget = CACHE_BYTES if device.platform == "cpu" else BUDGET_BYTES
-        numbers_per_row = program.num_classes * max(batches.weights.shape[-2:])  # of the tables, and of the features
+        num_draws, num_features = batches.natural_parameters.shape[-2:]
+        numbers_per_row = program.num_classes * max(num_draws, num_features)  # of the tables, and of the features
         chunk = _rows_that_fit(rows, numbers_per_row, budget)
 
         def of_rows(part):
             chunk_rows = _padded_rows(rows, part)
-            reduced = _reduce(program, frame, batches, squares, chunk_rows, reduction=reduction)
+            reduced = _reduce(program, reference, batches, squares, chunk_rows, reduction=reduction)
             return jax.tree.map(lambda leaf: np.asarray(leaf)[: _size(part)], reduced)
 
         *whole, last = _chunks(rows, chunk)
@@ -114,25 +117,25 @@ def reduce_draws(program, latents, rows: Rows, batch_size, reduction):
     return jax.tree.map(put, reduced, of_far_rows)
 
 
-@functools.partial(OwnedJit, static_argnames=("batch_size", "precision"))
-def _prepare(program, latents, covariates, *, batch_size, precision):
-    """(`Frame`, `Processes` with the batches as first axis, the largest squares of their weights, (K, F)).
+@functools.partial(OwnedJit, static_argnames=("batch_size", "precision", "masked"))
+def _prepare(program, latents, covariates, *, batch_size, precision, masked):
+    """(`ReferenceProcess`, `Processes` with the batches as first axis, the largest squares of theirs, (K, F)).
 
     Made batch by batch, so that no more is whole.
     """
-    frame = frame_of(program, latents, covariates)
+    reference = reference_of(program, latents, covariates, masked)
     batches = jax.tree.map(lambda array: array.reshape(-1, batch_size, *array.shape[1:]), latents)
-    ready = jax.lax.map(lambda one: processes(program, frame, one, covariates, precision), batches)
-    return frame, ready, jnp.square(jnp.abs(ready.weights).max((0, 2)).astype(float))
+    ready = jax.lax.map(lambda one: processes(program, reference, one, covariates, precision), batches)
+    return reference, ready, jnp.square(jnp.abs(ready.natural_parameters).max((0, 2)).astype(float))
 
 
 @functools.partial(OwnedJit, static_argnames="reduction")
-def _reduce(program, frame, batches, largest_squares, rows, *, reduction):
+def _reduce(program, reference, batches, largest_squares, rows, *, reduction):
     """What the reduction makes of rows, and the sizes of their largest deviations (n,)."""
-    features = features_of(program, frame, rows, reduction.precision)
+    features = features_of(reference, rows, reduction.precision)
 
     def of_batch(draws):
-        return reduction.of_batch(*log_joint_tables(program, frame, draws, features, rows))
+        return reduction.of_batch(*log_joint_tables(program, reference, draws, features, rows))
 
     squares = jnp.einsum("kf,kfn->kn", largest_squares, jnp.square(features.features.astype(float)))
     return reduction.of_all(jax.lax.map(of_batch, batches)), jnp.sqrt(squares.max(0))

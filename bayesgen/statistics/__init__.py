@@ -1,14 +1,15 @@
 """Sufficient statistics by NumPyro distribution type: summarize, merge, log-likelihood, row log-probabilities."""
 
 from .arrays import flatten_rows, log_factorial, log_rising, namespace, row_sums, safe_product, sum_log_rising
-from .base import RowDensity, Statistic
+from .base import Parameters, Statistic
+from .densities import ColumnwiseDensity, Reference, RowDensity
 from .discrete import CategoricalStatistic
 from .exponential import ExponentialFamily
-from .linear import few, middle
 from .magnitudes import check_magnitudes, check_rows
-from .mahalanobis import squared_distances, with_whitening
-from .normal import MultivariateNormalStatistic, NormalStatistic, scaled_squares
-from .passes import chunks, class_counts
+from .mahalanobis import Ellipsoids
+from .missing import filled, refuse_missing
+from .normal import MultivariateNormalStatistic, NormalStatistic, column_sums, few, middle, scaled_squares
+from .passes import Cells, chunks, class_counts
 from .registry import Conditional, is_registered, read_conditional, register, registered_types
 from .sparse_counts import sum_log_rising_of_cells
 from .summaries import Moments, Summary, Sums, outer_or_square
@@ -19,11 +20,16 @@ __all__ = [
     "MULTINOMIAL",
     "POISSON",
     "CategoricalStatistic",
+    "Cells",
+    "ColumnwiseDensity",
     "Conditional",
+    "Ellipsoids",
     "ExponentialFamily",
     "Moments",
     "MultivariateNormalStatistic",
     "NormalStatistic",
+    "Parameters",
+    "Reference",
     "RowDensity",
     "Statistic",
     "Summary",
@@ -32,7 +38,9 @@ __all__ = [
     "check_rows",
     "chunks",
     "class_counts",
+    "column_sums",
     "few",
+    "filled",
     "flatten_rows",
     "is_registered",
     "log_factorial",
@@ -41,13 +49,12 @@ __all__ = [
     "namespace",
     "outer_or_square",
     "read_conditional",
+    "refuse_missing",
     "register",
     "registered_types",
     "row_sums",
     "safe_product",
     "scaled_squares",
-    "squared_distances",
     "sum_log_rising",
     "sum_log_rising_of_cells",
-    "with_whitening",
 ]

@@ -3,28 +3,16 @@
 import abc
 from collections.abc import Mapping
 
-from bayesgen.typing import Array, Bool, Real
+from bayesgen.typing import Array, Bool, Float, Real
 
+from .densities import Reference, RowDensity
 from .passes import Cells, Classes
 from .summaries import Summary
 
-
-class RowDensity(abc.ABC):
-    """K class-conditional densities that are evaluated at rows.
-
-    `parameters` is a dict of arrays whose first axis is the class.
-    """
-
-    def prepare(self, parameters):
-        """Parameters with whatever is worth computing once for many chunks of rows."""
-        return parameters
-
-    @abc.abstractmethod
-    def row_log_prob(self, parameters, values):
-        """Log density of each row under each class, (n, K), summed over the columns of the site."""
+Parameters = Mapping[str, Array]
 
 
-class Statistic(RowDensity):
+class Statistic(abc.ABC):
     """A family of distributions with a sufficient statistic of fixed size.
 
     The log-likelihood of any number of rows is a function of their `Summary` alone. `uses_inert` says whether
@@ -61,30 +49,28 @@ class Statistic(RowDensity):
         """
 
     @abc.abstractmethod
-    def log_likelihood(self, parameters, summary):
-        """Log-likelihood of the summarised rows, per class and column: (K, *extra), a JAX array."""
+    def log_likelihood(self, parameters: Parameters, summary: Summary) -> Float[Array, " K *extra"]:
+        """Log-likelihood of the summarised rows, per class and column. Traceable."""
 
-    def frame(self, parameters):
-        """The process in the middle of many, where the log density of a row is linear in some features of it.
+    @abc.abstractmethod
+    def density(self, parameters: Parameters) -> RowDensity:
+        """The class-conditional densities of rows at parameters, arrays with the class first. Not where `uses_inert`.
 
-        Args:
-            parameters: arrays with the axes (draws, K) first. JAX arrays: this and what follows is traced.
-
-        Returns:
-            What `weights` and `features` take, any pytree; None where there is no such form.
+        Traceable from JAX arrays.
         """
+
+    def reference(self, parameters: Mapping[str, Float[Array, "draws K ..."]]) -> Reference | None:
+        """The process in the middle of many; None where they are best evaluated one by one. Traceable."""
         return None
 
-    def weights(self, frame, parameters):
-        """What multiplies features (draws, K, F), and is added (draws, K), to make of a frame's density the others'."""
-        raise NotImplementedError
-
-    def features(self, frame, values):
-        """Log densities of rows under the frame (K, n), and their features (K, F, n)."""
-        raise NotImplementedError
-
-    def row_log_prob_of_many(self, parameters, values):
-        """`row_log_prob` for many processes, (K, draws, n); parameters have the axes (draws, K) first."""
+    def log_prob_of_many(
+        self,
+        parameters: Mapping[str, Float[Array, "draws K ..."]],
+        values: Cells,
+        observed: Bool[Array, "n ..."] | None = None,
+    ) -> Float[Array, "K draws n"]:
+        """Log densities of rows under many processes."""
         draws, num_classes = next(iter(parameters.values())).shape[:2]
         flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in parameters.items()}
-        return self.row_log_prob(flat, values).reshape(-1, draws, num_classes).transpose(2, 1, 0)
+        table = self.density(flat).log_prob(values, observed)
+        return table.reshape(-1, draws, num_classes).transpose(2, 1, 0)

@@ -2,15 +2,18 @@
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Self
 
 import numpy as np
 import scipy.sparse
 
+from bayesgen.records import record
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
 from .arrays import flatten_rows, log_linear, namespace, safe_product
-from .base import Statistic
-from .missing import fill
+from .base import Parameters, Statistic
+from .densities import RowDensity
+from .missing import filled
 from .passes import Cells, Classes, Sparse, chunks, class_counts, class_sums, class_weights
 from .summaries import Sums, trailing
 
@@ -34,7 +37,7 @@ class BernoulliStatistic(Statistic):
         """Count ones and zeros by class: two totals (K, *extra). See `Statistic.summarize`."""
         shape = (num_classes, *values.shape[1:])
         mask = None if observed is None else flatten_rows(observed)
-        rows = flatten_rows(values if observed is None else fill(values, observed))
+        rows = flatten_rows(values if observed is None else filled(values, observed))
         ones = class_sums(rows, classes, num_classes, weights, mask)
         count = class_counts(classes, num_classes, weights, observed)
         if weights is None and classes.ndim == 1:  # whole numbers, so the difference is exact
@@ -46,34 +49,69 @@ class BernoulliStatistic(Statistic):
         base = namespace(ones).zeros(shape)
         return Sums(count, (ones.reshape(shape), zeros.reshape(shape)), base)
 
-    def log_likelihood(self, parameters, summary):
+    def log_likelihood(self, parameters: Parameters, summary: Sums) -> Float[Array, " K *extra"]:  # type: ignore[override]
         """Counts times log probabilities."""
         ones, zeros = summary.totals
         return safe_product(ones, parameters["log_one"]) + safe_product(zeros, parameters["log_zero"])
 
-    def prepare(self, parameters):
-        """The log probability of a row of zeros, the log odds of ones, and the ones that are certain."""
-        if "log_odds" in parameters:
-            return parameters
+    def density(self, parameters: Parameters) -> "BernoulliDensity":
+        """Log odds, and what rows without ones have."""
         one, zero = (parameters[name].reshape(len(parameters[name]), -1) for name in ("log_one", "log_zero"))
-        xp = namespace(one)
-        certain = xp.isneginf(zero)
-        zero = xp.where(certain, 0.0, zero)
-        return {"zeros": zero.sum(-1), "log_odds": one - zero, "certain": certain}
+        return BernoulliDensity.of(one, zero)
 
-    def row_log_prob(self, parameters, values):
-        """Log probability of rows, (n, K): that of a row of zeros, and the log odds of the ones.
 
-        So only the ones cost anything. A row with an event of probability zero has log probability -inf, exactly.
-        """
-        prepared, rows = self.prepare(parameters), flatten_rows(values)
-        certain, log_odds = prepared["certain"], prepared["log_odds"]
-        table = prepared["zeros"] + log_linear(rows, log_odds)
-        xp = namespace(log_odds, rows)
-        if xp is np and not certain.any():
+@record
+class BernoulliDensity(RowDensity):
+    """Densities of rows of zeros and ones: that of a row of zeros, and the log odds of the ones.
+
+    So only the ones cost anything. A row with an event of probability zero has log probability -inf, exactly.
+
+    Attributes:
+        log_one, log_zero: log probabilities of both values.
+        zeros: log probabilities of a row of zeros, where certain ones count as 0.
+        log_odds: of ones; their log probability, where they are certain.
+        certain: where ones are certain.
+    """
+
+    log_one: Float[Array, "K m"]
+    log_zero: Float[Array, "K m"]
+    zeros: Float[Array, " K"]
+    log_odds: Float[Array, "K m"]
+    certain: Bool[Array, "K m"]
+
+    @classmethod
+    def of(cls, log_one: Float[Array, "K m"], log_zero: Float[Array, "K m"]) -> "BernoulliDensity":
+        """The density at these log probabilities."""
+        xp = namespace(log_one, log_zero)
+        certain = xp.isneginf(log_zero)
+        possible = xp.where(certain, 0.0, log_zero)
+        return cls(log_one, log_zero, possible.sum(-1), log_one - possible, certain)
+
+    def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
+        """Log probability of each row under each class."""
+        if observed is not None:
+            return self._of_observed(flatten_rows(filled(values, observed)), flatten_rows(observed))
+        rows = flatten_rows(values)
+        table = self.zeros + log_linear(rows, self.log_odds)
+        xp = namespace(self.log_odds, rows)
+        if xp is np and not self.certain.any():
             return table
-        missing = certain.sum(-1) > xp.asarray(rows @ certain.T.astype(log_odds.dtype))
+        missing = self.certain.sum(-1) > xp.asarray(rows @ self.certain.T.astype(self.log_odds.dtype))
         return xp.where(missing, -xp.inf, table)
+
+    def _of_observed(self, rows: Real[Array, "n m"], observed: Bool[Array, "n m"]) -> Float[Array, "n K"]:
+        """The same, of both values alike."""
+        xp = namespace(rows, observed, self.log_one)
+        ones, zeros = xp.where(observed, rows, 0.0), xp.where(observed, 1.0 - rows, 0.0)
+        return log_linear(ones, self.log_one) + log_linear(zeros, self.log_zero)
+
+    def mixed(self, other: Self, log_weight: Real[Array, "..."], log_other_weight: Real[Array, "..."]) -> RowDensity:
+        """Mixtures of probabilities are probabilities: what they cost is what one density costs."""
+        xp = namespace(self.log_one, other.log_one)
+        return self.of(
+            xp.logaddexp(log_weight + self.log_one, log_other_weight + other.log_one),
+            xp.logaddexp(log_weight + self.log_zero, log_other_weight + other.log_zero),
+        )
 
 
 def _sparse_zeros(
@@ -158,7 +196,7 @@ class CategoricalStatistic(Statistic):
         """Count each value of each column by class: totals (K, *extra, r). See `Statistic.summarize`."""
         size = self.num_categories
         if observed is not None:  # missing cells have a value of their own, which is not counted
-            values, size = fill(values, observed, self.num_categories), size + 1
+            values, size = filled(values, observed, self.num_categories), size + 1
         rows = flatten_rows(values)
         if classes.ndim == 1 and namespace(values, classes, weights) is np:
             counts = _count_jointly(rows, classes, num_classes, weights, size)[..., : self.num_categories]
@@ -171,17 +209,37 @@ class CategoricalStatistic(Statistic):
         count = class_counts(classes, num_classes, weights, observed)
         return Sums(count, (counts.reshape(*shape, self.num_categories),), namespace(counts).zeros(shape))
 
-    def log_likelihood(self, parameters, summary):
+    def log_likelihood(self, parameters: Parameters, summary: Sums) -> Float[Array, " K *extra"]:  # type: ignore[override]
         """Sum over values of count times log probability."""
         return safe_product(summary.totals[0], parameters["log_probs"]).sum(-1) + summary.log_base
 
-    def row_log_prob(self, parameters, values):
-        """Log probability of rows, (n, K)."""
-        xp = namespace(parameters["log_probs"], values)
-        table = parameters["log_probs"]
-        rows = flatten_rows(values).astype(int)
-        table = xp.moveaxis(table.reshape(len(table), -1, self.num_categories), 0, -1)  # (columns, r, K)
-        total = xp.zeros((len(rows), table.shape[-1]))
+    def density(self, parameters: Parameters) -> "CategoricalDensity":
+        """Tables of log probabilities by value."""
+        log_probs = parameters["log_probs"]
+        table = log_probs.reshape(len(log_probs), -1, self.num_categories)
+        return CategoricalDensity(namespace(table).moveaxis(table, 0, -1))
+
+
+@record
+class CategoricalDensity(RowDensity):
+    """Densities of rows of codes, by look-up."""
+
+    log_probs: Float[Array, "m r K"]
+
+    def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
+        """Log probability of each row under each class."""
+        xp = namespace(self.log_probs, values, observed)
+        rows = flatten_rows(values if observed is None else filled(values, observed, 0)).astype(int)
+        mask = None if observed is None else flatten_rows(observed)
+        total = xp.zeros((len(rows), self.log_probs.shape[-1]))
         for index in range(rows.shape[1]):
-            total = total + table[index][rows[:, index]]
+            cells = self.log_probs[index][rows[:, index]]
+            total = total + (cells if mask is None else xp.where(mask[:, index, None], cells, 0.0))
         return total
+
+    def mixed(self, other: Self, log_weight: Real[Array, "..."], log_other_weight: Real[Array, "..."]) -> RowDensity:
+        """Mixtures of probabilities are probabilities: what they cost is what one density costs."""
+        xp = namespace(self.log_probs, other.log_probs)
+        weights = (xp.reshape(logs, (-1, 1, 1)) for logs in (log_weight, log_other_weight))
+        tables = (logs + table for logs, table in zip(weights, (self.log_probs, other.log_probs), strict=True))
+        return CategoricalDensity(xp.logaddexp(*tables))

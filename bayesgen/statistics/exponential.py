@@ -2,14 +2,17 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
+from bayesgen.records import record, static
 from bayesgen.typing import Array, Bool, Float, Real
 
 from .arrays import flatten_rows, log_linear, namespace, safe_product
-from .base import Statistic
-from .missing import fill, refuse_missing
+from .base import Parameters, Statistic
+from .densities import RowDensity
+from .missing import filled, refuse_missing
 from .passes import Cells, Classes, class_counts, class_sums
 from .summaries import Sums, trailing
 
@@ -28,10 +31,10 @@ class ExponentialFamily(Statistic):
         name: what messages call it.
     """
 
-    statistics: Callable
-    natural: Callable
-    log_partition: Callable
-    log_base: Callable | None = None
+    statistics: Callable[[Any, Any], tuple[Any, ...]]
+    natural: Callable[[Any], tuple[Any, ...]]
+    log_partition: Callable[[Any], Any]
+    log_base: Callable[[Any, Any], Any] | None = None
     event_dim: int = 0
     uses_inert: bool = False
     name: str = "this distribution"
@@ -49,7 +52,7 @@ class ExponentialFamily(Statistic):
         if observed is not None:
             if self.event_dim:
                 refuse_missing(self.name)
-            values = fill(values, observed)
+            values = filled(values, observed)
         mask = None if observed is None else flatten_rows(observed)
 
         def by_class(rows: Cells) -> Float[Array, "K ..."]:
@@ -65,7 +68,7 @@ class ExponentialFamily(Statistic):
                 base = namespace(*totals).zeros((num_classes, *extra))
         return Sums(class_counts(classes, num_classes, weights, observed), totals, base)
 
-    def log_likelihood(self, parameters, summary):
+    def log_likelihood(self, parameters: Parameters, summary: Sums) -> Float[Array, " K *extra"]:  # type: ignore[override]
         """Inner product of natural parameters and totals, less the log-partition. See `Statistic`."""
         terms = [safe_product(t, eta) for t, eta in zip(summary.totals, self.natural(parameters), strict=True)]
         events = tuple(range(-self.event_dim, 0))
@@ -74,13 +77,43 @@ class ExponentialFamily(Statistic):
         count = trailing(summary.count, partition.ndim)
         return total - safe_product(count, partition) + summary.log_base
 
-    def row_log_prob(self, parameters, values):
-        """Log density of rows, (n, K): one matrix product for each statistic. Not where `uses_inert`."""
-        pairs = zip(self.statistics(values, None), self.natural(parameters), strict=True)
-        total = sum(log_linear(flatten_rows(t), eta.reshape(len(eta), -1)) for t, eta in pairs)
+    def density(self, parameters: Parameters) -> "ExponentialFamilyDensity":
+        """Natural parameters and log-partitions. Not where `uses_inert`."""
+        natural = tuple(eta.reshape(len(eta), -1) for eta in self.natural(parameters))
         partition = self.log_partition(parameters)
-        total = total - partition.reshape(len(partition), -1).sum(-1)
-        if self.log_base is None:
-            return total
-        base = self.log_base(values, None)
-        return total + namespace(base).reshape(base, (len(base), -1)).sum(-1)[:, None]
+        return ExponentialFamilyDensity(natural, partition.reshape(len(partition), -1), self)
+
+
+@record
+class ExponentialFamilyDensity(RowDensity):
+    """Densities of rows under an exponential family: one matrix product for each statistic.
+
+    Attributes:
+        natural: eta_j, extra and event axes flattened; -inf where a value is impossible.
+        log_partition: A, extra axes flattened.
+    """
+
+    natural: tuple[Float[Array, "K m"], ...]
+    log_partition: Float[Array, "K extra"]
+    family: ExponentialFamily = static()
+
+    def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
+        """Log density of each row under each class."""
+        family, mask = self.family, None
+        if observed is not None:
+            if family.event_dim:
+                refuse_missing(family.name)
+            values, mask = filled(values, observed), flatten_rows(observed)
+        with np.errstate(divide="ignore"):  # as in `ExponentialFamily.summarize`
+            statistics = [flatten_rows(rows) for rows in family.statistics(values, None)]
+            base = None if family.log_base is None else family.log_base(values, None)
+        if mask is not None:
+            xp = namespace(mask, *statistics)
+            statistics = [xp.where(mask, rows, 0.0) for rows in statistics]
+        table = sum(log_linear(rows, eta) for rows, eta in zip(statistics, self.natural, strict=True))
+        partition = self.log_partition.sum(-1) if mask is None else mask.astype(float) @ self.log_partition.T
+        table = table - partition
+        if base is None:
+            return table
+        base = namespace(base).reshape(base, (len(base), -1))
+        return table + (base if mask is None else namespace(base, mask).where(mask, base, 0.0)).sum(-1)[:, None]

@@ -1,88 +1,185 @@
-"""Squared Mahalanobis distances of rows from all classes at once: one matrix product a site."""
+"""Squared Mahalanobis distances of rows from all classes: what densities of joint normals and Student-t rows take."""
 
+import abc
 import math
-from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
+from bayesgen.records import record
+from bayesgen.typing import Array, Bool, Float, Int, Real
+
 from .arrays import inverse_lower, log_diagonal, namespace
+from .missing import filled, patterns_of
 from .passes import chunks
 
 PRODUCT_CELLS, MIN_ROWS = 1 << 18, 64  # of rows x classes x columns, which are to stay in the processor's cache
 FAR = 1e3  # standard deviations between classes that cost three digits of sixteen
 
 
-class Whitening(NamedTuple):
-    """Affine maps that whiten rows for each of K classes. The site's extra axes are flattened into one, m.
+@record
+class Distances:
+    """How far rows are from classes; the site's extra axes are flattened into one, m.
 
     Attributes:
-        center: (m, D), the mean of the classes' means: rows are taken from it first, so that offsets cost no digits.
-        maps: (m, D + 1, K * D), what (row - center, 1) is multiplied with.
-        half_log_det: (K, m), half the log-determinants of the covariances.
+        squares: squared distances.
+        half_log_det: half the log-determinants of the covariances of the cells that are there.
+        dimension: the number of these cells.
     """
 
-    center: Any
-    maps: Any
-    half_log_det: Any
+    squares: Float[Array, "n K m"]
+    half_log_det: Float[Array, "#n K m"]
+    dimension: Int[Array, "#n 1 m"]
 
 
-def with_whitening(parameters):
-    """NumPy parameters with what is worth computing once for many chunks of rows.
+@record
+class Ellipsoids:
+    """Means and Cholesky factors of K classes, and the maps that whiten rows.
 
-    That is a `Whitening`, or inverse Cholesky factors where classes lie so far apart that a common center costs digits.
+    Attributes:
+        loc: extra axes flattened into one, m.
+        scale_tril: likewise.
+        whitening: the maps, by the way that costs least without costing digits.
     """
-    loc, inverse = _flat(parameters)
+
+    loc: Float[Array, "K m D"]
+    scale_tril: Float[Array, "K m D D"]
+    whitening: "Whitening"
+
+    @classmethod
+    def of(cls, loc: Float[Array, "K *extra D"], scale_tril: Float[Array, "K *extra D D"]) -> "Ellipsoids":
+        """Invert the factors once."""
+        num_classes, *extra, dimension = loc.shape
+        loc = loc.reshape(num_classes, math.prod(extra), dimension)
+        scale_tril = scale_tril.reshape(*loc.shape, dimension)
+        return cls(loc, scale_tril, whitening_of(loc, scale_tril))
+
+    def distances(self, values: Real[Array, "n ..."], observed: Bool[Array, "n ..."] | None = None) -> Distances:
+        """Distances of rows (n, *extra, D) from each class, in the columns that are there."""
+        rows = values.reshape(len(values), *self.loc.shape[1:])
+        if observed is not None:
+            mask = observed.reshape(rows.shape)
+            rows = filled(rows, mask, 0.0)
+            of_masked = self._row_by_row if namespace(rows, mask, self.loc) is jnp else self._by_pattern
+            return of_masked(rows, mask)
+        dimension = np.full((1, 1, self.loc.shape[1]), self.loc.shape[-1])
+        return Distances(self.whitening.squares(rows), self.whitening.half_log_det[None], dimension)
+
+    def restricted(self, mask: Bool[Array, "m D"]) -> "Ellipsoids":
+        """The marginals of some columns, whatever rows with zeros in the others: M S M + (I - M) for covariances S.
+
+        Its determinant is that of the columns that are there, and the others add nothing to a distance.
+        """
+        xp = namespace(self.loc, mask)
+        loc, factor = restricted(self.loc, self.scale_tril, mask)
+        return Ellipsoids(loc, factor, Whitening.of(loc, factor) if xp is jnp else whitening_of(loc, factor))
+
+    def _by_pattern(self, rows: Float[Array, "n m D"], mask: Bool[Array, "n m D"]) -> Distances:
+        """One Cholesky factor for each pattern of columns that are there."""
+        patterns, of_row = patterns_of(mask)
+        squares, half_log_det = np.empty((2, len(rows), *self.loc.shape[:2]))
+        for index, pattern in enumerate(patterns):
+            members, whitening = of_row == index, self.restricted(pattern).whitening
+            squares[members] = whitening.squares(rows[members])
+            half_log_det[members] = whitening.half_log_det
+        return Distances(squares, half_log_det, mask.sum(-1)[:, None])
+
+    def _row_by_row(self, rows: Float[Array, "n m D"], mask: Bool[Array, "n m D"]) -> Distances:
+        """Traced, a pattern is not known: every row has a Cholesky factor of its own."""
+
+        def of_row(
+            row: Float[Array, "m D"], observed: Bool[Array, "m D"]
+        ) -> tuple[Float[Array, "K m"], Float[Array, "K m"]]:
+            whitening = self.restricted(observed).whitening
+            return whitening.squares(row[None])[0], whitening.half_log_det
+
+        squares, half_log_det = jax.vmap(of_row)(jnp.asarray(rows), jnp.asarray(mask))
+        return Distances(squares, half_log_det, mask.sum(-1)[:, None])
+
+
+def restricted(
+    loc: Float[Array, "... D"], scale_tril: Float[Array, "... D D"], mask: Bool[Array, "... D"]
+) -> tuple[Float[Array, "... D"], Float[Array, "... D D"]]:
+    """Means and Cholesky factors of the columns that are there; of the others, 0 and those of the identity."""
+    xp = namespace(loc, scale_tril, mask)
+    both = mask[..., :, None] & mask[..., None, :]
+    covariance = scale_tril @ xp.swapaxes(scale_tril, -1, -2)
+    factor = xp.linalg.cholesky(xp.where(both, covariance, xp.eye(loc.shape[-1])))
+    return xp.where(mask, loc, 0.0), factor
+
+
+class Whitening(abc.ABC):
+    """Maps under which the covariance of each class is the identity, and its mean 0."""
+
+    half_log_det: Float[Array, "K m"]
+
+    @abc.abstractmethod
+    def squares(self, rows: Float[Array, "n m D"]) -> Float[Array, "n K m"]:
+        """Squared lengths of rows that are whitened for each class."""
+
+    @staticmethod
+    def of(loc: Float[Array, "K m D"], scale_tril: Float[Array, "K m D D"]) -> "ClassWhitening":
+        """The plain form."""
+        inverse = inverse_lower(scale_tril)
+        return ClassWhitening(loc, inverse, -log_diagonal(inverse))
+
+
+@record
+class ClassWhitening(Whitening):
+    """Each class on its own: rows less its mean, times its inverse Cholesky factor."""
+
+    loc: Float[Array, "K m D"]
+    inverse: Float[Array, "K m D D"]
+    half_log_det: Float[Array, "K m"]
+
+    def squares(self, rows: Float[Array, "n m D"]) -> Float[Array, "n K m"]:
+        """Class by class."""
+        xp = namespace(rows, self.loc)
+        classes = [
+            xp.einsum("nmd,med->nme", rows - loc, inverse) for loc, inverse in zip(self.loc, self.inverse, strict=True)
+        ]
+        return xp.stack([(whitened**2).sum(-1) for whitened in classes], 1)
+
+
+@record
+class CommonWhitening(Whitening):
+    """All classes at once, by one matrix product a block of columns: affine maps of rows less one center.
+
+    Attributes:
+        center: the mean of the classes' means: rows are taken from it first, so that offsets cost no digits.
+        maps: what (row - center, 1) is multiplied with.
+    """
+
+    center: Float[Array, "m D"]
+    maps: Float[Array, "m D+1 K*D"]
+    half_log_det: Float[Array, "K m"]
+
+    def squares(self, rows: Float[Array, "n m D"]) -> Float[Array, "n K m"]:
+        """In chunks of rows that stay in the processor's cache."""
+        parts = chunks(len(rows), max(PRODUCT_CELLS // self.maps[0, 0].size, MIN_ROWS))
+        return np.concatenate([self._squares(rows[part]) for part in parts or [slice(0)]])
+
+    def _squares(self, rows: Float[Array, "n m D"]) -> Float[Array, "n K m"]:
+        num_classes, dimension = len(self.half_log_det), rows.shape[-1]
+        rows, ones = rows - self.center, np.ones((len(rows), 1))
+        squares = []
+        for index, maps in enumerate(self.maps):
+            whitened = np.concatenate([rows[:, index], ones], 1) @ maps
+            whitened = whitened.reshape(-1, num_classes, dimension)
+            squares.append(np.einsum("nkd,nkd->nk", whitened, whitened))
+        return np.stack(squares, -1)
+
+
+def whitening_of(loc: Float[Array, "K m D"], scale_tril: Float[Array, "K m D D"]) -> Whitening:
+    """All classes at once, where NumPy does it; one by one where they lie so far apart that a center costs digits."""
+    by_class = Whitening.of(loc, scale_tril)
+    if namespace(loc, scale_tril) is jnp:
+        return by_class
     center = loc.mean(0)
-    shift = namespace(loc).einsum("kmij,kmj->mki", inverse, center - loc)
+    shift = np.einsum("kmij,kmj->mki", by_class.inverse, center - loc)
     if not abs(shift).max(initial=0.0) <= FAR:
-        return {**parameters, "inverse": inverse}
-    return {**parameters, "whitening": _whitening(center, inverse, shift)}
-
-
-def squared_distances(parameters, values):
-    """Squared distances (n, K, m) of rows, half log-determinants (K, m), and the dimension D.
-
-    `parameters` hold `loc` (K, *extra, D), `scale_tril` (K, *extra, D, D), and what `with_whitening` adds.
-    """
-    dimension = parameters["loc"].shape[-1]
-    rows = values.reshape(len(values), -1, dimension)
-    if "whitening" in parameters:
-        whitening = parameters["whitening"]
-        parts = chunks(len(rows), max(PRODUCT_CELLS // whitening.maps[0, 0].size, MIN_ROWS))
-        squares = np.concatenate([_at_once(whitening, rows[part]) for part in parts])
-        return squares, whitening.half_log_det, dimension
-    loc, inverse = _flat(parameters)
-    return _class_by_class(loc, inverse, rows), -log_diagonal(inverse), dimension
-
-
-def _at_once(whitening, rows):
-    num_classes, dimension = len(whitening.half_log_det), rows.shape[-1]
-    rows, ones = rows - whitening.center, np.ones((len(rows), 1))
-    squares = []
-    for index, maps in enumerate(whitening.maps):
-        whitened = np.concatenate([rows[:, index], ones], 1) @ maps
-        whitened = whitened.reshape(-1, num_classes, dimension)
-        squares.append(np.einsum("nkd,nkd->nk", whitened, whitened))
-    return np.stack(squares, -1)
-
-
-def _class_by_class(loc, inverse, rows):
-    xp = namespace(rows, loc)
-    classes = [xp.einsum("nmd,med->nme", rows - loc[k], inverse[k]) for k in range(len(loc))]
-    return xp.stack([(whitened**2).sum(-1) for whitened in classes], 1)
-
-
-def _flat(parameters):
-    """Means (K, m, D) and inverse Cholesky factors (K, m, D, D)."""
-    num_classes, *extra, dimension = parameters["loc"].shape
-    loc = parameters["loc"].reshape(num_classes, math.prod(extra), dimension)
-    if "inverse" in parameters:
-        return loc, parameters["inverse"]
-    return loc, inverse_lower(parameters["scale_tril"]).reshape(*loc.shape, dimension)
-
-
-def _whitening(center, inverse, shift):
-    xp = namespace(center, inverse)
-    linear = xp.transpose(inverse, (1, 3, 0, 2))  # (m, D, K, D), the last axis whitened
-    maps = xp.concatenate([linear, shift[:, None]], 1)
-    return Whitening(center, maps.reshape(*maps.shape[:2], -1), -log_diagonal(inverse))
+        return by_class
+    linear = np.transpose(by_class.inverse, (1, 3, 0, 2))  # (m, D, K, D), the last axis whitened
+    maps = np.concatenate([linear, shift[:, None]], 1)
+    return CommonWhitening(center, maps.reshape(*maps.shape[:2], -1), by_class.half_log_det)

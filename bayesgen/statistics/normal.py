@@ -2,23 +2,25 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import jax.numpy as jnp
 import numpy as np
 
-from bayesgen.typing import Array, Bool, Real
+from bayesgen.records import record, static
+from bayesgen.typing import Array, Bool, Float, Int, Real
 
 from .arrays import flatten_rows, inverse_lower, log_diagonal, namespace, precise
-from .base import Statistic
-from .linear import middle
-from .mahalanobis import squared_distances, with_whitening
-from .missing import fill, refuse_missing
+from .base import Parameters, Statistic
+from .densities import Reference, RowDensity
+from .mahalanobis import Ellipsoids
+from .missing import filled, refuse_missing
 from .moments import class_moments
-from .passes import Classes
+from .passes import Cells, Classes
 from .summaries import Moments, trailing
 
 LOG_2PI = math.log(2 * math.pi)
+MOST_FOR_MIDDLE = 101  # draws of which the middle is taken
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +47,7 @@ class NormalStatistic(Statistic):
         inert: Mapping[str, Array] | None = None,
     ) -> Moments:
         """Centred moments of each column by class. See `Statistic.summarize`."""
-        values = values if observed is None else fill(values, observed)
+        values = values if observed is None else filled(values, observed)
         rows = flatten_rows(namespace(values).log(precise(values)) if self.log_scale else values)
         mask = None if observed is None else flatten_rows(observed)
         moments = class_moments(rows, classes, num_classes, weights, observed=mask)
@@ -54,62 +56,115 @@ class NormalStatistic(Statistic):
         count = moments.count if observed is None else moments.count.reshape(shape)
         return Moments(count, moments.mean.reshape(shape), moments.scatter.reshape(shape), base.reshape(shape))
 
-    def log_likelihood(self, parameters, summary):
+    def log_likelihood(self, parameters: Parameters, summary: Moments) -> Float[Array, " K *extra"]:  # type: ignore[override]
         """-n log(scale) - n/2 log(2 pi) - (scatter + n (mean - loc)^2) / (2 scale^2), per class and column."""
         loc, scale = parameters["loc"], parameters["scale"]
         count = trailing(summary.count, loc.ndim)
         residual = summary.scatter / scale**2 + count * ((summary.mean - loc) / scale) ** 2
         return summary.log_base - count * (jnp.log(scale) + 0.5 * LOG_2PI) - 0.5 * residual
 
-    def row_log_prob(self, parameters, values):
-        """Log density of rows, (n, K)."""
-        xp = namespace(parameters["loc"], values)
-        rows, base = flatten_rows(values), 0.0
+    def density(self, parameters: Parameters) -> "NormalDensity":
+        """Locations and scales, the columns in one axis."""
+        loc, scale = (flatten_rows(parameters[name]) for name in ("loc", "scale"))
+        return NormalDensity(loc, scale, self.log_scale)
+
+    def reference(self, parameters: Mapping[str, Float[Array, "draws K ..."]]) -> "NormalReference":
+        """Locations and scales in the middle of the draws."""
+        loc, scale = _columns(parameters)
+        return NormalReference(middle(loc), middle(scale), self.log_scale)
+
+
+@record
+class NormalDensity(RowDensity):
+    """Densities of rows of independent normal (or log-normal) columns."""
+
+    loc: Float[Array, "K m"]
+    scale: Float[Array, "K m"]
+    log_scale: bool = static()
+
+    def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
+        """Log density of each row under each class."""
+        xp = namespace(self.loc, values, observed)
+        rows, base = flatten_rows(values if observed is None else filled(values, observed)), 0.0
+        mask = None if observed is None else flatten_rows(observed)
         if self.log_scale:
             rows = xp.log(rows)
-            base = -rows.sum(-1)
-        loc, scale = (flatten_rows(parameters[name]) for name in ("loc", "scale"))
-        constant = -xp.log(scale).sum(-1) - 0.5 * LOG_2PI * loc.shape[-1]
+            base = -(rows if mask is None else xp.where(mask, rows, 0.0)).sum(-1)
+        constant = -xp.log(self.scale).sum(-1) - 0.5 * LOG_2PI * self.loc.shape[-1]
+        if mask is not None:
+            constant = -mask.astype(float) @ (xp.log(self.scale) + 0.5 * LOG_2PI).T
         columns = rows.T.copy()  # sums over columns are then sums of long vectors
-        squares = [scaled_squares(columns, loc[k], 1 / scale[k]).sum(0) for k in range(len(loc))]
+        squares = [column_sums(scaled_squares(columns, *of_class), mask) for of_class in self._units()]
         return constant - 0.5 * xp.stack(squares, -1) + xp.reshape(base, (-1, 1))
 
-    def frame(self, parameters):
-        """Locations and scales in the middle of the draws."""
-        return tuple(middle(each) for each in _flat(parameters))
+    def _units(self) -> Iterator[tuple[Float[Array, " m"], Float[Array, " m"]]]:
+        """What `scaled_squares` takes, class by class."""
+        return zip(self.loc, 1 / self.scale, strict=True)
 
-    def weights(self, frame, parameters):
-        """Of columns, and of their squares, in units of the frame."""
-        (center, unit), (loc, scale) = frame, _flat(parameters)
-        shift, precision = (loc - center) / unit, (unit / scale) ** 2
-        constant = jnp.log(unit / scale).sum(-1) - 0.5 * (precision * shift**2).sum(-1)
-        weights = jnp.concatenate([precision * shift, 0.5 - 0.5 * precision], -1)
-        return weights, constant
 
-    def features(self, frame, values):
-        """Columns in units of the frame, and their squares."""
-        center, unit = frame
+@record
+class NormalReference(Reference):
+    """Independent normal columns: features are the columns in units of the reference, and their squares."""
+
+    loc: Float[Array, "K m"]
+    scale: Float[Array, "K m"]
+    log_scale: bool = static()
+
+    def natural_parameters(
+        self, parameters: Mapping[str, Float[Array, "draws K ..."]]
+    ) -> tuple[Float[Array, "draws K F"], Float[Array, "draws K"]]:
+        """Of columns and of their squares; and the log-partitions with the sign turned."""
+        loc, scale = _columns(parameters)
+        shift, precision = (loc - self.loc) / self.scale, (self.scale / scale) ** 2
+        constant = jnp.log(self.scale / scale).sum(-1) - 0.5 * (precision * shift**2).sum(-1)
+        return jnp.concatenate([precision * shift, 0.5 - 0.5 * precision], -1), constant
+
+    def features(self, values: Float[Array, "n ..."]) -> tuple[Float[Array, "K n"], Float[Array, "K F n"]]:
+        """Log densities of rows under the reference, and their features."""
         columns = flatten_rows(jnp.log(values) if self.log_scale else values).T
-        whitened = (columns - center[..., None]) / unit[..., None]
+        whitened = (columns - self.loc[..., None]) / self.scale[..., None]
         base = columns.sum(0) if self.log_scale else 0.0
-        return _standard(whitened, jnp.log(unit).sum(-1)) - base, jnp.concatenate([whitened, whitened**2], 1)
+        return _standard(whitened, jnp.log(self.scale).sum(-1)) - base, jnp.concatenate([whitened, whitened**2], 1)
 
 
-def scaled_squares(columns, center, factor, out=None):
-    """((columns - center) * factor) ** 2 of (D, n) columns, in the memory of one array: `out`, if it is given."""
+def few(draws: Float[Array, "draws ..."]) -> Float[Array, "few ..."]:
+    """Some of the draws, spread evenly: enough to say where the middle is."""
+    return draws[:: -(-len(draws) // MOST_FOR_MIDDLE)]
+
+
+def middle(draws: Float[Array, " draws *shape"]) -> Float[Array, " *shape"]:
+    """A value amid those of the draws: their median, which outliers do not move."""
+    return jnp.median(few(draws), axis=0)
+
+
+def scaled_squares(
+    columns: Float[Array, "D n"],
+    center: Float[Array, " D"],
+    factor: Float[Array, " D"],
+    out: Float[np.ndarray, "D n"] | None = None,
+) -> Float[Array, "D n"]:
+    """((columns - center) * factor) ** 2, in the memory of one array: `out`, if it is given."""
     squares = columns - center[:, None] if out is None else np.subtract(columns, center[:, None], out=out)
     squares *= factor[:, None]
     squares *= squares
     return squares
 
 
-def _flat(parameters):
-    """Locations and scales, (draws, K, columns)."""
-    return tuple(parameters[name].reshape(*parameters[name].shape[:2], -1) for name in ("loc", "scale"))
+def column_sums(cells: Float[Array, "D n"], observed: Bool[Array, "n D"] | None) -> Float[Array, " n"]:
+    """Sums over the columns that are there."""
+    return (cells if observed is None else namespace(cells, observed).where(observed.T, cells, 0.0)).sum(0)
 
 
-def _standard(whitened, log_det):
-    """Log densities (K, n) of columns (K, D, n) that were whitened by a factor of this log-determinant (K,)."""
+def _columns(
+    parameters: Mapping[str, Float[Array, "draws K ..."]],
+) -> tuple[Float[Array, "draws K m"], Float[Array, "draws K m"]]:
+    """Locations and scales, the columns in one axis."""
+    loc, scale = (parameters[name].reshape(*parameters[name].shape[:2], -1) for name in ("loc", "scale"))
+    return loc, scale
+
+
+def _standard(whitened: Float[Array, "K D n"], log_det: Float[Array, " K"]) -> Float[Array, "K n"]:
+    """Log densities of columns that were whitened by a factor of this log-determinant."""
     return -0.5 * ((whitened**2).sum(1) + LOG_2PI * whitened.shape[1]) - log_det[:, None]
 
 
@@ -146,7 +201,7 @@ class MultivariateNormalStatistic(Statistic):
             xp.zeros((num_classes, *extra)),
         )
 
-    def log_likelihood(self, parameters, summary):
+    def log_likelihood(self, parameters: Parameters, summary: Moments) -> Float[Array, " K *extra"]:  # type: ignore[override]
         """-n log|L| - nD/2 log(2 pi) - tr(inv(L) (scatter + n d d') inv(L)') / 2, with d = mean - loc."""
         whiten = inverse_lower(jnp.asarray(parameters["scale_tril"]))
         count = trailing(summary.count, whiten.ndim - 2)
@@ -156,26 +211,44 @@ class MultivariateNormalStatistic(Statistic):
         constant = count * (half_log_det + 0.5 * LOG_2PI * shift.shape[-1])
         return summary.log_base - constant - 0.5 * (spread + count * (shift**2).sum(-1))
 
-    def prepare(self, parameters):
+    def density(self, parameters: Parameters) -> "MultivariateNormalDensity":
         """Invert the Cholesky factors once."""
-        return with_whitening(parameters)
+        return MultivariateNormalDensity(Ellipsoids.of(parameters["loc"], parameters["scale_tril"]))
 
-    def row_log_prob(self, parameters, values):
-        """Log density of rows, (n, K)."""
-        squares, half_log_det, dimension = squared_distances(parameters, values)
-        return (-0.5 * (squares + LOG_2PI * dimension) - half_log_det[None]).sum(-1)
-
-    def frame(self, parameters):
+    def reference(self, parameters: Mapping[str, Float[Array, "draws K ..."]]) -> "MultivariateNormalReference":
         """Means in the middle of the draws, Cholesky factors there, and their inverses."""
-        center, unit = (middle(each) for each in _joint(parameters))
-        return center, unit, inverse_lower(unit)
+        loc, scale_tril = (middle(draws) for draws in _joint(parameters))
+        return MultivariateNormalReference(loc, scale_tril, inverse_lower(scale_tril))
 
-    def weights(self, frame, parameters):
-        """Of columns, and of products of two, whitened by the frame."""
-        (center, unit, whiten), (loc, factor) = frame, _joint(parameters)
+
+@record
+class MultivariateNormalDensity(RowDensity):
+    """Densities of jointly normal rows, or of the columns of each that are there."""
+
+    ellipsoids: Ellipsoids
+
+    def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
+        """Log density of each row under each class."""
+        distances = self.ellipsoids.distances(values, observed)
+        return (-0.5 * (distances.squares + LOG_2PI * distances.dimension) - distances.half_log_det).sum(-1)
+
+
+@record
+class MultivariateNormalReference(Reference):
+    """Jointly normal columns: features are the columns whitened by the reference, and products of two."""
+
+    loc: Float[Array, "K m D"]
+    scale_tril: Float[Array, "K m D D"]
+    inverse: Float[Array, "K m D D"]
+
+    def natural_parameters(
+        self, parameters: Mapping[str, Float[Array, "draws K ..."]]
+    ) -> tuple[Float[Array, "draws K F"], Float[Array, "draws K"]]:
+        """Of columns and of products of two; and the log-partitions with the sign turned."""
+        loc, factor = _joint(parameters)
         dimension = loc.shape[-1]
-        maps = inverse_lower(factor) @ unit  # from what the frame has whitened to what the process has
-        shift = jnp.einsum("kmij,skmj->skmi", whiten, loc - center)
+        maps = inverse_lower(factor) @ self.scale_tril  # from what the reference has whitened to what the process has
+        shift = jnp.einsum("kmij,skmj->skmi", self.inverse, loc - self.loc)
         precision = jnp.einsum("skmij,skmil->skmjl", maps, maps)
         slope = jnp.einsum("skmij,skmj->skmi", precision, shift)
         constant = (log_diagonal(maps) - 0.5 * (slope * shift).sum(-1)).sum(-1)
@@ -183,26 +256,27 @@ class MultivariateNormalStatistic(Statistic):
         squares = halves * (jnp.eye(dimension) - precision)[..., first, second]
         return jnp.concatenate([part.reshape(*constant.shape, -1) for part in (slope, squares)], -1), constant
 
-    def features(self, frame, values):
-        """Columns whitened by the frame, and products of two."""
-        center, _, whiten = frame
-        num_classes, _, dimension = center.shape
-        columns = jnp.moveaxis(values.reshape(len(values), *center.shape[1:]), 0, -1)
-        whitened = jnp.einsum("kmij,kmjn->kmin", whiten, columns - center[..., None])
+    def features(self, values: Float[Array, "n ..."]) -> tuple[Float[Array, "K n"], Float[Array, "K F n"]]:
+        """Log densities of rows under the reference, and their features."""
+        num_classes, _, dimension = self.loc.shape
+        columns = jnp.moveaxis(values.reshape(len(values), *self.loc.shape[1:]), 0, -1)
+        whitened = jnp.einsum("kmij,kmjn->kmin", self.inverse, columns - self.loc[..., None])
         first, second, _ = _pairs(dimension)
         products = whitened[:, :, first] * whitened[:, :, second]
         whitened, products = (part.reshape(num_classes, -1, len(values)) for part in (whitened, products))
-        return _standard(whitened, -log_diagonal(whiten).sum(-1)), jnp.concatenate([whitened, products], 1)
+        return _standard(whitened, -log_diagonal(self.inverse).sum(-1)), jnp.concatenate([whitened, products], 1)
 
 
-def _joint(parameters):
-    """Means (draws, K, m, D) and Cholesky factors (draws, K, m, D, D), extra axes flattened into one."""
+def _joint(
+    parameters: Mapping[str, Float[Array, "draws K ..."]],
+) -> tuple[Float[Array, "draws K m D"], Float[Array, "draws K m D D"]]:
+    """Means and Cholesky factors, extra axes flattened into one."""
     loc, factor = parameters["loc"], parameters["scale_tril"]
     shape = (*loc.shape[:2], math.prod(loc.shape[2:-1]), loc.shape[-1])
     return loc.reshape(shape), factor.reshape(*shape, shape[-1])
 
 
-def _pairs(dimension):
+def _pairs(dimension: int) -> tuple[Int[np.ndarray, " P"], Int[np.ndarray, " P"], Float[np.ndarray, " P"]]:
     """Pairs of columns, and by what a quadratic form weighs their products."""
     first, second = np.triu_indices(dimension)
     return first, second, np.where(first == second, 0.5, 1.0)

@@ -110,8 +110,7 @@ def test_the_predictive_of_a_table_is_the_ratio_of_two_evidences(name, rng, code
     case = CASES[name]
     prior, rows, new = case.table(), case.rows(rng, ROWS), case.rows(rng, 3)
     summary = summarize(prior, rows, codes)
-    density, parameters = prior.update(summary).row_predictive()
-    found = density.row_log_prob(parameters, new)
+    found = prior.update(summary).row_predictive().log_prob(new)
     assert found.shape == (3, CLASSES)
     before = prior.log_evidence(summary)
     for row, given in zip(new, found, strict=True):
@@ -263,7 +262,7 @@ def test_draws_follow_the_posterior_density(name, rng, codes):
     draws = posterior.sample(jax.random.key(2), (501,))
     row, label = rows[:1], codes[:1]
     densities = [prior.row_density({k: v[i] for k, v in draws.items()}) for i in range(501)]
-    terms = np.exp([density.row_log_prob(arrays, row)[0, label[0]] for density, arrays in densities])
+    terms = np.exp([density.log_prob(row)[0, label[0]] for density in densities])
     expected = np.exp(posterior.log_evidence(summarize(prior, row, label)))
     assert abs(terms.mean() - expected) < 5 * terms.std() / np.sqrt(len(terms))
 
@@ -310,9 +309,9 @@ def test_the_sites_are_the_prior_and_the_likelihood(name, rng, codes):
 def test_the_row_density_is_the_likelihood(name, rng):
     case = CASES[name]
     rows, parameters = case.rows(rng, ROWS), case.parameters(rng)
-    density, arrays = case.table().row_density(parameters)
+    density = case.table().row_density(parameters)
     expected = [case.log_likelihood(parameters, rows, np.full(ROWS, k)) for k in range(CLASSES)]
-    close(density.row_log_prob(arrays, rows), np.stack(expected, -1), rtol=1e-10, atol=1e-10)
+    close(density.log_prob(rows), np.stack(expected, -1), rtol=1e-10, atol=1e-10)
 
 
 @every_case

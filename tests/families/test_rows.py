@@ -19,5 +19,5 @@ def test_student_t_columns(num_columns, distance, shared):
     rows[2] *= distance
     expected = stats.t.logpdf(rows[:, None], df, loc, scale).sum(-1)
     with np.errstate(over="ignore"):
-        found = StudentTRows().row_log_prob({"df": df, "loc": loc, "scale": scale}, rows)
+        found = StudentTRows(df, loc, scale).log_prob(rows)
     np.testing.assert_allclose(found, expected, rtol=1e-12)

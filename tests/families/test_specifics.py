@@ -154,8 +154,8 @@ def test_add_one_smoothing():
 
 def test_bayes_rule_of_the_disease():
     """Prior 0.004, sensitivity 0.8, false positives 0.1: a table of two known processes."""
-    density, arrays = BetaBernoulli().row_density({"probs": np.array([[0.1], [0.8]])})
-    joint = np.array([0.996, 0.004]) * np.exp(density.row_log_prob(arrays, np.array([[1.0]]))[0])
+    density = BetaBernoulli().row_density({"probs": np.array([[0.1], [0.8]])})
+    joint = np.array([0.996, 0.004]) * np.exp(density.log_prob(np.array([[1.0]]))[0])
     close(joint[1] / joint.sum(), 0.031, atol=5e-4)
 
 
@@ -209,8 +209,8 @@ def test_sparse_documents_are_dense_ones(rng):
     for kind in (scipy.sparse.csr_array, scipy.sparse.csr_matrix):
         close(family.log_evidence(kind(rows)), family.log_evidence(rows), rtol=1e-12)
         close(family.update(kind(rows)).concentration, family.update(rows).concentration)
-        density, arrays = family.resolve(Scale(2, 7)).row_predictive()
-        close(density.row_log_prob(arrays, kind(rows)), density.row_log_prob(arrays, rows), rtol=1e-12)
+        density = family.resolve(Scale(2, 7)).row_predictive()
+        close(density.log_prob(kind(rows)), density.log_prob(rows), rtol=1e-12)
 
 
 # --- refusals ---------------------------------------------------------------------------------------------
@@ -329,15 +329,15 @@ def test_evidences_of_large_and_small_concentrations_have_all_digits(size):
 
 def test_predictives_of_large_concentrations_are_those_of_known_parameters():
     poisson = GammaPoisson(1e14, 1e14).resolve(Scale(2, 1))
-    density, parameters = poisson.row_predictive()
+    density = poisson.row_predictive()
     counts = np.arange(6.0)[:, None]
-    table = density.row_log_prob(density.prepare(parameters), counts)
+    table = density.log_prob(counts)
     np.testing.assert_allclose(table[:, 0], stats.poisson(1.0).logpmf(counts[:, 0]), rtol=1e-12)
     np.testing.assert_allclose(GammaPoisson(1e14, 1e14).predictive().log_prob(counts), table[:, :1], rtol=1e-5)
     normal = NormalInverseGamma(mean=0.0, kappa=1e15, shape=1e15, scale=4e15).resolve(Scale(1, 1))
-    density, parameters = normal.row_predictive()
+    density = normal.row_predictive()
     rows = np.linspace(-9, 9, 7)[:, None]
-    table = density.row_log_prob(density.prepare(parameters), rows)
+    table = density.log_prob(rows)
     np.testing.assert_allclose(table[:, 0], stats.norm(0, 2).logpdf(rows[:, 0]), rtol=1e-12)
 
 

@@ -230,13 +230,13 @@ def of_many(statistic, parameters, values):
     """Log densities of rows under many processes, (K, draws, n), by the linear form where there is one."""
     with jax.enable_x64(True):
         parameters = jax.tree.map(jnp.asarray, parameters)
-        frame = statistic.frame(parameters)
-        if frame is None:
-            return np.asarray(statistic.row_log_prob_of_many(parameters, values))
-        anchor, features = statistic.features(frame, jnp.asarray(values, float))
-        weights, constant = statistic.weights(frame, parameters)
-        deviations = jnp.einsum("skf,kfn->ksn", weights, features) + constant.T[..., None]
-        return np.asarray(anchor[:, None] + deviations)
+        reference = statistic.reference(parameters)
+        if reference is None:
+            return np.asarray(statistic.log_prob_of_many(parameters, values))
+        log_probs, features = reference.features(jnp.asarray(values, float))
+        natural_parameters, constant = reference.natural_parameters(parameters)
+        deviations = jnp.einsum("skf,kfn->ksn", natural_parameters, features) + constant.T[..., None]
+        return np.asarray(log_probs[:, None] + deviations)
 
 
 @every_case
@@ -254,7 +254,7 @@ def test_the_summary_gives_the_sum_over_rows(name, rng, codes):
         assert (np.asarray(cells_found)[EMPTY] == 0).all()
         assert all(leaf.dtype == np.float64 for leaf in jax.tree.leaves(summary))
         if not statistic.uses_inert:
-            rows = statistic.row_log_prob(jax.tree.map(np.asarray, read), values)
+            rows = statistic.density(jax.tree.map(np.asarray, read)).log_prob(values)
             assert isinstance(rows, np.ndarray)
             np.testing.assert_allclose(rows, each, rtol=1e-9, atol=1e-9)
             many = of_many(statistic, jax.tree.map(lambda a: np.stack([a, a[::-1]]), read), values)
@@ -399,8 +399,8 @@ def test_sparse_counts_are_the_dense_ones(kind, rng, codes):
         assert jax.tree.map(np.shape, found) == jax.tree.map(np.shape, expected)
         jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-12), found, expected)
     parameters = {"log_probs": np.log(simplex(rng, CLASSES))}
-    rows = statistic.row_log_prob(parameters, kind(dense))
-    np.testing.assert_allclose(rows, statistic.row_log_prob(parameters, dense), rtol=1e-12)
+    rows = statistic.density(parameters).log_prob(kind(dense))
+    np.testing.assert_allclose(rows, statistic.density(parameters).log_prob(dense), rtol=1e-12)
 
 
 @pytest.mark.parametrize("xp", [np, jnp])
@@ -429,7 +429,7 @@ def test_the_impossible_is_exactly_minus_infinity(xp, name, parameters, rows, ex
     if name.startswith("Categorical"):
         statistic = type(statistic)(2)
     arrays = {k: xp.asarray(v) for k, v in parameters.items()}
-    found = statistic.row_log_prob(arrays, xp.asarray(rows, float))
+    found = statistic.density(arrays).log_prob(xp.asarray(rows, float))
     np.testing.assert_array_equal(found, np.asarray(expected, float))
     codes = np.zeros(1, int)
     for row, wanted in zip(rows, np.asarray(expected, float), strict=True):
@@ -485,8 +485,10 @@ def test_classes_far_apart_cost_no_digits(rng, offset, many):
         stacked = {name: np.stack([value, value]) for name, value in parameters.items()}
         found = of_many(statistic, stacked, rows)[0, 1]
     else:
-        found = statistic.row_log_prob(statistic.prepare(parameters), rows)[:, 0]
-        np.testing.assert_allclose(statistic.row_log_prob(parameters, rows)[:, 0], expected, rtol=1e-11)
+        found = statistic.density(parameters).log_prob(rows)[:, 0]
+        with jax.enable_x64(True):
+            plain = statistic.density(jax.tree.map(jnp.asarray, parameters)).log_prob(rows)
+        np.testing.assert_allclose(plain[:, 0], expected, rtol=1e-11)
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 

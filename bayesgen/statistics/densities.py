@@ -1,0 +1,101 @@
+"""Densities of rows: prepared once, evaluated at any rows."""
+
+import abc
+from typing import Self
+
+import jax
+import numpy as np
+
+from bayesgen.records import record
+from bayesgen.typing import Array, Bool, Float, Real
+
+from .arrays import namespace
+from .passes import Cells
+
+
+class RowDensity(abc.ABC):
+    """K class-conditional densities of one site, with whatever is worth computing once for many chunks of rows."""
+
+    @abc.abstractmethod
+    def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
+        """Log density of each row under each class, summed over the columns of the site.
+
+        Args:
+            values: (n, *extra, *event), the rows.
+            observed: mask of the cells that are there, of the rows' shape; None where all are. The density is that of
+                these cells, whatever stands in the others.
+        """
+
+    def mixed(self, other: Self, log_weight: Real[Array, "..."], log_other_weight: Real[Array, "..."]) -> "RowDensity":
+        """The density of rows that follow this density, or another of its kind, with these probabilities.
+
+        `other` has the same classes or one; weights are numbers, or (D,) for columns that mix each on its own.
+        """
+        return MixedRows(self, other, log_weight, log_other_weight)
+
+
+class ColumnwiseDensity(RowDensity):
+    """Columns that are independent given the class: a record of arrays with the axes (K, D)."""
+
+    def column(self, index: int) -> Self:
+        """The density of one column."""
+        return jax.tree.map(lambda array: array[:, index : index + 1], self)
+
+    def mixed(self, other: Self, log_weight: Real[Array, "..."], log_other_weight: Real[Array, "..."]) -> RowDensity:
+        """Each column mixes on its own. See `RowDensity.mixed`."""
+        return MixedColumns(self, other, log_weight, log_other_weight)
+
+
+@record
+class MixedRows(RowDensity):
+    """Rows that follow one density or another as a whole; weights are numbers, in logs."""
+
+    first: RowDensity
+    second: RowDensity
+    log_first: Real[Array, ""]
+    log_second: Real[Array, ""]
+
+    def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
+        """Log density of each row under each class."""
+        first, second = (density.log_prob(values, observed) for density in (self.first, self.second))
+        return namespace(first).logaddexp(self.log_first + first, self.log_second + second)
+
+
+@record
+class MixedColumns(RowDensity):
+    """Columns that are independent given the class, each of which follows one density or another."""
+
+    first: ColumnwiseDensity
+    second: ColumnwiseDensity
+    log_first: Real[Array, " D"]
+    log_second: Real[Array, " D"]
+
+    def log_prob(self, values: Cells, observed: Bool[Array, "n D"] | None = None) -> Float[Array, "n K"]:
+        """Log density of each row under each class: the sum over columns of the logs of the mixtures."""
+        total: Float[Array, ...] = np.zeros((1, 1))
+        for index, (log_first, log_second) in enumerate(zip(self.log_first, self.log_second, strict=True)):
+            column = MixedRows(self.first.column(index), self.second.column(index), log_first, log_second)
+            cells = column.log_prob(values[:, index : index + 1])
+            if observed is not None:
+                cells = namespace(cells, observed).where(observed[:, index, None], cells, 0.0)
+            total = total + cells
+        return total
+
+
+class Reference(abc.ABC):
+    """A process in the middle of many, about which their log densities are linear in features of the rows.
+
+    log p(x | Q) = log p(x | Q0) + <natural parameters of Q about Q0, features of x> - log-partition of Q about Q0.
+    What is added to the density of the reference Q0 is a small number, made of columns in its units, so that single
+    precision has digits enough for it whatever the data's offset and scale, but for rows many units away.
+    """
+
+    @abc.abstractmethod
+    def natural_parameters(
+        self, parameters: dict[str, Float[Array, "draws K ..."]]
+    ) -> tuple[Float[Array, "draws K F"], Float[Array, "draws K"]]:
+        """Natural parameters of many processes about this one, and their log-partitions with the sign turned."""
+
+    @abc.abstractmethod
+    def features(self, values: Float[Array, "n ..."]) -> tuple[Float[Array, "K n"], Float[Array, "K F n"]]:
+        """Log densities of rows under the reference, and their features."""
