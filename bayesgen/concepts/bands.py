@@ -7,10 +7,15 @@ the best cell of those that had (almost) nothing in it, and so on. There is hard
 """
 
 import dataclasses
-from typing import Any
+from collections.abc import Callable
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
+
+from bayesgen.typing import Array, Bool, Float
+
+Sums = TypeVar("Sums")  # arrays, one or several
 
 ALMOST_NOTHING = 1e-250  # totals above have all digits: what they lack is below the smallest number, 1e-308
 
@@ -20,19 +25,25 @@ class Band:
     """Kinds C, sets S, cells U, after batch axes of any number.
 
     Attributes:
-        tops: (..., C, 1) the log scale.
-        units: (..., C, U) exponentials relative to it, of the cells that are not above it.
-        totals: (..., C, S) sums of masses times units.
-        settled: (..., C, S) the sets whose totals are those of this band.
+        tops: the log scale.
+        units: exponentials relative to it, of the cells that are not above it.
+        totals: sums of masses times units.
+        settled: the sets whose totals are those of this band.
     """
 
-    tops: Any
-    units: Any
-    totals: Any
-    settled: Any
+    tops: Float[Array, "*batch C 1"]
+    units: Float[Array, "*batch C U"]
+    totals: Float[Array, "*batch C S"]
+    settled: Bool[Array, "*batch C S"]
 
     @classmethod
-    def of(cls, logs, masses, pending, cells=True):
+    def of(
+        cls,
+        logs: Float[Array, "*batch C U"],
+        masses: Float[Array, "C S U"],
+        pending: Bool[Array, "*batch C S"],
+        cells: Bool[Array, "*batch C U"] | bool = True,
+    ) -> "Band":
         """The band of the best of some cells, those that pending sets have."""
         tops = jax.lax.stop_gradient(jnp.where(cells, logs, -jnp.inf).max(-1, keepdims=True))
         tops = jnp.where(jnp.isneginf(tops), 0.0, tops)
@@ -41,24 +52,26 @@ class Band:
         return cls(tops, units, totals, pending & (totals > ALMOST_NOTHING))
 
     @property
-    def shares(self):
-        """(..., C, S) what turns units into posterior probabilities by unit of mass, for the sets of this band."""
+    def shares(self) -> Float[Array, "*batch C S"]:
+        """What turns units into posterior probabilities by unit of mass, for the sets of this band."""
         return jnp.where(self.settled, 1 / jnp.where(self.settled, self.totals, 1.0), 0.0)
 
     @property
-    def log_totals(self):
-        """(..., C, S) the logs of the sums of the sets of this band, 0 for others."""
+    def log_totals(self) -> Float[Array, "*batch C S"]:
+        """The logs of the sums of the sets of this band, 0 for others."""
         return jnp.where(self.settled, self.tops + jnp.log(jnp.where(self.settled, self.totals, 1.0)), 0.0)
 
 
-def sum_over_bands(term, logs, masses):
+def sum_over_bands(
+    term: Callable[[Band], Sums], logs: Float[Array, "*batch C U"], masses: Float[Array, "C S U"]
+) -> Sums:
     """The sum over bands of a function of each, arrays; rows of masses that are all 0 are padding and in no band."""
 
-    def after(pending, band):
+    def after(pending: Array, band: Band) -> Array:
         """What a band leaves: where it settles no set, none can be."""
         return pending & ~band.settled & band.settled.any(-1, keepdims=True)
 
-    def step(state):
+    def step(state: tuple[Array, Sums]) -> tuple[Array, Sums]:
         pending, sums = state
         cells = jnp.einsum("...cs,csu->...cu", pending.astype(masses.dtype), masses) > 0
         band = Band.of(logs, masses, pending, cells)
@@ -70,22 +83,24 @@ def sum_over_bands(term, logs, masses):
 
 
 @jax.custom_jvp
-def log_probability(logs, masses):
+def log_probability(logs: Float[Array, "C U"], masses: Float[Array, "C S U"]) -> Float[Array, ""]:
     """Sum over sets of log sum_u masses[s, u] exp(logs[u]); -inf where a set has only impossible cells."""
     return _with_gradient(logs, masses)[0]
 
 
 @log_probability.defjvp
-def _(primals, tangents):
+def _(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
     """Loops are differentiated forwards only; what reverse mode needs is the gradient, which is a sum over bands."""
     value, gradient = _with_gradient(*primals)
     return value, (gradient * jnp.where(gradient > 0, tangents[0], 0.0)).sum()
 
 
-def _with_gradient(logs, masses):
+def _with_gradient(
+    logs: Float[Array, "C U"], masses: Float[Array, "C S U"]
+) -> tuple[Float[Array, ""], Float[Array, "C U"]]:
     """The log probability, and its derivatives by logs: expected numbers of sets in each cell."""
 
-    def term(band):
+    def term(band: Band) -> tuple[Array, Array, Array]:
         expected = band.units * jnp.einsum("cs,csu->cu", band.shares, masses)
         return band.log_totals.sum(), expected, band.settled.sum()
 

@@ -7,14 +7,17 @@ probabilities are a matrix of masses times a vector.
 """
 
 import dataclasses
-from typing import Any
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 
 from bayesgen.records import record
+from bayesgen.typing import Array, Float, Int
 
-from .bands import log_probability, sum_over_bands
+from .bands import Band, log_probability, sum_over_bands
+from .hyperparameters import Number
+from .learner import ConceptLearner
 from .likelihood import Tally, log_likelihood
 from .prior import Factors
 
@@ -34,7 +37,7 @@ class Setting:
     num_members: int
 
     @classmethod
-    def of(cls, learner):
+    def of(cls, learner: ConceptLearner) -> "Setting":
         """That of a learner."""
         return cls(learner.space.structure.factors, learner.sampling, len(learner.space.domain))
 
@@ -44,32 +47,36 @@ class Cells:
     """C kinds of sets (numbers of examples), at most S sets of each, at most U cells; padded with masses of zero.
 
     Attributes:
-        tally: (C, U) how the examples fall with the hypotheses of a cell.
-        groups: (C, U) their group of the prior.
-        masses: (C, S, U) sums over these hypotheses of their prior probabilities up to the group's factor.
+        tally: (C, U), how the examples fall with the hypotheses of a cell.
+        groups: their group of the prior.
+        masses: sums over these hypotheses of their prior probabilities up to the group's factor.
     """
 
     tally: Tally
-    groups: Any
-    masses: Any
+    groups: Int[Array, "C U"]
+    masses: Float[Array, "C S U"]
 
-    def log_evidence(self, setting, values):
+    def log_evidence(self, setting: Setting, values: Mapping[str, Number]) -> Float[Array, ""]:
         """Log probability of all sets at hyperparameters by name, the hypothesis of each set summed out."""
         return log_probability(self._logs(setting, values), self.masses)
 
-    def average_posterior(self, setting, values):
-        """Sums over draws of the hyperparameters, name -> (draws,), of the cells' posteriors and of these times noise.
+    def average_posterior(
+        self, setting: Setting, values: Mapping[str, Float[Array, " draws"]]
+    ) -> tuple[Float[Array, "C S U"], Float[Array, "C S U"]]:
+        """Sums over draws of the hyperparameters of the cells' posteriors, and of these times noise.
 
-        Both are (C, S, U): probabilities for each unit of mass.
+        Both are probabilities for each unit of mass.
         """
 
-        def term(band):
+        def term(band: Band) -> tuple[Float[Array, "C S U"], Float[Array, "C S U"]]:
             noisy = band.shares * values["noise"][:, None, None]
-            return tuple(jnp.einsum("dcu,dcs->csu", band.units, each) for each in (band.shares, noisy))
+            posterior, times_noise = (jnp.einsum("dcu,dcs->csu", band.units, x) for x in (band.shares, noisy))
+            return posterior, times_noise
 
-        return sum_over_bands(term, jax.vmap(lambda each: self._logs(setting, each))(values), self.masses)
+        logs = jax.vmap(lambda values_of_draw: self._logs(setting, values_of_draw))(values)
+        return sum_over_bands(term, logs, self.masses)
 
-    def _logs(self, setting, values):
-        """(C, U) log probabilities by unit of mass."""
+    def _logs(self, setting: Setting, values: Mapping[str, Number]) -> Float[Array, "C U"]:
+        """Log probabilities by unit of mass."""
         prior = jnp.asarray(setting.factors(values))[self.groups]
         return prior + log_likelihood(self.tally, values["noise"], setting.sampling, setting.num_members)

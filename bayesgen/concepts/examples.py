@@ -2,15 +2,16 @@
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from bayesgen.errors import DataError
 from bayesgen.records import record, static
+from bayesgen.typing import Bool, Int
 
 from .learner import ConceptLearner
+from .space import HypothesisSpace
 
 
 @record
@@ -18,34 +19,34 @@ class ExampleSet:
     """Examples of one concept, counted by member of the domain.
 
     Attributes:
-        positive: (D,) examples of the concept.
-        negative: (D,) examples of what does not belong to it.
+        positive: examples of the concept.
+        negative: examples of what does not belong to it.
     """
 
-    positive: np.ndarray
-    negative: np.ndarray
+    positive: Int[np.ndarray, " D"]
+    negative: Int[np.ndarray, " D"]
 
     @property
-    def num_positive(self):
+    def num_positive(self) -> int:
         """Number of positive examples."""
         return int(self.positive.sum())
 
     @property
-    def num_negative(self):
+    def num_negative(self) -> int:
         """Number of negative examples."""
         return int(self.negative.sum())
 
-    def __add__(self, other):
+    def __add__(self, other: "ExampleSet") -> "ExampleSet":
         return ExampleSet(self.positive + other.positive, self.negative + other.negative)
 
     @classmethod
-    def of(cls, space, members, labels=None):
+    def of(cls, space: HypothesisSpace, members: Any, labels: Any = None) -> "ExampleSet":
         """Read members of the domain and, where some do not belong to the concept, which of them do."""
         places = space.positions(members)
         belongs = np.ones(len(places), bool) if labels is None else _belonging(labels, len(places))
         return cls(*(np.bincount(places[which], minlength=len(space.domain)) for which in (belongs, ~belongs)))
 
-    def describe(self, space):
+    def describe(self, space: HypothesisSpace) -> str:
         """The examples in words."""
         positive, negative = (
             [space.domain[place] for place in np.flatnonzero(counts)] for counts in (self.positive, self.negative)
@@ -67,7 +68,7 @@ class Examples:
     sets: tuple[ExampleSet, ...]
     several: bool = static()
 
-    def __add__(self, other):
+    def __add__(self, other: "Examples") -> "Examples":
         if self.several != other.several:
             raise DataError("Examples of one concept are updated by examples, those of several by a list of sets.")
         zeros = np.zeros(len(self.model.space.domain), np.int64)
@@ -75,7 +76,7 @@ class Examples:
         return dataclasses.replace(self, sets=tuple(one + two for one, two in pairs))
 
 
-def read_examples(model, X, y=None):
+def read_examples(model: ConceptLearner, X: Any, y: Any = None) -> Examples:
     """Examples of one concept, or a list of sets; y says of each example whether it belongs to the concept."""
     space, X = model.space, _listed(X)
     if not _are_sets(space, X):
@@ -87,33 +88,33 @@ def read_examples(model, X, y=None):
     return Examples(model, tuple(_numbered(index, space, *pair) for index, pair in enumerate(pairs)), several=True)
 
 
-def _numbered(index, space, members, labels):
+def _numbered(index: int, space: HypothesisSpace, members: Any, labels: Any) -> ExampleSet:
     try:
         return ExampleSet.of(space, members, labels)
     except DataError as error:
         raise DataError(f"Set {index}: {error}") from None
 
 
-def _listed(values):
+def _listed(values: Any) -> Any:
     """An array or another collection as a list; what is none as it is."""
     values = values.tolist() if hasattr(values, "tolist") else values
     return list(values) if _is_collection(values) else values
 
 
-def _is_collection(value):
+def _is_collection(value: Any) -> bool:
     return hasattr(value, "__iter__") and not isinstance(value, str)
 
 
-def _are_sets(space, examples: Sequence[Any]):
+def _are_sets(space: HypothesisSpace, examples: Any) -> bool:
     """Whether these are sets of examples: collections that are no members, nor of the type that members have."""
     types = {type(member) for member in space.domain}
     several = isinstance(examples, list) and len(examples) > 0
     return several and all(
-        _is_collection(each) and type(each) not in types and not space.holds(each) for each in examples
+        _is_collection(example) and type(example) not in types and not space.holds(example) for example in examples
     )
 
 
-def _belonging(labels, size):
+def _belonging(labels: Any, size: int) -> Bool[np.ndarray, " n"]:
     labels = _listed(labels)
     if (
         not isinstance(labels, list)

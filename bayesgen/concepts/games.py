@@ -2,19 +2,27 @@
 
 import functools
 import numbers
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
 import numpy as np
 
 from bayesgen.errors import ModelError
+from bayesgen.typing import Array, Float
 
 from .extensions import Extensions
+from .hyperparameters import Hyperparameter, Number
 from .space import HypothesisSpace
+
+Predicates: TypeAlias = dict[str, Callable[..., bool]]
 
 NUMBERS = range(1, 101)
 POSITIVE = (0, np.inf)
 
 
-def number_game(which="murphy", *, rule_weight=2 / 3, scale=10.0) -> HypothesisSpace:
+def number_game(
+    which: str = "murphy", *, rule_weight: Hyperparameter = 2 / 3, scale: Hyperparameter = 10.0
+) -> HypothesisSpace:
     """A hypothesis space of the number game, over the numbers from 1 to 100.
 
     Args:
@@ -42,7 +50,7 @@ def number_game(which="murphy", *, rule_weight=2 / 3, scale=10.0) -> HypothesisS
 
 
 @functools.cache
-def _murphy_space():
+def _murphy_space() -> HypothesisSpace:
     rules = _parity(("even", "odd")) | _in("squares", [n * n for n in range(1, 11)]) | _multiples(range(3, 11))
     rules |= _endings(range(1, 10)) | _powers(range(2, 11)) | {"all": lambda x: True}
     twos = {2**k for k in range(1, 7)}
@@ -50,7 +58,7 @@ def _murphy_space():
     return HypothesisSpace.of(rules, NUMBERS, [0.5] * 2 + [0.1] * 28 + [0.001] * 2)
 
 
-def _tenenbaum(rule_weight, scale):
+def _tenenbaum(rule_weight: Hyperparameter, scale: Hyperparameter) -> HypothesisSpace:
     names, extensions = _intervals(len(NUMBERS))
     intervals = HypothesisSpace(names, extensions, NUMBERS, _gamma_shaped, ranges={"scale": POSITIVE}, scale=scale)
     weighted = [(_of_rules, _tenenbaum_rules()), (_of_intervals, intervals)]
@@ -60,20 +68,20 @@ def _tenenbaum(rule_weight, scale):
 # functions with names, so that all spaces of the game are served by one compiled density
 
 
-def _of_rules(rule_weight):
+def _of_rules(rule_weight: Number) -> Number:
     return rule_weight
 
 
-def _of_intervals(rule_weight):
+def _of_intervals(rule_weight: Number) -> Number:
     return 1 - rule_weight
 
 
-def _gamma_shaped(sizes, scale):
+def _gamma_shaped(sizes: Float[Array, " G"], scale: Number) -> Float[Array, " G"]:
     return np.log(sizes) - sizes / scale
 
 
 @functools.cache
-def _tenenbaum_rules():
+def _tenenbaum_rules() -> HypothesisSpace:
     rules = _parity(("odd", "even")) | _in("squares", [n**2 for n in range(1, 11)])
     rules |= _in("cubes", [n**3 for n in range(1, 5)])
     rules |= _in("primes", [n for n in range(2, 101) if all(n % k for k in range(2, n))])
@@ -82,7 +90,7 @@ def _tenenbaum_rules():
 
 
 @functools.cache
-def _intervals(size):
+def _intervals(size: int) -> tuple[list[str], Extensions]:
     """Names and extensions of all intervals of 1, ..., size."""
     first, last = (each + 1 for each in np.triu_indices(size))
     numbers = np.arange(1, size + 1)
@@ -93,7 +101,7 @@ def _intervals(size):
 GAMES = {"murphy": lambda rule_weight, scale: _murphy_space(), "tenenbaum": _tenenbaum}
 
 
-def rectangles(width, height, *, scale=None) -> HypothesisSpace:
+def rectangles(width: int, height: int, *, scale: Hyperparameter | None = None) -> HypothesisSpace:
     """All axis-parallel rectangles on a grid of points (x, y), x from 1 to width and y from 1 to height.
 
     Healthy levels of two hormones, say: a patient is healthy if both are within bounds that nobody has told us.
@@ -126,26 +134,26 @@ def rectangles(width, height, *, scale=None) -> HypothesisSpace:
     return HypothesisSpace(names, inside, domain, _exponential, ranges={"scale": POSITIVE}, scale=scale)
 
 
-def _exponential(sizes, scale):
+def _exponential(sizes: Float[Array, " G"], scale: Number) -> Float[Array, " G"]:
     return -sizes / scale
 
 
-def _parity(names):
+def _parity(names: Iterable[str]) -> Predicates:
     remainders = {"even": 0, "odd": 1}
     return {name: lambda x, rest=remainders[name]: x % 2 == rest for name in names}
 
 
-def _in(name, members):
+def _in(name: str, members: Iterable[int]) -> Predicates:
     return {name: frozenset(members).__contains__}
 
 
-def _multiples(factors):
+def _multiples(factors: Iterable[int]) -> Predicates:
     return {f"multiples of {k}": lambda x, k=k: x % k == 0 for k in factors}
 
 
-def _endings(digits):
+def _endings(digits: Iterable[int]) -> Predicates:
     return {f"ends in {d}": lambda x, d=d: x % 10 == d for d in digits}
 
 
-def _powers(bases):
+def _powers(bases: Iterable[int]) -> Predicates:
     return {f"powers of {k}": frozenset(k**e for e in range(1, 7)).__contains__ for k in bases}

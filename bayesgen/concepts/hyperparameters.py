@@ -2,25 +2,32 @@
 
 import math
 import numbers
-from typing import TypeAlias
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
 from bayesgen.errors import ModelError
+from bayesgen.typing import Array, Float
 
+Number: TypeAlias = float | int | np.number | Float[Array, ""]
 Hyperparameter: TypeAlias = float | dist.Distribution
 Range: TypeAlias = tuple[float, float]
 
 
-def check_hyperparameters(hyperparameters, ranges, *, closed=False):
+def check_hyperparameters(
+    hyperparameters: Mapping[str, Hyperparameter], ranges: Mapping[str, Range], *, closed: bool = False
+) -> None:
     """Check several by name against their ranges: name -> (low, high), those that have any."""
     for name, value in hyperparameters.items():
         check_hyperparameter(name, value, *ranges.get(name, ()), closed=closed)
 
 
-def check_hyperparameter(name, value, low=-np.inf, high=np.inf, *, closed=False):
+def check_hyperparameter(
+    name: str, value: Any, low: float = -np.inf, high: float = np.inf, *, closed: bool = False
+) -> None:
     """Refuse a number that is not between two bounds, and a distribution of anything but such numbers.
 
     Args:
@@ -42,26 +49,26 @@ def check_hyperparameter(name, value, low=-np.inf, high=np.inf, *, closed=False)
         raise ModelError(f"{name} must be {between}: the support of its distribution reaches beyond.")
 
 
-def bounds(prior):
+def bounds(prior: dist.Distribution) -> Range:
     """The ends of the support of a distribution of one number."""
     support = prior.support
     return float(getattr(support, "lower_bound", -np.inf)), float(getattr(support, "upper_bound", np.inf))
 
 
-def unknown(hyperparameters):
+def unknown(hyperparameters: Mapping[str, Hyperparameter]) -> dict[str, dist.Distribution]:
     """Those that are distributions, by name."""
     return {name: value for name, value in hyperparameters.items() if isinstance(value, dist.Distribution)}
 
 
-def sample_values(hyperparameters):
+def sample_values(hyperparameters: Mapping[str, Hyperparameter]) -> dict[str, Number]:
     """Values by name inside a NumPyro program: distributions are sampled, numbers are as they are."""
     priors = unknown(hyperparameters)
     return {name: numpyro.sample(name, value) if name in priors else value for name, value in hyperparameters.items()}
 
 
-def merge_hyperparameters(*groups):
+def merge_hyperparameters(*groups: Mapping[str, Hyperparameter]) -> dict[str, Hyperparameter]:
     """Hyperparameters of several parts together; a name that means different things is refused."""
-    merged: dict = {}
+    merged: dict[str, Hyperparameter] = {}
     for name, value in (pair for group in groups for pair in group.items()):
         if name in merged and merged[name] is not value:
             raise ModelError(f"The hyperparameter {name!r} is given twice, with different values. Rename one of them.")
@@ -69,9 +76,9 @@ def merge_hyperparameters(*groups):
     return merged
 
 
-def merge_ranges(*groups):
+def merge_ranges(*groups: Mapping[str, Range]) -> dict[str, Range]:
     """Ranges of several parts together: what two of them bound is bounded by both."""
-    merged: dict = {}
+    merged: dict[str, Range] = {}
     for name, (low, high) in (pair for group in groups for pair in group.items()):
         lowest, highest = merged.get(name, (-np.inf, np.inf))
         merged[name] = max(low, lowest), min(high, highest)

@@ -1,7 +1,7 @@
 """`ConceptLearner`: which concept of a finite space makes the examples, as a NumPyro program."""
 
 import dataclasses
-from typing import Any
+from collections.abc import Mapping
 
 import jax.numpy as jnp
 import numpyro
@@ -10,6 +10,7 @@ import numpyro.distributions as dist
 from bayesgen.errors import ModelError
 from bayesgen.program import Model
 from bayesgen.records import record, static
+from bayesgen.typing import Array, Float
 
 from .hyperparameters import Hyperparameter, check_hyperparameter, sample_values, unknown
 from .likelihood import SAMPLING, example_probabilities
@@ -72,7 +73,7 @@ class ConceptLearner(Model):
             raise ModelError("A hyperparameter of the space cannot be called 'noise': that name is taken.")
 
     @property
-    def hyperparameters(self) -> dict[str, Any]:
+    def hyperparameters(self) -> dict[str, Hyperparameter]:
         """All hyperparameters by name: numbers or distributions."""
         return {**self.space.hyperparameters, "noise": self.noise}
 
@@ -86,17 +87,17 @@ class ConceptLearner(Model):
         """Whether examples may be no members of the concept."""
         return isinstance(self.noise, dist.Distribution) or self.noise > 0
 
-    def at(self, **values) -> "ConceptLearner":
+    def at(self, **values: Hyperparameter) -> "ConceptLearner":
         """The same learner with numbers for some of its hyperparameters."""
         noise = values.pop("noise", self.noise)
         return dataclasses.replace(self, space=self.space.at(**values), noise=noise)
 
-    def at_mode(self, values) -> "ConceptLearner":
+    def at_mode(self, values: Mapping[str, float]) -> "ConceptLearner":
         """The same learner with the numbers of a mode, name -> number, which may be ends of ranges."""
         others = {name: value for name, value in values.items() if name != "noise"}
         return dataclasses.replace(self, space=self.space.at_mode(others), noise=values.get("noise", self.noise))
 
-    def __call__(self, num_examples, num_counterexamples=0):
+    def __call__(self, num_examples: int, num_counterexamples: int = 0) -> None:
         """Make examples of one concept, inside NumPyro's handlers."""
         values = sample_values(self.hyperparameters)
         space, size = self.space, len(self.space.domain)
@@ -110,7 +111,7 @@ class ConceptLearner(Model):
         _draw("counterexamples", num_counterexamples, jnp.where(members, background, outside))
 
 
-def _draw(name, size, probabilities):
+def _draw(name: str, size: int, probabilities: Float[Array, " D"]) -> None:
     """Draw members of the domain; what their probabilities lack of 1 is that of showing nothing."""
     if size:
         rest = jnp.maximum(1 - probabilities.sum(), 0.0)

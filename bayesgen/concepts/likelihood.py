@@ -13,6 +13,9 @@ import numpy as np
 
 from bayesgen.records import record
 from bayesgen.statistics import namespace, safe_product
+from bayesgen.typing import Array, Float, Real
+
+from .hyperparameters import Number
 
 # sampling -> the numbers of members that a positive and a negative example are drawn from
 SAMPLING = {
@@ -32,13 +35,13 @@ class Tally:
         strays: number of examples that are neither, so that only noise explains them.
     """
 
-    sizes: Any
-    held: Any
-    avoided: Any
-    strays: Any
+    sizes: Real[Array, "*H"]
+    held: Real[Array, "*H"]
+    avoided: Real[Array, "*H"]
+    strays: Real[Array, "*H"]
 
     @classmethod
-    def of(cls, space, examples):
+    def of(cls, space: Any, examples: Any) -> "Tally":
         """The tally of one set of examples for each hypothesis, (H,)."""
         held = space.extensions.held(examples.positive)
         avoided = examples.num_negative - space.extensions.held(examples.negative)
@@ -46,7 +49,9 @@ class Tally:
         return cls(space.sizes, held, avoided, strays)
 
 
-def example_probabilities(sizes, noise, sampling, num_members):
+def example_probabilities(
+    sizes: Real[Array, "*H"], noise: Number, sampling: str, num_members: int
+) -> tuple[Real[Array, "*H"], Real[Array, "*H"], Number]:
     """Probability of each member as next example: (a positive one inside, a negative one outside, any other)."""
     xp = namespace(noise, sizes)
     positive, negative = SAMPLING[sampling](sizes, num_members)
@@ -56,7 +61,7 @@ def example_probabilities(sizes, noise, sampling, num_members):
     return inside, outside, background
 
 
-def log_likelihood(tally, noise, sampling, num_members):
+def log_likelihood(tally: Tally, noise: Number, sampling: str, num_members: int) -> Float[Array, "*H"]:
     """Log probability of examples, in the shape of the tally."""
     xp = namespace(noise, tally.sizes)
     with np.errstate(divide="ignore"):

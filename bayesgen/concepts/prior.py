@@ -7,7 +7,7 @@ hypotheses. The factors hold no arrays and compare by value, so functions compil
 
 import abc
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,21 +15,24 @@ import numpy as np
 from bayesgen.errors import ModelError
 from bayesgen.records import record, static
 from bayesgen.statistics import namespace
+from bayesgen.typing import Array, Float, Int
+
+from .hyperparameters import Number
 
 
 class Factors(abc.ABC):
     """Log prior factors of groups of hypotheses, as a function of hyperparameters."""
 
     @abc.abstractmethod
-    def __call__(self, values) -> Any:
-        """(G,) log factors at hyperparameters by name. Traceable by JAX."""
+    def __call__(self, values: Mapping[str, Number]) -> Float[Array, " G"]:
+        """Log factors at hyperparameters by name. Traceable by JAX."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Constant(Factors):
     """One group, which no hyperparameter moves."""
 
-    def __call__(self, values):
+    def __call__(self, values: Mapping[str, Number]) -> Float[Array, " G"]:
         """Zero."""
         return np.zeros(1)
 
@@ -46,12 +49,12 @@ class BySize(Factors):
         counts: how many hypotheses there are of each.
     """
 
-    function: Callable
+    function: Callable[..., Array]
     names: tuple[str, ...]
     sizes: tuple[int, ...]
     counts: tuple[int, ...]
 
-    def __call__(self, values):
+    def __call__(self, values: Mapping[str, Number]) -> Float[Array, " G"]:
         """The function, normalised over all hypotheses."""
         logs = self.function(np.asarray(self.sizes, np.float64), **{name: values[name] for name in self.names})
         return logs - log_sum(logs, np.asarray(self.counts, np.float64))
@@ -67,14 +70,14 @@ class Union(Factors):
         parts: the factors of the priors.
     """
 
-    weights: tuple[float | Callable, ...]
+    weights: tuple[Any, ...]
     names: tuple[str, ...]
     parts: tuple[Factors, ...]
 
-    def __call__(self, values):
+    def __call__(self, values: Mapping[str, Number]) -> Float[Array, " G"]:
         """The parts' factors and the log weights."""
-        own = {name: values[name] for name in self.names}
-        weights = [weight(**own) if callable(weight) else weight for weight in self.weights]
+        arguments = {name: values[name] for name in self.names}
+        weights = [weight(**arguments) if callable(weight) else weight for weight in self.weights]
         xp = namespace(*weights)
         with np.errstate(divide="ignore"):
             logs = xp.log(xp.stack([xp.asarray(weight, float) for weight in weights]))
@@ -88,30 +91,30 @@ class Prior:
     """A prior over H hypotheses.
 
     Attributes:
-        base: (H,) log prior probability up to the factor of the group.
-        groups: (H,) the group of each hypothesis, 0..G-1.
+        base: log prior probability up to the factor of the group.
+        groups: the group of each hypothesis, 0..G-1.
         factors: the groups' log factors.
     """
 
-    base: np.ndarray
-    groups: np.ndarray
+    base: Float[np.ndarray, " H"]
+    groups: Int[np.ndarray, " H"]
     factors: Factors = static()
 
     @classmethod
-    def of_weights(cls, weights):
+    def of_weights(cls, weights: Float[np.ndarray, " H"]) -> "Prior":
         """Weights that no hyperparameter moves."""
         logs = np.log(weights)
         return cls(logs - log_sum(logs), np.zeros(len(weights), np.int64), Constant())
 
     @classmethod
-    def by_size(cls, function, names, sizes):
+    def by_size(cls, function: Callable[..., Array], names: Iterable[str], sizes: Int[np.ndarray, " H"]) -> "Prior":
         """Log weights as a function of size and hyperparameters."""
         distinct, groups, counts = np.unique(sizes, return_inverse=True, return_counts=True)
         factors = BySize(function, tuple(names), tuple(distinct.tolist()), tuple(counts.tolist()))
         return cls(np.zeros(len(sizes)), groups, factors)
 
     @classmethod
-    def union(cls, weights, names, parts):
+    def union(cls, weights: Sequence[Any], names: Iterable[str], parts: Sequence["Prior"]) -> "Prior":
         """Several priors, with weights that are numbers or functions of hyperparameters."""
         for weight in weights:
             positive = isinstance(weight, int | float | np.number) and np.isfinite(weight) and weight > 0
@@ -122,12 +125,12 @@ class Prior:
         factors = Union(tuple(weights), tuple(names), tuple(part.factors for part in parts))
         return cls(np.concatenate([part.base for part in parts]), groups, factors)
 
-    def log_probabilities(self, values):
-        """(H,) log prior probabilities at hyperparameters by name. Traceable by JAX."""
+    def log_probabilities(self, values: Mapping[str, Number]) -> Float[Array, " H"]:
+        """Log prior probabilities at hyperparameters by name. Traceable by JAX."""
         return self.base + self.factors(values)[self.groups]
 
 
-def log_sum(logs, counts=1.0):
+def log_sum(logs: Float[Array, " G"], counts: Float[Array, " G"] | float = 1.0) -> Float[Array, ""] | float:
     """Log of the sum of counts times exponentials."""
     xp = namespace(logs)
     top = logs.max()

@@ -9,9 +9,18 @@ import numpy as np
 
 from bayesgen.errors import DataError, ModelError
 from bayesgen.records import copied, fill, record, static
+from bayesgen.typing import Array, Float, Int
 
 from .extensions import Extensions
-from .hyperparameters import Hyperparameter, Range, check_hyperparameters, merge_hyperparameters, merge_ranges, unknown
+from .hyperparameters import (
+    Hyperparameter,
+    Number,
+    Range,
+    check_hyperparameters,
+    merge_hyperparameters,
+    merge_ranges,
+    unknown,
+)
 from .prior import Prior
 
 
@@ -90,7 +99,7 @@ class HypothesisSpace:
         of = f", hyperparameters {', '.join(self.hyperparameters)}" if self.hyperparameters else ""
         return f"HypothesisSpace({len(self.names)} hypotheses over {len(self.domain)} members{of})"
 
-    def _check_members(self):
+    def _check_members(self) -> None:
         names, domain = self.names, self.domain
         for what, values in (("members of the domain", domain), ("names", names)):
             if len(set(values)) < len(values):
@@ -99,12 +108,12 @@ class HypothesisSpace:
         if len(empty):
             raise ModelError(f"Hypothesis {names[empty[0]]!r} has no members in the domain. Leave it out.")
 
-    def _check_prior(self):
+    def _check_prior(self) -> None:
         values = self.hyperparameters
         if not unknown(values) and not np.isfinite(self.structure.factors(values)).all():
             raise ModelError(f"The prior is not positive and finite for every hypothesis at {values}.")
 
-    def _weights(self, prior, normalize):
+    def _weights(self, prior: Any, normalize: bool) -> Prior:
         """The prior of given weights, which are checked."""
         try:
             weights = np.asarray(prior, np.float64)
@@ -124,7 +133,13 @@ class HypothesisSpace:
         return Prior.of_weights(weights)
 
     @classmethod
-    def of(cls, predicates: Mapping[str, Callable], domain, prior=None, **keywords):
+    def of(
+        cls,
+        predicates: Mapping[str, Callable[[Any], Any]],
+        domain: Iterable[Hashable],
+        prior: Any = None,
+        **keywords: Any,
+    ) -> "HypothesisSpace":
         """The space of predicates over a domain; equal prior weights unless given."""
         domain = list(domain)
         extensions = np.array([[bool(holds(member)) for member in domain] for holds in predicates.values()])
@@ -132,7 +147,13 @@ class HypothesisSpace:
         return cls(list(predicates), extensions, domain, weights, **keywords)
 
     @classmethod
-    def union(cls, weighted, *, ranges=None, **hyperparameters):
+    def union(
+        cls,
+        weighted: Iterable[tuple[float | Callable[..., Any], "HypothesisSpace"]],
+        *,
+        ranges: Mapping[str, Range] | None = None,
+        **hyperparameters: Hyperparameter,
+    ) -> "HypothesisSpace":
         """All hypotheses of several spaces over one domain; one that is in two of them stays twice.
 
         Args:
@@ -154,19 +175,19 @@ class HypothesisSpace:
             raise ModelError("Only spaces over the same domain unite.")
         names = [name for space in spaces for name in space.names]
         prior = Prior.union(weights, hyperparameters, [space.structure for space in spaces])
-        merged = merge_hyperparameters(hyperparameters, *(space.hyperparameters for space in spaces))
+        merged: dict[str, Any] = merge_hyperparameters(hyperparameters, *(space.hyperparameters for space in spaces))
         extensions = Extensions.concatenate([space.extensions for space in spaces])
         together = merge_ranges(ranges or {}, *(space.ranges for space in spaces))
         return cls(names, extensions, spaces[0].domain, prior, ranges=together, **merged)
 
     @functools.cached_property
-    def sizes(self) -> np.ndarray:
-        """(H,) the number of members of each hypothesis."""
+    def sizes(self) -> Int[np.ndarray, " H"]:
+        """The number of members of each hypothesis."""
         return self.extensions.sizes()
 
     @property
-    def prior(self) -> np.ndarray:
-        """(H,) prior probabilities.
+    def prior(self) -> Float[np.ndarray, " H"]:
+        """Prior probabilities.
 
         Raises:
             ModelError: where hyperparameters are distributions, so that it depends on their values.
@@ -176,11 +197,11 @@ class HypothesisSpace:
             raise ModelError(f"The prior depends on the hyperparameters {names}: use space.at({names[0]}=...).prior.")
         return np.exp(self.log_prior(self.hyperparameters))
 
-    def log_prior(self, values):
-        """(H,) log prior probabilities at hyperparameters by name. Traceable by JAX."""
+    def log_prior(self, values: Mapping[str, Number]) -> Float[Array, " H"]:
+        """Log prior probabilities at hyperparameters by name. Traceable by JAX."""
         return self.structure.log_probabilities({**self.hyperparameters, **values})
 
-    def at(self, **values) -> "HypothesisSpace":
+    def at(self, **values: Hyperparameter) -> "HypothesisSpace":
         """The same space with numbers for some of its hyperparameters.
 
         Raises:
@@ -191,7 +212,7 @@ class HypothesisSpace:
         other._check_prior()
         return other
 
-    def at_mode(self, values) -> "HypothesisSpace":
+    def at_mode(self, values: Mapping[str, Hyperparameter]) -> "HypothesisSpace":
         """The same space with the numbers of a mode, which may be ends of ranges: hypotheses of probability 0."""
         strangers = [name for name in values if name not in self.hyperparameters]
         if strangers:
@@ -201,17 +222,17 @@ class HypothesisSpace:
         return copied(self, hyperparameters=hyperparameters, sizes=self.sizes, place=self.place)
 
     @property
-    def duplicates(self) -> list[tuple[str, ...]]:
+    def duplicates(self) -> list[tuple[Hashable, ...]]:
         """Names of hypotheses that have the same members."""
         return [tuple(self.names[index] for index in group) for group in self.extensions.equal_groups()]
 
     @functools.cached_property
-    def place(self) -> dict:
+    def place(self) -> dict[Hashable, int]:
         """member -> where it stands in the domain."""
         return {member: index for index, member in enumerate(self.domain)}
 
-    def positions(self, members, what="examples") -> np.ndarray:
-        """(n,) where these members stand in the domain."""
+    def positions(self, members: Any, what: str = "examples") -> Int[np.ndarray, " n"]:
+        """Where these members stand in the domain."""
         members = members.tolist() if hasattr(members, "tolist") else members
         if isinstance(members, str) or not hasattr(members, "__iter__"):
             raise DataError(f"The {what} must be a 1-D sequence of members of the domain, got {members!r}.")
@@ -221,7 +242,7 @@ class HypothesisSpace:
             raise DataError(f"The {what} {strangers} are not in the domain.")
         return np.asarray([self.place[_as_tuple(member)] for member in members], np.int64)
 
-    def holds(self, member) -> bool:
+    def holds(self, member: Any) -> bool:
         """Whether something is a member of the domain; a list is taken for the tuple of its values."""
         try:
             return _as_tuple(member) in self.place
@@ -229,11 +250,11 @@ class HypothesisSpace:
             return False
 
 
-def _as_tuple(member):
+def _as_tuple(member: Any) -> Any:
     return tuple(member) if isinstance(member, list) else member
 
 
-def _hashable(what, values):
+def _hashable(what: str, values: Any) -> tuple[Hashable, ...]:
     """Names or members as a tuple.
 
     Raises:
@@ -250,6 +271,6 @@ def _hashable(what, values):
     return values
 
 
-def _repeated(values):
+def _repeated(values: Iterable[Hashable]) -> Hashable:
     """The first value that is there twice."""
     return next(value for value, count in collections.Counter(values).items() if count > 1)

@@ -3,15 +3,19 @@
 import dataclasses
 import functools
 from collections import defaultdict
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import jax
 import numpy as np
 
 from bayesgen.program import padded_size
+from bayesgen.typing import Array, Float, Int, Real
 
 from .cells import Cells, Setting
+from .examples import ExampleSet
+from .learner import ConceptLearner
 from .likelihood import Tally
+from .space import HypothesisSpace
 
 WIDTH = 512  # cells at least, so that most single sets are served by one compiled function
 DRAWS = 200  # that are averaged over at a time
@@ -29,36 +33,37 @@ class Table:
         where: for each set, its kind and its row there.
     """
 
-    learner: Any
-    sets: tuple
+    learner: ConceptLearner
+    sets: tuple[ExampleSet, ...]
     cells: Cells
-    keys: tuple[np.ndarray, ...]
+    keys: tuple[Int[np.ndarray, " _"], ...]
     where: dict[int, tuple[int, int]]
 
     @classmethod
-    def of(cls, learner, sets):
+    def of(cls, learner: ConceptLearner, sets: Sequence[ExampleSet]) -> "Table":
         """Sort the hypotheses into cells, for every set."""
         kinds = _kinds(sets)
-        found = [_masses(learner, examples) for examples in sets]
-        keys = tuple(functools.reduce(np.union1d, [found[index][0] for index in kind]) for kind in kinds.values())
+        of_sets = [_masses(learner, examples) for examples in sets]
+        keys = tuple(functools.reduce(np.union1d, [of_sets[index][0] for index in kind]) for kind in kinds.values())
         width, height = max(WIDTH, padded_size(max(map(len, keys)))), padded_size(max(map(len, kinds.values())))
         masses = np.zeros((len(kinds), height, width))
         where = {index: (kind, row) for kind, rows in enumerate(kinds.values()) for row, index in enumerate(rows)}
         for index, (kind, row) in where.items():
-            own, mass = found[index]
-            masses[kind, row, np.searchsorted(keys[kind], own)] = mass
+            keys_of_set, mass = of_sets[index]
+            masses[kind, row, np.searchsorted(keys[kind], keys_of_set)] = mass
         decoded = [_decode(learner.space, *pair, width) for pair in zip(keys, kinds, strict=True)]
         groups, *tally = (np.stack(parts) for parts in zip(*decoded, strict=True))
         return cls(learner, tuple(sets), Cells(Tally(*tally), groups, masses), keys, where)
 
-    def average(self, draws):
-        """The posterior of cells averaged over draws of the hyperparameters, name -> (draws,).
+    def average(self, draws: Mapping[str, Float[np.ndarray, " draws"]]) -> Float[np.ndarray, "2 C S U"]:
+        """The posterior of cells averaged over draws of the hyperparameters, by name.
 
         Returns:
-            (2, C, S, U), for each unit of mass: probabilities, and their products with the noise.
+            for each unit of mass: probabilities, and their products with the noise.
         """
         learner, total = self.learner, len(next(iter(draws.values())))
-        given = {name: np.broadcast_to(each, total) for name, each in {**learner.hyperparameters, **draws}.items()}
+        values = {**learner.hyperparameters, **draws}
+        given = {name: np.broadcast_to(np.asarray(value, float), total) for name, value in values.items()}
         sums = np.zeros((2, *self.cells.masses.shape))
         with jax.enable_x64(True):
             for start in range(0, total, DRAWS):
@@ -66,8 +71,8 @@ class Table:
                 sums += np.stack(_average(self.cells, part, Setting.of(learner)))
         return sums / total
 
-    def of_hypotheses(self, index, values):
-        """(H,) what a set's cells have, of values (C, S, U), given to their hypotheses; 0 for those in no cell."""
+    def of_hypotheses(self, index: int, values: Float[np.ndarray, "C S U"]) -> Float[np.ndarray, " H"]:
+        """What a set's cells have, of the values, given to their hypotheses; 0 for those in no cell."""
         kind, row = self.where[index]
         space, known, examples = self.learner.space, self.keys[kind], self.sets[index]
         keys = _encode(space, Tally.of(space, examples), examples)
@@ -76,11 +81,13 @@ class Table:
 
 
 @functools.partial(jax.jit, static_argnames="setting")
-def _average(cells, draws, setting):
+def _average(
+    cells: Cells, draws: dict[str, Float[Array, " draws"]], setting: Setting
+) -> tuple[Float[Array, "C S U"], Float[Array, "C S U"]]:
     return cells.average_posterior(setting, draws)
 
 
-def _kinds(sets):
+def _kinds(sets: Sequence[ExampleSet]) -> dict[tuple[int, int], list[int]]:
     """Indices of the sets by their numbers of positive and negative examples."""
     kinds = defaultdict(list)
     for index, examples in enumerate(sets):
@@ -88,7 +95,9 @@ def _kinds(sets):
     return kinds
 
 
-def _masses(learner, examples):
+def _masses(
+    learner: ConceptLearner, examples: ExampleSet
+) -> tuple[Int[np.ndarray, " cells"], Float[np.ndarray, " cells"]]:
     """Keys of the cells of a set, sorted, and their masses."""
     space, tally = learner.space, Tally.of(learner.space, examples)
     possible = np.flatnonzero((tally.strays == 0) | learner.is_noisy)
@@ -96,13 +105,15 @@ def _masses(learner, examples):
     return keys, np.bincount(cell, np.exp(space.structure.base[possible]))
 
 
-def _encode(space, tally, examples):
+def _encode(space: HypothesisSpace, tally: Tally, examples: ExampleSet) -> Int[np.ndarray, " H"]:
     """One whole number for group, size, and the numbers of examples held and avoided."""
     keys = space.structure.groups * (len(space.domain) + 1) + tally.sizes
     return (keys * (examples.num_positive + 1) + tally.held) * (examples.num_negative + 1) + tally.avoided
 
 
-def _decode(space, keys, kind, width):
+def _decode(
+    space: HypothesisSpace, keys: Int[np.ndarray, " cells"], kind: tuple[int, int], width: int
+) -> tuple[Real[np.ndarray, " U"], ...]:
     """Back to (group, size, held, avoided, strays), the last cell repeated as padding."""
     num_positive, num_negative = kind
     keys = np.pad(keys, (0, width - len(keys)), mode="edge")
