@@ -181,7 +181,7 @@ def start(dimension: int, random: np.random.Generator, size: int) -> Chain:
         potentials=np.stack([infinite, infinite], axis=1),
         log_weights=np.zeros((size, 2)),
         momentum_sums=np.stack([momenta, zeros], axis=1),
-        marks=np.zeros((size, MAX_DEPTH, 2, dimension)),
+        checkpoints=np.zeros((size, MAX_DEPTH, 2, dimension)),
         side=directions & 1,
         directions=directions >> 1,
         depth=zero,
@@ -281,7 +281,7 @@ def _step(
     row = draw, jnp.stack([jnp.asarray(statistic, draw.dtype) for statistic in stats])
 
     after = chain.num_draws
-    fresh = begin(draw, potential, gradient, momenta[after], directions[after], built.marks)
+    fresh = begin(draw, potential, gradient, momenta[after], directions[after], built.checkpoints)
     averages = jnp.where(step.done & adapt, average(chain.averages, target - accept), chain.averages)
     moved = Chain(
         trajectory=_where(step.done, fresh, built),

@@ -4,10 +4,13 @@ A trajectory that is being built is a value of fixed shape, and a step of it a p
 together thus never wait for each other's deepest tree: each goes on to its next draw when its own is done.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+
+from bayesgen.typing import Array, Bool, Float, Int
 
 MAX_DEPTH = 10
 MAX_ENERGY_CHANGE = 1000.0  # above which a trajectory counts as divergent
@@ -15,16 +18,23 @@ TREE, SUBTREE = 0, 1
 POSITION, MOMENTUM, GRADIENT = 0, 1, 2
 
 
+Vector: TypeAlias = Float[Array, "*chains D"]
+Scalar: TypeAlias = Float[Array, "*chains"]
+Flag: TypeAlias = Bool[Array, "*chains"]
+Whole: TypeAlias = Int[Array, "*chains"]
+Potential: TypeAlias = Callable[[Array], tuple[Array, Array]]
+
+
 class Trajectory(NamedTuple):
     """A trajectory of one chain, in coordinates of D dimensions with unit masses.
 
     Attributes:
-        ends: (2, 3, D), position, momentum and gradient of the potential at the left and at the right end.
-        proposals: (2, 2, D), position and gradient of what the tree, and the subtree that grows, propose.
-        potentials: (2,), the potential there.
-        log_weights: (2,), logs of the sums of exp(-energy change) over the leaves of each.
-        momentum_sums: (2, D), sums of the momenta of the leaves of each.
-        marks: (depth, 2, D), at the first leaf of each subtree that is open within the subtree: momentum, sum.
+        ends: position, momentum and gradient of the potential at the left and at the right end.
+        proposals: position and gradient of what the tree, and the subtree that grows, propose.
+        potentials: the potential there.
+        log_weights: logs of the sums of exp(-energy change) over the leaves of each.
+        momentum_sums: sums of the momenta of the leaves of each.
+        checkpoints: at the first leaf of each subtree that is open within the subtree: its momentum, and the sum.
         side: 0 or 1, the end at which the subtree grows.
         directions: the next sides, bit by bit.
         depth: number of doublings of the tree.
@@ -34,30 +44,37 @@ class Trajectory(NamedTuple):
         num_steps: number of leapfrog steps.
     """
 
-    ends: Any
-    proposals: Any
-    potentials: Any
-    log_weights: Any
-    momentum_sums: Any
-    marks: Any
-    side: Any
-    directions: Any
-    depth: Any
-    leaf: Any
-    energy: Any
-    accept_sum: Any
-    num_steps: Any
+    ends: Float[Array, "*chains 2 3 D"]
+    proposals: Float[Array, "*chains 2 2 D"]
+    potentials: Float[Array, "*chains 2"]
+    log_weights: Float[Array, "*chains 2"]
+    momentum_sums: Float[Array, "*chains 2 D"]
+    checkpoints: Float[Array, "*chains depth 2 D"]
+    side: Whole
+    directions: Whole
+    depth: Whole
+    leaf: Whole
+    energy: Scalar
+    accept_sum: Scalar
+    num_steps: Whole
 
 
 class Step(NamedTuple):
     """What a leapfrog step came to: whether it completes the draw, and whether the trajectory diverged."""
 
-    done: Any
-    diverging: Any
+    done: Flag
+    diverging: Flag
 
 
-def begin(position, potential, gradient, momentum, directions, marks=None):
-    """A trajectory of one point. Marks, of any values, may be handed on from the last one."""
+def begin(
+    position: Vector,
+    potential: Scalar,
+    gradient: Vector,
+    momentum: Vector,
+    directions: Whole,
+    checkpoints: Float[Array, "depth 2 D"] | None = None,
+) -> Trajectory:
+    """A trajectory of one point. Checkpoints, of any values, may be handed on from the last one."""
     zero = jnp.zeros((), jnp.int32)
     end = jnp.stack([position, momentum, gradient])
     proposal = jnp.stack([position, gradient])
@@ -67,7 +84,7 @@ def begin(position, potential, gradient, momentum, directions, marks=None):
         potentials=jnp.stack([potential, potential]),
         log_weights=jnp.zeros(2, position.dtype),
         momentum_sums=jnp.stack([momentum, jnp.zeros_like(momentum)]),
-        marks=jnp.zeros((MAX_DEPTH, 2, len(position)), position.dtype) if marks is None else marks,
+        checkpoints=jnp.zeros((MAX_DEPTH, 2, len(position)), position.dtype) if checkpoints is None else checkpoints,
         side=directions & 1,
         directions=directions >> 1,
         depth=zero,
@@ -78,20 +95,22 @@ def begin(position, potential, gradient, momentum, directions, marks=None):
     )
 
 
-def is_turning(first, last, total):
+def is_turning(first: Float[Array, "*depth D"], last: Vector, total: Float[Array, "*depth D"]) -> Bool[Array, "*depth"]:
     """Whether a stretch of a trajectory turns back, by the momenta at its ends and their sum over all of it."""
     inner = total - 0.5 * (first + last)
     return ((first * inner).sum(-1) <= 0) | ((last * inner).sum(-1) <= 0)
 
 
-def extend(value_and_gradient, trajectory, step_size, log_uniforms):
+def extend(
+    value_and_gradient: Potential, trajectory: Trajectory, step_size: Scalar, log_uniforms: Float[Array, " 2"]
+) -> tuple[Trajectory, Step]:
     """Take one leapfrog step, and whatever follows from it: multinomial sampling, doubling, the end of the draw.
 
     Args:
         value_and_gradient: position -> the potential and its gradient.
         trajectory: what was built so far.
         step_size: of the integrator.
-        log_uniforms: (2,), logs of two uniform numbers.
+        log_uniforms: logs of two uniform numbers.
 
     Returns:
         (trajectory, `Step`). Where the step is the draw's last, `proposals[TREE]` is the draw.
@@ -105,7 +124,7 @@ def extend(value_and_gradient, trajectory, step_size, log_uniforms):
     change = potential + 0.5 * (momentum**2).sum() - t.energy
     change = jnp.where(jnp.isnan(change), jnp.inf, change)
     total = momentum + jnp.where(t.leaf == 0, 0.0, t.momentum_sums[SUBTREE])
-    marks, turning = _check_subtrees(t, momentum, total)
+    checkpoints, turning = _check_subtrees(t, momentum, total)
     ends = jnp.where((jnp.arange(2) == t.side)[:, None, None], new, t.ends)
     whole = t.momentum_sums[TREE] + total
     whole_turning = is_turning(ends[0, MOMENTUM], ends[1, MOMENTUM], whole)
@@ -132,7 +151,7 @@ def extend(value_and_gradient, trajectory, step_size, log_uniforms):
         potentials=potentials,
         log_weights=jnp.stack([tree_weight, log_weight]),
         momentum_sums=jnp.stack([jnp.where(merged, whole, t.momentum_sums[TREE]), total]),
-        marks=marks,
+        checkpoints=checkpoints,
         side=jnp.where(complete, t.directions & 1, t.side),
         directions=jnp.where(complete, t.directions >> 1, t.directions),
         depth=depth,
@@ -147,8 +166,10 @@ def extend(value_and_gradient, trajectory, step_size, log_uniforms):
 _barrier = jax.lax.optimization_barrier
 
 
-def _leapfrog(value_and_gradient, trajectory, step_size):
-    """The point after the end that grows, (3, D), and its potential."""
+def _leapfrog(
+    value_and_gradient: Potential, trajectory: Trajectory, step_size: Scalar
+) -> tuple[Float[Array, "3 D"], Scalar]:
+    """The point after the end that grows, and its potential."""
     position, momentum, gradient = jnp.where(trajectory.side == 1, trajectory.ends[1], trajectory.ends[0])
     step = jnp.where(trajectory.side == 1, step_size, -step_size)
     momentum = momentum - 0.5 * step * gradient
@@ -157,25 +178,27 @@ def _leapfrog(value_and_gradient, trajectory, step_size):
     return jnp.stack([position, momentum - 0.5 * step * gradient, gradient]), potential
 
 
-def _check_subtrees(trajectory, momentum, total):
-    """Mark the first leaf of a subtree, or tell whether one of the subtrees that end at this leaf turns.
+def _check_subtrees(trajectory: Trajectory, momentum: Vector, total: Vector) -> tuple[Float[Array, "depth 2 D"], Flag]:
+    """Keep the first leaf of a subtree, or tell whether one of the subtrees that end at this leaf turns.
 
-    A leaf of even number n starts subtrees; row popcount(n / 2) of the marks keeps it. One of odd number ends as many
-    of them as n has trailing ones.
+    A leaf of even number n starts subtrees; row popcount(n / 2) of the checkpoints keeps it. One of odd number ends as
+    many of them as n has trailing ones.
     """
     leaf = trajectory.leaf
     top = jax.lax.population_count(leaf >> 1)
     ending = jax.lax.population_count((~leaf & (leaf + 1)) - 1)
     rows = jnp.arange(MAX_DEPTH)
     here = (rows == top) & (leaf % 2 == 0)
-    marks = jnp.where(here[:, None, None], jnp.stack([momentum, total]), trajectory.marks)
-    first, before = marks[:, 0], marks[:, 1]
+    checkpoints = jnp.where(here[:, None, None], jnp.stack([momentum, total]), trajectory.checkpoints)
+    first, before = checkpoints[:, 0], checkpoints[:, 1]
     turning = is_turning(first, momentum, total - before + first)
-    return marks, (turning & (rows <= top) & (rows > top - ending)).any()
+    return checkpoints, jnp.any(turning & (rows <= top) & (rows > top - ending))
 
 
-def _choose(trajectory, take, pick, point, potential):
-    """The proposals of tree and subtree after a new leaf: (2, 2, D), and their potentials (2,)."""
+def _choose(
+    trajectory: Trajectory, take: Flag, pick: Flag, point: Float[Array, "2 D"], potential: Scalar
+) -> tuple[Float[Array, "2 2 D"], Float[Array, " 2"]]:
+    """The proposals of tree and subtree after a new leaf, and their potentials."""
     subtree = jnp.where(take, point, trajectory.proposals[SUBTREE])
     value = jnp.where(take, potential, trajectory.potentials[SUBTREE])
     tree = jnp.where(pick, subtree, trajectory.proposals[TREE])
