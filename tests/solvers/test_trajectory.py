@@ -1,0 +1,260 @@
+"""The NUTS kernel by itself: its integrator, its transitions beside NumPyro's, and what they leave unchanged.
+
+Seeds are fixed. Tests of distributions compare independent draws, and allow p-values from P_VALUE on (or as many
+standard errors), so that a kernel without fault passes with another seed too.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.infer
+import pytest
+import scipy.stats
+
+from bayesgen.log_density import LogDensity
+from bayesgen.records import record
+from bayesgen.solvers.sampler import sample_whitened
+from bayesgen.solvers.trajectory import GRADIENT, MOMENTUM, POSITION, TREE, begin, extend, is_turning
+
+DIMENSION = 3
+P_VALUE = 1e-4
+STANDARD_ERRORS = 4.0
+NUM_DRAWS = 8_000
+MOST_STEPS = 64  # of one transition, at the step sizes that are used here
+SHEAR = np.array([[1.0, 0.0, 0.0], [0.8, 0.6, 0.0], [-0.5, 0.7, 0.9]])
+RIGHT = np.int32(2**31 - 1)  # all doublings to the right
+
+
+@record
+class SkewedDensity(LogDensity):
+    """Vectors L z, where two entries of z are logarithms of gamma variables and the third is normal: none symmetric."""
+
+    lower: np.ndarray
+    shapes = np.array([0.8, 4.0])
+
+    @property
+    def dimension(self):
+        return DIMENSION
+
+    def __call__(self, vector):
+        z = jnp.linalg.solve(self.lower, vector)
+        return self.shapes @ z[:2] - jnp.exp(z[:2]).sum() - 0.5 * z[2] ** 2
+
+    def constrain(self, vector):
+        return {"z": jnp.linalg.solve(self.lower, vector)}
+
+    def draws(self, rng, size):
+        """Independent draws."""
+        z = np.concatenate([np.log(rng.gamma(self.shapes, size=(size, 2))), rng.normal(size=(size, 1))], axis=1)
+        return z @ self.lower.T
+
+    def ranks(self, vectors):
+        """Uniform numbers, independent too, if vectors are of this density."""
+        z = vectors @ np.linalg.inv(self.lower).T
+        return np.column_stack([scipy.stats.gamma(self.shapes).cdf(np.exp(z[:, :2])), scipy.stats.norm.cdf(z[:, 2])])
+
+
+@record
+class NormalDensity(LogDensity):
+    """Vectors L z of standard normal z."""
+
+    lower: np.ndarray
+
+    @property
+    def dimension(self):
+        return DIMENSION
+
+    def __call__(self, vector):
+        return -0.5 * (jnp.linalg.solve(self.lower, vector) ** 2).sum()
+
+    def constrain(self, vector):
+        return {"z": jnp.linalg.solve(self.lower, vector)}
+
+    def draws(self, rng, size):
+        """Independent draws."""
+        return rng.normal(size=(size, DIMENSION)) @ self.lower.T
+
+    def ranks(self, vectors):
+        """Uniform numbers, independent too, if vectors are of this density."""
+        return scipy.stats.norm.cdf(vectors @ np.linalg.inv(self.lower).T)
+
+
+DENSITIES = {"correlated normal": NormalDensity(SHEAR), "skewed": SkewedDensity(SHEAR)}
+
+
+@pytest.fixture(params=DENSITIES)
+def density(request):
+    with jax.enable_x64(True):
+        yield DENSITIES[request.param]
+
+
+def potential_of(density):
+    return jax.value_and_grad(lambda vector: -density(vector))
+
+
+@functools.partial(jax.jit, static_argnames="num_steps")
+def path(density, position, momentum, step_size, num_steps):
+    """Positions, momenta and energies along so many leapfrog steps, each the first of a trajectory of its own."""
+    potential = potential_of(density)
+
+    def step(state, _):
+        position, momentum, gradient, value = state
+        first = begin(position, value, gradient, momentum, RIGHT)
+        last, _ = extend(potential, first, step_size, jnp.zeros(2))
+        position, momentum, gradient = last.ends[1]
+        value = potential(position)[0]
+        return (position, momentum, gradient, value), (position, momentum, value + 0.5 * (momentum**2).sum())
+
+    value, gradient = potential(position)
+    return jax.lax.scan(step, (position, momentum, gradient, value), None, num_steps)[1]
+
+
+@jax.jit
+def transition(density, position, momentum, directions, log_uniforms, step_size):
+    """One draw: the position, and the number of leapfrog steps."""
+    potential = potential_of(density)
+
+    def body(state):
+        trajectory, _ = state
+        trajectory, step = extend(potential, trajectory, step_size, log_uniforms[trajectory.num_steps])
+        return trajectory, step.done
+
+    value, gradient = potential(position)
+    first = begin(position, value, gradient, momentum, directions)
+    last, _ = jax.lax.while_loop(lambda state: ~state[1], body, (first, False))
+    return last.proposals[TREE, POSITION], last.num_steps, last.accept_sum / last.num_steps
+
+
+def transitions(density, positions, step_size, rng):
+    """One draw from each of the positions."""
+    size = len(positions)
+    return jax.vmap(transition, (None, 0, 0, 0, 0, None))(
+        density,
+        positions,
+        rng.normal(size=positions.shape),
+        rng.integers(0, 2**31, size, np.int32),
+        np.log(rng.random((size, MOST_STEPS, 2))),
+        step_size,
+    )
+
+
+def start(density):
+    rng = np.random.default_rng(3)
+    return density.draws(rng, 1)[0], rng.normal(size=DIMENSION)
+
+
+def test_leapfrog_steps_are_reversible(density):
+    position, momentum = start(density)
+    positions, momenta, _ = path(density, position, momentum, 0.3, 20)
+    back, momenta_back, _ = path(density, positions[-1], -momenta[-1], 0.3, 20)
+    assert np.abs(np.asarray(positions[-1]) - position).max() > 0.1
+    np.testing.assert_allclose(back[-1], position, atol=1e-12)
+    np.testing.assert_allclose(momenta_back[-1], -momentum, atol=1e-12)
+
+
+def test_leapfrog_steps_keep_volume(density):
+    position, momentum = start(density)
+
+    def end(state):
+        positions, momenta, _ = path(density, *jnp.split(state, 2), 0.3, 20)
+        return jnp.concatenate([positions[-1], momenta[-1]])
+
+    jacobian = jax.jacfwd(end)(np.concatenate([position, momentum]))
+    assert np.linalg.det(jacobian) == pytest.approx(1.0, abs=1e-9)
+
+
+def test_errors_of_energy_are_of_order_two(density):
+    position, momentum = start(density)
+    energy = -density(position) + 0.5 * (momentum**2).sum()
+    errors = []
+    for num_steps in (64, 128, 256, 512):  # over a time of 4
+        energies = path(density, position, momentum, 4 / num_steps, num_steps)[2]
+        errors.append(np.abs(np.asarray(energies) - energy).max())
+    np.testing.assert_allclose(np.log2(np.divide(errors[:-1], errors[1:])), 2.0, atol=0.05)
+
+
+def test_the_two_sides_mirror_each_other(density):
+    position, momentum = start(density)
+    potential = potential_of(density)
+    value, gradient = potential(position)
+    right, _ = extend(potential, begin(position, value, gradient, momentum, RIGHT), 0.3, jnp.zeros(2))
+    left, _ = extend(potential, begin(position, value, gradient, -momentum, np.int32(0)), 0.3, jnp.zeros(2))
+    np.testing.assert_allclose(left.ends[0, POSITION], right.ends[1, POSITION], atol=1e-14)
+    np.testing.assert_allclose(left.ends[0, MOMENTUM], -right.ends[1, MOMENTUM], atol=1e-14)
+    np.testing.assert_allclose(left.ends[0, GRADIENT], right.ends[1, GRADIENT], atol=1e-14)
+    np.testing.assert_array_equal(left.ends[1, POSITION], position)
+
+
+@pytest.mark.parametrize("angle", [0.1, 0.4, 0.6, 0.9])
+def test_a_stretch_turns_after_half_a_circle(angle):
+    """Momenta on a circle, seen from so far along it (in circles) on."""
+    angles = 2 * np.pi * np.linspace(0, angle, 101)
+    momenta = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    assert bool(is_turning(momenta[0], momenta[-1], momenta.sum(0))) == (angle > 0.5)
+
+
+def test_a_transition_is_distributed_as_one_of_numpyro(density):
+    position, step_size = SHEAR.sum(1), 0.4  # neither near the mode nor on an axis
+    ours = transitions(density, np.tile(position, (NUM_DRAWS, 1)), step_size, np.random.default_rng(0))
+    kernel = numpyro.infer.NUTS(
+        potential_fn=lambda vector: -density(vector),
+        step_size=step_size,
+        adapt_step_size=False,
+        adapt_mass_matrix=False,
+    )
+    state = kernel.init(jax.random.key(0), 0, jnp.asarray(position), (), {})
+    keys = jax.random.split(jax.random.key(1), NUM_DRAWS)
+    states = jax.jit(jax.vmap(lambda key: kernel.sample(state._replace(rng_key=key), (), {})))(keys)
+    theirs = states.z, states.num_steps, states.accept_prob
+    for name, one, other in zip(("draw", "steps", "acceptance"), ours, theirs, strict=True):
+        one, other = (np.asarray(values, float).reshape(NUM_DRAWS, -1) for values in (one, other))
+        for column, (sample, reference) in enumerate(zip(one.T, other.T, strict=True)):
+            assert scipy.stats.ks_2samp(sample, reference).pvalue > P_VALUE, (name, column)
+    assert len(np.unique(ours[1])) > 2  # trees of several depths, some of them cut short
+
+
+@pytest.mark.parametrize("step_size", [0.15, 0.4])
+def test_transitions_leave_the_density_as_it_is_and_are_reversible(density, step_size):
+    rng = np.random.default_rng(1)
+    before = density.draws(rng, NUM_DRAWS)
+    after = np.asarray(transitions(density, before, step_size, rng)[0])
+    assert (np.abs(after - before).max(1) > 0).mean() > 0.5
+    for ranks in density.ranks(after).T:
+        assert scipy.stats.kstest(ranks, "uniform").pvalue > P_VALUE
+    one, other = density.ranks(before), density.ranks(after)
+    differences = np.stack(  # of means that are equal where before and after may be exchanged
+        [f(one[:, i]) * g(other[:, j]) - f(other[:, i]) * g(one[:, j]) for f, g, i, j in _pairs_of_functions()]
+    )
+    errors = differences.std(1) / np.sqrt(NUM_DRAWS)
+    assert (np.abs(differences.mean(1)) < STANDARD_ERRORS * errors).all()
+
+
+def _pairs_of_functions():
+    centred, extreme = (lambda u: u - 0.5), (lambda u: np.abs(u - 0.5) - 0.25)
+    for i in range(DIMENSION):
+        for j in range(DIMENSION):
+            yield centred, extreme, i, j
+            if i < j:
+                yield centred, centred, i, j
+
+
+def test_chains_are_of_the_density(density):
+    """Means and squares of normal scores, which are 0 and 1 but for a Monte Carlo error of 4,000 draws or more."""
+    draws, statistics = sample_whitened(
+        density,
+        jax.random.key(0),
+        num_warmup=300,
+        num_samples=1_000,
+        num_chains=8,
+        target=0.8,
+        patience=np.inf,
+        advanced=lambda amount: None,
+    )
+    assert not statistics["diverging"].any()
+    scores = scipy.stats.norm.ppf(density.ranks(draws.reshape(-1, DIMENSION)))
+    bound = STANDARD_ERRORS / np.sqrt(4_000)
+    assert np.abs(scores.mean(0)).max() < bound
+    assert np.abs((scores**2).mean(0) - 1).max() < np.sqrt(2) * bound
+    assert 0.7 < statistics["accept_prob"].mean() < 0.9
