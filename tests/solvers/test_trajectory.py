@@ -195,6 +195,13 @@ def test_a_stretch_turns_after_half_a_circle(angle):
     assert bool(is_turning(momenta[0], momenta[-1], momenta.sum(0))) == (angle > 0.5)
 
 
+@pytest.mark.parametrize("between", [-0.9, -1.1])
+def test_the_ends_of_a_stretch_count_half(between):
+    """Two equal momenta and what lies between them: half of each end is what is left of the sum."""
+    end = np.array([1.0, 0.0])
+    assert bool(is_turning(end, end, (2 + between) * end)) == (between < -1)
+
+
 def test_a_transition_is_distributed_as_one_of_numpyro(density):
     position, step_size = SHEAR.sum(1), 0.4  # neither near the mode nor on an axis
     ours = transitions(density, np.tile(position, (NUM_DRAWS, 1)), step_size, np.random.default_rng(0))
