@@ -1,13 +1,18 @@
-"""What NUTS costs: leapfrog steps a draw, and what rows cost after the statistics pass."""
+"""What NUTS costs: leapfrog steps a draw, what rows cost after the statistics pass, and the kernel beside NumPyro's."""
 
+import dataclasses
 import functools
 
+import jax
 import numpy as np
 
 import bayesgen as bg
+from bayesgen.program import PosteriorDensity
+from bayesgen.solvers.adapted import sample_adapted
+from bayesgen.solvers.sampler import sample_whitened
 
 from . import gda
-from .measure import REPEATS, Below, Price, Row, duel
+from .measure import REPEATS, Below, Faster, Price, Row, duel
 
 
 def measures(quick):
@@ -19,6 +24,8 @@ def measures(quick):
         yield functools.partial(_steps, "GDA, iris shape, N=10,000", bg.GaussianDiscriminant(), large, 8, repeats)
     yield functools.partial(_steps, "naive Bayes, 640 latents", bg.NaiveBayes(), _wide(), 15, 1 if quick else 3)
     yield functools.partial(_rows, quick)
+    for num_chains, bound in ((4, None), (64, 1.5)):
+        yield functools.partial(_kernels, num_chains, bound, repeats)
 
 
 def _wide():
@@ -45,3 +52,33 @@ def _rows(quick):
         "bayesgen, N=1,000",
         repeats=REPEATS if quick else 2 * REPEATS + 1,
     )
+
+
+def _kernels(num_chains, bound, repeats):
+    """Our kernel and NumPyro's on one density, both compiled; NumPyro's also adapts (diagonal) masses."""
+    problem = gda.iris()
+    summaries = bg.summarize(bg.GaussianDiscriminant(), problem.X, problem.y)
+    density = PosteriorDensity(summaries.model.bind(summaries.scaled_schema), summaries.evidence)
+    method = bg.NUTS(num_samples=100)
+    whitened = method.chains(density, lambda: np.zeros((1, density.dimension)), 0, False).attempt.density
+    shared = {"num_warmup": 150, "num_samples": 1_000, "num_chains": num_chains, "target": 0.8}
+    shared |= {"advanced": lambda amount: None}
+    steps = {}
+
+    def ours():
+        steps["ours"] = sample_whitened(whitened, jax.random.key(0), patience=np.inf, **shared)[1]["num_steps"]
+
+    def numpyro():
+        steps["NumPyro's"] = sample_adapted(whitened, jax.random.key(0), dense_mass=False, **shared)[1]["num_steps"]
+
+    with jax.enable_x64(True):
+        row = duel(
+            f"NUTS kernels, GDA of iris whitened ({density.dimension} dimensions), {num_chains} chains x 150 + 1,000",
+            Faster(bound),
+            ours,
+            numpyro,
+            "NumPyro's kernel",
+            repeats=repeats,
+        )
+    means = ", ".join(f"{name} {counts.mean():.1f}" for name, counts in steps.items())
+    return dataclasses.replace(row, note=f"leapfrog steps a draw: {means}")
