@@ -17,4 +17,6 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # pytest-xdist has its workers, and wha
 INNER = [f"bayesgen.concepts.{name}" for name in ("bands", "cells", "extensions", "likelihood", "prior", "table")]
 
 # Arguments and results of these modules are checked against their types, shapes included.
-install_import_hook(["bayesgen.records", "bayesgen.data.rows", *INNER], "beartype.beartype")
+install_import_hook(
+    ["bayesgen.records", "bayesgen.data.rows", "bayesgen.statistics.sufficient", *INNER], "beartype.beartype"
+)

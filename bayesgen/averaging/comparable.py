@@ -29,7 +29,7 @@ def check_comparable(fits):
         why = _difference(leaves[0], leaf)
         if why:
             raise FitError(f"The evidences of members 0 and {index} are not comparable: {why}")
-        for name, fact in facts(leaf, leaf.summaries.evidence).items():
+        for name, fact in facts(leaf, leaf.summaries.statistics).items():
             other, expected = known.setdefault(name, (index, fact))
             if expected.differs(fact):
                 raise FitError(

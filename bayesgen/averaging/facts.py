@@ -6,8 +6,7 @@ import functools
 import numpy as np
 
 from bayesgen.fitting import Fit
-from bayesgen.program import Evidence
-from bayesgen.statistics import Moments, Sums, outer_or_square
+from bayesgen.statistics import Moments, SufficientStatistics, Sums, outer_or_square
 
 RELATIVE = 1e-9
 OFFSET = 1e-6  # rounding of a mean by this share of it makes no other data of centred sums
@@ -31,20 +30,20 @@ class Fact:
         return bool((np.abs(self.values - other.values) > tolerance).any())
 
 
-def facts(fit: Fit, evidence: Evidence) -> dict[str, Fact]:
+def facts(fit: Fit, statistics: SufficientStatistics) -> dict[str, Fact]:
     """What the summaries of a fit's sites say, by words for it.
 
     All fits of the same data whose columns have the same kinds have these facts; products of columns by a block of
     the same columns alone.
     """
-    counts = np.asarray(evidence.class_counts)
+    counts = np.asarray(statistics.class_weights)
     found = {"rows by class": Fact(counts, counts)}
     position = {name: index for index, name in enumerate(fit.schema.columns or ())}
     for block in fit.concrete.conjugate(fit.schema).blocks:
         columns = [position[name] for name in block.columns]
-        for name, fact in _of_block(evidence.summaries[block.name], len(columns)).items():
+        for name, fact in _of_block(statistics.summaries[block.name], len(columns)).items():
             _place(found, name, fact, columns, len(position))
-        found |= _products(evidence.summaries[block.name], block.columns)
+        found |= _products(statistics.summaries[block.name], block.columns)
     return found
 
 

@@ -10,9 +10,7 @@ from bayesgen.data import read_table
 from bayesgen.errors import ConstantColumnWarning, DataError
 from bayesgen.fitting import Fit, ProgramProblem, Summaries
 from bayesgen.posteriors import log_conditional
-from bayesgen.program import Evidence
 from bayesgen.runtime import as_key, generator
-from bayesgen.statistics import class_counts
 
 from .facts import facts
 
@@ -45,7 +43,7 @@ def cross_validated_scores(fit: Fit, X, y, folds):
 
 def _check_trained_on(fit, rows):
     """Refuse rows of other summaries than the fit's."""
-    given, trained = (facts(fit, each) for each in (_evidence(fit, rows), fit.summaries.evidence))
+    given, trained = (facts(fit, each) for each in (fit.concrete.summarize(fit.schema, rows), fit.summaries.statistics))
     for name, fact in given.items():
         if fact.differs(trained[name]):
             raise DataError(
@@ -73,20 +71,10 @@ class _KeptScale(Summaries):
 
 def _refit(fit, rows):
     """The fit of the rows with weight 1, its prior that of all rows."""
-    data = _KeptScale(fit.concrete, fit.schema, _evidence(fit, rows))
+    data = _KeptScale(fit.concrete, fit.schema, fit.concrete.summarize(fit.schema, rows))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConstantColumnWarning)  # the whole fit has warned
         return ProgramProblem(fit.model, data, progress=False).solved_by(fit.method)
-
-
-def _evidence(fit, rows):
-    """Summaries of rows, as the fit's model takes them."""
-    size = len(fit.classes)
-    summaries = {
-        name: statistic.summarize(rows.values[name], rows.codes, size, rows.weights)
-        for name, statistic in fit.concrete.statistics(fit.schema).items()
-    }
-    return Evidence(class_counts(rows.codes, size, rows.weights), summaries, fit.summaries.evidence.covariates)
 
 
 def _own_class(table, codes):

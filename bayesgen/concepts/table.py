@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import jax
 import numpy as np
 
-from bayesgen.program import padded_size
+from bayesgen.runtime import padded_size
 from bayesgen.typing import Array, Float, Int, Real
 
 from .cells import Cells, Setting

@@ -9,9 +9,10 @@ from typing import Any
 from bayesgen.data import Schema, is_chunked, naming_chunk, read_chunk, read_part, telling_dropped
 from bayesgen.describe import amount, counted, described
 from bayesgen.errors import DataError
-from bayesgen.program import ConcreteModel, Evidence, GenerativeProgram, Model, Recipe
+from bayesgen.program import ConcreteModel, GenerativeProgram, Model, Recipe
+from bayesgen.statistics import SufficientStatistics, merged
 
-from .reader import Reader, merged
+from .reader import Reader
 
 ALL_ZERO = "sample_weight is zero for all rows. Give some row a positive weight."
 
@@ -26,12 +27,12 @@ class Summaries:
     Attributes:
         model: the model whose sites are summarised.
         schema: the resolved schema, without means and variances.
-        evidence: class counts and summaries by site.
+        statistics: the sufficient statistics.
     """
 
     model: ConcreteModel
     schema: Schema
-    evidence: Evidence
+    statistics: SufficientStatistics
 
     def __repr__(self) -> str:
         facts = {
@@ -43,9 +44,14 @@ class Summaries:
         return described(f"Summaries for {self.model!r}", facts)
 
     @property
+    def evidence(self) -> SufficientStatistics:
+        """`statistics`, under the name by which users know them."""
+        return self.statistics
+
+    @property
     def total_weight(self) -> float:
         """How many rows there are, each counted with its weight."""
-        return float(self.evidence.class_counts.sum())
+        return float(self.statistics.class_weights.sum())
 
     def merge(self, other):
         """The summaries of both sets of rows together.
@@ -58,7 +64,7 @@ class Summaries:
                 "These summaries have different schemas (columns, kinds, categories or classes). Summarise both with "
                 "one schema=Schema(...) that declares all classes and categories."
             )
-        return dataclasses.replace(self, evidence=merged([self.evidence, other.evidence]))
+        return dataclasses.replace(self, statistics=self.statistics + other.statistics)
 
     def __add__(self, other):
         return self.merge(other)
@@ -80,7 +86,7 @@ class Summaries:
     @functools.cached_property
     def scaled_schema(self) -> Schema:
         """The schema with the columns' means and variances, to which default priors are resolved."""
-        return self.model.with_scale(self.schema, self.evidence.summaries)
+        return self.model.with_scale(self.schema, self.statistics.summaries)
 
 
 def summarize(model: Recipe, X, y=None, *, schema: Schema | None = None, sample_weight=None) -> Summaries:
@@ -125,7 +131,7 @@ def summarize(model: Recipe, X, y=None, *, schema: Schema | None = None, sample_
             raise DataError(ALL_ZERO)
         with telling_dropped(data):
             reader = Reader.infer(model, data, declared)
-            return _summaries(reader, reader.evidences(data))
+            return _summaries(reader, reader.statistics(data))
     if y is not None or sample_weight is not None:
         raise DataError("Chunks hold their labels and weights: give tuples (X, y) or (X, y, sample_weight), and no y.")
     evidences = _of_chunks(model, X, declared)
@@ -171,7 +177,7 @@ def _of_chunks(model, chunks, declared):
                 continue
             with telling_dropped(data):
                 reader = reader or Reader.infer(model, data, declared)
-                for evidence in reader.evidences(data):
+                for evidence in reader.statistics(data):
                     yield reader, evidence
     if number and reader is None:
         raise DataError(ALL_ZERO)

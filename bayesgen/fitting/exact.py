@@ -21,8 +21,8 @@ class Exact(Method):
         """Update every family."""
         prior = closed_prior(problem)
         problem.warn_of_constant_columns()
-        evidence = problem.data.evidence
-        posterior = ConjugatePosterior(problem.program, prior.update(evidence), prior, evidence)
+        statistics = problem.data.statistics
+        posterior = ConjugatePosterior(problem.program, prior.update(statistics), prior, statistics)
         return problem.result(self, posterior, summaries=problem.data)
 
 

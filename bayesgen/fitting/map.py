@@ -33,7 +33,7 @@ class MAP(Method):
         problem.warn_of_constant_columns()
         conjugate = problem.conjugate
         if conjugate is None or not conjugate.is_closed:
-            density = ParameterDensity(problem.program, problem.evidence)
+            density = ParameterDensity(problem.program, problem.statistics)
             return problem.result(self, point_at_maximum(problem, density, self.num_starts, "posterior density"))
-        posterior = conjugate.update(problem.data.evidence)
+        posterior = conjugate.update(problem.data.statistics)
         return problem.result(self, Point(problem.program, posterior.mode(), conjugate))

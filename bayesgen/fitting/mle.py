@@ -2,11 +2,8 @@
 
 import dataclasses
 
-import numpy as np
-
 from bayesgen.posteriors import Point
 from bayesgen.program import LikelihoodDensity
-from bayesgen.statistics import Sums
 
 from .fit import Fit
 from .maximum import point_at_maximum
@@ -32,12 +29,13 @@ class MLE(Method):
     def solve(self, problem: ProgramProblem) -> Fit:
         """Maximise the likelihood."""
         if problem.conjugate is None:
-            density = LikelihoodDensity(problem.program, problem.evidence)
+            density = LikelihoodDensity(problem.program, problem.statistics)
             return problem.result(self, point_at_maximum(problem, density, self.num_starts, "likelihood"))
-        conjugate, evidence = problem.conjugate, problem.data.evidence
-        labels = Sums(evidence.class_counts.sum(), (evidence.class_counts,), np.zeros(()))
-        values = {"class_probs": conjugate.class_prior.maximum_likelihood(labels, conjugate.class_names)["probs"]}
+        conjugate, statistics = problem.conjugate, problem.data.statistics
+        values = {
+            "class_probs": conjugate.class_prior.maximum_likelihood(statistics.labels, conjugate.class_names)["probs"]
+        }
         for block in conjugate.blocks:
-            own = block.family.maximum_likelihood(evidence.summaries[block.name], conjugate.names(block))
+            own = block.family.maximum_likelihood(statistics.summaries[block.name], conjugate.names(block))
             values |= {f"{block.name}_{name}": value for name, value in own.items()}
         return problem.result(self, Point(problem.program, values, conjugate))

@@ -60,7 +60,7 @@ class NUTS(Method):
     def solve(self, problem: ProgramProblem) -> Fit:
         """Sample."""
         problem.warn_of_constant_columns()
-        program, density = problem.program, PosteriorDensity(problem.program, problem.evidence)
+        program, density = problem.program, PosteriorDensity(problem.program, problem.statistics)
         if density.dimension == 0:
             raise FitError(
                 "NUTS has nothing to sample: the program has no continuous latent site. Use Exact(), or, for a program "
@@ -114,6 +114,6 @@ def _starts(problem: ProgramProblem) -> Float[np.ndarray, "starts D"]:
     conjugate = problem.conjugate
     if conjugate is None or not conjugate.is_closed:
         return dispersed_starts(problem.program, problem.seed)
-    posterior = conjugate.update(problem.data.evidence)
+    posterior = conjugate.update(problem.data.statistics)
     latents = problem.program.latents_of(posterior.mean())
     return free_vector(problem.program, {name: latents[name] for name in problem.program.latents})[None]

@@ -10,8 +10,9 @@ import numpy as np
 from bayesgen.errors import ConstantColumnWarning, warn
 from bayesgen.models import Conjugate
 from bayesgen.posteriors import Posterior
-from bayesgen.program import Evidence, GenerativeProgram, padded
+from bayesgen.program import GenerativeProgram
 from bayesgen.runtime import used
+from bayesgen.statistics import SufficientStatistics
 
 from .data import Summaries
 from .fit import Fit, prior_families
@@ -72,9 +73,9 @@ class ProgramProblem(Problem):
         return self.data.model.conjugate(self.data.scaled_schema)
 
     @property
-    def evidence(self) -> Evidence:
+    def statistics(self) -> SufficientStatistics:
         """The data as densities take them."""
-        return padded(self.data.evidence)
+        return self.data.statistics.padded()
 
     def result(
         self, method: "Method", posterior: Posterior, attributes: dict[str, Any] | None = None, **extra: Any

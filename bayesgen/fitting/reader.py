@@ -1,19 +1,18 @@
-"""From blocks of rows to `Evidence`, once model and schema are known; and the evidence of all blocks together."""
+"""From blocks of rows to their sufficient statistics, once model and schema are known."""
 
 import dataclasses
-import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from bayesgen.data import Part, Schema, joined
+from bayesgen.data import Part, Schema
 from bayesgen.errors import DataError
-from bayesgen.program import ConcreteModel, Evidence, first_rows, summarize_rows
+from bayesgen.program import ConcreteModel
 from bayesgen.runtime import in_threads
-from bayesgen.statistics import class_counts
+from bayesgen.statistics import SufficientStatistics
 
 
 @dataclasses.dataclass(frozen=True)
 class Reader:
-    """A model and a schema: all that it takes to turn rows into evidence."""
+    """A model and a schema: all that it takes to turn rows into statistics."""
 
     model: ConcreteModel
     schema: Schema
@@ -26,23 +25,19 @@ class Reader:
         schema = model.infer_schema(data.table, data.labels, declared)
         return cls(model.concrete(schema), schema)
 
-    def evidences(self, data: Part) -> Iterator[Evidence]:
-        """The evidence of each block of the data."""
+    def statistics(self, data: Part) -> Iterator[SufficientStatistics]:
+        """The sufficient statistics of each block of the data."""
         # programs are run by NumPyro, which is not made for threads
-        each_block = map if self._statistics is None else in_threads
+        each_block = in_threads if self.model.in_threads else map
         try:
-            yield from each_block(lambda block: self._evidence(data.rows(block)), data.blocks())
+            yield from each_block(lambda block: self._statistics(data.rows(block)), data.blocks())
             return
         except DataError as error:
             found = error
-        self._evidence(data)  # names the row, and counts, in the data as they were given
+        self._statistics(data)  # names the row, and counts, in the data as they were given
         raise found
 
-    @functools.cached_property
-    def _statistics(self):
-        return self.model.statistics(self.schema)
-
-    def _evidence(self, data: Part) -> Evidence:
+    def _statistics(self, data: Part) -> SufficientStatistics:
         schema = self.schema
         if (schema.classes is None) != (data.labels is None):
             raise DataError(
@@ -52,25 +47,4 @@ class Reader:
             )
         labels = None if schema.classes is None else schema.encode_labels(data.labels)
         rows = dataclasses.replace(self.model.read(schema, data.table), labels=labels, weights=data.weights)
-        if self._statistics is None:
-            return summarize_rows(self.model.bind(schema), rows)
-        num_classes = len(schema.classes or ())
-        summaries = {
-            name: statistic.summarize(rows.values[name], rows.codes, num_classes, data.weights)
-            for name, statistic in self._statistics.items()
-        }
-        examples = first_rows(rows.covariates, num_classes)
-        return Evidence(class_counts(rows.codes, num_classes, data.weights), summaries, examples)
-
-
-def merged(evidences: Iterable[Evidence]) -> Evidence:
-    """The evidence of all rows together. Rows that are kept are joined once, at the end."""
-    iterator = iter(evidences)
-    total = next(iterator)
-    kept = [total.rows]
-    for part in iterator:
-        summaries = {name: summary.merge(part.summaries[name]) for name, summary in total.summaries.items()}
-        total = Evidence(total.class_counts + part.class_counts, summaries, total.covariates)
-        kept.append(part.rows)
-    rows = [part for part in kept if part is not None]
-    return dataclasses.replace(total, rows=joined(rows)) if rows else total
+        return self.model.summarize(schema, rows)

@@ -2,13 +2,13 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from bayesgen.data import Schema
 from bayesgen.families import Family, Names
-from bayesgen.statistics import RowDensity, Sums
+from bayesgen.statistics import RowDensity, SufficientStatistics
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,15 +58,15 @@ class Conjugate:
         """Names for messages about the class prior."""
         return Names("class", None, [f"probability of {label!r}" for label in self.classes])
 
-    def update(self, evidence):
-        """The posterior, given class counts and summaries (`program.density.Evidence`)."""
+    def update(self, evidence: SufficientStatistics) -> Self:
+        """The posterior."""
         families = [block.family.update(evidence.summaries[block.name]) for block in self.blocks]
-        return self.replace_families(self.class_prior.update(_labels(evidence)), families)
+        return self.replace_families(self.class_prior.update(evidence.labels), families)
 
-    def log_evidence(self, evidence) -> float:
+    def log_evidence(self, evidence: SufficientStatistics) -> float:
         """log p(X, y), all parameters integrated out."""
         blocks = [block.family.log_evidence(evidence.summaries[block.name]) for block in self.blocks]
-        return float(self.class_prior.log_evidence(_labels(evidence)) + sum(blocks))
+        return float(self.class_prior.log_evidence(evidence.labels) + sum(blocks))
 
     @property
     def axes(self) -> dict[str, tuple[str, ...]]:
@@ -160,8 +160,3 @@ def _log(class_probs: np.ndarray) -> np.ndarray:
     """Logs of class probabilities, which may be zero."""
     with np.errstate(divide="ignore"):
         return np.log(class_probs)
-
-
-def _labels(evidence):
-    """The class counts as a summary of the labels."""
-    return Sums(evidence.class_counts.sum(), (evidence.class_counts,), np.zeros(()))

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import scipy.special
 
+from bayesgen.statistics import SufficientStatistics
+
 from .conjugate import Conjugate, Densities
 
 
@@ -38,14 +40,14 @@ class ConjugateStructures(Conjugate):
         """block -> probability that a column depends on the class, (D,); a number for a joint block."""
         return {name: scipy.special.expit(odds) for name, odds in self.log_odds.items()}
 
-    def update(self, evidence: Any) -> "ConjugateStructures":
+    def update(self, evidence: SufficientStatistics) -> "ConjugateStructures":
         """The posterior over structures and parameters."""
         pooled = _pooled(evidence)
         by_class, at_once = _log_evidences(self, evidence), _log_evidences(self.shared, pooled)
         log_odds = {name: odds + by_class[name] - at_once[name] for name, odds in self.log_odds.items()}
         return dataclasses.replace(super().update(evidence), shared=self.shared.update(pooled), log_odds=log_odds)
 
-    def log_evidence(self, evidence: Any) -> float:
+    def log_evidence(self, evidence: SufficientStatistics) -> float:
         """log p(X, y), structures and parameters summed out."""
         by_class, at_once = _log_evidences(self, evidence), _log_evidences(self.shared, _pooled(evidence))
         total = dataclasses.replace(self.shared, blocks=()).log_evidence(evidence)
@@ -104,17 +106,17 @@ class ConjugateStructures(Conjugate):
         return chosen
 
 
-def _pooled(evidence: Any) -> Any:
+def _pooled(statistics: SufficientStatistics) -> SufficientStatistics:
     """The data, the classes of whose rows are forgotten but for their counts."""
-    summaries = {name: summary.pooled() for name, summary in evidence.summaries.items()}
-    return dataclasses.replace(evidence, summaries=summaries)
+    summaries = {name: summary.pooled() for name, summary in statistics.summaries.items()}
+    return dataclasses.replace(statistics, summaries=summaries)
 
 
-def _log_evidences(conjugate: Conjugate, evidence: Any) -> dict[str, np.ndarray]:
+def _log_evidences(conjugate: Conjugate, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
     """block -> log evidence of each column, (D,), classes summed; of the whole block if it is joint."""
     terms = {}
     for block in conjugate.blocks:
-        of_block = block.family.log_evidence_terms(evidence.summaries[block.name])
+        of_block = block.family.log_evidence_terms(statistics.summaries[block.name])
         joint = block.family.joint
         terms[block.name] = of_block.sum() if joint else of_block.reshape(-1, len(block.columns)).sum(0)
     return terms

@@ -5,8 +5,9 @@ import functools
 
 from bayesgen.data import Rows
 from bayesgen.models import Conjugate, Densities
-from bayesgen.program import Evidence, GenerativeProgram
+from bayesgen.program import GenerativeProgram
 from bayesgen.runtime import generator
+from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Array, Float, PRNGKeyArray
 
 from .base import At, Exported, Parameters, ProcessPosterior
@@ -21,18 +22,18 @@ class ConjugatePosterior(ProcessPosterior):
         program: the bound program.
         conjugate: the posterior: updated families.
         prior: the families before.
-        evidence: the data that they were updated with.
+        statistics: the data that they were updated with.
     """
 
     program: GenerativeProgram
     conjugate: Conjugate
     prior: Conjugate
-    evidence: Evidence
+    statistics: SufficientStatistics
 
     @functools.cached_property
     def log_evidence(self) -> float:  # type: ignore[override]
         """log p(X, y), in closed form."""
-        return self.prior.log_evidence(self.evidence)
+        return self.prior.log_evidence(self.statistics)
 
     @property
     def parameters(self) -> Parameters:

@@ -1,7 +1,5 @@
 """Generative programs: NumPyro functions that make data, and what can be computed from them."""
 
-from .compiled import first_rows, padded, padded_size, summarize_rows
-from .density import Evidence
 from .generative import GenerativeProgram
 from .joint import finite
 from .latent_space import at_free, free_of
@@ -18,7 +16,6 @@ from .structure import covariate_names
 __all__ = [
     "DRAWS",
     "ConcreteModel",
-    "Evidence",
     "GenerativeProgram",
     "LikelihoodDensity",
     "Model",
@@ -34,15 +31,11 @@ __all__ = [
     "dispersed",
     "dispersed_starts",
     "finite",
-    "first_rows",
     "free_of",
     "free_vector",
     "log_joint_draws",
-    "padded",
-    "padded_size",
     "program_table",
     "read_rows",
     "reduce_draws",
     "saturated_sites",
-    "summarize_rows",
 ]

@@ -1,7 +1,7 @@
 """Entry points that run a program's densities: compiled once per program structure and shape of data."""
 
-import dataclasses
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,10 +10,9 @@ from numpyro.distributions import constraints
 
 from bayesgen.data import Rows
 from bayesgen.errors import DataError
-from bayesgen.runtime import OwnedJit
-from bayesgen.statistics import chunks, class_counts
+from bayesgen.runtime import OwnedJit, pad
+from bayesgen.statistics import SufficientStatistics, chunks, sufficient_statistics
 
-from .density import Evidence
 from .density import log_density as traced_log_density
 from .evaluation import evaluate
 from .joint import log_joint_table
@@ -34,30 +33,15 @@ def class_distributions(program, latents):
     return {name: jax.tree.map(np.asarray, site["fn"]) for name, site in evaluation.sites.items()}
 
 
-def summarize_rows(program, rows: Rows):
-    """Build the `Evidence` of rows: summaries of the compressed sites, and the rows if there are others."""
+def summarize_rows(program: Any, rows: Rows) -> SufficientStatistics:
+    """The sufficient statistics of rows: summaries of the compressed sites, and the rows if there are others."""
     if program.supports.by_class:
         check_values(program, rows)
-    codes, weights = rows.codes, rows.weights
-    inert = _by_chunks(_inert_parameters, program, codes, rows.covariates) if program.plan.inert else {}
-    summaries = {
-        name: statistic.summarize(rows.values[name], codes, program.num_classes, weights, inert=inert.get(name))
-        for name, statistic in program.plan.compressed
-    }
-    kept = None
-    if program.plan.rowwise:
-        kept = dataclasses.replace(rows, weights=np.ones(rows.num_rows) if weights is None else weights)
-    return Evidence(
-        class_counts=class_counts(codes, program.num_classes, weights),
-        summaries=summaries,
-        covariates=first_rows(rows.covariates, program.num_classes),
-        rows=kept,
+    plan = program.plan
+    inert = _by_chunks(_inert_parameters, program, rows.codes, rows.covariates) if plan.inert else {}
+    return sufficient_statistics(
+        rows, dict(plan.compressed), program.num_classes, inert=inert, keeps_rows=bool(plan.rowwise)
     )
-
-
-def first_rows(covariates, size):
-    """The first row of each covariate, repeated: any value serves where only parameters are of interest."""
-    return {name: pad(np.asarray(value)[:1], size) for name, value in covariates.items()}
 
 
 def _by_chunks(function, program, *rows):
@@ -103,28 +87,6 @@ def _at_any_latents(program, codes, covariates, attributes):
     trace = run(program.function, 2, {name: value[:1].repeat(2, 0) for name, value in covariates.items()})
     latents = {name: trace[name]["value"] for name, _ in structure.latents}
     return evaluate(program.function, structure, latents, codes, attributes, covariates)
-
-
-def padded_size(size):
-    """The next size at which row-wise functions are compiled: 2^k or 3 * 2^(k-1)."""
-    power = 1 << max(size - 1, 0).bit_length()
-    return power * 3 // 4 if power >= 4 and size <= power * 3 // 4 else power
-
-
-def padded(evidence):
-    """Pad the rows of an `Evidence` with copies of the first, of weight zero, to a size that is compiled once."""
-    if evidence.rows is None:
-        return evidence
-    size = evidence.rows.num_rows
-    rows = jax.tree.map(lambda array: pad(array, padded_size(size)), evidence.rows)
-    weights = np.where(np.arange(padded_size(size)) < size, rows.weights, 0.0)
-    return dataclasses.replace(evidence, rows=dataclasses.replace(rows, weights=weights))
-
-
-def pad(array, size):
-    """Repeat the first row, or ones where there is none, until there are `size` rows."""
-    first = array[:1] if len(array) else np.ones((1, *array.shape[1:]), array.dtype)
-    return np.concatenate([array, np.repeat(first, size - len(array), axis=0)])
 
 
 def check_values(program, rows: Rows):

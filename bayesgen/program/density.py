@@ -1,34 +1,10 @@
 """The log density of a program's latents given data, through summaries where the plan allows it."""
 
-import dataclasses
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayesgen.data import Rows
-
 from .evaluation import class_table, evaluate
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class Evidence:
-    """The data as the density sees them. A pytree of arrays, all of fixed shape but for the row-wise part.
-
-    Attributes:
-        class_counts: (K,) total weight of each class.
-        summaries: site -> `Summary`, for compressed sites.
-        covariates: name -> (K, ...), example values (compressed sites depend on them only through the data).
-        rows: all rows with labels and weights, padded to a size at which functions are compiled once, where some sites
-            are evaluated row by row; else None. (Row-wise sites may depend on any other.)
-    """
-
-    class_counts: Any
-    summaries: dict[str, Any]
-    covariates: dict[str, Any]
-    rows: Rows | None = None
 
 
 def density_work(program, evidence):
@@ -40,7 +16,7 @@ def density_work(program, evidence):
 def log_likelihood(program, evaluation, evidence):
     """Log-likelihood of the data at an evaluated program (run at the K classes)."""
     structure, plan = program.structure, program.plan
-    total = jnp.where(evidence.class_counts > 0, evidence.class_counts * evaluation.label_log_probs, 0.0).sum()
+    total = jnp.where(evidence.class_weights > 0, evidence.class_weights * evaluation.label_log_probs, 0.0).sum()
     for name, _ in plan.compressed:
         part = evaluation.conditional(name, structure.axis).log_likelihood(evidence.summaries[name])
         scale = evaluation.scale(name)

@@ -13,15 +13,15 @@ from numpyro import handlers
 from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.transforms import Transform
 
-from bayesgen.data import Schema, levels_array
+from bayesgen.data import Rows, Schema, levels_array
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, ModelError
 from bayesgen.records import copied, fill
 from bayesgen.runtime import as_key, check_not_forked
-from bayesgen.statistics import Moments, check_magnitudes, check_rows
+from bayesgen.statistics import Moments, Statistic, SufficientStatistics, check_magnitudes, check_rows
 
 from .class_axes import find_class_axes
-from .compiled import class_distributions, padded, summarize_rows
+from .compiled import class_distributions, summarize_rows
 from .compiled import log_density as compiled_log_density
 from .compiled import log_joint as compiled_log_joint
 from .model import ConcreteModel
@@ -241,7 +241,7 @@ class GenerativeProgram(ConcreteModel):
         if self.label is not None:
             rows = dataclasses.replace(rows, labels=Schema(classes=self.classes).encode_labels(y))
         with jax.enable_x64(True):
-            evidence = padded(summarize_rows(self, rows))
+            evidence = summarize_rows(self, rows).padded()
             return float(compiled_log_density(self, _arrays(latents), evidence))
 
     def log_coordinate_jacobian(self, latents):
@@ -292,9 +292,15 @@ class GenerativeProgram(ConcreteModel):
             if statistic.takes_squares:
                 check_rows(attributes[site], 1.0, functools.partial(_column_name, site))
 
-    def statistics(self, schema):
-        """Not known before the program has been probed."""
-        return None
+    in_threads = False
+
+    def statistics(self, schema) -> dict[str, Statistic]:
+        """Those of the compressed sites."""
+        return dict(self.plan.compressed)
+
+    def summarize(self, schema, rows: Rows) -> SufficientStatistics:
+        """See `ConcreteModel.summarize`. Rows are kept for the other sites."""
+        return summarize_rows(self, rows)
 
     def with_scale(self, schema, summaries):
         """The schema as it is: a program of one's own states its priors itself."""

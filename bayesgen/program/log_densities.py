@@ -9,9 +9,10 @@ import numpy as np
 from bayesgen.log_density import LogDensity
 from bayesgen.records import record
 from bayesgen.runtime import OwnedJit
+from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Array, Float, Int
 
-from .density import Evidence, at_classes, density_work, parameter_log_density, unconstrained_log_density
+from .density import at_classes, density_work, parameter_log_density, unconstrained_log_density
 from .evaluation import unconstrain
 from .generative import GenerativeProgram
 from .structure import Structure
@@ -22,11 +23,11 @@ class ProgramDensity(LogDensity):
 
     Attributes:
         program: the bound program.
-        evidence: the data.
+        statistics: the data.
     """
 
     program: GenerativeProgram
-    evidence: Evidence
+    statistics: SufficientStatistics
 
     @property
     def dimension(self) -> int:
@@ -63,12 +64,12 @@ class ProgramDensity(LogDensity):
     @property
     def cost(self) -> float:
         """One multiplication for each number of the data, and class where these are rows."""
-        return density_work(self.program, self.evidence)
+        return density_work(self.program, self.statistics)
 
     @property
     def loops_over_rows(self) -> bool:
         """Whether some sites have no sufficient statistic."""
-        return self.evidence.rows is not None
+        return self.statistics.rows is not None
 
     @property
     def owner(self) -> Any:
@@ -81,11 +82,11 @@ class PosteriorDensity(ProgramDensity):
     """Log density of the unconstrained latents given the data, Jacobian included: what NUTS samples from."""
 
     program: GenerativeProgram
-    evidence: Evidence
+    statistics: SufficientStatistics
 
     def __call__(self, vector: Float[Array, " D"]) -> Float[Array, ""]:
         """Log joint density of latents and data."""
-        return _posterior_log_density(self.program, vector, self.evidence)
+        return _posterior_log_density(self.program, vector, self.statistics)
 
 
 @record
@@ -93,11 +94,11 @@ class ParameterDensity(ProgramDensity):
     """Log density of the parameters given the data, in the coordinates that are reported: what MAP maximises."""
 
     program: GenerativeProgram
-    evidence: Evidence
+    statistics: SufficientStatistics
 
     def __call__(self, vector: Float[Array, " D"]) -> Float[Array, ""]:
         """Log joint density of parameters and data."""
-        return parameter_log_density(self.program, unravel(self.program.structure, vector), self.evidence)
+        return parameter_log_density(self.program, unravel(self.program.structure, vector), self.statistics)
 
 
 @record
@@ -105,24 +106,26 @@ class LikelihoodDensity(ProgramDensity):
     """Log-likelihood of the data as a function of the unconstrained latents: what MLE maximises."""
 
     program: GenerativeProgram
-    evidence: Evidence
+    statistics: SufficientStatistics
 
     def __call__(self, vector: Float[Array, " D"]) -> Float[Array, ""]:
         """Log-likelihood."""
         free = unravel(self.program.structure, vector)
-        return parameter_log_density(self.program, free, self.evidence, prior=False)
+        return parameter_log_density(self.program, free, self.statistics, prior=False)
 
 
 @OwnedJit  # compiled here, so that samplers which call it several times trace it once
-def _posterior_log_density(program: GenerativeProgram, vector: Float[Array, " D"], evidence: Evidence) -> Any:
-    return unconstrained_log_density(program, unravel(program.structure, vector), evidence)
+def _posterior_log_density(
+    program: GenerativeProgram, vector: Float[Array, " D"], statistics: SufficientStatistics
+) -> Any:
+    return unconstrained_log_density(program, unravel(program.structure, vector), statistics)
 
 
 @OwnedJit
 def _constrain(program: GenerativeProgram, vector: Float[Array, " D"]) -> dict[str, Array]:
-    labels = {name: jnp.ones(program.num_classes) for name in program.structure.covariates}
-    evidence = Evidence(None, {}, labels)
-    evaluation = at_classes(program, unravel(program.structure, vector), evidence, unconstrained=True)
+    labels: dict[str, Any] = {name: jnp.ones(program.num_classes) for name in program.structure.covariates}
+    examples = SufficientStatistics(jnp.zeros(program.num_classes), {}, labels)
+    evaluation = at_classes(program, unravel(program.structure, vector), examples, unconstrained=True)
     return {**evaluation.deterministics, **evaluation.latents}
 
 

@@ -1,9 +1,10 @@
 """What a model is: a recipe for a generative program."""
 
 import abc
-from typing import Any
+from typing import Any, ClassVar
 
 from bayesgen.data import Rows
+from bayesgen.statistics import Statistic, SufficientStatistics, sufficient_statistics
 
 
 class Model:
@@ -42,8 +43,15 @@ class ConcreteModel(Recipe):
         """Refuse new rows, as `read` gives them, that lie too far from the training data for floating point."""
 
     @abc.abstractmethod
-    def statistics(self, schema):
-        """site -> `Statistic` where these are known without binding the program; else None."""
+    def statistics(self, schema) -> dict[str, Statistic]:
+        """site -> its statistic, of the sites that have one."""
+
+    in_threads: ClassVar[bool] = True
+    """Whether rows may be summarised in threads: NumPyro, which runs programs, is not made for them."""
+
+    def summarize(self, schema, rows: Rows) -> SufficientStatistics:
+        """The sufficient statistics of rows."""
+        return sufficient_statistics(rows, self.statistics(schema), max(1, len(schema.classes or ())))
 
     @abc.abstractmethod
     def with_scale(self, schema, summaries):

@@ -10,10 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.data import Rows
-from bayesgen.runtime import OwnedJit, carrying, in_threads, placed
-from bayesgen.statistics import chunks
+from bayesgen.runtime import OwnedJit, carrying, in_threads, pad, padded_size, placed
+from bayesgen.statistics import chunks, first_rows
 
-from .compiled import first_rows, pad, padded_size
 from .joint import features_of, log_joint_table, log_joint_tables, processes, reference_of
 
 CHUNK_ROWS = 8192

@@ -1,5 +1,6 @@
 """Where and how work runs: devices, threads, random numbers, progress."""
 
+from .chunking import pad, padded_size
 from .compilation import OwnedJit
 from .devices import carrying, placed, requested, used
 from .forks import check_not_forked
@@ -21,6 +22,8 @@ __all__ = [
     "in_threads",
     "interruptibly",
     "interrupts_kept",
+    "pad",
+    "padded_size",
     "placed",
     "requested",
     "used",

@@ -12,6 +12,7 @@ from .normal import MultivariateNormalStatistic, NormalStatistic, column_sums, f
 from .passes import Cells, chunks, class_counts
 from .registry import Conditional, is_registered, read_conditional, register, registered_types
 from .sparse_counts import sum_log_rising_of_cells
+from .sufficient import SufficientStatistics, first_rows, merged, sufficient_statistics
 from .summaries import Moments, Summary, Sums, outer_or_square
 from .table import BERNOULLI, MULTINOMIAL, POISSON
 
@@ -32,6 +33,7 @@ __all__ = [
     "Reference",
     "RowDensity",
     "Statistic",
+    "SufficientStatistics",
     "Summary",
     "Sums",
     "check_magnitudes",
@@ -41,10 +43,12 @@ __all__ = [
     "column_sums",
     "few",
     "filled",
+    "first_rows",
     "flatten_rows",
     "is_registered",
     "log_factorial",
     "log_rising",
+    "merged",
     "middle",
     "namespace",
     "outer_or_square",
@@ -55,6 +59,7 @@ __all__ = [
     "row_sums",
     "safe_product",
     "scaled_squares",
+    "sufficient_statistics",
     "sum_log_rising",
     "sum_log_rising_of_cells",
 ]

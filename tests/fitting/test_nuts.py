@@ -272,7 +272,7 @@ def test_the_same_seed_gives_the_same_numbers(small):
 @pytest.mark.parametrize("num_chains", [1, 3])
 def test_steps_of_length_zero_tell_the_density_and_its_gradient(small, num_chains):
     problem = prepare(SMALL, *small)
-    density = PosteriorDensity(problem.program, problem.evidence)
+    density = PosteriorDensity(problem.program, problem.statistics)
     whitened = Whitened(density, Whitening.dense(density.dimension))
     points = np.random.default_rng(0).normal(size=(5, density.dimension))
     points[2] = 1e200  # no density there, nor a gradient

@@ -10,7 +10,7 @@ from jax.extend.core import jaxprs_in_params
 
 import bayesgen as bg
 from bayesgen.data import Rows
-from bayesgen.program.compiled import padded, summarize_rows
+from bayesgen.program.compiled import summarize_rows
 from bayesgen.program.density import unconstrained_log_density
 from program.programs import reference_density
 
@@ -120,7 +120,7 @@ def test_no_row_is_decomposed(attributes):
     for size in (24, 384):
         values = {name: np.zeros((size, *site.row_shape)) for name, site in own.structure.attributes}
         with jax.enable_x64(True):
-            evidence = padded(summarize_rows(own, Rows(values, labels=np.arange(size) % 3)))
+            evidence = summarize_rows(own, Rows(values, labels=np.arange(size) % 3)).padded()
             slope = jax.value_and_grad(unconstrained_log_density, argnums=1)
             found.append(decompositions(jax.make_jaxpr(slope)(own, dict(a=jnp.ones(3), b=jnp.ones(3)), evidence).jaxpr))
     assert found[0] == found[1] and found[0] and max(found[0]) <= 3, found

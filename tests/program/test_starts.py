@@ -68,7 +68,7 @@ def test_a_sampler_is_told_of_several_modes_whatever_the_seed():
     program = bg.GenerativeProgram(silent, label=None)
     problem = prepare(program, {"x": np.asarray([0.1, 0.2, -0.3])})
     with jax.enable_x64(True):
-        density = PosteriorDensity(program, problem.evidence)
+        density = PosteriorDensity(program, problem.statistics)
         settings = Settings(num_warmup=None, num_samples=100, num_chains=4, target=0.8)
         evaluator = evaluator_of(density)
         attempts = [laplace(density, settings, evaluator, dispersed_starts(program, seed)) for seed in range(8)]

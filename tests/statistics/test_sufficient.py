@@ -1,0 +1,102 @@
+"""`SufficientStatistics`: made of rows in one place, added up like the rows, padded without a trace."""
+
+import jax
+import numpy as np
+import pytest
+
+from bayesgen.data import Rows
+from bayesgen.statistics import (
+    BERNOULLI,
+    CategoricalStatistic,
+    MultivariateNormalStatistic,
+    NormalStatistic,
+    merged,
+    sufficient_statistics,
+)
+
+STATISTICS = {
+    "switches": BERNOULLI,
+    "codes": CategoricalStatistic(4),
+    "lengths": NormalStatistic(),
+    "points": MultivariateNormalStatistic(),
+}
+SIZE, CLASSES = 41, 3
+
+
+def example(weighted=True):
+    rng = np.random.default_rng(5)
+    values = {
+        "switches": (rng.random((SIZE, 2)) < 0.3).astype(float),
+        "codes": rng.integers(0, 4, (SIZE, 3)),
+        "lengths": rng.normal(1e6, 1.0, (SIZE, 2)),
+        "points": rng.normal(size=(SIZE, 2)),
+    }
+    weights = rng.integers(1, 4, SIZE).astype(float) if weighted else None
+    covariates = {"dose": rng.normal(size=(SIZE, 2))}
+    return Rows(values, covariates=covariates, labels=np.arange(SIZE) % CLASSES, weights=weights)
+
+
+def close(some, others):
+    assert jax.tree.structure(some) == jax.tree.structure(others)
+    for one, other in zip(jax.tree.leaves(some), jax.tree.leaves(others), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("weighted", [True, False], ids=["weighted", "plain"])
+@pytest.mark.parametrize("keeps_rows", [True, False], ids=["rows", "no rows"])
+def test_statistics_of_parts_add_up_to_those_of_all_rows(weighted, keeps_rows):
+    rows = example(weighted)
+    whole = sufficient_statistics(rows, STATISTICS, CLASSES, keeps_rows=keeps_rows)
+    parts = [
+        sufficient_statistics(rows.take(places), STATISTICS, CLASSES, keeps_rows=keeps_rows)
+        for places in (slice(0, 7), slice(7, 8), slice(8, SIZE))  # the second one has no row of two classes
+    ]
+    close(merged(parts), whole)
+    close(parts[0] + parts[1] + parts[2], whole)
+    close(parts[0].merge(parts[1].merge(parts[2])), whole)
+
+
+def test_one_statistic_a_site_and_weights_by_class():
+    rows = example()
+    found = sufficient_statistics(rows, STATISTICS, CLASSES)
+    assert set(found.summaries) == set(STATISTICS) and found.rows is None
+    of_class = rows.labels[:, None] == np.arange(CLASSES)
+    np.testing.assert_allclose(found.class_weights, (of_class * rows.weights[:, None]).sum(0))
+    in_class = np.repeat(rows.values["lengths"], rows.weights.astype(int), 0)[
+        np.repeat(rows.labels, rows.weights.astype(int)) == 1
+    ]
+    np.testing.assert_allclose(found.summaries["lengths"].mean[1], in_class.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(found.summaries["lengths"].scatter[1], in_class.var(0) * len(in_class), rtol=1e-6)
+    assert found.labels.count == rows.weights.sum() and found.labels.totals[0] is found.class_weights
+
+
+def test_cells_that_are_not_there_count_for_nothing():
+    rows = example()
+    seen = np.random.default_rng(6).random((SIZE, 2)) < 0.7
+    holes = {**rows.values, "lengths": np.where(seen, rows.values["lengths"], np.nan)}
+    found = sufficient_statistics(
+        Rows(holes, {"lengths": seen}, labels=rows.labels, weights=rows.weights), STATISTICS, CLASSES
+    )
+    other = sufficient_statistics(rows, STATISTICS, CLASSES)
+    close(found.summaries["points"], other.summaries["points"])
+    for column in range(2):
+        there = rows.take(np.flatnonzero(seen[:, column]))
+        alone = sufficient_statistics(there, {"lengths": NormalStatistic()}, CLASSES).summaries["lengths"]
+        np.testing.assert_allclose(found.summaries["lengths"].count[:, column], alone.count)
+        np.testing.assert_allclose(found.summaries["lengths"].mean[:, column], alone.mean[:, column])
+        np.testing.assert_allclose(found.summaries["lengths"].scatter[:, column], alone.scatter[:, column], rtol=1e-6)
+
+
+def test_padding_adds_rows_of_no_weight():
+    found = sufficient_statistics(example(), STATISTICS, CLASSES, keeps_rows=True)
+    padded = found.padded()
+    assert padded.rows.num_rows == 48 and (padded.rows.weights[SIZE:] == 0).all()
+    assert padded.rows.take(slice(0, SIZE)) == found.rows
+    assert padded.summaries is found.summaries
+    without = sufficient_statistics(example(), STATISTICS, CLASSES)
+    assert without.padded() is without
+
+
+def test_rows_without_labels_are_of_the_only_class():
+    rows = Rows({"lengths": np.arange(4.0)})
+    assert sufficient_statistics(rows, {"lengths": NormalStatistic()}, 1).class_weights.tolist() == [4.0]
