@@ -2,8 +2,8 @@
 
 import abc
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Self, TypeAlias
 
 import jax
 import numpy as np
@@ -13,9 +13,16 @@ import numpyro.distributions as dist
 from bayesgen.errors import ModelError
 from bayesgen.records import content_hash, copied, record, static
 from bayesgen.statistics import Moments, RowDensity, Statistic, Summary, check_magnitudes
+from bayesgen.typing import Array, Float, Int
 
 from .hyperparameters import TableShape
 from .naming import ANONYMOUS, Names, Scale
+
+Parameters: TypeAlias = dict[str, Array]
+"""Parameters by name, each of a shape of its own."""
+
+Key: TypeAlias = jax.Array | np.random.Generator
+"""A JAX key, or a NumPy generator that is to be drawn from."""
 
 
 @record
@@ -26,7 +33,7 @@ class Family(abc.ABC):
     Hyperparameters are numbers or arrays; None, where the constructor allows it, to be resolved from the scale
     of the data; or NumPyro distributions, which makes them latent sites of the program (closed forms refuse).
     A resolved family holds hyperparameters for a whole table of parameters: `batch_shape` (K, D) inside a
-    model, () or (D,) alone.
+    model, () or (D,) alone, where NumPy's numbers stand for arrays without axes.
     """
 
     kind: ClassVar[str]
@@ -65,26 +72,26 @@ class Family(abc.ABC):
         """Return a copy with some fields replaced, unchecked."""
         return copied(self, **values)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         values = {**self.hyperparameters, **{name: getattr(self, name) for name in self.flags}}
         shown = ", ".join(f"{name}={_shown(value)}" for name, value in values.items())
         return f"{type(self).__name__}({shown})"
 
-    def _arguments(self, names):
+    def _arguments(self, names: Iterable[str]) -> str:
         """Hyperparameters under the names of the constructor's arguments."""
         return ", ".join("mean" if name == "location" else name for name in names)
 
     @property
-    def unresolved(self):
+    def unresolved(self) -> list[str]:
         """Names of the hyperparameters that are None."""
         return [name for name, value in self.hyperparameters.items() if value is None]
 
     @property
-    def hierarchical(self):
+    def hierarchical(self) -> list[str]:
         """Names of the hyperparameters that are NumPyro distributions."""
         return [name for name, value in self.hyperparameters.items() if isinstance(value, dist.Distribution)]
 
-    def require_numbers(self, verb):
+    def require_numbers(self, verb: str) -> None:
         """Refuse a closed form where a hyperparameter is a distribution or not yet resolved."""
         if self.hierarchical:
             names = self._arguments(self.hierarchical)
@@ -98,7 +105,7 @@ class Family(abc.ABC):
                 "give them, or update with data first."
             )
 
-    def closed(self, verb) -> Self:
+    def closed(self, verb: str) -> Self:
         """The family as a table of numbers, on which closed forms work; refuses as `require_numbers` does."""
         self.require_numbers(verb)
         return self.resolve(self._own_scale()) if self.batch_shape is None else self
@@ -111,7 +118,7 @@ class Family(abc.ABC):
     def resolve(self, scale: Scale) -> Self:
         """Fill in defaults from the scale of the data and broadcast to the block's table of parameters."""
 
-    def scale_of(self, summary: Summary) -> Scale:
+    def scale_of(self, summary: Any) -> Scale:
         """The scale that a summary without class axis implies, for a family used alone."""
         return Scale(num_columns=_num_columns(summary))
 
@@ -122,7 +129,7 @@ class Family(abc.ABC):
     def statistic(self) -> Statistic:
         """The sufficient statistic of the likelihood."""
 
-    def summarize(self, values, weights=None) -> Summary:
+    def summarize(self, values: Any, weights: Array | None = None) -> Summary:
         """Summarise rows of one class: values (n,) or (n, D)."""
         values = values if hasattr(values, "tocsr") else np.asarray(values, np.float64)
         codes = np.zeros(values.shape[0], np.int64)
@@ -131,7 +138,7 @@ class Family(abc.ABC):
             check_magnitudes(summary, lambda place: f"Column {place[0]}" if place else "The data")
         return summary
 
-    def _prepared(self, data, weights, verb):
+    def _prepared(self, data: Any, weights: Array | None, verb: str) -> tuple[Self, Summary]:
         summary = data if isinstance(data, Summary) else self.summarize(data, weights)
         family = self
         if self.batch_shape is None and not self.hierarchical:
@@ -139,7 +146,7 @@ class Family(abc.ABC):
         family.require_numbers(verb)
         return family, summary
 
-    def update(self, data, weights=None) -> Self:
+    def update(self, data: Any, weights: Array | None = None) -> Self:
         """Return the posterior: a family of the same type.
 
         Args:
@@ -149,39 +156,39 @@ class Family(abc.ABC):
         family, summary = self._prepared(data, weights, "update")
         return family._updated(summary)
 
-    def log_evidence(self, data, weights=None) -> float:
+    def log_evidence(self, data: Any, weights: Array | None = None) -> float:
         """Log marginal likelihood of rows (or of a `Summary`), the parameters integrated out."""
         return float(np.sum(self.log_evidence_terms(data, weights)))
 
-    def log_evidence_terms(self, data, weights=None) -> np.ndarray:
+    def log_evidence_terms(self, data: Any, weights: Array | None = None) -> Float[Array, "..."]:
         """The log evidence term by term, for each parameter vector that has a prior of its own."""
         family, summary = self._prepared(data, weights, "log_evidence")
         return family._log_evidence(summary)
 
     @abc.abstractmethod
-    def _updated(self, summary) -> Self: ...
+    def _updated(self, summary: Any) -> Self: ...
 
     @abc.abstractmethod
-    def _log_evidence(self, summary) -> np.ndarray: ...
+    def _log_evidence(self, summary: Any) -> Float[Array, "..."]: ...
 
     @abc.abstractmethod
-    def mean(self) -> dict[str, np.ndarray]:
+    def mean(self) -> Parameters:
         """Mean of each parameter (infinite where it does not exist)."""
 
     @abc.abstractmethod
-    def mode(self, names: Names = ANONYMOUS) -> dict[str, np.ndarray]:
+    def mode(self, names: Names = ANONYMOUS) -> Parameters:
         """Joint mode of the parameters; a `FitError` names the place where it is unbounded or not unique."""
 
     @abc.abstractmethod
-    def variance(self) -> dict[str, np.ndarray]:
+    def variance(self) -> Parameters:
         """Variance of each parameter, elementwise (infinite where it does not exist)."""
 
     @abc.abstractmethod
-    def maximum_likelihood(self, summary: Summary, names: Names = ANONYMOUS) -> dict[str, np.ndarray]:
+    def maximum_likelihood(self, summary: Any, names: Names = ANONYMOUS) -> Parameters:
         """The parameters of highest likelihood; a `FitError` names the place where there are none."""
 
     @abc.abstractmethod
-    def sample(self, key, shape=()) -> dict[str, np.ndarray]:
+    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> Parameters:
         """Draw parameters independently: each of shape `shape` + the parameter's shape.
 
         `key` is a JAX key, or a NumPy generator that is to be drawn from.
@@ -194,15 +201,15 @@ class Family(abc.ABC):
     # --- what models and fits need ------------------------------------------------------------------------------
 
     @abc.abstractmethod
-    def sample_sites(self, name: str) -> dict[str, Any]:
+    def sample_sites(self, name: str) -> Parameters:
         """The prior as a NumPyro program: sample the parameters as sites `{name}_{parameter}`."""
 
     @abc.abstractmethod
-    def likelihood(self, parameters, labels) -> dist.Distribution:
+    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, " n"]) -> dist.Distribution:
         """NumPyro distribution of rows with class codes `labels`, given the (K, ...) parameters."""
 
     @abc.abstractmethod
-    def row_density(self, parameters: Mapping[str, np.ndarray]) -> RowDensity:
+    def row_density(self, parameters: Mapping[str, Array]) -> RowDensity:
         """The class-conditional densities of rows at given parameters."""
 
     @abc.abstractmethod
@@ -219,8 +226,8 @@ class Family(abc.ABC):
         draws = {key: numpyro.sample(f"{name}_{key}", self.hyperparameters[key]) for key in self.hierarchical}
         return self.replace(**draws) if draws else self
 
-    def covariate_of(self, values):
-        """The covariate of rows, (n,), where the family has one."""
+    def covariate_of(self, values: Any) -> Float[np.ndarray, " n"]:
+        """The covariate of rows, where the family has one."""
         raise NotImplementedError
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
@@ -228,12 +235,12 @@ class Family(abc.ABC):
         raise NotImplementedError
 
 
-def _num_columns(summary):
+def _num_columns(summary: Any) -> int | None:
     shape = summary.log_base.shape
     return shape[0] if shape else None
 
 
-def _shown(value):
+def _shown(value: Any) -> str:
     """A hyperparameter as it is written: numbers as such, arrays by shape, so that reprs stay short."""
     if isinstance(value, np.ndarray | jax.Array):
         return f"{value.item():g}" if value.ndim == 0 else f"<array {value.shape}>"

@@ -1,6 +1,7 @@
 """Beta-Bernoulli: binary columns."""
 
 from collections.abc import Mapping
+from typing import Self
 
 import numpy as np
 import numpyro
@@ -9,12 +10,13 @@ import numpyro.distributions as dist
 from bayesgen.errors import FitError
 from bayesgen.records import fill, record
 from bayesgen.runtime import generator
-from bayesgen.statistics import BERNOULLI, RowDensity, log_rising
+from bayesgen.statistics import BERNOULLI, RowDensity, Sums, log_rising
+from bayesgen.typing import Array, Float, Int
 
-from .base import Family
+from .base import Family, Key, Parameters
 from .draws import sample_beta
 from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_positive
-from .naming import ANONYMOUS, refuse_mode
+from .naming import ANONYMOUS, Names, Scale, refuse_mode
 
 
 @record
@@ -48,25 +50,25 @@ class BetaBernoulli(Family):
         check_positive("BetaBernoulli", a=a, b=b)
         fill(self, a=as_number(a), b=as_number(b))
 
-    def resolve(self, scale):
+    def resolve(self, scale: Scale) -> Self:
         """Broadcast to (K, D)."""
         shape = scale.batch_shape
         return self.replace(a=broadcast(self.a, shape), b=broadcast(self.b, shape), batch_shape=shape)
 
-    def _updated(self, summary):
+    def _updated(self, summary: Sums) -> Self:
         ones, zeros = summary.totals
         return self.replace(a=self.a + ones, b=self.b + zeros, batch_shape=np.shape(self.a + ones))
 
-    def _log_evidence(self, summary):
+    def _log_evidence(self, summary: Sums) -> Float[Array, "..."]:
         ones, zeros = summary.totals
         return log_rising(self.a, ones) + log_rising(self.b, zeros) - log_rising(self.a + self.b, ones + zeros)
 
-    def mean(self):
+    def mean(self) -> Parameters:
         """a / (a + b)."""
         self.require_numbers("mean")
         return {"probs": self.a / (self.a + self.b)}
 
-    def mode(self, names=ANONYMOUS):
+    def mode(self, names: Names = ANONYMOUS) -> Parameters:
         """(a - 1) / (a + b - 2), where a, b >= 1 and not both are 1."""
         self.require_numbers("mode")
         bad = (self.a < 1) | (self.b < 1) | ((self.a == 1) & (self.b == 1))
@@ -79,13 +81,13 @@ class BetaBernoulli(Family):
             )
         return {"probs": (self.a - 1) / (self.a + self.b - 2)}
 
-    def variance(self):
+    def variance(self) -> Parameters:
         """a b / ((a + b)^2 (a + b + 1))."""
         self.require_numbers("variance")
         total = self.a + self.b
         return {"probs": self.a * self.b / (total**2 * (total + 1))}
 
-    def maximum_likelihood(self, summary, names=ANONYMOUS):
+    def maximum_likelihood(self, summary: Sums, names: Names = ANONYMOUS) -> Parameters:
         """Frequencies of ones."""
         ones, zeros = summary.totals
         empty = (ones + zeros) == 0
@@ -96,26 +98,26 @@ class BetaBernoulli(Family):
             )
         return {"probs": ones / (ones + zeros)}
 
-    def sample(self, key, shape=()):
+    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> Parameters:
         """Independent draws of `probs`."""
         self.require_numbers("sample")
         return {"probs": sample_beta(generator(key), self.a, self.b, shape)}
 
-    def predictive(self):
+    def predictive(self) -> dist.Distribution:
         """Bernoulli with the mean probability (exact for one row), by its log odds, which resolve both ends."""
         self.require_numbers("predictive")
         return dist.Bernoulli(logits=np.log(self.a) - np.log(self.b))
 
-    def sample_sites(self, name):
+    def sample_sites(self, name: str) -> Parameters:
         """Sample `{name}_probs`, (K, D)."""
         prior = dist.Beta(self.a, self.b).expand(self.batch_shape).to_event(len(self.batch_shape))
         return {"probs": numpyro.sample(f"{name}_probs", prior)}
 
-    def likelihood(self, parameters, labels):
+    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, " n"]) -> dist.Distribution:
         """Bernoulli columns."""
         return dist.Bernoulli(probs=parameters["probs"][labels]).to_event(1)
 
-    def row_density(self, parameters: Mapping[str, np.ndarray]) -> RowDensity:
+    def row_density(self, parameters: Mapping[str, Array]) -> RowDensity:
         """Log probabilities of ones and zeros."""
         probs = parameters["probs"]
         with np.errstate(divide="ignore"):
@@ -126,6 +128,6 @@ class BetaBernoulli(Family):
         log_total = np.log(self.a + self.b)
         return BERNOULLI.density({"log_one": np.log(self.a) - log_total, "log_zero": np.log(self.b) - log_total})
 
-    def parameter_axes(self):
+    def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         """probs: (class, feature)."""
         return {"probs": ("class", "feature")}

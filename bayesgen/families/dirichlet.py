@@ -1,5 +1,7 @@
 """The Dirichlet algebra that categorical columns and multinomial counts share."""
 
+from typing import Self
+
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -7,12 +9,13 @@ import numpyro.distributions as dist
 from bayesgen.errors import FitError, ModelError
 from bayesgen.records import fill, record
 from bayesgen.runtime import generator
-from bayesgen.statistics import log_rising
+from bayesgen.statistics import Sums, log_rising
+from bayesgen.typing import Array, Float
 
-from .base import Family
+from .base import Family, Key, Parameters
 from .draws import sample_dirichlet
 from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_positive
-from .naming import ANONYMOUS, refuse_mode
+from .naming import ANONYMOUS, Names, refuse_mode
 
 
 @record
@@ -25,14 +28,14 @@ class DirichletFamily(Family):
         check_positive(type(self).__name__, concentration=concentration)
         fill(self, concentration=as_number(concentration))
 
-    def _resolved(self, batch_shape, length):
+    def _resolved(self, batch_shape: tuple[int, ...], length: int) -> Self:
         value = self.concentration
         if np.ndim(value) and not isinstance(value, dist.Distribution) and value.shape[-1] != length:
             raise FitError(f"{type(self).__name__}: concentration has length {value.shape[-1]}, the data {length}.")
         table = (*batch_shape, length)
         return self.replace(concentration=broadcast(value, table), batch_shape=table)
 
-    def _require_vector(self, verb):
+    def _require_vector(self, verb: str) -> None:
         """Refuse what `require_numbers` does, and a scalar that no data or model have told the length."""
         self.require_numbers(verb)
         if not np.ndim(self.concentration):
@@ -41,11 +44,11 @@ class DirichletFamily(Family):
                 "concentration as an array with one entry for each value."
             )
 
-    def _updated(self, summary):
+    def _updated(self, summary: Sums) -> Self:
         concentration = self.concentration + summary.totals[0]
         return self.replace(concentration=concentration, batch_shape=concentration.shape)
 
-    def _log_evidence(self, summary):
+    def _log_evidence(self, summary: Sums) -> Float[Array, "..."]:
         alpha, counts = self.concentration, summary.totals[0]
         total, number = alpha.sum(-1), counts.sum(-1)
         ratio = np.zeros(counts.shape)
@@ -54,12 +57,12 @@ class DirichletFamily(Family):
         ratio[seen] = log_rising(alpha, counts[seen])
         return ratio.sum(-1) - log_rising(total, number) + summary.log_base
 
-    def mean(self):
+    def mean(self) -> Parameters:
         """Normalised concentration."""
         self._require_vector("mean")
         return {"probs": self.concentration / self.concentration.sum(-1, keepdims=True)}
 
-    def mode(self, names=ANONYMOUS):
+    def mode(self, names: Names = ANONYMOUS) -> Parameters:
         """(alpha - 1) / sum(alpha - 1), where every alpha >= 1 and one is above 1."""
         self.require_numbers("mode")
         above = self.concentration - 1
@@ -73,12 +76,12 @@ class DirichletFamily(Family):
             )
         return {"probs": above / above.sum(-1, keepdims=True)}
 
-    def variance(self):
+    def variance(self) -> Parameters:
         """p (1 - p) / (total + 1)."""
         probs = self.mean()["probs"]
         return {"probs": probs * (1 - probs) / (self.concentration.sum(-1, keepdims=True) + 1)}
 
-    def maximum_likelihood(self, summary, names=ANONYMOUS):
+    def maximum_likelihood(self, summary: Sums, names: Names = ANONYMOUS) -> Parameters:
         """Relative frequencies."""
         counts = summary.totals[0]
         total = counts.sum(-1, keepdims=True)
@@ -89,12 +92,12 @@ class DirichletFamily(Family):
             )
         return {"probs": counts / total}
 
-    def sample(self, key, shape=()):
+    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> Parameters:
         """Independent draws of `probs`."""
         self._require_vector("sample")
         return {"probs": sample_dirichlet(generator(key), self.concentration, shape)}
 
-    def sample_sites(self, name):
+    def sample_sites(self, name: str) -> Parameters:
         """Sample `{name}_probs`, (..., r)."""
         batch = self.batch_shape[:-1]
         value = self.concentration

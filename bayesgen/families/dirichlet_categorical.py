@@ -1,6 +1,7 @@
 """Dirichlet-categorical: columns with a finite number of values, and the class prior."""
 
 from collections.abc import Mapping
+from typing import Self
 
 import numpy as np
 import numpyro.distributions as dist
@@ -8,6 +9,7 @@ import numpyro.distributions as dist
 from bayesgen.errors import ModelError
 from bayesgen.records import record
 from bayesgen.statistics import CategoricalStatistic, RowDensity
+from bayesgen.typing import Array, Int
 
 from .dirichlet import DirichletFamily
 from .hyperparameters import Stated
@@ -40,7 +42,7 @@ class DirichletCategorical(DirichletFamily):
     def __init__(self, concentration: Stated = 1.0) -> None:
         super().__init__(concentration)
 
-    def resolve(self, scale):
+    def resolve(self, scale: Scale) -> Self:
         """Broadcast to (K, D, r)."""
         length = scale.num_categories
         if length is None:
@@ -54,21 +56,21 @@ class DirichletCategorical(DirichletFamily):
         return self._resolved(scale.batch_shape, length)
 
     @property
-    def statistic(self):
+    def statistic(self) -> CategoricalStatistic:
         """Counts of each value."""
         if self.batch_shape is not None:
             return CategoricalStatistic(self.batch_shape[-1])
         return CategoricalStatistic(self.resolve(Scale()).batch_shape[-1])
 
-    def predictive(self):
+    def predictive(self) -> dist.Distribution:
         """Categorical with the mean probabilities (exact for one row)."""
         return dist.Categorical(probs=self.mean()["probs"])
 
-    def likelihood(self, parameters, labels):
+    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, " n"]) -> dist.Distribution:
         """Categorical columns."""
         return dist.Categorical(probs=parameters["probs"][labels]).to_event(1)
 
-    def row_density(self, parameters: Mapping[str, np.ndarray]) -> RowDensity:
+    def row_density(self, parameters: Mapping[str, Array]) -> RowDensity:
         """Log probabilities of the values."""
         probs = parameters["probs"]
         with np.errstate(divide="ignore"):
@@ -78,6 +80,6 @@ class DirichletCategorical(DirichletFamily):
         """The mean is exact for one row."""
         return self.row_density(self.mean())
 
-    def parameter_axes(self):
+    def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         """probs: (class, feature, category)."""
         return {"probs": ("class", "feature", "category")}

@@ -1,12 +1,15 @@
 """Dirichlet-multinomial: a block of counts that share one total, such as the words of a document."""
 
 from collections.abc import Mapping
+from typing import Any, Self
 
 import numpy as np
 import numpyro.distributions as dist
+from numpy.typing import ArrayLike
 
 from bayesgen.records import record
-from bayesgen.statistics import MULTINOMIAL, RowDensity, row_sums
+from bayesgen.statistics import MULTINOMIAL, RowDensity, Sums, row_sums
+from bayesgen.typing import Array, Float, Int
 
 from .dirichlet import DirichletFamily
 from .hyperparameters import Stated
@@ -45,30 +48,33 @@ class DirichletMultinomial(DirichletFamily):
     def __init__(self, concentration: Stated = 1.0) -> None:
         super().__init__(concentration)
 
-    def resolve(self, scale):
+    def resolve(self, scale: Scale) -> Self:
         """Broadcast to (K, V)."""
-        return self._resolved(scale.batch_shape[:-1], scale.num_columns)
+        return self._resolved(scale.batch_shape[:-1], scale.batch_shape[-1])
 
-    def scale_of(self, summary):
+    def scale_of(self, summary: Sums) -> Scale:
         """The number of events is the length of the totals."""
         return Scale(num_columns=summary.totals[0].shape[-1])
 
-    def covariate_of(self, values):
+    def covariate_of(self, values: Any) -> Float[np.ndarray, " n"]:
         """Totals of the rows."""
         return np.asarray(row_sums(values), np.float64)
 
-    def predictive(self, total_count=1):
+    def predictive(self, total_count: ArrayLike = 1) -> dist.Distribution:
         """Dirichlet-multinomial distribution of a row with the given total."""
         self.require_numbers("predictive")
         return dist.DirichletMultinomial(self.concentration, total_count)
 
-    def likelihood(self, parameters, labels, total_count=None):
+    def likelihood(
+        self, parameters: Mapping[str, Array], labels: Int[Array, " n"], total_count: Array | None = None
+    ) -> dist.Distribution:
         """Multinomial rows with totals `total_count`, a covariate of the program."""
-        concrete = total_count is not None and not hasattr(total_count, "aval")
-        largest = int(np.max(total_count)) if concrete and np.size(total_count) else None
+        largest = None
+        if total_count is not None and not hasattr(total_count, "aval") and np.size(total_count):
+            largest = int(np.max(total_count))
         return dist.Multinomial(total_count, probs=parameters["probs"][labels], total_count_max=largest)
 
-    def row_density(self, parameters: Mapping[str, np.ndarray]) -> RowDensity:
+    def row_density(self, parameters: Mapping[str, Array]) -> RowDensity:
         """Log probabilities of the events."""
         with np.errstate(divide="ignore"):
             return MULTINOMIAL.density({"log_probs": np.log(parameters["probs"])})
@@ -77,6 +83,6 @@ class DirichletMultinomial(DirichletFamily):
         """Dirichlet-multinomial."""
         return DirichletMultinomialRows(self.concentration)
 
-    def parameter_axes(self):
+    def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         """probs: (class, feature)."""
         return {"probs": ("class", "feature")}

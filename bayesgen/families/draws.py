@@ -2,9 +2,12 @@
 
 import numpy as np
 import scipy.special
+from numpy.random import Generator
+
+from bayesgen.typing import Array, Float
 
 
-def sample_log_gamma(rng, shape, size):
+def sample_log_gamma(rng: Generator, shape: Array, size: tuple[int, ...]) -> np.ndarray:
     """Logs of Gamma(shape, 1) draws. Where the shape is small the draws themselves would underflow to zero.
 
     Source: Marsaglia and Tsang (2000), A simple method for generating gamma variables, section 6: a Gamma(a) variable
@@ -18,23 +21,25 @@ def sample_log_gamma(rng, shape, size):
     return logs - np.where(small, powers, 0.0)
 
 
-def sample_beta(rng, a, b, shape):
+def sample_beta(rng: Generator, a: Array, b: Array, shape: tuple[int, ...]) -> np.ndarray:
     """Beta(a, b) draws of shape `shape` + that of the parameters."""
     size = (*shape, *np.broadcast_shapes(np.shape(a), np.shape(b)))
     return scipy.special.expit(sample_log_gamma(rng, a, size) - sample_log_gamma(rng, b, size))
 
 
-def sample_dirichlet(rng, concentration, shape):
+def sample_dirichlet(rng: Generator, concentration: Float[Array, "*batch r"], shape: tuple[int, ...]) -> np.ndarray:
     """Dirichlet draws of shape `shape` + that of the concentration, (..., r)."""
     return scipy.special.softmax(sample_log_gamma(rng, concentration, (*shape, *concentration.shape)), axis=-1)
 
 
-def sample_gamma(rng, a, rate, shape):
+def sample_gamma(rng: Generator, a: Array, rate: Array, shape: tuple[int, ...]) -> np.ndarray:
     """Gamma(a, rate) draws of shape `shape` + that of the parameters."""
     return rng.standard_gamma(a, (*shape, *np.broadcast_shapes(np.shape(a), np.shape(rate)))) / rate
 
 
-def sample_inverse_wishart_root(rng, df, scale, shape):
+def sample_inverse_wishart_root(
+    rng: Generator, df: Array, scale: Float[Array, "*batch D D"], shape: tuple[int, ...]
+) -> Float[np.ndarray, "*draws D D"]:
     """Square roots B, (..., D, D), of inverse-Wishart draws B B^T. They are not triangular.
 
     Source: Bartlett (1933), On the theory of statistical regression, for the Wishart draw A A^T of scale I; if the

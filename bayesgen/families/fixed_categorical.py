@@ -1,6 +1,7 @@
 """Fixed class probabilities: a class prior with nothing to learn."""
 
 from collections.abc import Mapping
+from typing import Self
 
 import numpy as np
 import numpyro.distributions as dist
@@ -8,11 +9,11 @@ from numpy.typing import ArrayLike
 
 from bayesgen.errors import ModelError
 from bayesgen.records import fill, record
-from bayesgen.statistics import CategoricalStatistic, RowDensity
-from bayesgen.typing import Array, Float
+from bayesgen.statistics import CategoricalStatistic, RowDensity, Sums
+from bayesgen.typing import Array, Float, Int
 
-from .base import Family
-from .naming import ANONYMOUS
+from .base import Family, Key, Parameters
+from .naming import ANONYMOUS, Names, Scale
 
 
 @record
@@ -32,7 +33,7 @@ class FixedCategorical(Family):
             raise ModelError(f"Fixed probabilities must be nonnegative and sum to 1, got {values.tolist()!r}.")
         fill(self, probs=values, batch_shape=values.shape)
 
-    def resolve(self, scale):
+    def resolve(self, scale: Scale) -> Self:
         """Check the length."""
         if scale.num_categories != len(self.probs):
             raise ModelError(
@@ -41,52 +42,52 @@ class FixedCategorical(Family):
         return self
 
     @property
-    def statistic(self):
+    def statistic(self) -> CategoricalStatistic:
         """Counts of each value."""
         return CategoricalStatistic(len(self.probs))
 
-    def _updated(self, summary):
+    def _updated(self, summary: Sums) -> Self:
         return self
 
-    def _log_evidence(self, summary):
+    def _log_evidence(self, summary: Sums) -> Float[Array, "..."]:
         counts = summary.totals[0]
         with np.errstate(divide="ignore"):
             logs = np.log(self.probs)
         return np.where(counts > 0, counts * np.where(counts > 0, logs, 0.0), 0.0).sum(-1)
 
-    def mean(self):
+    def mean(self) -> Parameters:
         """The probabilities."""
         return {"probs": self.probs}
 
-    def mode(self, names=ANONYMOUS):
+    def mode(self, names: Names = ANONYMOUS) -> Parameters:
         """The probabilities."""
         return self.mean()
 
-    def variance(self):
+    def variance(self) -> Parameters:
         """Zero."""
         return {"probs": np.zeros_like(self.probs)}
 
-    def maximum_likelihood(self, summary, names=ANONYMOUS):
+    def maximum_likelihood(self, summary: Sums, names: Names = ANONYMOUS) -> Parameters:
         """The probabilities."""
         return self.mean()
 
-    def sample(self, key, shape=()):
+    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> Parameters:
         """The probabilities, repeated."""
         return {"probs": np.broadcast_to(self.probs, (*shape, len(self.probs)))}
 
-    def predictive(self):
+    def predictive(self) -> dist.Distribution:
         """Categorical."""
         return dist.Categorical(probs=self.probs)
 
-    def sample_sites(self, name):
+    def sample_sites(self, name: str) -> Parameters:
         """No site: the probabilities are known."""
         return {"probs": self.probs}
 
-    def likelihood(self, parameters, labels):
+    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, " n"]) -> dist.Distribution:
         """Categorical."""
         return dist.Categorical(probs=parameters["probs"][labels])
 
-    def row_density(self, parameters: Mapping[str, np.ndarray]) -> RowDensity:
+    def row_density(self, parameters: Mapping[str, Array]) -> RowDensity:
         """Log probabilities."""
         with np.errstate(divide="ignore"):
             return self.statistic.density({"log_probs": np.log(parameters["probs"])})
@@ -95,6 +96,6 @@ class FixedCategorical(Family):
         """Log probabilities."""
         return self.row_density(self.mean())
 
-    def parameter_axes(self):
+    def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         """probs: (category,)."""
         return {"probs": ("category",)}

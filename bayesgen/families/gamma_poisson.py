@@ -1,6 +1,7 @@
 """Gamma-Poisson: columns of counts without a common total."""
 
 from collections.abc import Mapping
+from typing import Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,12 +12,13 @@ from jax.scipy.special import gammaln
 from bayesgen.errors import FitError
 from bayesgen.records import fill, record
 from bayesgen.runtime import generator
-from bayesgen.statistics import POISSON, RowDensity, log_rising
+from bayesgen.statistics import POISSON, RowDensity, Sums, log_rising
+from bayesgen.typing import Array, Float, Int
 
-from .base import Family
+from .base import Family, Key, Parameters
 from .draws import sample_gamma
 from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_positive
-from .naming import ANONYMOUS, Scale, refuse_mode
+from .naming import ANONYMOUS, Names, Scale, refuse_mode
 from .rows import NegativeBinomialRows
 
 
@@ -50,7 +52,7 @@ class GammaPoisson(Family):
         check_positive("GammaPoisson", shape=shape, rate=rate)
         fill(self, shape=as_number(shape), rate=as_number(rate))
 
-    def resolve(self, scale):
+    def resolve(self, scale: Scale) -> Self:
         """Broadcast to (K, D); a missing rate becomes 1/m."""
         rate = self.rate
         if rate is None:
@@ -58,29 +60,29 @@ class GammaPoisson(Family):
         shape = scale.batch_shape
         return self.replace(shape=broadcast(self.shape, shape), rate=broadcast(rate, shape), batch_shape=shape)
 
-    def scale_of(self, summary):
+    def scale_of(self, summary: Sums) -> Scale:
         """Means of the columns."""
         columns = summary.log_base.shape
         count = summary.count
         return Scale(num_columns=columns[0] if columns else None, mean=summary.totals[0] / max(count, 1e-300))
 
-    def _updated(self, summary):
+    def _updated(self, summary: Sums) -> Self:
         shape = self.shape + summary.totals[0]
         rate = self.rate + _rows(summary)
         return self.replace(shape=shape, rate=np.broadcast_to(rate, shape.shape), batch_shape=shape.shape)
 
-    def _log_evidence(self, summary):
+    def _log_evidence(self, summary: Sums) -> Float[Array, "..."]:
         total = summary.totals[0]
         rows = _rows(summary)
         rates = self.shape * np.log1p(rows / self.rate) + total * np.log(self.rate + rows)
         return log_rising(self.shape, total) - rates + summary.log_base
 
-    def mean(self):
+    def mean(self) -> Parameters:
         """shape / rate."""
         self.require_numbers("mean")
         return {"rate": self.shape / self.rate}
 
-    def mode(self, names=ANONYMOUS):
+    def mode(self, names: Names = ANONYMOUS) -> Parameters:
         """(shape - 1) / rate, where shape >= 1."""
         self.require_numbers("mode")
         if (self.shape < 1).any():
@@ -92,12 +94,12 @@ class GammaPoisson(Family):
             )
         return {"rate": (self.shape - 1) / self.rate}
 
-    def variance(self):
+    def variance(self) -> Parameters:
         """shape / rate^2."""
         self.require_numbers("variance")
         return {"rate": self.shape / self.rate**2}
 
-    def maximum_likelihood(self, summary, names=ANONYMOUS):
+    def maximum_likelihood(self, summary: Sums, names: Names = ANONYMOUS) -> Parameters:
         """Mean counts."""
         count = np.broadcast_to(_rows(summary), summary.totals[0].shape)
         if (count == 0).any():
@@ -107,26 +109,26 @@ class GammaPoisson(Family):
             )
         return {"rate": summary.totals[0] / count}
 
-    def sample(self, key, shape=()):
+    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> Parameters:
         """Independent draws of `rate`."""
         self.require_numbers("sample")
         return {"rate": sample_gamma(generator(key), self.shape, self.rate, shape)}
 
-    def predictive(self):
+    def predictive(self) -> dist.Distribution:
         """Gamma-Poisson (negative binomial) distribution."""
         self.require_numbers("predictive")
         return PreciseGammaPoisson(self.shape, self.rate)
 
-    def sample_sites(self, name):
+    def sample_sites(self, name: str) -> Parameters:
         """Sample `{name}_rate`, (K, D)."""
         prior = dist.Gamma(self.shape, self.rate).expand(self.batch_shape).to_event(len(self.batch_shape))
         return {"rate": numpyro.sample(f"{name}_rate", prior)}
 
-    def likelihood(self, parameters, labels):
+    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, " n"]) -> dist.Distribution:
         """Poisson columns."""
         return dist.Poisson(parameters["rate"][labels]).to_event(1)
 
-    def row_density(self, parameters: Mapping[str, np.ndarray]) -> RowDensity:
+    def row_density(self, parameters: Mapping[str, Array]) -> RowDensity:
         """Rates and their logs."""
         with np.errstate(divide="ignore"):
             return POISSON.density({"rate": parameters["rate"], "log_rate": np.log(parameters["rate"])})
@@ -135,7 +137,7 @@ class GammaPoisson(Family):
         """Gamma-Poisson."""
         return NegativeBinomialRows(self.shape, self.rate)
 
-    def parameter_axes(self):
+    def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         """rate: (class, feature)."""
         return {"rate": ("class", "feature")}
 
@@ -143,13 +145,13 @@ class GammaPoisson(Family):
 class PreciseGammaPoisson(dist.GammaPoisson):
     """NumPyro's gamma-Poisson with its log probability by log-gammas: `betaln` there is good to 1e-6 only."""
 
-    def log_prob(self, value):
+    def log_prob(self, value: Array) -> Array:
         """Log probability of counts."""
         shape, rate = jnp.asarray(self.concentration), self.rate
         ratio = log_rising(shape, value) - gammaln(value + 1.0)
         return ratio - shape * jnp.log1p(1.0 / rate) - value * jnp.log1p(rate)
 
 
-def _rows(summary):
+def _rows(summary: Sums) -> Float[Array, "..."]:
     """The number of rows behind each total."""
     return summary.count.reshape(np.shape(summary.count) + (1,) * (summary.totals[0].ndim - np.ndim(summary.count)))

@@ -1,6 +1,6 @@
 """Hyperparameters: numbers, arrays, None or NumPyro distributions; their checks and their shapes."""
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 import numpy as np
@@ -10,18 +10,22 @@ from numpy.typing import ArrayLike
 from bayesgen.errors import ModelError
 from bayesgen.typing import Array, Float
 
-Stated: TypeAlias = ArrayLike | dist.Distribution | None
-"""A hyperparameter as users state it."""
+from .naming import Scale
+from .pooling import Pooling
 
-if TYPE_CHECKING:  # closed forms are reached by way of `Family.require_numbers`, so what they see is this
+if TYPE_CHECKING:
+    # a hyperparameter as users state it, for constructors, which check it themselves
+    Stated: TypeAlias = ArrayLike | dist.Distribution | None
+    # closed forms are reached by way of `Family.require_numbers`, so what they see is this
     Hyperparameter: TypeAlias = Float[Array, "..."]
     TableShape: TypeAlias = tuple[int, ...]
 else:
+    Stated = Any
     Hyperparameter = Float[Array, "..."] | dist.Distribution | None
     TableShape = tuple[int, ...] | None
 
 
-def check_positive(family, **values):
+def check_positive(family: str, **values: Any) -> None:
     """Refuse hyperparameters that are not positive and finite, by name. None, distributions and tracers pass."""
     for name, value in values.items():
         if value is None or isinstance(value, dist.Distribution | jax.core.Tracer):
@@ -31,21 +35,21 @@ def check_positive(family, **values):
             raise ModelError(f"{family}: the hyperparameter {name} must be positive and finite, got {value!r}.")
 
 
-def as_number(value):
+def as_number(value: Any) -> Any:
     """A hyperparameter as a float64 array; None, distributions and tracers pass."""
     if value is None or isinstance(value, dist.Distribution | jax.Array):
         return value
     return np.asarray(value, np.float64)
 
 
-def broadcast(value, shape):
+def broadcast(value: Any, shape: tuple[int, ...]) -> Any:
     """Broadcast a hyperparameter to `shape`; distributions pass."""
     if isinstance(value, dist.Distribution):
         return value
     return np.broadcast_to(value, shape) if isinstance(value, np.ndarray) else value
 
 
-def check_pooling(family, pooling, scale):
+def check_pooling(family: str, pooling: Pooling, scale: Scale) -> None:
     """Refuse to share a variance over an axis that is not there: that of classes, alone; that of columns."""
     if pooling.tied and scale.num_classes is None:
         raise ModelError(f"{family}: tied=True shares over classes, and used alone the family has none.")

@@ -1,12 +1,13 @@
 """What a family is told of its columns: their scale, for its defaults, and their names, for its messages."""
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Hashable, Sequence
+from typing import NoReturn
 
 import numpy as np
 
 from bayesgen.errors import FitError
+from bayesgen.typing import Array, Bool, Float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,17 +18,17 @@ class Scale:
         num_classes: K, or None where a family is used alone.
         num_columns: D, or None for data without a column axis.
         num_categories: r, for categorical columns.
-        mean, variance: (D,) of the training columns (denominator N), where a family asks for them.
+        mean, variance: those of the training columns (denominator N), where a family asks for them.
     """
 
     num_classes: int | None = None
     num_columns: int | None = None
     num_categories: int | None = None
-    mean: Any = None
-    variance: Any = None
+    mean: Float[Array, "*D"] | None = None
+    variance: Float[Array, "*D"] | None = None
 
     @property
-    def batch_shape(self):
+    def batch_shape(self) -> tuple[int, ...]:
         """(K, D), without the axes that are absent."""
         return tuple(size for size in (self.num_classes, self.num_columns) if size is not None)
 
@@ -37,18 +38,18 @@ class Names:
     """The names by which messages speak of a block, its classes and its columns."""
 
     block: str = "data"
-    classes: Sequence | None = None
+    classes: Sequence[Hashable] | None = None
     columns: Sequence[str] | None = None
 
-    def class_name(self, index):
+    def class_name(self, index: tuple[int, ...]) -> str:
         """Name the class of an index tuple, or the data where there are no classes."""
         return f"class {self.classes[index[0]]!r}" if self.classes is not None and index else "the data"
 
-    def column_name(self, index):
+    def column_name(self, index: int) -> str:
         """Name a column."""
         return f"column {index if self.columns is None else self.columns[index]!r}"
 
-    def where(self, bad):
+    def where(self, bad: Bool[Array, "..."]) -> str:
         """Say at which class and column a boolean array (K, D, ...), (K,), (D, ...) or () is first true."""
         index = tuple(int(i) for i in np.argwhere(bad)[0]) if np.ndim(bad) else ()
         words = []
@@ -63,6 +64,6 @@ class Names:
 ANONYMOUS = Names()
 
 
-def refuse_mode(names, bad, why, remedy):
+def refuse_mode(names: Names, bad: Bool[Array, "..."], why: str, remedy: str) -> NoReturn:
     """Raise the error of a mode that is unbounded or not unique."""
     raise FitError(f"Block {names.block!r} has no unique posterior mode at {names.where(bad)}: {why} {remedy}")

@@ -1,6 +1,7 @@
 """Normal-inverse-gamma: real columns, each with its own variance or sharing one."""
 
 from collections.abc import Mapping
+from typing import Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,12 +11,13 @@ import numpyro.distributions as dist
 from bayesgen.errors import FitError
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
-from bayesgen.statistics import NormalStatistic, RowDensity, log_rising
+from bayesgen.statistics import Moments, NormalStatistic, RowDensity, log_rising
+from bayesgen.typing import Array, Float, Int
 
-from .base import Family
+from .base import Family, Key, Parameters
 from .draws import sample_gamma
 from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_pooling, check_positive
-from .naming import ANONYMOUS, Scale
+from .naming import ANONYMOUS, Names, Scale
 from .pooling import Pooling
 from .rows import ConcentricStudentTRows, StudentTRows
 from .special import LOG_2PI
@@ -71,11 +73,11 @@ class NormalInverseGamma(Family):
     statistic = NormalStatistic()
 
     @property
-    def joint(self):  # type: ignore[override]
+    def joint(self) -> bool:  # type: ignore[override]
         """A variance that columns share makes them one block."""
         return self.pooling.spherical
 
-    def resolve(self, scale):
+    def resolve(self, scale: Scale) -> Self:
         """Broadcast to (K, D); missing hyperparameters come from the columns' means and variances."""
         check_pooling("NormalInverseGamma", self.pooling, scale)
         location = scale.mean if self.location is None else self.location
@@ -93,25 +95,25 @@ class NormalInverseGamma(Family):
             batch_shape=batch,
         )
 
-    def _own_scale(self):
+    def _own_scale(self) -> Scale:
         own = (self.location, self.kappa) if self.pooling.spherical else self.hyperparameters.values()
         columns = np.broadcast_shapes(*map(np.shape, own))
         return Scale(num_columns=columns[-1] if columns else None)
 
-    def scale_of(self, summary):
+    def scale_of(self, summary: Moments) -> Scale:
         """Mean and variance of the columns; a constant column counts as variance 1."""
         variance = summary.scatter / max(summary.count, 1e-300)
         columns = np.shape(variance)
         variance = np.where(variance > 0, variance, 1.0)
         return Scale(num_columns=columns[0] if columns else None, mean=summary.mean, variance=variance)
 
-    def _growth(self, summary):
+    def _growth(self, summary: Moments) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
         """What data add to shape and scale."""
         count, shift = _rows(summary), summary.mean - self.location
         squares = summary.scatter + self.kappa * (count / (self.kappa + count)) * shift**2
-        return tuple(0.5 * self.pooling.pool(table) for table in (np.broadcast_to(count, shift.shape), squares))
+        return 0.5 * self.pooling.pool(np.broadcast_to(count, shift.shape)), 0.5 * self.pooling.pool(squares)
 
-    def _updated(self, summary):
+    def _updated(self, summary: Moments) -> Self:
         count = _rows(summary)
         kappa = self.kappa + count
         shift = summary.mean - self.location
@@ -124,32 +126,32 @@ class NormalInverseGamma(Family):
             batch_shape=shift.shape,
         )
 
-    def _log_evidence(self, summary):
+    def _log_evidence(self, summary: Moments) -> Float[Array, "..."]:
         after, (shape, scale) = self._updated(summary), self._growth(summary)
         cells = self.pooling.pool(0.5 * np.log(self.kappa / after.kappa) - 0.5 * LOG_2PI * _rows(summary))
         scales = self.shape * np.log1p(scale / self.scale) + shape * np.log(after.scale)
         return cells + log_rising(self.shape, shape) - scales
 
-    def mean(self):
+    def mean(self) -> Parameters:
         """Prior mean; scale / (shape - 1)."""
         own = self.closed("mean")
         return {"mean": own.location, "variance": own.pooling.squeeze(_divide(own.scale, own.shape - 1))}
 
-    def mode(self, names=ANONYMOUS):
+    def mode(self, names: Names = ANONYMOUS) -> Parameters:
         """Joint mode of means and variances: scale / (shape + 1 + c/2), c means sharing each variance."""
         own = self.closed("mode")
         members = own.pooling.members(own.batch_shape)
         variance = own.scale / (own.shape + 1 + 0.5 * members)
         return {"mean": own.location, "variance": own.pooling.squeeze(variance)}
 
-    def variance(self):
+    def variance(self) -> Parameters:
         """Variance of the mean (that of a Student t) and of the variance."""
         own = self.closed("variance")
         expected = _divide(own.scale, own.shape - 1)
         spread = _divide(expected**2, own.shape - 2)
         return {"mean": expected / own.kappa, "variance": own.pooling.squeeze(spread)}
 
-    def maximum_likelihood(self, summary, names=ANONYMOUS):
+    def maximum_likelihood(self, summary: Moments, names: Names = ANONYMOUS) -> Parameters:
         """Means, and variances with denominator N."""
         count = np.broadcast_to(_rows(summary), summary.mean.shape)
         if (count == 0).any():
@@ -166,7 +168,7 @@ class NormalInverseGamma(Family):
             )
         return {"mean": summary.mean, "variance": self.pooling.squeeze(variance)}
 
-    def sample(self, key, shape=()):
+    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> Parameters:
         """Independent draws of `mean` and `variance`."""
         own = self.closed("sample")
         rng = generator(key)
@@ -175,7 +177,7 @@ class NormalInverseGamma(Family):
         mean = own.location + deviation * rng.standard_normal((*shape, *own.batch_shape))
         return {"mean": mean, "variance": own.pooling.squeeze(variance)}
 
-    def predictive(self):
+    def predictive(self) -> dist.Distribution:
         """Student t for each column; a multivariate one where columns share a variance."""
         own = self.closed("predictive")
         spread = np.sqrt(own.scale / own.shape * (own.kappa + 1) / own.kappa)
@@ -185,7 +187,7 @@ class NormalInverseGamma(Family):
             2 * own.shape[..., 0], own.location, spread[..., None] * np.eye(spread.shape[-1])
         )
 
-    def sample_sites(self, name):
+    def sample_sites(self, name: str) -> Parameters:
         """Sample `{name}_variance` and `{name}_mean`, (K, D)."""
         shared = self.pooling.shape(self.batch_shape)
         squeezed = tuple(np.delete(shared, self.pooling.axes))
@@ -196,12 +198,12 @@ class NormalInverseGamma(Family):
         location = dist.Normal(self.location, deviation).expand(self.batch_shape).to_event(len(self.batch_shape))
         return {"mean": numpyro.sample(f"{name}_mean", location), "variance": variance}
 
-    def likelihood(self, parameters, labels):
+    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, " n"]) -> dist.Distribution:
         """Normal columns."""
         variance = jnp.broadcast_to(self.pooling.expand(parameters["variance"]), parameters["mean"].shape)
         return dist.Normal(parameters["mean"][labels], jnp.sqrt(variance)[labels]).to_event(1)
 
-    def row_density(self, parameters: Mapping[str, np.ndarray]) -> RowDensity:
+    def row_density(self, parameters: Mapping[str, Array]) -> RowDensity:
         """Location and scale of each column."""
         loc = parameters["mean"]
         scale = np.broadcast_to(np.sqrt(self.pooling.expand(parameters["variance"])), loc.shape)
@@ -214,17 +216,17 @@ class NormalInverseGamma(Family):
         rows = ConcentricStudentTRows if self.pooling.spherical else StudentTRows
         return rows(2 * shape, self.location, spread)
 
-    def parameter_axes(self):
+    def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         """mean: (class, feature); variance: the same, without the shared axes."""
         axes = ("class",) * (not self.pooling.tied) + ("feature",) * (not self.pooling.spherical)
         return {"mean": ("class", "feature"), "variance": axes}
 
 
-def _rows(summary):
+def _rows(summary: Moments) -> Float[Array, "..."]:
     return summary.count.reshape(np.shape(summary.count) + (1,) * (summary.mean.ndim - np.ndim(summary.count)))
 
 
-def _divide(numerator, denominator):
+def _divide(numerator: Float[Array, "*batch"], denominator: Float[Array, "*batch"]) -> Float[np.ndarray, "*batch"]:
     """numerator / denominator, infinite where the denominator is not positive (the moment does not exist)."""
     positive = denominator > 0
     return np.where(positive, numerator / np.where(positive, denominator, 1.0), np.inf)

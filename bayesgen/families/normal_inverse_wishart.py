@@ -1,23 +1,25 @@
 """Normal-inverse-Wishart: real columns with a full covariance, one for each class or one for all."""
 
 from collections.abc import Mapping
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from numpyro.distributions.transforms import CholeskyTransform
+from numpyro.distributions.transforms import CholeskyTransform, Transform
 
 from bayesgen.errors import FitError, ModelError
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
-from bayesgen.statistics import MultivariateNormalStatistic, RowDensity
+from bayesgen.statistics import Moments, MultivariateNormalStatistic, RowDensity
+from bayesgen.typing import Array, Float, Int
 
-from .base import Family
+from .base import Family, Key, Parameters
 from .draws import sample_inverse_wishart_root
 from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_pooling, check_positive
-from .naming import ANONYMOUS, Scale
+from .naming import ANONYMOUS, Names, Scale
 from .pooling import Pooling
 from .rows import MultivariateStudentTRows
 from .special import LOG_PI, log_multigamma_rising, slogdet, slogdet_growth
@@ -66,10 +68,10 @@ class NormalInverseWishart(Family):
         fill(self, pooling=Pooling(tied))
         _check_scale(self.scale)
 
-    def resolve(self, scale):
+    def resolve(self, scale: Scale) -> Self:
         """Broadcast to (K, D) and (K, D, D); missing hyperparameters come from the columns."""
         check_pooling("NormalInverseWishart", self.pooling, scale)
-        batch, dimension = scale.batch_shape, scale.num_columns
+        batch, dimension = scale.batch_shape, scale.batch_shape[-1]
         classes = batch[:-1]
         shared = (1,) * len(classes) if self.pooling.tied else classes
         df = np.float64(dimension + 2) if self.df is None else self.df
@@ -85,26 +87,26 @@ class NormalInverseWishart(Family):
             batch_shape=batch,
         )
 
-    def _own_scale(self):
+    def _own_scale(self) -> Scale:
         return Scale(num_columns=self.scale.shape[-1])
 
-    def scale_of(self, summary):
+    def scale_of(self, summary: Moments) -> Scale:
         """Means and variances of the columns; a constant column counts as variance 1."""
         variance = np.diagonal(summary.scatter, axis1=-2, axis2=-1) / max(summary.count, 1e-300)
         return Scale(num_columns=len(variance), mean=summary.mean, variance=np.where(variance > 0, variance, 1.0))
 
-    def _pool(self, matrices):
+    def _pool(self, matrices: Float[Array, "..."]) -> Float[Array, "..."]:
         """Sum over classes where they share one covariance, keeping the axis."""
         return matrices.sum(0, keepdims=True) if self.pooling.tied else matrices
 
-    def _growth(self, summary):
+    def _growth(self, summary: Moments) -> tuple[Float[Array, "*K"], Float[Array, "*K D D"]]:
         """What data add to the degrees of freedom and to the scale matrix."""
         count, shift = np.asarray(summary.count), summary.mean - self.location
         share = self.kappa * count / (self.kappa + count)
         between = share[..., None, None] * shift[..., :, None] * shift[..., None, :]
         return self._pool(count), self._pool(summary.scatter + between)
 
-    def _updated(self, summary):
+    def _updated(self, summary: Moments) -> Self:
         count = summary.count
         kappa = self.kappa + count
         shift = summary.mean - self.location
@@ -117,7 +119,7 @@ class NormalInverseWishart(Family):
             batch_shape=shift.shape,
         )
 
-    def _log_evidence(self, summary):
+    def _log_evidence(self, summary: Moments) -> Float[Array, "..."]:
         after, (df, scale) = self._updated(summary), self._growth(summary)
         dimension = self.batch_shape[-1]
         cells = 0.5 * dimension * (np.log(self.kappa / after.kappa) - summary.count * LOG_PI)
@@ -125,26 +127,26 @@ class NormalInverseWishart(Family):
         scales = 0.5 * (self.df * slogdet_growth(self.scale, scale) + df * slogdet(after.scale))
         return self._pool(cells) + gammas - scales
 
-    def _covariance(self, matrices):
+    def _covariance(self, matrices: Float[Array, "*K D D"]) -> Float[Array, "..."]:
         return matrices[0] if self.pooling.tied else matrices
 
-    def mean(self):
+    def mean(self) -> Parameters:
         """Prior mean; scale / (df - D - 1)."""
         own = self.closed("mean")
         return {"mean": own.location, "covariance": own._covariance(own._expected())}
 
-    def _expected(self):
+    def _expected(self) -> Float[np.ndarray, "*K D D"]:
         excess = (self.df - self.batch_shape[-1] - 1)[..., None, None]
         return np.where(excess > 0, self.scale / np.where(excess > 0, excess, 1.0), np.inf)
 
-    def mode(self, names=ANONYMOUS):
+    def mode(self, names: Names = ANONYMOUS) -> Parameters:
         """Joint mode of means and covariances: scale / (df + D + 1 + c), c means sharing each covariance."""
         own = self.closed("mode")
         members = own.batch_shape[0] if own.pooling.tied else 1
         covariance = own.scale / (own.df + own.batch_shape[-1] + 1 + members)[..., None, None]
         return {"mean": own.location, "covariance": own._covariance(covariance)}
 
-    def variance(self):
+    def variance(self) -> Parameters:
         """Variance of the mean (a multivariate t) and of each entry of the covariance."""
         own = self.closed("variance")
         dimension = own.batch_shape[-1]
@@ -157,7 +159,7 @@ class NormalInverseWishart(Family):
         entries = np.where(exists, numerator / (freedom * (freedom - 1) ** 2 * (freedom - 3)), np.inf)
         return {"mean": diagonal / own.kappa[..., None], "covariance": own._covariance(entries)}
 
-    def maximum_likelihood(self, summary, names=ANONYMOUS):
+    def maximum_likelihood(self, summary: Moments, names: Names = ANONYMOUS) -> Parameters:
         """Means, and covariances with denominator N."""
         _check_ranks(self, summary, names)
         count = self._pool(np.asarray(summary.count))
@@ -166,7 +168,7 @@ class NormalInverseWishart(Family):
             "covariance": self._covariance(self._pool(summary.scatter) / count[..., None, None]),
         }
 
-    def sample(self, key, shape=()):
+    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> Parameters:
         """Independent draws of `mean` and `covariance`."""
         own = self.closed("sample")
         rng = generator(key)
@@ -176,7 +178,7 @@ class NormalInverseWishart(Family):
         covariance = root @ np.swapaxes(root, -2, -1)
         return {"mean": mean, "covariance": np.squeeze(covariance, -3) if own.pooling.tied else covariance}
 
-    def _predictive_parameters(self):
+    def _predictive_parameters(self) -> dict[str, Float[Array, "..."]]:
         dimension = self.batch_shape[-1]
         freedom = self.df - dimension + 1
         widen = np.sqrt((self.kappa + 1) / (self.kappa * freedom))
@@ -184,11 +186,11 @@ class NormalInverseWishart(Family):
         df = np.broadcast_to(freedom, self.batch_shape[:-1]).astype(np.float64)
         return {"df": df, "loc": self.location, "scale_tril": scale_tril}
 
-    def predictive(self):
+    def predictive(self) -> dist.Distribution:
         """Multivariate Student t (Murphy 2007, eq. 258)."""
         return dist.MultivariateStudentT(**self.closed("predictive")._predictive_parameters())
 
-    def sample_sites(self, name):
+    def sample_sites(self, name: str) -> Parameters:
         """Sample `{name}_scale_tril` and `{name}_mean`; record `{name}_covariance`."""
         classes, dimension = self.batch_shape[:-1], self.batch_shape[-1]
         shared = () if self.pooling.tied else classes
@@ -209,17 +211,17 @@ class NormalInverseWishart(Family):
         return {"mean": mean, "covariance": covariance, "scale_tril": scale_tril}
 
     @property
-    def coordinates(self):
+    def coordinates(self) -> dict[str, tuple[str, Transform]]:
         """The Cholesky factor is sampled; the covariance is the parameter."""
         return {"scale_tril": ("covariance", CholeskyTransform())}
 
-    def likelihood(self, parameters, labels):
+    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, " n"]) -> dist.Distribution:
         """Multivariate normal rows."""
         scale_tril = parameters["scale_tril"]
         factor = scale_tril if self.pooling.tied else scale_tril[labels]
         return dist.MultivariateNormal(parameters["mean"][labels], scale_tril=factor)
 
-    def row_density(self, parameters: Mapping[str, np.ndarray]) -> RowDensity:
+    def row_density(self, parameters: Mapping[str, Array]) -> RowDensity:
         """Joint normal distributions."""
         loc = parameters["mean"]
         factor = np.linalg.cholesky(parameters["covariance"])
@@ -229,7 +231,7 @@ class NormalInverseWishart(Family):
         """Multivariate Student t."""
         return MultivariateStudentTRows.of(**self._predictive_parameters())
 
-    def parameter_axes(self):
+    def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         """mean: (class, feature); covariance: (class, feature, feature_2), without class where it is tied."""
         matrix = ("feature", "feature_2")
         return {
@@ -238,7 +240,7 @@ class NormalInverseWishart(Family):
         }
 
 
-def _check_scale(scale):
+def _check_scale(scale: Any) -> None:
     if not isinstance(scale, np.ndarray):
         return
     symmetric = scale.ndim >= 2 and np.allclose(scale, np.swapaxes(scale, -1, -2), rtol=1e-10)
@@ -246,7 +248,7 @@ def _check_scale(scale):
         raise ModelError("NormalInverseWishart: scale must be a symmetric positive-definite matrix (D, D).")
 
 
-def _check_ranks(family, summary, names):
+def _check_ranks(family: NormalInverseWishart, summary: Moments, names: Names) -> None:
     """Refuse covariances that rows cannot determine: too few rows, or columns that are linear combinations."""
     dimension = summary.mean.shape[-1]
     counts, scatter = family._pool(np.asarray(summary.count)), family._pool(summary.scatter)
@@ -257,10 +259,10 @@ def _check_ranks(family, summary, names):
         )
     for index in np.ndindex(counts.shape):
         who = "all classes together" if family.pooling.tied else names.class_name(index)
-        _check_rank(who, counts[index], scatter[index], dimension, names)
+        _check_rank(who, float(counts[index]), scatter[index], dimension, names)
 
 
-def _check_rank(who, count, scatter, dimension, names):
+def _check_rank(who: str, count: float, scatter: Float[Array, "D D"], dimension: int, names: Names) -> None:
     spread = np.sqrt(np.diagonal(scatter))
     if (spread == 0).any():
         raise FitError(

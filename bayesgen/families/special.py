@@ -5,23 +5,24 @@ import math
 import numpy as np
 
 from bayesgen.statistics import log_rising
+from bayesgen.typing import Array, Float
 
 LOG_2PI = math.log(2 * math.pi)
 LOG_PI = math.log(math.pi)
 
 
-def log_multigamma_rising(start, step, dimension):
+def log_multigamma_rising(start: Float[Array, "*K"], step: Float[Array, "*K"], dimension: int) -> Float[Array, "*K"]:
     """log gamma_D(start + step) - log gamma_D(start) of the multivariate gamma function, elementwise."""
     return sum(log_rising(start - 0.5 * index, step) for index in range(dimension))
 
 
-def slogdet(matrices):
-    """Log-determinants of positive-definite matrices (..., D, D), by Cholesky."""
+def slogdet(matrices: Float[Array, "*K D D"]) -> Float[np.ndarray, "*K"]:
+    """Log-determinants of positive-definite matrices, by Cholesky."""
     return 2 * np.log(np.diagonal(np.linalg.cholesky(matrices), axis1=-2, axis2=-1)).sum(-1)
 
 
-def slogdet_growth(matrices, growth):
-    """Log-determinants of matrices + growth less those of matrices, all positive (semi)definite, (..., D, D)."""
+def slogdet_growth(matrices: Float[Array, "*#K D D"], growth: Float[Array, "*#K D D"]) -> Float[np.ndarray, "*K"]:
+    """Log-determinants of matrices + growth less those of matrices, all positive (semi)definite."""
     inverse = np.linalg.inv(np.linalg.cholesky(matrices))
     relative = np.maximum(np.linalg.eigvalsh(inverse @ growth @ np.swapaxes(inverse, -1, -2)), 0.0)
     # small growth is lost in a difference; of large growth, eigenvalues far below the largest have no digits

@@ -13,6 +13,7 @@ from bayesgen.families import DirichletCategorical, Family, FixedCategorical, Sc
 from bayesgen.program import ConcreteModel, GenerativeProgram, Plan
 from bayesgen.records import fill
 from bayesgen.statistics import Moments, check_magnitudes, check_rows
+from bayesgen.typing import Array
 
 from .conjugate import Block, Conjugate
 from .function import LABEL, ClassifierFunction, covariate_name
@@ -88,7 +89,7 @@ class GenerativeClassifier(ConcreteModel):
                     "it X.toarray(), or model the columns by DirichletMultinomial() or BetaBernoulli()."
                 )
         values = {name: schema.encode(table, columns) for name, _, columns in self.blocks}
-        covariates = {
+        covariates: dict[str, Array] = {
             covariate_name(name): family.covariate_of(values[name])
             for name, family, _ in self.blocks
             if family.covariate

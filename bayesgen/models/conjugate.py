@@ -136,7 +136,7 @@ class Conjugate:
     def predictive_densities(self) -> "Densities":
         """The same with the parameters integrated out."""
         blocks = [(block.name, block.family.row_predictive()) for block in self.blocks]
-        return _log(self.class_prior.mean()["probs"]), blocks
+        return _log(np.asarray(self.class_prior.mean()["probs"])), blocks
 
     def replace_families(self, class_prior, families):
         """The same blocks with other families."""

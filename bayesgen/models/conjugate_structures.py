@@ -114,9 +114,9 @@ def _pooled(statistics: SufficientStatistics) -> SufficientStatistics:
 
 def _log_evidences(conjugate: Conjugate, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
     """block -> log evidence of each column, (D,), classes summed; of the whole block if it is joint."""
-    terms = {}
+    terms: dict[str, np.ndarray] = {}
     for block in conjugate.blocks:
-        of_block = block.family.log_evidence_terms(statistics.summaries[block.name])
+        of_block = np.asarray(block.family.log_evidence_terms(statistics.summaries[block.name]))
         joint = block.family.joint
         terms[block.name] = of_block.sum() if joint else of_block.reshape(-1, len(block.columns)).sum(0)
     return terms
