@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .arbitrary import run
 from .evaluation import evaluate, row_log_probs
-from .recognition import QUICKLY
-from .structure import Structure, run
+from .probe import QUICKLY
+from .structure import Structure
 
 Change = tuple[str, int, int]  # a latent, an axis of it, and the entry along that axis that is changed
 

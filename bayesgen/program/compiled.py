@@ -13,10 +13,11 @@ from bayesgen.errors import DataError
 from bayesgen.runtime import OwnedJit, pad
 from bayesgen.statistics import SufficientStatistics, chunks, sufficient_statistics
 
+from .arbitrary import run
 from .density import log_density as traced_log_density
 from .evaluation import evaluate
 from .joint import log_joint_table
-from .structure import base_support, run
+from .messages import base_support
 
 CHUNK_ROWS = 4096  # at once, and no fewer: one compilation for any number of rows
 

@@ -13,8 +13,8 @@ from numpyro import handlers
 
 from bayesgen.statistics import read_conditional
 
+from .conventions import check_same_sites
 from .latent_space import Point, at_free, free_of
-from .structure import check_same_sites
 from .tracing import sites_of
 
 

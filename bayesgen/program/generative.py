@@ -26,7 +26,8 @@ from .compiled import log_density as compiled_log_density
 from .compiled import log_joint as compiled_log_joint
 from .model import ConcreteModel
 from .pytree import PytreeFunction, register
-from .recognition import Plan, RowCheck, make_plan
+from .recognition import Plan, make_plan
+from .row_check import RowCheck
 from .rows import Supports, find_latent_supports, find_supports, read_rows
 from .structure import Structure, covariate_names, find_structure
 from .tracing import sites_of

@@ -12,9 +12,10 @@ from numpyro.ops.provenance import eval_provenance
 from bayesgen.data import Rows, read_table
 from bayesgen.errors import DataError
 
+from .arbitrary import run_abstractly
 from .compiled import check_values
 from .evaluation import evaluate
-from .structure import base_support, run_abstractly
+from .messages import base_support
 
 
 def read_rows(program, X, labelled=False) -> Rows:

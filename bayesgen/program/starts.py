@@ -11,9 +11,9 @@ from numpyro import handlers
 from bayesgen.runtime import OwnedJit, as_key, generator
 from bayesgen.typing import Array, Float, PRNGKeyArray
 
+from .arbitrary import arbitrary_value
 from .evaluation import unconstrain
 from .generative import GenerativeProgram
-from .structure import arbitrary_value
 from .tracing import sites_of
 
 AROUND, DRAWS = 2, 8  # starts around the origin, and from the prior
