@@ -8,7 +8,7 @@ from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
 from .rows import Rows, joined
 from .schema import Schema
 from .tables import read_table
-from .views import row_blocks, successive_rows
+from .views import Table, row_blocks, successive_rows
 
 __all__ = [
     "DATASET_NAMES",
@@ -19,6 +19,7 @@ __all__ = [
     "Rows",
     "Schema",
     "Split",
+    "Table",
     "check_index",
     "is_chunked",
     "joined",

@@ -2,18 +2,18 @@
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from bayesgen.data import PositionalNames, Rows
+from bayesgen.data import PositionalNames, Rows, Schema, Table
 from bayesgen.errors import DataError, ModelError
 from bayesgen.families import DirichletCategorical, Family, FixedCategorical, Scale
 from bayesgen.program import ConcreteModel, GenerativeProgram, Plan
 from bayesgen.records import fill
-from bayesgen.statistics import Moments, check_magnitudes, check_rows
-from bayesgen.typing import Array
+from bayesgen.statistics import Cells, Moments, Statistic, check_magnitudes, check_rows
+from bayesgen.typing import Array, Float
 
 from .conjugate import Block, Conjugate
 from .function import LABEL, ClassifierFunction, covariate_name
@@ -69,7 +69,7 @@ class GenerativeClassifier(ConcreteModel):
         """By content, but for the names of columns, which may be very many."""
         return hash((self.class_prior, tuple((name, family, len(columns)) for name, family, columns in self.blocks)))
 
-    def infer_schema(self, table, y, declared):
+    def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
         """The kinds of the columns are those of their blocks' families."""
         kinds = {column: family.kind for _, family, columns in self.blocks for column in columns}
         unused = [name for name in table.names if name not in kinds]
@@ -80,7 +80,7 @@ class GenerativeClassifier(ConcreteModel):
             )
         return declared.resolve(table, y, implied_kinds=kinds)
 
-    def read(self, schema, table) -> Rows:
+    def read(self, schema: Schema, table: Table) -> Rows:
         """Encode each block's columns."""
         for name, family, _ in self.blocks:
             if table.sparse and not family.takes_sparse:
@@ -96,45 +96,45 @@ class GenerativeClassifier(ConcreteModel):
         }
         return Rows(values, covariates=covariates)
 
-    def check_rows(self, schema, attributes):
+    def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
         """See `ConcreteModel.check_rows`."""
         for name, family, columns in self.blocks:
             if family.kind == "real":
-                units = np.sqrt(_scale(schema, name, family, columns).variance)
+                units = np.sqrt(np.asarray(_scale(schema, name, family, columns).variance))
                 check_rows(attributes[name], units, functools.partial(_column_name, columns))
 
-    def statistics(self, schema):
+    def statistics(self, schema: Schema) -> dict[str, Statistic]:
         """Each block's statistic."""
         return {
             name: _statistic(family, schema, columns, _num_categories(schema, name, family, columns))
             for name, family, columns in self.blocks
         }
 
-    def with_scale(self, schema, summaries):
+    def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
         """Fill in means and variances of the columns, from the summaries of the blocks."""
         if not any(family.scaled for _, family, _ in self.blocks):
             return schema
-        mean = np.full(len(schema.columns), np.nan)
-        variance = np.full(len(schema.columns), np.nan)
-        position = {name: index for index, name in enumerate(schema.columns)}
+        mean = np.full(len(schema.columns or ()), np.nan)
+        variance = np.full(len(schema.columns or ()), np.nan)
+        position = {name: index for index, name in enumerate(schema.columns or ())}
         for name, family, columns in self.blocks:
             if family.scaled:
                 where = [position[column] for column in columns]
                 mean[where], variance[where] = _column_moments(summaries[name], columns)
         return dataclasses.replace(schema, mean=mean, variance=variance)
 
-    def conjugate(self, schema):
+    def conjugate(self, schema: Schema) -> Conjugate:
         """The resolved class prior and blocks."""
-        num_classes = len(schema.classes)
+        num_classes = len(schema.classes or ())
         prior = self.class_prior
         prior = prior if isinstance(prior, Family) else FixedCategorical(prior)
         blocks = tuple(
             Block(name, family.resolve(_scale(schema, name, family, columns)), columns)
             for name, family, columns in self.blocks
         )
-        return Conjugate(prior.resolve(Scale(num_categories=num_classes)), blocks, tuple(schema.classes))
+        return Conjugate(prior.resolve(Scale(num_categories=num_classes)), blocks, tuple(schema.classes or ()))
 
-    def bind(self, schema):
+    def bind(self, schema: Schema) -> GenerativeProgram:
         """The program of data with this schema. Default hyperparameters need its means and variances."""
         conjugate = self.conjugate(schema)
         families = {block.name: block.family for block in conjugate.blocks}
@@ -164,7 +164,7 @@ def _as_block(block: tuple[str, Family, Sequence[str]]) -> tuple[str, Family, Se
     return name, family, columns if isinstance(columns, PositionalNames) else tuple(columns)
 
 
-def _check_columns_once(blocks):
+def _check_columns_once(blocks: Sequence[tuple[str, Family, Sequence[str]]]) -> None:
     """ModelError for a column that stands twice, in two blocks or in one: its cells would count twice."""
     if len(blocks) == 1 and isinstance(blocks[0][2], PositionalNames):
         return  # names of positions differ, and there may be very many
@@ -179,20 +179,20 @@ def _check_columns_once(blocks):
             seen[column] = name
 
 
-def _sites(name, family):
+def _sites(name: str, family: Family) -> set[str]:
     """Names of the sites of a block besides the attribute: parameters, hyperparameters and the covariate."""
-    own = {*family.parameter_axes(), *family.coordinates, *family.hierarchical}
-    return {f"{name}_{site}" for site in own} | ({covariate_name(name)} if family.covariate else set())
+    suffixes = {*family.parameter_axes(), *family.coordinates, *family.hierarchical}
+    return {f"{name}_{suffix}" for suffix in suffixes} | ({covariate_name(name)} if family.covariate else set())
 
 
-def _statistic(family, schema, columns, num_categories):
+def _statistic(family: Family, schema: Schema, columns: Sequence[str], num_categories: int | None) -> Statistic:
     if num_categories is None:
         return family.statistic
-    scale = Scale(len(schema.classes), len(columns), num_categories)
+    scale = Scale(len(schema.classes or ()), len(columns), num_categories)
     return family.resolve(scale).statistic
 
 
-def _num_categories(schema, name, family, columns):
+def _num_categories(schema: Schema, name: str, family: Family, columns: Sequence[str]) -> int | None:
     if family.kind != "categorical":
         return None
     numbers = {schema.num_categories(column) for column in columns}
@@ -204,26 +204,28 @@ def _num_categories(schema, name, family, columns):
     return numbers.pop()
 
 
-def _scale(schema, name, family, columns):
+def _scale(schema: Schema, name: str, family: Family, columns: Sequence[str]) -> Scale:
     mean = variance = None
     if family.scaled:
-        if schema.mean is None:
+        if schema.mean is None or schema.variance is None:
             raise ModelError(
                 f"Block {name!r}: default hyperparameters come from the training columns, which this schema has not "
                 "seen. Bind with the schema of a fit (fit.schema), or give numbers."
             )
-        position = {column: index for index, column in enumerate(schema.columns)}
+        position = {column: index for index, column in enumerate(schema.columns or ())}
         where = [position[column] for column in columns]
         mean, variance = schema.mean[where], schema.variance[where]
         variance = np.where(variance > 0, variance, 1.0)
-    return Scale(len(schema.classes), len(columns), _num_categories(schema, name, family, columns), mean, variance)
+    return Scale(
+        len(schema.classes or ()), len(columns), _num_categories(schema, name, family, columns), mean, variance
+    )
 
 
-def _column_name(columns, place):
+def _column_name(columns: Sequence[str], place: tuple[int, ...]) -> str:
     return f"Column {columns[place[0]]!r}"
 
 
-def _column_moments(summary, columns):
+def _column_moments(summary: Any, columns: Sequence[str]) -> tuple[Float[Array, " D"], Float[Array, " D"] | float]:
     """Means and variances (denominator N) of a block's columns over all classes."""
     if isinstance(summary, Moments):
         check_magnitudes(summary, functools.partial(_column_name, columns))

@@ -1,17 +1,18 @@
 """The conjugate blocks of a model: what the closed forms of fitting and predicting work on."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from bayesgen.data import Schema
 from bayesgen.families import Family, Names
+from bayesgen.records import record, static
 from bayesgen.statistics import RowDensity, SufficientStatistics
 
 
-@dataclasses.dataclass(frozen=True)
+@record
 class Block:
     """Columns that one family models.
 
@@ -21,12 +22,12 @@ class Block:
         columns: names of the columns.
     """
 
-    name: str
+    name: str = static()
     family: Family
-    columns: Sequence[str]
+    columns: Sequence[str] = static()
 
 
-@dataclasses.dataclass(frozen=True)
+@record
 class Conjugate:
     """A class prior and blocks, all resolved: a prior over processes, or a posterior.
 
@@ -38,23 +39,23 @@ class Conjugate:
 
     class_prior: Family
     blocks: tuple[Block, ...]
-    classes: tuple
+    classes: tuple[Any, ...] = static()
 
     @property
-    def is_closed(self):
+    def is_closed(self) -> bool:
         """Whether every hyperparameter is a number, so that the closed forms apply."""
         return not any(family.hierarchical for _, family in self.families())
 
-    def families(self):
+    def families(self) -> list[tuple[str, Family]]:
         """(name, family) of the class prior and of each block."""
         return [("class", self.class_prior), *((block.name, block.family) for block in self.blocks)]
 
-    def names(self, block):
+    def names(self, block: Block) -> Names:
         """Names for messages about a block."""
         return Names(block.name, self.classes, block.columns)
 
     @property
-    def class_names(self):
+    def class_names(self) -> Names:
         """Names for messages about the class prior."""
         return Names("class", None, [f"probability of {label!r}" for label in self.classes])
 
@@ -138,7 +139,7 @@ class Conjugate:
         blocks = [(block.name, block.family.row_predictive()) for block in self.blocks]
         return _log(np.asarray(self.class_prior.mean()["probs"])), blocks
 
-    def replace_families(self, class_prior, families):
+    def replace_families(self, class_prior: Family, families: Iterable[Family]) -> Self:
         """The same blocks with other families."""
         blocks = tuple(
             dataclasses.replace(block, family=family) for block, family in zip(self.blocks, families, strict=True)

@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 import scipy.special
 
+from bayesgen.records import record
 from bayesgen.statistics import SufficientStatistics
+from bayesgen.typing import Array, Float
 
 from .conjugate import Conjugate, Densities
 
 
-@dataclasses.dataclass(frozen=True)
+@record
 class ConjugateStructures(Conjugate):
     """A prior over structures and processes, or a posterior: the columns are independent mixtures of two.
 
@@ -126,7 +128,7 @@ def _named(dependence: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {f"{name}_dependence": value for name, value in dependence.items()}
 
 
-def _per_column(weights, axes):
+def _per_column(weights: Float[Array, "..."], axes: tuple[str, ...]) -> Float[np.ndarray, "..."]:
     """Shape weights (..., D) of columns, or one for a block, like a parameter with these axes."""
     weights = np.asarray(weights)
     if "feature" not in axes or weights.ndim == 0:

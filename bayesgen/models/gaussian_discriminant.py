@@ -3,9 +3,10 @@
 import dataclasses
 from typing import Any
 
+from bayesgen.data import Schema, Table
 from bayesgen.errors import ModelError
 from bayesgen.families import DirichletCategorical, Family, NormalInverseGamma, NormalInverseWishart
-from bayesgen.program import Recipe
+from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.records import fill
 
 from .classifier import as_class_prior
@@ -76,13 +77,13 @@ class GaussianDiscriminant(Recipe):
         return self.prior.replace(pooling=default.pooling)
 
     @property
-    def _blocks(self):
+    def _blocks(self) -> NaiveBayes:
         return NaiveBayes({"real": self.family}, self.class_prior)
 
-    def infer_schema(self, table, y, declared):
+    def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
         """Kinds come from the dtypes."""
         return self._blocks.infer_schema(table, y, declared)
 
-    def concrete(self, schema):
+    def concrete(self, schema: Schema) -> ConcreteModel:
         """The `GenerativeClassifier` with the real columns in one block."""
         return self._blocks.concrete(schema)

@@ -1,10 +1,11 @@
 """`NaiveBayes`: columns independent given the class, one block for each kind of column."""
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bayesgen.data import ColumnKinds, Schema
+from bayesgen.data import ColumnKinds, Schema, Table
 from bayesgen.errors import ModelError
 from bayesgen.families import (
     BetaBernoulli,
@@ -14,7 +15,7 @@ from bayesgen.families import (
     GammaPoisson,
     NormalInverseGamma,
 )
-from bayesgen.program import Recipe
+from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.records import fill
 
 from .classifier import GenerativeClassifier, as_class_prior
@@ -27,7 +28,10 @@ DEFAULTS: dict[str, Callable[[], Family]] = {
     "count": GammaPoisson,
 }
 
-STRUCTURES = {"full": lambda classifier, dependence_prior: classifier, "average": StructureAverage}
+STRUCTURES: dict[str, Callable[[GenerativeClassifier, float], ConcreteModel]] = {
+    "full": lambda classifier, dependence_prior: classifier,
+    "average": StructureAverage,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +84,7 @@ class NaiveBayes(Recipe):
         families = frozenset(self.families.items()) if isinstance(self.families, Mapping) else self.families
         return hash((families, self.class_prior, self.structure, self.dependence_prior))
 
-    def infer_schema(self, table, y, declared):
+    def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
         """Kinds come from the dtypes, or from the family that was chosen for a column or its kind."""
         if isinstance(self.families, Family):
             return declared.resolve(table, y, implied_kinds=ColumnKinds(table.names, self.families.kind, {}))
@@ -96,7 +100,7 @@ class NaiveBayes(Recipe):
                     implied[name] = family.kind
         return declared.resolve(table, y, implied_kinds=implied)
 
-    def concrete(self, schema):
+    def concrete(self, schema: Schema) -> ConcreteModel:
         """The `GenerativeClassifier` (or average of them) with the blocks that the schema's kinds call for."""
         defaults = {kind: _default(kind, schema) for kind in DEFAULTS}
         groups: dict[tuple[str, int | None, Family, str | None], list[str]] = {}
@@ -111,7 +115,7 @@ class NaiveBayes(Recipe):
             taken[stem] = taken.get(stem, 0) + 1
             name = stem if taken[stem] == 1 else f"{stem}_part{taken[stem]}"
             whole = len(groups) == 1  # all columns, of which `_kinds` may have told the first alone
-            blocks.append((name, family, schema.columns if whole else columns))
+            blocks.append((name, family, (schema.columns or ()) if whole else columns))
         return STRUCTURES[self.structure](GenerativeClassifier(blocks, self.class_prior), self.dependence_prior)
 
     def _family(self, name: str, kind: str, defaults: Mapping[str, Family]) -> Family:
@@ -137,7 +141,7 @@ class NaiveBayes(Recipe):
         is_named = isinstance(self.families, Mapping) and name in self.families and name not in DEFAULTS
         return name if is_named and (family.joint or family.hierarchical) else None
 
-    def _by_implied_kind(self, kind):
+    def _by_implied_kind(self, kind: str) -> Family | None:
         """A family that was given for another kind of dtype, such as counts in real columns."""
         given = {} if isinstance(self.families, Family) else self.families or {}
         return next((family for key, family in given.items() if key in DEFAULTS and family.kind == kind), None)
@@ -148,12 +152,8 @@ def _default(kind: str, schema: Schema) -> Family:
     return (DirichletMultinomial if kind == "count" and schema.sparse else DEFAULTS[kind])()
 
 
-def _is_uniform(schema):
-    return isinstance(schema.kinds, ColumnKinds) and not schema.kinds.overrides
-
-
-def _kinds(schema):
+def _kinds(schema: Schema) -> list[tuple[str, str]]:
     """(column, kind) of every column; of the first alone where all are of one kind that needs no look at values."""
-    if _is_uniform(schema) and schema.kinds[schema.columns[0]] != "categorical":
-        return [(schema.columns[0], schema.kinds[schema.columns[0]])]
-    return list(schema.kinds.items())
+    kinds = schema.kinds
+    is_uniform = isinstance(kinds, ColumnKinds) and not kinds.overrides and kinds.default != "categorical"
+    return list(itertools.islice(kinds.items(), 1 if is_uniform else None))

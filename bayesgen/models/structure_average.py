@@ -1,14 +1,18 @@
 """`StructureAverage`: a classifier that does not know which of its columns depend on the class."""
 
 import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
 import scipy.special
 
+from bayesgen.data import Rows, Schema, Table
 from bayesgen.errors import FitError, ModelError
 from bayesgen.families import Family
-from bayesgen.program import ConcreteModel
+from bayesgen.program import ConcreteModel, GenerativeProgram
+from bayesgen.statistics import Cells, Statistic
 
 from .classifier import GenerativeClassifier
 from .conjugate import Block, Conjugate
@@ -42,31 +46,31 @@ class StructureAverage(ConcreteModel):
     dependence_prior: float = 0.5
 
     @property
-    def blocks(self):
+    def blocks(self) -> Sequence[tuple[str, Family, Sequence[str]]]:
         """Those of the classifier."""
         return self.classifier.blocks
 
-    def infer_schema(self, table, y, declared):
+    def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
         """The classifier's."""
         return self.classifier.infer_schema(table, y, declared)
 
-    def read(self, schema, table):
+    def read(self, schema: Schema, table: Table) -> Rows:
         """The classifier's."""
         return self.classifier.read(schema, table)
 
-    def check_rows(self, schema, attributes):
+    def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
         """The classifier's."""
         self.classifier.check_rows(schema, attributes)
 
-    def statistics(self, schema):
+    def statistics(self, schema: Schema) -> dict[str, Statistic]:
         """The classifier's."""
         return self.classifier.statistics(schema)
 
-    def with_scale(self, schema, summaries):
+    def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
         """The classifier's."""
         return self.classifier.with_scale(schema, summaries)
 
-    def conjugate(self, schema):
+    def conjugate(self, schema: Schema) -> ConjugateStructures:
         """The prior over structures and the parameters of each."""
         dependent = self.classifier.conjugate(schema)
         log_odds = np.asarray(scipy.special.logit(self.dependence_prior))
@@ -76,7 +80,7 @@ class StructureAverage(ConcreteModel):
             log_odds={block.name: log_odds for block in dependent.blocks},
         )
 
-    def check_searchable(self, method):
+    def check_searchable(self, method: str) -> None:
         """Refuse every method but `Exact`: the processes of all structures are not those of one program."""
         raise FitError(
             f"structure='average' is averaged exactly, over every subset of columns: {method}() cannot. Use Exact(), "
@@ -92,7 +96,7 @@ class StructureAverage(ConcreteModel):
         blocks = tuple(dataclasses.replace(block, family=_of_all_classes(block)) for block in conjugate.blocks)
         return dataclasses.replace(conjugate, blocks=blocks, classes=(ALL_CLASSES,))
 
-    def bind(self, schema):
+    def bind(self, schema: Schema) -> GenerativeProgram:
         """The program where every column depends on the class."""
         return self.classifier.bind(schema)
 

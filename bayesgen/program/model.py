@@ -1,10 +1,11 @@
 """What a model is: a recipe for a generative program."""
 
 import abc
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from bayesgen.data import Rows
-from bayesgen.statistics import Statistic, SufficientStatistics, sufficient_statistics
+from bayesgen.data import Rows, Schema, Table
+from bayesgen.statistics import Cells, Statistic, SufficientStatistics, sufficient_statistics
 
 
 class Model:
@@ -15,14 +16,14 @@ class Recipe(Model, abc.ABC):
     """A recipe for a generative program of rows."""
 
     @abc.abstractmethod
-    def infer_schema(self, table, y, declared):
+    def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
         """The resolved `Schema` of training data, given what the user declared of it."""
 
     @abc.abstractmethod
-    def concrete(self, schema) -> "ConcreteModel":
+    def concrete(self, schema: Schema) -> "ConcreteModel":
         """The model with its choices made for the columns of this schema."""
 
-    def bind(self, schema) -> Any:
+    def bind(self, schema: Schema) -> Any:
         """The `GenerativeProgram` of data with this schema."""
         return self.concrete(schema).bind(schema)
 
@@ -30,36 +31,36 @@ class Recipe(Model, abc.ABC):
 class ConcreteModel(Recipe):
     """A model whose attribute sites are known."""
 
-    def concrete(self, schema):
+    def concrete(self, schema: Schema) -> "ConcreteModel":
         """The model itself."""
         return self
 
     @abc.abstractmethod
-    def read(self, schema, table) -> Rows:
+    def read(self, schema: Schema, table: Table) -> Rows:
         """The rows of a table by attribute site."""
 
     @abc.abstractmethod
-    def check_rows(self, schema, attributes):
+    def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
         """Refuse new rows, as `read` gives them, that lie too far from the training data for floating point."""
 
     @abc.abstractmethod
-    def statistics(self, schema) -> dict[str, Statistic]:
+    def statistics(self, schema: Schema) -> dict[str, Statistic]:
         """site -> its statistic, of the sites that have one."""
 
     in_threads: ClassVar[bool] = True
     """Whether rows may be summarised in threads: NumPyro, which runs programs, is not made for them."""
 
-    def summarize(self, schema, rows: Rows) -> SufficientStatistics:
+    def summarize(self, schema: Schema, rows: Rows) -> SufficientStatistics:
         """The sufficient statistics of rows."""
         return sufficient_statistics(rows, self.statistics(schema), max(1, len(schema.classes or ())))
 
     @abc.abstractmethod
-    def with_scale(self, schema, summaries):
+    def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
         """The schema with the columns' means and variances filled in, where default priors need them."""
 
     def check_searchable(self, method: str) -> None:
         """Refuse a method, by its name, that looks for processes of one program, where these are not all there are."""
 
     @abc.abstractmethod
-    def conjugate(self, schema):
+    def conjugate(self, schema: Schema) -> Any:
         """The model's conjugate blocks, or None where it has no closed forms."""

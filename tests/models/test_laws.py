@@ -76,6 +76,8 @@ def test_models_are_equal_by_content_and_hash_by_it(name):
     one, two = (bg.summarize(each, X, y) for each in (model, copy.deepcopy(model)))
     assert one.model == two.model and hash(one.model) == hash(two.model)
     assert one.schema == two.schema and hash(one.schema) == hash(two.schema)
+    priors = [summaries.model.conjugate(summaries.scaled_schema) for summaries in (one, two)]
+    assert priors[0] == priors[1] != dataclasses.replace(priors[0], blocks=())
     with pytest.raises(dataclasses.FrozenInstanceError):
         model.class_prior = bg.DirichletCategorical(2.0)
 
