@@ -63,8 +63,8 @@ class GammaPoisson(Family):
     def scale_of(self, summary: Sums) -> Scale:
         """Means of the columns."""
         columns = summary.log_base.shape
-        count = summary.count
-        return Scale(num_columns=columns[0] if columns else None, mean=summary.totals[0] / max(count, 1e-300))
+        count = np.maximum(_rows(summary), 1e-300)
+        return Scale(num_columns=columns[0] if columns else None, mean=summary.totals[0] / count)
 
     def _updated(self, summary: Sums) -> Self:
         shape = self.shape + summary.totals[0]
@@ -154,4 +154,4 @@ class PreciseGammaPoisson(dist.GammaPoisson):
 
 def _rows(summary: Sums) -> Float[Array, "..."]:
     """The number of rows behind each total."""
-    return summary.count.reshape(np.shape(summary.count) + (1,) * (summary.totals[0].ndim - np.ndim(summary.count)))
+    return np.reshape(summary.count, np.shape(summary.count) + (1,) * (summary.totals[0].ndim - np.ndim(summary.count)))

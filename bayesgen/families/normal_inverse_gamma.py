@@ -102,7 +102,7 @@ class NormalInverseGamma(Family):
 
     def scale_of(self, summary: Moments) -> Scale:
         """Mean and variance of the columns; a constant column counts as variance 1."""
-        variance = summary.scatter / max(summary.count, 1e-300)
+        variance = summary.scatter / np.maximum(_rows(summary), 1e-300)
         columns = np.shape(variance)
         variance = np.where(variance > 0, variance, 1.0)
         return Scale(num_columns=columns[0] if columns else None, mean=summary.mean, variance=variance)
@@ -223,7 +223,8 @@ class NormalInverseGamma(Family):
 
 
 def _rows(summary: Moments) -> Float[Array, "..."]:
-    return summary.count.reshape(np.shape(summary.count) + (1,) * (summary.mean.ndim - np.ndim(summary.count)))
+    """The number of rows behind each mean."""
+    return np.reshape(summary.count, np.shape(summary.count) + (1,) * (summary.mean.ndim - np.ndim(summary.count)))
 
 
 def _divide(numerator: Float[Array, "*batch"], denominator: Float[Array, "*batch"]) -> Float[np.ndarray, "*batch"]:

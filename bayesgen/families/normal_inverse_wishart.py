@@ -13,8 +13,8 @@ from numpyro.distributions.transforms import CholeskyTransform, Transform
 from bayesgen.errors import FitError, ModelError
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
-from bayesgen.statistics import Moments, MultivariateNormalStatistic, RowDensity
-from bayesgen.typing import Array, Float, Int
+from bayesgen.statistics import Cells, Moments, MultivariateNormalStatistic, PatternMoments, RowDensity, Summary
+from bayesgen.typing import Array, Float, Int, Real
 
 from .base import Family, Key, Parameters
 from .draws import sample_inverse_wishart_root
@@ -95,6 +95,12 @@ class NormalInverseWishart(Family):
         variance = np.diagonal(summary.scatter, axis1=-2, axis2=-1) / max(summary.count, 1e-300)
         return Scale(num_columns=len(variance), mean=summary.mean, variance=np.where(variance > 0, variance, 1.0))
 
+    def _prepared(
+        self, data: Summary | Cells, weights: Real[Array, " n"] | None, verb: str
+    ) -> tuple["NormalInverseWishart", Summary]:
+        _refuse_patterns(data, verb)
+        return super()._prepared(data, weights, verb)
+
     def _pool(self, matrices: Float[Array, "..."]) -> Float[Array, "..."]:
         """Sum over classes where they share one covariance, keeping the axis."""
         return matrices.sum(0, keepdims=True) if self.pooling.tied else matrices
@@ -161,6 +167,7 @@ class NormalInverseWishart(Family):
 
     def maximum_likelihood(self, summary: Moments, names: Names = ANONYMOUS) -> Parameters:
         """Means, and covariances with denominator N."""
+        _refuse_patterns(summary, "maximum likelihood")
         _check_ranks(self, summary, names)
         count = self._pool(np.asarray(summary.count))
         return {
@@ -238,6 +245,15 @@ class NormalInverseWishart(Family):
             "mean": ("class", "feature"),
             "covariance": matrix if self.pooling.tied else ("class", *matrix),
         }
+
+
+def _refuse_patterns(data: Summary | Cells, verb: str) -> None:
+    """Refuse rows with missing cells: their likelihood is a product over patterns, and conjugate to nothing."""
+    if isinstance(data, PatternMoments):
+        raise ModelError(
+            f"NormalInverseWishart: {verb} has no closed form where cells are missing. Drop these rows, give columns "
+            "variances of their own (NormalInverseGamma), or use NUTS() or MAP()."
+        )
 
 
 def _check_scale(scale: Any) -> None:

@@ -161,8 +161,8 @@ class DirichletMultinomialRows(RowDensity):
         if observed is not None:
             refuse_missing("a Dirichlet-multinomial distribution")
         if hasattr(values, "tocsr"):
-            words = sum_log_rising_of_cells(values.tocsr(), np.asarray(self.concentration))
-            return words + _lengths(self.concentration, row_sums(values))
+            of_cells = sum_log_rising_of_cells(values.tocsr(), np.asarray(self.concentration))
+            return of_cells + _lengths(self.concentration, row_sums(values))
         words = sum_log_rising(values, self.concentration)
         return words + _lengths(self.concentration, values.sum(-1)) - log_factorial(values).sum(-1)[:, None]
 

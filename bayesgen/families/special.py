@@ -13,7 +13,8 @@ LOG_PI = math.log(math.pi)
 
 def log_multigamma_rising(start: Float[Array, "*K"], step: Float[Array, "*K"], dimension: int) -> Float[Array, "*K"]:
     """log gamma_D(start + step) - log gamma_D(start) of the multivariate gamma function, elementwise."""
-    return sum(log_rising(start - 0.5 * index, step) for index in range(dimension))
+    terms = (log_rising(start - 0.5 * index, step) for index in range(dimension))
+    return sum(terms, start=np.zeros(()))
 
 
 def slogdet(matrices: Float[Array, "*K D D"]) -> Float[np.ndarray, "*K"]:

@@ -12,7 +12,7 @@ from bayesgen.errors import DataError, ModelError
 from bayesgen.families import DirichletCategorical, Family, FixedCategorical, Scale
 from bayesgen.program import ConcreteModel, GenerativeProgram, Plan
 from bayesgen.records import fill
-from bayesgen.statistics import Cells, Moments, Statistic, check_magnitudes, check_rows
+from bayesgen.statistics import Cells, Moments, PatternMoments, Statistic, check_magnitudes, check_rows
 from bayesgen.typing import Array, Float
 
 from .conjugate import Block, Conjugate
@@ -226,11 +226,14 @@ def _column_name(columns: Sequence[str], place: tuple[int, ...]) -> str:
 
 
 def _column_moments(summary: Any, columns: Sequence[str]) -> tuple[Float[Array, " D"], Float[Array, " D"] | float]:
-    """Means and variances (denominator N) of a block's columns over all classes."""
+    """Means and variances (denominator N) of a block's columns over all classes, of the cells that are there."""
+    if isinstance(summary, PatternMoments):
+        summary = summary.by_column()
     if isinstance(summary, Moments):
         check_magnitudes(summary, functools.partial(_column_name, columns))
     pooled = summary.pooled().of_class(0)
+    count = np.where(pooled.count > 0, pooled.count, 1.0)
     if not isinstance(pooled, Moments):
-        return pooled.totals[0] / pooled.count, np.nan
+        return pooled.totals[0] / count, np.nan
     scatter = np.diagonal(pooled.scatter) if pooled.is_matrix else pooled.scatter
-    return pooled.mean, scatter / pooled.count
+    return pooled.mean, scatter / count

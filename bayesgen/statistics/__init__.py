@@ -1,6 +1,6 @@
 """Sufficient statistics by NumPyro distribution type: summarize, merge, log-likelihood, row log-probabilities."""
 
-from .arrays import flatten_rows, log_factorial, log_rising, namespace, row_sums, safe_product, sum_log_rising
+from .arrays import Cells, flatten_rows, log_factorial, log_rising, namespace, row_sums, safe_product, sum_log_rising
 from .base import Parameters, Statistic
 from .densities import ColumnwiseDensity, Reference, RowDensity
 from .discrete import CategoricalStatistic
@@ -9,11 +9,11 @@ from .magnitudes import check_magnitudes, check_rows
 from .mahalanobis import Ellipsoids
 from .missing import filled, refuse_missing
 from .normal import MultivariateNormalStatistic, NormalStatistic, column_sums, few, middle, scaled_squares
-from .passes import Cells, chunks, class_counts
+from .passes import chunks, class_counts
 from .registry import Conditional, is_registered, read_conditional, register, registered_types
 from .sparse_counts import sum_log_rising_of_cells
 from .sufficient import SufficientStatistics, first_rows, merged, sufficient_statistics
-from .summaries import Moments, Summary, Sums, outer_or_square
+from .summaries import Moments, PatternMoments, Summary, Sums, outer_or_square
 from .table import BERNOULLI, MULTINOMIAL, POISSON
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "MultivariateNormalStatistic",
     "NormalStatistic",
     "Parameters",
+    "PatternMoments",
     "Reference",
     "RowDensity",
     "Statistic",

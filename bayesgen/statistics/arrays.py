@@ -1,6 +1,8 @@
 """Array helpers that work on NumPy and on JAX arrays alike, so that each formula is written once."""
 
 import math
+from types import ModuleType
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -9,36 +11,48 @@ import scipy.sparse
 import scipy.special
 
 from bayesgen.data import whole_numbers
+from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
+
+Sparse: TypeAlias = scipy.sparse.sparray | scipy.sparse.spmatrix
+Cells: TypeAlias = Shaped[Array, "n ..."] | Sparse
 
 LARGE = 16.0  # from which on Stirling's series has all digits
 
 
-def namespace(*arrays):
-    """Return `jax.numpy` if any argument is a JAX array (or tracer), else `numpy`."""
+def namespace(*arrays: object) -> Any:
+    """`jax.numpy` if any argument is a JAX array (or tracer), else `numpy`."""
     return jnp if any(isinstance(array, jax.Array) for array in arrays) else np
 
 
-def special(xp):
-    """Return the module of special functions that belongs to the namespace `xp`."""
+def special(xp: ModuleType) -> Any:
+    """The module of special functions that belongs to the namespace `xp`."""
     return jax.scipy.special if xp is jnp else scipy.special
 
 
-def flatten_rows(values):
-    """View rows of any shape as a matrix: (n, ...) -> (n, m). Sparse matrices pass through."""
+def flatten_rows(values: Cells) -> Any:
+    """Rows of any shape as a matrix, (n, m). Sparse matrices pass through."""
     if scipy.sparse.issparse(values):
         return values
     return values.reshape(len(values), math.prod(values.shape[1:]))
 
 
-def row_sums(values):
-    """Sums over the columns of a matrix, dense or sparse: (n, m) -> (n,)."""
-    if not scipy.sparse.issparse(values):
+def patterns_of(observed: Bool[Array, " n *cells"]) -> tuple[Bool[Array, " P *cells"], Int[Array, " n"]]:
+    """The different patterns of cells that are there, and which of them each row has."""
+    flat = flatten_rows(observed)
+    packed = np.ascontiguousarray(np.packbits(flat, axis=1))
+    _, first, of_row = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+    return observed[first], of_row.reshape(-1)
+
+
+def row_sums(values: Cells) -> Shaped[Array, " n"]:
+    """Sums over the columns of a matrix, dense or sparse."""
+    if not isinstance(values, Sparse):
         return values.sum(-1)
     rows = values.tocsr()
     return segment_sums(rows.data, rows.indptr)
 
 
-def segment_sums(values, ends):
+def segment_sums(values: Real[Array, " cells"], ends: Int[Array, " n+1"]) -> Float[Array, " n"]:
     """Sums of successive segments of a vector, the i-th from ends[i] to ends[i + 1]; of empty ones 0."""
     totals, filled = np.zeros(len(ends) - 1), np.diff(ends) > 0
     if filled.any():
@@ -46,13 +60,13 @@ def segment_sums(values, ends):
     return totals
 
 
-def precise(values):
+def precise(values: Any) -> Shaped[Array, "..."]:
     """NumPy arrays in float64 (logarithms of float32 values would be short of digits); JAX arrays as they are."""
     return values if isinstance(values, jax.Array) else np.asarray(values, np.float64)
 
 
-def log_linear(values, log_weights):
-    """Sum_j values[i, j] * log_weights[k, j], where 0 * (-inf) counts as 0. Shapes (n, m), (K, m) -> (n, K).
+def log_linear(values: Cells, log_weights: Float[Array, "K m"]) -> Float[Array, "n K"]:
+    """Sum_j values[i, j] * log_weights[k, j], where 0 * (-inf) counts as 0.
 
     A positive value against a weight of -inf (an event of probability zero) gives -inf, exactly.
     """
@@ -65,14 +79,14 @@ def log_linear(values, log_weights):
     return xp.where(xp.asarray(hits) > 0, -xp.inf, xp.asarray(values @ finite.T))
 
 
-def safe_product(values, log_weights):
+def safe_product(values: Real[Array, "..."], log_weights: Float[Array, "..."]) -> Float[Array, "..."]:
     """Elementwise values * log_weights, where 0 * (-inf) counts as 0 (gradients stay finite)."""
     xp = namespace(values, log_weights)
     zero = values == 0
     return xp.where(zero, 0.0, values * xp.where(zero, 0.0, log_weights))
 
 
-def log_factorial(values):
+def log_factorial(values: Real[Array, "..."]) -> Float[Array, "..."]:
     """log(x!) elementwise. Counts repeat, so NumPy arrays are looked up in a table of the factorials that occur."""
     values = precise(values)
     codes = few_counts(values)
@@ -81,7 +95,7 @@ def log_factorial(values):
     return scipy.special.gammaln(np.arange(codes.max() + 1.0) + 1.0).take(codes)
 
 
-def log_rising(start, step):
+def log_rising(start: Real[Array, "..."], step: Real[Array, "..."] | float) -> Float[Array, "..."]:
     """log gamma(start + step) - log gamma(start), elementwise, for positive starts and nonnegative steps.
 
     Log-gammas of large numbers are huge and have few digits left for a difference. From 16 on it comes from Stirling's
@@ -100,15 +114,15 @@ def log_rising(start, step):
     return xp.where(large, difference, gammaln(few + step) - gammaln(few))
 
 
-def _stirling(values):
+def _stirling(values: Float[Array, "..."]) -> Float[Array, "..."]:
     """What Stirling's formula lacks of log gamma, to 1e-16 from 16 on."""
     square = 1 / (values * values)
     series = 1 / 12 - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square / 1188)))
     return series / values
 
 
-def sum_log_rising(counts, starts):
-    """Sums over columns of `log_rising` of starts (K, D) by counts (n, D): (n, K). By look-up where counts repeat."""
+def sum_log_rising(counts: Real[Array, "n D"], starts: Float[Array, "K D"]) -> Float[Array, "n K"]:
+    """Sums over columns of `log_rising` of starts by counts. By look-up where counts repeat."""
     xp, codes = namespace(counts, starts), few_counts(counts)
     if codes is None:
         return xp.stack([log_rising(start, counts).sum(-1) for start in starts], -1)
@@ -119,7 +133,7 @@ def sum_log_rising(counts, starts):
     return total
 
 
-def few_counts(values):
+def few_counts(values: Real[Array, "..."]) -> Int[np.ndarray, "..."] | None:
     """The values as integers, to look up by: where they are whole numbers from 0 to far less than there are of them.
 
     None for all others, and for JAX arrays.
@@ -130,8 +144,8 @@ def few_counts(values):
     return counts.astype(np.intp) if counts is not None and counts.max() < len(values) / 4 else None
 
 
-def inverse_lower(scale_tril):
-    """Invert lower-triangular matrices (..., D, D)."""
+def inverse_lower(scale_tril: Float[Array, "... D D"]) -> Float[Array, "... D D"]:
+    """Inverses of lower-triangular matrices."""
     xp = namespace(scale_tril)
     identity = xp.broadcast_to(xp.eye(scale_tril.shape[-1]), scale_tril.shape)
     if xp is jnp:
@@ -141,7 +155,7 @@ def inverse_lower(scale_tril):
     return np.stack(solved).reshape(scale_tril.shape)
 
 
-def log_diagonal(scale_tril):
-    """Sum of the logs of the diagonals of (..., D, D): half a log-determinant."""
+def log_diagonal(scale_tril: Float[Array, "... D D"]) -> Float[Array, "..."]:
+    """Sum of the logs of the diagonals of factors: half a log-determinant."""
     xp = namespace(scale_tril)
     return xp.log(xp.diagonal(scale_tril, axis1=-2, axis2=-1)).sum(-1)

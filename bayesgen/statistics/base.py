@@ -5,8 +5,9 @@ from collections.abc import Mapping
 
 from bayesgen.typing import Array, Bool, Float, Real
 
+from .arrays import Cells
 from .densities import Reference, RowDensity
-from .passes import Cells, Classes
+from .passes import Classes
 from .summaries import Summary
 
 Parameters = Mapping[str, Array]

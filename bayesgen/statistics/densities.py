@@ -9,8 +9,7 @@ import numpy as np
 from bayesgen.records import record
 from bayesgen.typing import Array, Bool, Float, Real
 
-from .arrays import namespace
-from .passes import Cells
+from .arrays import Cells, namespace
 
 
 class RowDensity(abc.ABC):

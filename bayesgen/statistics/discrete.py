@@ -10,11 +10,11 @@ import scipy.sparse
 from bayesgen.records import record
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
-from .arrays import flatten_rows, log_linear, namespace, safe_product
+from .arrays import Cells, Sparse, flatten_rows, log_linear, namespace, safe_product
 from .base import Parameters, Statistic
 from .densities import RowDensity
 from .missing import filled
-from .passes import Cells, Classes, Sparse, chunks, class_counts, class_sums, class_weights
+from .passes import Classes, chunks, class_counts, class_sums, class_weights
 from .summaries import Sums, trailing
 
 MOST_COMBINATIONS = 1 << 13

@@ -9,11 +9,11 @@ import numpy as np
 from bayesgen.records import record, static
 from bayesgen.typing import Array, Bool, Float, Real
 
-from .arrays import flatten_rows, log_linear, namespace, safe_product
+from .arrays import Cells, flatten_rows, log_linear, namespace, safe_product
 from .base import Parameters, Statistic
 from .densities import RowDensity
 from .missing import filled, refuse_missing
-from .passes import Cells, Classes, class_counts, class_sums
+from .passes import Classes, class_counts, class_sums
 from .summaries import Sums, trailing
 
 

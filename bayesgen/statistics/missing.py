@@ -2,13 +2,10 @@
 
 from typing import NoReturn
 
-import numpy as np
-
 from bayesgen.errors import DataError
-from bayesgen.typing import Array, Bool, Int, Shaped
+from bayesgen.typing import Array, Bool, Shaped
 
-from .arrays import flatten_rows, namespace
-from .passes import Cells, Sparse
+from .arrays import Cells, Sparse, namespace
 
 
 def filled(values: Cells, observed: Bool[Array, "n ..."], filling: float = 1.0) -> Shaped[Array, "n ..."]:
@@ -24,11 +21,3 @@ def refuse_missing(name: str) -> NoReturn:
         f"The vectors of {name} have missing cells, and a part of one has no density of its own there. Drop these "
         "rows, or model the columns one by one."
     )
-
-
-def patterns_of(observed: Bool[Array, " n *cells"]) -> tuple[Bool[Array, " P *cells"], Int[Array, " n"]]:
-    """The different patterns of cells that are there, and which of them each row has."""
-    flat = flatten_rows(observed)
-    packed = np.ascontiguousarray(np.packbits(flat, axis=1))
-    _, first, of_row = np.unique(packed, axis=0, return_index=True, return_inverse=True)
-    return observed[first], of_row.reshape(-1)

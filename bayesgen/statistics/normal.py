@@ -4,20 +4,21 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.records import record, static
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
-from .arrays import flatten_rows, inverse_lower, log_diagonal, namespace, precise
+from .arrays import Cells, flatten_rows, inverse_lower, log_diagonal, namespace, patterns_of, precise
 from .base import Parameters, Statistic
 from .densities import Reference, RowDensity
-from .mahalanobis import Ellipsoids
-from .missing import filled, refuse_missing
+from .mahalanobis import Ellipsoids, restricted
+from .missing import filled
 from .moments import class_moments
-from .passes import Cells, Classes
-from .summaries import Moments, trailing
+from .passes import Classes
+from .summaries import Moments, PatternMoments, trailing
 
 LOG_2PI = math.log(2 * math.pi)
 MOST_FOR_MIDDLE = 101  # draws of which the middle is taken
@@ -182,10 +183,14 @@ class MultivariateNormalStatistic(Statistic):
         weights: Real[Array, " n"] | None = None,
         observed: Bool[Array, "n *extra D"] | None = None,
         inert: Mapping[str, Array] | None = None,
-    ) -> Moments:
-        """Centred moments and cross products by class. See `Statistic.summarize`."""
+    ) -> Moments | PatternMoments:
+        """Centred moments and cross products by class. See `Statistic.summarize`.
+
+        Where cells are missing, they are those of each pattern of cells that are there; then the mask is a NumPy array,
+        when this is traced, too.
+        """
         if observed is not None:
-            refuse_missing("a multivariate normal distribution")
+            return self._by_pattern(filled(values, observed, 0.0), classes, num_classes, weights, observed)
         extra, dimension = values.shape[1:-1], values.shape[-1]
         blocks = values.reshape(len(values), math.prod(extra), dimension)
         parts = [
@@ -201,14 +206,52 @@ class MultivariateNormalStatistic(Statistic):
             xp.zeros((num_classes, *extra)),
         )
 
-    def log_likelihood(self, parameters: Parameters, summary: Moments) -> Float[Array, " K *extra"]:  # type: ignore[override]
+    def _by_pattern(
+        self,
+        values: Real[Array, " n *cells"],
+        classes: Classes,
+        num_classes: int,
+        weights: Real[Array, " n"] | None,
+        observed: Bool[Array, " n *cells"],
+    ) -> PatternMoments:
+        """Summarise the rows of each pattern; zeros stand in for the missing cells."""
+        patterns, of_row = patterns_of(observed)
+        parts = []
+        for index in range(len(patterns)):
+            rows = np.flatnonzero(of_row == index)
+            of_rows = None if weights is None else weights[rows]
+            parts.append(self.summarize(values[rows], classes[rows], num_classes, of_rows))
+        if not parts:
+            parts, patterns = [self.summarize(values, classes, num_classes)], np.ones((1, *values.shape[1:]), bool)
+        return PatternMoments(patterns, jax.tree.map(lambda *arrays: namespace(*arrays).stack(arrays), *parts))
+
+    def log_likelihood(  # type: ignore[override]
+        self, parameters: Parameters, summary: Moments | PatternMoments
+    ) -> Float[Array, " K *extra"]:
+        """Of the summarised cells, pattern by pattern where some are missing."""
+        loc, scale_tril = (jnp.asarray(parameters[name]) for name in ("loc", "scale_tril"))
+        if isinstance(summary, Moments):
+            return self._log_likelihood(loc, scale_tril, summary, loc.shape[-1])
+
+        def of_pattern(observed: Bool[Array, " *extra D"], moments: Moments) -> Float[Array, " K *extra"]:
+            return self._log_likelihood(*restricted(loc, scale_tril, observed), moments, observed.sum(-1))
+
+        return jax.vmap(of_pattern)(jnp.asarray(summary.observed), summary.moments).sum(0)
+
+    def _log_likelihood(
+        self,
+        loc: Float[Array, " K *extra D"],
+        scale_tril: Float[Array, " K *extra D D"],
+        summary: Moments,
+        dimension: int | Int[Array, " *extra"],
+    ) -> Float[Array, " K *extra"]:
         """-n log|L| - nD/2 log(2 pi) - tr(inv(L) (scatter + n d d') inv(L)') / 2, with d = mean - loc."""
-        whiten = inverse_lower(jnp.asarray(parameters["scale_tril"]))
+        whiten = inverse_lower(scale_tril)
         count = trailing(summary.count, whiten.ndim - 2)
-        shift = jnp.einsum("...ij,...j->...i", whiten, summary.mean - parameters["loc"])
+        shift = jnp.einsum("...ij,...j->...i", whiten, summary.mean - loc)
         spread = jnp.einsum("...ij,...jk,...ik->...", whiten, summary.scatter, whiten)
-        half_log_det = log_diagonal(parameters["scale_tril"])
-        constant = count * (half_log_det + 0.5 * LOG_2PI * shift.shape[-1])
+        half_log_det = log_diagonal(scale_tril)
+        constant = count * (half_log_det + 0.5 * LOG_2PI * dimension)
         return summary.log_base - constant - 0.5 * (spread + count * (shift**2).sum(-1))
 
     def density(self, parameters: Parameters) -> "MultivariateNormalDensity":

@@ -9,12 +9,10 @@ import scipy.sparse
 
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
-from .arrays import flatten_rows, namespace
+from .arrays import Sparse, flatten_rows, namespace
 
 CHUNK_ROWS = 4096
 
-Sparse: TypeAlias = scipy.sparse.sparray | scipy.sparse.spmatrix
-Cells: TypeAlias = Shaped[Array, "n ..."] | Sparse
 Classes: TypeAlias = Int[Array, " n"] | Real[Array, "n K"]  # codes, or responsibilities
 
 

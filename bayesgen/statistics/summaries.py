@@ -11,19 +11,19 @@ import jax
 import numpy as np
 
 from bayesgen.records import record
-from bayesgen.typing import Array, Float
+from bayesgen.typing import Array, Bool, Float, Int
 
-from .arrays import namespace
+from .arrays import namespace, patterns_of
 
 
 class Summary(abc.ABC):
     """A sufficient statistic of some rows. Two summaries of disjoint rows merge into that of all rows."""
 
     @abc.abstractmethod
-    def merge(self, other: Self) -> Self:
+    def merge(self, other: "Summary") -> "Summary":
         """The summary of both sets of rows together (exact up to rounding)."""
 
-    def __add__(self, other: Self) -> Self:
+    def __add__(self, other: "Summary") -> "Summary":
         return self.merge(other)
 
     @abc.abstractmethod
@@ -49,8 +49,9 @@ class Sums(Summary):
     totals: tuple[Float[Array, " K *shape"], ...]
     log_base: Float[Array, " K *extra"]
 
-    def merge(self, other: "Sums") -> "Sums":
+    def merge(self, other: Summary) -> "Sums":
         """Add the sums."""
+        assert isinstance(other, Sums)
         counts = _alike(self.count, other.count)
         totals = tuple(one + another for one, another in zip(self.totals, other.totals, strict=True))
         return Sums(counts[0] + counts[1], totals, self.log_base + other.log_base)
@@ -85,9 +86,12 @@ class Moments(Summary):
         """Whether `scatter` holds cross products of the columns and not only squares."""
         return self.scatter.ndim > self.mean.ndim
 
-    @np.errstate(over="ignore", invalid="ignore")  # as in `class_moments`
-    def merge(self, other: "Moments") -> "Moments":
+    def merge(self, other: Summary) -> Summary:
         """Merge by the pairwise formula of Chan, Golub and LeVeque (1983, eq. 2.1): no cancellation."""
+        return self._merged(other) if isinstance(other, Moments) else other.merge(self)
+
+    @np.errstate(over="ignore", invalid="ignore")  # as in `class_moments`
+    def _merged(self, other: "Moments") -> "Moments":
         one, another = _alike(self.count, other.count)
         count, xp = one + another, namespace(one, another)
         share = xp.where(count > 0, another / xp.where(count > 0, count, 1.0), 0.0)
@@ -100,7 +104,7 @@ class Moments(Summary):
         """Merge all classes into one."""
         total = self._slice(0)
         for index in range(1, len(self.count)):
-            total = total.merge(self._slice(index))
+            total = total._merged(self._slice(index))
         return total
 
     def _slice(self, index: int) -> "Moments":
@@ -109,6 +113,57 @@ class Moments(Summary):
     def of_class(self, index: int) -> "Moments":
         """Take one class."""
         return jax.tree.map(lambda array: array[index], self)
+
+
+@record
+class PatternMoments(Summary):
+    """Moments of jointly normal rows of which cells are missing: for each pattern of cells that are there, its rows'.
+
+    Attributes:
+        observed: the patterns, each once.
+        moments: their moments, with the patterns as first axis; means and scatter are zero where cells are missing.
+    """
+
+    observed: Bool[Array, " P *event"]
+    moments: Moments
+
+    def merge(self, other: Summary) -> "PatternMoments":
+        """Merge the moments of patterns that are alike."""
+        if isinstance(other, Moments):
+            whole = np.ones((1, *other.mean.shape[1:]), bool)
+            other = PatternMoments(whole, jax.tree.map(lambda array: array[None], other))
+        assert isinstance(other, PatternMoments)
+        observed, places = patterns_of(np.concatenate([self.observed, other.observed]))
+        first, second = places[: len(self.observed)], places[len(self.observed) :]
+        spread = _spread(self.moments, first, len(observed))
+        return PatternMoments(observed, spread._merged(_spread(other.moments, second, len(observed))))
+
+    def pooled(self) -> "PatternMoments":
+        """Merge all classes into one."""
+        by_class = jax.tree.map(lambda array: namespace(array).swapaxes(array, 0, 1), self.moments)
+        return PatternMoments(self.observed, jax.tree.map(lambda array: array[0, :, None], by_class.pooled()))
+
+    def of_class(self, index: int) -> "PatternMoments":
+        """Take one class."""
+        return PatternMoments(self.observed, jax.tree.map(lambda array: array[:, index], self.moments))
+
+    def by_column(self) -> Moments:
+        """Moments of each column on its own, of all cells of it that are there."""
+        count = trailing(self.moments.count, self.moments.mean.ndim) * self.observed[:, None]
+        squares = namespace(count).diagonal(self.moments.scatter, axis1=-2, axis2=-1)
+        patterns = Moments(count, self.moments.mean, squares, namespace(count).zeros(count.shape))
+        return jax.tree.map(lambda array: array[0], patterns.pooled())
+
+
+def _spread(moments: Moments, places: Int[Array, " P"], num_patterns: int) -> Moments:
+    """The moments at these places among more patterns; of the others, those of no rows."""
+
+    def put(array: Float[Array, "P ..."]) -> Float[Array, "patterns ..."]:
+        whole = np.zeros((num_patterns, *array.shape[1:]))
+        whole[places] = array
+        return whole
+
+    return jax.tree.map(put, moments)
 
 
 def outer_or_square(delta: Float[Array, "*event"], is_matrix: bool) -> Float[Array, "..."]:

@@ -7,10 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
+from scipy.stats import multivariate_normal
 from test_statistics import CASES, CLASSES, COLUMNS, EMPTY, ROWS, statistic_of
 
 from bayesgen.errors import DataError
-from bayesgen.statistics import read_conditional
+from bayesgen.statistics import Moments, read_conditional
+from bayesgen.statistics.table import MULTIVARIATE_NORMAL, NORMAL
 
 every_case = pytest.mark.parametrize("name", CASES)
 VECTORS = [name for name in CASES if name.startswith(("Multi", "Dirichlet"))]
@@ -77,14 +79,12 @@ def test_traced_summaries_are_those_of_numpy(name, rng):
     statistic, values, inert, codes, weights = data(name, rng)
     inert, holes = jax.tree.map(np.array, inert), with_holes(values, rng)[1]
     responsibilities = rng.dirichlet(np.full(CLASSES, 0.5), ROWS)
-    masks = [None] if name in VECTORS else [None, holes]
     traced = jax.jit(lambda x, classes, w, mask, i: statistic.summarize(x, classes, CLASSES, w, mask, i))
-    for classes in (codes, responsibilities):
-        for observed in masks:
-            for given in (None, weights):
-                expected = statistic.summarize(values, classes, CLASSES, given, observed, inert)
-                assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(expected))
-                same(jax.tree.map(np.asarray, traced(values, classes, given, observed, inert)), expected)
+    holes = None if name in VECTORS else holes
+    for classes, given, observed in ((codes, None, holes), (codes, weights, None), (responsibilities, weights, holes)):
+        expected = statistic.summarize(values, classes, CLASSES, given, observed, inert)
+        assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(expected))
+        same(jax.tree.map(np.asarray, traced(values, classes, given, observed, inert)), expected)
 
 
 @columnwise
@@ -230,3 +230,126 @@ def test_gradients_reach_responsibilities(rng):
     step = 1e-6 * direction
     expected = (scatter(responsibilities + step) - scatter(responsibilities - step)) / 2e-6
     np.testing.assert_allclose(slope, expected, rtol=1e-6)
+
+
+# --- densities of rows ------------------------------------------------------------------------------------------
+
+
+def log_probs_of_cells(name, parameters, values):
+    """NumPyro's log density of each cell under each class, (n, K, columns)."""
+    return np.asarray(CASES[name].build(**parameters).log_prob(jnp.asarray(values)[:, None]))
+
+
+@columnwise
+@pytest.mark.parametrize("xp", [np, jnp])
+def test_the_density_of_what_is_observed(name, xp, rng):
+    statistic, values, _, _, _ = data(name, rng)
+    if statistic.uses_inert:
+        return
+    parameters = CASES[name].parameters(rng)
+    with_all = log_probs_of_cells(name, parameters, values)
+    values, observed = with_holes(values, rng)
+    observed[5] = False
+    read = jax.tree.map(xp.asarray, read_conditional(CASES[name].build(**parameters), -2).parameters)
+    expected = np.where(observed[:, None], with_all, 0.0).sum(-1)
+    found = statistic.density(read).log_prob(values, observed)
+    assert isinstance(found, np.ndarray if xp is np else jax.Array)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+    many = jax.tree.map(lambda array: jnp.stack([array, array[::-1], array]), read)
+    tables = statistic.log_prob_of_many(many, jnp.asarray(values), jnp.asarray(observed))
+    np.testing.assert_allclose(tables[:, 1].T, expected[:, ::-1], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("Bernoulli, probs", {"log_one": [[0.0, -np.inf]], "log_zero": [[-np.inf, 0.0]]}),
+        ("Poisson", {"rate": [[0.0, 0.0]], "log_rate": [[-np.inf, -np.inf]]}),
+    ],
+)
+def test_missing_cells_make_nothing_impossible(name, parameters, rng):
+    statistic = statistic_of(CASES[name], CASES[name].parameters(rng))[0]
+    values, observed = np.array([[1.0, 0.0], [0.0, 1.0], [np.nan, 1.0]]), np.array([[1, 1], [0, 0], [0, 1]], bool)
+    found = statistic.density({key: np.array(value) for key, value in parameters.items()}).log_prob(values, observed)
+    np.testing.assert_array_equal(found[1:], [[0.0], [-np.inf]])
+
+
+# --- joint normals, by pattern ----------------------------------------------------------------------------------
+
+
+def marginals(parameters, rows, observed):
+    """SciPy's log density of what is observed of each row, under each class and column: (n, K, columns)."""
+    factor = np.asarray(parameters["scale_tril"])
+    covariance = factor @ np.swapaxes(factor, -1, -2)
+    table = np.zeros((len(rows), CLASSES, COLUMNS))
+    for i, k, column in np.ndindex(*table.shape):
+        seen = np.flatnonzero(observed[i, column])
+        if len(seen):
+            law = multivariate_normal(parameters["loc"][k, column, seen], covariance[k, column][np.ix_(seen, seen)])
+            table[i, k, column] = law.logpdf(rows[i, column, seen])
+    return table
+
+
+def normal_with_holes(rng, offset=0.0):
+    case = CASES["MultivariateNormal, scale_tril"]
+    parameters, rows = case.parameters(rng), case.rows(rng)
+    parameters["loc"] = parameters["loc"] + offset * np.arange(CLASSES)[:, None, None]
+    observed = rng.random(rows.shape) < 0.6
+    observed[0], observed[1] = True, False
+    return MULTIVARIATE_NORMAL, parameters, np.where(observed, rows, np.nan), observed
+
+
+@pytest.mark.parametrize("xp", [np, jnp])
+@pytest.mark.parametrize("offset", [0.0, 1e5])
+def test_joint_normal_densities_are_marginals(xp, offset, rng):
+    statistic, parameters, rows, observed = normal_with_holes(rng, offset)
+    expected = marginals(parameters, rows, observed).sum(-1)
+    density = statistic.density(jax.tree.map(xp.asarray, parameters))
+    np.testing.assert_allclose(density.log_prob(rows, observed), expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(jax.jit(density.log_prob)(rows, observed), expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_moments_by_pattern_give_the_likelihood_of_what_is_observed(soft, rng):
+    statistic, parameters, rows, observed = normal_with_holes(rng)
+    codes, weights = rng.choice([0, 2], ROWS), rng.gamma(1.0, 1.0, ROWS)
+    responsibilities = rng.dirichlet(np.full(CLASSES, 0.5), ROWS) if soft else np.eye(CLASSES)[codes]
+    summary = statistic.summarize(rows, responsibilities if soft else codes, CLASSES, weights, observed)
+    expected = np.einsum("nk,n,nkc->kc", responsibilities, weights, marginals(parameters, rows, observed))
+    np.testing.assert_allclose(statistic.log_likelihood(parameters, summary), expected, rtol=1e-10, atol=1e-9)
+    assert summary.observed.shape == (len(np.unique(observed.reshape(ROWS, -1), axis=0)), *observed.shape[1:])
+    traced = jax.jit(lambda x, classes, w: statistic.summarize(x, classes, CLASSES, w, observed))
+    same(jax.tree.map(np.asarray, traced(rows, responsibilities, weights)), summary)
+
+
+def test_moments_by_pattern_merge_with_each_other_and_with_those_of_whole_rows(rng):
+    statistic, _, rows, observed = normal_with_holes(rng)
+    observed[:7], observed[20:27] = True, observed[10:17]
+    rows = np.where(observed, rng.normal(size=rows.shape), np.nan)
+    codes = rng.choice([0, 2], ROWS)
+
+    def summarize(part, masked=True):
+        return statistic.summarize(rows[part], codes[part], CLASSES, None, observed[part] if masked else None)
+
+    everything = summarize(slice(None))
+    whole, second, third = summarize(slice(7), masked=False), summarize(slice(7, 18)), summarize(slice(18, None))
+    assert isinstance(whole, Moments)
+    for merged in ((whole + second) + third, third + (second + whole), second + (whole + third)):
+        same(merged, everything)
+    same(everything + summarize(slice(0)), everything)
+    one_class = statistic.summarize(rows, 0 * codes, 1, None, observed)
+    same(everything.pooled(), one_class)
+    same(everything.of_class(2), summarize_class(statistic, rows, codes, observed))
+
+
+def summarize_class(statistic, rows, codes, observed):
+    """What `of_class(2)` has to be: the rows of class 2 under all patterns, some of which they do not have."""
+    weights = (codes == 2).astype(float)
+    return statistic.summarize(rows, 0 * codes, 1, weights, observed).of_class(0)
+
+
+def test_columns_of_moments_by_pattern_are_those_of_independent_columns(rng):
+    statistic, _, rows, observed = normal_with_holes(rng)
+    codes, weights = rng.choice([0, 2], ROWS), rng.gamma(1.0, 1.0, ROWS)
+    columns = statistic.summarize(rows, codes, CLASSES, weights, observed).by_column()
+    same(columns, NORMAL.summarize(rows, codes, CLASSES, weights, observed))
