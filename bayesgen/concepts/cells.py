@@ -70,7 +70,7 @@ class Cells:
 
         def term(band: Band) -> tuple[Float[Array, "C S U"], Float[Array, "C S U"]]:
             noisy = band.shares * values["noise"][:, None, None]
-            posterior, times_noise = (jnp.einsum("dcu,dcs->csu", band.units, x) for x in (band.shares, noisy))
+            posterior, times_noise = (jnp.einsum("dcu,dcs->csu", band.units, shares) for shares in (band.shares, noisy))
             return posterior, times_noise
 
         logs = jax.vmap(lambda values_of_draw: self._logs(setting, values_of_draw))(values)

@@ -73,7 +73,7 @@ class Examples:
             raise DataError("Examples of one concept are updated by examples, those of several by a list of sets.")
         zeros = np.zeros(len(self.model.space.domain), np.int64)
         pairs = itertools.zip_longest(self.sets, other.sets, fillvalue=ExampleSet(zeros, zeros))
-        return dataclasses.replace(self, sets=tuple(one + two for one, two in pairs))
+        return dataclasses.replace(self, sets=tuple(first + second for first, second in pairs))
 
 
 def read_examples(model: ConceptLearner, X: Any, y: Any = None) -> Examples:

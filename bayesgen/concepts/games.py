@@ -92,7 +92,7 @@ def _tenenbaum_rules() -> HypothesisSpace:
 @functools.cache
 def _intervals(size: int) -> tuple[list[str], Extensions]:
     """Names and extensions of all intervals of 1, ..., size."""
-    first, last = (each + 1 for each in np.triu_indices(size))
+    first, last = (index + 1 for index in np.triu_indices(size))
     numbers = np.arange(1, size + 1)
     extensions = Extensions.of((first[:, None] <= numbers) & (numbers <= last[:, None]))
     return [f"{a} to {b}" for a, b in zip(first.tolist(), last.tolist(), strict=True)], extensions
@@ -125,7 +125,7 @@ def rectangles(width: int, height: int, *, scale: Hyperparameter | None = None) 
         if not isinstance(size, numbers.Integral) or isinstance(size, bool) or size < 1:
             raise ModelError(f"rectangles: {name} must be a whole number and at least 1, got {size!r}.")
     across, up = _intervals(width), _intervals(height)
-    names = [f"{one} by {two}" for one in across[0] for two in up[0]]
+    names = [f"{horizontal} by {vertical}" for horizontal in across[0] for vertical in up[0]]
     sides = (np.asarray(extensions) for _, extensions in (across, up))
     inside = np.einsum("ax,by->abxy", *sides).reshape(len(names), width * height)
     domain = [(x, y) for x in range(1, width + 1) for y in range(1, height + 1)]

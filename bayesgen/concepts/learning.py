@@ -10,8 +10,9 @@ import scipy.special
 from bayesgen.data import Schema
 from bayesgen.errors import DataError, FitError
 from bayesgen.fitting import MAP, MLE, NUTS, Exact, Method, Problem, prepare
+from bayesgen.typing import Float, Int
 
-from .examples import Examples, read_examples
+from .examples import Examples, ExampleSet, read_examples
 from .fit import ConceptFit
 from .learner import ConceptLearner
 from .likelihood import Tally, log_likelihood
@@ -98,49 +99,52 @@ def _(
     return ConceptProblem(model, X if isinstance(X, Examples) else read_examples(model, X, y))
 
 
-def log_likelihoods(learner, examples):
-    """(H,) log probabilities of examples."""
+def log_likelihoods(learner: ConceptLearner, examples: ExampleSet) -> Float[np.ndarray, " H"]:
+    """Log probabilities of examples under each hypothesis."""
     space = learner.space
-    return log_likelihood(Tally.of(space, examples), learner.noise, learner.sampling, len(space.domain))
+    logs = log_likelihood(Tally.of(space, examples), learner.noise, learner.sampling, len(space.domain))
+    return np.asarray(logs)
 
 
-def log_joints(learner, examples):
-    """(H,) log probabilities of hypothesis and examples."""
+def log_joints(learner: ConceptLearner, examples: ExampleSet) -> Float[np.ndarray, " H"]:
+    """Log probabilities of each hypothesis and examples."""
     with np.errstate(divide="ignore"):
-        return learner.space.log_prior({}) + log_likelihoods(learner, examples)
+        return np.asarray(learner.space.log_prior({})) + log_likelihoods(learner, examples)
 
 
-def _posterior(learner, examples):
+def _posterior(learner: ConceptLearner, examples: ExampleSet) -> Belief:
     joint = log_joints(learner, examples)
     total = float(scipy.special.logsumexp(joint))
     return Belief(joint - total, learner.noise, _ties(joint), total)
 
 
-def _best(scores, noise):
+def _best(scores: Float[np.ndarray, " H"], noise: Any) -> Belief:
     ties = _ties(scores)
     return Belief(np.where(np.arange(len(scores)) == ties[0], 0.0, -np.inf), noise, ties)
 
 
-def _ties(scores):
+def _ties(scores: Float[np.ndarray, " H"]) -> Int[np.ndarray, " ties"]:
     return np.flatnonzero(scores >= scores.max() - TIE)
 
 
-def _averaged(table, index, posterior, share):
+def _averaged(
+    table: Table, index: int, posterior: Float[np.ndarray, "C S U"], share: Float[np.ndarray, "C S U"]
+) -> Belief:
     """The belief that averages over draws, from probabilities of cells by unit of mass and their shares of noise."""
     with np.errstate(divide="ignore"):
         log_weights = table.learner.space.structure.base + np.log(table.of_hypotheses(index, posterior))
     return Belief(log_weights, table.of_hypotheses(index, share), _ties(log_weights))
 
 
-def _refuse_contradictions(data):
+def _refuse_contradictions(data: Examples) -> None:
     """Refuse sets of examples that no hypothesis explains."""
     for index, examples in enumerate(data.sets):
         if not data.model.is_noisy and Tally.of(data.model.space, examples).strays.all():
-            which, what = f"Set {index}: no" if data.several else "No", examples.describe(data.model.space)
-            raise FitError(f"{which} hypothesis holds {what}. Add one that does, or give noise above 0.")
+            start, shown = f"Set {index}: no" if data.several else "No", examples.describe(data.model.space)
+            raise FitError(f"{start} hypothesis holds {shown}. Add one that does, or give noise above 0.")
 
 
-def _refuse_unknown(method, learner):
+def _refuse_unknown(method: Method, learner: ConceptLearner) -> None:
     if learner.unknown:
         raise FitError(
             f"{type(method).__name__}() takes hyperparameters that are numbers, and {', '.join(learner.unknown)} "

@@ -66,7 +66,7 @@ def log_likelihood(tally: Tally, noise: Number, sampling: str, num_members: int)
     xp = namespace(noise, tally.sizes)
     with np.errstate(divide="ignore"):
         inside, outside, background = (
-            xp.log(each) for each in example_probabilities(tally.sizes, noise, sampling, num_members)
+            xp.log(probability) for probability in example_probabilities(tally.sizes, noise, sampling, num_members)
         )
     return (
         safe_product(tally.held, inside) + safe_product(tally.avoided, outside) + safe_product(tally.strays, background)

@@ -77,6 +77,6 @@ def prior_starts(marginal: ConceptMarginal, key: PRNGKeyArray, num_draws: int = 
     """Where to look for the mode: the origin, points around it and draws from the priors. Inside float64."""
     first, second = jax.random.split(key)
     keys = jax.random.split(first, marginal.dimension)
-    draws = [prior.sample(each, (num_draws,)) for prior, each in zip(marginal.priors.values(), keys, strict=True)]
+    draws = [prior.sample(key, (num_draws,)) for prior, key in zip(marginal.priors.values(), keys, strict=True)]
     free = [free_of(prior, values) for prior, values in zip(marginal.priors.values(), draws, strict=True)]
     return dispersed(np.asarray(jnp.stack(free, axis=1)), second)

@@ -49,7 +49,7 @@ def find_mode(
 
 def _starts(marginal: ConceptMarginal, box: Box, key: PRNGKeyArray, number: int) -> Float[np.ndarray, "starts D"]:
     keys = jax.random.split(key, marginal.dimension)
-    draws = [prior.sample(each, (number,)) for prior, each in zip(marginal.priors.values(), keys, strict=True)]
+    draws = [prior.sample(key, (number,)) for prior, key in zip(marginal.priors.values(), keys, strict=True)]
     return np.clip(np.asarray(draws, np.float64).T, *_inner(box).T)
 
 
