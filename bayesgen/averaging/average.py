@@ -3,17 +3,26 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from bayesgen.data import Schema
 from bayesgen.errors import FitError
 from bayesgen.fitting import Exact, Fit, fit
-from bayesgen.program import Recipe
+from bayesgen.program import Model, Recipe
 
 from .fit import AverageFit
 from .model import AverageModel
-from .weighting import ByEvidence, PseudoBMA, Stacking
+from .weighting import ByEvidence, PseudoBMA, Stacking, Weighting
 
 
 def average(
-    members: Iterable[Any], prior=None, weights="evidence", *, X=None, y=None, schema=None, folds=10, seed=0
+    members: Iterable[Fit | Model],
+    prior: Any = None,
+    weights: str = "evidence",
+    *,
+    X: Any = None,
+    y: Any = None,
+    schema: Schema | None = None,
+    folds: int | None = 10,
+    seed: Any = 0,
 ) -> AverageFit | AverageModel:
     """Average structurally different models of the same data.
 
@@ -73,7 +82,7 @@ def average(
     return weighting.mix([_as_fit(member, X, y, schema, weighting) for member in listed], X, y)
 
 
-def _listed(members):
+def _listed(members: Iterable[Fit | Model]) -> tuple[Any, ...]:
     """The members as a tuple, all of them fits or models."""
     if isinstance(members, Mapping | str) or not isinstance(members, Iterable):
         raise FitError(f"members must be a list of fits or models, got {type(members).__name__}.")
@@ -86,7 +95,7 @@ def _listed(members):
     return listed
 
 
-def _weighting(name, prior, folds, seed):
+def _weighting(name: str, prior: Any, folds: int | None, seed: Any) -> Weighting:
     """What the user's word stands for."""
     kinds = {"stacking": Stacking, "pseudo-bma": PseudoBMA}
     known = ["evidence", *kinds]
@@ -99,7 +108,7 @@ def _weighting(name, prior, folds, seed):
     return kinds[name](folds, seed)
 
 
-def _as_fit(member, X, y, schema, weighting):
+def _as_fit(member: Fit | Model, X: Any, y: Any, schema: Schema | None, weighting: Weighting) -> Fit:
     if isinstance(member, Fit):
         return member
     if X is None or y is None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from bayesgen.errors import FitError
 from bayesgen.fitting import Fit
+from bayesgen.typing import Float
 
 from .comparable import check_comparable
 from .fit import AverageFit, mixture_fit
@@ -23,11 +24,11 @@ class Weighting(abc.ABC):
     """Whether the members' summaries do not suffice."""
 
     @abc.abstractmethod
-    def check_models(self):
+    def check_models(self) -> None:
         """Refuse members that are models, where only fits will do."""
 
     @abc.abstractmethod
-    def mix(self, fits: Sequence[Fit], X, y) -> AverageFit:
+    def mix(self, fits: Sequence[Fit], X: Any, y: Any) -> AverageFit:
         """Put fits together; X and y are the rows, for weightings that need them."""
 
 
@@ -42,13 +43,13 @@ class ByEvidence(Weighting):
     prior: Any = None
     needs_rows = False
 
-    def check_models(self):
+    def check_models(self) -> None:
         """Models are fine."""
 
-    def mix(self, fits, X, y):
+    def mix(self, fits: Sequence[Fit], X: Any, y: Any) -> AverageFit:
         """Mix joints."""
         check_comparable(fits)
-        evidences = [each.log_evidence for each in fits]
+        evidences = [fit.log_evidence for fit in fits]
         shares, total = posterior_weights(evidences, _normalized(self.prior, len(fits)))
         return mixture_fit(fits, shares, evidences, self, conditional=False, log_evidence=total)
 
@@ -66,29 +67,29 @@ class LeftOut(Weighting):
     needs_rows = True
 
     @abc.abstractmethod
-    def weights_of(self, log_scores) -> np.ndarray:
-        """(M,) weights from the log probability (n, M) of each row's class by each member."""
+    def weights_of(self, log_scores: Float[np.ndarray, "n M"]) -> Float[np.ndarray, " M"]:
+        """Weights from the log probability of each row's class by each member."""
 
-    def check_models(self):
+    def check_models(self) -> None:
         """Rows that no member has seen cannot be those that models are fitted to."""
         if self.folds is None:
             raise FitError("folds=None takes X and y as rows that no member has seen: give fits, not models.")
 
-    def mix(self, fits, X, y):
+    def mix(self, fits: Sequence[Fit], X: Any, y: Any) -> AverageFit:
         """Mix class probabilities."""
         log_scores = self._log_scores(fits, X, y)
         shares, scores = self.weights_of(log_scores), log_scores.sum(0)
         return mixture_fit(fits, shares, scores, self, conditional=True, log_evidence=None)
 
-    def _log_scores(self, fits, X, y):
-        """(n, M) log probability of each row's class by each member that has not seen the row."""
+    def _log_scores(self, fits: Sequence[Fit], X: Any, y: Any) -> Float[np.ndarray, "n M"]:
+        """Log probability of each row's class by each member that has not seen the row."""
         if X is None or y is None:
             raise FitError("These weights are learned on class probabilities of rows left out: give X= and y=.")
         _check_scored(fits)
         if self.folds is None:
-            return np.stack([held_out_scores(each, X, y) for each in fits], axis=1)
+            return np.stack([held_out_scores(fit, X, y) for fit in fits], axis=1)
         places = assign_folds(X, self.folds, self.seed)
-        return np.stack([cross_validated_scores(each, X, y, places) for each in fits], axis=1)
+        return np.stack([cross_validated_scores(fit, X, y, places) for fit in fits], axis=1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +99,7 @@ class Stacking(LeftOut):
     folds: int | None = 10
     seed: Any = 0
 
-    def weights_of(self, log_scores):
+    def weights_of(self, log_scores: Float[np.ndarray, "n M"]) -> Float[np.ndarray, " M"]:
         """Maximise the log score."""
         return stacking_weights(log_scores)
 
@@ -110,20 +111,20 @@ class PseudoBMA(LeftOut):
     folds: int | None = 10
     seed: Any = 0
 
-    def weights_of(self, log_scores):
+    def weights_of(self, log_scores: Float[np.ndarray, "n M"]) -> Float[np.ndarray, " M"]:
         """Normalise."""
         return pseudo_bma_weights(log_scores)
 
 
-def _check_scored(fits):
-    for index, each in enumerate(fits):
-        if each.summaries is None:
-            raise FitError(f"Member {index} was fitted with {each.method!r}; only Exact() fits can be left-out scored.")
-        if each.schema.classes != fits[0].schema.classes:
+def _check_scored(fits: Sequence[Fit]) -> None:
+    for index, fit in enumerate(fits):
+        if fit.summaries is None:
+            raise FitError(f"Member {index} was fitted with {fit.method!r}; only Exact() fits can be left-out scored.")
+        if fit.schema.classes != fits[0].schema.classes:
             raise FitError(f"Members 0 and {index} have different classes, so their probabilities do not mix.")
 
 
-def _normalized(prior, size):
+def _normalized(prior: Any, size: int) -> Float[np.ndarray, " M"]:
     if prior is None:
         return np.full(size, 1 / size)
     values = np.asarray(prior, np.float64)

@@ -1,6 +1,8 @@
 """`ClassPrediction`: class probabilities of new rows, and what goes with them."""
 
 import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.special
@@ -8,6 +10,10 @@ import scipy.special
 from bayesgen.describe import described
 from bayesgen.runtime import all_in_threads
 from bayesgen.statistics import chunks
+from bayesgen.typing import Bool, Float, Shaped
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 BY_ROW = (
     "log_probabilities",
@@ -24,33 +30,33 @@ class ClassPrediction:
     """Class probabilities of n new rows.
 
     Attributes:
-        log_probabilities: (n, K), log p(y = k | x). A row that every class calls impossible is NaN.
-        classes: (K,) the labels in the order of the columns, of the labels' own type.
-        log_marginal: (n,) log p(x), as this rule has it.
-        standard_error: (n, K) Monte Carlo standard error of each probability; None where it is exact.
-        expected_entropy: (n,) posterior mean of the entropy of p(y | x, Q), in nats; None for a plug-in, which knows
-            one Q only.
-        pareto_k: (n,) tail index of the weights of draws, for BMA from draws: above 0.7 the row's answer hangs on few
+        log_probabilities: log p(y = k | x). A row that every class calls impossible is NaN.
+        classes: the labels in the order of the columns, of the labels' own type.
+        log_marginal: log p(x), as this rule has it.
+        standard_error: Monte Carlo standard error of each probability; None where it is exact.
+        expected_entropy: posterior mean of the entropy of p(y | x, Q), in nats; None for a plug-in, which knows one Q
+            only.
+        pareto_k: tail index of the weights of draws, for BMA from draws: above 0.7 the row's answer hangs on few
             draws; 0 where the weights are even, NaN where they are not and were not looked at, None elsewhere. See
             `bayesgen.prediction.reliability`.
         device: "cpu" or "gpu", where it was computed.
-        mutual_information_error: (n,) Monte Carlo standard error of the mutual information; None where that is None.
+        mutual_information_error: Monte Carlo standard error of the mutual information; None where that is None.
     """
 
-    log_probabilities: np.ndarray
-    classes: np.ndarray
-    log_marginal: np.ndarray
-    standard_error: np.ndarray | None = None
-    expected_entropy: np.ndarray | None = None
-    pareto_k: np.ndarray | None = None
+    log_probabilities: Float[np.ndarray, "n K"]
+    classes: Shaped[np.ndarray, " K"]
+    log_marginal: Float[np.ndarray, " n"]
+    standard_error: Float[np.ndarray, "n K"] | None = None
+    expected_entropy: Float[np.ndarray, " n"] | None = None
+    pareto_k: Float[np.ndarray, " n"] | None = None
     device: str = "cpu"
-    mutual_information_error: np.ndarray | None = None
+    mutual_information_error: Float[np.ndarray, " n"] | None = None
 
     def __repr__(self) -> str:
         title = f"ClassPrediction of {len(self.log_marginal)} rows by {len(self.classes)} classes"
         return described(title, self._facts() if len(self.log_marginal) else {})
 
-    def _facts(self):
+    def _facts(self) -> dict[str, str | None]:
         """What `repr` tells, by name."""
         labels, counts = np.unique(self.labels, return_counts=True)
         top = [(labels.tolist()[place], counts[place]) for place in np.argsort(-counts, kind="stable")]
@@ -67,23 +73,23 @@ class ClassPrediction:
         }
 
     @property
-    def probabilities(self) -> np.ndarray:
-        """(n, K) class probabilities; rows sum to 1."""
+    def probabilities(self) -> Float[np.ndarray, "n K"]:
+        """Class probabilities; rows sum to 1."""
         return np.exp(self.log_probabilities)
 
     @property
-    def labels(self) -> np.ndarray:
-        """(n,) the most probable class of each row (the first of several equal ones; the first for a NaN row)."""
+    def labels(self) -> Shaped[np.ndarray, " n"]:
+        """The most probable class of each row (the first of several equal ones; the first for a NaN row)."""
         return self.classes[np.argmax(np.nan_to_num(self.log_probabilities, nan=-np.inf, neginf=-np.inf), axis=1)]
 
     @property
-    def entropy(self) -> np.ndarray:
-        """(n,) entropy of the class probabilities, in nats: the whole uncertainty about the label."""
+    def entropy(self) -> Float[np.ndarray, " n"]:
+        """Entropy of the class probabilities, in nats: the whole uncertainty about the label."""
         return scipy.special.entr(self.probabilities).sum(1)
 
     @property
-    def mutual_information(self) -> np.ndarray | None:
-        """(n,) entropy less expected entropy: the part of the uncertainty that more training data would remove.
+    def mutual_information(self) -> Float[np.ndarray, " n"] | None:
+        """Entropy less expected entropy: the part of the uncertainty that more training data would remove.
 
         None for a plug-in. In an exact fit it takes draws: see `BMA`. It is never negative.
         """
@@ -91,7 +97,7 @@ class ClassPrediction:
             return None
         return np.maximum(self.entropy - self.expected_entropy, 0.0)
 
-    def to_frame(self):
+    def to_frame(self) -> "pd.DataFrame":
         """A pandas frame: the label, and a column of probabilities for each class."""
         import pandas as pd
 
@@ -100,13 +106,15 @@ class ClassPrediction:
         return pd.DataFrame(columns)
 
 
-def with_information(answer, averages, *, unknown):
+def with_information(
+    answer: ClassPrediction, averages: Mapping[str, Float[np.ndarray, " n"]], *, unknown: Bool[np.ndarray, " n"] | bool
+) -> ClassPrediction:
     """The answer with its entropy split as the draws split theirs.
 
     Args:
         answer: a `ClassPrediction`, of these draws or exact.
-        averages: `expected_share` (n,), the share of the entropy that is expected entropy, and `information_error`.
-        unknown: (n,) rows of which the draws tell nothing, so that the error is infinite.
+        averages: `expected_share`, the share of the entropy that is expected entropy, and `information_error`.
+        unknown: rows of which the draws tell nothing, so that the error is infinite.
     """
     return dataclasses.replace(
         answer,
@@ -115,25 +123,25 @@ def with_information(answer, averages, *, unknown):
     )
 
 
-def _at_most(values):
+def _at_most(values: Float[np.ndarray, "..."] | None) -> str | None:
     """The largest of some figures in words; None where there are none."""
     known = np.asarray([] if values is None else values, float)
     known = known[~np.isnan(known)]
     return f"at most {known.max():.2g}" if known.size else None
 
 
-def normalize(log_joint):
-    """Turn a table of log-joints (n, K) into log probabilities and log marginals; a row of -inf becomes NaN."""
+def normalize(log_joint: Float[np.ndarray, "n K"]) -> tuple[Float[np.ndarray, "n K"], Float[np.ndarray, " n"]]:
+    """Turn a table of log-joints into log probabilities and log marginals; a row of -inf becomes NaN."""
     log_probabilities, log_marginal = np.empty_like(log_joint), np.empty(len(log_joint))
 
-    def fill(rows):
+    def fill(rows: slice) -> None:
         log_probabilities[rows], log_marginal[rows] = _normalize(log_joint[rows])
 
     all_in_threads(fill, chunks(len(log_joint)))
     return log_probabilities, log_marginal
 
 
-def _normalize(log_joint):
+def _normalize(log_joint: Float[np.ndarray, "n K"]) -> tuple[Float[np.ndarray, "n K"], Float[np.ndarray, " n"]]:
     top = log_joint.max(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         shifted = log_joint - np.where(np.isneginf(top), 0.0, top)[:, None]
@@ -141,13 +149,13 @@ def _normalize(log_joint):
         return shifted - log_total[:, None], top + log_total
 
 
-def joined(answers):
+def joined(answers: Sequence[ClassPrediction]) -> ClassPrediction:
     """The answer for all rows, from those for successive blocks of them."""
     if len(answers) == 1:
         return answers[0]
 
-    def join(name):
-        parts = [getattr(one, name) for one in answers]
+    def join(name: str) -> Any:
+        parts = [getattr(answer, name) for answer in answers]
         return None if parts[0] is None else np.concatenate(parts)
 
     return dataclasses.replace(answers[0], **{name: join(name) for name in BY_ROW})

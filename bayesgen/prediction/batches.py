@@ -10,23 +10,28 @@ is measured against. Weights relative to the largest one have digits enough in s
 they are differences.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
 from bayesgen.program import Reduction, finite
+from bayesgen.typing import Array, Float
+
+Averages = dict[str, Any]  # name -> array: of one batch, (K, n) or (n,); of all batches, with the batches first
 
 NOTHING = -746.0  # its exponential is zero, and its product with zero too
 TINY = 1e-300  # has a logarithm, and adds nothing
 
 
-def _joint(anchor, deviations):
+def _joint(anchor: Float[Array, "K n"], deviations: Float[Array, "K draws n"]) -> Averages:
     """Log of the largest joint, and means of the joints and of their squares relative to it, (K, n)."""
     peak = deviations.max(1)
     joint = _once(jnp.exp(deviations - finite(peak)[:, None]))
     return _means(joint, anchor + peak)
 
 
-def _joint_and_entropy(anchor, deviations):
+def _joint_and_entropy(anchor: Float[Array, "K n"], deviations: Float[Array, "K draws n"]) -> Averages:
     """The same, the mean of p(x | Q) times the entropy of p(y | x, Q), (n,), and the log of what it is relative to."""
     peak = deviations.max(1)
     logs = jnp.maximum(deviations - finite(peak)[:, None], NOTHING)
@@ -40,7 +45,7 @@ def _joint_and_entropy(anchor, deviations):
     return _means(joint, top) | {"entropy": entropy / deviations.shape[1], "largest": largest}
 
 
-def _conditional(anchor, deviations):
+def _conditional(anchor: Float[Array, "K n"], deviations: Float[Array, "K draws n"]) -> Averages:
     """Means over draws of p(y | x, Q), (K, n), of its entropy, and the log of the mean of p(x | Q)."""
     tables = anchor[:, None] + deviations
     top = finite(tables.max(0))  # of each draw: here all draws count alike
@@ -56,21 +61,21 @@ def _conditional(anchor, deviations):
     }
 
 
-def _means(joint, top):
+def _means(joint: Float[Array, "K draws n"], top: Float[Array, "K n"]) -> Averages:
     return {"top": top, "mean": joint.mean(1), "square": (joint * joint).mean(1)}
 
 
-def _over_classes(joint, weight):
+def _over_classes(joint: Float[Array, "K draws n"], weight: Float[Array, "K n"]) -> Float[Array, "draws n"]:
     """Weighted sums over the first axis; written out, because a reduction within others is not vectorised."""
-    return sum(one * each for one, each in zip(joint, weight, strict=True))
+    return sum(of_class * factor for of_class, factor in zip(joint, weight, strict=True))
 
 
-def _once(array):
+def _once(array: Float[Array, "..."]) -> Float[Array, "..."]:
     """What several sums need: the compiler would find cheaper to compute it again, which exponentials are not."""
     return jax.lax.optimization_barrier(array)
 
 
-def _of_joints(batches):
+def _of_joints(batches: Averages) -> Averages:
     """Log of the mean joint (n, K), standard error of its share (n, K), effective share of the draws (n, K).
 
     And what `_information` gives, where there are entropies. Logs are left until the end: of rows far away they are so
@@ -83,17 +88,17 @@ def _of_joints(batches):
     log_joint = jnp.log(mean) + highest
     largest = finite(log_joint.max(0))
     relative = means * jnp.exp(highest - largest)
-    found = {
+    averages = {
         "log_joint": log_joint.T,
         "error": ratio_error(relative, relative.sum(1)).T,
         "effective": (mean**2 / (weight**2 * batches["square"]).mean(0)).T,
     }
     if "entropy" in batches:
-        found |= _information(relative, relative.sum(1), batches["entropy"] * jnp.exp(batches["largest"] - largest))
-    return found
+        averages |= _information(relative, relative.sum(1), batches["entropy"] * jnp.exp(batches["largest"] - largest))
+    return averages
 
 
-def _of_conditionals(batches):
+def _of_conditionals(batches: Averages) -> Averages:
     """Mean probabilities (n, K), their standard errors, what `_information` gives, and the log of mean p(x | Q)."""
     probabilities = batches["probabilities"]
     return {
@@ -103,16 +108,18 @@ def _of_conditionals(batches):
     } | _information(probabilities, jnp.ones_like(batches["entropy"]), batches["entropy"])
 
 
-def _information(joint, marginal, entropy):
+def _information(
+    joint: Float[Array, "batches K n"], marginal: Float[Array, "batches n"], entropy: Float[Array, "batches n"]
+) -> Averages:
     """Share of the entropy that is expected entropy (n,), and the standard error of the mutual information (n,).
 
     The mutual information is the mean of the divergences KL(p(y | x, Q) || p(y | x)), whose spread is its error. Both
     entropies are of the same draws, so that their noise cancels: each moves by much more than they differ.
 
     Args:
-        joint: (batches, K, n) batch means of the joint.
-        marginal: (batches, n) of its sum over classes.
-        entropy: (batches, n) of the marginal times the entropy of p(y | x, Q).
+        joint: batch means of the joint.
+        marginal: those of its sum over classes.
+        entropy: those of the marginal times the entropy of p(y | x, Q).
     """
     probabilities = joint.mean(0) / marginal.mean(0)
     logs = jnp.log(jnp.where(probabilities > 0, probabilities, 1.0))
@@ -124,24 +131,24 @@ def _information(joint, marginal, entropy):
     }
 
 
-def ratio_error(parts, total):
+def ratio_error(parts: Float[Array, "batches K n"], total: Float[Array, "batches n"]) -> Float[Array, "K n"]:
     """Standard error of sum(parts) / sum(total) by the delta method, from batch means.
 
     Args:
-        parts: (batches, K, n) batch means of the numerators.
-        total: (batches, n) batch means of the denominator.
+        parts: batch means of the numerators.
+        total: batch means of the denominator.
     """
     ratio = parts.mean(0) / total.mean(0)
     return mean_error((parts - ratio * total[:, None]) / total.mean(0))
 
 
-def mean_error(batch_means):
-    """Standard error of the mean of (batches, ...) batch means; NaN for a single one."""
+def mean_error(batch_means: Float[Array, "batches ..."]) -> Float[Array, "..."]:
+    """Standard error of the mean of batch means; NaN for a single one."""
     size = len(batch_means)
     return batch_means.std(0, ddof=1) / size**0.5 if size > 1 else jnp.full(batch_means.shape[1:], jnp.nan)
 
 
-def _mean_of_logs(batches):
+def _mean_of_logs(batches: Float[Array, "batches n"]) -> Float[Array, " n"]:
     """Log of the mean over batches of logs of means."""
     return jax.nn.logsumexp(batches, axis=0) - jnp.log(len(batches))
 
