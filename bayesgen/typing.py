@@ -11,5 +11,6 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Num, PRNGKeyArray, Real, Shaped
 
 Array: TypeAlias = np.ndarray | jax.Array
+Seed: TypeAlias = int | np.integer | Array  # an array is one JAX key, of the new kind or the old one
 
-__all__ = ["Array", "Bool", "Float", "Int", "Num", "PRNGKeyArray", "Real", "Shaped"]
+__all__ = ["Array", "Bool", "Float", "Int", "Num", "PRNGKeyArray", "Real", "Seed", "Shaped"]

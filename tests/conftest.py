@@ -14,9 +14,14 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 if "PYTEST_XDIST_WORKER" in os.environ:  # pytest-xdist has its workers, and what they start, ignore interrupts
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-INNER = [f"bayesgen.concepts.{name}" for name in ("bands", "cells", "extensions", "likelihood", "prior", "table")]
-
-# Arguments and results of these modules are checked against their types, shapes included.
-install_import_hook(
-    ["bayesgen.records", "bayesgen.data.rows", "bayesgen.statistics.sufficient", *INNER], "beartype.beartype"
-)
+# Arguments and results of these modules, and of those inside them, are checked against their types, shapes included.
+CHECKED = [
+    "bayesgen.records",
+    "bayesgen.data.rows",
+    "bayesgen.statistics.sufficient",
+    "bayesgen.posteriors",
+    *(f"bayesgen.prediction.{name}" for name in ("answer", "batches", "reliability")),
+    "bayesgen.averaging.fit",
+    *(f"bayesgen.concepts.{name}" for name in ("bands", "cells", "extensions", "likelihood", "prior", "table")),
+]
+install_import_hook(CHECKED, "beartype.beartype")

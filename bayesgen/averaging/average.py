@@ -7,6 +7,7 @@ from bayesgen.data import Schema
 from bayesgen.errors import FitError
 from bayesgen.fitting import Exact, Fit, fit
 from bayesgen.program import Model, Recipe
+from bayesgen.typing import Seed
 
 from .fit import AverageFit
 from .model import AverageModel
@@ -22,7 +23,7 @@ def average(
     y: Any = None,
     schema: Schema | None = None,
     folds: int | None = 10,
-    seed: Any = 0,
+    seed: Seed = 0,
 ) -> AverageFit | AverageModel:
     """Average structurally different models of the same data.
 
@@ -95,7 +96,7 @@ def _listed(members: Iterable[Fit | Model]) -> tuple[Any, ...]:
     return listed
 
 
-def _weighting(name: str, prior: Any, folds: int | None, seed: Any) -> Weighting:
+def _weighting(name: str, prior: Any, folds: int | None, seed: Seed) -> Weighting:
     """What the user's word stands for."""
     kinds = {"stacking": Stacking, "pseudo-bma": PseudoBMA}
     known = ["evidence", *kinds]

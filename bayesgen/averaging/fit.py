@@ -2,16 +2,20 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-from bayesgen.data import read_table
+from bayesgen.data import Rows, read_table
 from bayesgen.describe import amount, counted, described
 from bayesgen.fitting import Fit
-from bayesgen.posteriors import MemberRows, Mixture
+from bayesgen.posteriors import Mixture, rows_of_members
 from bayesgen.runtime import as_key
+from bayesgen.typing import Float, Seed
+
+if TYPE_CHECKING:
+    import xarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,12 +26,12 @@ class AverageFit(Fit):
 
     Attributes:
         members: the fits, in the order in which they were given.
-        scores: (M,) what the weights are made of: log evidences, or sums of log class probabilities of rows left out.
+        scores: what the weights are made of: log evidences, or sums of log class probabilities of rows left out.
     """
 
     posterior: Mixture
     members: tuple[Fit, ...] = dataclasses.field(default=(), repr=False)
-    scores: Any = dataclasses.field(default=None, repr=False)
+    scores: Float[np.ndarray, " M"] | None = dataclasses.field(default=None, repr=False)
 
     def __repr__(self) -> str:
         order = np.argsort(-self.weights, kind="stable")[:3]
@@ -45,8 +49,8 @@ class AverageFit(Fit):
         return described(f"AverageFit of {len(self.members)} structures", facts)
 
     @property
-    def weights(self) -> np.ndarray:
-        """(M,) the weight of each member; under weights="evidence" its posterior probability."""
+    def weights(self) -> Float[np.ndarray, " M"]:
+        """The weight of each member; under weights="evidence" its posterior probability."""
         return self.posterior.weights
 
     @property
@@ -54,20 +58,20 @@ class AverageFit(Fit):
         """The member with the largest weight."""
         return self.members[int(np.argmax(self.weights))]
 
-    def read(self, X) -> MemberRows:  # type: ignore[override]
-        """Rows of new data as each member reads them; what has been read already is returned as it is."""
-        if isinstance(X, MemberRows):
+    def read(self, X: Any) -> Rows:
+        """Rows of new data as each member reads them, side by side; what has been read already is returned as it is."""
+        if isinstance(X, Rows):
             return X
         table = read_table(X)
-        return MemberRows(tuple(fit.read(table) for fit in self.members))
+        return rows_of_members([fit.read(table) for fit in self.members])
 
-    def simulate(self, n, *, seed=0, **covariates):
+    def simulate(self, n: int, *, seed: Seed = 0, **covariates: Any) -> dict[str, np.ndarray]:
         """Generate n instances from one process of one structure, chosen by weight. See `Fit.simulate`."""
         first, second = jax.random.split(as_key(seed))
         index = int(np.searchsorted(np.cumsum(self.weights), float(jax.random.uniform(first)), side="right"))
         return self.members[min(index, len(self.members) - 1)].simulate(n, seed=second, **covariates)
 
-    def to_datatree(self, num_draws=1000, seed=0):
+    def to_datatree(self, num_draws: int = 1000, seed: Seed = 0) -> "xarray.DataTree":
         """Export to an `xarray.DataTree`: `structures`, and a group for each member, as its own export.
 
         `structures` holds `weight` and `score` along `member`; the groups are called member_0, member_1, ...
@@ -81,7 +85,15 @@ class AverageFit(Fit):
         return xarray.DataTree.from_dict({"structures": xarray.Dataset(values, about), **trees})
 
 
-def mixture_fit(fits: Sequence[Fit], weights, scores, method, *, conditional, log_evidence) -> AverageFit:
+def mixture_fit(
+    fits: Sequence[Fit],
+    weights: Float[np.ndarray, " M"],
+    scores: Sequence[float | None] | Float[np.ndarray, " M"],
+    method: Any,
+    *,
+    conditional: bool,
+    log_evidence: float | None,
+) -> AverageFit:
     """Put fits and their weights together."""
     fits = tuple(fits)
     best = fits[int(np.argmax(weights))]

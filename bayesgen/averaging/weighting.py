@@ -9,7 +9,7 @@ import numpy as np
 
 from bayesgen.errors import FitError
 from bayesgen.fitting import Fit
-from bayesgen.typing import Float
+from bayesgen.typing import Float, Seed
 
 from .comparable import check_comparable
 from .fit import AverageFit, mixture_fit
@@ -63,7 +63,7 @@ class LeftOut(Weighting):
     """
 
     folds: int | None
-    seed: Any
+    seed: Seed
     needs_rows = True
 
     @abc.abstractmethod
@@ -97,7 +97,7 @@ class Stacking(LeftOut):
     """The mixture with the best log score. See `stacking_weights`."""
 
     folds: int | None = 10
-    seed: Any = 0
+    seed: Seed = 0
 
     def weights_of(self, log_scores: Float[np.ndarray, "n M"]) -> Float[np.ndarray, " M"]:
         """Maximise the log score."""
@@ -109,7 +109,7 @@ class PseudoBMA(LeftOut):
     """Weights proportional to the exponential of each member's log score. See `pseudo_bma_weights`."""
 
     folds: int | None = 10
-    seed: Any = 0
+    seed: Seed = 0
 
     def weights_of(self, log_scores: Float[np.ndarray, "n M"]) -> Float[np.ndarray, " M"]:
         """Normalise."""

@@ -9,7 +9,7 @@ import numpy as np
 from bayesgen.describe import amount, described
 from bayesgen.errors import FitError
 from bayesgen.fitting import Trained, fit
-from bayesgen.typing import Float
+from bayesgen.typing import Float, Seed
 
 from .examples import Examples, read_examples
 from .learner import ConceptLearner
@@ -38,7 +38,7 @@ class ConceptFit(Trained):
     model: ConceptLearner
     posterior: ConceptPosterior
     examples: Examples
-    seed: Any = 0
+    seed: Seed = 0
 
     def __repr__(self) -> str:
         return described(f"ConceptFit of {self.model!r}", self._facts())

@@ -2,10 +2,11 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
+from bayesgen.data import Rows
 from bayesgen.errors import FitError
 from bayesgen.posteriors import At, Parameters, Posterior
 from bayesgen.typing import Float, Int
@@ -105,10 +106,10 @@ class ConceptPosterior(Posterior):
             return np.exp(belief.log_weights), belief.noise
         return (np.arange(len(belief.log_weights)) == belief.ties[0]).astype(np.float64), self.point.noise
 
-    def _log_joint(self, rows: Any, at: At) -> Float[np.ndarray, "n H"]:
-        """log p(next example = x_i, hypothesis = h); rows are positions in the domain."""
+    def _log_joint(self, rows: Rows, at: At) -> Float[np.ndarray, "n H"]:
+        """log p(next example = x_i, hypothesis = h); rows hold positions in the domain, of the site "query"."""
         weights, noise = self.weights(at)
         space = self.learner.space
-        members = np.asarray(space.extensions)[:, rows].T
+        members = np.asarray(space.extensions)[:, rows.values["query"]].T
         with np.errstate(divide="ignore"):
             return np.log(weights * ((1 - noise) * members / space.sizes + noise / len(space.domain)))

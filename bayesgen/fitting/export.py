@@ -21,7 +21,7 @@ def to_datatree(fit, num_draws=1000, seed=0):
     labels' and columns' own names as coordinates. In a program of one's own an axis is `class` where its entries
     belong to one class each; the others are called `{site}_dim_{axis}`.
     """
-    exported = fit.posterior.exported(num_draws, as_key(seed))
+    exported = fit.posterior.exported(int(num_draws), as_key(seed))
     coords, dims = axes(fit)
     return datatree(exported, coords, dims, fit.attributes | {"method": repr(fit.method)})
 

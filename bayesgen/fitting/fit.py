@@ -176,7 +176,7 @@ class Fit(Trained):
         Returns:
             (dict of arrays (n, ...), number of draws that were used).
         """
-        latents = self.posterior.draws(num_draws, as_key(seed))
+        latents = self.posterior.draws(int(num_draws), as_key(seed))
         rows = self.read(X)
         flat = _flat(latents)
         total = len(next(iter(flat.values())))

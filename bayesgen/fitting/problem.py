@@ -13,6 +13,7 @@ from bayesgen.posteriors import Posterior
 from bayesgen.program import GenerativeProgram
 from bayesgen.runtime import used
 from bayesgen.statistics import SufficientStatistics
+from bayesgen.typing import Seed
 
 from .data import Summaries
 from .fit import Fit, prior_families
@@ -34,7 +35,7 @@ class Problem(abc.ABC):
 
     model: Any
     data: Any
-    seed: Any = 0
+    seed: Seed = 0
     progress: bool | None = None
 
     @abc.abstractmethod

@@ -7,6 +7,7 @@ from typing import Any
 from bayesgen.data import Schema
 from bayesgen.errors import DataError
 from bayesgen.runtime import check_seed, interrupts_kept, requested
+from bayesgen.typing import Seed
 
 from .data import Summaries, summarize
 from .method import Method
@@ -21,7 +22,7 @@ def fit(
     method: Method,
     schema: Schema | None = None,
     sample_weight: Any = None,
-    seed: Any = 0,
+    seed: Seed = 0,
     progress: bool | None = None,
     device: str | None = None,
 ) -> Any:

@@ -4,7 +4,7 @@ from .base import At, Exported, Parameters, Posterior, ProcessPosterior
 from .conjugate import ConjugatePosterior
 from .convergence import entry_names, problems, warn_of
 from .draws import Draws
-from .mixture import MemberRows, Mixture, log_conditional
+from .mixture import Mixture, log_conditional, rows_of_members
 from .point import Point
 
 __all__ = [
@@ -12,7 +12,6 @@ __all__ = [
     "ConjugatePosterior",
     "Draws",
     "Exported",
-    "MemberRows",
     "Mixture",
     "Parameters",
     "Point",
@@ -21,5 +20,6 @@ __all__ = [
     "entry_names",
     "log_conditional",
     "problems",
+    "rows_of_members",
     "warn_of",
 ]

@@ -93,7 +93,7 @@ def rhat_by_chance(draws: Float[np.ndarray, "chains draws"], num_entries: int) -
 
 
 def _size_within(chain: Float[np.ndarray, " draws"]) -> float:
-    return array_stats.ess(chain[None], chain_axis=0, draw_axis=1, method="bulk")
+    return float(array_stats.ess(chain[None], chain_axis=0, draw_axis=1, method="bulk"))
 
 
 def problems(

@@ -1,28 +1,16 @@
 """`Mixture`: several posteriors, each with a weight."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.special
 
 from bayesgen.data import Rows
-from bayesgen.records import record
-from bayesgen.typing import Array, Float, Int
+from bayesgen.typing import Array, Float
 
 from .base import At, Parameters, Posterior
-
-
-@record
-class MemberRows:
-    """The same rows as each member of an average reads them."""
-
-    members: tuple[Rows, ...]
-
-    def take(self, places: slice | list[int] | Int[Array, " m"]) -> "MemberRows":
-        """Some of the rows."""
-        return MemberRows(tuple(rows.take(places) for rows in self.members))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +23,7 @@ class Mixture(Posterior):
         process   ~ the posterior of that structure
         x, y      ~ process
 
-    Its point is that of the best member.
+    Its point is that of the best member. Rows are those of all members side by side: see `rows_of_members`.
 
     Attributes:
         members: the posteriors.
@@ -67,17 +55,45 @@ class Mixture(Posterior):
         """Those of the best member."""
         return self.members[self.best].parameters
 
-    def _log_joint(self, rows: MemberRows, at: At) -> Float[Array, "n K"]:  # type: ignore[override]
+    def _log_joint(self, rows: Rows, at: At) -> Float[Array, "n K"]:
         if at != "predictive":
-            return self.members[self.best].log_joint(rows.members[self.best], at)
+            return self.members[self.best].log_joint(_of_member(rows, self.best), at)
         tables = [
             np.log(weight) + self._predictive(rows, index) for index, weight in enumerate(self.weights) if weight > 0
         ]
         return scipy.special.logsumexp(tables, axis=0)
 
-    def _predictive(self, rows: MemberRows, index: int) -> Float[Array, "n K"]:
-        table = self.members[index].log_joint(rows.members[index], "predictive")
+    def _predictive(self, rows: Rows, index: int) -> Float[Array, "n K"]:
+        table = self.members[index].log_joint(_of_member(rows, index), "predictive")
         return log_conditional(table) if self.conditional else table
+
+
+def rows_of_members(members: Sequence[Rows]) -> Rows:
+    """The same rows, as each member of a mixture reads them, in one value: sites go by member and name.
+
+    >>> rows = rows_of_members([Rows({"real": np.ones((2, 3))}), Rows({"height": np.ones(2), "width": np.ones(2)})])
+    >>> rows.num_rows, sorted(rows.values)
+    (2, ['0/real', '1/height', '1/width'])
+    """
+
+    def by_member(arrays: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+        return {f"{index}/{name}": array for index, of_member in enumerate(arrays) for name, array in of_member.items()}
+
+    return Rows(
+        values=by_member(rows.values for rows in members),
+        observed=by_member(rows.observed for rows in members),
+        covariates=by_member(rows.covariates for rows in members),
+    )
+
+
+def _of_member(rows: Rows, index: int) -> Rows:
+    """The rows as one member reads them."""
+    prefix = f"{index}/"
+
+    def of_member(arrays: Mapping[str, Any]) -> dict[str, Any]:
+        return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+    return Rows(of_member(rows.values), of_member(rows.observed), of_member(rows.covariates))
 
 
 def log_conditional(table: Float[Array, "n K"]) -> Float[Array, "n K"]:

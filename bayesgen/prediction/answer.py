@@ -107,7 +107,10 @@ class ClassPrediction:
 
 
 def with_information(
-    answer: ClassPrediction, averages: Mapping[str, Float[np.ndarray, " n"]], *, unknown: Bool[np.ndarray, " n"] | bool
+    answer: ClassPrediction,
+    averages: Mapping[str, Float[np.ndarray, "n ..."]],
+    *,
+    unknown: Bool[np.ndarray, " n"] | bool,
 ) -> ClassPrediction:
     """The answer with its entropy split as the draws split theirs.
 

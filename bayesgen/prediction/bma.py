@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 
 from bayesgen.runtime import check_seed
+from bayesgen.typing import Seed
 
 from .answer import ClassPrediction, normalize, with_information
 from .batches import JOINT, JOINT_AND_ENTROPY
@@ -39,7 +40,7 @@ class BMA(Rule):
     """
 
     entropy_draws: int | None = None
-    seed: int = 0
+    seed: Seed = 0
 
     def __post_init__(self):
         if self.entropy_draws is not None:

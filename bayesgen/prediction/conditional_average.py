@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 
 from bayesgen.runtime import check_seed
+from bayesgen.typing import Seed
 
 from .answer import ClassPrediction, with_information
 from .batches import CONDITIONAL
@@ -24,7 +25,7 @@ class ConditionalAverage(Rule):
     """
 
     num_draws: int = 4000
-    seed: int = 0
+    seed: Seed = 0
 
     def __post_init__(self):
         self.check_count("num_draws", self.num_draws, 1)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import bayesgen as bg
+from bayesgen.data import Rows
 
 close = np.testing.assert_allclose
 
@@ -67,7 +68,7 @@ def test_the_next_example_is_a_sum_over_hypotheses_as_a_row_is_one_over_classes(
     learner = bg.ConceptLearner(bg.number_game("murphy"), noise=noise)
     fit = bg.fit(learner, [16, 60], method=bg.Exact())
     at = "predictive" if isinstance(rule, bg.BMA) else rule.at
-    table = fit.posterior.log_joint(np.arange(100), at)
+    table = fit.posterior.log_joint(Rows({"query": np.arange(100)}), at)
     assert table.shape == (100, 32)
     answer = bg.predict(fit, learner.space.domain, rule=rule)
     close(np.exp(table).sum(1), answer.next_example, rtol=1e-12)
