@@ -108,9 +108,9 @@ class Family(abc.ABC):
     def closed(self, verb: str) -> Self:
         """The family as a table of numbers, on which closed forms work; refuses as `require_numbers` does."""
         self.require_numbers(verb)
-        return self.resolve(self._own_scale()) if self.batch_shape is None else self
+        return self.resolve(self._implied_scale()) if self.batch_shape is None else self
 
-    def _own_scale(self) -> Scale:
+    def _implied_scale(self) -> Scale:
         """The scale that hyperparameters which are all numbers imply, for a prior used alone."""
         raise NotImplementedError
 

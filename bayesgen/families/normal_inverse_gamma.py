@@ -95,9 +95,9 @@ class NormalInverseGamma(Family):
             batch_shape=batch,
         )
 
-    def _own_scale(self) -> Scale:
-        own = (self.location, self.kappa) if self.pooling.spherical else self.hyperparameters.values()
-        columns = np.broadcast_shapes(*map(np.shape, own))
+    def _implied_scale(self) -> Scale:
+        per_column = (self.location, self.kappa) if self.pooling.spherical else self.hyperparameters.values()
+        columns = np.broadcast_shapes(*map(np.shape, per_column))
         return Scale(num_columns=columns[-1] if columns else None)
 
     def scale_of(self, summary: Moments) -> Scale:
@@ -134,22 +134,22 @@ class NormalInverseGamma(Family):
 
     def mean(self) -> Parameters:
         """Prior mean; scale / (shape - 1)."""
-        own = self.closed("mean")
-        return {"mean": own.location, "variance": own.pooling.squeeze(_divide(own.scale, own.shape - 1))}
+        family = self.closed("mean")
+        return {"mean": family.location, "variance": family.pooling.squeeze(_divide(family.scale, family.shape - 1))}
 
     def mode(self, names: Names = ANONYMOUS) -> Parameters:
         """Joint mode of means and variances: scale / (shape + 1 + c/2), c means sharing each variance."""
-        own = self.closed("mode")
-        members = own.pooling.members(own.batch_shape)
-        variance = own.scale / (own.shape + 1 + 0.5 * members)
-        return {"mean": own.location, "variance": own.pooling.squeeze(variance)}
+        family = self.closed("mode")
+        members = family.pooling.members(family.batch_shape)
+        variance = family.scale / (family.shape + 1 + 0.5 * members)
+        return {"mean": family.location, "variance": family.pooling.squeeze(variance)}
 
     def variance(self) -> Parameters:
         """Variance of the mean (that of a Student t) and of the variance."""
-        own = self.closed("variance")
-        expected = _divide(own.scale, own.shape - 1)
-        spread = _divide(expected**2, own.shape - 2)
-        return {"mean": expected / own.kappa, "variance": own.pooling.squeeze(spread)}
+        family = self.closed("variance")
+        expected = _divide(family.scale, family.shape - 1)
+        spread = _divide(expected**2, family.shape - 2)
+        return {"mean": expected / family.kappa, "variance": family.pooling.squeeze(spread)}
 
     def maximum_likelihood(self, summary: Moments, names: Names = ANONYMOUS) -> Parameters:
         """Means, and variances with denominator N."""
@@ -170,21 +170,21 @@ class NormalInverseGamma(Family):
 
     def sample(self, key: Key, shape: tuple[int, ...] = ()) -> Parameters:
         """Independent draws of `mean` and `variance`."""
-        own = self.closed("sample")
+        family = self.closed("sample")
         rng = generator(key)
-        variance = 1.0 / sample_gamma(rng, own.shape, own.scale, shape)
-        deviation = np.sqrt(variance / own.kappa)
-        mean = own.location + deviation * rng.standard_normal((*shape, *own.batch_shape))
-        return {"mean": mean, "variance": own.pooling.squeeze(variance)}
+        variance = 1.0 / sample_gamma(rng, family.shape, family.scale, shape)
+        deviation = np.sqrt(variance / family.kappa)
+        mean = family.location + deviation * rng.standard_normal((*shape, *family.batch_shape))
+        return {"mean": mean, "variance": family.pooling.squeeze(variance)}
 
     def predictive(self) -> dist.Distribution:
         """Student t for each column; a multivariate one where columns share a variance."""
-        own = self.closed("predictive")
-        spread = np.sqrt(own.scale / own.shape * (own.kappa + 1) / own.kappa)
-        if not own.pooling.spherical:
-            return dist.StudentT(2 * own.shape, own.location, spread).expand(np.shape(spread))
+        family = self.closed("predictive")
+        spread = np.sqrt(family.scale / family.shape * (family.kappa + 1) / family.kappa)
+        if not family.pooling.spherical:
+            return dist.StudentT(2 * family.shape, family.location, spread).expand(np.shape(spread))
         return dist.MultivariateStudentT(
-            2 * own.shape[..., 0], own.location, spread[..., None] * np.eye(spread.shape[-1])
+            2 * family.shape[..., 0], family.location, spread[..., None] * np.eye(spread.shape[-1])
         )
 
     def sample_sites(self, name: str) -> Parameters:

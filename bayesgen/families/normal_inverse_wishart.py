@@ -87,7 +87,7 @@ class NormalInverseWishart(Family):
             batch_shape=batch,
         )
 
-    def _own_scale(self) -> Scale:
+    def _implied_scale(self) -> Scale:
         return Scale(num_columns=self.scale.shape[-1])
 
     def scale_of(self, summary: Moments) -> Scale:
@@ -138,8 +138,8 @@ class NormalInverseWishart(Family):
 
     def mean(self) -> Parameters:
         """Prior mean; scale / (df - D - 1)."""
-        own = self.closed("mean")
-        return {"mean": own.location, "covariance": own._covariance(own._expected())}
+        family = self.closed("mean")
+        return {"mean": family.location, "covariance": family._covariance(family._expected())}
 
     def _expected(self) -> Float[np.ndarray, "*K D D"]:
         excess = (self.df - self.batch_shape[-1] - 1)[..., None, None]
@@ -147,23 +147,23 @@ class NormalInverseWishart(Family):
 
     def mode(self, names: Names = ANONYMOUS) -> Parameters:
         """Joint mode of means and covariances: scale / (df + D + 1 + c), c means sharing each covariance."""
-        own = self.closed("mode")
-        members = own.batch_shape[0] if own.pooling.tied else 1
-        covariance = own.scale / (own.df + own.batch_shape[-1] + 1 + members)[..., None, None]
-        return {"mean": own.location, "covariance": own._covariance(covariance)}
+        family = self.closed("mode")
+        members = family.batch_shape[0] if family.pooling.tied else 1
+        covariance = family.scale / (family.df + family.batch_shape[-1] + 1 + members)[..., None, None]
+        return {"mean": family.location, "covariance": family._covariance(covariance)}
 
     def variance(self) -> Parameters:
         """Variance of the mean (a multivariate t) and of each entry of the covariance."""
-        own = self.closed("variance")
-        dimension = own.batch_shape[-1]
-        diagonal = np.diagonal(own._expected(), axis1=-2, axis2=-1)
-        freedom = (own.df - dimension)[..., None, None]
-        scales = np.diagonal(own.scale, axis1=-2, axis2=-1)
-        numerator = (freedom + 1) * own.scale**2 + (freedom - 1) * scales[..., :, None] * scales[..., None, :]
+        family = self.closed("variance")
+        dimension = family.batch_shape[-1]
+        diagonal = np.diagonal(family._expected(), axis1=-2, axis2=-1)
+        freedom = (family.df - dimension)[..., None, None]
+        scales = np.diagonal(family.scale, axis1=-2, axis2=-1)
+        numerator = (freedom + 1) * family.scale**2 + (freedom - 1) * scales[..., :, None] * scales[..., None, :]
         exists = freedom > 3
         freedom = np.where(exists, freedom, 4.0)
         entries = np.where(exists, numerator / (freedom * (freedom - 1) ** 2 * (freedom - 3)), np.inf)
-        return {"mean": diagonal / own.kappa[..., None], "covariance": own._covariance(entries)}
+        return {"mean": diagonal / family.kappa[..., None], "covariance": family._covariance(entries)}
 
     def maximum_likelihood(self, summary: Moments, names: Names = ANONYMOUS) -> Parameters:
         """Means, and covariances with denominator N."""
@@ -177,13 +177,13 @@ class NormalInverseWishart(Family):
 
     def sample(self, key: Key, shape: tuple[int, ...] = ()) -> Parameters:
         """Independent draws of `mean` and `covariance`."""
-        own = self.closed("sample")
+        family = self.closed("sample")
         rng = generator(key)
-        root = sample_inverse_wishart_root(rng, own.df, own.scale, shape)
-        noise = rng.standard_normal((*shape, *own.batch_shape))
-        mean = own.location + np.einsum("...ij,...j->...i", root, noise) / np.sqrt(own.kappa)[..., None]
+        root = sample_inverse_wishart_root(rng, family.df, family.scale, shape)
+        noise = rng.standard_normal((*shape, *family.batch_shape))
+        mean = family.location + np.einsum("...ij,...j->...i", root, noise) / np.sqrt(family.kappa)[..., None]
         covariance = root @ np.swapaxes(root, -2, -1)
-        return {"mean": mean, "covariance": np.squeeze(covariance, -3) if own.pooling.tied else covariance}
+        return {"mean": mean, "covariance": np.squeeze(covariance, -3) if family.pooling.tied else covariance}
 
     def _predictive_parameters(self) -> dict[str, Float[Array, "..."]]:
         dimension = self.batch_shape[-1]
