@@ -10,7 +10,7 @@ import scipy.sparse
 
 import bayesgen as bg
 from bayesgen.data import categories as levels
-from bayesgen.data import views
+from bayesgen.runtime import chunking
 
 ROWS, COLUMNS = 400_000, 10  # 32 MB in float64
 MEGABYTE = 2**20
@@ -19,7 +19,7 @@ MEGABYTE = 2**20
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """Blocks of 2 MB, so that a small table has many."""
-    monkeypatch.setattr(views, "BLOCK_CELLS", 1 << 18)
+    monkeypatch.setattr(chunking, "TABLE_CELLS", 1 << 18)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_training_holds_a_few_blocks_at_a_time(make, labels):
 
 @pytest.mark.parametrize("words", [np.array(["no", "yes", "maybe"]), np.array(["no", "yes", "maybe"], dtype=object)])
 def test_labels_are_read_in_blocks(words, labels, monkeypatch):
-    monkeypatch.setattr(views, "BLOCK_CELLS", 1 << 14)
+    monkeypatch.setattr(chunking, "TABLE_CELLS", 1 << 14)
     monkeypatch.setattr(levels, "_BLOCK_ROWS", 1 << 14)
     y, X = words[labels], np.zeros((ROWS, 1), bool)
     one_code_a_row = 8 * ROWS / MEGABYTE
@@ -101,7 +101,7 @@ def test_prediction_in_closed_form_holds_the_answer_and_a_few_blocks(rule, label
 @pytest.mark.filterwarnings("ignore::bayesgen.errors.ConvergenceWarning")
 @pytest.mark.parametrize("rule", [bg.ConditionalAverage(num_draws=1000), bg.BMA()], ids=["ConditionalAverage", "BMA"])
 def test_averages_over_draws_never_hold_draws_times_rows_times_classes(rule, monkeypatch):
-    monkeypatch.setattr(views, "BLOCK_CELLS", 1 << 20)
+    monkeypatch.setattr(chunking, "TABLE_CELLS", 1 << 20)
     rng = np.random.default_rng(4)
     model = bg.NaiveBayes(bg.GammaPoisson())
     counts = rng.poisson(2.0, (30_000, 2))

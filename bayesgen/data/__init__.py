@@ -3,12 +3,12 @@
 from .categories import levels_array
 from .chunks import Part, is_chunked, naming_chunk, read_chunk, read_part, telling_dropped
 from .columns import ColumnKinds, PositionalNames, check_index
-from .counts import whole_numbers
 from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
+from .encoding import whole_numbers
 from .rows import Rows, joined
 from .schema import Schema
 from .tables import read_table
-from .views import Table, row_blocks, successive_rows
+from .views import Table, successive_rows
 
 __all__ = [
     "DATASET_NAMES",
@@ -29,7 +29,6 @@ __all__ = [
     "read_chunk",
     "read_part",
     "read_table",
-    "row_blocks",
     "successive_rows",
     "telling_dropped",
     "whole_numbers",

@@ -9,8 +9,8 @@ import numpy as np
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
+from bayesgen.runtime import checked_chunks
 
-from .blocks import blocks_of_rows
 from .columns import as_array, as_series
 
 _BLOCK_ROWS = 1 << 20
@@ -186,7 +186,7 @@ def encode_integers(matrix: np.ndarray, levels: Sequence[Sequence[Any]]) -> np.n
         return None
     lowest, sizes = np.array(starts, np.int64), np.array([len(column) for column in levels])
     highest = lowest + (sizes - 1)
-    for _, block in blocks_of_rows(matrix):
+    for _, block in checked_chunks(matrix):
         if (_of_columns(np.min, block) < lowest).any() or (_of_columns(np.max, block) > highest).any():
             return None
     return matrix - lowest

@@ -9,12 +9,13 @@ import numpy as np
 from scipy.sparse import issparse
 
 from bayesgen.errors import BayesgenError, DataError
+from bayesgen.runtime import table_chunks
 
 from .categories import as_labels, dtype_levels
 from .columns import as_array, check_index
 from .schema import as_weights
 from .tables import read_table
-from .views import Table, row_blocks
+from .views import Table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Part:
     def blocks(self):
         """Slices of a few rows each, so that nothing which is made for them is ever whole in memory."""
         copies = 4 if self.table.sparse else 1  # a cell's value, its column, its class and where it is counted
-        return row_blocks(self.table.num_rows, copies * self.table.cells_per_row)
+        return table_chunks(self.table.num_rows, copies * self.table.cells_per_row)
 
     def rows(self, part):
         """Some of the rows: a slice, or their positions."""

@@ -13,9 +13,8 @@ import numpy as np
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
+from bayesgen.runtime import checked_chunks
 
-from .blocks import blocks_of_rows
-from .counts import whole_numbers
 from .views import sharing_cells
 
 # kind -> (what a cell has to satisfy, the same in words)
@@ -41,7 +40,7 @@ def encode_numbers(matrix: Any, names: Sequence[str], kind: str) -> Any:
     if kind == "real":
         return numbers
     rule, words = _RULES[kind]
-    for start, block in blocks_of_rows(numbers):
+    for start, block in checked_chunks(numbers):
         good = rule(block)
         if not good.all():
             row, column = (int(place) for place in np.argwhere(~good)[0])
@@ -87,14 +86,14 @@ def _objects_as_floats(values: np.ndarray, name: str, kind: str) -> np.ndarray:
 
 def _are_counts(numbers: np.ndarray) -> bool:
     """Whether all cells are counts; of huge ones it does not know, so False asks for a closer look."""
-    return all(whole_numbers(block) is not None for _, block in blocks_of_rows(numbers))
+    return all(whole_numbers(block) is not None for _, block in checked_chunks(numbers))
 
 
 def _refuse_not_finite(numbers: np.ndarray, names: Sequence[str], kind: str) -> None:
-    if all(np.isfinite(block).all() for _, block in blocks_of_rows(numbers)):
+    if all(np.isfinite(block).all() for _, block in checked_chunks(numbers)):
         return
-    missing = sum(np.isnan(block).sum(axis=0) for _, block in blocks_of_rows(numbers))
-    infinite = sum(np.isinf(block).sum(axis=0) for _, block in blocks_of_rows(numbers))
+    missing = sum(np.isnan(block).sum(axis=0) for _, block in checked_chunks(numbers))
+    infinite = sum(np.isinf(block).sum(axis=0) for _, block in checked_chunks(numbers))
     _raise_not_finite(np.asarray(missing), np.asarray(infinite), names, kind)
 
 
@@ -149,3 +148,13 @@ def _check_sparse(data: np.ndarray, matrix: Any, names: Sequence[str], kind: str
             cell = int(np.argmin(good))
             row = int(np.searchsorted(matrix.indptr, cell, side="right")) - 1
             _refuse_cell(names[matrix.indices[cell]], kind, data[cell], row, words)
+
+
+def whole_numbers(values: np.ndarray) -> np.ndarray | None:
+    """The values as 32-bit integers; None where one is negative, not whole, not finite, or has 32 bits or more.
+
+    A cast that is compared with what it came from tells all of that in half the time that it takes to ask each.
+    """
+    with np.errstate(invalid="ignore"):
+        numbers = values.astype(np.int32)
+    return numbers if numbers.min(initial=0) >= 0 and (numbers == values).all() else None

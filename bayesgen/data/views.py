@@ -1,10 +1,9 @@
-"""What bayesgen sees of X: one kind of read-only table for each kind of X, and blocks of its rows.
+"""What bayesgen sees of X: one kind of read-only table for each kind of X,.
 
 Nothing is copied, cast or checked cell by cell here; that is the business of `Schema.encode`.
 """
 
 import abc
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,9 +15,6 @@ from bayesgen.errors import DataError
 
 from .categories import dtype_levels
 from .columns import PositionalNames
-
-BLOCK_CELLS = 1 << 22  # cells of a block of rows: 32 MB, if they have to be copied as float64
-MIN_ROWS = 1 << 6
 
 
 class Table(abc.ABC):
@@ -202,16 +198,6 @@ class MappingTable(Table):
                 f"Pass its parts as columns of their own."
             )
         return array
-
-
-def row_blocks(num_rows: int, cells_per_row: float) -> list[slice]:
-    """Cut rows into blocks of at most BLOCK_CELLS cells, so that what is made for a block takes bounded memory.
-
-    Their size is a power of two, so that what is compiled for a size of rows is compiled for few.
-    """
-    most = BLOCK_CELLS / max(1.0, cells_per_row)
-    size = num_rows if num_rows <= most else max(MIN_ROWS, 1 << int(math.log2(max(1.0, most))))
-    return [slice(start, min(start + size, num_rows)) for start in range(0, num_rows, max(size, 1))]
 
 
 def successive_rows(values: Any, part: slice) -> Any:

@@ -5,11 +5,9 @@ import math
 import numpy as np
 
 from bayesgen.data import Rows, successive_rows
-from bayesgen.runtime import all_in_threads
-from bayesgen.statistics import chunks
+from bayesgen.runtime import all_in_threads, even_chunks
 
 CHUNK_CELLS = 1 << 20  # of rows x classes x columns: what threads do not wait for each other with
-MIN_ROWS = 64
 
 
 def closed_table(densities, rows: Rows):
@@ -26,14 +24,9 @@ def closed_table(densities, rows: Rows):
                 table = table + density.log_prob(_chunk(rows.values[name], part), mask)
         out[part] = table
 
-    all_in_threads(fill, chunks(len(out), _chunk_rows(rows, len(log_class_probs))))
+    numbers_per_row = max(_numbers_per_row(values, len(log_class_probs)) for values in rows.values.values())
+    all_in_threads(fill, even_chunks(rows.num_rows, CHUNK_CELLS / numbers_per_row))
     return out
-
-
-def _chunk_rows(rows, num_classes):
-    numbers = max(_numbers_per_row(values, num_classes) for values in rows.values.values())
-    num_chunks = max(math.ceil(rows.num_rows / max(CHUNK_CELLS / numbers, MIN_ROWS)), 1)
-    return max(math.ceil(rows.num_rows / num_chunks), 1)  # of equal lengths: threads end together
 
 
 def _numbers_per_row(values, num_classes):

@@ -8,8 +8,7 @@ import numpy as np
 import scipy.special
 
 from bayesgen.describe import described
-from bayesgen.runtime import all_in_threads
-from bayesgen.statistics import chunks
+from bayesgen.runtime import all_in_threads, chunks
 from bayesgen.typing import Bool, Float, Shaped
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ import numbers
 
 import numpy as np
 
-from bayesgen.data import read_table, row_blocks
+from bayesgen.data import read_table
 from bayesgen.errors import DataError, ImpossibleRowsWarning, PredictionError, warn
-from bayesgen.runtime import interrupts_kept, requested, used
+from bayesgen.runtime import interrupts_kept, requested, table_chunks, used
 
 from .answer import ClassPrediction, joined
 from .reliability import warn_of_few_draws
@@ -92,7 +92,7 @@ def _in_blocks(fit, rule, table):
     if table.num_rows == 0:
         return rule.apply(fit, fit.read(table))
     num_tables = AVERAGED_TABLES if rule.averages_draws(fit) else 1
-    parts = row_blocks(table.num_rows, table.cells_per_row + num_tables * len(fit.classes))
+    parts = table_chunks(table.num_rows, table.cells_per_row + num_tables * len(fit.classes))
     if len(parts) == 1:
         return rule.apply(fit, fit.read(table))
     try:

@@ -1,6 +1,7 @@
 """Entry points that run a program's densities: compiled once per program structure and shape of data."""
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -10,8 +11,8 @@ from numpyro.distributions import constraints
 
 from bayesgen.data import Rows
 from bayesgen.errors import DataError
-from bayesgen.runtime import OwnedJit, pad
-from bayesgen.statistics import SufficientStatistics, chunks, sufficient_statistics
+from bayesgen.runtime import OwnedJit, over_chunks
+from bayesgen.statistics import SufficientStatistics, sufficient_statistics
 
 from .arbitrary import run
 from .density import log_density as traced_log_density
@@ -45,16 +46,10 @@ def summarize_rows(program: Any, rows: Rows) -> SufficientStatistics:
     )
 
 
-def _by_chunks(function, program, *rows):
-    """function(program, *rows), arrays with the rows first, from chunks of one size: it is compiled once."""
-
-    def of_chunk(part):
-        chunk = jax.tree.map(lambda array: pad(array[part], CHUNK_ROWS), rows)
-        return jax.tree.map(lambda array: np.asarray(array)[: part.stop - part.start], function(program, *chunk))
-
+def _by_chunks(function: Callable[..., Any], program: Any, *rows: Any) -> Any:
+    """function(program, *rows) of arrays with the rows first, compiled once."""
     with jax.enable_x64(True):
-        parts = [of_chunk(part) for part in chunks(len(rows[0]), CHUNK_ROWS)]
-    return jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
+        return over_chunks(lambda part: function(program, *part), rows, len(rows[0]), CHUNK_ROWS, one_size=True)
 
 
 @OwnedJit

@@ -3,15 +3,16 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.data import Rows
-from bayesgen.runtime import OwnedJit, carrying, in_threads, pad, padded_size, placed
-from bayesgen.statistics import chunks, first_rows
+from bayesgen.runtime import LEAST_ROWS, OwnedJit, carrying, in_threads, over_chunks, padded_size, placed
+from bayesgen.statistics import first_rows
 
 from .joint import features_of, log_joint_table, log_joint_tables, processes, reference_of
 
@@ -26,11 +27,7 @@ def program_table(program, latents, rows: Rows):
     latents = _known(program, latents)
     chunk = min(CHUNK_ROWS, _rows_that_fit(rows))
     with jax.enable_x64(True), placed(_work(program, rows, chunk)):
-        parts = [
-            np.asarray(_log_joint(program, latents, _padded_rows(rows, part)))[: _size(part)]
-            for part in _chunks(rows, chunk)
-        ]
-    return np.concatenate(parts)
+        return over_chunks(lambda part: _log_joint(program, latents, part), rows, rows.num_rows, chunk)
 
 
 _log_joint = OwnedJit(log_joint_table)
@@ -93,16 +90,10 @@ def reduce_draws(program, latents, rows: Rows, batch_size, reduction):
         numbers_per_row = program.num_classes * max(num_draws, num_features)  # of the tables, and of the features
         chunk = _rows_that_fit(rows, numbers_per_row, budget)
 
-        def of_rows(part):
-            chunk_rows = _padded_rows(rows, part)
-            reduced = _reduce(program, reference, batches, squares, chunk_rows, reduction=reduction)
-            return jax.tree.map(lambda leaf: np.asarray(leaf)[: _size(part)], reduced)
+        def reduced_rows(part: Rows) -> Any:
+            return _reduce(program, reference, batches, squares, part, reduction=reduction)
 
-        *whole, last = _chunks(rows, chunk)
-        # in this thread what may have to be compiled, because it runs the program; the others run what is compiled
-        first, end = map(of_rows, whole[:1]), [of_rows(last)]
-        parts = [*first, *in_threads(carrying(of_rows), whole[1:]), *end]
-    reduced, sizes = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+        reduced, sizes = over_chunks(reduced_rows, rows, rows.num_rows, chunk, each=_mostly_in_threads)
     far = np.flatnonzero(~(sizes <= MOST_IN_SINGLE))  # NaN where single precision overflows
     if reduction.precision == "float64" or not len(far):
         return reduced
@@ -114,6 +105,13 @@ def reduce_draws(program, latents, rows: Rows, batch_size, reduction):
         return array
 
     return jax.tree.map(put, reduced, of_far_rows)
+
+
+def _mostly_in_threads(function: Callable[[slice], Any], parts: Sequence[slice]) -> list[Any]:
+    """The results for all parts. What may have to be compiled runs the program, and that in this thread."""
+    *whole, last = parts
+    first, end = list(map(function, whole[:1])), [function(last)]
+    return [*first, *in_threads(carrying(function), whole[1:]), *end]
 
 
 @functools.partial(OwnedJit, static_argnames=("batch_size", "precision", "masked"))
@@ -140,28 +138,10 @@ def _reduce(program, reference, batches, largest_squares, rows, *, reduction):
     return reduction.of_all(jax.lax.map(of_batch, batches)), jnp.sqrt(squares.max(0))
 
 
-def _padded_rows(rows, part):
-    """Some of the rows, dense, padded to a size that is compiled once."""
-    return jax.tree.map(lambda array: pad(_dense(array[part]), padded_size(_size(part))), rows)
-
-
-def _chunks(rows, size):
-    """Slices that cover the rows; one of none where there are none."""
-    return chunks(rows.num_rows, size) or [slice(0, 0)]
-
-
-def _size(part):
-    return part.stop - part.start
-
-
 def _rows_that_fit(rows, numbers_per_row=1, budget=BUDGET_BYTES):
     """How many rows at once: those of which neither a table nor the cells, if they were sparse, take much memory."""
     cells = sum(math.prod(array.shape[1:]) for array in rows.values.values())
-    return padded_size(max(64, int(budget / (8 * max(numbers_per_row, cells)))) // 2)
-
-
-def _dense(array):
-    return array.toarray() if hasattr(array, "toarray") else np.asarray(array)
+    return padded_size(max(LEAST_ROWS, int(budget / (8 * max(numbers_per_row, cells)))) // 2)
 
 
 def _work(program, rows, chunk, num_draws=1):

@@ -1,6 +1,6 @@
 """Where and how work runs: devices, threads, random numbers, progress."""
 
-from .chunking import pad, padded_size
+from .chunking import LEAST_ROWS, checked_chunks, chunks, even_chunks, over_chunks, pad, padded_size, table_chunks
 from .compilation import OwnedJit
 from .devices import carrying, placed, requested, used
 from .forks import check_not_forked
@@ -9,6 +9,7 @@ from .seeds import as_key, check_seed, generator
 from .threads import ONE_THREAD_A_PRODUCT, Pool, all_in_threads, in_threads, interruptibly, interrupts_kept
 
 __all__ = [
+    "LEAST_ROWS",
     "ONE_THREAD_A_PRODUCT",
     "OwnedJit",
     "Pool",
@@ -18,13 +19,18 @@ __all__ = [
     "carrying",
     "check_not_forked",
     "check_seed",
+    "checked_chunks",
+    "chunks",
+    "even_chunks",
     "generator",
     "in_threads",
     "interruptibly",
     "interrupts_kept",
+    "over_chunks",
     "pad",
     "padded_size",
     "placed",
     "requested",
+    "table_chunks",
     "used",
 ]

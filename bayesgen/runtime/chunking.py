@@ -1,8 +1,41 @@
-"""Padding rows to few sizes, so that what is compiled for a number of rows is compiled for few numbers."""
+"""Cutting rows into chunks, so that what is made of them takes bounded memory; padding, so that little is compiled."""
 
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import jax
 import numpy as np
 
 from bayesgen.typing import Shaped
+
+TABLE_CELLS = 1 << 22  # of a chunk of a table: 32 MB, if they have to be copied as float64
+CHECKED_CELLS = 1 << 18  # that are looked at together, so that looking takes no second matrix
+CACHE_ROWS = 4096  # of few columns, which stay in the processor's cache
+LEAST_ROWS = 64
+
+
+def chunks(num_rows: int, size: int = CACHE_ROWS) -> list[slice]:
+    """Slices of this size, the last one perhaps smaller, that cover the rows."""
+    return [slice(start, min(start + size, num_rows)) for start in range(0, num_rows, max(size, 1))]
+
+
+def table_chunks(num_rows: int, cells_per_row: float) -> list[slice]:
+    """Chunks of at most TABLE_CELLS cells. Their size is a power of two, so that few sizes are compiled for."""
+    most = TABLE_CELLS / max(1.0, cells_per_row)
+    return chunks(num_rows, num_rows if num_rows <= most else max(LEAST_ROWS, 1 << int(math.log2(max(1.0, most)))))
+
+
+def even_chunks(num_rows: int, most: float) -> list[slice]:
+    """Chunks of equal lengths and about `most` rows: threads that take one each end together."""
+    num_chunks = max(math.ceil(num_rows / max(most, LEAST_ROWS)), 1)
+    return chunks(num_rows, math.ceil(num_rows / num_chunks))
+
+
+def checked_chunks(matrix: Shaped[np.ndarray, "n D"]) -> Iterator[tuple[int, Shaped[np.ndarray, "m D"]]]:
+    """The rows of a matrix, some at a time, with the number of the first."""
+    for rows in chunks(len(matrix), max(1, CHECKED_CELLS // max(1, matrix.shape[1]))):
+        yield rows.start, matrix[rows]
 
 
 def padded_size(size: int) -> int:
@@ -15,3 +48,35 @@ def pad(array: Shaped[np.ndarray, "n ..."], size: int) -> Shaped[np.ndarray, "si
     """The array with its first row repeated, or ones where there is none, until there are `size` rows."""
     first = array[:1] if len(array) else np.ones((1, *array.shape[1:]), array.dtype)
     return np.concatenate([array, np.repeat(first, size - len(array), axis=0)])
+
+
+def over_chunks(
+    function: Callable[[Any], Any],
+    rows: Any,
+    num_rows: int,
+    size: int,
+    *,
+    one_size: bool = False,
+    each: Callable[[Callable[[slice], Any], Sequence[slice]], Iterable[Any]] = map,
+) -> Any:
+    """What a compiled function makes of rows, chunk by chunk.
+
+    Args:
+        function: takes what `rows` are, and gives arrays with the rows first.
+        rows: any pytree of arrays with the rows first, sparse ones too; the function is given dense ones.
+        size: of a chunk. Chunks are padded to sizes that are compiled once.
+        one_size: pad small chunks to this size, too: one compilation for any number of rows.
+        each: how the function is mapped over the chunks.
+    """
+
+    def of_chunk(places: slice) -> Any:
+        count = places.stop - places.start
+        padded = jax.tree.map(lambda array: pad(_dense(array[places]), size if one_size else padded_size(count)), rows)
+        return jax.tree.map(lambda array: np.asarray(array)[:count], function(padded))
+
+    parts = each(of_chunk, chunks(num_rows, size) or [slice(0, 0)])
+    return jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
+
+
+def _dense(array: Any) -> np.ndarray:
+    return array.toarray() if hasattr(array, "toarray") else np.asarray(array)

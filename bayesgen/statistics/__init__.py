@@ -9,7 +9,7 @@ from .magnitudes import check_magnitudes, check_rows
 from .mahalanobis import Ellipsoids
 from .missing import filled, refuse_missing
 from .normal import MultivariateNormalStatistic, NormalStatistic, column_sums, few, middle, scaled_squares
-from .passes import chunks, class_counts
+from .passes import class_counts
 from .registry import Conditional, is_registered, read_conditional, register, registered_types
 from .sparse_counts import sum_log_rising_of_cells
 from .sufficient import SufficientStatistics, first_rows, merged, sufficient_statistics
@@ -39,7 +39,6 @@ __all__ = [
     "Sums",
     "check_magnitudes",
     "check_rows",
-    "chunks",
     "class_counts",
     "column_sums",
     "few",

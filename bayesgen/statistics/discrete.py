@@ -8,13 +8,14 @@ import numpy as np
 import scipy.sparse
 
 from bayesgen.records import record
+from bayesgen.runtime import chunks
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
 from .arrays import Cells, Sparse, flatten_rows, log_linear, namespace, safe_product
 from .base import Parameters, Statistic
 from .densities import RowDensity
 from .missing import filled
-from .passes import Classes, chunks, class_counts, class_sums, class_weights
+from .passes import Classes, class_counts, class_sums, class_weights
 from .summaries import Sums, trailing
 
 MOST_COMBINATIONS = 1 << 13

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.records import record
+from bayesgen.runtime import chunks
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
 from .arrays import inverse_lower, log_diagonal, namespace, patterns_of
 from .missing import filled
-from .passes import chunks
 
 PRODUCT_CELLS, MIN_ROWS = 1 << 18, 64  # of rows x classes x columns, which are to stay in the processor's cache
 FAR = 1e3  # standard deviations between classes that cost three digits of sixteen

@@ -16,10 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
 
+from bayesgen.runtime import chunks
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
 from .arrays import namespace
-from .passes import Classes, chunks, class_counts, class_weights
+from .passes import Classes, class_counts, class_weights
 from .summaries import Moments, outer_or_square
 
 CHUNK_CELLS = 1 << 18

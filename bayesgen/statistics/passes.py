@@ -7,18 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
 
+from bayesgen.runtime import chunks
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
 from .arrays import Sparse, flatten_rows, namespace
 
-CHUNK_ROWS = 4096
-
 Classes: TypeAlias = Int[Array, " n"] | Real[Array, "n K"]  # codes, or responsibilities
-
-
-def chunks(num_rows: int, size: int = CHUNK_ROWS) -> list[slice]:
-    """Slices that cover `num_rows` rows."""
-    return [slice(start, min(start + size, num_rows)) for start in range(0, num_rows, size)]
 
 
 def class_counts(

@@ -7,8 +7,7 @@ import pytest
 import scipy.sparse
 from scipy.special import gammaln
 
-from bayesgen.data.counts import whole_numbers
-from bayesgen.data.encoding import encode_numbers
+from bayesgen.data.encoding import encode_numbers, whole_numbers
 from bayesgen.errors import DataError
 from bayesgen.statistics.arrays import few_counts, log_factorial, row_sums, segment_sums
 from bayesgen.statistics.passes import class_sums

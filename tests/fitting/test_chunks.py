@@ -12,8 +12,9 @@ import pytest
 import scipy.sparse
 
 import bayesgen as bg
-from bayesgen.data import chunks, views
+from bayesgen.data import chunks
 from bayesgen.errors import DataError
+from bayesgen.runtime import chunking
 
 from .programs import chained
 
@@ -239,8 +240,8 @@ def test_labels_and_weights_do_not_go_beside_chunks(data):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(views, "BLOCK_CELLS", 1)
-    monkeypatch.setattr(views, "MIN_ROWS", 10)
+    monkeypatch.setattr(chunking, "TABLE_CELLS", 1)
+    monkeypatch.setattr(chunking, "LEAST_ROWS", 10)
 
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.from_pandas, as_mapping], ids=["pandas", "polars", "mapping"])
@@ -248,7 +249,7 @@ def test_one_pass_goes_block_by_block_to_the_same_fit(make, data, small_blocks, 
     X, y, weights = data
     table = make(X)
     few = bg.fit(bg.NaiveBayes(), table, y, method=bg.Exact(), sample_weight=weights)
-    monkeypatch.setattr(views, "MIN_ROWS", 1000)
+    monkeypatch.setattr(chunking, "LEAST_ROWS", 1000)
     same(bg.fit(bg.NaiveBayes(), table, y, method=bg.Exact(), sample_weight=weights), few)
 
 

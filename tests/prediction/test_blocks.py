@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse
 
 import bayesgen as bg
-from bayesgen.data import views
 from bayesgen.errors import DataError, ImpossibleRowsWarning
+from bayesgen.runtime import chunking
 
 RULES = [bg.BMA(), bg.PlugIn(), bg.ConditionalAverage(num_draws=200), bg.BMA(entropy_draws=200)]
 PARTS = ("log_probabilities", "log_marginal", "standard_error", "expected_entropy", "mutual_information_error")
@@ -24,8 +24,8 @@ def data():
 @pytest.fixture
 def small_blocks(monkeypatch):
     def cut():
-        monkeypatch.setattr(views, "BLOCK_CELLS", 1)
-        monkeypatch.setattr(views, "MIN_ROWS", 8)
+        monkeypatch.setattr(chunking, "TABLE_CELLS", 1)
+        monkeypatch.setattr(chunking, "LEAST_ROWS", 8)
 
     return cut
 

@@ -7,7 +7,7 @@ import numpyro.distributions as dist
 import pytest
 
 import bayesgen as bg
-from bayesgen.data import views
+from bayesgen.runtime import chunking
 
 rng = np.random.default_rng(5)
 ROWS = 31
@@ -124,8 +124,8 @@ def test_what_is_not_refused_has_probabilities(model, unit, method, rule):
 
 
 def test_single_precision_and_far_rows_in_blocks(monkeypatch):
-    monkeypatch.setattr(views, "BLOCK_CELLS", 1)
-    monkeypatch.setattr(views, "MIN_ROWS", 8)
+    monkeypatch.setattr(chunking, "TABLE_CELLS", 1)
+    monkeypatch.setattr(chunking, "LEAST_ROWS", 8)
     fit = bg.fit(bg.NaiveBayes(), scaled(1.0), Y, method=bg.Exact())
     largest = {name: np.full(20, np.finfo(np.float32).max) for name in BASE}
     assert np.isfinite(bg.predict(fit, largest, rule=bg.BMA()).probabilities).all()

@@ -12,11 +12,11 @@ import pytest
 import scipy.sparse
 from scipy.stats import multivariate_normal
 
+from bayesgen.runtime.chunking import CACHE_ROWS
 from bayesgen.statistics import Moments, is_registered, moments, read_conditional, registered_types
 from bayesgen.statistics.arrays import log_linear, safe_product
 from bayesgen.statistics.discrete import CategoricalStatistic
 from bayesgen.statistics.moments import class_moments
-from bayesgen.statistics.passes import CHUNK_ROWS
 from bayesgen.statistics.table import MULTIVARIATE_NORMAL
 
 CLASSES, ROWS, COLUMNS, LENGTH, TOTAL = 3, 43, 2, 5, 11
@@ -330,7 +330,7 @@ def test_small_integers_lose_nothing(name, rng, codes):
 
 @pytest.mark.parametrize("matrix", [False, True])
 def test_large_offsets_and_many_chunks_cost_no_digits(rng, matrix):
-    size = 2 * CHUNK_ROWS + 19
+    size = 2 * CACHE_ROWS + 19
     small = rng.normal(0, 1, (size, 3)).round(6) @ np.array([[1, 0, 0], [0.5, 1, 0], [-0.25, 0.5, 1]])
     labels = rng.integers(0, 2, size)
     offset = np.array([1e8, -3e8, 0.0])
@@ -347,7 +347,7 @@ def test_large_offsets_and_many_chunks_cost_no_digits(rng, matrix):
 @pytest.mark.parametrize("matrix", [False, True])
 @pytest.mark.parametrize("first_weight", [0.0, 1e-9, 1.0])
 def test_a_first_row_far_off_costs_no_digits(rng, matrix, first_weight):
-    values = rng.normal(0, 1, (2 * CHUNK_ROWS + 19, 3)) @ np.array([[1, 0, 0], [0.5, 1, 0], [-0.25, 0.5, 1]])
+    values = rng.normal(0, 1, (2 * CACHE_ROWS + 19, 3)) @ np.array([[1, 0, 0], [0.5, 1, 0], [-0.25, 0.5, 1]])
     values[0] += 3e6
     weights = np.append(first_weight, rng.gamma(1.0, 1.0, len(values) - 1))
     moments = class_moments(values, np.zeros(len(values), int), 1, weights, matrix)
@@ -377,7 +377,7 @@ def test_constant_columns_have_scatter_exactly_zero(rng):
 
 
 def test_columns_constant_within_a_class_have_scatter_exactly_zero_there(rng):
-    codes = rng.integers(0, 3, 2 * CHUNK_ROWS + 19)
+    codes = rng.integers(0, 3, 2 * CACHE_ROWS + 19)
     values = np.array([[0.1, 0.0], [0.7, 0.0], [1e9 / 3, 0.0]])[codes] + rng.normal(size=(len(codes), 1)) * [
         0,
         1,
