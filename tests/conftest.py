@@ -22,6 +22,9 @@ CHECKED = [
     "bayesgen.posteriors",
     *(f"bayesgen.prediction.{name}" for name in ("answer", "batches", "reliability")),
     "bayesgen.averaging.fit",
-    *(f"bayesgen.concepts.{name}" for name in ("bands", "cells", "extensions", "likelihood", "prior", "table")),
+    *(
+        f"bayesgen.concepts.{name}"
+        for name in ("bands", "hypothesis_classes", "extensions", "likelihood", "prior", "table")
+    ),
 ]
 install_import_hook(CHECKED, "beartype.beartype")

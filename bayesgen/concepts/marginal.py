@@ -13,7 +13,7 @@ from bayesgen.program import at_free, dispersed, free_of
 from bayesgen.records import record, static
 from bayesgen.typing import Array, Float, PRNGKeyArray
 
-from .cells import Cells, Setting
+from .hypothesis_classes import Cells, Setting
 from .table import Table
 
 

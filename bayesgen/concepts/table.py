@@ -11,8 +11,8 @@ import numpy as np
 from bayesgen.runtime import padded_size
 from bayesgen.typing import Array, Float, Int, Real
 
-from .cells import Cells, Setting
 from .examples import ExampleSet
+from .hypothesis_classes import Cells, Setting
 from .learner import ConceptLearner
 from .likelihood import Tally
 from .space import HypothesisSpace

@@ -9,8 +9,8 @@ from arviz_stats.base import array_stats
 from jax.test_util import check_grads
 
 import bayesgen as bg
-from bayesgen.concepts.cells import Setting
 from bayesgen.concepts.examples import read_examples
+from bayesgen.concepts.hypothesis_classes import Setting
 from bayesgen.concepts.table import Table
 
 from . import oracles
