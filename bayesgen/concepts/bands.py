@@ -1,9 +1,9 @@
-"""Sums of exponentials for many sets of cells at once: a matrix times a vector, and yet nothing underflows.
+"""Sums of exponentials over classes of hypotheses, for many sets of examples at once: nothing underflows.
 
-The probability of a set of examples is sum_u masses[u] exp(logs[u]) over its cells. One scale for all sets would let
-those underflow whose cells are all far below the best, as happens where noise is tiny and sets differ in how many
-examples it must explain. So the sum is taken in bands: the first is scaled by the best cell of all sets, the next by
-the best cell of those that had (almost) nothing in it, and so on. There is hardly ever a second one.
+The probability of a set of examples is sum_u masses[u] exp(logs[u]) over its classes. One scale for all sets would let
+those underflow whose classes are all far below the best, as happens where noise is tiny and sets differ in how many
+examples it must explain. So the sum is taken in bands: the first is scaled by the best class of all sets, the next by
+the best class of those that had (almost) nothing in it, and so on. There is hardly ever a second one.
 """
 
 import dataclasses
@@ -22,11 +22,11 @@ ALMOST_NOTHING = 1e-250  # totals above have all digits: what they lack is below
 
 @dataclasses.dataclass(frozen=True)
 class Band:
-    """Kinds C, sets S, cells U, after batch axes of any number.
+    """Kinds C, sets S, classes U, after batch axes of any number.
 
     Attributes:
         tops: the log scale.
-        units: exponentials relative to it, of the cells that are not above it.
+        units: exponentials relative to it, of the classes that are not above it.
         totals: sums of masses times units.
         settled: the sets whose totals are those of this band.
     """
@@ -42,10 +42,10 @@ class Band:
         logs: Float[Array, "*batch C U"],
         masses: Float[Array, "C S U"],
         pending: Bool[Array, "*batch C S"],
-        cells: Bool[Array, "*batch C U"] | bool = True,
+        classes: Bool[Array, "*batch C U"] | bool = True,
     ) -> "Band":
-        """The band of the best of some cells, those that pending sets have."""
-        tops = jax.lax.stop_gradient(jnp.where(cells, logs, -jnp.inf).max(-1, keepdims=True))
+        """The band of the best of some classes, those that pending sets have."""
+        tops = jax.lax.stop_gradient(jnp.where(classes, logs, -jnp.inf).max(-1, keepdims=True))
         tops = jnp.where(jnp.isneginf(tops), 0.0, tops)
         units = jnp.exp(jnp.where(logs <= tops, logs - tops, -jnp.inf))
         totals = jnp.einsum("...cu,csu->...cs", units, masses)
@@ -73,18 +73,18 @@ def sum_over_bands(
 
     def step(state: tuple[Array, Sums]) -> tuple[Array, Sums]:
         pending, sums = state
-        cells = jnp.einsum("...cs,csu->...cu", pending.astype(masses.dtype), masses) > 0
-        band = Band.of(logs, masses, pending, cells)
+        classes = jnp.einsum("...cs,csu->...cu", pending.astype(masses.dtype), masses) > 0
+        band = Band.of(logs, masses, pending, classes)
         return after(pending, band), jax.tree.map(jnp.add, sums, term(band))
 
     pending = jnp.broadcast_to(masses.any(-1), (*logs.shape[:-1], masses.shape[1]))
-    first = Band.of(logs, masses, pending)  # outside of the loop, as it need not look which cells there are
+    first = Band.of(logs, masses, pending)  # outside of the loop, as it need not look which classes there are
     return jax.lax.while_loop(lambda state: state[0].any(), step, (after(pending, first), term(first)))[1]
 
 
 @jax.custom_jvp
 def log_probability(logs: Float[Array, "C U"], masses: Float[Array, "C S U"]) -> Float[Array, ""]:
-    """Sum over sets of log sum_u masses[s, u] exp(logs[u]); -inf where a set has only impossible cells."""
+    """Sum over sets of log sum_u masses[s, u] exp(logs[u]); -inf where a set has only impossible classes."""
     return _with_gradient(logs, masses)[0]
 
 
@@ -98,7 +98,7 @@ def _(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Arra
 def _with_gradient(
     logs: Float[Array, "C U"], masses: Float[Array, "C S U"]
 ) -> tuple[Float[Array, ""], Float[Array, "C U"]]:
-    """The log probability, and its derivatives by logs: expected numbers of sets in each cell."""
+    """The log probability, and its derivatives by logs: expected numbers of sets in each class."""
 
     def term(band: Band) -> tuple[Array, Array, Array]:
         expected = band.units * jnp.einsum("cs,csu->cu", band.shares, masses)

@@ -1,8 +1,8 @@
 """Sets of examples, as far as hyperparameters are concerned: how much prior mass meets them in each possible way.
 
 Hypotheses of one group of the prior and one size that hold equally many of the examples differ by nothing that a
-hyperparameter moves: they are one cell. So the probability of a set of examples costs what its cells cost, some
-hundreds, whatever the number of hypotheses. Sets of equally many examples have cells of the same kinds, so that their
+hyperparameter moves: they are one class. So the probability of a set of examples costs what its classes cost, some
+hundreds, whatever the number of hypotheses. Sets of equally many examples have classes of the same kinds, so that their
 probabilities are a matrix of masses times a vector.
 """
 
@@ -43,11 +43,11 @@ class Setting:
 
 
 @record
-class Cells:
-    """C kinds of sets (numbers of examples), at most S sets of each, at most U cells; padded with masses of zero.
+class HypothesisClasses:
+    """C kinds of sets (numbers of examples), at most S sets of each, at most U classes; padded with masses of zero.
 
     Attributes:
-        tally: (C, U), how the examples fall with the hypotheses of a cell.
+        tally: (C, U), how the examples fall with the hypotheses of a class.
         groups: their group of the prior.
         masses: sums over these hypotheses of their prior probabilities up to the group's factor.
     """
@@ -63,7 +63,7 @@ class Cells:
     def average_posterior(
         self, setting: Setting, values: Mapping[str, Float[Array, " draws"]]
     ) -> tuple[Float[Array, "C S U"], Float[Array, "C S U"]]:
-        """Sums over draws of the hyperparameters of the cells' posteriors, and of these times noise.
+        """Sums over draws of the hyperparameters of the classes' posteriors, and of these times noise.
 
         Both are probabilities for each unit of mass.
         """

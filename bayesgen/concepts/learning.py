@@ -130,7 +130,7 @@ def _ties(scores: Float[np.ndarray, " H"]) -> Int[np.ndarray, " ties"]:
 def _averaged(
     table: Table, index: int, posterior: Float[np.ndarray, "C S U"], share: Float[np.ndarray, "C S U"]
 ) -> Belief:
-    """The belief that averages over draws, from probabilities of cells by unit of mass and their shares of noise."""
+    """The belief that averages over draws, from probabilities of classes by unit of mass and their shares of noise."""
     with np.errstate(divide="ignore"):
         log_weights = table.learner.space.structure.base + np.log(table.of_hypotheses(index, posterior))
     return Belief(log_weights, table.of_hypotheses(index, share), _ties(log_weights))

@@ -13,7 +13,7 @@ from bayesgen.program import at_free, dispersed, free_of
 from bayesgen.records import record, static
 from bayesgen.typing import Array, Float, PRNGKeyArray
 
-from .hypothesis_classes import Cells, Setting
+from .hypothesis_classes import HypothesisClasses, Setting
 from .table import Table
 
 
@@ -23,13 +23,13 @@ class ConceptMarginal(LogDensity):
 
     Attributes:
         hyperparameters: numbers or distributions by name.
-        cells: the cells of the examples.
+        classes: the hypotheses, in classes that neither examples nor hyperparameters tell apart.
         names: the hyperparameters that are distributions, in the order of the vector.
         setting: the rest of the learner.
     """
 
     hyperparameters: dict[str, Any]
-    cells: Cells
+    classes: HypothesisClasses
     names: tuple[str, ...] = static()
     setting: Setting = static()
 
@@ -37,7 +37,7 @@ class ConceptMarginal(LogDensity):
     def of(cls, table: Table) -> "ConceptMarginal":
         """That of a learner's sets of examples."""
         learner = table.learner
-        return cls(learner.hyperparameters, table.cells, tuple(learner.unknown), Setting.of(learner))
+        return cls(learner.hyperparameters, table.classes, tuple(learner.unknown), Setting.of(learner))
 
     @property
     def priors(self) -> dict[str, dist.Distribution]:
@@ -70,7 +70,7 @@ class ConceptMarginal(LogDensity):
         return self.names[index]
 
     def _log_evidence(self, values: Mapping[str, Array]) -> Float[Array, ""]:
-        return self.cells.log_evidence(self.setting, {**self.hyperparameters, **values})
+        return self.classes.log_evidence(self.setting, {**self.hyperparameters, **values})
 
 
 def prior_starts(marginal: ConceptMarginal, key: PRNGKeyArray, num_draws: int = 8) -> Float[np.ndarray, "starts D"]:

@@ -1,4 +1,4 @@
-"""`Table`: a learner's sets of examples, their hypotheses sorted into cells, and the way back."""
+"""`Table`: a learner's sets of examples, their hypotheses sorted into classes, and the way back."""
 
 import dataclasses
 import functools
@@ -12,36 +12,36 @@ from bayesgen.runtime import padded_size
 from bayesgen.typing import Array, Float, Int, Real
 
 from .examples import ExampleSet
-from .hypothesis_classes import Cells, Setting
+from .hypothesis_classes import HypothesisClasses, Setting
 from .learner import ConceptLearner
 from .likelihood import Tally
 from .space import HypothesisSpace
 
-WIDTH = 512  # cells at least, so that most single sets are served by one compiled function
+WIDTH = 512  # classes at least, so that most single sets are served by one compiled function
 DRAWS = 200  # that are averaged over at a time
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Table:
-    """The cells of a learner's sets of examples.
+    """The classes of a learner's sets of examples.
 
     Attributes:
         learner: the learner.
         sets: the sets of examples.
-        cells: the cells.
-        keys: for each kind of set, the sorted keys of its cells.
+        classes: the hypotheses, in classes that neither examples nor hyperparameters tell apart.
+        keys: for each kind of set, the sorted keys of its classes.
         where: for each set, its kind and its row there.
     """
 
     learner: ConceptLearner
     sets: tuple[ExampleSet, ...]
-    cells: Cells
+    classes: HypothesisClasses
     keys: tuple[Int[np.ndarray, " _"], ...]
     where: dict[int, tuple[int, int]]
 
     @classmethod
     def of(cls, learner: ConceptLearner, sets: Sequence[ExampleSet]) -> "Table":
-        """Sort the hypotheses into cells, for every set."""
+        """Sort the hypotheses into classes, for every set."""
         kinds = _kinds(sets)
         of_sets = [_masses(learner, examples) for examples in sets]
         keys = tuple(functools.reduce(np.union1d, [of_sets[index][0] for index in kind]) for kind in kinds.values())
@@ -53,10 +53,10 @@ class Table:
             masses[kind, row, np.searchsorted(keys[kind], keys_of_set)] = mass
         decoded = [_decode(learner.space, *pair, width) for pair in zip(keys, kinds, strict=True)]
         groups, *tally = (np.stack(parts) for parts in zip(*decoded, strict=True))
-        return cls(learner, tuple(sets), Cells(Tally(*tally), groups, masses), keys, where)
+        return cls(learner, tuple(sets), HypothesisClasses(Tally(*tally), groups, masses), keys, where)
 
     def average(self, draws: Mapping[str, Float[np.ndarray, " draws"]]) -> Float[np.ndarray, "2 C S U"]:
-        """The posterior of cells averaged over draws of the hyperparameters, by name.
+        """The posterior of classes averaged over draws of the hyperparameters, by name.
 
         Returns:
             for each unit of mass: probabilities, and their products with the noise.
@@ -64,27 +64,27 @@ class Table:
         learner, total = self.learner, len(next(iter(draws.values())))
         values = {**learner.hyperparameters, **draws}
         given = {name: np.broadcast_to(np.asarray(value, float), total) for name, value in values.items()}
-        sums = np.zeros((2, *self.cells.masses.shape))
+        sums = np.zeros((2, *self.classes.masses.shape))
         with jax.enable_x64(True):
             for start in range(0, total, DRAWS):
                 part = {name: value[start : start + DRAWS] for name, value in given.items()}
-                sums += np.stack(_average(self.cells, part, Setting.of(learner)))
+                sums += np.stack(_average(self.classes, part, Setting.of(learner)))
         return sums / total
 
     def of_hypotheses(self, index: int, values: Float[np.ndarray, "C S U"]) -> Float[np.ndarray, " H"]:
-        """What a set's cells have, of the values, given to their hypotheses; 0 for those in no cell."""
+        """What a set's classes have, of the values, given to their hypotheses; 0 for those in no class."""
         kind, row = self.where[index]
         space, known, examples = self.learner.space, self.keys[kind], self.sets[index]
         keys = _encode(space, Tally.of(space, examples), examples)
-        cell = np.minimum(np.searchsorted(known, keys), len(known) - 1)
-        return np.where(known[cell] == keys, values[kind, row, cell], 0.0)
+        place = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+        return np.where(known[place] == keys, values[kind, row, place], 0.0)
 
 
 @functools.partial(jax.jit, static_argnames="setting")
 def _average(
-    cells: Cells, draws: dict[str, Float[Array, " draws"]], setting: Setting
+    classes: HypothesisClasses, draws: dict[str, Float[Array, " draws"]], setting: Setting
 ) -> tuple[Float[Array, "C S U"], Float[Array, "C S U"]]:
-    return cells.average_posterior(setting, draws)
+    return classes.average_posterior(setting, draws)
 
 
 def _kinds(sets: Sequence[ExampleSet]) -> dict[tuple[int, int], list[int]]:
@@ -97,12 +97,12 @@ def _kinds(sets: Sequence[ExampleSet]) -> dict[tuple[int, int], list[int]]:
 
 def _masses(
     learner: ConceptLearner, examples: ExampleSet
-) -> tuple[Int[np.ndarray, " cells"], Float[np.ndarray, " cells"]]:
-    """Keys of the cells of a set, sorted, and their masses."""
+) -> tuple[Int[np.ndarray, " classes"], Float[np.ndarray, " classes"]]:
+    """Keys of the classes of a set, sorted, and their masses."""
     space, tally = learner.space, Tally.of(learner.space, examples)
     possible = np.flatnonzero((tally.strays == 0) | learner.is_noisy)
-    keys, cell = np.unique(_encode(space, tally, examples)[possible], return_inverse=True)
-    return keys, np.bincount(cell, np.exp(space.structure.base[possible]))
+    keys, class_of = np.unique(_encode(space, tally, examples)[possible], return_inverse=True)
+    return keys, np.bincount(class_of, np.exp(space.structure.base[possible]))
 
 
 def _encode(space: HypothesisSpace, tally: Tally, examples: ExampleSet) -> Int[np.ndarray, " H"]:
@@ -112,9 +112,9 @@ def _encode(space: HypothesisSpace, tally: Tally, examples: ExampleSet) -> Int[n
 
 
 def _decode(
-    space: HypothesisSpace, keys: Int[np.ndarray, " cells"], kind: tuple[int, int], width: int
+    space: HypothesisSpace, keys: Int[np.ndarray, " classes"], kind: tuple[int, int], width: int
 ) -> tuple[Real[np.ndarray, " U"], ...]:
-    """Back to (group, size, held, avoided, strays), the last cell repeated as padding."""
+    """Back to (group, size, held, avoided, strays), the last class repeated as padding."""
     num_positive, num_negative = kind
     keys = np.pad(keys, (0, width - len(keys)), mode="edge")
     keys, avoided = np.divmod(keys, num_negative + 1)

@@ -143,8 +143,8 @@ def test_many_examples_do_not_underflow(three):
 
 def log_evidence(learner, sets):
     """The function of the hyperparameters that is sampled, in double precision."""
-    cells = Table.of(learner, read_examples(learner, sets).sets).cells
-    return lambda **values: cells.log_evidence(Setting.of(learner), {**learner.hyperparameters, **values})
+    classes = Table.of(learner, read_examples(learner, sets).sets).classes
+    return lambda **values: classes.log_evidence(Setting.of(learner), {**learner.hyperparameters, **values})
 
 
 IMPOSSIBLE = [[2, 4, 6, 8, 2, 4, 6, 8], [2, 4, 6, 8, 1, 3, 5, 7], [1, 3, 5], [1, 3, 4]]
