@@ -1,14 +1,20 @@
 """Columns so large or so small that floating point does not hold their squares."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from bayesgen.errors import DataError
+from bayesgen.typing import Array, Float
+
+from .arrays import Cells
+from .summaries import Moments
 
 SMALLEST, LARGEST = 1e-152, 1e152  # what is in between has squares with all their digits, and sums of many of them
 MOST_UNITS = 1e151  # standard deviations whose squares do not overflow, nor their sums
 
 
-def check_magnitudes(moments, name_of):
+def check_magnitudes(moments: Moments, name_of: Callable[[tuple[int, ...]], str]) -> None:
     """Refuse columns whose squares overflow or vanish: their variances would be infinite, missing or zero.
 
     Args:
@@ -30,17 +36,18 @@ def check_magnitudes(moments, name_of):
         )
 
 
-def check_rows(values, units, name_of):
+def check_rows(values: Cells, units: Float[Array, "..."] | float, name_of: Callable[[tuple[int, ...]], str]) -> None:
     """Refuse new rows so far away that the squares of their distances overflow: no density could be computed.
 
     Args:
-        values: (n, ...), cells of columns with means and variances.
+        values: cells of columns with means and variances.
         units: standard deviations of the columns, or 1 where they are not known.
         name_of: the name of the column at an index tuple, as a sentence begins with it.
 
     Raises:
         DataError: names the first such column, the row and the value.
     """
+    values = np.asarray(values)
     limits = np.minimum(LARGEST, MOST_UNITS * np.asarray(units))
     least = limits.min(initial=LARGEST)
     if values.dtype.kind == "f" and np.finfo(values.dtype).max <= least:
@@ -50,15 +57,15 @@ def check_rows(values, units, name_of):
     wrong = np.maximum(values.max(0, initial=0), -values.min(0, initial=0)) > limits
     if wrong.any():
         place = tuple(int(index) for index in np.argwhere(wrong)[0])
-        cells = np.abs(values[:, *place])
-        row = int(np.argmax(cells))
+        cells = values.reshape(len(values), -1)[:, np.ravel_multi_index(place, values.shape[1:])]
+        row = int(np.argmax(np.abs(cells)))
         raise DataError(
-            f"{name_of(place)} has {values[row, *place]:.3g} at row {row}, so far from the training data that squares "
+            f"{name_of(place)} has {cells[row]:.3g} at row {row}, so far from the training data that squares "
             "overflow in floating point and no density could be computed. Correct the cell, or drop the row."
         )
 
 
-def _magnitudes(moments):
+def _magnitudes(moments: Moments) -> Float[np.ndarray, "..."]:
     """Mean or standard deviation of each column, whichever is larger, in the class where it is largest."""
     largest = np.finfo(np.float64).max
     scatter = np.diagonal(moments.scatter, axis1=-2, axis2=-1) if moments.is_matrix else moments.scatter

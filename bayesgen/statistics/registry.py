@@ -5,9 +5,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax.numpy as jnp
-from numpyro.distributions.distribution import ExpandedDistribution, Independent, MaskedDistribution
+from numpyro.distributions.distribution import Distribution, ExpandedDistribution, Independent, MaskedDistribution
+
+from bayesgen.typing import Array, Bool, Float, Shaped
 
 from .base import Statistic
+from .summaries import Summary
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,16 +24,23 @@ class Registration:
         event_dims: number of event axes of each parameter (0 where not stated).
     """
 
-    statistic: Statistic | Callable
-    parameters: Callable
-    inert: Callable | None = None
+    statistic: Statistic | Callable[[Any], Statistic]
+    parameters: Callable[[Any], dict[str, Any]]
+    inert: Callable[[Any], dict[str, Any]] | None = None
     event_dims: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 _TABLE: dict[type, Registration] = {}
 
 
-def register(distribution_type, statistic, parameters, *, inert=None, event_dims=None):
+def register(
+    distribution_type: type[Distribution],
+    statistic: Statistic | Callable[[Any], Statistic],
+    parameters: Callable[[Any], dict[str, Any]],
+    *,
+    inert: Callable[[Any], dict[str, Any]] | None = None,
+    event_dims: Mapping[str, int] | None = None,
+) -> None:
     """Teach bayesgen the sufficient statistic of a distribution type, so that programs with it are compressed.
 
     Args:
@@ -65,23 +75,23 @@ class Conditional:
 
     Attributes:
         statistic: what can be done with them.
-        parameters: name -> (K, *extra, *event).
-        inert: name -> (K, *extra, *event), see `register`.
-        mask: (K, *extra) booleans, or None.
+        parameters: by name; then extra axes, then those of events.
+        inert: likewise, see `register`.
+        mask: of what counts; None where all does.
     """
 
     statistic: Statistic
-    parameters: dict[str, Any]
-    inert: dict[str, Any]
-    mask: Any = None
+    parameters: dict[str, Float[Array, "K ..."]]
+    inert: dict[str, Shaped[Array, "K ..."]]
+    mask: Bool[Array, " K *extra"] | None = None
 
-    def log_likelihood(self, summary):
-        """Log-likelihood of a summary, a scalar."""
-        each = self.statistic.log_likelihood(self.parameters, summary)
-        return (each if self.mask is None else jnp.where(self.mask, each, 0.0)).sum()
+    def log_likelihood(self, summary: Summary) -> Float[Array, ""]:
+        """Log-likelihood of a summary."""
+        terms = self.statistic.log_likelihood(self.parameters, summary)
+        return jnp.asarray(terms if self.mask is None else jnp.where(self.mask, terms, 0.0)).sum()
 
 
-def read_conditional(distribution, axis):
+def read_conditional(distribution: Distribution, axis: int) -> Conditional | None:
     """Read a site's distribution into a `Conditional`, or None where no statistic is registered for it.
 
     Args:
@@ -96,12 +106,12 @@ def read_conditional(distribution, axis):
     shape = tuple(distribution.batch_shape) + tuple(distribution.event_shape[:num_extra])
     position = len(distribution.batch_shape) + axis
 
-    def arrange(array, event_dim=0):
+    def arrange(array: Shaped[Array, "..."], event_dim: int = 0) -> Any:
         array = jnp.asarray(array)
         event = array.shape[array.ndim - event_dim :]
         return jnp.moveaxis(jnp.broadcast_to(array, shape + event), position, 0)
 
-    def arrange_all(arrays):
+    def arrange_all(arrays: Mapping[str, Any]) -> dict[str, Any]:
         return {name: arrange(array, registration.event_dims.get(name, 0)) for name, array in arrays.items()}
 
     statistic = registration.statistic
@@ -113,7 +123,7 @@ def read_conditional(distribution, axis):
     )
 
 
-def _unwrap(distribution):
+def _unwrap(distribution: Distribution) -> tuple[Any, Any]:
     """Strip `to_event`, `expand` and `mask`; return the bare distribution and the mask (trailing axes added)."""
     mask = None
     while isinstance(distribution, Independent | ExpandedDistribution | MaskedDistribution):
@@ -126,16 +136,15 @@ def _unwrap(distribution):
     return distribution, mask
 
 
-def _combine(mask, other):
-    other = jnp.asarray(other)
-    return other if mask is None else mask & other
+def _combine(mask: Any, other: Any) -> Bool[Array, "..."]:
+    return jnp.asarray(other) if mask is None else mask & jnp.asarray(other)
 
 
-def is_registered(distribution_type):
+def is_registered(distribution_type: type) -> bool:
     """Whether a statistic is registered for exactly this type."""
     return distribution_type in _TABLE
 
 
-def registered_types():
+def registered_types() -> tuple[type, ...]:
     """The NumPyro distribution types that have a statistic."""
     return tuple(_TABLE)

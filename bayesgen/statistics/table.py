@@ -1,13 +1,19 @@
 """The statistics of NumPyro's distributions: one registration each."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax.nn import log_sigmoid, log_softmax
 
-from .arrays import log_factorial, namespace, precise, segment_sums, special
+from bayesgen.typing import Array, Float, Real
+
+from .arrays import Cells, log_factorial, namespace, precise, segment_sums, special
+from .base import Parameters
 from .discrete import BernoulliStatistic, CategoricalStatistic
 from .exponential import ExponentialFamily
 from .normal import MultivariateNormalStatistic, NormalStatistic
@@ -16,17 +22,17 @@ from .registry import register
 # --- exponential families -------------------------------------------------------------------------------------
 
 
-def _no_partition(parameters):
+def _no_partition(parameters: Parameters) -> Float[Array, "K ..."]:
     first = next(iter(parameters.values()))
     return namespace(first).zeros(first.shape)
 
 
-def _log_binomial(values, inert):
+def _log_binomial(values: Real[Array, "n ..."], inert: Parameters) -> Float[Array, "n ..."]:
     total = inert["total_count"]
     return log_factorial(total) - log_factorial(values) - log_factorial(total - values)
 
 
-def _log_multinomial(values, inert):
+def _log_multinomial(values: Cells, inert: Parameters | None) -> Float[Array, "n ..."]:
     """log(n! / prod_v x_v!), of dense or sparse counts."""
     if not hasattr(values, "tocsr"):
         return log_factorial(values.sum(-1)) - log_factorial(values).sum(-1)
@@ -37,11 +43,11 @@ def _log_multinomial(values, inert):
     return log_factorial(totals) - segment_sums(log_factorial(counts), ends)
 
 
-def _gammaln(values):
+def _gammaln(values: Float[Array, "..."]) -> Float[Array, "..."]:
     return special(namespace(values)).gammaln(values)
 
 
-def _log(values):
+def _log(values: Real[Array, "..."]) -> Float[Array, "..."]:
     return namespace(values).log(precise(values))
 
 
@@ -121,31 +127,31 @@ MULTIVARIATE_NORMAL = MultivariateNormalStatistic()
 # --- how each NumPyro distribution writes its parameters --------------------------------------------------------
 
 
-def _binary_probs(d):
+def _binary_probs(d: Any) -> dict[str, jax.Array]:
     return {"log_one": jnp.log(d.probs), "log_zero": jnp.log1p(-d.probs)}
 
 
-def _binary_logits(d):
+def _binary_logits(d: Any) -> dict[str, jax.Array]:
     return {"log_one": log_sigmoid(d.logits), "log_zero": log_sigmoid(-d.logits)}
 
 
-def _category_probs(d):
+def _category_probs(d: Any) -> dict[str, jax.Array]:
     return {"log_probs": jnp.log(d.probs)}
 
 
-def _category_logits(d):
+def _category_logits(d: Any) -> dict[str, jax.Array]:
     return {"log_probs": log_softmax(d.logits, axis=-1)}
 
 
-def _named(*names):
+def _named(*names: str) -> Callable[[Any], dict[str, jax.Array]]:
     return lambda d: {name: jnp.asarray(getattr(d, name)) for name in names}
 
 
-def _total_count(d):
+def _total_count(d: Any) -> dict[str, Any]:
     return {"total_count": d.total_count}
 
 
-def _categorical(d):
+def _categorical(d: Any) -> CategoricalStatistic:
     return CategoricalStatistic((d.probs if "probs" in d.__dict__ else d.logits).shape[-1])
 
 
