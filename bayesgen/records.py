@@ -6,6 +6,7 @@ what it puts into them (tracers, batches, sometimes no arrays at all) need not p
 """
 
 import dataclasses
+import functools
 from collections.abc import Hashable
 from typing import Any, TypeVar, dataclass_transform
 
@@ -40,11 +41,16 @@ def record(cls: type[Record]) -> type[Record]:
         made.__hash__ = None
     if made.__repr__ is object.__repr__:
         made.__repr__ = written
-    fields = dataclasses.fields(made)
-    fixed = tuple(field.name for field in fields if field.metadata.get("static"))
-    leaves = tuple(field.name for field in fields if field.name not in fixed)
-    register(made, leaves, fixed)
+    register(made, *field_names(made))
     return made
+
+
+@functools.cache
+def field_names(cls: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of a record's fields: those that are leaves, and those that are static."""
+    fields = dataclasses.fields(cls)
+    fixed = tuple(field.name for field in fields if field.metadata.get("static"))
+    return tuple(field.name for field in fields if field.name not in fixed), fixed
 
 
 def register(cls: type, leaves: tuple[str, ...], fixed: tuple[str, ...]) -> None:
@@ -73,9 +79,10 @@ def fill(instance: Record, **fields: Any) -> Record:
 
 def copied(instance: Record, **fields: Any) -> Record:
     """A copy of a record with some fields replaced, unchecked. Cached properties are computed anew."""
-    names = [field.name for field in dataclasses.fields(instance)]  # type: ignore[arg-type]
-    kept = {name: getattr(instance, name) for name in names if name not in fields}
-    return fill(object.__new__(type(instance)), **kept, **fields)
+    cls: Any = type(instance)
+    leaves, fixed = field_names(cls)
+    kept = {name: getattr(instance, name) for name in (*leaves, *fixed)}
+    return fill(object.__new__(cls), **(kept | fields))
 
 
 def written(instance: Any) -> str:

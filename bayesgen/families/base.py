@@ -1,7 +1,6 @@
 """What every conjugate family can do. A family is a prior that, updated with data, is again a family."""
 
 import abc
-import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self, TypeAlias
 
@@ -11,7 +10,7 @@ import numpyro
 import numpyro.distributions as dist
 
 from bayesgen.errors import ModelError
-from bayesgen.records import content_hash, copied, record, static
+from bayesgen.records import content_hash, copied, field_names, record, static
 from bayesgen.statistics import Moments, RowDensity, Statistic, Summary, check_magnitudes
 from bayesgen.typing import Array, Float, Int
 
@@ -59,14 +58,14 @@ class Family(abc.ABC):
     @property
     def flags(self) -> tuple[str, ...]:
         """Names of the fields that are structure, not hyperparameters."""
-        names = [field.name for field in dataclasses.fields(self) if field.metadata.get("static")]
-        return tuple(name for name in names if name != "batch_shape")
+        _, fixed = field_names(type(self))
+        return tuple(name for name in fixed if name != "batch_shape")
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
         """Name -> value, in the constructor's order and under the names of the fields."""
-        fields = dataclasses.fields(self)
-        return {field.name: getattr(self, field.name) for field in fields if not field.metadata.get("static")}
+        leaves, _ = field_names(type(self))
+        return {name: getattr(self, name) for name in leaves}
 
     def replace(self, **values: Any) -> Self:
         """Return a copy with some fields replaced, unchecked."""

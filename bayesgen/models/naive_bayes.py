@@ -1,6 +1,7 @@
 """`NaiveBayes`: columns independent given the class, one block for each kind of column."""
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -102,10 +103,9 @@ class NaiveBayes(Recipe):
 
     def concrete(self, schema: Schema) -> ConcreteModel:
         """The `GenerativeClassifier` (or average of them) with the blocks that the schema's kinds call for."""
-        defaults = {kind: _default(kind, schema) for kind in DEFAULTS}
         groups: dict[tuple[str, int | None, Family, str | None], list[str]] = {}
         for name, kind in _kinds(schema):
-            family = self._family(name, kind, defaults)
+            family = self._family(name, kind, schema.sparse)
             size = schema.num_categories(name) if kind == "categorical" else None
             groups.setdefault((kind, size, family, self._owner(name, family)), []).append(name)
         taken: dict[str, int] = {}
@@ -118,14 +118,14 @@ class NaiveBayes(Recipe):
             blocks.append((name, family, (schema.columns or ()) if whole else columns))
         return STRUCTURES[self.structure](GenerativeClassifier(blocks, self.class_prior), self.dependence_prior)
 
-    def _family(self, name: str, kind: str, defaults: Mapping[str, Family]) -> Family:
+    def _family(self, name: str, kind: str, is_sparse: bool) -> Family:
         """The family of a column: its own, else that of its kind."""
         families = self.families
         if isinstance(families, Family):
             family = families
         else:
             chosen = (families or {}).get(name) or (families or {}).get(kind)
-            family = chosen or self._by_implied_kind(kind) or defaults[kind]
+            family = chosen or self._by_implied_kind(kind) or _default(kind, is_sparse)
         if family.kind != kind:
             raise ModelError(
                 f"Column {name!r} is of kind {kind!r}, but its family {type(family).__name__} is for "
@@ -147,9 +147,10 @@ class NaiveBayes(Recipe):
         return next((family for key, family in given.items() if key in DEFAULTS and family.kind == kind), None)
 
 
-def _default(kind: str, schema: Schema) -> Family:
+@functools.cache
+def _default(kind: str, is_sparse: bool) -> Family:
     """The default family of a kind; the counts of a sparse matrix share the total of a row."""
-    return (DirichletMultinomial if kind == "count" and schema.sparse else DEFAULTS[kind])()
+    return (DirichletMultinomial if kind == "count" and is_sparse else DEFAULTS[kind])()
 
 
 def _kinds(schema: Schema) -> list[tuple[str, str]]:
