@@ -50,7 +50,7 @@ class ByEvidence(Weighting):
         """Mix joints."""
         check_comparable(fits)
         evidences = [fit.log_evidence for fit in fits]
-        shares, total = posterior_weights(evidences, _normalized(self.prior, len(fits)))
+        shares, total = posterior_weights(np.array(evidences, float), _normalized(self.prior, len(fits)))
         return mixture_fit(fits, shares, evidences, self, conditional=False, log_evidence=total)
 
 

@@ -1,7 +1,5 @@
 """Weights of several structures: posterior probabilities, stacking, pseudo-BMA."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import scipy.optimize
 import scipy.special
@@ -11,7 +9,7 @@ from bayesgen.typing import Float
 
 
 def posterior_weights(
-    log_evidences: Sequence[float], prior: Float[np.ndarray, " M"]
+    log_evidences: Float[np.ndarray, " M"], prior: Float[np.ndarray, " M"]
 ) -> tuple[Float[np.ndarray, " M"], float]:
     """Posterior probabilities of structures and the log evidence of them all.
 
@@ -25,7 +23,7 @@ def posterior_weights(
     Source: Hoeting et al. (1999), Bayesian model averaging, eq. 2.
     """
     with np.errstate(divide="ignore"):
-        scores = np.asarray(log_evidences) + np.log(prior)
+        scores = log_evidences + np.log(prior)
     total = scipy.special.logsumexp(scores)
     if not np.isfinite(total):
         raise FitError("Every member with a prior weight gives the data probability zero: none is the better one.")
