@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
+from arviz_stats.base import array_stats
 
 from bayesgen.log_density import LogDensity
 from bayesgen.runtime import Pool, bar, carrying
+from bayesgen.typing import Float
 
 from .adapted import sample_adapted
 from .curvature import ALWAYS_DENSE
@@ -271,10 +273,8 @@ def laplace(density: LogDensity, settings: Settings, evaluator: Evaluator, start
     return AdaptedAttempt(centred, settings, "the Hessian at the mode is not positive definite")
 
 
-def largest_split_rhat(draws: np.ndarray) -> float:
-    """The largest split R-hat of draws (chain, draw, dimension), without ranks: to judge a sampler in passing."""
-    half = draws.shape[1] // 2
-    split = np.concatenate([draws[:, :half], draws[:, half : 2 * half]])
-    within = split.var(axis=1, ddof=1).mean(0)
-    between = split.mean(axis=1).var(axis=0, ddof=1)
-    return float(np.sqrt(1 - 1 / half + between / np.where(within > 0, within, 1.0)).max())
+def largest_split_rhat(draws: Float[np.ndarray, "chains draws D"]) -> float:
+    """The largest split R-hat of any coordinate, without ranks; of draws that do not move at all it is 1."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rhats = array_stats.rhat(draws, chain_axis=0, draw_axis=1, method="split")
+    return float(np.where(np.isnan(rhats), 1.0, rhats).max())
