@@ -119,9 +119,10 @@ class Fit(Trained):
         conjugate = self.concrete.conjugate(self.schema)
         if conjugate is None:
             raise ModelError("A program of one's own names its parameters itself, by its sites: see fit.parameters.")
-        if not any(column in block.columns for block in conjugate.blocks):
+        block = conjugate.block_of(column)
+        if block is None:
             raise DataError(f"There is no column {column!r}. The columns are {quote_some(self.schema.columns or ())}.")
-        return conjugate.of_column(column, self.parameters)
+        return block.of_column(column, self.parameters)
 
     @property
     def classes(self) -> np.ndarray:

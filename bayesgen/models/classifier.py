@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from bayesgen.typing import Array, Float
 
 from .conjugate import Block, Conjugate
 from .function import LABEL, ClassifierFunction, covariate_name
+
+ClassPrior: TypeAlias = Family | Sequence[float]
+"""A family over the codes of the classes, or K fixed probabilities."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +49,7 @@ class GenerativeClassifier(ConcreteModel):
     """
 
     blocks: Sequence[tuple[str, Family, Sequence[str]]]
-    class_prior: Any = dataclasses.field(default_factory=DirichletCategorical)
+    class_prior: ClassPrior = dataclasses.field(default_factory=DirichletCategorical)
 
     def __post_init__(self) -> None:
         fill(self, class_prior=as_class_prior(self.class_prior), blocks=tuple(map(_as_block, self.blocks)))
@@ -150,7 +153,7 @@ class GenerativeClassifier(ConcreteModel):
         return program.replace(coordinates=coordinates, plan=plan)
 
 
-def as_class_prior(prior: Any) -> Any:
+def as_class_prior(prior: Any) -> ClassPrior:
     """A class prior as models keep it, to be compared: a family as it is, fixed probabilities as a tuple."""
     if isinstance(prior, Family):
         return prior

@@ -26,6 +26,14 @@ class Block:
     family: Family
     columns: Sequence[str] = static()
 
+    def of_column(self, column: str, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The entries of one column in the block's parameters, which may have leading axes: parameter -> value."""
+        place, values = list(self.columns).index(column), {}
+        for parameter, axes in self.family.parameter_axes().items():
+            value = parameters[f"{self.name}_{parameter}"]
+            values[parameter] = np.take(value, place, axes.index("feature") - len(axes)) if "feature" in axes else value
+        return values
+
 
 @record
 class Conjugate:
@@ -93,18 +101,9 @@ class Conjugate:
                 coordinates[prefix + "category"] = _categories(schema, columns)
         return coordinates
 
-    def of_column(self, column: str, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The entries of one column in its block's parameters, which may have leading axes: parameter -> value.
-
-        Raises:
-            StopIteration: no such column.
-        """
-        block = next(block for block in self.blocks if column in block.columns)
-        place, values = list(block.columns).index(column), {}
-        for parameter, axes in block.family.parameter_axes().items():
-            value = parameters[f"{block.name}_{parameter}"]
-            values[parameter] = np.take(value, place, axes.index("feature") - len(axes)) if "feature" in axes else value
-        return values
+    def block_of(self, column: str) -> Block | None:
+        """The block of a column; None where there is no such column."""
+        return next((block for block in self.blocks if column in block.columns), None)
 
     def mean(self) -> dict[str, np.ndarray]:
         """Means of the parameters: {block}_{parameter} -> value."""

@@ -9,7 +9,7 @@ from bayesgen.families import DirichletCategorical, Family, NormalInverseGamma, 
 from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.records import fill
 
-from .classifier import as_class_prior
+from .classifier import ClassPrior, as_class_prior
 from .naive_bayes import NaiveBayes
 
 # the one place where the user's word for a covariance becomes a family
@@ -56,7 +56,7 @@ class GaussianDiscriminant(Recipe):
 
     covariance: str = "full"
     prior: Family | None = None
-    class_prior: Any = dataclasses.field(default_factory=DirichletCategorical)
+    class_prior: ClassPrior = dataclasses.field(default_factory=DirichletCategorical)
 
     def __post_init__(self) -> None:
         fill(self, class_prior=as_class_prior(self.class_prior))

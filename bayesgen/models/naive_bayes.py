@@ -19,7 +19,7 @@ from bayesgen.families import (
 from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.records import fill
 
-from .classifier import GenerativeClassifier, as_class_prior
+from .classifier import ClassPrior, GenerativeClassifier, as_class_prior
 from .structure_average import StructureAverage
 
 DEFAULTS: dict[str, Callable[[], Family]] = {
@@ -68,7 +68,7 @@ class NaiveBayes(Recipe):
     """
 
     families: Family | Mapping[str, Family] | None = None
-    class_prior: Any = dataclasses.field(default_factory=DirichletCategorical)
+    class_prior: ClassPrior = dataclasses.field(default_factory=DirichletCategorical)
     structure: str = "full"
     dependence_prior: float = 0.5
 

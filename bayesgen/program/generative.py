@@ -334,8 +334,8 @@ def _referable(function):
 class _Form:
     """What a structure depends on: all of a program but the values of its hyperparameters."""
 
-    tree: Any
-    shapes: tuple
+    tree: jax.tree_util.PyTreeDef
+    shapes: tuple[Any, ...]
     label: str | None
     num_classes: int
     program: GenerativeProgram = dataclasses.field(compare=False)
