@@ -3,12 +3,13 @@
 from .data import Summaries, summarize
 from .exact import Exact
 from .export import datatree
-from .fit import Fit, Trained
+from .fit import Fit
 from .map import MAP
 from .method import Method
 from .mle import MLE
 from .nuts import NUTS, about
 from .problem import Problem, ProgramProblem
+from .trained import Trained
 from .training import fit, prepare
 
 __all__ = [

@@ -7,12 +7,13 @@ import numpy as np
 
 from bayesgen.posteriors import Exported
 from bayesgen.runtime import as_key
+from bayesgen.typing import Seed
 
 if TYPE_CHECKING:
     from xarray import DataTree
 
 
-def to_datatree(fit, num_draws=1000, seed=0):
+def to_datatree(fit: Any, num_draws: int = 1000, seed: Seed = 0) -> "DataTree":
     """Export the parameters.
 
     Groups: `posterior` (and `sample_stats`) of chains for NUTS; `posterior` of 4 x `num_draws` independent draws for
@@ -67,5 +68,5 @@ def _own_axes(fit: Any) -> tuple[dict[str, Sequence[Any]], dict[str, Sequence[st
     return {"class": [str(label) for label in fit.classes.tolist()]}, dims
 
 
-def _plain(attributes):
+def _plain(attributes: Mapping[str, Any]) -> dict[str, str | int | float]:
     return {name: value if isinstance(value, str | int | float) else repr(value) for name, value in attributes.items()}

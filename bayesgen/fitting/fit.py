@@ -1,8 +1,8 @@
 """`Fit`: what training gives, whatever the method."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 import numpy as np
@@ -10,47 +10,30 @@ import numpy as np
 from bayesgen.data import Rows, Schema, levels_array, read_table
 from bayesgen.describe import amount, counted, described, quote_some, shapes
 from bayesgen.errors import DataError, ModelError, PredictionError
+from bayesgen.families import Family
 from bayesgen.models import Conjugate
-from bayesgen.posteriors import Posterior
-from bayesgen.program import ConcreteModel, GenerativeProgram, covariate_names, log_joint_draws, read_rows, reduce_draws
+from bayesgen.posteriors import At, Parameters, Posterior
+from bayesgen.program import (
+    ConcreteModel,
+    GenerativeProgram,
+    Reduction,
+    covariate_names,
+    log_joint_draws,
+    read_rows,
+    reduce_draws,
+)
 from bayesgen.runtime import as_key
+from bayesgen.typing import Float, Int, Seed, Shaped
 
 from .export import to_datatree
+from .trained import Trained
+
+if TYPE_CHECKING:
+    from xarray import DataTree
 
 
-@dataclasses.dataclass(frozen=True)
-class Trained:
-    """What training gives, whatever the model: what was learned of it, and by which method.
-
-    Attributes:
-        model: the model as the user gave it.
-        method: the training method.
-        posterior: what was learned.
-    """
-
-    model: Any
-    method: Any
-    posterior: Posterior
-
-    @property
-    def parameters(self) -> dict[str, np.ndarray]:
-        """name -> array: the point, the posterior mean, or draws (chain, draw, ...)."""
-        return self.posterior.parameters
-
-    @property
-    def log_evidence(self) -> float | None:
-        """Log probability of the training data for `Exact` (and averages over structures), else None."""
-        return self.posterior.log_evidence
-
-    @property
-    def is_sampled(self) -> bool:
-        """Whether it holds draws from Markov chains."""
-        return self.posterior.is_sampled
-
-    @property
-    def sample_stats(self) -> Mapping[str, np.ndarray] | None:
-        """What the sampler recorded, name -> (chain, draw); None where there was no sampler."""
-        return self.posterior.sample_stats
+TABLES = ("mean", "mode", "draws", "predictive")
+ENOUGH_DRAWS = 1000  # for a table of each, where there can be any number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +56,7 @@ class Fit(Trained):
     schema: Schema
     program: GenerativeProgram
     concrete: ConcreteModel = dataclasses.field(repr=False)
-    prior: dict[str, Any] | None = dataclasses.field(default=None, repr=False)
+    prior: dict[str, Family] | None = dataclasses.field(default=None, repr=False)
     summaries: Any = dataclasses.field(default=None, repr=False)
     attributes: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -125,11 +108,11 @@ class Fit(Trained):
         return block.of_column(column, self.parameters)
 
     @property
-    def classes(self) -> np.ndarray:
+    def classes(self) -> Shaped[np.ndarray, " K"]:
         """The labels in the order of the tables' columns, of the labels' own type."""
         return levels_array(self.schema.classes or ())
 
-    def read(self, X) -> Rows:
+    def read(self, X: Any) -> Rows:
         """Rows of new data by attribute site, checked; what has been read already is returned as it is.
 
         X has the columns of the training schema, or is what `simulate` gives: the attribute sites and covariates of the
@@ -146,7 +129,7 @@ class Fit(Trained):
         self.concrete.check_rows(self.schema, rows.values)
         return rows
 
-    def _are_sites(self, names):
+    def _are_sites(self, names: Sequence[str]) -> bool:
         """Whether these are the sites that the program makes, and not the columns that it was trained on."""
         # those of blocks are known without a look at the program, which closed forms have no need of
         attributes = self.program.attributes if self.prior is None else self.prior.keys() - {"class"}
@@ -154,7 +137,9 @@ class Fit(Trained):
         few = len(names) <= len(sites) + 1  # columns may be very many
         return few and sites == set(names) - {self.program.label} and set(names) != set(self.schema.columns or ())
 
-    def log_joint(self, X, at="mean", rows=None) -> np.ndarray:
+    def log_joint(
+        self, X: Any, at: At | Literal["draws"] = "mean", rows: Int[np.ndarray, " m"] | None = None
+    ) -> Float[np.ndarray, "*draws n K"]:
         """The table of log-joints, log p(x_i, y = k | Q).
 
         Args:
@@ -168,25 +153,29 @@ class Fit(Trained):
         """
         if at not in TABLES:
             raise PredictionError(f"at must be one of {list(TABLES)}, got {at!r}.")
-        data = self.read(X)
-        return TABLES[at](self, data if rows is None else data.take(rows))
+        wanted = self.read(X)
+        wanted = wanted if rows is None else wanted.take(rows)
+        if at != "draws":
+            return self.posterior.log_joint(wanted, at)
+        latents = _flat(self.posterior.draws(ENOUGH_DRAWS, jax.random.key(0)))
+        return log_joint_draws(self.program, latents, wanted)
 
-    def reduce_draws(self, X, reduction, *, num_batches=100, num_draws=4000, seed=0):
+    def reduce_draws(
+        self, X: Any, reduction: Reduction, *, num_batches: int = 100, num_draws: int = 4000, seed: Seed = 0
+    ) -> tuple[dict[str, np.ndarray], int]:
         """Reduce the log-joint tables of batches of draws, never holding them all. See `rowwise`.
 
         Returns:
             (dict of arrays (n, ...), number of draws that were used).
         """
-        latents = self.posterior.draws(int(num_draws), as_key(seed))
-        rows = self.read(X)
-        flat = _flat(latents)
-        total = len(next(iter(flat.values())))
+        latents = _flat(self.posterior.draws(int(num_draws), as_key(seed)))
+        total = len(next(iter(latents.values())))
         batch_size = max(1, total // num_batches)
         used = total // batch_size * batch_size
-        flat = {name: value[:used] for name, value in flat.items()}
-        return reduce_draws(self.program, flat, rows, batch_size, reduction), used
+        latents = {name: value[:used] for name, value in latents.items()}
+        return reduce_draws(self.program, latents, self.read(X), batch_size, reduction), used
 
-    def simulate(self, n, *, seed=0, **covariates) -> dict[str, np.ndarray]:
+    def simulate(self, n: int, *, seed: Seed = 0, **covariates: Any) -> dict[str, np.ndarray]:
         """Generate n instances from one process of the fit: the point, or one draw from the posterior.
 
         Args:
@@ -209,30 +198,16 @@ class Fit(Trained):
         known = {name: chosen[name] for name in self.program.latents}
         return self.program.simulate(n, seed=second, latents=known, **covariates)
 
-    def to_datatree(self, num_draws=1000, seed=0):
+    def to_datatree(self, num_draws: int = 1000, seed: Seed = 0) -> "DataTree":
         """Export to an `xarray.DataTree` for ArviZ: see `bayesgen.fitting.export`."""
         return to_datatree(self, num_draws, seed)
 
 
-def prior_families(conjugate: Conjugate | None):
+def prior_families(conjugate: Conjugate | None) -> dict[str, Family] | None:
     """name -> family, for `Fit.prior`."""
     return None if conjugate is None else dict(conjugate.families())
 
 
-def _of_draws(fit, rows):
-    """(draws, n, K), of 1000 draws where there can be any number."""
-    latents = _flat(fit.posterior.draws(1000, jax.random.key(0)))
-    return log_joint_draws(fit.program, latents, rows)
-
-
-TABLES: dict[str, Callable[..., np.ndarray]] = {
-    "mean": lambda fit, rows: fit.posterior.log_joint(rows, "mean"),
-    "mode": lambda fit, rows: fit.posterior.log_joint(rows, "mode"),
-    "draws": _of_draws,
-    "predictive": lambda fit, rows: fit.posterior.log_joint(rows, "predictive"),
-}
-
-
-def _flat(latents):
+def _flat(latents: Parameters) -> Parameters:
     """Merge the chain and draw axes."""
     return {name: value.reshape(-1, *value.shape[2:]) for name, value in latents.items()}

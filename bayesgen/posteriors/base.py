@@ -11,7 +11,7 @@ from bayesgen.data import Rows
 from bayesgen.errors import PredictionError
 from bayesgen.models import Conjugate
 from bayesgen.program import GenerativeProgram, program_table
-from bayesgen.typing import Array, Float, PRNGKeyArray
+from bayesgen.typing import Float, PRNGKeyArray
 
 from .closed import closed_table
 
@@ -82,7 +82,7 @@ class Posterior(abc.ABC):
     def parameters(self) -> Parameters:
         """name -> the point, the posterior mean, or draws (chain, draw, ...)."""
 
-    def log_joint(self, rows: Rows, at: At = "mean") -> Float[Array, "n K"]:
+    def log_joint(self, rows: Rows, at: At = "mean") -> Float[np.ndarray, "n K"]:
         """log p(x_i, y = k) of rows as the model reads them, at a point or with the parameters integrated out.
 
         Raises:
@@ -111,7 +111,7 @@ class Posterior(abc.ABC):
             raise PredictionError(self.refusals[ability])
 
     @abc.abstractmethod
-    def _log_joint(self, rows: Rows, at: At) -> Float[Array, "n K"]: ...
+    def _log_joint(self, rows: Rows, at: At) -> Float[np.ndarray, "n K"]: ...
 
     def _draws(self, num_draws: int, key: PRNGKeyArray) -> Parameters:
         raise NotImplementedError
@@ -142,7 +142,7 @@ class ProcessPosterior(Posterior):
     def exported(self, num_draws: int, key: PRNGKeyArray) -> Exported:
         """What ArviZ is given."""
 
-    def _log_joint(self, rows: Rows, at: At) -> Float[Array, "n K"]:
+    def _log_joint(self, rows: Rows, at: At) -> Float[np.ndarray, "n K"]:
         parameters = self.mode if at == "mode" else self.mean
         if self.conjugate is not None:
             return closed_table(self.conjugate.densities_at(parameters), rows)

@@ -3,12 +3,14 @@
 import dataclasses
 import functools
 
+import numpy as np
+
 from bayesgen.data import Rows
 from bayesgen.models import Conjugate, Densities
 from bayesgen.program import GenerativeProgram
 from bayesgen.runtime import generator
 from bayesgen.statistics import SufficientStatistics
-from bayesgen.typing import Array, Float, PRNGKeyArray
+from bayesgen.typing import Float, PRNGKeyArray
 
 from .base import At, Exported, Parameters, ProcessPosterior
 from .closed import closed_table
@@ -54,7 +56,7 @@ class ConjugatePosterior(ProcessPosterior):
     def _predictive(self) -> Densities:
         return self.conjugate.predictive_densities()
 
-    def _log_joint(self, rows: Rows, at: At) -> Float[Array, "n K"]:
+    def _log_joint(self, rows: Rows, at: At) -> Float[np.ndarray, "n K"]:
         return closed_table(self._predictive, rows) if at == "predictive" else super()._log_joint(rows, at)
 
     def _draws(self, num_draws: int, key: PRNGKeyArray) -> Parameters:

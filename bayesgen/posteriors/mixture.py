@@ -8,7 +8,7 @@ import numpy as np
 import scipy.special
 
 from bayesgen.data import Rows
-from bayesgen.typing import Array, Float
+from bayesgen.typing import Float
 
 from .base import At, Parameters, Posterior
 
@@ -55,7 +55,7 @@ class Mixture(Posterior):
         """Those of the best member."""
         return self.members[self.best].parameters
 
-    def _log_joint(self, rows: Rows, at: At) -> Float[Array, "n K"]:
+    def _log_joint(self, rows: Rows, at: At) -> Float[np.ndarray, "n K"]:
         if at != "predictive":
             return self.members[self.best].log_joint(_of_member(rows, self.best), at)
         tables = [
@@ -63,7 +63,7 @@ class Mixture(Posterior):
         ]
         return scipy.special.logsumexp(tables, axis=0)
 
-    def _predictive(self, rows: Rows, index: int) -> Float[Array, "n K"]:
+    def _predictive(self, rows: Rows, index: int) -> Float[np.ndarray, "n K"]:
         table = self.members[index].log_joint(_of_member(rows, index), "predictive")
         return log_conditional(table) if self.conditional else table
 
@@ -96,7 +96,7 @@ def _of_member(rows: Rows, index: int) -> Rows:
     return Rows(of_member(rows.values), of_member(rows.observed), of_member(rows.covariates))
 
 
-def log_conditional(table: Float[Array, "n K"]) -> Float[Array, "n K"]:
+def log_conditional(table: Float[np.ndarray, "n K"]) -> Float[np.ndarray, "n K"]:
     """log p(y | x) from log-joints; -inf for all classes of a row that no class can have."""
     with np.errstate(invalid="ignore"):
         conditional = table - scipy.special.logsumexp(table, axis=1, keepdims=True)

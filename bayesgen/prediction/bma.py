@@ -1,9 +1,11 @@
 """`BMA`: the one-step answer."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
+from bayesgen.fitting import Fit
 from bayesgen.runtime import check_seed
 from bayesgen.typing import Seed
 
@@ -42,13 +44,13 @@ class BMA(Rule):
     entropy_draws: int | None = None
     seed: Seed = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.entropy_draws is not None:
             self.check_count("entropy_draws", self.entropy_draws, 0)
         check_seed(self.seed)
 
-    def apply(self, fit, X):
-        """Average the joint."""
+    def apply(self, fit: Fit, X: Any) -> ClassPrediction:
+        """Average the joint, in closed form or over draws."""
         if not fit.posterior.has_predictive:
             return self._from_draws(fit, X)
         log_probabilities, log_marginal = normalize(fit.log_joint(X, at="predictive"))
@@ -59,16 +61,16 @@ class BMA(Rule):
         draws_that_count = least_effective(averages["log_joint"], size * averages["effective"], size)
         return with_information(answer, averages, unknown=draws_that_count < MIN_TAIL)
 
-    def averages_draws(self, fit):
+    def averages_draws(self, fit: Fit) -> bool:
         """Where there is no closed form, or the entropy is to be split."""
         return bool(self.entropy_draws) or not fit.posterior.has_predictive
 
-    def _from_draws(self, fit, X):
+    def _from_draws(self, fit: Fit, X: Any) -> ClassPrediction:
         averages, size = fit.reduce_draws(X, JOINT if self.entropy_draws == 0 else JOINT_AND_ENTROPY)
         mean, effective = averages["log_joint"], size * averages["effective"]
         log_probabilities, log_marginal = normalize(mean)
-        k = tail_indices(fit, X, mean, effective, size)
-        unseen = (effective < MIN_EFFECTIVE_DRAWS).any(1, keepdims=True)
+        k = tail_indices(lambda places: fit.log_joint(X, at="draws", rows=places), mean, effective, size)
+        unseen = np.any(effective < MIN_EFFECTIVE_DRAWS, axis=1, keepdims=True)
         error = np.where(unseen, np.maximum(averages["error"], 1 / size), averages["error"])
         error[(k >= NO_MEAN_K) & unseen[:, 0]] = np.inf
         answer = ClassPrediction(log_probabilities, fit.classes, log_marginal, error, pareto_k=k)

@@ -1,9 +1,11 @@
 """`ConditionalAverage`: the mean of p(y | x, Q) over the posterior, which is not the posterior predictive."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
+from bayesgen.fitting import Fit
 from bayesgen.runtime import check_seed
 from bayesgen.typing import Seed
 
@@ -27,18 +29,18 @@ class ConditionalAverage(Rule):
     num_draws: int = 4000
     seed: Seed = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.check_count("num_draws", self.num_draws, 1)
         check_seed(self.seed)
 
-    def apply(self, fit, X):
+    def apply(self, fit: Fit, X: Any) -> ClassPrediction:
         """Average the conditionals."""
-        found, _ = fit.reduce_draws(X, CONDITIONAL, num_draws=self.num_draws, seed=self.seed)
+        averages, _ = fit.reduce_draws(X, CONDITIONAL, num_draws=self.num_draws, seed=self.seed)
         with np.errstate(divide="ignore"):
-            logs = np.log(found["probabilities"])
-        answer = ClassPrediction(logs, fit.classes, found["log_marginal"], found["error"])
-        return with_information(answer, found, unknown=False)
+            logs = np.log(averages["probabilities"])
+        answer = ClassPrediction(logs, fit.classes, averages["log_marginal"], averages["error"])
+        return with_information(answer, averages, unknown=False)
 
-    def averages_draws(self, fit):
+    def averages_draws(self, fit: Fit) -> bool:
         """Always."""
         return True

@@ -1,9 +1,10 @@
 """`PlugIn`: the two-step answer."""
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 from bayesgen.errors import PredictionError
+from bayesgen.fitting import Fit
 
 from .answer import ClassPrediction, normalize
 from .rule import Rule
@@ -21,16 +22,16 @@ class PlugIn(Rule):
 
     at: Literal["mean", "mode"] = "mean"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.at not in ("mean", "mode"):
             raise PredictionError(f"PlugIn(at=...) takes 'mean' or 'mode', got {self.at!r}.")
 
-    def apply(self, fit, X):
+    def apply(self, fit: Fit, X: Any) -> ClassPrediction:
         """Normalise the table at the process."""
         log_probabilities, log_marginal = normalize(fit.log_joint(X, at=self.at))
         return ClassPrediction(log_probabilities, fit.classes, log_marginal)
 
-    def remedy(self, fit):
+    def remedy(self, fit: Fit) -> str:
         """Another process, or all of them."""
         if fit.posterior.is_point:
             return "Fit with Exact() and average (BMA), or with MAP() and concentrations above 1."
@@ -40,6 +41,6 @@ class PlugIn(Rule):
             )
         return "Average instead (BMA), or look at these rows."
 
-    def averages_draws(self, fit):
+    def averages_draws(self, fit: Fit) -> bool:
         """No: it looks at one process."""
         return False

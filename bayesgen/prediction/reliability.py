@@ -1,9 +1,12 @@
 """Whether draws are enough for an average over them: Pareto's k of each row's importance weights."""
 
+from collections.abc import Callable
+
 import numpy as np
 import scipy.special
 
 from bayesgen.errors import ConvergenceWarning, warn
+from bayesgen.typing import Float, Int
 
 MAX_K = 0.7  # above it, the error of an average falls more slowly than any use of it could wait for
 NO_MEAN_K = 1.0  # from here on, weights have no mean that draws could find
@@ -15,7 +18,7 @@ MIN_TAIL = 5  # weights in a tail that is fitted
 VANISHES = 1e-300  # a weight, beside the largest, that double precision hardly tells from zero
 
 
-def pareto_k(log_joint):
+def pareto_k(log_joint: Float[np.ndarray, "draws n K"]) -> Float[np.ndarray, " n"]:
     """Tail index of the importance of draws to each row's average.
 
     The one-step answer for a row is an average over draws of p(x, y = k | Q), class by class. It is carried by few
@@ -24,10 +27,10 @@ def pareto_k(log_joint):
     above 0.7, neither the average nor its standard error can be trusted.
 
     Args:
-        log_joint: (draws, n, K), log p(x_i, y = k | Q_s).
+        log_joint: log p(x_i, y = k | Q_s).
 
     Returns:
-        (n,), the largest k over the classes that have a share in the answer; 0 where the weights are so even (an
+        The largest k over the classes that have a share in the answer; 0 where the weights are so even (an
         effective sample size above a half of the draws) that no tail was fitted; infinity where so few draws count
         that none can be.
 
@@ -48,7 +51,7 @@ def pareto_k(log_joint):
     return k.max(axis=1)
 
 
-def _tail_index(weights: np.ndarray) -> float:
+def _tail_index(weights: Float[np.ndarray, " draws"]) -> float:
     """Tail index of the weights of draws, of which the largest is 1."""
     num_draws = len(weights)
     size = int(3 * num_draws**0.5 if num_draws > 225 else num_draws / 5)
@@ -60,7 +63,7 @@ def _tail_index(weights: np.ndarray) -> float:
     return _generalized_pareto_shape(exceedances) if len(exceedances) >= MIN_TAIL else np.inf
 
 
-def _generalized_pareto_shape(exceedances: np.ndarray) -> float:
+def _generalized_pareto_shape(exceedances: Float[np.ndarray, " tail"]) -> float:
     """Shape k of the generalised Pareto distribution of ascending exceedances: an average over a grid of scales.
 
     Source: Zhang and Stephens (2009), A new and efficient estimation method for the generalized Pareto distribution;
@@ -78,18 +81,22 @@ def _generalized_pareto_shape(exceedances: np.ndarray) -> float:
     return float((number * shape + 10 * 0.5) / (number + 10))
 
 
-def tail_indices(fit, X, mean, effective, num_draws):
+def tail_indices(
+    draws_of: Callable[[Int[np.ndarray, " m"]], Float[np.ndarray, "draws m K"]],
+    mean: Float[np.ndarray, "n K"],
+    effective: Float[np.ndarray, "n K"],
+    num_draws: int,
+) -> Float[np.ndarray, " n"]:
     """Pareto's k of the rows of a prediction from draws, for those whose weights are uneven.
 
     Args:
-        fit: what can give the table of every draw for a few rows.
-        X: the rows.
-        mean: (n, K), log of the mean over draws of p(x_i, y = k | Q).
-        effective: (n, K), effective number of draws in this mean.
+        draws_of: function of the positions of a few rows that gives their table of every draw.
+        mean: log of the mean over draws of p(x_i, y = k | Q).
+        effective: effective number of draws in this mean.
         num_draws: number of draws.
 
     Returns:
-        (n,), 0 for rows of even weights; infinity where fewer than five draws are effective; NaN for rows of uneven
+        0 for rows of even weights; infinity where fewer than five draws are effective; NaN for rows of uneven
         weights beyond the most uneven ones that are looked at.
     """
     size = least_effective(mean, effective, num_draws)
@@ -99,20 +106,21 @@ def tail_indices(fit, X, mean, effective, num_draws):
     most = max(1, min(MOST_NUMBERS // num_draws, MOST_SERIES) // mean.shape[1])
     looked_at = uneven[np.argsort(size[uneven])[:most]]
     if len(looked_at):
-        k[looked_at] = pareto_k(fit.log_joint(X, at="draws", rows=looked_at))
+        k[looked_at] = pareto_k(draws_of(looked_at))
     return k
 
 
-def least_effective(mean, effective, num_draws):
-    """The least effective number of draws among the classes that matter to each row, (n,). See `tail_indices`."""
+def least_effective(
+    mean: Float[np.ndarray, "n K"], effective: Float[np.ndarray, "n K"], num_draws: int
+) -> Float[np.ndarray, " n"]:
+    """The least effective number of draws among the classes that matter to each row. See `tail_indices`."""
     with np.errstate(invalid="ignore"):
         matters = mean - mean.max(axis=1, keepdims=True) >= np.log(SMALL_SHARE)
     return np.where(matters, effective, num_draws).min(axis=1, initial=num_draws)
 
 
-def warn_of_few_draws(k):
+def warn_of_few_draws(k: Float[np.ndarray, " n"]) -> None:
     """One warning that says how many rows have averages that draws do not settle."""
-    k = np.asarray(k)
     bad, unknown = int((k > MAX_K).sum()), int(np.isnan(k).sum())
     if bad:
         others = f" ({unknown} more have uneven weights and were not looked at)" if unknown else ""

@@ -4,11 +4,13 @@ import abc
 import dataclasses
 import functools
 import numbers
+from typing import Any, overload
 
 import numpy as np
 
 from bayesgen.data import read_table
 from bayesgen.errors import DataError, ImpossibleRowsWarning, PredictionError, warn
+from bayesgen.fitting import Fit, Trained
 from bayesgen.runtime import interrupts_kept, requested, table_chunks, used
 
 from .answer import ClassPrediction, joined
@@ -20,27 +22,31 @@ AVERAGED_TABLES = 8  # as large as one table of log-joints, in place of it: mean
 class Rule(abc.ABC):
     """A way of predicting: an object with the arguments of the rule. It sees only the tables that a fit makes."""
 
-    def check_count(self, argument, value, least):
-        """PredictionError, naming rule and argument, unless the value is a whole number and at least `least`."""
+    def check_count(self, argument: str, value: object, least: int) -> None:
+        """Refuse, naming rule and argument, what is no whole number or less than `least`."""
         if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
             raise PredictionError(
                 f"{type(self).__name__}: {argument} must be a whole number and at least {least}, got {value!r}."
             )
 
     @abc.abstractmethod
-    def apply(self, fit, X) -> ClassPrediction:
-        """Predict."""
+    def apply(self, fit: Fit, X: Any) -> ClassPrediction:
+        """Class probabilities of rows, as `fit.read` gives them or in any form that it takes."""
 
-    def remedy(self, fit) -> str:
+    def remedy(self, fit: Fit) -> str:
         """What to do about rows that every class calls impossible."""
         return "No process of the posterior makes them possible: look at these rows, or give the model a wider prior."
 
     @abc.abstractmethod
-    def averages_draws(self, fit) -> bool:
+    def averages_draws(self, fit: Fit) -> bool:
         """Whether it averages over draws, so that a row costs more memory than its answer."""
 
 
-def predict(fit, X, *, rule: Rule, device=None) -> ClassPrediction:
+@overload
+def predict(fit: Fit, X: Any, *, rule: Rule, device: str | None = None) -> ClassPrediction: ...
+@overload
+def predict(fit: Trained, X: Any, *, rule: Rule, device: str | None = None) -> Any: ...
+def predict(fit: Trained, X: Any, *, rule: Rule, device: str | None = None) -> Any:
     """Class probabilities of new rows.
 
     Args:
@@ -75,7 +81,7 @@ def predict(fit, X, *, rule: Rule, device=None) -> ClassPrediction:
 
 
 @functools.singledispatch
-def answer(fit, rule, X):
+def answer(fit: Any, rule: Rule, X: Any) -> Any:
     """What a rule says of queries to a fit. Fits that answer otherwise than by classes register here."""
     if len(fit.classes) == 0:
         raise PredictionError(
@@ -88,7 +94,7 @@ def answer(fit, rule, X):
     return classes
 
 
-def _in_blocks(fit, rule, table):
+def _in_blocks(fit: Fit, rule: Rule, table: Any) -> ClassPrediction:
     if table.num_rows == 0:
         return rule.apply(fit, fit.read(table))
     num_tables = AVERAGED_TABLES if rule.averages_draws(fit) else 1
@@ -102,7 +108,7 @@ def _in_blocks(fit, rule, table):
         raise
 
 
-def warn_of_impossible_rows(answer, remedy):
+def warn_of_impossible_rows(answer: ClassPrediction, remedy: str) -> None:
     """One warning that counts the rows of probability zero under every class."""
     impossible = int(np.isnan(answer.log_probabilities[:, 0]).sum())
     if impossible:
