@@ -44,7 +44,7 @@ class Band:
         pending: Bool[Array, "*batch C S"],
         classes: Bool[Array, "*batch C U"] | bool = True,
     ) -> "Band":
-        """The band of the best of some classes, those that pending sets have."""
+        """The band whose scale is the best of some classes: those of the sets that are pending."""
         tops = jax.lax.stop_gradient(jnp.where(classes, logs, -jnp.inf).max(-1, keepdims=True))
         tops = jnp.where(jnp.isneginf(tops), 0.0, tops)
         units = jnp.exp(jnp.where(logs <= tops, logs - tops, -jnp.inf))
@@ -53,12 +53,12 @@ class Band:
 
     @property
     def shares(self) -> Float[Array, "*batch C S"]:
-        """What turns units into posterior probabilities by unit of mass, for the sets of this band."""
+        """Inverse totals, which make units posterior probabilities for one unit of mass; 0 for sets of other bands."""
         return jnp.where(self.settled, 1 / jnp.where(self.settled, self.totals, 1.0), 0.0)
 
     @property
     def log_totals(self) -> Float[Array, "*batch C S"]:
-        """The logs of the sums of the sets of this band, 0 for others."""
+        """Logs of the sums of exponentials; 0 for sets of other bands."""
         return jnp.where(self.settled, self.tops + jnp.log(jnp.where(self.settled, self.totals, 1.0)), 0.0)
 
 
@@ -68,7 +68,7 @@ def sum_over_bands(
     """The sum over bands of a function of each, arrays; rows of masses that are all 0 are padding and in no band."""
 
     def after(pending: Array, band: Band) -> Array:
-        """What a band leaves: where it settles no set, none can be."""
+        """The sets that are pending after a band; none of a kind of which it settled no set, for no band will."""
         return pending & ~band.settled & band.settled.any(-1, keepdims=True)
 
     def step(state: tuple[Array, Sums]) -> tuple[Array, Sums]:
@@ -90,7 +90,7 @@ def log_probability(logs: Float[Array, "C U"], masses: Float[Array, "C S U"]) ->
 
 @log_probability.defjvp
 def _(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
-    """Loops are differentiated forwards only; what reverse mode needs is the gradient, which is a sum over bands."""
+    """JAX differentiates loops forwards only; reverse mode takes the gradient, which is a sum over bands itself."""
     value, gradient = _with_gradient(*primals)
     return value, (gradient * jnp.where(gradient > 0, tangents[0], 0.0)).sum()
 

@@ -96,7 +96,7 @@ def _numbered(index: int, space: HypothesisSpace, members: Any, labels: Any) -> 
 
 
 def _listed(values: Any) -> Any:
-    """An array or another collection as a list; what is none as it is."""
+    """An array or another collection as a list; anything else unchanged."""
     values = values.tolist() if hasattr(values, "tolist") else values
     return list(values) if _is_collection(values) else values
 
@@ -106,7 +106,7 @@ def _is_collection(value: Any) -> bool:
 
 
 def _are_sets(space: HypothesisSpace, examples: Any) -> bool:
-    """Whether these are sets of examples: collections that are no members, nor of the type that members have."""
+    """Whether these are sets of examples: collections that are neither members nor of a type that members have."""
     types = {type(member) for member in space.domain}
     several = isinstance(examples, list) and len(examples) > 0
     return several and all(

@@ -58,7 +58,7 @@ class Extensions:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(H, D)."""
+        """Numbers of hypotheses and of members of the domain."""
         return len(self.rows), self.num_members
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Shaped[np.ndarray, "H D"]:

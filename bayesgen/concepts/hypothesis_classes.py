@@ -1,9 +1,8 @@
-"""Sets of examples, as far as hyperparameters are concerned: how much prior mass meets them in each possible way.
+"""Classes of hypotheses that have the same likelihood and the same prior factor, whatever the hyperparameters.
 
-Hypotheses of one group of the prior and one size that hold equally many of the examples differ by nothing that a
-hyperparameter moves: they are one class. So the probability of a set of examples costs what its classes cost, some
-hundreds, whatever the number of hypotheses. Sets of equally many examples have classes of the same kinds, so that their
-probabilities are a matrix of masses times a vector.
+Hypotheses of one group of the prior and one size that hold equally many of the examples are one class. The probability
+of a set of examples is a sum over its classes, some hundreds, whatever the number of hypotheses. Sets with equally many
+examples share their classes, so that the probabilities of all of them are a matrix of prior masses times a vector.
 """
 
 import dataclasses
@@ -24,7 +23,7 @@ from .prior import Factors
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What of a learner is no array: hashable, a key of compiled functions.
+    """The parts of a learner that are no arrays: hashable, for functions are compiled once for each.
 
     Attributes:
         factors: the log prior factors of groups of hypotheses.
@@ -38,7 +37,7 @@ class Setting:
 
     @classmethod
     def of(cls, learner: ConceptLearner) -> "Setting":
-        """That of a learner."""
+        """The setting of a learner."""
         return cls(learner.space.structure.factors, learner.sampling, len(learner.space.domain))
 
 
@@ -77,6 +76,6 @@ class HypothesisClasses:
         return sum_over_bands(term, logs, self.masses)
 
     def _logs(self, setting: Setting, values: Mapping[str, Number]) -> Float[Array, "C U"]:
-        """Log probabilities by unit of mass."""
+        """Log probability of the examples under each class, for one unit of its mass."""
         prior = jnp.asarray(setting.factors(values))[self.groups]
         return prior + log_likelihood(self.tally, values["noise"], setting.sampling, setting.num_members)

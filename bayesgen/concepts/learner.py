@@ -60,7 +60,7 @@ class ConceptLearner(Model):
     noise: Hyperparameter = 0.0
 
     def __hash__(self) -> int:
-        """By content, but for the noise."""
+        """A hash of the space and the sampling."""
         return hash((self.space, self.sampling))
 
     def __post_init__(self) -> None:
@@ -112,7 +112,7 @@ class ConceptLearner(Model):
 
 
 def _draw(name: str, size: int, probabilities: Float[Array, " D"]) -> None:
-    """Draw members of the domain; what their probabilities lack of 1 is that of showing nothing."""
+    """Draw members of the domain; with the rest of the probability nothing is shown."""
     if size:
         rest = jnp.maximum(1 - probabilities.sum(), 0.0)
         with numpyro.plate(f"{name}_plate", size):

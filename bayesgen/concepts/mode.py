@@ -72,7 +72,7 @@ def _climb(marginal: ConceptMarginal, box: Box, start: Vector) -> tuple[float, V
 
 
 def _settle(marginal: ConceptMarginal, box: Box, vector: Vector) -> tuple[dict[str, float], dict[str, float]]:
-    """Put onto the boundary what is as good there."""
+    """Move a hyperparameter to the bound that it is near, where the density is no lower there."""
     names, vector, boundary = marginal.names, vector.copy(), {}
     for index, bound in enumerate(box[np.arange(len(box)), np.abs(box - vector[:, None]).argmin(1)]):
         if abs(vector[index] - bound) > NEAR:

@@ -1,4 +1,4 @@
-"""Priors over hypotheses: what hyperparameters do to them is said once for each group of hypotheses.
+"""Priors over hypotheses, in groups that hyperparameters weigh as a whole.
 
 A prior is p(h) = exp(base[h] + log_factors(hyperparameters)[group[h]]): hyperparameters move groups of hypotheses as a
 whole, a family of hypotheses or those of one size. Hence the cost of a prior grows with the groups, not with the

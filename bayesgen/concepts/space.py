@@ -92,7 +92,7 @@ class HypothesisSpace:
         self._check_prior()
 
     def __hash__(self) -> int:
-        """By what is stated of the hypotheses, but for their members and weights, which may be very many."""
+        """A hash of the names, the domain and the form of the prior; members and weights may be very many."""
         return hash((self.names, self.domain, self.structure.factors, tuple(self.hyperparameters)))
 
     def __repr__(self) -> str:

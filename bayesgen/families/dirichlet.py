@@ -52,7 +52,7 @@ class DirichletFamily(Family):
         alpha, counts = self.concentration, summary.totals[0]
         total, number = alpha.sum(-1), counts.sum(-1)
         ratio = np.zeros(counts.shape)
-        seen = counts > 0  # of many words, few are seen
+        seen = counts > 0  # of many words, few occur
         alpha = np.broadcast_to(alpha, counts.shape)[seen]
         ratio[seen] = log_rising(alpha, counts[seen])
         return ratio.sum(-1) - log_rising(total, number) + summary.log_base

@@ -170,7 +170,7 @@ def _as_block(block: tuple[str, Family, Sequence[str]]) -> tuple[str, Family, Se
 def _check_columns_once(blocks: Sequence[tuple[str, Family, Sequence[str]]]) -> None:
     """ModelError for a column that stands twice, in two blocks or in one: its cells would count twice."""
     if len(blocks) == 1 and isinstance(blocks[0][2], PositionalNames):
-        return  # names of positions differ, and there may be very many
+        return  # names by position are all different, and there may be very many
     seen: dict[str, str] = {}
     for name, _, columns in blocks:
         for column in columns:

@@ -12,7 +12,7 @@ from bayesgen.records import fill
 from .classifier import ClassPrior, as_class_prior
 from .naive_bayes import NaiveBayes
 
-# the one place where the user's word for a covariance becomes a family
+# the only place where the user's word for a covariance becomes a family
 COVARIANCES: dict[str, NormalInverseWishart | NormalInverseGamma] = {
     "full": NormalInverseWishart(),
     "tied": NormalInverseWishart(tied=True),

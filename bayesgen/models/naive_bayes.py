@@ -114,7 +114,7 @@ class NaiveBayes(Recipe):
             stem = kind if size is None else f"{kind}_{size}"
             taken[stem] = taken.get(stem, 0) + 1
             name = stem if taken[stem] == 1 else f"{stem}_part{taken[stem]}"
-            whole = len(groups) == 1  # all columns, of which `_kinds` may have told the first alone
+            whole = len(groups) == 1  # all columns: `_kinds` may have named the first alone
             blocks.append((name, family, (schema.columns or ()) if whole else columns))
         return STRUCTURES[self.structure](GenerativeClassifier(blocks, self.class_prior), self.dependence_prior)
 
@@ -134,9 +134,10 @@ class NaiveBayes(Recipe):
         return family
 
     def _owner(self, name: str, family: Family) -> str | None:
-        """The column whose block is its own: one named in `families`, where a block shares more than a form.
+        """The column's name where it has to be a block of its own, else None.
 
-        Columns of one block that are modelled jointly, or share a hyperparameter that is drawn, depend on each other.
+        A family that models columns jointly, or draws a hyperparameter, makes the columns of a block depend on each
+        other. Given to a column by name, it is for that column alone.
         """
         is_named = isinstance(self.families, Mapping) and name in self.families and name not in DEFAULTS
         return name if is_named and (family.joint or family.hierarchical) else None

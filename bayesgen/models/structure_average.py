@@ -47,27 +47,27 @@ class StructureAverage(ConcreteModel):
 
     @property
     def blocks(self) -> Sequence[tuple[str, Family, Sequence[str]]]:
-        """Those of the classifier."""
+        """The blocks of the classifier."""
         return self.classifier.blocks
 
     def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
-        """The classifier's."""
+        """See `GenerativeClassifier`."""
         return self.classifier.infer_schema(table, y, declared)
 
     def read(self, schema: Schema, table: Table) -> Rows:
-        """The classifier's."""
+        """See `GenerativeClassifier`."""
         return self.classifier.read(schema, table)
 
     def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
-        """The classifier's."""
+        """See `GenerativeClassifier`."""
         self.classifier.check_rows(schema, attributes)
 
     def statistics(self, schema: Schema) -> dict[str, Statistic]:
-        """The classifier's."""
+        """See `GenerativeClassifier`."""
         return self.classifier.statistics(schema)
 
     def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
-        """The classifier's."""
+        """See `GenerativeClassifier`."""
         return self.classifier.with_scale(schema, summaries)
 
     def conjugate(self, schema: Schema) -> ConjugateStructures:
@@ -103,7 +103,7 @@ class StructureAverage(ConcreteModel):
 
 def _of_all_classes(block: Block) -> Family:
     family = block.family
-    if family.hierarchical:  # closed forms, which alone use this, refuse it by name
+    if family.hierarchical:  # only closed forms use this, and they refuse such a family by name
         return family
     for name, value in family.hyperparameters.items():
         if not np.array_equal(value, np.broadcast_to(value[:1], value.shape)):
