@@ -1,7 +1,7 @@
 """What users hand over, read and checked: the one door where bad data are refused."""
 
 from .categories import levels_array
-from .chunks import Part, is_chunked, naming_chunk, read_chunk, read_part, telling_dropped
+from .chunks import naming_origin, read_tables
 from .columns import ColumnKinds, PositionalNames, check_index
 from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
 from .encoding import whole_numbers
@@ -14,22 +14,18 @@ __all__ = [
     "DATASET_NAMES",
     "ColumnKinds",
     "Dataset",
-    "Part",
     "PositionalNames",
     "Rows",
     "Schema",
     "Split",
     "Table",
     "check_index",
-    "is_chunked",
     "joined",
     "levels_array",
     "load_dataset",
-    "naming_chunk",
-    "read_chunk",
-    "read_part",
+    "naming_origin",
     "read_table",
+    "read_tables",
     "successive_rows",
-    "telling_dropped",
     "whole_numbers",
 ]

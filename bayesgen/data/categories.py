@@ -169,8 +169,8 @@ def encode_integers(matrix: np.ndarray, levels: Sequence[Sequence[Any]]) -> np.n
         return None
     lowest, sizes = np.array(starts, np.int64), np.array([len(column) for column in levels])
     highest = lowest + (sizes - 1)
-    for _, block in checked_chunks(matrix):
-        if (_of_columns(np.min, block) < lowest).any() or (_of_columns(np.max, block) > highest).any():
+    for rows in checked_chunks(matrix.shape):
+        if (_of_columns(np.min, matrix[rows]) < lowest).any() or (_of_columns(np.max, matrix[rows]) > highest).any():
             return None
     return matrix - lowest
 

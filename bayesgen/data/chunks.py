@@ -1,73 +1,45 @@
-"""Training data in parts: tables cut into blocks of rows, and data that come as an iterable of chunks."""
+"""Training data as tables: one, or one for each chunk of data that come in chunks."""
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
 from scipy.sparse import issparse
 
 from bayesgen.errors import BayesgenError, DataError
-from bayesgen.runtime import table_chunks
 
-from .categories import as_labels, dtype_levels
-from .columns import as_array, check_index
-from .schema import as_weights
 from .tables import read_table
 from .views import Table
 
+ALL_ZERO = "sample_weight is zero for all rows. Give some row a positive weight."
 
-@dataclasses.dataclass(frozen=True)
-class Part:
-    """Some rows with their labels and weights, as they were given.
 
-    Attributes:
-        table: the rows.
-        labels: (n,) labels of any type, or None.
-        weights: (n,) frequency weights, or None.
-        classes: the labels that the dtype of `labels` declared, in order, or None.
-        num_dropped: how many other rows had weight 0. They are absent: nothing of them is looked at.
+def read_tables(X: Any, y: Any = None, sample_weight: Any = None) -> Iterator[Table]:
+    """The table of X, y and sample_weight; or those of successive chunks, tuples of these, that have rows.
+
+    Raises:
+        DataError: what is no table (see `read_table`) or no chunk, naming the chunk; data without rows.
     """
-
-    table: Table
-    labels: Any = None
-    weights: Any = None
-    classes: Any = None
-    num_dropped: int = 0
-
-    def blocks(self):
-        """Slices of a few rows each, so that nothing which is made for them is ever whole in memory."""
-        copies = 4 if self.table.sparse else 1  # a cell's value, its column, its class and where it is counted
-        return table_chunks(self.table.num_rows, copies * self.table.cells_per_row)
-
-    def rows(self, part):
-        """Some of the rows: a slice, or their positions."""
-        if isinstance(part, slice) and part == slice(0, self.table.num_rows):
-            return self
-        labels, weights = (None if a is None else a[part] for a in (self.labels, self.weights))
-        return dataclasses.replace(self, table=self.table.rows(part), labels=labels, weights=weights)
-
-
-def read_part(X, y=None, sample_weight=None) -> Part:
-    """Rows, labels and weights, without a look at the cells. Rows of weight 0 are left out: there may be no others."""
-    table = read_table(X)
-    labels = None if y is None else as_labels(y)
-    weights = None if sample_weight is None else as_array(sample_weight, "sample_weight")
-    for name, what, values in (("y", "labels", labels), ("sample_weight", "weights", weights)):
-        if values is not None and values.shape != (table.num_rows,):
-            one = what[:-1]
-            if values.ndim != 1:
-                raise DataError(f"{name} has shape {values.shape}, and has to be 1-D: one {one} for each row of X.")
-            raise DataError(f"X has {table.num_rows} rows and {name} has {len(values)} {what}. Give one {one} a row.")
-    check_index(X, y, "y")
-    check_index(X, sample_weight, "sample_weight")
-    weights = as_weights(weights, table.num_rows)
-    data = Part(table, labels, weights, None if y is None else dtype_levels(y))
-    if weights is None or weights.all():
-        return data
-    kept = np.flatnonzero(weights)
-    return dataclasses.replace(data.rows(kept), num_dropped=len(weights) - len(kept))
+    if not is_chunked(X):
+        table = read_table(X, y, sample_weight)
+        if not table.num_rows:
+            raise DataError(ALL_ZERO)
+        yield table
+        return
+    if y is not None or sample_weight is not None:
+        raise DataError("Chunks hold their labels and weights: give tuples (X, y) or (X, y, sample_weight), and no y.")
+    number, has_rows = 0, False
+    for number, chunk in enumerate(X, 1):
+        with naming_origin(number):
+            table = _read_chunk(chunk)
+        if table.num_rows:
+            has_rows = True
+            yield dataclasses.replace(table, chunk_number=number)
+    if not number:
+        raise DataError("X is an iterable without chunks. Give at least one (a generator can be read only once).")
+    if not has_rows:
+        raise DataError(ALL_ZERO)
 
 
 def is_chunked(X) -> bool:
@@ -87,30 +59,30 @@ def _holds_cells(value):
     return isinstance(value, list | tuple | Mapping) or issparse(value) or len(getattr(value, "shape", ())) > 0
 
 
-def read_chunk(chunk) -> Part:
+def _read_chunk(chunk: Any) -> Table:
     """Read (X,), (X, y) or (X, y, sample_weight)."""
     if not isinstance(chunk, tuple) or not 1 <= len(chunk) <= 3:
         found = f"one of length {len(chunk)}" if isinstance(chunk, tuple) else f"of type {type(chunk).__name__}"
         raise DataError(f"A chunk is a tuple (X, y) or (X, y, sample_weight), and this is {found}.")
-    return read_part(*chunk)
+    return read_table(*chunk)
 
 
 @contextlib.contextmanager
-def telling_dropped(data):
-    """Say that the rows of a refusal are counted without those of weight 0, where there are any."""
-    try:
-        yield
-    except DataError as error:
-        if not data.num_dropped:
-            raise
-        raise DataError(f"{error} (Rows are counted without the {data.num_dropped} of weight 0.)") from error
+def naming_origin(chunk_number: int, num_dropped: int = 0) -> Iterator[None]:
+    """Say in which chunk data were refused, and what rows were counted; nothing of data that come as one.
 
-
-@contextlib.contextmanager
-def naming_chunk(number):
-    """Say in which chunk data were refused, and that what is not declared was inferred from the first one."""
+    What is not declared was inferred from the first chunk; rows are counted without those of weight 0.
+    """
     try:
         yield
     except BayesgenError as error:
-        origin = " (What the schema does not declare comes from chunk 1.)" if number > 1 else ""
-        raise type(error)(f"Chunk {number}: {error}{origin}") from error
+        message = str(error)
+        if num_dropped and isinstance(error, DataError):
+            message += f" (Rows are counted without the {num_dropped} of weight 0.)"
+        if chunk_number:
+            message = f"Chunk {chunk_number}: {message}"
+        if chunk_number > 1:
+            message += " (What the schema does not declare comes from chunk 1.)"
+        if message == str(error):
+            raise
+        raise type(error)(message) from error

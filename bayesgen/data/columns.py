@@ -156,7 +156,7 @@ def as_array(values: Any, what: str) -> np.ndarray:
     """np.asarray, except that it refuses masked cells and ragged lists, and never turns numbers into text."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise DataError(f"{what} has {np.ma.count_masked(values)} masked cells. Drop or impute those rows.")
-    series = as_series(values)
+    series = None if isinstance(values, np.ndarray | list | tuple) else as_series(values)
     if series is not None:
         return series.to_numpy()
     try:
@@ -168,6 +168,34 @@ def as_array(values: Any, what: str) -> np.ndarray:
     except ValueError as error:
         raise DataError(f"{what} cannot be made an array; are its rows of one length? ({error})") from error
     return array
+
+
+def as_weights(sample_weight: Any, num_rows: int) -> np.ndarray | None:
+    """Frequency weights (n,) as float64; None stays None.
+
+    Raises DataError for a wrong length, for weights that are negative or no finite number, and where their sum is
+    too large to be one.
+    """
+    if sample_weight is None:
+        return None
+    weights = as_array(sample_weight, "sample_weight")
+    if weights.shape != (num_rows,):
+        raise DataError(f"sample_weight has shape {weights.shape}, and X has {num_rows} rows. Give one weight a row.")
+    if weights.dtype.kind not in "biuf":
+        raise DataError(f"sample_weight has dtype {weights.dtype}. Give it numbers.")
+    weights = weights.astype(np.float64, copy=False)
+    wrong = ~(np.isfinite(weights) & (weights >= 0))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataError(
+            f"sample_weight has {np.count_nonzero(wrong)} entries that are negative, missing or infinite; "
+            f"the first is {weights[row].item()} at row {row}. A weight says how often its row counts."
+        )
+    with np.errstate(over="ignore"):
+        total = weights.sum()
+    if not np.isfinite(total):
+        raise DataError("sample_weight adds up to more than a floating-point number holds. Give smaller weights.")
+    return weights
 
 
 def check_index(X: Any, values: Any, name: str, of: str = "X") -> None:

@@ -33,18 +33,21 @@ def encode_numbers(matrix: Any, names: Sequence[str], kind: str) -> Any:
     """
     if not isinstance(matrix, np.ndarray):
         return _encode_sparse(matrix, names, kind)
-    numbers = _as_floats(matrix, names, kind)
+    numbers = matrix if matrix.dtype.kind == "f" else _as_floats(matrix, names, kind)
     if matrix.dtype.kind == "b" or (kind == "count" and _are_counts(numbers)):
         return numbers.astype(np.float64, copy=False)
-    _refuse_not_finite(numbers, names, kind)
+    chunks = checked_chunks(numbers.shape)
+    if not all(np.isfinite(numbers[rows]).all() for rows in chunks):
+        missing, infinite = (sum(test(numbers[rows]).sum(axis=0) for rows in chunks) for test in (np.isnan, np.isinf))
+        _refuse_not_finite(np.asarray(missing), np.asarray(infinite), names, kind)
     if kind == "real":
         return numbers
     rule, words = _RULES[kind]
-    for start, block in checked_chunks(numbers):
-        good = rule(block)
+    for rows in chunks:
+        good = rule(numbers[rows])
         if not good.all():
             row, column = (int(place) for place in np.argwhere(~good)[0])
-            _refuse_cell(names[column], kind, block[row, column], start + row, words)
+            _refuse_cell(names[column], kind, numbers[rows][row, column], rows.start + row, words)
     return numbers.astype(np.float64, copy=False)
 
 
@@ -86,18 +89,10 @@ def _objects_as_floats(values: np.ndarray, name: str, kind: str) -> np.ndarray:
 
 def _are_counts(numbers: np.ndarray) -> bool:
     """Whether all cells are counts; of huge ones it does not know, so False asks for a closer look."""
-    return all(whole_numbers(block) is not None for _, block in checked_chunks(numbers))
+    return all(whole_numbers(numbers[rows]) is not None for rows in checked_chunks(numbers.shape))
 
 
-def _refuse_not_finite(numbers: np.ndarray, names: Sequence[str], kind: str) -> None:
-    if all(np.isfinite(block).all() for _, block in checked_chunks(numbers)):
-        return
-    missing = sum(np.isnan(block).sum(axis=0) for _, block in checked_chunks(numbers))
-    infinite = sum(np.isinf(block).sum(axis=0) for _, block in checked_chunks(numbers))
-    _raise_not_finite(np.asarray(missing), np.asarray(infinite), names, kind)
-
-
-def _raise_not_finite(missing: np.ndarray, infinite: np.ndarray, names: Sequence[str], kind: str) -> None:
+def _refuse_not_finite(missing: np.ndarray, infinite: np.ndarray, names: Sequence[str], kind: str) -> None:
     culprits = np.flatnonzero(missing + infinite)
     parts = []
     for j in culprits[:10]:
@@ -140,7 +135,7 @@ def _check_sparse(data: np.ndarray, matrix: Any, names: Sequence[str], kind: str
     finite = np.isfinite(data)
     if not finite.all():
         counts = [np.bincount(matrix.indices[f(data)], minlength=len(names)) for f in (np.isnan, np.isinf)]
-        _raise_not_finite(counts[0], counts[1], names, kind)
+        _refuse_not_finite(counts[0], counts[1], names, kind)
     if kind != "real":
         rule, words = _RULES[kind]
         good = rule(data)

@@ -21,7 +21,7 @@ from .categories import (
     refuse_missing,
     sorted_levels,
 )
-from .columns import KINDS, ColumnKinds, PositionalNames, as_array, check_kinds, check_known, mismatch, text_names
+from .columns import KINDS, ColumnKinds, PositionalNames, check_kinds, check_known, mismatch, text_names
 from .encoding import encode_numbers
 from .tables import read_table
 from .views import ArrayTable, Table
@@ -98,27 +98,16 @@ class Schema:
             is_resolved = len(self.kinds) == len(self.columns)
             schema = self if is_resolved else replace(self, sparse=table.sparse)
         schema = replace(schema, kinds=schema._complete_kinds(table, implied_kinds or {}))
-        return replace(schema, categories=schema._complete_categories(table), classes=self._complete_classes(y, table))
+        return replace(
+            schema, categories=schema._complete_categories(table), classes=self._complete_classes(y, table.num_rows)
+        )
 
     def check_table(self, table: Table) -> None:
         """DataError unless the table has this schema's columns.
 
         Columns with names may come in any order, but none may lack or be over. Arrays are taken by position.
         """
-        columns = self._resolved_columns()
-        if not table.named:
-            if len(table.names) != len(columns):
-                raise DataError(
-                    f"X has {len(table.names)} columns, and the schema has {len(columns)}: "
-                    f"{quote_some(columns)}. Give it those columns, in that order."
-                )
-            return
-        if tuple(table.names) == columns:
-            return
-        message = mismatch(columns, table.names)
-        if message is not None:
-            origin = "" if self.named else " The schema comes from an array: give an array, or these names."
-            raise DataError(f"{message}{origin} Rename, add or drop columns.")
+        self._names_among(table.names, table.named, ())
 
     def encode(self, table: Table, columns: Sequence[str]) -> Any:
         """The numbers (n, len(columns)) of some columns of one kind; a csr_array where the table is sparse.
@@ -128,9 +117,8 @@ class Schema:
         Raises DataError for cells that are missing, infinite, of the wrong type, or outside the kind, and for
         a table that does not have this schema's columns.
         """
-        self.check_table(table)
+        names = self._names_among(table.names, table.named, columns)
         kind = self._common_kind(columns)
-        names = self._names_in(table, columns)
         if kind != "categorical":
             return encode_numbers(table.matrix(names), columns, kind)
         if isinstance(table, ArrayTable):
@@ -147,9 +135,9 @@ class Schema:
 
     def encode_column(self, table: Table, column: str) -> np.ndarray:
         """`encode` of one column of a mapping, which may be (n, ...), in its own shape."""
-        self.check_table(table)
+        names = self._names_among(table.names, table.named, [column])
         kind = self._common_kind([column])
-        values = table.column(self._names_in(table, [column])[0])
+        values = table.column(names[0])
         if kind == "categorical":
             return self._encode_categories(column, values.reshape(-1)).reshape(values.shape)
         return encode_numbers(values.reshape(-1, 1), [column], kind).reshape(values.shape)
@@ -163,6 +151,16 @@ class Schema:
             raise DataError("The schema has no classes. Resolve it with labels, or give Schema(classes=...).")
         remedy = "Correct y, or declare every class: Schema(classes=[...])."
         return encode_levels(as_labels(y), self.classes, "y", "The classes are", remedy)
+
+    def label_codes(self, labels: np.ndarray | None) -> np.ndarray | None:
+        """`encode_labels` of training data; None where there are no classes. DataError: labels missing or over."""
+        if (self.classes is None) != (labels is None):
+            raise DataError(
+                "The model has no classes, so it takes no y: drop it."
+                if self.classes is None
+                else "y is missing: the model has classes, and learns them from a label for each row."
+            )
+        return None if labels is None else self.encode_labels(labels)
 
     def num_categories(self, column: str) -> int:
         """How many values a categorical column may take. DataError where the column is not categorical."""
@@ -204,7 +202,7 @@ class Schema:
         stated = {**implied_kinds, **self.kinds}
         if default is not None and isinstance(columns, PositionalNames):
             return ColumnKinds(columns, default, stated)
-        names = self._names_in(table, columns)
+        names = self._names_among(table.names, table.named, columns)
         pairs = zip(columns, names, strict=True)
         return {c: stated.get(c) or default or table.inferred_kind(name) for c, name in pairs}
 
@@ -216,7 +214,7 @@ class Schema:
                     f"declare Schema(kinds={{{column!r}: 'categorical'}})."
                 )
         columns = self.columns_of("categorical")
-        names = self._names_in(table, columns)
+        names = self._names_among(table.names, table.named, columns)
         return {c: self._categories_of(c, table, name) for c, name in zip(columns, names, strict=True)}
 
     def _categories_of(self, column: str, table: Table, name: str) -> Sequence[Any]:
@@ -231,12 +229,12 @@ class Schema:
             raise DataError(f"{what} is categorical, and every cell is missing. Drop it, or fill it in.")
         return sorted_levels(distinct, what)
 
-    def _complete_classes(self, y: Any, table: Table) -> Sequence[Any] | None:
+    def _complete_classes(self, y: Any, num_rows: int) -> Sequence[Any] | None:
         if y is None:
             return self.classes
         labels = as_labels(y)
-        if len(labels) != table.num_rows:
-            raise DataError(f"X has {table.num_rows} rows and y has {len(labels)} labels. Give one label a row.")
+        if len(labels) != num_rows:
+            raise DataError(f"X has {num_rows} rows and y has {len(labels)} labels. Give one label a row.")
         if self.classes is not None:
             return self.classes
         declared = dtype_levels(y)
@@ -258,14 +256,30 @@ class Schema:
             raise DataError(f"Columns of one kind are encoded together, and these are {kinds or 'none'}.")
         return next(iter(kinds))
 
-    def _names_in(self, table: Table, columns: Sequence[str]) -> Sequence[str]:
-        """What the table calls these columns: an array given for named columns is taken by position."""
-        if table.named or not self.named:
-            return columns
-        if columns is self.columns:
-            return table.names
-        place = {column: j for j, column in enumerate(self._resolved_columns())}
-        return [table.names[place[column]] for column in columns]
+    def _names_among(self, names: Sequence[str], named: bool, columns: Sequence[str]) -> Sequence[str]:
+        """What a table with these names calls some columns. An array given for named columns is taken by position.
+
+        Raises:
+            DataError: names that are not those of this schema's columns.
+        """
+        known = self._resolved_columns()
+        if not named:
+            if len(names) != len(known):
+                raise DataError(
+                    f"X has {len(names)} columns, and the schema has {len(known)}: "
+                    f"{quote_some(known)}. Give it those columns, in that order."
+                )
+            if not self.named:
+                return columns
+            if columns is self.columns:
+                return names
+            place = {column: j for j, column in enumerate(known)}
+            return [names[place[column]] for column in columns]
+        message = None if tuple(names) == known else mismatch(known, names)
+        if message is not None:
+            origin = "" if self.named else " The schema comes from an array: give an array, or these names."
+            raise DataError(f"{message}{origin} Rename, add or drop columns.")
+        return columns
 
     def _encode_categories(self, column: str, values: np.ndarray) -> np.ndarray:
         return encode_levels(
@@ -275,34 +289,6 @@ class Schema:
             "Its categories are",
             f"Correct it, or declare every value: Schema(categories={{{column!r}: [...]}}).",
         )
-
-
-def as_weights(sample_weight: Any, num_rows: int) -> np.ndarray | None:
-    """Frequency weights (n,) as float64; None stays None.
-
-    Raises DataError for a wrong length, for weights that are negative or no finite number, and where their sum is
-    too large to be one.
-    """
-    if sample_weight is None:
-        return None
-    weights = as_array(sample_weight, "sample_weight")
-    if weights.shape != (num_rows,):
-        raise DataError(f"sample_weight has shape {weights.shape}, and X has {num_rows} rows. Give one weight a row.")
-    if weights.dtype.kind not in "biuf":
-        raise DataError(f"sample_weight has dtype {weights.dtype}. Give it numbers.")
-    weights = weights.astype(np.float64, copy=False)
-    wrong = ~(np.isfinite(weights) & (weights >= 0))
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise DataError(
-            f"sample_weight has {np.count_nonzero(wrong)} entries that are negative, missing or infinite; "
-            f"the first is {weights[row].item()} at row {row}. A weight says how often its row counts."
-        )
-    with np.errstate(over="ignore"):
-        total = weights.sum()
-    if not np.isfinite(total):
-        raise DataError("sample_weight adds up to more than a floating-point number holds. Give smaller weights.")
-    return weights
 
 
 def _set(schema: Schema, name: str, value: Any) -> None:

@@ -1,5 +1,6 @@
 """Reading X: an array, a data frame, a sparse matrix or a mapping, each seen as one read-only `Table`."""
 
+import dataclasses
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -8,23 +9,46 @@ import numpy as np
 
 from bayesgen.errors import DataError
 
-from .categories import dtype_levels
-from .columns import PositionalNames, as_array, as_series, text_names
+from .categories import as_labels, dtype_levels
+from .columns import PositionalNames, as_array, as_series, as_weights, check_index, text_names
 from .views import ArrayTable, FrameTable, MappingTable, SparseTable, Table, kind_of_dtype
 
 _KIND_OF_DTYPE = {"b": "binary", **dict.fromkeys("iuf", "real"), **dict.fromkeys("OUST", "categorical")}
 
 
-def read_table(X: Any, *, least_rows: int = 1) -> Table:
-    """See X as a table; a table is one already.
+def read_table(X: Any, y: Any = None, sample_weight: Any = None, *, least_rows: int = 1) -> Table:
+    """See X as a table, with its labels and weights where they are given; a table is one already.
 
     X is a 2-D array or what np.asarray makes 2-D, a data frame that narwhals reads (pandas, polars, pyarrow,
-    ...), a scipy.sparse matrix or array, or a mapping name -> array. Raises DataError, naming what was
-    found, for anything else, for fewer rows than `least_rows` or no columns, and for names or lengths that clash.
+    ...), a scipy.sparse matrix or array, or a mapping name -> array. No cell is looked at. Rows of weight 0 are left
+    out, and there may be no others. Raises DataError, naming what was found, for anything else, for fewer rows than
+    `least_rows` or no columns, for names or lengths that clash, and for labels or weights that are not one a row.
     """
-    if isinstance(X, Table):
-        return X
-    if _is_sparse(X):
+    table = X if isinstance(X, Table) else _read_cells(X, least_rows)
+    if y is None and sample_weight is None:
+        return table
+    labels = None if y is None else as_labels(y)
+    weights = None if sample_weight is None else as_array(sample_weight, "sample_weight")
+    for name, what, values in (("y", "labels", labels), ("sample_weight", "weights", weights)):
+        if values is not None and values.shape != (table.num_rows,):
+            one = what[:-1]
+            if values.ndim != 1:
+                raise DataError(f"{name} has shape {values.shape}, and has to be 1-D: one {one} for each row of X.")
+            raise DataError(f"X has {table.num_rows} rows and {name} has {len(values)} {what}. Give one {one} a row.")
+    check_index(X, y, "y")
+    check_index(X, sample_weight, "sample_weight")
+    declared = None if y is None else dtype_levels(y)
+    weights = as_weights(weights, table.num_rows)
+    table = dataclasses.replace(table, labels=labels, declared_classes=declared, weights=weights)
+    if weights is None or weights.all():
+        return table
+    kept = np.flatnonzero(weights)
+    return dataclasses.replace(table.rows(kept), num_dropped=len(weights) - len(kept))
+
+
+def _read_cells(X: Any, least_rows: int) -> Table:
+    scipy_sparse = sys.modules.get("scipy.sparse")  # where it was never imported, nothing sparse can exist
+    if scipy_sparse is not None and scipy_sparse.issparse(X):
         return _read_sparse(X, least_rows)
     if isinstance(X, Mapping):
         return _read_mapping(X, least_rows)
@@ -32,12 +56,10 @@ def read_table(X: Any, *, least_rows: int = 1) -> Table:
         native = _narwhals_view(X)
         if native is not None:
             return _read_frame(native, least_rows)
-    return _read_array(as_array(X, "X"), least_rows)
-
-
-def _is_sparse(X: Any) -> bool:
-    module = sys.modules.get("scipy.sparse")  # where it was never imported, nothing sparse can exist
-    return module is not None and module.issparse(X)
+    array = as_array(X, "X")
+    _check_shape(array.shape, least_rows)
+    kind = _kind_of_dtype(array.dtype, "X")
+    return ArrayTable(values=array, names=PositionalNames(array.shape[1]), num_rows=array.shape[0], uniform_kind=kind)
 
 
 def _read_sparse(X: Any, least_rows: int) -> SparseTable:
@@ -47,13 +69,7 @@ def _read_sparse(X: Any, least_rows: int) -> SparseTable:
     values = csr_array(X)
     if X.format == "csr":
         values.has_canonical_format = X.has_canonical_format  # X remembers it, whatever is made of X
-    return SparseTable(values, PositionalNames(X.shape[1]), X.shape[0])
-
-
-def _read_array(array: np.ndarray, least_rows: int) -> ArrayTable:
-    _check_shape(array.shape, least_rows)
-    kind = _kind_of_dtype(array.dtype, "X")
-    return ArrayTable(array, PositionalNames(array.shape[1]), array.shape[0], kind)
+    return SparseTable(values=values, names=PositionalNames(X.shape[1]), num_rows=X.shape[0])
 
 
 def _check_shape(shape: tuple[int, ...], least_rows: int) -> None:
@@ -97,7 +113,7 @@ def _read_frame(view: Any, least_rows: int) -> FrameTable:
             "pandas frame stays a frame by df.iloc[[0]] (df.iloc[0] is a series)."
         )
     _check_shape(view.shape, least_rows)
-    return FrameTable(view, tuple(view.columns), view.shape[0])
+    return FrameTable(frame=view, names=tuple(view.columns), num_rows=view.shape[0])
 
 
 def _read_mapping(X: Mapping[Any, Any], least_rows: int) -> MappingTable:
@@ -120,7 +136,7 @@ def _read_mapping(X: Mapping[Any, Any], least_rows: int) -> MappingTable:
         name: "categorical" if name in declared else _kind_of_values(values, arrays[name], name)
         for name, values in zip(names, X.values(), strict=True)
     }
-    return MappingTable(arrays, kinds, declared, names, len(arrays[first]))
+    return MappingTable(arrays=arrays, kinds=kinds, declared=declared, names=names, num_rows=len(arrays[first]))
 
 
 def _kind_of_values(values: Any, array: np.ndarray, name: str) -> str:

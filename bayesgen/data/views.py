@@ -12,23 +12,38 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from bayesgen.errors import DataError
+from bayesgen.runtime import table_chunks
 
 from .categories import dtype_levels
 from .columns import PositionalNames
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Table(abc.ABC):
-    """A read-only view of X: columns by name, rows along axis 0.
+    """A read-only view of X: columns by name, rows along axis 0, and what else was given of each row.
 
-    `names` are the column names, in order; `named` says whether they came from the user (a frame, a
-    mapping) or are positions (an array, a sparse matrix: "x0", "x1", ...). `uniform_kind` is the inferred
-    kind where one dtype, hence one kind, covers every column; else None.
+    Attributes:
+        names: the column names, in order.
+        named: whether they came from the user (a frame, a mapping) or are positions (an array, a sparse matrix: "x0",
+            "x1", ...).
+        num_rows: how many rows there are.
+        uniform_kind: the inferred kind where one dtype, hence one kind, covers every column; else None.
+        labels: labels of any type, (n,); None where none were given.
+        declared_classes: the classes that the dtype of the labels declares, in order, or None.
+        weights: frequency weights, (n,); None where none were given.
+        num_dropped: how many other rows had weight 0. They are absent: nothing of them is looked at.
+        chunk_number: which chunk it is, from 1, of data that come in chunks; 0 for data that do not.
     """
 
     names: Sequence[str]
-    named: bool
     num_rows: int
-    uniform_kind: str | None
+    named: bool = False
+    uniform_kind: str | None = None
+    labels: np.ndarray | None = None
+    declared_classes: tuple[Any, ...] | None = None
+    weights: np.ndarray | None = None
+    num_dropped: int = 0
+    chunk_number: int = 0
     sparse: ClassVar[bool] = False
 
     @abc.abstractmethod
@@ -47,26 +62,40 @@ class Table(abc.ABC):
     def matrix(self, names: Sequence[str]) -> Any:
         """The raw values (n, len(names)), an ndarray or csr_array. Copies only what it has to."""
 
+    def rows(self, places: slice | np.ndarray) -> "Table":
+        """The table of some rows, a slice or their positions. A slice is a view."""
+        if isinstance(places, slice) and places == slice(0, self.num_rows):
+            return self
+        labels, weights = (None if given is None else given[places] for given in (self.labels, self.weights))
+        return replace(self._of_rows(places), labels=labels, weights=weights)
+
     @abc.abstractmethod
-    def rows(self, part: slice | np.ndarray) -> "Table":
-        """The table of some rows, a slice or their positions: a slice is a view."""
+    def _of_rows(self, places: slice | np.ndarray) -> "Table":
+        """The same with the cells of some rows only."""
+
+    def chunks(self, more_per_row: float = 0.0) -> "list[Table]":
+        """The rows some at a time, so that nothing which is made of them is ever whole in memory.
+
+        `more_per_row` is how many numbers are made of a row besides a copy of its cells. There is one chunk at least.
+        """
+        if self.num_rows == 0:
+            return [self]
+        return [self.rows(places) for places in table_chunks(self.num_rows, self.cells_per_row + more_per_row)]
 
     @property
     def cells_per_row(self) -> float:
-        """How many cells a row stores, on average."""
+        """How many numbers a row holds, on average."""
         return len(self.names)
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ArrayTable(Table):
     """A 2-D array (n, D) of one dtype."""
 
     values: np.ndarray
     names: PositionalNames
-    num_rows: int
     uniform_kind: str
-    named: bool = False
 
     def inferred_kind(self, name: str) -> str:
         self.names.position(name)
@@ -78,22 +107,20 @@ class ArrayTable(Table):
     def matrix(self, names: Sequence[str]) -> np.ndarray:
         return self.values[:, self.names.positions(names)]
 
-    def rows(self, part: slice | np.ndarray) -> "ArrayTable":
-        values = self.values[part]
+    def _of_rows(self, places: slice | np.ndarray) -> "ArrayTable":
+        values = self.values[places]
         return replace(self, values=values, num_rows=len(values))
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class SparseTable(Table):
     """A scipy.sparse matrix (n, D) of any format, read as csr: counts, unless the schema says otherwise."""
 
     values: Any
     names: PositionalNames
-    num_rows: int
     uniform_kind: str = "count"
     sparse: ClassVar[bool] = True
-    named: bool = False
 
     def inferred_kind(self, name: str) -> str:
         self.names.position(name)
@@ -106,8 +133,8 @@ class SparseTable(Table):
         places = self.names.positions(names)
         return self.values if places == slice(0, len(self.names)) else self.values[:, places]
 
-    def rows(self, part: slice | np.ndarray) -> "SparseTable":
-        values = successive_rows(self.values, part) if isinstance(part, slice) else self.values[part]
+    def _of_rows(self, places: slice | np.ndarray) -> "SparseTable":
+        values = successive_rows(self.values, places) if isinstance(places, slice) else self.values[places]
         return replace(self, values=values, num_rows=values.shape[0])
 
     @property
@@ -116,14 +143,11 @@ class SparseTable(Table):
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class FrameTable(Table):
     """A data frame that narwhals reads. `frame` is its narwhals view."""
 
     frame: Any
-    names: tuple[str, ...]
-    num_rows: int
-    uniform_kind: None = None
     named: bool = True
 
     def inferred_kind(self, name: str) -> str:
@@ -144,22 +168,19 @@ class FrameTable(Table):
             return np.empty((self.num_rows, 0))
         return self.frame.select(list(names)).to_numpy()
 
-    def rows(self, part: slice | np.ndarray) -> "FrameTable":
-        frame = self.frame[part]
+    def _of_rows(self, places: slice | np.ndarray) -> "FrameTable":
+        frame = self.frame[places]
         return replace(self, frame=frame, num_rows=len(frame))
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class MappingTable(Table):
     """A mapping name -> array (n,) or (n, ...). `declared` holds the levels of columns whose dtype has any."""
 
     arrays: Mapping[str, np.ndarray]
     kinds: Mapping[str, str]
     declared: Mapping[str, tuple[Any, ...]]
-    names: tuple[str, ...]
-    num_rows: int
-    uniform_kind: None = None
     named: bool = True
 
     def inferred_kind(self, name: str) -> str:
@@ -182,8 +203,8 @@ class MappingTable(Table):
             arrays = [array.astype(object) for array in arrays]
         return np.stack(arrays, axis=1)
 
-    def rows(self, part: slice | np.ndarray) -> "MappingTable":
-        arrays = {name: array[part] for name, array in self.arrays.items()}
+    def _of_rows(self, places: slice | np.ndarray) -> "MappingTable":
+        arrays = {name: array[places] for name, array in self.arrays.items()}
         return replace(self, arrays=arrays, num_rows=len(next(iter(arrays.values()))))
 
     @property

@@ -4,17 +4,15 @@ import dataclasses
 import functools
 import inspect
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
-from bayesgen.data import Schema, is_chunked, naming_chunk, read_chunk, read_part, telling_dropped
+from bayesgen.data import Schema, Table, naming_origin, read_tables
 from bayesgen.describe import amount, counted, described
 from bayesgen.errors import DataError
 from bayesgen.program import ConcreteModel, GenerativeProgram, Model, Recipe
+from bayesgen.runtime import in_threads
 from bayesgen.statistics import SufficientStatistics, merged
-
-from .reader import Reader
-
-ALL_ZERO = "sample_weight is zero for all rows. Give some row a positive weight."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,21 +122,34 @@ def summarize(model: Recipe, X, y=None, *, schema: Schema | None = None, sample_
     [[1.5], [6.0]]
     """
     check_model(model)
-    declared = schema or Schema()
-    if not is_chunked(X):
-        data = read_part(X, y, sample_weight)
-        if not data.table.num_rows:
-            raise DataError(ALL_ZERO)
-        with telling_dropped(data):
-            reader = Reader.infer(model, data, declared)
-            return _summaries(reader, reader.statistics(data))
-    if y is not None or sample_weight is not None:
-        raise DataError("Chunks hold their labels and weights: give tuples (X, y) or (X, y, sample_weight), and no y.")
-    evidences = _of_chunks(model, X, declared)
-    reader, first = next(evidences, (None, None))
-    if reader is None:
-        raise DataError("X is an iterable without chunks. Give at least one (a generator can be read only once).")
-    return _summaries(reader, itertools.chain([first], (evidence for _, evidence in evidences)))
+    tables = read_tables(X, y, sample_weight)
+    first = next(tables)
+    with naming_origin(first.chunk_number, first.num_dropped):
+        declared = schema or Schema()
+        if declared.classes is None and first.declared_classes is not None:
+            declared = dataclasses.replace(declared, classes=first.declared_classes)
+        schema = model.infer_schema(first, first.labels, declared)
+        concrete = model.concrete(schema)
+    parts = (_statistics(concrete, schema, table) for table in itertools.chain([first], tables))
+    return Summaries(concrete, schema, merged(itertools.chain.from_iterable(parts)))
+
+
+def _statistics(model: ConcreteModel, schema: Schema, table: Table) -> Iterator[SufficientStatistics]:
+    """The sufficient statistics of each chunk of a table."""
+
+    def of_rows(chunk: Table) -> SufficientStatistics:
+        labels = schema.label_codes(chunk.labels)
+        rows = dataclasses.replace(model.read(schema, chunk), labels=labels, weights=chunk.weights)
+        return model.summarize(schema, rows)
+
+    with naming_origin(table.chunk_number, table.num_dropped):
+        try:
+            yield from (in_threads if model.in_threads else map)(of_rows, table.chunks())
+            return
+        except DataError as error:
+            found = error
+        of_rows(table)  # names the row, and counts, in the table as it was given
+        raise found
 
 
 def check_model(model):
@@ -165,23 +176,3 @@ def _shown(model: Model) -> str:
     if not isinstance(model, GenerativeProgram):
         return repr(model)
     return f"the program {getattr(model.function, '__qualname__', model.function)!r}"
-
-
-def _of_chunks(model, chunks, declared):
-    """Yield (reader, evidence) of successive blocks."""
-    reader, number = None, 0
-    for number, chunk in enumerate(chunks, 1):
-        with naming_chunk(number):
-            data = read_chunk(chunk)
-            if not data.table.num_rows:
-                continue
-            with telling_dropped(data):
-                reader = reader or Reader.infer(model, data, declared)
-                for evidence in reader.statistics(data):
-                    yield reader, evidence
-    if number and reader is None:
-        raise DataError(ALL_ZERO)
-
-
-def _summaries(reader, evidences):
-    return Summaries(reader.model, reader.schema, merged(evidences))

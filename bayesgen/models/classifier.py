@@ -85,6 +85,7 @@ class GenerativeClassifier(ConcreteModel):
 
     def read(self, schema: Schema, table: Table) -> Rows:
         """Encode each block's columns."""
+        schema.check_table(table)
         for name, family, _ in self.blocks:
             if table.sparse and not family.takes_sparse:
                 raise DataError(

@@ -8,10 +8,10 @@ from typing import Any, overload
 
 import numpy as np
 
-from bayesgen.data import read_table
+from bayesgen.data import Table, read_table
 from bayesgen.errors import DataError, ImpossibleRowsWarning, PredictionError, warn
 from bayesgen.fitting import Fit, Trained
-from bayesgen.runtime import interrupts_kept, requested, table_chunks, used
+from bayesgen.runtime import interrupts_kept, requested, used
 
 from .answer import ClassPrediction, joined
 from .reliability import warn_of_few_draws
@@ -87,24 +87,22 @@ def answer(fit: Any, rule: Rule, X: Any) -> Any:
         raise PredictionError(
             "The program has no classes (label=None), so there are no class probabilities. Use fit.log_joint(X)."
         )
-    classes = dataclasses.replace(_in_blocks(fit, rule, read_table(X, least_rows=0)), device=used())
+    classes = dataclasses.replace(_in_chunks(fit, rule, read_table(X, least_rows=0)), device=used())
     warn_of_impossible_rows(classes, rule.remedy(fit))
     if classes.pareto_k is not None:
         warn_of_few_draws(classes.pareto_k)
     return classes
 
 
-def _in_blocks(fit: Fit, rule: Rule, table: Any) -> ClassPrediction:
-    if table.num_rows == 0:
-        return rule.apply(fit, fit.read(table))
+def _in_chunks(fit: Fit, rule: Rule, table: Table) -> ClassPrediction:
+    """The answer for all rows, from those for chunks of them: only the answer is ever whole in memory."""
     num_tables = AVERAGED_TABLES if rule.averages_draws(fit) else 1
-    parts = table_chunks(table.num_rows, table.cells_per_row + num_tables * len(fit.classes))
-    if len(parts) == 1:
-        return rule.apply(fit, fit.read(table))
+    chunks = table.chunks(num_tables * len(fit.classes))
     try:
-        return joined([rule.apply(fit, fit.read(table.rows(part))) for part in parts])
+        return joined([rule.apply(fit, fit.read(chunk)) for chunk in chunks])
     except DataError:
-        fit.read(table)  # names the row, and counts, in the whole table
+        if len(chunks) > 1:
+            fit.read(table)  # names the row, and counts, in the whole table
         raise
 
 

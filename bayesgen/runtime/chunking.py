@@ -1,7 +1,7 @@
 """Cutting rows into chunks, so that what is made of them takes bounded memory; padding, so that little is compiled."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -32,10 +32,9 @@ def even_chunks(num_rows: int, most: float) -> list[slice]:
     return chunks(num_rows, math.ceil(num_rows / num_chunks))
 
 
-def checked_chunks(matrix: Shaped[np.ndarray, "n D"]) -> Iterator[tuple[int, Shaped[np.ndarray, "m D"]]]:
-    """The rows of a matrix, some at a time, with the number of the first."""
-    for rows in chunks(len(matrix), max(1, CHECKED_CELLS // max(1, matrix.shape[1]))):
-        yield rows.start, matrix[rows]
+def checked_chunks(shape: tuple[int, int]) -> list[slice]:
+    """Chunks of the rows of a matrix (n, D), for a look at its cells."""
+    return chunks(shape[0], max(1, CHECKED_CELLS // max(1, shape[1])))
 
 
 def padded_size(size: int) -> int:

@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 import scipy.sparse
 
-from bayesgen.data.schema import Schema, as_weights
+from bayesgen.data.columns import as_weights
+from bayesgen.data.schema import Schema
 from bayesgen.data.tables import read_table
 from bayesgen.errors import DataError
 
