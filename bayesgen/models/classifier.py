@@ -103,8 +103,9 @@ class GenerativeClassifier(ConcreteModel):
     def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
         """See `ConcreteModel.check_rows`."""
         for name, family, columns in self.blocks:
-            if family.kind == "real":
-                units = np.sqrt(np.asarray(_scale(schema, name, family, columns).variance))
+            if family.kind == "real" and family.statistic.takes_squares:
+                variance = _scale(schema, name, family, columns).variance
+                units = 1.0 if variance is None else np.sqrt(variance)
                 check_rows(attributes[name], units, functools.partial(_column_name, columns))
 
     def statistics(self, schema: Schema) -> dict[str, Statistic]:

@@ -1,9 +1,11 @@
 """Blocks that one states oneself."""
 
+import numpy as np
 import numpyro.distributions as dist
 import pytest
 
 import bayesgen as bg
+from bayesgen.records import fill, record
 
 
 @pytest.mark.parametrize(
@@ -35,3 +37,22 @@ def test_a_block_named_like_a_parameter_of_another_is_refused(name):
 def test_the_name_of_the_class_probabilities_is_taken():
     with pytest.raises(bg.ModelError, match=r"'class_probs'.*taken"):
         bg.GenerativeClassifier([("class_probs", bg.BetaBernoulli(), ["u"])])
+
+
+@record
+class Unscaled(bg.NormalInverseGamma):
+    """A family of real columns without defaults that depend on the data."""
+
+    scaled = False
+
+    def __init__(self) -> None:
+        stated = bg.NormalInverseGamma(0.0, 1.0, 2.0, 1.0)
+        fill(self, **stated.hyperparameters, pooling=stated.pooling)
+
+
+def test_a_real_family_need_not_look_at_the_scale_of_the_columns():
+    X, y = np.array([[1.0], [2.0], [2.5], [7.0], [9.0]]), list("aabbb")
+    models = [bg.NaiveBayes(family) for family in (Unscaled(), bg.NormalInverseGamma(0.0, 1.0, 2.0, 1.0))]
+    one, other = (bg.predict(bg.fit(m, X, y, method=bg.Exact()), X, rule=bg.BMA()).probabilities for m in models)
+    np.testing.assert_array_equal(one, other)
+    assert one.shape == (5, 2)
