@@ -508,7 +508,7 @@ def test_values_are_counted_one_column_at_a_time_or_many(num_classes, num_catego
 @pytest.mark.parametrize("matrix", [False, True])
 def test_moments_of_very_many_classes_and_chunks(matrix, monkeypatch):
     monkeypatch.setattr(moments, "CHUNK_CELLS", 101)
-    monkeypatch.setattr(moments, "TILE_ROWS", 2)
+    monkeypatch.setattr(moments, "CLASS_ROWS", 2)
     monkeypatch.setattr(moments, "FEW_ROWS", 3)
     rng = np.random.default_rng(7)
     codes = rng.integers(0, 29, 997)
