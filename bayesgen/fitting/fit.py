@@ -17,7 +17,6 @@ from bayesgen.program import (
     ConcreteModel,
     GenerativeProgram,
     Reduction,
-    covariate_names,
     log_joint_draws,
     read_rows,
     reduce_draws,
@@ -131,7 +130,7 @@ class Fit(Trained):
         """Whether these are the sites that the program makes, and not the columns that it was trained on."""
         # those of blocks are known without a look at the program, which closed forms have no need of
         attributes = self.program.attributes if self.prior is None else self.prior.keys() - {"class"}
-        sites = {*attributes, *covariate_names(self.program.function)}
+        sites = {*attributes, *self.program.covariates}
         few = len(names) <= len(sites) + 1  # columns may be very many
         return few and sites == set(names) - {self.program.label} and set(names) != set(self.schema.columns or ())
 

@@ -6,12 +6,11 @@ from .latent_space import at_free, free_of
 from .log_densities import LikelihoodDensity, ParameterDensity, PosteriorDensity, ProgramDensity, free_vector
 from .model import ConcreteModel, Model, Recipe
 from .pytree import PytreeFunction
-from .recognition import Plan
 from .rows import read_rows
 from .rowwise import Reduction, log_joint_draws, program_table, reduce_draws
 from .saturation import saturated_sites
 from .starts import DRAWS, dispersed, dispersed_starts
-from .structure import covariate_names
+from .structure import Plan
 
 __all__ = [
     "DRAWS",
@@ -27,7 +26,6 @@ __all__ = [
     "Recipe",
     "Reduction",
     "at_free",
-    "covariate_names",
     "dispersed",
     "dispersed_starts",
     "finite",

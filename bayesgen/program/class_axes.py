@@ -1,92 +1,116 @@
 """Which axes of a program's latents have an entry for each class: found by changing entries one at a time."""
 
-from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayesgen.typing import Array, Bool, PRNGKeyArray, Shaped
+
 from .arbitrary import run
-from .evaluation import evaluate, row_log_probs
+from .base import Arrays, Program
+from .evaluation import evaluate
 from .probe import QUICKLY
-from .structure import Structure
-
-Change = tuple[str, int, int]  # a latent, an axis of it, and the entry along that axis that is changed
 
 
-def find_class_axes(function: Callable, structure: Structure, num_classes: int, covariates: Callable) -> dict[str, int]:
-    """Name -> the axis that is the class, for the latents and deterministic sites that have one.
+class Change(NamedTuple):
+    """Another value at one entry, along one axis, of a latent."""
+
+    name: str
+    axis: int
+    entry: int
+
+
+def find_class_axes(program: Program) -> dict[str, int]:
+    """The axis that is the class, by the name of a latent or deterministic site that has one. Inside float64.
 
     An axis of a latent is the class if its entry k changes the distributions of class k (of its attributes, or its
     probability) and those of no other. An axis of a deterministic site is the class if such changes of class k change
     its entry k alone.
-
-    Args:
-        covariates: function size -> name -> (size, ...) example covariates.
     """
-    given = covariates(num_classes)
-    keys = jax.random.split(jax.random.key(0))
+    changes = _changes(program)
+    if not changes or program.num_classes < 2:
+        return {}
+    moved, deterministics_moved = _effects(program, changes)
+    axes = {change.name: change.axis for change in changes if _is_class(moved, changes, {(change.name, change.axis)})}
+    of_latents = set(axes.items())
+    for name, values_moved in deterministics_moved.items():
+        for axis in range(1, values_moved.ndim):
+            if values_moved.shape[axis] == program.num_classes and _is_class(
+                _any_along([values_moved], axis), changes, of_latents
+            ):
+                axes.setdefault(name, axis - 1)
+    return axes
 
-    def values(key):
-        trace = run(function, num_classes, given, key)
-        rows = {name: site.from_site(trace[name]["value"]) for name, site in structure.attributes}
-        return {name: trace[name]["value"] for name, _ in structure.latents}, rows
 
-    def of_classes(latents, rows):
-        """(arrays with the class as last axis, deterministic values)."""
-        evaluation = evaluate(function, structure, latents, jnp.arange(num_classes), rows, given)
-        log_probs = row_log_probs(evaluation, structure, [name for name, _ in structure.attributes])
-        leaves = [] if evaluation.label is None else jax.tree.leaves(evaluation.label["fn"])
-        label = [leaf for leaf in leaves if jnp.shape(leaf)[-1:] == (num_classes,)]
-        return [*log_probs.values(), *label], evaluation.deterministics
-
-    shapes = jax.eval_shape(values, keys[0])[0]
-    changes: list[Change] = [
-        (name, axis, entry)
+def _changes(program: Program) -> list[Change]:
+    """The changes of every entry along every axis of latents that is as long as there are classes."""
+    shapes = jax.eval_shape(lambda key: _arbitrary_values(program, key)[0], jax.random.key(0))
+    return [
+        Change(name, axis, entry)
         for name, leaf in shapes.items()
         for axis, size in enumerate(leaf.shape)
-        if size == num_classes
-        for entry in range(num_classes)
+        if size == program.num_classes
+        for entry in range(program.num_classes)
     ]
-    if not changes or num_classes < 2:
-        return {}
 
-    def differences(keys):
-        (latents, rows), (others, _) = values(keys[0]), values(keys[1])
-        changed = [{**latents, name: _changed(latents[name], others[name], *at)} for name, *at in changes]
+
+def _effects(
+    program: Program, changes: list[Change]
+) -> tuple[Bool[np.ndarray, "changes K"], dict[str, Bool[np.ndarray, "changes ..."]]]:
+    """Which classes have other distributions after each change, and which entries of deterministic sites changed."""
+
+    def differences(keys: PRNGKeyArray) -> tuple[list[Bool[Array, "..."]], dict[str, Bool[Array, "..."]]]:
+        (latents, rows), (other_latents, _) = (_arbitrary_values(program, key) for key in keys)
+        changed = [_changed(latents, other_latents, change) for change in changes]
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), latents, *changed)
         # all in one computation, so that what is unchanged is equal to the last bit
-        values_of_all = jax.vmap(lambda one: of_classes(one, rows))(stacked)
-        return jax.tree.map(lambda leaf: leaf[1:] != leaf[:1], values_of_all)
+        values = jax.vmap(lambda latents: _values_of_classes(program, latents, rows))(stacked)
+        return jax.tree.map(lambda leaf: leaf[1:] != leaf[:1], values)
 
-    of_class, deterministics = jax.tree.map(np.asarray, jax.jit(differences, compiler_options=QUICKLY)(keys))
-    moved = _any_along(of_class, -1)
-    found = {name: axis for name, axis, _ in changes if _is_class(moved, changes, {(name, axis)})}
-    chosen = set(found.items())
-    for name, values_moved in deterministics.items():
-        for axis in range(1, values_moved.ndim):
-            if values_moved.shape[axis] == num_classes and _is_class(_any_along([values_moved], axis), changes, chosen):
-                found.setdefault(name, axis - 1)
-    return found
+    keys = jax.random.split(jax.random.key(0))
+    of_classes, of_deterministics = jax.tree.map(np.asarray, jax.jit(differences, compiler_options=QUICKLY)(keys))
+    return _any_along(of_classes, -1), of_deterministics
 
 
-def _changed(value, other, axis, entry):
-    place = (slice(None),) * axis + (entry,)
-    return value.at[place].set(other[place])
+def _arbitrary_values(program: Program, key: PRNGKeyArray) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Latents, and a row for each class."""
+    trace = run(program.function, program.num_classes, program.example_covariates(program.num_classes), key)
+    rows = {name: site.from_site(trace[name]["value"]) for name, site in program.structure.attributes}
+    return {name: trace[name]["value"] for name in program.latents}, rows
 
 
-def _any_along(arrays, axis):
-    """Whether anything changed for each change and entry along an axis, (changes, K)."""
+def _values_of_classes(
+    program: Program, latents: Arrays, rows: Arrays
+) -> tuple[list[Shaped[Array, "... K"]], dict[str, Array]]:
+    """Arrays with the class as last axis that tell the distributions of the classes, and deterministic values."""
+    evaluation = evaluate(program, latents, jnp.arange(program.num_classes), rows)
+    log_probs = evaluation.row_log_probs(program.attributes)
+    leaves = [] if evaluation.label is None else jax.tree.leaves(evaluation.label["fn"])
+    of_label = [leaf for leaf in leaves if jnp.shape(leaf)[-1:] == (program.num_classes,)]
+    return [*log_probs.values(), *of_label], evaluation.deterministics
+
+
+def _changed(latents: Arrays, other_latents: Arrays, change: Change) -> dict[str, Array]:
+    """The latents after a change."""
+    place = (slice(None),) * change.axis + (change.entry,)
+    value = jnp.asarray(latents[change.name]).at[place].set(other_latents[change.name][place])
+    return {**latents, change.name: value}
+
+
+def _any_along(arrays: list[Bool[np.ndarray, "changes ..."]], axis: int) -> Bool[np.ndarray, "changes K"]:
+    """Whether anything changed for each change and entry along an axis."""
     flat = [np.moveaxis(array, axis, 1) for array in arrays]
     return np.any([array.reshape(*array.shape[:2], -1).any(-1) for array in flat], axis=0)
 
 
-def _is_class(moved, changes, chosen):
+def _is_class(moved: Bool[np.ndarray, "changes K"], changes: list[Change], chosen: set[tuple[str, int]]) -> bool:
     """Whether changes of entry k, among those chosen, move what is at k and nothing else; for every k."""
-    found: set[int] = set()
+    entries: set[int] = set()
     for (name, axis, entry), row in zip(changes, moved, strict=True):
         if (name, axis) in chosen:
             if row.sum() > row[entry]:
                 return False
-            found |= {entry} if row[entry] else set()
-    return len(found) == moved.shape[1]
+            entries |= {entry} if row[entry] else set()
+    return len(entries) == moved.shape[1]

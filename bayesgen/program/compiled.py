@@ -16,7 +16,7 @@ from bayesgen.statistics import SufficientStatistics, sufficient_statistics
 
 from .arbitrary import run
 from .density import log_density as traced_log_density
-from .evaluation import evaluate
+from .evaluation import evaluate, evaluate_classes
 from .joint import log_joint_table
 from .messages import base_support
 
@@ -28,10 +28,7 @@ log_joint = OwnedJit(log_joint_table)
 
 def class_distributions(program, latents):
     """The class-conditional NumPyro distributions, holding NumPy arrays."""
-    latents = {name: jnp.asarray(value) for name, value in latents.items()}
-    examples = program.example_covariates(program.num_classes)
-    labels = jnp.arange(program.num_classes)
-    evaluation = evaluate(program.function, program.structure, latents, labels, None, examples)
+    evaluation = evaluate_classes(program, {name: jnp.asarray(value) for name, value in latents.items()})
     return {name: jax.tree.map(np.asarray, site["fn"]) for name, site in evaluation.sites.items()}
 
 
@@ -56,7 +53,7 @@ def _by_chunks(function: Callable[..., Any], program: Any, *rows: Any) -> Any:
 def _inert_parameters(program, codes, covariates):
     """Parameters of the base measures, row by row, for the sites that have any: site -> name -> (n, ...)."""
     evaluation = _at_any_latents(program, codes, covariates, None)
-    read = {name: evaluation.conditional(name, program.structure.axis) for name, _ in program.plan.compressed}
+    read = {name: evaluation.compressed(name) for name, _ in program.plan.compressed}
     return {name: one.inert for name, one in read.items() if one.inert}
 
 
@@ -79,10 +76,9 @@ def _supports_by_row(program, codes, covariates, attributes, *, names):
 
 def _at_any_latents(program, codes, covariates, attributes):
     """The program run at rows, for what does not depend on the latents."""
-    structure = program.structure
     trace = run(program.function, 2, {name: value[:1].repeat(2, 0) for name, value in covariates.items()})
-    latents = {name: trace[name]["value"] for name, _ in structure.latents}
-    return evaluate(program.function, structure, latents, codes, attributes, covariates)
+    latents = {name: trace[name]["value"] for name in program.latents}
+    return evaluate(program, latents, codes, attributes, covariates)
 
 
 def check_values(program, rows: Rows):

@@ -1,38 +1,54 @@
 """Refusing programs that break a convention."""
 
 import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import jax
 import numpy as np
 import numpyro.distributions as dist
 from numpyro.distributions import constraints
+from numpyro.distributions.constraints import Constraint
+from numpyro.primitives import CondIndepStackFrame
 
 from bayesgen.errors import ModelError
 
-from .messages import base_support, in_plate, innermost, samples
+from .messages import (
+    Message,
+    Trace,
+    base_support,
+    in_plate,
+    innermost,
+    is_control_flow,
+    is_factor,
+    is_param,
+    is_plate,
+    is_sample,
+    samples,
+)
 
 DATA_NAMES = ("x", "xs", "y", "ys", "data", "obs", "labels")  # of arguments of functions that are given data
 
 
-def check_signature(function):
+def check_signature(function: Callable[..., Any]) -> None:
     """Refuse functions that take data, (X, y=None), and not a number of rows."""
     if hasattr(function, "covariates"):
         return
-    parameters = inspect.signature(function).parameters.values()
-    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    required = [p for p in positional if p.default is p.empty]
-    if len(required) > 1 or any(p.name.lower() in DATA_NAMES for p in positional):
+    arguments = inspect.signature(function).parameters.values()
+    positional = [a for a in arguments if a.kind in (a.POSITIONAL_ONLY, a.POSITIONAL_OR_KEYWORD)]
+    required = [argument for argument in positional if argument.default is argument.empty]
+    if len(required) > 1 or any(argument.name.lower() in DATA_NAMES for argument in positional):
         raise ModelError(
             f"A program takes the number of rows n and makes the rows itself; this function takes "
-            f"({', '.join(map(str, parameters))}), as one that is given data does. Write def program(n), sample the "
+            f"({', '.join(map(str, arguments))}), as one that is given data does. Write def program(n), sample the "
             "label and every attribute in numpyro.plate('instances', n) without obs=, and pass what a row knows but "
             "the program does not model as a keyword-only argument (a covariate)."
         )
 
 
-def check_same_sites(one, two):
+def check_same_sites(names: Iterable[str], at_other_size: Iterable[str]) -> None:
     """Refuse sites that are there at some numbers of rows only."""
-    differing = set(one) ^ set(two)
+    differing = set(names) ^ set(at_other_size)
     if differing:
         raise ModelError(
             f"The program has the sites {sorted(differing)} for some numbers of rows n and not for others. Which sites "
@@ -40,58 +56,70 @@ def check_same_sites(one, two):
         )
 
 
-def check_sites(trace, plate, label):
-    for name, site in trace.items():
-        kind = site["type"]
-        if kind == "param":
+def check_sites(trace: Trace, plate: str, label: str | None) -> None:
+    """Refuse statements and sites that a generative program cannot have."""
+    for name, message in trace.items():
+        if is_param(message):
             raise ModelError(
                 f"The program has numpyro.param({name!r}): every unknown needs a prior. Use numpyro.sample."
             )
-        if kind == "plate" and site["args"][1] not in (None, site["args"][0]):
+        if is_plate(message) and message["args"][1] not in (None, message["args"][0]):
             raise ModelError(f"The plate {name!r} subsamples: bayesgen needs every row. Drop subsample_size.")
-        if kind == "control_flow":
+        if is_control_flow(message):
             raise ModelError("The program uses numpyro.contrib.control_flow: write the loop in Python.")
-        if kind != "sample":
-            continue
-        if isinstance(innermost(site["fn"]), dist.Delta):
-            raise ModelError(
-                f"The site {name!r} is Delta: it has one possible value, and no density to learn from. Compute the "
-                "value without sampling it, or record it by numpyro.deterministic."
-            )
-        inside = in_plate(site, plate)
-        if site["is_observed"] and not (isinstance(site["fn"], dist.Unit) and not inside):
-            raise ModelError(
-                f"The site {name!r} is observed: a program generates data and takes none. Drop obs= (and factors in "
-                f"the plate {plate!r}); bayesgen conditions on the data itself."
-            )
-        latent = not inside and name != label and not isinstance(site["fn"], dist.Unit)
-        if latent and site["support"].is_discrete:
-            raise ModelError(
-                f"The latent site {name!r} is discrete: only the label may be. Sum it out, or make it an attribute."
-            )
+        if is_sample(message):
+            _check_sample(message, plate, label)
 
 
-def check_label(site, num_classes, plate, axis):
-    """Refuse a label that is not one of the codes 0 to K - 1 for each row."""
-    name, fn = site["name"], site["fn"]
-    kind, values, others = type(innermost(fn)).__name__, value_range(site["support"]), list(fn.batch_shape)
-    if len(others) >= -axis:
-        del others[axis]
-    if fn.event_shape or any(size != 1 for size in others):
+def _check_sample(message: Message, plate: str, label: str | None) -> None:
+    name, inside = message["name"], in_plate(message, plate)
+    if isinstance(innermost(message["fn"]), dist.Delta):
         raise ModelError(
-            f"The label site {name!r} has the shape {fn.shape()}, more than one number a row: sample it in the plate "
-            f"{plate!r} alone, outside of any other plate and without to_event."
+            f"The site {name!r} is Delta: it has one possible value, and no density to learn from. Compute the "
+            "value without sampling it, or record it by numpyro.deterministic."
         )
+    if message["is_observed"] and not (is_factor(message) and not inside):
+        raise ModelError(
+            f"The site {name!r} is observed: a program generates data and takes none. Drop obs= (and factors in "
+            f"the plate {plate!r}); bayesgen conditions on the data itself."
+        )
+    if not inside and name != label and not is_factor(message) and message["support"].is_discrete:
+        raise ModelError(
+            f"The latent site {name!r} is discrete: only the label may be. Sum it out, or make it an attribute."
+        )
+
+
+def check_label(trace: Trace, label: str, num_classes: int, plate: CondIndepStackFrame) -> None:
+    """Refuse a label that is not there, or not one of the codes 0 to K - 1 for each row."""
+    inside = [name for name, message in samples(trace).items() if in_plate(message, plate.name)]
+    if label not in inside and label in trace:
+        raise ModelError(f"The label site {label!r} is not in the plate {plate.name!r}: sample it there.")
+    if label not in inside:
+        raise ModelError(
+            f"The program has no label site {label!r} in its plate {plate.name!r}, only {inside}. Name it, or pass "
+            "label=..."
+        )
+    distribution = trace[label]["fn"]
+    other_axes = list(distribution.batch_shape)
+    if len(other_axes) >= -plate.dim:
+        del other_axes[plate.dim]
+    if distribution.event_shape or any(size != 1 for size in other_axes):
+        raise ModelError(
+            f"The label site {label!r} has the shape {distribution.shape()}, more than one number a row: sample it in "
+            f"the plate {plate.name!r} alone, outside of any other plate and without to_event."
+        )
+    values = value_range(trace[label]["support"])
     if values != (0, num_classes - 1):
+        kind = type(innermost(distribution)).__name__
         known = f"{values[0]} to {values[1]}" if values else "not whole numbers of a known range"
         raise ModelError(
-            f"The label site {name!r} is {kind}, whose values are {known}, and the program has {num_classes} classes: "
+            f"The label site {label!r} is {kind}, whose values are {known}, and the program has {num_classes} classes: "
             f"the values must be the codes 0 to {num_classes - 1}. Sample it from Categorical with {num_classes} "
             "probabilities (Bernoulli for two classes), and pass as many classes."
         )
 
 
-def value_range(support):
+def value_range(support: Constraint) -> tuple[int, int] | None:
     """The lowest and the highest value of a support of whole numbers, or None where they are not known."""
     support = base_support(support)
     if isinstance(support, type(constraints.boolean)):
@@ -101,10 +129,3 @@ def value_range(support):
     if not isinstance(support, type(constraints.integer_interval(0, 1))) or not known:
         return None
     return int(support.lower_bound), int(support.upper_bound)
-
-
-def missing_label(label, trace, plate):
-    names = [name for name, site in samples(trace).items() if in_plate(site, plate)]
-    if label in trace:
-        return f"The label site {label!r} is not in the plate {plate!r}: sample it there."
-    return f"The program has no label site {label!r} in its plate {plate!r}, only {names}. Name it, or pass label=..."

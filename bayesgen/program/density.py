@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .evaluation import class_table, evaluate
+from .evaluation import class_table, evaluate_classes
 
 
 def density_work(program, evidence):
@@ -15,10 +15,10 @@ def density_work(program, evidence):
 
 def log_likelihood(program, evaluation, evidence):
     """Log-likelihood of the data at an evaluated program (run at the K classes)."""
-    structure, plan = program.structure, program.plan
+    plan = program.plan
     total = jnp.where(evidence.class_weights > 0, evidence.class_weights * evaluation.label_log_probs, 0.0).sum()
     for name, _ in plan.compressed:
-        part = evaluation.conditional(name, structure.axis).log_likelihood(evidence.summaries[name])
+        part = evaluation.compressed(name).log_likelihood(evidence.summaries[name])
         scale = evaluation.scale(name)
         total += part if scale is None else scale * part
     if plan.rowwise:
@@ -27,43 +27,21 @@ def log_likelihood(program, evaluation, evidence):
 
 
 def _rowwise_log_likelihood(program, latents, rows):
-    table = class_table(
-        program.function,
-        program.structure,
-        program.num_classes,
-        latents,
-        rows.values,
-        rows.covariates,
-        program.plan.rowwise,
-    )
+    table = class_table(program, latents, rows.values, rows.covariates, program.plan.rowwise)
     each = sum(table.values())
     own = jnp.take_along_axis(each, rows.codes[:, None], axis=1)[:, 0]
     return jnp.where(rows.weights > 0, rows.weights * own, 0.0).sum()
 
 
-def at_classes(program, latents, evidence, unconstrained=False):
-    """Run the program at its K classes."""
-    labels = jnp.arange(program.num_classes)
-    return evaluate(
-        program.function,
-        program.structure,
-        latents,
-        labels,
-        None,
-        evidence.covariates,
-        unconstrained=unconstrained,
-    )
-
-
 def log_density(program, latents, evidence):
     """Log joint density of constrained latents and data, in the coordinates of the program's sites."""
-    evaluation = at_classes(program, latents, evidence)
+    evaluation = evaluate_classes(program, latents, evidence.covariates)
     return evaluation.log_prior + log_likelihood(program, evaluation, evidence)
 
 
 def unconstrained_log_density(program, free, evidence):
     """Log density of unconstrained latents, Jacobian included: what NUTS samples from."""
-    evaluation = at_classes(program, free, evidence, unconstrained=True)
+    evaluation = evaluate_classes(program, free, evidence.covariates, unconstrained=True)
     return evaluation.log_prior + evaluation.log_jacobian + log_likelihood(program, evaluation, evidence)
 
 
@@ -72,7 +50,7 @@ def parameter_log_density(program, free, evidence, prior=True):
 
     Its maximum is the joint mode that MAP reports; without the prior it is the likelihood alone.
     """
-    evaluation = at_classes(program, free, evidence, unconstrained=True)
+    evaluation = evaluate_classes(program, free, evidence.covariates, unconstrained=True)
     likelihood = log_likelihood(program, evaluation, evidence)
     if not prior:
         return likelihood

@@ -1,20 +1,22 @@
 """Running a program at given latents: its prior, its class-conditional distributions, its rows.
 
-Everything here traces under JAX's transformations and takes the program's `function` as it is.
+Everything here traces under JAX's transformations.
 """
 
 import dataclasses
-from typing import Any
+from collections.abc import Collection
 
 import jax
 import jax.numpy as jnp
-import numpyro.distributions as dist
-from numpyro import handlers
 
-from bayesgen.statistics import read_conditional
+from bayesgen.statistics import Conditional, read_conditional
+from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
+from .base import Arrays, Program
 from .conventions import check_same_sites
-from .latent_space import Point, at_free, free_of
+from .latent_space import LatentValue, at_free, free_of
+from .messages import Message, Trace, is_factor, log_prob, samples
+from .structure import Site
 from .tracing import sites_of
 
 
@@ -28,148 +30,156 @@ class Evaluation:
         log_prior: log density of the latents in the coordinates of their sites, factors included.
         log_jacobian: log-Jacobian from unconstrained to constrained latents (0 where these were given).
         at_pole: whether a latent is nearer to a pole of its prior than its value resolves.
-        label_log_probs: log probability of each row's label, (n,), or zeros.
-        sites: attribute name -> traced site.
-        label: the traced label site, or None.
+        label_log_probs: log probability of each row's label, or zeros.
+        sites: the attribute sites.
+        label: the label site, or None.
+        axis: the instance axis among the batch axes (negative).
     """
 
-    latents: dict[str, Any]
-    deterministics: dict[str, Any]
-    log_prior: Any
-    log_jacobian: Any
-    at_pole: Any
-    label_log_probs: Any
-    sites: dict[str, Any]
-    label: Any = None
+    latents: dict[str, Array]
+    deterministics: dict[str, Array]
+    log_prior: Float[Array, ""]
+    log_jacobian: Float[Array, ""]
+    at_pole: Bool[Array, ""]
+    label_log_probs: Float[Array, " n"]
+    sites: dict[str, Message]
+    label: Message | None
+    axis: int
 
-    def conditional(self, name, axis):
-        """The site's distributions read as a `Conditional`, or None where no statistic is registered."""
-        return read_conditional(self.sites[name]["fn"], axis)
+    def conditional(self, name: str) -> Conditional | None:
+        """The distributions of a site, read into arrays; None where no statistic is registered for them."""
+        return read_conditional(self.sites[name]["fn"], self.axis)
 
-    def scale(self, name):
+    def compressed(self, name: str) -> Conditional:
+        """The distributions of a site that is compressed, read into arrays."""
+        conditional = self.conditional(name)
+        assert conditional is not None, f"no statistic is registered for the distribution of {name!r}"
+        return conditional
+
+    def scale(self, name: str) -> float | Array | None:
         """The factor of `handlers.scale` at a site, or None."""
         return self.sites[name]["scale"]
 
+    def row_log_probs(self, names: Collection[str]) -> dict[str, Float[Array, " n"]]:
+        """Log probability of each row, for each of these sites."""
+        return {name: self._by_row(log_prob(self.sites[name])) for name in names}
 
-class _Unconstrain:
-    """Substitution of unconstrained values."""
-
-    def __init__(self, values):
-        self.values = values
-
-    def __call__(self, site):
-        if site["type"] != "sample" or site["name"] not in self.values:
-            return None
-        return at_free(site["fn"], self.values[site["name"]]).value
+    def _by_row(self, log_probs: Float[Array, "..."]) -> Float[Array, " n"]:
+        position = log_probs.ndim + self.axis
+        return jnp.moveaxis(log_probs, position, 0).reshape(log_probs.shape[position], -1).sum(-1)
 
 
-def evaluate(function, structure, latents, labels, attributes=None, covariates=None, unconstrained=False):
-    """Run the program with latents, labels and attributes given.
+def evaluate(
+    program: Program,
+    latents: Arrays,
+    codes: Int[Array, " n"],
+    attributes: Arrays | None = None,
+    covariates: Arrays | None = None,
+    *,
+    unconstrained: bool = False,
+) -> Evaluation:
+    """The program run with latents, labels and attributes given.
 
     Args:
+        program: what is run.
         latents: site -> value; unconstrained values if `unconstrained`.
-        labels: (n,) codes.
-        attributes: site -> rows (n, ...); zeros where absent (then only distributions are of interest).
-        covariates: name -> (n, ...).
+        codes: the labels.
+        attributes: site -> (n, ...); zeros where absent (then only distributions are of interest).
+        covariates: name -> (n, ...); ones where absent (then nothing of interest depends on them).
+        unconstrained: whether the latents are.
     """
-    size = len(labels)
-    values = {name: _rows_or_zeros(site, (attributes or {}).get(name), size) for name, site in structure.attributes}
-    if structure.label is not None:
-        values[structure.label] = structure.label_values(labels)
-    free = latents if unconstrained else {}
-    if not unconstrained:
-        values |= latents
-    program = handlers.substitute(handlers.seed(function, jax.random.key(0)), data=values)
-    program = handlers.substitute(program, substitute_fn=_Unconstrain(free))
-    trace = sites_of(program, size, _covariates(structure, covariates, size))
-    names = dict(structure.latents)
-    check_same_sites(_drawn(trace), {*names, *values, *latents})
-    prior = [
-        _point(site, free.get(name))
-        for name, site in trace.items()
-        if site["type"] == "sample" and (name in names or isinstance(site["fn"], dist.Unit))
+    structure, free = program.structure, latents if unconstrained else {}
+    trace = _sites_at(program, latents, codes, attributes or {}, covariates or {}, unconstrained)
+    priors = [
+        _latent_value(message, free.get(name))
+        for name, message in samples(trace).items()
+        if name in program.latents or is_factor(message)
     ]
-    labels_log_prob = jnp.zeros(size)
-    if structure.label is not None:
-        labels_log_prob = jnp.reshape(site_log_prob(trace[structure.label]), (size,))
+    label = None if structure.label is None else trace[structure.label]
     return Evaluation(
-        latents={name: trace[name]["value"] for name in names},
+        latents={name: trace[name]["value"] for name in program.latents},
         deterministics={name: trace[name]["value"] for name in structure.deterministics},
-        log_prior=sum((point.log_prob for point in prior), start=jnp.zeros(())),
-        log_jacobian=sum((point.log_jacobian for point in prior), start=jnp.zeros(())),
-        at_pole=jnp.asarray([point.at_pole for point in prior]).any(),
-        label_log_probs=labels_log_prob,
-        sites={name: trace[name] for name, _ in structure.attributes},
-        label=trace.get(structure.label),
+        log_prior=sum((prior.log_prob for prior in priors), start=jnp.zeros(())),
+        log_jacobian=sum((prior.log_jacobian for prior in priors), start=jnp.zeros(())),
+        at_pole=jnp.asarray([prior.at_pole for prior in priors]).any(),
+        label_log_probs=jnp.zeros(len(codes)) if label is None else jnp.reshape(log_prob(label), (len(codes),)),
+        sites={name: trace[name] for name in program.attributes},
+        label=label,
+        axis=structure.axis,
     )
 
 
-def _point(site, free):
-    """The `Point` of a latent site or a factor, its scale honoured; `free` is its unconstrained value, if any."""
-    if free is None:
-        return Point(site["value"], site_log_prob(site).sum(), 0.0)
-    point, scale = at_free(site["fn"], free), 1.0 if site["scale"] is None else site["scale"]
-    return point._replace(log_prob=scale * point.log_prob if jnp.ndim(scale) == 0 else site_log_prob(site).sum())
+def evaluate_classes(
+    program: Program, latents: Arrays, covariates: Arrays | None = None, *, unconstrained: bool = False
+) -> Evaluation:
+    """The program run at its K classes, with the covariates of the first row: what is learned depends on none."""
+    num_classes = program.num_classes
+    first = {name: jnp.repeat(values[:1], num_classes, 0) for name, values in (covariates or {}).items()}
+    return evaluate(program, latents, jnp.arange(num_classes), None, first, unconstrained=unconstrained)
 
 
-def _drawn(trace):
-    """Names of the sites of a trace that have a value to be chosen: all but factors."""
-    return {name for name, site in trace.items() if site["type"] == "sample" and not isinstance(site["fn"], dist.Unit)}
+def unconstrain(program: Program, latents: Arrays) -> dict[str, Array]:
+    """Unconstrained values of constrained latents."""
+    trace = _sites_at(program, latents, jnp.arange(program.num_classes), {}, {}, False)
+    return {name: free_of(trace[name]["fn"], jnp.asarray(latents[name])) for name in program.latents}
 
 
-def unconstrain(function, structure, latents, labels, covariates):
-    """Unconstrained values of constrained latents: site -> array."""
-    free = {}
+def _sites_at(
+    program: Program,
+    latents: Arrays,
+    codes: Int[Array, " n"],
+    attributes: Arrays,
+    covariates: Arrays,
+    unconstrained: bool,
+) -> Trace:
+    structure, size = program.structure, len(codes)
+    given = {name: _values_of(site, attributes.get(name), size) for name, site in structure.attributes}
+    if structure.label is not None:
+        given[structure.label] = structure.label_values(codes)
 
-    def record(site):
-        if site["type"] == "sample" and site["name"] in latents:
-            free[site["name"]] = free_of(site["fn"], jnp.asarray(latents[site["name"]]))
-            return latents[site["name"]]
-        return None
+    def choose(message: Message) -> Shaped[Array, "..."] | None:
+        name = message["name"]
+        if unconstrained and name in latents:
+            return at_free(message["fn"], latents[name]).value
+        return latents[name] if name in latents else given.get(name)
 
-    evaluate(handlers.substitute(function, substitute_fn=record), structure, {}, labels, None, covariates)
-    return free
+    examples = {name: covariates.get(name, jnp.ones(size)) for name in structure.covariates}
+    trace = sites_of(program.function, size, examples, jax.random.key(0), choose)
+    drawn = {name for name, message in samples(trace).items() if not is_factor(message)}
+    check_same_sites(drawn, {*program.latents, *given, *latents})
+    return trace
 
 
-def _rows_or_zeros(site, rows, size):
+def _values_of(site: Site, rows: Shaped[Array, "n ..."] | None, size: int) -> Shaped[Array, "..."]:
+    """The value of an attribute site at these rows; zeros where there are none."""
     if rows is None:
         rows = jnp.zeros((size, *site.row_shape))
     return site.to_site(jnp.asarray(rows).astype(site.dtype))
 
 
-def _covariates(structure, covariates, size):
-    """Covariates as they are; ones where they are not given (then nothing of interest depends on them)."""
-    given = covariates or {}
-    return {name: given.get(name, jnp.ones(size)) for name in structure.covariates}
+def _latent_value(message: Message, free: Float[Array, "..."] | None) -> LatentValue:
+    """The value of a latent site or a factor, its scale honoured; `free` is the unconstrained one, if any."""
+    if free is None:
+        return LatentValue(message["value"], log_prob(message).sum(), jnp.zeros(()))
+    latent, scale = at_free(message["fn"], free), 1.0 if message["scale"] is None else message["scale"]
+    scaled = scale * latent.log_prob if jnp.ndim(scale) == 0 else log_prob(message).sum()
+    return latent._replace(log_prob=scaled)
 
 
-def site_log_prob(site):
-    """Log probability of a traced site, scale and mask honoured, elementwise over its batch axes."""
-    log_prob = site["fn"].log_prob(site["value"])
-    return log_prob if site["scale"] is None else site["scale"] * log_prob
-
-
-def row_log_probs(evaluation, structure, names):
-    """Log probability of each row of the named sites: name -> (n,)."""
-    rows = {}
-    for name in names:
-        log_prob = site_log_prob(evaluation.sites[name])
-        position = log_prob.ndim + structure.axis
-        rows[name] = jnp.moveaxis(log_prob, position, 0).reshape(log_prob.shape[position], -1).sum(-1)
-    return rows
-
-
-def class_table(function, structure, num_classes, latents, attributes, covariates, names):
-    """Log probability of rows under each class for the named sites: name -> (n, K).
+def class_table(
+    program: Program, latents: Arrays, attributes: Arrays, covariates: Arrays, names: Collection[str]
+) -> dict[str, Float[Array, "n K"]]:
+    """Log probability of rows under each class, for each of these sites.
 
     Each row is set K times into the program, once under every class, and the rows are mapped: whatever depends
     on the latents alone (a Cholesky factor, say) is computed K times and not once a row.
     """
+    num_classes = program.num_classes
 
-    def one(row, covariate):
-        repeat = lambda value: jnp.broadcast_to(value, (num_classes, *jnp.shape(value)))  # noqa: E731
-        rows, given = jax.tree.map(repeat, (row, covariate))
-        evaluation = evaluate(function, structure, latents, jnp.arange(num_classes), rows, given)
-        return row_log_probs(evaluation, structure, names)
+    def of_row(row: Arrays, covariates_of_row: Arrays) -> dict[str, Float[Array, " K"]]:
+        rows, given = jax.tree.map(
+            lambda value: jnp.broadcast_to(value, (num_classes, *jnp.shape(value))), (row, covariates_of_row)
+        )
+        return evaluate(program, latents, jnp.arange(num_classes), rows, given).row_log_probs(names)
 
-    return jax.vmap(one)(attributes, covariates or {})
+    return jax.vmap(of_row)(attributes, covariates)

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -20,21 +20,24 @@ from bayesgen.records import copied, fill
 from bayesgen.runtime import as_key, check_not_forked
 from bayesgen.statistics import Moments, Statistic, SufficientStatistics, check_magnitudes, check_rows
 
+from .base import Program
 from .class_axes import find_class_axes
 from .compiled import class_distributions, summarize_rows
 from .compiled import log_density as compiled_log_density
 from .compiled import log_joint as compiled_log_joint
+from .data_side import find_latent_supports, find_supports
+from .discovery import find_structure
 from .model import ConcreteModel
 from .pytree import PytreeFunction, register
-from .recognition import Plan, make_plan
+from .recognition import make_plan
 from .row_check import RowCheck
-from .rows import Supports, find_latent_supports, find_supports, read_rows
-from .structure import Structure, covariate_names, find_structure
+from .rows import read_rows
+from .structure import Plan, Structure, Supports
 from .tracing import sites_of
 
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False)
-class GenerativeProgram(ConcreteModel):
+class GenerativeProgram(Program, ConcreteModel):
     """A generative model stated as a NumPyro function that makes n instances.
 
     The function samples latent parameters, then, in one plate of size n, the label and the attributes. It takes no
@@ -113,28 +116,18 @@ class GenerativeProgram(ConcreteModel):
         """A copy with some attributes replaced, unchecked (structure and plan are found anew unless given)."""
         return copied(self, **values)
 
-    @property
-    def owner(self) -> Callable[..., Any] | None:
-        """The function, which compiled functions live as long as; None for those of the library, which share them."""
-        return None if isinstance(self.function, PytreeFunction) else self.function
-
     # --- what the program consists of ---------------------------------------------------------------------------
-
-    @property
-    def num_classes(self) -> int:
-        """K; 1 for a program without classes."""
-        return max(1, len(self.classes))
 
     @functools.cached_property
     def structure(self) -> Structure:
         """Its sites, found by tracing."""
-        return self._find(_structure)
+        return self._find(_find_structure)
 
     @functools.cached_property
     def plan(self) -> Plan:
         """Which attribute sites are compressed into sufficient statistics, and why the others are not."""
         with jax.enable_x64(True):
-            return make_plan(self.function, self.structure, self.num_classes, self.example_covariates)
+            return make_plan(self)
 
     @functools.cached_property
     def supports(self) -> Supports:
@@ -149,7 +142,7 @@ class GenerativeProgram(ConcreteModel):
     @functools.cached_property
     def class_axes(self) -> dict[str, int]:
         """Latents and deterministic sites with an entry for each class: name -> the axis that is the class."""
-        return {} if self.label is None else self._find(_class_axes)
+        return {} if self.label is None else self._find(_find_class_axes)
 
     def _find(self, find: Callable[["GenerativeProgram"], Any]) -> Any:
         """What is found out about the program; once for all those that differ by hyperparameters alone."""
@@ -167,26 +160,7 @@ class GenerativeProgram(ConcreteModel):
 
     @functools.cached_property
     def _row_check(self) -> RowCheck:
-        return RowCheck(self.function, self.structure, self.plan, self.num_classes, self.example_covariates)
-
-    @property
-    def attributes(self):
-        """Names of the attribute sites."""
-        return tuple(name for name, _ in self.structure.attributes)
-
-    @property
-    def latents(self):
-        """Names of the latent sites."""
-        return tuple(name for name, _ in self.structure.latents)
-
-    @property
-    def covariates(self):
-        """Names of the covariates."""
-        return self.structure.covariates
-
-    def example_covariates(self, size):
-        """Covariates to run the program with where their values do not matter: ones."""
-        return {name: jnp.ones(size) for name in covariate_names(self.function)}
+        return RowCheck(self.replace(structure=self.structure, plan=self.plan))  # a copy, which it may keep alive
 
     # --- what can be computed -----------------------------------------------------------------------------------
 
@@ -205,8 +179,7 @@ class GenerativeProgram(ConcreteModel):
         """
         key = as_key(seed)
         with jax.enable_x64(True):
-            function = handlers.substitute(self.function, data=dict(latents or {}))
-            trace = sites_of(handlers.seed(function, key), n, covariates)
+            trace = sites_of(handlers.substitute(self.function, data=dict(latents or {})), n, covariates, key)
         rows = {name: np.asarray(trace[name]["value"]) for name in self.attributes}
         rows |= {name: np.asarray(value) for name, value in covariates.items()}
         if self.label is not None:
@@ -244,31 +217,6 @@ class GenerativeProgram(ConcreteModel):
         with jax.enable_x64(True):
             evidence = summarize_rows(self, rows).padded()
             return float(compiled_log_density(self, _arrays(latents), evidence))
-
-    def log_coordinate_jacobian(self, latents):
-        """Log |d parameters -> d sites|: 0 unless a site stands for a parameter in other coordinates."""
-        total = jnp.zeros(())
-        for site, (_, transform) in self.coordinates.items():
-            value = latents[site]
-            total = total + jnp.sum(transform.log_abs_det_jacobian(transform.inv(value), value))
-        return -total
-
-    def parameters_of(self, latents):
-        """Latents in the coordinates that are reported: name -> array (any leading axes). NumPy in, NumPy out."""
-        return self._convert(latents, {site: (name, t.inv) for site, (name, t) in self.coordinates.items()})
-
-    def latents_of(self, parameters):
-        """The inverse of `parameters_of`."""
-        return self._convert(parameters, {name: (site, t) for site, (name, t) in self.coordinates.items()})
-
-    def _convert(self, values, table: Mapping[str, tuple[str, Transform]]):
-        out = {}
-        with jax.enable_x64(True):
-            for name, value in values.items():
-                other, transform = table.get(name, (name, None))
-                if transform is None or other not in values:  # deterministic sites need no transforming
-                    out[other] = np.asarray(value if transform is None else transform(jnp.asarray(value)))
-        return out
 
     # --- a program as a model -----------------------------------------------------------------------------------
 
@@ -341,14 +289,14 @@ class _Form:
     program: GenerativeProgram = dataclasses.field(compare=False)
 
 
-def _structure(program):
+def _find_structure(program: GenerativeProgram) -> Structure:
     with jax.enable_x64(True):
-        return find_structure(program.function, program.label, program.num_classes, program.example_covariates)
+        return find_structure(program)
 
 
-def _class_axes(program):
+def _find_class_axes(program: GenerativeProgram) -> dict[str, int]:
     with jax.enable_x64(True):
-        return find_class_axes(program.function, program.structure, program.num_classes, program.example_covariates)
+        return find_class_axes(program)
 
 
 @functools.lru_cache(maxsize=256)

@@ -12,7 +12,7 @@ from bayesgen.records import record
 from bayesgen.statistics import Reference, few, middle
 from bayesgen.typing import Array, Float
 
-from .evaluation import class_table, evaluate
+from .evaluation import class_table, evaluate_classes
 
 if TYPE_CHECKING:
     from .generative import GenerativeProgram
@@ -171,11 +171,9 @@ def _run_by_row(program, others):
 
 def _conditionals(program, latents, covariates):
     """Log class probabilities (K,), and class-conditional parameters of the sites that matrix algebra can do."""
-    structure = program.structure
-    first = {name: jnp.repeat(value[:1], program.num_classes, 0) for name, value in covariates.items()}
-    evaluation = evaluate(program.function, structure, latents, jnp.arange(program.num_classes), None, first)
+    evaluation = evaluate_classes(program, latents, covariates)
     conditionals = {
-        name: evaluation.conditional(name, structure.axis)
+        name: evaluation.compressed(name)
         for name, statistic in program.plan.compressed
         if evaluation.scale(name) is None and not statistic.uses_inert
     }
@@ -185,6 +183,5 @@ def _conditionals(program, latents, covariates):
 
 def _by_row(program, latents, rows, names):
     """The part of the table that the named sites make, (n, K), by running the program row by row."""
-    structure, size = program.structure, program.num_classes
-    tables = class_table(program.function, structure, size, latents, rows.values, rows.covariates, names)
+    tables = class_table(program, latents, rows.values, rows.covariates, names)
     return sum(tables.values())

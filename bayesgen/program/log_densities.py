@@ -3,7 +3,6 @@
 import math
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.log_density import LogDensity
@@ -12,8 +11,8 @@ from bayesgen.runtime import OwnedJit
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Array, Float, Int
 
-from .density import at_classes, density_work, parameter_log_density, unconstrained_log_density
-from .evaluation import unconstrain
+from .density import density_work, parameter_log_density, unconstrained_log_density
+from .evaluation import evaluate_classes, unconstrain
 from .generative import GenerativeProgram
 from .structure import Structure
 
@@ -123,9 +122,7 @@ def _posterior_log_density(
 
 @OwnedJit
 def _constrain(program: GenerativeProgram, vector: Float[Array, " D"]) -> dict[str, Array]:
-    labels: dict[str, Any] = {name: jnp.ones(program.num_classes) for name in program.structure.covariates}
-    examples = SufficientStatistics(jnp.zeros(program.num_classes), {}, labels)
-    evaluation = at_classes(program, unravel(program.structure, vector), examples, unconstrained=True)
+    evaluation = evaluate_classes(program, unravel(program.structure, vector), unconstrained=True)
     return {**evaluation.deterministics, **evaluation.latents}
 
 
@@ -141,10 +138,8 @@ def unravel(structure: Structure, vector: Float[Array, " D"]) -> dict[str, Array
 
 def free_vector(program: GenerativeProgram, latents: dict[str, Array]) -> Float[np.ndarray, " D"]:
     """The unconstrained vector of latents. Inside float64."""
-    free = _unconstrain(program, latents, program.example_covariates(program.num_classes))
+    free = _unconstrain(program, latents)
     return np.concatenate([np.ravel(free[name]) for name in program.latents])
 
 
-@OwnedJit
-def _unconstrain(program: GenerativeProgram, latents: dict[str, Array], covariates: dict[str, Array]) -> Any:
-    return unconstrain(program.function, program.structure, latents, jnp.arange(program.num_classes), covariates)
+_unconstrain = OwnedJit(unconstrain)

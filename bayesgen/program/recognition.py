@@ -8,49 +8,219 @@ that rows are exchangeable: each row's probability must depend on nothing but th
 attributes and covariates. That too is probed, and a program that fails is refused.
 """
 
-import dataclasses
+from collections.abc import Collection
+from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.ops.provenance import eval_provenance
+
+from bayesgen.errors import ModelError
 from bayesgen.statistics import Statistic
+from bayesgen.typing import Array, Float, Int
 
-from .probe import LEAST, MOST, NUMBERS, Probe
+from .base import Arrays, Program
+from .evaluation import Evaluation, class_table, evaluate
+from .messages import base_support
+from .probe import FEW, Probe, learned
+from .structure import Plan
 
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """How each attribute site meets the data. Hashable: it is part of what compiled functions are keyed by.
-
-    Attributes:
-        compressed: (site, statistic) for the sites that go through summaries.
-        rowwise: names of the sites that are evaluated row by row.
-        reasons: (site, why it is not compressed).
-        inert: names of the compressed sites whose base measure has parameters of its own.
-    """
-
-    compressed: tuple[tuple[str, Statistic], ...]
-    rowwise: tuple[str, ...] = ()
-    reasons: tuple[tuple[str, str], ...] = ()
-    inert: tuple[str, ...] = ()
+IN_TAILS = 1e-4  # of the largest number: in the tails, sums of large numbers cancel
+TOLERANCE = 1e-8
 
 
-def make_plan(function, structure, num_classes, covariates):
-    """Probe a program and decide for each site.
-
-    Args:
-        covariates: function size -> name -> (size, ...) example covariates.
-    """
-    probe = Probe(function, structure, num_classes, tuple(covariates(1)), LEAST)
-    reasons = probe.entangled() | probe.informed()
-    statistics = probe.statistics()
-    for name, _ in structure.attributes:
-        if name not in reasons and isinstance(statistics[name], str):
-            reasons[name] = statistics[name]
-    candidates = tuple(name for name, _ in structure.attributes if name not in reasons)
-    probe = probe.with_rows(MOST, NUMBERS)
-    differing, inert = probe.differences(candidates)
+def make_plan(program: Program) -> Plan:
+    """The plan of a program, made by probing it: what becomes of each attribute site. Inside float64."""
+    probe = Probe(program)
+    reasons = _entangled(probe) | _informed(probe)
+    statistics, without = _statistics(probe)
+    reasons |= {name: reason for name, reason in without.items() if name not in reasons}
+    candidates = [name for name in program.attributes if name not in reasons]
+    probe = probe.with_rows()
+    differing, inert = compare_rows(probe, candidates)
     reasons |= differing
-    rowwise = tuple(name for name, _ in structure.attributes if name in reasons)
+    rowwise = tuple(name for name in program.attributes if name in reasons)
     if rowwise:
-        probe.check_exchangeable(rowwise)
-    compressed = tuple((name, statistics[name]) for name in candidates if name not in reasons)
-    inert = tuple(name for name in inert if name not in reasons)
-    return Plan(compressed, rowwise, tuple((name, reasons[name]) for name in rowwise), inert)
+        check_exchangeable(probe, rowwise)
+    return Plan(
+        compressed=tuple((name, statistics[name]) for name in candidates if name not in reasons),
+        rowwise=rowwise,
+        reasons=tuple((name, reasons[name]) for name in rowwise),
+        inert=tuple(name for name in inert if name not in reasons),
+    )
+
+
+def check_plan(probe: Probe) -> None:
+    """Refuse what the program's plan has not seen: distributions that are others with this number of rows."""
+    plan = probe.program.plan
+    differing, _ = compare_rows(probe, [name for name, _ in plan.compressed])
+    if differing:
+        raise ModelError(_not_exchangeable(min(differing)))
+    if plan.rowwise:
+        check_exchangeable(probe, plan.rowwise)
+
+
+# --- what flows into a site ---------------------------------------------------------------------------------------
+
+
+def _informed(probe: Probe) -> dict[str, str]:
+    """Attributes into whose parameters (not those of the base measure) covariates flow: name -> reason."""
+    if not probe.covariates:
+        return {}
+    latents, rows = probe.zeros()
+
+    def parts(values: Arrays, **covariates: Array) -> tuple[Any, Any]:
+        evaluation = evaluate(probe.program, values, probe.codes, rows, covariates)
+        conditionals = {name: evaluation.conditional(name) for name in rows}
+        parameters = {name: (c.parameters, c.mask) for name, c in conditionals.items() if c is not None}
+        return {"latents": evaluation.log_prior, "label": evaluation.label_log_probs}, parameters
+
+    outside, inside = eval_provenance(parts, values=latents, **probe.covariates)
+    names = set(probe.covariates)
+    for part, sources in outside.items():
+        if sources & names:
+            raise ModelError(
+                f"The covariate {min(sources & names)!r} enters the distribution of the {part}: only attributes may "
+                "depend on covariates."
+            )
+    flows = {name: frozenset().union(*jax.tree.leaves(sources)) & names for name, sources in inside.items()}
+    return {name: f"its parameters depend on covariate {min(sources)}" for name, sources in flows.items() if sources}
+
+
+def _entangled(probe: Probe) -> dict[str, str]:
+    """Attributes into whose distribution other attributes flow: name -> reason."""
+    latents, rows = probe.zeros()
+
+    def log_probs(latents: Arrays, **rows: Array) -> dict[str, Float[Array, " n"]]:
+        return probe.evaluate(latents, rows).row_log_probs(rows)
+
+    flows = eval_provenance(log_probs, latents=latents, **rows)
+    others = {name: flows[name] & (rows.keys() - {name}) for name in rows}
+    return {name: f"it depends on attribute {min(names)}" for name, names in others.items() if names}
+
+
+def _statistics(probe: Probe) -> tuple[dict[str, Statistic], dict[str, str]]:
+    """Statistics of the attribute sites that have one, and why the others have none."""
+
+    def statistics(latents: Arrays, rows: Arrays) -> dict[str, Statistic | str]:
+        evaluation = probe.evaluate_classes(latents)
+        return {name: _statistic(evaluation, name) for name in rows}
+
+    known = probe.abstractly(statistics)
+    return (
+        {name: statistic for name, statistic in known.items() if not isinstance(statistic, str)},
+        {name: reason for name, reason in known.items() if isinstance(reason, str)},
+    )
+
+
+def _statistic(evaluation: Evaluation, name: str) -> Statistic | str:
+    """The statistic of a site, or why it has none."""
+    conditional, scale = evaluation.conditional(name), evaluation.scale(name)
+    if conditional is None:
+        return f"{type(evaluation.sites[name]['fn']).__name__} has no registered statistic"
+    return "it is scaled by an array" if scale is not None and jnp.ndim(scale) else conditional.statistic
+
+
+# --- whether rows are like their class, and alike -----------------------------------------------------------------
+
+
+def compare_rows(probe: Probe, names: Collection[str]) -> tuple[dict[str, str], list[str]]:
+    """Sites whose distributions in the rows are not those of the classes (name -> reason), and inert ones."""
+
+    def measure(latents: Arrays, rows: Arrays) -> tuple[Any, Any, Any, Any]:
+        by_row, by_few = probe.evaluate(latents, rows), probe.evaluate_few(latents, rows)
+        by_class = probe.evaluate_classes(latents)
+        priors = (by_row.log_prior, by_few.log_prior), (by_class.log_prior, by_class.log_prior)
+        labels = (
+            (by_row.label_log_probs, by_few.label_log_probs),
+            (by_class.label_log_probs[probe.codes], by_class.label_log_probs[probe.few_codes]),
+        )
+        pairs = {}
+        for name in names:
+            classes = learned(by_class, name)
+            pairs[name] = (
+                (learned(by_row, name), learned(by_few, name)),
+                (_of_codes(classes, probe.codes), _of_codes(classes, probe.few_codes)),
+                by_row.compressed(name).inert,
+            )
+        bounds = {
+            name: jax.tree.leaves(base_support(message["fn"].support)) for name, message in by_class.sites.items()
+        }
+        return priors, labels, pairs, bounds
+
+    priors, labels, pairs, bounds = probe.numerically(measure)
+    for name, leaves in bounds.items():
+        if any((leaf != leaf[:1]).any() for leaf in leaves):
+            raise ModelError(_of_moving_support(name))
+    if not _close(*priors):
+        raise ModelError(
+            "The prior of the latents (or a factor outside the plate) depends on the number of rows n: it must be "
+            "stated before any data are. Take n out of it, or pass a constant."
+        )
+    if not _close(*labels):
+        raise ModelError(
+            f"The label {probe.program.label!r} is not exchangeable: its probabilities differ between rows. "
+            "Give every row the same class probabilities."
+        )
+    reasons = {}
+    for name, (of_rows, of_classes, inert) in pairs.items():
+        if not _close(of_rows, of_classes):
+            reasons[name] = "its parameters differ between rows of one class"
+        elif any(not np.array_equal(leaf[0], leaf[1]) for leaf in jax.tree.leaves(inert)):
+            reasons[name] = f"{', '.join(inert)} depends on a latent"
+    return reasons, [name for name, (_, _, inert) in pairs.items() if inert]
+
+
+def check_exchangeable(probe: Probe, names: Collection[str]) -> None:
+    """Refuse row-wise sites whose rows depend on their position or on other rows."""
+
+    def measure(latents: Arrays, rows: Arrays) -> dict[str, Any]:
+        together = probe.evaluate(latents, rows).row_log_probs(names)
+        few = probe.evaluate_few(latents, rows).row_log_probs(names)
+        alone = class_table(probe.program, latents, rows, probe.covariates, names)
+        places = jnp.arange(probe.size), probe.codes
+        return {name: ((together[name], few[name]), (alone[name][places], alone[name][:FEW, 0])) for name in names}
+
+    for name, (together, alone) in probe.numerically(measure).items():
+        if not _close(together, alone):
+            raise ModelError(_not_exchangeable(name))
+
+
+def _not_exchangeable(name: str) -> str:
+    return (
+        f"The rows of attribute {name!r} are not exchangeable: its distribution in a row depends on the row's "
+        "position, on the number of rows or on other rows. Let it depend only on latents and on the row's own label "
+        "and attributes; pass what else a row knows as a keyword-only argument (a covariate)."
+    )
+
+
+def _of_moving_support(name: str) -> str:
+    return (
+        f"The support of attribute {name!r} depends on a latent: its density jumps to zero where a bound passes a "
+        "value of the data, and no mode or chain finds its way along such an edge. Let the bounds be numbers or "
+        "covariates, and latents only the location, scale or shape of what is positive everywhere between them."
+    )
+
+
+def _of_codes(classes: tuple[Any, Any], codes: Int[Array, " n"]) -> tuple[Any, Any]:
+    """What was learned of the classes, row by row; a scale is one number for all."""
+    arrays, scale = classes
+    return jax.tree.map(lambda leaf: leaf[codes], arrays), scale
+
+
+def _close(first: Any, second: Any) -> bool:
+    """Whether measures at several draws, the last one in the tails, are the same."""
+    first, second = jax.tree.leaves(first), jax.tree.leaves(second)
+    return len(first) == len(second) and all(
+        a.shape == b.shape
+        and np.allclose(a[:-1], b[:-1], rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
+        and _close_in_tails(a[-1], b[-1])
+        for a, b in zip(first, second, strict=True)
+    )
+
+
+def _close_in_tails(first: Float[np.ndarray, "..."], second: Float[np.ndarray, "..."]) -> bool:
+    known = np.isfinite(first) & np.isfinite(second)
+    largest = np.abs(first[known]).max(initial=0.0)
+    return np.allclose(first[known], second[known], rtol=IN_TAILS, atol=IN_TAILS * largest)

@@ -1,25 +1,29 @@
 """Whether a program does the same with other numbers of rows."""
 
-import dataclasses
 import functools
 
+from jax.extend.core import ClosedJaxpr
+
 from .alike import alike, knows_places
-from .probe import FURTHER, LEAST, MOST, NUMBERS, Probe
+from .base import Program
+from .probe import Probe
+from .recognition import check_plan
+
+FURTHER = (2**20, 2**22)  # rows of a probe, and numbers, where there are more rows and the program knows their places
 
 
 class RowCheck:
     """Looks whether a program, whose plan was made with some numbers of rows, does the same with others."""
 
-    def __init__(self, function, structure, plan, num_classes, covariates):
-        smallest = Probe(function, structure, num_classes, tuple(covariates(1)), LEAST)
-        self._probe, self._plan = smallest.with_rows(MOST, NUMBERS), plan
+    def __init__(self, program: Program) -> None:
+        self._probe = Probe(program).with_rows()
         self._checked, self._looked_further = {self._probe.size}, False
 
     @functools.cached_property
-    def _jaxpr(self):
-        return self._probe.jaxpr(self._plan)
+    def _jaxpr(self) -> ClosedJaxpr:
+        return self._probe.jaxpr()
 
-    def __call__(self, size):
+    def __call__(self, size: int) -> None:
         """Refuse a program that treats rows by their position, or otherwise, where there are `size` of them.
 
         Tracing shows what is another program at this size; that alone is run with as many rows. A program that knows
@@ -27,11 +31,11 @@ class RowCheck:
         """
         if size in self._checked:
             return
-        probe = dataclasses.replace(self._probe, size=size)
-        if not alike(probe.jaxpr(self._plan), self._jaxpr, (size, self._probe.size)):
-            probe.within(*FURTHER).check(self._plan)
+        probe = Probe(self._probe.program, size)
+        if not alike(probe.jaxpr(), self._jaxpr, (size, self._probe.size)):
+            check_plan(probe.within(*FURTHER))
         if size > self._probe.size and not self._looked_further:
             if knows_places(self._jaxpr.jaxpr, self._probe.size):
-                probe.with_rows(*FURTHER).check(self._plan)
+                check_plan(probe.with_rows(*FURTHER))
             self._looked_further = True
         self._checked.add(size)

@@ -1,21 +1,11 @@
 """Reading the data of a program of one's own: arrays by attribute site, checked against the sites."""
 
-import dataclasses
-from typing import Any
-
-import jax
-import jax.numpy as jnp
 import numpy as np
-from numpyro.distributions import constraints
-from numpyro.ops.provenance import eval_provenance
 
 from bayesgen.data import Rows, read_table
 from bayesgen.errors import DataError
 
-from .arbitrary import run_abstractly
 from .compiled import check_values
-from .evaluation import evaluate
-from .messages import base_support
 
 
 def read_rows(program, X, labelled=False) -> Rows:
@@ -91,69 +81,3 @@ def _finite(name, values):
             "missing cells are not supported yet."
         )
     return numbers
-
-
-FIXED_SUPPORTS = (
-    type(constraints.boolean),
-    type(constraints.nonnegative_integer),
-    type(constraints.positive),
-    type(constraints.nonnegative),
-    type(constraints.unit_interval),
-    type(constraints.simplex),
-    type(constraints.integer_interval(0, 1)),
-)
-
-
-def find_latent_supports(program) -> dict[str, constraints.Constraint]:
-    """Latent site -> its support, that of one event where there are several."""
-    with jax.enable_x64(True):
-        trace = run_abstractly(program.function, 2, program.example_covariates(2))
-    return {name: base_support(trace[name]["support"]) for name in program.latents}
-
-
-@dataclasses.dataclass(frozen=True)
-class Supports:
-    """What is known, without the latents, of the values that attribute sites can take.
-
-    Attributes:
-        fixed: site -> its support, where that is the same for every row.
-        by_row: discrete sites whose support comes of running the program at the row, such as a binomial's.
-        by_class: those of them whose support differs between the classes.
-    """
-
-    fixed: dict[str, Any]
-    by_row: tuple[str, ...]
-    by_class: tuple[str, ...]
-
-
-def find_supports(program) -> Supports:
-    """The `Supports` of a program. A support that depends on a latent is in none of them."""
-    with jax.enable_x64(True):
-        trace = run_abstractly(program.function, 2, program.example_covariates(2))
-        supports = {name: base_support(trace[name]["support"]) for name, _ in program.structure.attributes}
-        fixed = {name: support for name, support in supports.items() if _is_fixed(support)}
-        others = [name for name, site in program.structure.attributes if site.discrete and name not in fixed]
-        inputs = _inputs_of_supports(program, trace, others) if others else {}
-    by_row = tuple(name for name in others if "latents" not in inputs[name])
-    return Supports(fixed, by_row, tuple(name for name in by_row if "labels" in inputs[name]))
-
-
-def _inputs_of_supports(program, trace, names):
-    """site -> which of "latents" and "labels" enter its support."""
-    covariates = program.example_covariates(2)
-
-    def bounds(latents, labels):
-        evaluation = evaluate(program.function, program.structure, latents, labels, None, covariates)
-        leaves = {name: jax.tree.leaves(base_support(evaluation.sites[name]["fn"].support)) for name in names}
-        return jax.tree.map(jnp.asarray, leaves)
-
-    latents = {name: jnp.zeros(jnp.shape(trace[name]["value"])) for name in program.latents}
-    flows = eval_provenance(bounds, latents=latents, labels=jnp.zeros(2, int))
-    return {name: frozenset().union(*of_bounds) for name, of_bounds in flows.items()}
-
-
-def _is_fixed(support):
-    bounds = jax.tree.leaves(support)
-    return isinstance(support, FIXED_SUPPORTS) and not any(
-        np.ndim(bound) or isinstance(bound, jax.core.Tracer) for bound in bounds
-    )

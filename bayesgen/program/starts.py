@@ -6,21 +6,21 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro import handlers
 
 from bayesgen.runtime import OwnedJit, as_key, generator
-from bayesgen.typing import Array, Float, PRNGKeyArray
+from bayesgen.typing import Array, Float, PRNGKeyArray, Shaped
 
 from .arbitrary import arbitrary_value
+from .base import Program
 from .evaluation import unconstrain
-from .generative import GenerativeProgram
+from .messages import Message
 from .tracing import sites_of
 
 AROUND, DRAWS = 2, 8  # starts around the origin, and from the prior
 FAST_TO_COMPILE = {"xla_backend_optimization_level": 0}  # it runs once a fit, for milliseconds
 
 
-def dispersed_starts(program: GenerativeProgram, seed: Any, num_draws: int = DRAWS) -> Float[np.ndarray, "starts D"]:
+def dispersed_starts(program: Program, seed: Any, num_draws: int = DRAWS) -> Float[np.ndarray, "starts D"]:
     """The origin of the unconstrained space, points around it and draws from the prior. Inside float64.
 
     The prior knows of modes that are too far from the origin to be seen from there.
@@ -42,29 +42,24 @@ def dispersed(
 
 
 @functools.partial(OwnedJit, static_argnames="num_draws", compiler_options=FAST_TO_COMPILE)
-def _prior_draws(program: GenerativeProgram, key: PRNGKeyArray, num_draws: int) -> Float[Array, "draws D"]:
+def _prior_draws(program: Program, key: PRNGKeyArray, num_draws: int) -> Float[Array, "draws D"]:
     """Draws from the prior in unconstrained coordinates."""
     return jax.vmap(functools.partial(_prior_draw, program))(jax.random.split(key, num_draws))
 
 
-def _prior_draw(program: GenerativeProgram, key: PRNGKeyArray) -> Float[Array, " D"]:
-    labels = jnp.arange(program.num_classes)
-    covariates = program.example_covariates(program.num_classes)
-    names = dict(program.structure.latents)
+def _prior_draw(program: Program, key: PRNGKeyArray) -> Float[Array, " D"]:
 
-    def choose(site: dict[str, Any]) -> Any:
+    def choose(message: Message) -> Shaped[Array, "..."]:
         """A draw of a latent site; anything for what follows from these, and where no draws can be made."""
-        if site["type"] != "sample" or site["is_observed"]:
-            return None
-        if site["name"] in names:
+        distribution, key_of_site = message["fn"], message["kwargs"]["rng_key"]
+        if message["name"] in program.latents:
             try:
-                return site["fn"].sample(site["kwargs"]["rng_key"])
+                return distribution.sample(key_of_site)
             except NotImplementedError:  # an improper prior
                 pass
-        return arbitrary_value(site, site["kwargs"]["rng_key"])
+        return arbitrary_value(distribution, key_of_site)
 
-    function = handlers.substitute(handlers.seed(program.function, key), substitute_fn=choose)
-    trace = sites_of(function, program.num_classes, covariates)
-    latents = {name: trace[name]["value"] for name in names}
-    free = unconstrain(program.function, program.structure, latents, labels, covariates)
-    return jnp.concatenate([jnp.ravel(free[name]) for name in names])
+    num_classes = program.num_classes
+    trace = sites_of(program.function, num_classes, program.example_covariates(num_classes), key, choose)
+    free = unconstrain(program, {name: trace[name]["value"] for name in program.latents})
+    return jnp.concatenate([jnp.ravel(free[name]) for name in program.latents])

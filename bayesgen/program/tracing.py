@@ -5,12 +5,13 @@ another, each on a stack of its own: no other thread sees its handlers, and it s
 compiled from programs does not run them, and so waits for nobody.
 """
 
-import collections.abc
 import contextlib
 import importlib
 import threading
 import traceback
+from collections.abc import Callable, Iterator, Mapping, MutableSequence
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import jax
 import numpy
@@ -20,6 +21,9 @@ from numpyro.primitives import Messenger
 
 from bayesgen.errors import ModelError
 from bayesgen.runtime import check_not_forked
+from bayesgen.typing import Array, PRNGKeyArray
+
+from .messages import Message, Trace, is_deterministic, is_drawn, is_sample
 
 _RUNNING = threading.RLock()  # may be taken again by the thread that has it: a program may look at another one
 # the modules of NumPyro that hold the stack by name
@@ -31,13 +35,26 @@ _LIBRARIES = tuple(str(Path(str(module.__file__)).parent) for module in (jax, nu
 _BAYESGEN = str(Path(__file__).parents[1])
 
 
-def sites_of(program, size, covariates):
-    """Run a program, with its handlers, at `size` rows: name -> site, in the order of its statements.
+Choose: TypeAlias = Callable[[Message], Any]
+"""Sample site that has no value yet -> its value, or None where it is to be drawn."""
+
+
+def sites_of(
+    function: Callable[..., Any],
+    size: int,
+    covariates: Mapping[str, Array],
+    key: PRNGKeyArray,
+    choose: Choose = lambda message: None,
+) -> Trace:
+    """The messages of a program's sites, run with its handlers at `size` rows and with chosen values.
 
     Raises:
         ModelError: a program that looks at values which are not known while it is traced, or repeats a site.
     """
     check_not_forked()
+    program = handlers.substitute(
+        handlers.seed(function, key), substitute_fn=lambda message: choose(message) if is_drawn(message) else None
+    )
     with _RUNNING, _stack_of_its_own():
         try:
             return handlers.trace(_Distinct(program)).get_trace(size, **covariates)
@@ -52,13 +69,13 @@ def sites_of(program, size, covariates):
 class _Distinct(Messenger):
     """Refuses two sites of one name."""
 
-    def __init__(self, program):
+    def __init__(self, program: Callable[..., Any]) -> None:
         super().__init__(program)
-        self.names = set()
+        self.names: set[str] = set()
 
-    def process_message(self, msg):
+    def process_message(self, msg: Message) -> None:
         """Note the name."""
-        if msg["type"] in ("sample", "deterministic"):
+        if is_sample(msg) or is_deterministic(msg):
             if msg["name"] in self.names:
                 raise ModelError(
                     f"The program has two sites called {msg['name']!r}. Give every site a name of its own."
@@ -66,35 +83,36 @@ class _Distinct(Messenger):
             self.names.add(msg["name"])
 
 
-class _StackOfThread(collections.abc.MutableSequence):
+class _StackOfThread(MutableSequence[Messenger]):
     """Handlers by thread: those that one thread enters, and for all other threads the stack that was there before."""
 
-    def __init__(self, before):
-        self.thread, self.inside, self.before = threading.get_ident(), [], before
+    def __init__(self, before: MutableSequence[Messenger]) -> None:
+        self.thread, self.before = threading.get_ident(), before
+        self.inside: list[Messenger] = []
 
     @property
-    def _mine(self):
+    def _of_this_thread(self) -> MutableSequence[Messenger]:
         return self.inside if threading.get_ident() == self.thread else self.before
 
-    def __getitem__(self, index):
-        return self._mine[index]
+    def __getitem__(self, index: Any) -> Any:
+        return self._of_this_thread[index]
 
-    def __setitem__(self, index, handler):
-        self._mine[index] = handler
+    def __setitem__(self, index: Any, handler: Any) -> None:
+        self._of_this_thread[index] = handler
 
-    def __delitem__(self, index):
-        del self._mine[index]
+    def __delitem__(self, index: int | slice) -> None:
+        del self._of_this_thread[index]
 
-    def __len__(self):
-        return len(self._mine)
+    def __len__(self) -> int:
+        return len(self._of_this_thread)
 
-    def insert(self, index, handler):
+    def insert(self, index: int, handler: Messenger) -> None:
         """Insert for this thread."""
-        self._mine.insert(index, handler)
+        self._of_this_thread.insert(index, handler)
 
 
 @contextlib.contextmanager
-def _stack_of_its_own():
+def _stack_of_its_own() -> Iterator[None]:
     before = numpyro.primitives._PYRO_STACK
     stack = _StackOfThread(before)
     try:
@@ -104,13 +122,16 @@ def _stack_of_its_own():
         _put(before)
 
 
-def _put(stack):
+def _put(stack: MutableSequence[Messenger]) -> None:
     for module in _HOLDERS:
         setattr(module, "_PYRO_STACK", stack)  # noqa: B010, which type checkers do not know
 
 
-def _where(error):
+def _where(error: Exception) -> str:
     """The line of the program at which an error came up, as far as it is known."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith((*_LIBRARIES, _BAYESGEN))]
-    return f" (line {own[-1].lineno} of {own[-1].name}: {own[-1].line})" if own else ""
+    of_program = [frame for frame in frames if not frame.filename.startswith((*_LIBRARIES, _BAYESGEN))]
+    if not of_program:
+        return ""
+    last = of_program[-1]
+    return f" (line {last.lineno} of {last.name}: {last.line})"

@@ -74,9 +74,9 @@ def test_scaled_sites_reach_the_edge_too(scale):
         with numpyro.plate("tosses", n):
             numpyro.sample("x", dist.Normal(0, 1))
 
-    structure = bg.GenerativeProgram(tosses, label=None).structure
+    program = bg.GenerativeProgram(tosses, label=None)
     with jax.enable_x64(True):
-        found = evaluate(tosses, structure, {"p": np.array(8.0)}, np.zeros(1, int), unconstrained=True)
+        found = evaluate(program, {"p": np.array(8.0)}, np.zeros(1, int), unconstrained=True)
     log_odds = 8.0 + (1 - 0.03 / STEEP) * 8.0**3 / 3
     constant = -scipy.special.betaln(0.02, 0.03)
     np.testing.assert_allclose(found.log_prior, scale * ((1 - 0.03) * log_odds + constant), rtol=1e-10)

@@ -1,0 +1,111 @@
+"""A program as computations see it: a function, and what is found out about it."""
+
+import abc
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.distributions.transforms import Transform
+
+from bayesgen.typing import Array, Float
+
+from .pytree import PytreeFunction
+from .structure import Plan, Structure, Supports
+
+Arrays: TypeAlias = Mapping[str, Array]  # values by the name of a site or of a covariate
+
+
+class Program(abc.ABC):
+    """A NumPyro function that makes instances: latents, then a plate of rows with their labels and attributes.
+
+    There is one kind, `GenerativeProgram`, which finds out what is stated here.
+
+    Attributes:
+        function: `function(n, **covariates)`.
+        label: name of the label site, or None for a program without classes.
+        classes: the labels in the order of the label site's values; none for a program without classes.
+        coordinates: site -> (the parameter that it stands for in other coordinates, the map from it to the site).
+    """
+
+    function: Callable[..., Any]
+    label: str | None
+    classes: tuple[Any, ...]
+    coordinates: dict[str, tuple[str, Transform]]
+
+    @property
+    @abc.abstractmethod
+    def structure(self) -> Structure:
+        """Its sites, found by tracing."""
+
+    @property
+    @abc.abstractmethod
+    def plan(self) -> Plan:
+        """Which attribute sites are compressed into sufficient statistics, and why the others are not."""
+
+    @property
+    @abc.abstractmethod
+    def supports(self) -> Supports:
+        """What is known, without the latents, of the values that attributes can take."""
+
+    @property
+    def owner(self) -> Callable[..., Any] | None:
+        """The function, which compiled functions live as long as; None for those of the library, which share them."""
+        return None if isinstance(self.function, PytreeFunction) else self.function
+
+    @property
+    def num_classes(self) -> int:
+        """K; 1 for a program without classes."""
+        return max(1, len(self.classes))
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Names of the attribute sites."""
+        return tuple(name for name, _ in self.structure.attributes)
+
+    @property
+    def latents(self) -> tuple[str, ...]:
+        """Names of the latent sites."""
+        return tuple(name for name, _ in self.structure.latents)
+
+    @property
+    def covariates(self) -> tuple[str, ...]:
+        """Names of the covariates: the keyword-only arguments of the function."""
+        if hasattr(self.function, "covariates"):
+            return tuple(self.function.covariates)
+        arguments = inspect.signature(self.function).parameters.values()
+        return tuple(argument.name for argument in arguments if argument.kind is argument.KEYWORD_ONLY)
+
+    def example_covariates(self, size: int) -> dict[str, Float[Array, " n"]]:
+        """Covariates to run the program with where their values do not matter: ones."""
+        return {name: jnp.ones(size) for name in self.covariates}
+
+    def log_coordinate_jacobian(self, latents: Arrays) -> Float[Array, ""]:
+        """Log |d parameters -> d sites|: 0 unless a site stands for a parameter in other coordinates."""
+        total = jnp.zeros(())
+        for site, (_, transform) in self.coordinates.items():
+            value = latents[site]
+            total = total + jnp.sum(transform.log_abs_det_jacobian(transform.inv(value), value))
+        return -total
+
+    def parameters_of(self, latents: Arrays) -> dict[str, np.ndarray]:
+        """Latents in the coordinates that are reported: name -> array (any leading axes)."""
+        return _converted(latents, {site: (name, t.inv) for site, (name, t) in self.coordinates.items()})
+
+    def latents_of(self, parameters: Arrays) -> dict[str, np.ndarray]:
+        """The inverse of `parameters_of`."""
+        return _converted(parameters, {name: (site, t) for site, (name, t) in self.coordinates.items()})
+
+
+def _converted(values: Arrays, table: Mapping[str, tuple[str, Transform]]) -> dict[str, np.ndarray]:
+    converted = {}
+    with jax.enable_x64(True):
+        for name, value in values.items():
+            new_name, transform = table.get(name, (name, None))
+            if transform is None:
+                converted[new_name] = np.asarray(value)
+            elif new_name not in values:  # deterministic sites need no transforming
+                converted[new_name] = np.asarray(transform(jnp.asarray(value)))
+    return converted
