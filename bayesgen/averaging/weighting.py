@@ -9,6 +9,7 @@ import numpy as np
 
 from bayesgen.errors import FitError
 from bayesgen.fitting import Fit
+from bayesgen.records import content_hash, record
 from bayesgen.typing import Float, Seed
 
 from .comparable import check_comparable
@@ -32,7 +33,7 @@ class Weighting(abc.ABC):
         """Put fits together; X and y are the rows, for weightings that need them."""
 
 
-@dataclasses.dataclass(frozen=True)
+@record
 class ByEvidence(Weighting):
     """Posterior probabilities of the structures, from log evidences.
 
@@ -42,6 +43,8 @@ class ByEvidence(Weighting):
 
     prior: Any = None
     needs_rows = False
+
+    __hash__ = content_hash
 
     def check_models(self) -> None:
         """Models are fine."""

@@ -70,6 +70,14 @@ def test_the_predictive_is_a_ratio_of_two_evidences(fits, data, new):
             close(whole - both.log_evidence, of_row[index], rtol=1e-9, err_msg=f"{row} {label}")
 
 
+def test_averages_of_models_are_equal_by_content():
+    def made(prior):
+        return bg.average([bg.NaiveBayes(), bg.GaussianDiscriminant()], prior=prior)
+
+    for prior in (None, [0.2, 0.8], np.array([0.2, 0.8])):
+        assert made(prior) == made(prior) != made([0.5, 0.5]) and hash(made(prior)) == hash(made(prior))
+
+
 def test_models_are_fitted_first_and_averages_nest(fits, data):
     close(bg.average(STRUCTURES, X=data[0], y=data[1]).weights, bg.average(fits).weights, rtol=1e-12)
     first, last = bg.average(fits[:2]), bg.average(fits[2:])
