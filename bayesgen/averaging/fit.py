@@ -100,7 +100,6 @@ def mixture_fit(
     return AverageFit(
         model=tuple(fit.model for fit in fits),
         schema=best.schema,
-        program=best.program,
         method=method,
         posterior=Mixture(tuple(fit.posterior for fit in fits), np.asarray(weights), conditional, log_evidence),
         concrete=best.concrete,

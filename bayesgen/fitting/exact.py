@@ -3,9 +3,12 @@
 import dataclasses
 
 from bayesgen.errors import FitError
+from bayesgen.models import Conjugate
 from bayesgen.posteriors import ConjugatePosterior
 
+from .fit import Fit
 from .method import Method
+from .problem import ProgramProblem
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,16 +20,17 @@ class Exact(Method):
 
     gives_evidence = True
 
-    def solve(self, problem):
+    def solve(self, problem: ProgramProblem) -> Fit:
         """Update every family."""
         prior = closed_prior(problem)
         problem.warn_of_constant_columns()
-        statistics = problem.data.statistics
-        posterior = ConjugatePosterior(problem.program, prior.update(statistics), prior, statistics)
-        return problem.result(self, posterior, summaries=problem.data)
+        data = problem.data
+        updated = prior.update(data.statistics)
+        posterior = ConjugatePosterior(data.model, data.scaled_schema, updated, prior, data.statistics)
+        return problem.result(self, posterior, summaries=data)
 
 
-def closed_prior(problem):
+def closed_prior(problem: ProgramProblem) -> Conjugate:
     """The conjugate blocks, all of whose hyperparameters are numbers."""
     prior = problem.conjugate
     if prior is None:

@@ -1,6 +1,7 @@
 """`Fit`: what training gives, whatever the method."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -44,7 +45,6 @@ class Fit(Trained):
     Attributes:
         model: the model that was fitted.
         schema: the resolved schema of the training data.
-        program: the bound `GenerativeProgram`.
         prior: name -> resolved family ("class" and each block), kept for updating; None for programs of one's own.
         method: the training method.
         posterior: what was learned (a point, a conjugate posterior or draws).
@@ -53,7 +53,6 @@ class Fit(Trained):
     """
 
     schema: Schema
-    program: GenerativeProgram
     concrete: ConcreteModel = dataclasses.field(repr=False)
     prior: dict[str, Family] | None = dataclasses.field(default=None, repr=False)
     summaries: Any = dataclasses.field(default=None, repr=False)
@@ -81,6 +80,11 @@ class Fit(Trained):
         if len(self.classes) == 0:
             return "fit.log_joint(X)"
         return f"predict(fit, X, rule={'PlugIn()' if self.posterior.is_point else 'BMA()'})"
+
+    @functools.cached_property
+    def program(self) -> GenerativeProgram:
+        """The `GenerativeProgram` of the training data, bound when it is first asked for."""
+        return self.concrete.bind(self.schema)
 
     @property
     def state(self) -> Posterior:
@@ -128,7 +132,8 @@ class Fit(Trained):
 
     def _are_sites(self, names: Sequence[str]) -> bool:
         """Whether these are the sites that the program makes, and not the columns that it was trained on."""
-        # those of blocks are known without a look at the program, which closed forms have no need of
+        if names == self.schema.columns:  # the usual case, for which no program is bound
+            return False
         attributes = self.program.attributes if self.prior is None else self.prior.keys() - {"class"}
         sites = {*attributes, *self.program.covariates}
         few = len(names) <= len(sites) + 1  # columns may be very many

@@ -36,4 +36,4 @@ class MAP(Method):
             density = ParameterDensity(problem.program, problem.statistics)
             return problem.result(self, point_at_maximum(problem, density, self.num_starts, "posterior density"))
         posterior = conjugate.update(problem.data.statistics)
-        return problem.result(self, Point(problem.program, posterior.mode(), conjugate))
+        return problem.result(self, Point(None, posterior.mode(), conjugate))

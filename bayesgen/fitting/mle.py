@@ -38,4 +38,4 @@ class MLE(Method):
         for block in conjugate.blocks:
             own = block.family.maximum_likelihood(statistics.summaries[block.name], conjugate.names(block))
             values |= {f"{block.name}_{name}": value for name, value in own.items()}
-        return problem.result(self, Point(problem.program, values, conjugate))
+        return problem.result(self, Point(None, values, conjugate))

@@ -85,7 +85,6 @@ class ProgramProblem(Problem):
         return Fit(
             model=self.model,
             schema=self.data.scaled_schema,
-            program=self.program,
             method=method,
             posterior=posterior,
             concrete=self.data.model,

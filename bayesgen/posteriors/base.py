@@ -121,11 +121,11 @@ class ProcessPosterior(Posterior):
     """What was learned of the parameters of one program, whose tables at a point are those of one process.
 
     Attributes:
-        program: the bound program.
+        program: the bound program; None where closed forms have no need of it.
         conjugate: blocks that give the tables in closed form; None where the program has to be run.
     """
 
-    program: GenerativeProgram
+    program: GenerativeProgram | None
     conjugate: Conjugate | None
 
     @property
@@ -146,4 +146,5 @@ class ProcessPosterior(Posterior):
         parameters = self.mode if at == "mode" else self.mean
         if self.conjugate is not None:
             return closed_table(self.conjugate.densities_at(parameters), rows)
+        assert self.program is not None
         return program_table(self.program, self.program.latents_of(parameters), rows)

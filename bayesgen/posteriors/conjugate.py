@@ -5,9 +5,9 @@ import functools
 
 import numpy as np
 
-from bayesgen.data import Rows
+from bayesgen.data import Rows, Schema
 from bayesgen.models import Conjugate, Densities
-from bayesgen.program import GenerativeProgram
+from bayesgen.program import ConcreteModel, GenerativeProgram
 from bayesgen.runtime import generator
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Float, PRNGKeyArray
@@ -21,16 +21,23 @@ class ConjugatePosterior(ProcessPosterior):
     """The exact posterior over processes, in closed form.
 
     Attributes:
-        program: the bound program.
+        model: the model, whose program is bound when draws are asked for.
+        schema: the schema of the training data.
         conjugate: the posterior: updated families.
         prior: the families before.
         statistics: the data that they were updated with.
     """
 
-    program: GenerativeProgram
+    model: ConcreteModel
+    schema: Schema
     conjugate: Conjugate
     prior: Conjugate
     statistics: SufficientStatistics
+
+    @functools.cached_property
+    def program(self) -> GenerativeProgram:  # type: ignore[override]
+        """The bound program."""
+        return self.model.bind(self.schema)
 
     @functools.cached_property
     def log_evidence(self) -> float:  # type: ignore[override]

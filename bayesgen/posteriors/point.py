@@ -16,12 +16,12 @@ class Point(ProcessPosterior):
     """One process, which is its own mean and mode.
 
     Attributes:
-        program: the bound program.
+        program: the bound program; None where there are blocks.
         values: parameters by name.
         conjugate: the model's blocks, where it has any.
     """
 
-    program: GenerativeProgram
+    program: GenerativeProgram | None
     values: dict[str, Any]
     conjugate: Conjugate | None = None
     has_predictive = False

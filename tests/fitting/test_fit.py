@@ -124,7 +124,7 @@ def test_a_program_of_ones_own_predicts_what_it_made():
     X = {name: rows[name] for name in ("heads", "trials")}
     schema = program.infer_schema(read_table(X), rows["y"], bg.Schema())
     point = Point(program, {"p": np.array([0.3, 0.6])})
-    fit = Fit(model=program, schema=schema, program=program, method=bg.MLE(), posterior=point, concrete=program)
+    fit = Fit(model=program, schema=schema, method=bg.MLE(), posterior=point, concrete=program)
     one, two = (bg.predict(fit, table, rule=bg.PlugIn()).probabilities for table in (rows, X))
     np.testing.assert_array_equal(one, two)
     with pytest.raises(bg.DataError, match=r"not in the program \['y'\]"):
