@@ -35,7 +35,7 @@ class LogDensity(abc.ABC):
         return str(index)
 
     @property
-    def blocks(self) -> tuple[Int[np.ndarray, "blocks size"], ...]:
+    def blocks(self) -> tuple[Int[np.ndarray, "_ _"], ...]:
         """A guess at coordinates that curve together, each coordinate in one block: blocks of one size to an array."""
         return (np.arange(self.dimension)[:, None],)
 

@@ -17,6 +17,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # pytest-xdist has its workers, and wha
 # Arguments and results of these modules, and of those inside them, are checked against their types, shapes included.
 CHECKED = [
     "bayesgen.records",
+    *(f"bayesgen.runtime.{name}" for name in ("chunking", "compilation", "progress", "threads")),
+    "bayesgen.solvers",
     "bayesgen.data.rows",
     "bayesgen.statistics.sufficient",
     "bayesgen.posteriors",
@@ -27,4 +29,4 @@ CHECKED = [
         for name in ("bands", "hypothesis_classes", "extensions", "likelihood", "prior", "table")
     ),
 ]
-install_import_hook(CHECKED, "beartype.beartype")
+install_import_hook(CHECKED, "type_checker.check")

@@ -46,7 +46,7 @@ class ProgramDensity(LogDensity):
         raise IndexError(index)
 
     @property
-    def blocks(self) -> tuple[Int[np.ndarray, "blocks size"], ...]:
+    def blocks(self) -> tuple[Int[np.ndarray, "_ _"], ...]:
         """A block for each class, of the entries of sites whose first axis is the class; other entries one by one."""
         num_classes, start = self.program.num_classes, 0
         by_class, others = [], []

@@ -3,11 +3,12 @@
 import functools
 import weakref
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 
 
+@runtime_checkable
 class Owned(Protocol):
     """What a compiled function takes first."""
 

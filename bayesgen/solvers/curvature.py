@@ -24,7 +24,7 @@ AT_ONCE = 64  # columns of a Hessian that are held at once
 TOLERANCE = 1e-2  # relative error of a Hessian along random directions, up to which its blocks are believed
 LEAST_PIVOT = 1e-7  # of a scaled block that counts as positive definite
 
-Members: TypeAlias = tuple[Int[np.ndarray, "blocks size"], ...]
+Members: TypeAlias = tuple[Int[np.ndarray, "_ _"], ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Curvature:
     """
 
     members: Members
-    blocks: tuple[Float[np.ndarray, "blocks size size"], ...]
+    blocks: tuple[Float[np.ndarray, "_ _ _"], ...]
 
     def solve(self, vector: Vector) -> Vector | None:
         """inv(curvature) @ vector, or None where it is not positive definite."""

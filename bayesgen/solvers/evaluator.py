@@ -31,7 +31,7 @@ class Evaluator:
     """
 
     evaluate: Callable[[Points], tuple[Values, Points]]
-    blocks: tuple[Int[np.ndarray, "blocks size"], ...] = ()
+    blocks: tuple[Int[np.ndarray, "_ _"], ...] = ()
 
     def at(self, vector: Vector) -> tuple[float, Vector]:
         """Value and gradient at one point."""
@@ -68,7 +68,9 @@ def in_batches(
     return evaluate
 
 
-def _traced_at_points(density: LogDensity, points: Float[Array, "points D"], count: int) -> tuple[Any, Any]:
+def _traced_at_points(
+    density: LogDensity, points: Float[Array, "points D"], count: Int[Array, ""]
+) -> tuple[Float[Array, " points"], Float[Array, "points D"]]:
     """Values and gradients at the first `count` of a fixed number of points: one compilation for any of them."""
 
     def at_next(index: Any, found: tuple[Any, Any]) -> tuple[Any, Any]:

@@ -27,7 +27,7 @@ class Whitening:
     """
 
     center: Float[Array, " D"]
-    factors: tuple[Float[Array, "blocks size size"], ...]
+    factors: tuple[Float[Array, "_ _ _"], ...]
     places: Int[Array, " D"] | None = None
 
     def __call__(self, z: Float[Array, " D"]) -> Float[Array, " D"]:

@@ -24,7 +24,8 @@ STANDARD_ERRORS = 4.0
 NUM_DRAWS = 8_000
 MOST_STEPS = 64  # of one transition, at the step sizes that are used here
 SHEAR = np.array([[1.0, 0.0, 0.0], [0.8, 0.6, 0.0], [-0.5, 0.7, 0.9]])
-RIGHT = np.int32(2**31 - 1)  # all doublings to the right
+RIGHT = jnp.asarray(2**31 - 1, jnp.int32)  # every doubling to the right
+LEFT = jnp.zeros((), jnp.int32)
 
 
 @record
@@ -179,8 +180,11 @@ def test_the_two_sides_mirror_each_other(density):
     position, momentum = start(density)
     potential = potential_of(density)
     value, gradient = potential(position)
-    right, _ = extend(potential, begin(position, value, gradient, momentum, RIGHT), 0.3, jnp.zeros(2))
-    left, _ = extend(potential, begin(position, value, gradient, -momentum, np.int32(0)), 0.3, jnp.zeros(2))
+    step_size = jnp.asarray(0.3)
+    right, _ = extend(potential, begin(position, value, gradient, momentum, RIGHT), step_size, jnp.zeros(2))
+    left, _ = extend(
+        potential, begin(position, value, gradient, -momentum, jnp.zeros((), jnp.int32)), 0.3, jnp.zeros(2)
+    )
     np.testing.assert_allclose(left.ends[0, POSITION], right.ends[1, POSITION], atol=1e-14)
     np.testing.assert_allclose(left.ends[0, MOMENTUM], -right.ends[1, MOMENTUM], atol=1e-14)
     np.testing.assert_allclose(left.ends[0, GRADIENT], right.ends[1, GRADIENT], atol=1e-14)
@@ -192,14 +196,14 @@ def test_a_stretch_turns_after_half_a_circle(angle):
     """Momenta on a circle, seen from so far along it (in circles) on."""
     angles = 2 * np.pi * np.linspace(0, angle, 101)
     momenta = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    assert bool(is_turning(momenta[0], momenta[-1], momenta.sum(0))) == (angle > 0.5)
+    assert bool(is_turning(*map(jnp.asarray, (momenta[0], momenta[-1], momenta.sum(0))))) == (angle > 0.5)
 
 
 @pytest.mark.parametrize("between", [-0.9, -1.1])
 def test_the_ends_of_a_stretch_count_half(between):
     """Two equal momenta and what lies between them: half of each end is what is left of the sum."""
     end = np.array([1.0, 0.0])
-    assert bool(is_turning(end, end, (2 + between) * end)) == (between < -1)
+    assert bool(is_turning(*map(jnp.asarray, (end, end, (2 + between) * end)))) == (between < -1)
 
 
 def test_a_transition_is_distributed_as_one_of_numpyro(density):
