@@ -182,9 +182,7 @@ def test_the_two_sides_mirror_each_other(density):
     value, gradient = potential(position)
     step_size = jnp.asarray(0.3)
     right, _ = extend(potential, begin(position, value, gradient, momentum, RIGHT), step_size, jnp.zeros(2))
-    left, _ = extend(
-        potential, begin(position, value, gradient, -momentum, jnp.zeros((), jnp.int32)), 0.3, jnp.zeros(2)
-    )
+    left, _ = extend(potential, begin(position, value, gradient, -momentum, LEFT), step_size, jnp.zeros(2))
     np.testing.assert_allclose(left.ends[0, POSITION], right.ends[1, POSITION], atol=1e-14)
     np.testing.assert_allclose(left.ends[0, MOMENTUM], -right.ends[1, MOMENTUM], atol=1e-14)
     np.testing.assert_allclose(left.ends[0, GRADIENT], right.ends[1, GRADIENT], atol=1e-14)
