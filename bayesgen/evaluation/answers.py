@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from . import scores
+from .scores import (
+    accuracy,
+    brier_score,
+    expected_calibration_error,
+    impossible_rows,
+    log_score,
+    named_classes,
+    paired_difference,
+    row_log_scores,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +49,11 @@ class Answer:
     @property
     def named(self) -> np.ndarray:
         """Index of the class that each row is given, −1 for an impossible row; shape (n,)."""
-        return scores.named_classes(self.log_probabilities)
+        return named_classes(self.log_probabilities)
 
     def log_scores(self, truth: np.ndarray) -> np.ndarray:
         """log p(true class) of each row, shape (n,)."""
-        return scores.row_log_scores(self.log_probabilities, truth)
+        return row_log_scores(self.log_probabilities, truth)
 
 
 def given(answers: Sequence[Answer]) -> list[Answer]:
@@ -56,12 +65,12 @@ def _scores_of(answer: Answer, truth: np.ndarray) -> dict[str, Any]:
     if answer.refused is not None:
         return {}
     table = answer.log_probabilities
-    log_scores, impossible = answer.log_scores(truth), scores.impossible_rows(table)
+    log_scores, impossible = answer.log_scores(truth), impossible_rows(table)
     return {
-        "accuracy": scores.accuracy(table, truth),
-        "log_score": scores.log_score(table, truth),
-        "brier": scores.brier_score(table, truth),
-        "ece": scores.expected_calibration_error(table, truth),
+        "accuracy": accuracy(table, truth),
+        "log_score": log_score(table, truth),
+        "brier": brier_score(table, truth),
+        "ece": expected_calibration_error(table, truth),
         "impossible": int(impossible.sum()),
         "ruled_out": int((np.isneginf(log_scores) & ~impossible).sum()),
     }
@@ -70,7 +79,7 @@ def _scores_of(answer: Answer, truth: np.ndarray) -> dict[str, Any]:
 def _difference(answer: Answer, reference: Answer | None, truth: np.ndarray) -> tuple[float, float]:
     if reference is None or answer.refused is not None:
         return float("nan"), float("nan")
-    return scores.paired_difference(answer.log_scores(truth), reference.log_scores(truth))
+    return paired_difference(answer.log_scores(truth), reference.log_scores(truth))
 
 
 _SCORES = ("accuracy", "log_score", "brier", "ece")

@@ -19,8 +19,7 @@ from bayesgen.errors import BayesgenError, DataError, ModelError
 from bayesgen.fitting import MAP, MLE, NUTS, Exact, fit, prepare
 from bayesgen.prediction import BMA, PlugIn, predict
 
-from . import answers as tables
-from .answers import Answer
+from .answers import Answer, difference_table, disagreement_table, plain, prediction_table, score_table
 
 _VERSIONS_OF = ("numpyro", "jax", "numpy", "scipy", "scikit-learn", "arviz-base")
 _NOT_IN_JSON = ["fit_seconds", "predict_seconds"]  # equal runs give equal results
@@ -66,12 +65,12 @@ class Comparison:
         `difference_from_mean` the same from the plug-in at the posterior mean, each with the standard error
         of the paired difference. `refused` holds the message where there is no answer.
         """
-        return tables.score_table(self.answers, self.truth)
+        return score_table(self.answers, self.truth)
 
     @property
     def differences(self) -> pd.DataFrame:
         """One row per two answers, of any models: the paired difference in mean log score, standard error."""
-        return tables.difference_table(self.answers, self.truth)
+        return difference_table(self.answers, self.truth)
 
     @property
     def disagreements(self) -> pd.DataFrame:
@@ -79,12 +78,12 @@ class Comparison:
 
         With the truth, both labels, and the probability of every class by both: `p[class]`, `other_p[class]`.
         """
-        return tables.disagreement_table(self.answers, self.truth, self.classes, self.rows)
+        return disagreement_table(self.answers, self.truth, self.classes, self.rows)
 
     @property
     def predictions(self) -> pd.DataFrame:
         """One row per answer and test row: truth, label (None where impossible), all probabilities."""
-        return tables.prediction_table(self.answers, self.truth, self.classes, self.rows)
+        return prediction_table(self.answers, self.truth, self.classes, self.rows)
 
     def to_dict(self) -> dict[str, Any]:
         """`config`, `versions`, `pairs`, `disagreements` in plain Python; None where a number is not finite.
@@ -97,7 +96,7 @@ class Comparison:
             for prefix in ("", "other_"):
                 columns = [f"{prefix}p[{label}]" for label in classes]
                 record[f"{prefix}probabilities"] = [record.pop(column) for column in columns]
-        return tables.plain(
+        return plain(
             {
                 "config": {**self.config, "classes": classes},
                 "versions": self.versions,
@@ -134,8 +133,8 @@ class Comparison:
         }
         tree = xarray.DataTree.from_dict(groups)
         tree.attrs |= {
-            "config": json.dumps(tables.plain(self.config)),
-            "versions": json.dumps(tables.plain(self.versions)),
+            "config": json.dumps(plain(self.config)),
+            "versions": json.dumps(plain(self.versions)),
         }
         return tree
 
