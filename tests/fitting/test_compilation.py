@@ -104,7 +104,12 @@ def test_totals_that_differ_from_row_to_row_compile_nothing_anew():
     assert found == []
 
 
-@every_method
+# NUTS has its learning curve of a program of one's own above
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param(method, marks=[pytest.mark.slow] * (name == "NUTS")) for name, method in METHODS.items()],
+    ids=METHODS,
+)
 def test_a_learning_curve_of_a_built_in_model_without_its_closed_forms_compiles_nothing_anew(method):
     """The program that a model binds to; each has hyperparameters of its own, from its data's scale and by hand."""
 

@@ -15,7 +15,6 @@ import pytest
 
 import bayesgen as bg
 
-REPEATS = 2
 rng = np.random.default_rng(0)
 CODES = np.arange(53) % 2
 HEIGHTS = {"height": rng.normal(170 + 10 * CODES, 7.0)}
@@ -84,10 +83,11 @@ def at_once(*tasks):
         return [future.result(timeout=120) for future in [pool.submit(run, task) for task in tasks]]
 
 
-def test_programs_that_are_fitted_at_once_do_not_mix():
+@pytest.mark.parametrize("repeats", [1, pytest.param(4, marks=pytest.mark.slow)])
+def test_programs_that_are_fitted_at_once_do_not_mix(repeats):
     tasks = [lambda: every_answer(heights, HEIGHTS, 1), lambda: every_answer(calls_by_row, CALLS, 2)]
     alone = [task() for task in tasks]
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         for expected, found in zip(alone, at_once(*tasks), strict=True):
             for one, two in zip(expected, found, strict=True):
                 np.testing.assert_array_equal(one, two)
