@@ -20,7 +20,7 @@ CHECKED = [
     *(f"bayesgen.runtime.{name}" for name in ("chunking", "compilation", "progress", "threads")),
     "bayesgen.solvers",
     "bayesgen.data.rows",
-    "bayesgen.statistics.sufficient",
+    "bayesgen.statistics",
     "bayesgen.posteriors",
     *(f"bayesgen.prediction.{name}" for name in ("answer", "batches", "reliability")),
     "bayesgen.averaging.fit",

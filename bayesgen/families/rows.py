@@ -1,7 +1,6 @@
 """Densities of rows under the predictive distributions of the families: they have no summary of fixed size."""
 
 import math
-from typing import Self
 
 import numpy as np
 
@@ -87,7 +86,9 @@ class MultivariateStudentTRows(RowDensity):
     ellipsoids: Ellipsoids
 
     @classmethod
-    def of(cls, df: Float[Array, " K"], loc: Float[Array, "K D"], scale_tril: Float[Array, "K D D"]) -> Self:
+    def of(
+        cls, df: Float[Array, " K"], loc: Float[Array, "K D"], scale_tril: Float[Array, "K D D"]
+    ) -> "MultivariateStudentTRows":
         """Invert the Cholesky factors of the scale matrices once."""
         return cls(df, Ellipsoids.of(loc, scale_tril))
 

@@ -52,7 +52,7 @@ def row_sums(values: Cells) -> Shaped[Array, " n"]:
     return segment_sums(rows.data, rows.indptr)
 
 
-def segment_sums(values: Real[Array, " cells"], ends: Int[Array, " n+1"]) -> Float[Array, " n"]:
+def segment_sums(values: Real[Array, " cells"], ends: Int[Array, " ends"]) -> Float[Array, " n"]:
     """Sums of successive segments of a vector, the i-th from ends[i] to ends[i + 1]; of empty ones 0."""
     totals, filled = np.zeros(len(ends) - 1), np.diff(ends) > 0
     if filled.any():
@@ -95,7 +95,7 @@ def log_factorial(values: Real[Array, "..."]) -> Float[Array, "..."]:
     return scipy.special.gammaln(np.arange(codes.max() + 1.0) + 1.0).take(codes)
 
 
-def log_rising(start: Real[Array, "..."], step: Real[Array, "..."] | float) -> Float[Array, "..."]:
+def log_rising(start: Real[Array, "..."] | np.float64, step: Real[Array, "..."] | float) -> Any:
     """log gamma(start + step) - log gamma(start), elementwise, for positive starts and nonnegative steps.
 
     Log-gammas of large numbers are huge and have few digits left for a difference. From 16 on it comes from Stirling's
@@ -114,7 +114,7 @@ def log_rising(start: Real[Array, "..."], step: Real[Array, "..."] | float) -> F
     return xp.where(large, difference, gammaln(few + step) - gammaln(few))
 
 
-def _stirling(values: Float[Array, "..."]) -> Float[Array, "..."]:
+def _stirling(values: Float[Array, "..."] | np.float64) -> Any:
     """What Stirling's formula lacks of log gamma, to 1e-16 from 16 on."""
     square = 1 / (values * values)
     series = 1 / 12 - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square / 1188)))

@@ -1,7 +1,7 @@
 """Densities of rows: prepared once, evaluated at any rows."""
 
 import abc
-from typing import Self
+from typing import TypeAlias
 
 import jax
 import numpy as np
@@ -10,6 +10,8 @@ from bayesgen.records import record
 from bayesgen.typing import Array, Bool, Float, Real
 
 from .arrays import Cells, namespace
+
+Weight: TypeAlias = Real[Array, "..."] | float
 
 
 class RowDensity(abc.ABC):
@@ -25,7 +27,7 @@ class RowDensity(abc.ABC):
                 these cells, whatever stands in the others.
         """
 
-    def mixed(self, other: Self, log_weight: Real[Array, "..."], log_other_weight: Real[Array, "..."]) -> "RowDensity":
+    def mixed(self, other: "RowDensity", log_weight: Weight, log_other_weight: Weight) -> "RowDensity":
         """The density of rows that follow this density, or another of its kind, with these probabilities.
 
         `other` has the same classes or one; weights are numbers, or (D,) for columns that mix each on its own.
@@ -36,12 +38,13 @@ class RowDensity(abc.ABC):
 class ColumnwiseDensity(RowDensity):
     """Columns that are independent given the class: a record of arrays with the axes (K, D)."""
 
-    def column(self, index: int) -> Self:
+    def column(self, index: int) -> "ColumnwiseDensity":
         """The density of one column."""
         return jax.tree.map(lambda array: array[:, index : index + 1], self)
 
-    def mixed(self, other: Self, log_weight: Real[Array, "..."], log_other_weight: Real[Array, "..."]) -> RowDensity:
+    def mixed(self, other: RowDensity, log_weight: Weight, log_other_weight: Weight) -> RowDensity:
         """Each column mixes on its own. See `RowDensity.mixed`."""
+        assert isinstance(other, ColumnwiseDensity)
         return MixedColumns(self, other, log_weight, log_other_weight)
 
 
@@ -51,8 +54,8 @@ class MixedRows(RowDensity):
 
     first: RowDensity
     second: RowDensity
-    log_first: Real[Array, ""]
-    log_second: Real[Array, ""]
+    log_first: Weight
+    log_second: Weight
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
         """Log density of each row under each class."""

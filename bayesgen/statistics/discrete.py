@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Self
 
 import numpy as np
 import scipy.sparse
@@ -13,7 +12,7 @@ from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
 from .arrays import Cells, Sparse, flatten_rows, log_linear, namespace, safe_product
 from .base import Parameters, Statistic
-from .densities import RowDensity
+from .densities import RowDensity, Weight
 from .missing import filled
 from .passes import Classes, class_counts, class_sums, class_weights
 from .summaries import Sums, trailing
@@ -106,8 +105,9 @@ class BernoulliDensity(RowDensity):
         ones, zeros = xp.where(observed, rows, 0.0), xp.where(observed, 1.0 - rows, 0.0)
         return log_linear(ones, self.log_one) + log_linear(zeros, self.log_zero)
 
-    def mixed(self, other: Self, log_weight: Real[Array, "..."], log_other_weight: Real[Array, "..."]) -> RowDensity:
+    def mixed(self, other: RowDensity, log_weight: Weight, log_other_weight: Weight) -> RowDensity:
         """Mixtures of probabilities are probabilities: what they cost is what one density costs."""
+        assert isinstance(other, BernoulliDensity)
         xp = namespace(self.log_one, other.log_one)
         return self.of(
             xp.logaddexp(log_weight + self.log_one, log_other_weight + other.log_one),
@@ -241,8 +241,9 @@ class CategoricalDensity(RowDensity):
             total = total + (cells if mask is None else xp.where(mask[:, index, None], cells, 0.0))
         return total
 
-    def mixed(self, other: Self, log_weight: Real[Array, "..."], log_other_weight: Real[Array, "..."]) -> RowDensity:
+    def mixed(self, other: RowDensity, log_weight: Weight, log_other_weight: Weight) -> RowDensity:
         """Mixtures of probabilities are probabilities: what they cost is what one density costs."""
+        assert isinstance(other, CategoricalDensity)
         xp = namespace(self.log_probs, other.log_probs)
         weights = (xp.reshape(logs, (-1, 1, 1)) for logs in (log_weight, log_other_weight))
         tables = (logs + table for logs, table in zip(weights, (self.log_probs, other.log_probs), strict=True))

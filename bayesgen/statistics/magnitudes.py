@@ -72,4 +72,4 @@ def _magnitudes(moments: Moments) -> Float[np.ndarray, "..."]:
     count = np.reshape(moments.count, np.shape(moments.count) + (1,) * (np.ndim(scatter) - np.ndim(moments.count)))
     scatter, mean = (np.nan_to_num(np.abs(values), nan=largest, posinf=largest) for values in (scatter, moments.mean))
     sizes = np.maximum(mean, np.sqrt(scatter) / np.sqrt(np.where(count > 0, count, 1.0)))
-    return sizes.max(0) if np.ndim(moments.count) else sizes
+    return np.asarray(sizes.max(0) if np.ndim(moments.count) else sizes)

@@ -152,7 +152,7 @@ class CommonWhitening(Whitening):
     """
 
     center: Float[Array, "m D"]
-    maps: Float[Array, "m D+1 K*D"]
+    maps: Float[Array, "m E F"]
     half_log_det: Float[Array, "K m"]
 
     def squares(self, rows: Float[Array, "n m D"]) -> Float[Array, "n K m"]:

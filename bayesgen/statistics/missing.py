@@ -8,7 +8,7 @@ from bayesgen.typing import Array, Bool, Shaped
 from .arrays import Cells, Sparse, namespace
 
 
-def filled(values: Cells, observed: Bool[Array, "n ..."], filling: float = 1.0) -> Shaped[Array, "n ..."]:
+def filled(values: Cells, observed: Bool[Array, "n ..."], filling: float | int = 1.0) -> Shaped[Array, "n ..."]:
     """The rows with a value that every formula takes in place of the missing cells, which may be NaN."""
     if isinstance(values, Sparse):
         raise DataError("A sparse matrix has no missing cells: what it does not store is zero. Give a dense array.")

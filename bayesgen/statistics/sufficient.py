@@ -44,7 +44,7 @@ class SufficientStatistics:
     @property
     def labels(self) -> Sums:
         """The class weights as a summary of the labels."""
-        return Sums(self.class_weights.sum(), (self.class_weights,), np.zeros(()))
+        return Sums(np.asarray(self.class_weights.sum()), (self.class_weights,), np.zeros(()))
 
     def merge(self, other: "SufficientStatistics") -> "SufficientStatistics":
         """Those of both data sets together."""

@@ -5,7 +5,7 @@ A summary weighs each cell: its counts have the shape (K,), or (K, *extra) where
 """
 
 import abc
-from typing import Self
+from typing import TypeAlias
 
 import jax
 import numpy as np
@@ -14,6 +14,8 @@ from bayesgen.records import record
 from bayesgen.typing import Array, Bool, Float, Int
 
 from .arrays import namespace, patterns_of
+
+Table: TypeAlias = Float[Array, "..."]  # (K, *extra, ...), or that of one class, without its axis
 
 
 class Summary(abc.ABC):
@@ -27,11 +29,11 @@ class Summary(abc.ABC):
         return self.merge(other)
 
     @abc.abstractmethod
-    def pooled(self) -> Self:
+    def pooled(self) -> "Summary":
         """The summary with the class axis summed out (of length 1)."""
 
     @abc.abstractmethod
-    def of_class(self, index: int) -> Self:
+    def of_class(self, index: int) -> "Summary":
         """The summary of one class alone, without its class axis."""
 
 
@@ -45,9 +47,9 @@ class Sums(Summary):
         log_base: the weighted sum of the log base measure, log h(x).
     """
 
-    count: Float[Array, "K ..."]
-    totals: tuple[Float[Array, " K *shape"], ...]
-    log_base: Float[Array, " K *extra"]
+    count: Table
+    totals: tuple[Table, ...]
+    log_base: Table
 
     def merge(self, other: Summary) -> "Sums":
         """Add the sums."""
@@ -62,7 +64,7 @@ class Sums(Summary):
 
     def of_class(self, index: int) -> "Sums":
         """Take one class."""
-        return jax.tree.map(lambda array: array[index], self)
+        return jax.tree.map(lambda array: array[index, ...], self)
 
 
 @record
@@ -76,10 +78,10 @@ class Moments(Summary):
         log_base: the log-Jacobian of a transformation of the data (zero if there is none).
     """
 
-    count: Float[Array, "K ..."]
-    mean: Float[Array, " K *event"]
-    scatter: Float[Array, "K ..."]
-    log_base: Float[Array, " K *extra"]
+    count: Table
+    mean: Table
+    scatter: Table
+    log_base: Table
 
     @property
     def is_matrix(self) -> bool:
@@ -112,7 +114,7 @@ class Moments(Summary):
 
     def of_class(self, index: int) -> "Moments":
         """Take one class."""
-        return jax.tree.map(lambda array: array[index], self)
+        return jax.tree.map(lambda array: array[index, ...], self)
 
 
 @record
@@ -166,17 +168,17 @@ def _spread(moments: Moments, places: Int[Array, " P"], num_patterns: int) -> Mo
     return jax.tree.map(put, moments)
 
 
-def outer_or_square(delta: Float[Array, "*event"], is_matrix: bool) -> Float[Array, "..."]:
+def outer_or_square(delta: Table, is_matrix: bool) -> Table:
     """The square of a difference of means, elementwise or as an outer product over its last axis."""
     return delta[..., :, None] * delta[..., None, :] if is_matrix else delta**2
 
 
-def trailing(array: Float[Array, "..."], ndim: int) -> Float[Array, "..."]:
+def trailing(array: Table, ndim: int) -> Table:
     """The array with axes of length 1 at its end, so that counts of classes meet tables of their columns."""
     return array.reshape(array.shape + (1,) * (ndim - array.ndim))
 
 
-def _alike(one: Float[Array, "..."], another: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+def _alike(one: Table, another: Table) -> tuple[Table, Table]:
     """Counts of as many axes: those of classes meet those of cells."""
     ndim = max(one.ndim, another.ndim)
     return trailing(one, ndim), trailing(another, ndim)
