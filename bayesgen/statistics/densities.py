@@ -45,7 +45,7 @@ class ColumnwiseDensity(RowDensity):
     def mixed(self, other: RowDensity, log_weight: Weight, log_other_weight: Weight) -> RowDensity:
         """Each column mixes on its own. See `RowDensity.mixed`."""
         assert isinstance(other, ColumnwiseDensity)
-        return MixedColumns(self, other, log_weight, log_other_weight)
+        return MixedColumns(self, other, np.atleast_1d(log_weight), np.atleast_1d(log_other_weight))
 
 
 @record
