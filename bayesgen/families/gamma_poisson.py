@@ -63,17 +63,17 @@ class GammaPoisson(Family):
     def scale_of(self, summary: Sums) -> Scale:
         """Means of the columns."""
         columns = summary.log_base.shape
-        count = np.maximum(_rows(summary), 1e-300)
+        count = np.maximum(summary.cell_counts, 1e-300)
         return Scale(num_columns=columns[0] if columns else None, mean=summary.totals[0] / count)
 
     def _updated(self, summary: Sums) -> Self:
         shape = self.shape + summary.totals[0]
-        rate = self.rate + _rows(summary)
+        rate = self.rate + summary.cell_counts
         return self.replace(shape=shape, rate=np.broadcast_to(rate, shape.shape), batch_shape=shape.shape)
 
     def _log_evidence(self, summary: Sums) -> Float[Array, "..."]:
         total = summary.totals[0]
-        rows = _rows(summary)
+        rows = summary.cell_counts
         rates = self.shape * np.log1p(rows / self.rate) + total * np.log(self.rate + rows)
         return log_rising(self.shape, total) - rates + summary.log_base
 
@@ -101,7 +101,7 @@ class GammaPoisson(Family):
 
     def maximum_likelihood(self, summary: Sums, names: Names = ANONYMOUS) -> Parameters:
         """Mean counts."""
-        count = np.broadcast_to(_rows(summary), summary.totals[0].shape)
+        count = np.broadcast_to(summary.cell_counts, summary.totals[0].shape)
         if (count == 0).any():
             raise FitError(
                 f"Block {names.block!r}: no rows at {names.where(count == 0)}, so maximum likelihood has no "
@@ -150,8 +150,3 @@ class PreciseGammaPoisson(dist.GammaPoisson):
         shape, rate = jnp.asarray(self.concentration), self.rate
         ratio = log_rising(shape, value) - gammaln(value + 1.0)
         return ratio - shape * jnp.log1p(1.0 / rate) - value * jnp.log1p(rate)
-
-
-def _rows(summary: Sums) -> Float[Array, "..."]:
-    """The number of rows behind each total."""
-    return np.reshape(summary.count, np.shape(summary.count) + (1,) * (summary.totals[0].ndim - np.ndim(summary.count)))

@@ -102,19 +102,19 @@ class NormalInverseGamma(Family):
 
     def scale_of(self, summary: Moments) -> Scale:
         """Mean and variance of the columns; a constant column counts as variance 1."""
-        variance = summary.scatter / np.maximum(_rows(summary), 1e-300)
+        variance = summary.scatter / np.maximum(summary.cell_counts, 1e-300)
         columns = np.shape(variance)
         variance = np.where(variance > 0, variance, 1.0)
         return Scale(num_columns=columns[0] if columns else None, mean=summary.mean, variance=variance)
 
     def _growth(self, summary: Moments) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
         """What data add to shape and scale."""
-        count, shift = _rows(summary), summary.mean - self.location
+        count, shift = summary.cell_counts, summary.mean - self.location
         squares = summary.scatter + self.kappa * (count / (self.kappa + count)) * shift**2
         return 0.5 * self.pooling.pool(np.broadcast_to(count, shift.shape)), 0.5 * self.pooling.pool(squares)
 
     def _updated(self, summary: Moments) -> Self:
-        count = _rows(summary)
+        count = summary.cell_counts
         kappa = self.kappa + count
         shift = summary.mean - self.location
         shape, scale = self._growth(summary)
@@ -128,7 +128,7 @@ class NormalInverseGamma(Family):
 
     def _log_evidence(self, summary: Moments) -> Float[Array, "..."]:
         after, (shape, scale) = self._updated(summary), self._growth(summary)
-        cells = self.pooling.pool(0.5 * np.log(self.kappa / after.kappa) - 0.5 * LOG_2PI * _rows(summary))
+        cells = self.pooling.pool(0.5 * np.log(self.kappa / after.kappa) - 0.5 * LOG_2PI * summary.cell_counts)
         scales = self.shape * np.log1p(scale / self.scale) + shape * np.log(after.scale)
         return cells + log_rising(self.shape, shape) - scales
 
@@ -153,7 +153,7 @@ class NormalInverseGamma(Family):
 
     def maximum_likelihood(self, summary: Moments, names: Names = ANONYMOUS) -> Parameters:
         """Means, and variances with denominator N."""
-        count = np.broadcast_to(_rows(summary), summary.mean.shape)
+        count = np.broadcast_to(summary.cell_counts, summary.mean.shape)
         if (count == 0).any():
             raise FitError(
                 f"Block {names.block!r}: no rows at {names.where(count == 0)}, so maximum likelihood has no "
@@ -220,11 +220,6 @@ class NormalInverseGamma(Family):
         """mean: (class, feature); variance: the same, without the shared axes."""
         axes = ("class",) * (not self.pooling.tied) + ("feature",) * (not self.pooling.spherical)
         return {"mean": ("class", "feature"), "variance": axes}
-
-
-def _rows(summary: Moments) -> Float[Array, "..."]:
-    """The number of rows behind each mean."""
-    return np.reshape(summary.count, np.shape(summary.count) + (1,) * (summary.mean.ndim - np.ndim(summary.count)))
 
 
 def _divide(numerator: Float[Array, "*batch"], denominator: Float[Array, "*batch"]) -> Float[np.ndarray, "*batch"]:

@@ -51,6 +51,11 @@ class Sums(Summary):
     totals: tuple[Table, ...]
     log_base: Table
 
+    @property
+    def cell_counts(self) -> Table:
+        """The weight of each class and column, or with axes of length 1 where it is that of the class."""
+        return trailing(self.count, self.log_base.ndim)
+
     def merge(self, other: Summary) -> "Sums":
         """Add the sums."""
         assert isinstance(other, Sums)
@@ -87,6 +92,11 @@ class Moments(Summary):
     def is_matrix(self) -> bool:
         """Whether `scatter` holds cross products of the columns and not only squares."""
         return self.scatter.ndim > self.mean.ndim
+
+    @property
+    def cell_counts(self) -> Table:
+        """The weight of each class and column, or with axes of length 1 where it is that of the class."""
+        return trailing(self.count, self.mean.ndim)
 
     def merge(self, other: Summary) -> Summary:
         """Merge by the pairwise formula of Chan, Golub and LeVeque (1983, eq. 2.1): no cancellation."""
