@@ -23,7 +23,7 @@ CHECKED = [
     "bayesgen.statistics",
     "bayesgen.posteriors",
     *(f"bayesgen.prediction.{name}" for name in ("answer", "batches", "reliability")),
-    "bayesgen.averaging.fit",
+    *(f"bayesgen.averaging.{name}" for name in ("facts", "fit", "left_out", "weights")),
     *(
         f"bayesgen.concepts.{name}"
         for name in ("bands", "hypothesis_classes", "extensions", "likelihood", "prior", "table")

@@ -1,5 +1,7 @@
 """Whether log evidences are comparable: they must be log densities of the same data."""
 
+from collections.abc import Sequence
+
 from bayesgen.errors import FitError
 from bayesgen.fitting import Fit
 
@@ -10,7 +12,7 @@ OTHER_EVENTS = 'Average with weights="stacking", which compares class probabilit
 OTHER_ROWS = "Fit all members to the same rows, with one schema."
 
 
-def check_comparable(fits):
+def check_comparable(fits: Sequence[Fit]) -> None:
     """Refuse fits whose evidences are not densities of the same rows and labels.
 
     Raises:
@@ -38,14 +40,14 @@ def check_comparable(fits):
                 )
 
 
-def _leaf(fit: Fit):
+def _leaf(fit: Fit) -> Fit:
     """A fit of the data of an average: of its first member, to which the others have been compared."""
     while isinstance(fit, AverageFit):
         fit = fit.members[0]
     return fit
 
 
-def _difference(one: Fit, other: Fit):
+def _difference(one: Fit, other: Fit) -> str | None:
     """What tells the kinds of data of two fits apart, in words; None where nothing does."""
     if _conditioned_columns(one) != _conditioned_columns(other):
         return (
@@ -61,7 +63,7 @@ def _difference(one: Fit, other: Fit):
     return None
 
 
-def _conditioned_columns(fit):
+def _conditioned_columns(fit: Fit) -> set[tuple[str, ...]]:
     """The columns that are modelled given their total."""
     conjugate = fit.concrete.conjugate(fit.schema)
     return {tuple(block.columns) for block in conjugate.blocks if block.family.covariate}

@@ -2,11 +2,14 @@
 
 import dataclasses
 import functools
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from bayesgen.fitting import Fit
-from bayesgen.statistics import Moments, SufficientStatistics, Sums, outer_or_square
+from bayesgen.statistics import Moments, SufficientStatistics, Summary, Sums, outer_or_square
+from bayesgen.typing import Array, Float
 
 RELATIVE = 1e-9
 OFFSET = 1e-6  # rounding of a mean by this share of it makes no other data of centred sums
@@ -24,7 +27,7 @@ class Fact:
     values: np.ndarray
     size: np.ndarray
 
-    def differs(self, other):
+    def differs(self, other: "Fact") -> bool:
         """Whether the two are not of the same data."""
         tolerance = RELATIVE * np.maximum(self.size, other.size)
         return bool((np.abs(self.values - other.values) > tolerance).any())
@@ -47,7 +50,7 @@ def facts(fit: Fit, statistics: SufficientStatistics) -> dict[str, Fact]:
     return found
 
 
-def _place(found, name, fact, columns, num_columns):
+def _place(found: dict[str, Fact], name: str, fact: Fact, columns: Sequence[int], num_columns: int) -> None:
     """Put a block's (K, d, ...) where its columns are among all, (K, D, ...)."""
     shape = (len(fact.values), num_columns, *fact.values.shape[2:])
     whole = found.setdefault(name, Fact(np.zeros(shape), np.zeros(shape)))
@@ -55,43 +58,44 @@ def _place(found, name, fact, columns, num_columns):
 
 
 @functools.singledispatch
-def _of_block(summary, num_columns) -> dict[str, Fact]:
+def _of_block(summary: Any, num_columns: int) -> dict[str, Fact]:
     """Words -> (K, d, ...)."""
     raise NotImplementedError(type(summary).__name__)
 
 
 @_of_block.register
-def _(summary: Moments, num_columns):
+def _(summary: Moments, num_columns: int) -> dict[str, Fact]:
     scatter = np.asarray(summary.scatter)
     squares = np.diagonal(scatter, axis1=1, axis2=2) if summary.is_matrix else scatter
     count = summary.count[:, None]
     totals, spread = np.asarray(count * summary.mean), np.sqrt(count * np.maximum(squares, 0.0))
     return {
         "totals by class": Fact(totals, np.abs(totals) + spread),
-        "squares about the class means": Fact(squares, _reach(summary) ** 2),
+        "squares about the class means": Fact(squares, np.asarray(_reach(summary)) ** 2),
     }
 
 
 @_of_block.register
-def _(summary: Sums, num_columns):
+def _(summary: Sums, num_columns: int) -> dict[str, Fact]:
     each = {_words(index, total): _sum(total, summary.count) for index, total in enumerate(summary.totals)}
     base = summary.log_base.reshape(len(summary.log_base), -1)
     base = np.broadcast_to(base, (len(base), num_columns))  # that of a block which is one event is its columns'
     return each | {"log base measures by class": Fact(base, 1 + np.abs(base))}
 
 
-def _sum(total, count):
+def _sum(total: Float[Array, "K ..."], count: Float[Array, "K ..."]) -> Fact:
     """Sums of counts, which may be differences of the number of rows and others."""
+    total, count = np.asarray(total), np.asarray(count)
     return Fact(total, np.abs(total) + count.reshape(-1, *[1] * (total.ndim - 1)))
 
 
-def _words(index, total):
+def _words(index: int, total: Float[Array, "K ..."]) -> str:
     if total.ndim > 2:
         return f"counts by class of {total.shape[-1]} values"
     return "totals by class" if index == 0 else "counts of zeros by class"
 
 
-def _products(summary, columns):
+def _products(summary: Summary, columns: Sequence[str]) -> dict[str, Fact]:
     """The products of different columns, where a block has them."""
     if not isinstance(summary, Moments) or not summary.is_matrix:
         return {}
@@ -99,7 +103,7 @@ def _products(summary, columns):
     return {f"products about the class means of {', '.join(columns)}": Fact(np.asarray(summary.scatter), reach)}
 
 
-def _reach(summary):
-    """(K, d) root of the squares, with what rounding of the mean may add."""
+def _reach(summary: Moments) -> Float[Array, "K d"]:
+    """Root of the squares, with what rounding of the mean may add."""
     squares = np.diagonal(summary.scatter, axis1=1, axis2=2) if summary.is_matrix else summary.scatter
     return np.sqrt(np.maximum(squares, 0.0)) + OFFSET * np.sqrt(summary.count)[:, None] * np.abs(summary.mean)

@@ -3,31 +3,33 @@
 import dataclasses
 import functools
 import warnings
+from typing import Any
 
 import numpy as np
 
-from bayesgen.data import read_table
+from bayesgen.data import Rows, Schema, read_table
 from bayesgen.errors import ConstantColumnWarning, DataError
 from bayesgen.fitting import Fit, ProgramProblem, Summaries
 from bayesgen.posteriors import log_conditional
 from bayesgen.runtime import as_key, generator
+from bayesgen.typing import Float, Int, Seed
 
 from .facts import facts
 
 
-def held_out_scores(fit: Fit, X, y):
-    """(n,) log p(y_i | x_i) of rows that the fit has not seen."""
+def held_out_scores(fit: Fit, X: Any, y: Any) -> Float[np.ndarray, " n"]:
+    """log p(y_i | x_i) of rows that the fit has not seen."""
     codes = fit.schema.encode_labels(y)
     return _own_class(fit.log_joint(X, at="predictive"), codes)
 
 
-def cross_validated_scores(fit: Fit, X, y, folds):
-    """(n,) log p(y_i | x_i), each row predicted from the other folds.
+def cross_validated_scores(fit: Fit, X: Any, y: Any, folds: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """log p(y_i | x_i), each row predicted from the other folds.
 
     Args:
         fit: a fit of these rows; its prior is kept, hyperparameters that came from the columns' scale included.
         X, y: its training rows.
-        folds: (n,) the fold of each row.
+        folds: the fold of each row.
     """
     codes = fit.schema.encode_labels(y)
     rows = dataclasses.replace(fit.read(X), labels=codes)
@@ -41,9 +43,10 @@ def cross_validated_scores(fit: Fit, X, y, folds):
     return scores
 
 
-def _check_trained_on(fit, rows):
+def _check_trained_on(fit: Fit, rows: Rows) -> None:
     """Refuse rows of other summaries than the fit's."""
-    given, trained = (facts(fit, each) for each in (fit.concrete.summarize(fit.schema, rows), fit.summaries.statistics))
+    given = facts(fit, fit.concrete.summarize(fit.schema, rows))
+    trained = facts(fit, fit.summaries.statistics)
     for name, fact in given.items():
         if fact.differs(trained[name]):
             raise DataError(
@@ -52,8 +55,8 @@ def _check_trained_on(fit, rows):
             )
 
 
-def assign_folds(X, num_folds, seed):
-    """(n,) a fold for each row, of equal sizes and in random order."""
+def assign_folds(X: Any, num_folds: object, seed: Seed) -> Int[np.ndarray, " n"]:
+    """A fold for each row, of equal sizes and in random order."""
     num_rows = read_table(X).num_rows
     if not isinstance(num_folds, int | np.integer) or not 2 <= num_folds <= num_rows:
         raise DataError(f"folds must be from 2 to {num_rows}, the number of rows, or None; got {num_folds}.")
@@ -65,11 +68,11 @@ class _KeptScale(Summaries):
     """Summaries of a part of the rows, whose schema already has the scale of all of them."""
 
     @functools.cached_property
-    def scaled_schema(self):
+    def scaled_schema(self) -> Schema:
         return self.schema
 
 
-def _refit(fit, rows):
+def _refit(fit: Fit, rows: Rows) -> Fit:
     """The fit of the rows with weight 1, its prior that of all rows."""
     data = _KeptScale(fit.concrete, fit.schema, fit.concrete.summarize(fit.schema, rows))
     with warnings.catch_warnings():
@@ -77,5 +80,6 @@ def _refit(fit, rows):
         return ProgramProblem(fit.model, data, progress=False).solved_by(fit.method)
 
 
-def _own_class(table, codes):
+def _own_class(table: Float[np.ndarray, "n K"], codes: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """log p(y_i | x_i) of the class that each row has."""
     return log_conditional(table)[np.arange(len(codes)), codes]

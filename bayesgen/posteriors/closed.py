@@ -1,23 +1,26 @@
 """Tables of log-joints in closed form, for models with conjugate blocks: NumPy only, chunked over rows."""
 
 import math
+from typing import Any
 
 import numpy as np
 
 from bayesgen.data import Rows, successive_rows
+from bayesgen.models import Densities
 from bayesgen.runtime import all_in_threads, even_chunks
+from bayesgen.typing import Array, Float
 
 CHUNK_CELLS = 1 << 20  # of rows x classes x columns: what threads do not wait for each other with
 
 
-def closed_table(densities, rows: Rows):
-    """log p(x_i, y = k), (n, K)."""
+def closed_table(densities: Densities, rows: Rows) -> Float[np.ndarray, "n K"]:
+    """log p(x_i, y = k): log class probabilities, and the log densities of the blocks given the class."""
     log_class_probs, blocks = densities
     out = np.empty((rows.num_rows, len(log_class_probs)))
 
-    def fill(part):
+    def fill(part: slice) -> None:
         with np.errstate(divide="ignore", over="ignore"):
-            table = log_class_probs
+            table: Array = log_class_probs
             for name, density in blocks:
                 observed = rows.observed.get(name)
                 mask = None if observed is None else observed[part]
@@ -29,13 +32,14 @@ def closed_table(densities, rows: Rows):
     return out
 
 
-def _numbers_per_row(values, num_classes):
+def _numbers_per_row(values: Any, num_classes: int) -> int | float:
     if hasattr(values, "tocsr"):  # no table of rows, classes and columns is made of them
         return num_classes + values.nnz / max(values.shape[0], 1)
     return num_classes * max(math.prod(values.shape[1:]), 1)
 
 
-def _chunk(values, rows):
+def _chunk(values: Any, rows: slice) -> Any:
+    """Some successive rows, in double precision where they are dense."""
     if hasattr(values, "tocsr"):
         return successive_rows(values, rows)
     return values[rows].astype(np.float64, copy=False)
