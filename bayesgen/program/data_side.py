@@ -1,4 +1,8 @@
-"""What a program says of rows whatever its latents: the values that they can take."""
+"""What a program says of rows whatever its latents: the values that they can take, and parameters of base measures."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -7,14 +11,16 @@ from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
 from numpyro.ops.provenance import eval_provenance
 
+from bayesgen.runtime import OwnedJit, over_chunks
 from bayesgen.typing import Array, Int
 
-from .arbitrary import run_abstractly
+from .arbitrary import run, run_abstractly
 from .base import Arrays, Program
 from .evaluation import evaluate
 from .messages import Trace, base_support
 from .structure import Supports
 
+CHUNK_ROWS = 4096  # at once, and no fewer: one compilation for any number of rows
 FIXED_SUPPORTS = (
     type(constraints.boolean),
     type(constraints.nonnegative_integer),
@@ -64,3 +70,41 @@ def _is_fixed(support: Constraint) -> bool:
     return isinstance(support, FIXED_SUPPORTS) and not any(
         np.ndim(bound) or isinstance(bound, jax.core.Tracer) for bound in bounds
     )
+
+
+@OwnedJit
+def inert_parameters(program, codes, covariates):
+    """Parameters of the base measures, row by row, for the sites that have any: site -> name -> (n, ...)."""
+    evaluation = _at_any_latents(program, codes, covariates, None)
+    read = {name: evaluation.compressed(name) for name, _ in program.plan.compressed}
+    return {name: one.inert for name, one in read.items() if one.inert}
+
+
+@functools.partial(OwnedJit, static_argnames="names")
+def supports_by_row(program, codes, covariates, attributes, *, names):
+    """Supports of the sites where they differ between rows: site -> constraint with bounds (n, *extra)."""
+    evaluation = _at_any_latents(program, codes, covariates, attributes)
+    supports = {}
+    for name in names:
+        distribution, site = evaluation.sites[name]["fn"], program.structure.attribute[name]
+        support = base_support(distribution.support)
+        shape = distribution.shape()
+        shape = shape[: len(shape) - support.event_dim]
+        supports[name] = jax.tree.map(
+            lambda bound, shape=shape, site=site: jnp.moveaxis(jnp.broadcast_to(bound, shape), site.position, 0),
+            support,
+        )
+    return supports
+
+
+def _at_any_latents(program, codes, covariates, attributes):
+    """The program run at rows, for what does not depend on the latents."""
+    trace = run(program.function, 2, {name: value[:1].repeat(2, 0) for name, value in covariates.items()})
+    latents = {name: trace[name]["value"] for name in program.latents}
+    return evaluate(program, latents, codes, attributes, covariates)
+
+
+def by_chunks(function: Callable[..., Any], program: Any, *rows: Any) -> Any:
+    """function(program, *rows) of arrays with the rows first, compiled once."""
+    with jax.enable_x64(True):
+        return over_chunks(lambda part: function(program, *part), rows, len(rows[0]), CHUNK_ROWS, one_size=True)

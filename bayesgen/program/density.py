@@ -4,6 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayesgen.runtime import OwnedJit
+
 from .evaluation import class_table, evaluate_classes
 
 
@@ -33,6 +35,7 @@ def _rowwise_log_likelihood(program, latents, rows):
     return jnp.where(rows.weights > 0, rows.weights * own, 0.0).sum()
 
 
+@OwnedJit
 def log_density(program, latents, evidence):
     """Log joint density of constrained latents and data, in the coordinates of the program's sites."""
     evaluation = evaluate_classes(program, latents, evidence.covariates)

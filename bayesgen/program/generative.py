@@ -22,16 +22,16 @@ from bayesgen.statistics import Moments, Statistic, SufficientStatistics, check_
 
 from .base import Program
 from .class_axes import find_class_axes
-from .compiled import class_distributions, summarize_rows
-from .compiled import log_density as compiled_log_density
-from .compiled import log_joint as compiled_log_joint
 from .data_side import find_latent_supports, find_supports
+from .density import log_density
 from .discovery import find_structure
+from .evaluation import evaluate_classes
 from .model import ConcreteModel
 from .pytree import PytreeFunction, register
 from .recognition import make_plan
 from .row_check import RowCheck
-from .rows import read_rows
+from .rows import read_rows, summarize_rows
+from .rowwise import log_joint
 from .structure import Plan, Structure, Supports
 from .tracing import sites_of
 
@@ -193,7 +193,8 @@ class GenerativeProgram(Program, ConcreteModel):
         The program is run at n = K with the label set to 0..K-1, so the instance axis is the class.
         """
         with jax.enable_x64(True):
-            return class_distributions(self, latents)
+            evaluation = evaluate_classes(self, _arrays(latents))
+            return {name: jax.tree.map(np.asarray, site["fn"]) for name, site in evaluation.sites.items()}
 
     def log_joint(self, latents, X):
         """log p(x_i, y = k | latents) of rows, (n, K).
@@ -204,7 +205,7 @@ class GenerativeProgram(Program, ConcreteModel):
         """
         rows = self.read(None, X)
         with jax.enable_x64(True):
-            return np.asarray(compiled_log_joint(self, _arrays(latents), rows))
+            return np.asarray(log_joint(self, _arrays(latents), rows))
 
     def log_density(self, latents, X, y=None):
         """Log joint density of latents and data, a float: log p(latents) + log p(X, y | latents).
@@ -216,7 +217,7 @@ class GenerativeProgram(Program, ConcreteModel):
             rows = dataclasses.replace(rows, labels=Schema(classes=self.classes).encode_labels(y))
         with jax.enable_x64(True):
             evidence = summarize_rows(self, rows).padded()
-            return float(compiled_log_density(self, _arrays(latents), evidence))
+            return float(log_density(self, _arrays(latents), evidence))
 
     # --- a program as a model -----------------------------------------------------------------------------------
 

@@ -1,11 +1,17 @@
 """Reading the data of a program of one's own: arrays by attribute site, checked against the sites."""
 
+import functools
+from typing import Any
+
+import jax
 import numpy as np
+from numpyro.distributions import constraints
 
 from bayesgen.data import Rows, read_table
 from bayesgen.errors import DataError
+from bayesgen.statistics import SufficientStatistics, sufficient_statistics
 
-from .compiled import check_values
+from .data_side import by_chunks, inert_parameters, supports_by_row
 
 
 def read_rows(program, X, labelled=False) -> Rows:
@@ -81,3 +87,73 @@ def _finite(name, values):
             "missing cells are not supported yet."
         )
     return numbers
+
+
+def check_values(program, rows: Rows):
+    """DataError for values that their site cannot take: fractions of counts, more successes than trials.
+
+    Where rows have no labels, a value has to be possible under some class.
+    """
+    attributes = rows.values
+    for name, site in program.structure.attributes:
+        if site.discrete:
+            values = attributes[name]
+            _refuse_values(name, values, values != np.floor(values), lambda where: "whole numbers")
+    for name, support in program.supports.fixed.items():
+        with jax.enable_x64(True):
+            impossible = ~np.asarray(support(attributes[name]))
+        _refuse_values(name, attributes[name], impossible, lambda where, support=support: str(support))
+    names, size, codes = program.supports.by_row, rows.num_rows, rows.labels
+    if not names or not size:
+        return
+    num_classes = program.num_classes if program.supports.by_class else 1
+    classes = [np.full(size, k) for k in range(num_classes)] if codes is None else [codes]
+    read = functools.partial(supports_by_row, names=names)
+    of_classes = [by_chunks(read, program, labels, rows.covariates, attributes) for labels in classes]
+    for name in names:
+        _check_bounds(name, attributes[name], [supports[name] for supports in of_classes])
+
+
+def _check_bounds(name, values, supports):
+    """DataError for values that are in none of these supports, whose bounds are arrays with the rows first."""
+    if isinstance(supports[0], type(constraints.multinomial(1))):
+        _check_totals(name, values, [support.upper_bound for support in supports])
+
+    def described(where):
+        return " or ".join(sorted({str(jax.tree.map(lambda bound: bound[where], support)) for support in supports}))
+
+    _refuse_values(name, values, ~np.any([support(values) for support in supports], axis=0), described)
+
+
+def _check_totals(name, values, totals):
+    """DataError for multinomial rows whose sum is none of these totals."""
+    sums = values.sum(-1)
+    wrong = np.all([sums != total for total in totals], axis=0)
+    if wrong.any():
+        row = tuple(np.argwhere(wrong)[0])
+        stated = " or ".join(sorted({f"{total[row]:g}" for total in totals}))
+        raise DataError(
+            f"Attribute {name!r}: {int(wrong.sum())} rows do not sum to the program's total_count; row {row[0]} sums "
+            f"to {sums[row]:g}, not {stated}. Pass the totals as a covariate."
+        )
+
+
+def _refuse_values(name, values, impossible, support):
+    """DataError where some values are impossible; `support` says, for a cell, which values are not."""
+    if impossible.any():
+        where = tuple(np.argwhere(impossible)[0])
+        raise DataError(
+            f"Attribute {name!r}: {int(impossible.sum())} values are outside its support ({support(where)}); the "
+            f"first is {values[where]} in row {where[0]}. Correct them, or the distribution in the program."
+        )
+
+
+def summarize_rows(program: Any, rows: Rows) -> SufficientStatistics:
+    """The sufficient statistics of rows: summaries of the compressed sites, and the rows if there are others."""
+    if program.supports.by_class:
+        check_values(program, rows)
+    plan = program.plan
+    inert = by_chunks(inert_parameters, program, rows.codes, rows.covariates) if plan.inert else {}
+    return sufficient_statistics(
+        rows, dict(plan.compressed), program.num_classes, inert=inert, keeps_rows=bool(plan.rowwise)
+    )

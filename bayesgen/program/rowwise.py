@@ -27,10 +27,10 @@ def program_table(program, latents, rows: Rows):
     latents = _known(program, latents)
     chunk = min(CHUNK_ROWS, _rows_that_fit(rows))
     with jax.enable_x64(True), placed(_work(program, rows, chunk)):
-        return over_chunks(lambda part: _log_joint(program, latents, part), rows, rows.num_rows, chunk)
+        return over_chunks(lambda part: log_joint(program, latents, part), rows, rows.num_rows, chunk)
 
 
-_log_joint = OwnedJit(log_joint_table)
+log_joint = OwnedJit(log_joint_table)
 
 
 def log_joint_draws(program, latents, rows: Rows):

@@ -10,8 +10,8 @@ from jax.extend.core import jaxprs_in_params
 
 import bayesgen as bg
 from bayesgen.data import Rows
-from bayesgen.program.compiled import summarize_rows
 from bayesgen.program.density import unconstrained_log_density
+from bayesgen.program.rows import summarize_rows
 from program.programs import reference_density
 
 sample, normal, exp = numpyro.sample, dist.Normal, jnp.exp
