@@ -1,87 +1,90 @@
 """What jaxprs tell of a function of rows: whether it does the same with any number of them, and knows their places."""
 
 import enum
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxprs_in_params
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var, jaxprs_in_params
 
 # operations that give rows their number, or treat some of them otherwise than others
 _OF_PLACES = {"iota", "sort", "rev", "concatenate", "pad", "slice", "argmax", "argmin", "scan", "while"}
 _KINDS_OF_PLACES = ("cum", "scatter", "dynamic_", "reduce_window")
 _PLAIN = (str, bytes, bool, type(None), np.dtype, enum.Enum)
 
+Sizes = tuple[int, int]  # the numbers of rows that two functions were traced at
 
-def alike(one: ClosedJaxpr, two: ClosedJaxpr, sizes: tuple[int, int]) -> bool:
+
+def alike(first: ClosedJaxpr, second: ClosedJaxpr, sizes: Sizes) -> bool:
     """Whether two jaxprs differ in nothing but the numbers of rows that they were traced at.
 
     They must have the same operations on the same operands and numbers; shapes may hold the one number of rows where
     those of the other hold the other. Constants with a row axis must be the same in all rows. What is alike may still
     treat rows by their position (`jnp.arange(n) > 150`).
     """
-    return _same(one, two, sizes)
+    return _same(first, second, sizes)
 
 
-def _same(one: Any, two: Any, sizes: tuple[int, int]) -> bool:
-    if type(one) is not type(two):
+def _same(first: Any, second: Any, sizes: Sizes) -> bool:
+    if type(first) is not type(second):
         return False
-    if isinstance(one, ClosedJaxpr):  # in later versions of JAX the one type of jaxprs, its own `jaxpr`
-        if len(one.consts) != len(two.consts) or not _same_operations(one.jaxpr, two.jaxpr, sizes):
+    if isinstance(first, ClosedJaxpr):  # in later versions of JAX the one type of jaxprs, its own `jaxpr`
+        if len(first.consts) != len(second.consts) or not _same_operations(first.jaxpr, second.jaxpr, sizes):
             return False
-        return all(_same_numbers(*pair, sizes) for pair in zip(one.consts, two.consts, strict=True))
-    if isinstance(one, Jaxpr):
-        return _same_operations(one, two, sizes)
-    if isinstance(one, tuple | list):
-        return len(one) == len(two) and all(_same(*pair, sizes) for pair in zip(one, two, strict=True))
-    if isinstance(one, dict):
-        return one.keys() == two.keys() and all(_same(value, two[name], sizes) for name, value in one.items())
-    if isinstance(one, int) and not isinstance(one, bool):
-        return one == two or (one, two) == sizes
-    if isinstance(one, float | complex | np.ndarray | np.generic | jax.Array):
-        return _same_numbers(one, two, sizes)
-    return not isinstance(one, _PLAIN) or one == two  # others (rules for derivatives) come with the operation
+        return all(_same_numbers(*pair, sizes) for pair in zip(first.consts, second.consts, strict=True))
+    if isinstance(first, Jaxpr):
+        return _same_operations(first, second, sizes)
+    if isinstance(first, tuple | list):
+        return len(first) == len(second) and all(_same(*pair, sizes) for pair in zip(first, second, strict=True))
+    if isinstance(first, dict):
+        return first.keys() == second.keys() and all(_same(value, second[name], sizes) for name, value in first.items())
+    if isinstance(first, int) and not isinstance(first, bool):
+        return first == second or (first, second) == sizes
+    if isinstance(first, float | complex | np.ndarray | np.generic | jax.Array):
+        return _same_numbers(first, second, sizes)
+    return not isinstance(first, _PLAIN) or first == second  # others (rules for derivatives) come with the operation
 
 
-def _same_operations(one: Jaxpr, two: Jaxpr, sizes: tuple[int, int]) -> bool:
-    places: tuple[dict, dict] = ({}, {})
+def _same_operations(first: Jaxpr, second: Jaxpr, sizes: Sizes) -> bool:
+    variables: tuple[dict[Var, int], dict[Var, int]] = ({}, {})
 
-    def same(ours, theirs):
-        if isinstance(ours, Literal) or isinstance(theirs, Literal):
-            literals = isinstance(ours, Literal) and isinstance(theirs, Literal)
-            return literals and _same_numbers(ours.val, theirs.val, sizes)
-        first, second = (known.setdefault(var, len(known)) for known, var in zip(places, (ours, theirs), strict=True))
-        return first == second and _same(tuple(ours.aval.shape), tuple(theirs.aval.shape), sizes)
+    def same_operand(operand: Any, other: Any) -> bool:
+        if isinstance(operand, Literal) or isinstance(other, Literal):
+            literals = isinstance(operand, Literal) and isinstance(other, Literal)
+            return literals and _same_numbers(operand.val, other.val, sizes)
+        numbers = [known.setdefault(var, len(known)) for known, var in zip(variables, (operand, other), strict=True)]
+        return numbers[0] == numbers[1] and _same(tuple(operand.aval.shape), tuple(other.aval.shape), sizes)
 
-    def all_same(ours, theirs):
-        return len(ours) == len(theirs) and all(map(same, ours, theirs))
+    def same_operands(operands: Sequence[Any], others: Sequence[Any]) -> bool:
+        return len(operands) == len(others) and all(map(same_operand, operands, others))
 
     return (
-        len(one.eqns) == len(two.eqns)
-        and all_same([*one.constvars, *one.invars], [*two.constvars, *two.invars])
+        len(first.eqns) == len(second.eqns)
+        and same_operands([*first.constvars, *first.invars], [*second.constvars, *second.invars])
         and all(
-            ours.primitive is theirs.primitive
-            and all_same(ours.invars, theirs.invars)
-            and all_same(ours.outvars, theirs.outvars)
-            and _same(dict(ours.params), dict(theirs.params), sizes)
-            for ours, theirs in zip(one.eqns, two.eqns, strict=True)
+            equation.primitive is other.primitive
+            and same_operands(equation.invars, other.invars)
+            and same_operands(equation.outvars, other.outvars)
+            and _same(dict(equation.params), dict(other.params), sizes)
+            for equation, other in zip(first.eqns, second.eqns, strict=True)
         )
-        and all_same(one.outvars, two.outvars)
+        and same_operands(first.outvars, second.outvars)
     )
 
 
-def _same_numbers(one: Any, two: Any, sizes: tuple[int, int]) -> bool:
-    one, two = (jax.random.key_data(array) if _is_key(array) else array for array in (one, two))
-    one, two = np.asarray(one), np.asarray(two)
-    if not _same(one.shape, two.shape, sizes) or one.dtype != two.dtype:
+def _same_numbers(first: Any, second: Any, sizes: Sizes) -> bool:
+    first, second = (jax.random.key_data(array) if _is_key(array) else array for array in (first, second))
+    first, second = np.asarray(first), np.asarray(second)
+    if not _same(first.shape, second.shape, sizes) or first.dtype != second.dtype:
         return False
-    of_rows = [axis for axis, pair in enumerate(zip(one.shape, two.shape, strict=True)) if pair == sizes]
-    for axis in of_rows:
-        first = [np.take(array, [0], axis) for array in (one, two)]
-        if not all((array == row).all() for array, row in zip((one, two), first, strict=True)):
+    row_axes = [axis for axis, pair in enumerate(zip(first.shape, second.shape, strict=True)) if pair == sizes]
+    for axis in row_axes:
+        first_row, second_row = (np.take(array, [0], axis) for array in (first, second))
+        if not ((first == first_row).all() and (second == second_row).all()):
             return False
-        one, two = first
-    return np.array_equal(one, two, equal_nan=one.dtype.kind == "f")
+        first, second = first_row, second_row
+    return np.array_equal(first, second, equal_nan=first.dtype.kind == "f")
 
 
 def knows_places(jaxpr: Jaxpr, size: int) -> bool:

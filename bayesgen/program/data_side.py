@@ -1,4 +1,4 @@
-"""What a program says of rows whatever its latents: the values that they can take, and parameters of base measures."""
+"""What a program says of rows whatever its latents: the values that they can take, parameters of base measures."""
 
 import functools
 from collections.abc import Callable
@@ -11,12 +11,13 @@ from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
 from numpyro.ops.provenance import eval_provenance
 
+from bayesgen.data import Rows
 from bayesgen.runtime import OwnedJit, over_chunks
 from bayesgen.typing import Array, Int
 
 from .arbitrary import run, run_abstractly
 from .base import Arrays, Program
-from .evaluation import evaluate
+from .evaluation import Evaluation, evaluate
 from .messages import Trace, base_support
 from .structure import Supports
 
@@ -43,7 +44,7 @@ def find_supports(program: Program) -> Supports:
     """The `Supports` of a program. A support that depends on a latent is in none of them."""
     with jax.enable_x64(True):
         trace = run_abstractly(program.function, 2, program.example_covariates(2))
-        supports = {name: base_support(trace[name]["support"]) for name, _ in program.structure.attributes}
+        supports = {name: base_support(trace[name]["support"]) for name in program.attributes}
         fixed = {name: support for name, support in supports.items() if _is_fixed(support)}
         others = [name for name, site in program.structure.attributes if site.discrete and name not in fixed]
         inputs = _inputs_of_supports(program, trace, others) if others else {}
@@ -52,7 +53,7 @@ def find_supports(program: Program) -> Supports:
 
 
 def _inputs_of_supports(program: Program, trace: Trace, names: list[str]) -> dict[str, frozenset[str]]:
-    """For each of these sites, which of "latents" and "codes" enter the support."""
+    """Which of "latents" and "codes" enter the support, for each of these sites."""
     covariates = program.example_covariates(2)
 
     def bounds(latents: Arrays, codes: Int[Array, " n"]) -> dict[str, list[Array]]:
@@ -72,39 +73,53 @@ def _is_fixed(support: Constraint) -> bool:
     )
 
 
+def inert_parameters(program: Program, rows: Rows) -> dict[str, dict[str, np.ndarray]]:
+    """Parameters of the base measures by name, rows first, for the compressed sites that have any."""
+    return _over_chunks(functools.partial(_inert_parameters, program), (rows.codes, rows.covariates), rows.num_rows)
+
+
 @OwnedJit
-def inert_parameters(program, codes, covariates):
-    """Parameters of the base measures, row by row, for the sites that have any: site -> name -> (n, ...)."""
-    evaluation = _at_any_latents(program, codes, covariates, None)
-    read = {name: evaluation.compressed(name) for name, _ in program.plan.compressed}
-    return {name: one.inert for name, one in read.items() if one.inert}
+def _inert_parameters(
+    program: Program, codes_and_covariates: tuple[Int[Array, " n"], Arrays]
+) -> dict[str, dict[str, Array]]:
+    evaluation = _at_any_latents(program, *codes_and_covariates)
+    inert = {name: evaluation.compressed(name).inert for name, _ in program.plan.compressed}
+    return {name: parameters for name, parameters in inert.items() if parameters}
+
+
+def supports_by_row(program: Program, rows: Rows, codes: Int[Array, " n"]) -> dict[str, Constraint]:
+    """The supports, with bounds that have the rows first, of the sites whose support differs between rows."""
+    supports = functools.partial(_supports_by_row, program, names=program.supports.by_row)
+    return _over_chunks(supports, (codes, rows.values, rows.covariates), rows.num_rows)
 
 
 @functools.partial(OwnedJit, static_argnames="names")
-def supports_by_row(program, codes, covariates, attributes, *, names):
-    """Supports of the sites where they differ between rows: site -> constraint with bounds (n, *extra)."""
-    evaluation = _at_any_latents(program, codes, covariates, attributes)
-    supports = {}
-    for name in names:
-        distribution, site = evaluation.sites[name]["fn"], program.structure.attribute[name]
-        support = base_support(distribution.support)
-        shape = distribution.shape()
-        shape = shape[: len(shape) - support.event_dim]
-        supports[name] = jax.tree.map(
-            lambda bound, shape=shape, site=site: jnp.moveaxis(jnp.broadcast_to(bound, shape), site.position, 0),
-            support,
-        )
-    return supports
+def _supports_by_row(
+    program: Program, arrays: tuple[Int[Array, " n"], Arrays, Arrays], *, names: tuple[str, ...]
+) -> dict[str, Constraint]:
+    codes, values, covariates = arrays
+    evaluation = _at_any_latents(program, codes, covariates, values)
+    return {name: _support(evaluation, program, name) for name in names}
 
 
-def _at_any_latents(program, codes, covariates, attributes):
+def _support(evaluation: Evaluation, program: Program, name: str) -> Constraint:
+    distribution, site = evaluation.sites[name]["fn"], program.structure.attribute[name]
+    support = base_support(distribution.support)
+    shape = distribution.shape()
+    shape = shape[: len(shape) - support.event_dim]
+    return jax.tree.map(lambda bound: jnp.moveaxis(jnp.broadcast_to(bound, shape), site.position, 0), support)
+
+
+def _at_any_latents(
+    program: Program, codes: Int[Array, " n"], covariates: Arrays, values: Arrays | None = None
+) -> Evaluation:
     """The program run at rows, for what does not depend on the latents."""
-    trace = run(program.function, 2, {name: value[:1].repeat(2, 0) for name, value in covariates.items()})
+    two_rows = {name: covariate[:1].repeat(2, 0) for name, covariate in covariates.items()}
+    trace = run(program.function, 2, two_rows)
     latents = {name: trace[name]["value"] for name in program.latents}
-    return evaluate(program, latents, codes, attributes, covariates)
+    return evaluate(program, latents, codes, values, covariates)
 
 
-def by_chunks(function: Callable[..., Any], program: Any, *rows: Any) -> Any:
-    """function(program, *rows) of arrays with the rows first, compiled once."""
+def _over_chunks(function: Callable[[Any], Any], arrays: Any, num_rows: int) -> Any:
     with jax.enable_x64(True):
-        return over_chunks(lambda part: function(program, *part), rows, len(rows[0]), CHUNK_ROWS, one_size=True)
+        return over_chunks(function, arrays, num_rows, CHUNK_ROWS, one_size=True)

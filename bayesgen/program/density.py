@@ -4,57 +4,66 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayesgen.data import Rows
 from bayesgen.runtime import OwnedJit
+from bayesgen.statistics import SufficientStatistics
+from bayesgen.typing import Array, Float
 
-from .evaluation import class_table, evaluate_classes
-
-
-def density_work(program, evidence):
-    """Multiplications of one evaluation, roughly: one for each number of the evidence, and class where it is rows."""
-    cells, rows = (sum(np.size(leaf) for leaf in jax.tree.leaves(part)) for part in (evidence.summaries, evidence.rows))
-    return cells + program.num_classes * rows
+from .base import Arrays, Program
+from .evaluation import Evaluation, class_table, evaluate_classes
 
 
-def log_likelihood(program, evaluation, evidence):
+def density_work(program: Program, statistics: SufficientStatistics) -> float:
+    """Multiplications of one evaluation, roughly: one for each number of the data, and class where these are rows."""
+    cells, rows = (
+        sum(np.size(leaf) for leaf in jax.tree.leaves(part)) for part in (statistics.summaries, statistics.rows)
+    )
+    return float(cells + program.num_classes * rows)
+
+
+def log_likelihood(program: Program, evaluation: Evaluation, statistics: SufficientStatistics) -> Float[Array, ""]:
     """Log-likelihood of the data at an evaluated program (run at the K classes)."""
-    plan = program.plan
-    total = jnp.where(evidence.class_weights > 0, evidence.class_weights * evaluation.label_log_probs, 0.0).sum()
-    for name, _ in plan.compressed:
-        part = evaluation.compressed(name).log_likelihood(evidence.summaries[name])
+    weights = statistics.class_weights
+    total = jnp.where(weights > 0, weights * evaluation.label_log_probs, 0.0).sum()
+    for name, _ in program.plan.compressed:
+        part = evaluation.compressed(name).log_likelihood(statistics.summaries[name])
         scale = evaluation.scale(name)
         total += part if scale is None else scale * part
-    if plan.rowwise:
-        total += _rowwise_log_likelihood(program, evaluation.latents, evidence.rows)
+    if statistics.rows is not None:
+        total += _rowwise_log_likelihood(program, evaluation.latents, statistics.rows)
     return total
 
 
-def _rowwise_log_likelihood(program, latents, rows):
-    table = class_table(program, latents, rows.values, rows.covariates, program.plan.rowwise)
-    each = sum(table.values())
-    own = jnp.take_along_axis(each, rows.codes[:, None], axis=1)[:, 0]
-    return jnp.where(rows.weights > 0, rows.weights * own, 0.0).sum()
+def _rowwise_log_likelihood(program: Program, latents: Arrays, rows: Rows) -> Float[Array, ""]:
+    tables = class_table(program, latents, rows.values, rows.covariates, program.plan.rowwise)
+    log_joint = sum(tables.values(), start=jnp.zeros((rows.num_rows, program.num_classes)))
+    of_labels = jnp.take_along_axis(log_joint, rows.codes[:, None], axis=1)[:, 0]
+    weights = jnp.ones(rows.num_rows) if rows.weights is None else rows.weights
+    return jnp.where(weights > 0, weights * of_labels, 0.0).sum()
 
 
 @OwnedJit
-def log_density(program, latents, evidence):
+def log_density(program: Program, latents: Arrays, statistics: SufficientStatistics) -> Float[Array, ""]:
     """Log joint density of constrained latents and data, in the coordinates of the program's sites."""
-    evaluation = evaluate_classes(program, latents, evidence.covariates)
-    return evaluation.log_prior + log_likelihood(program, evaluation, evidence)
+    evaluation = evaluate_classes(program, latents, statistics.covariates)
+    return evaluation.log_prior + log_likelihood(program, evaluation, statistics)
 
 
-def unconstrained_log_density(program, free, evidence):
+def unconstrained_log_density(program: Program, free: Arrays, statistics: SufficientStatistics) -> Float[Array, ""]:
     """Log density of unconstrained latents, Jacobian included: what NUTS samples from."""
-    evaluation = evaluate_classes(program, free, evidence.covariates, unconstrained=True)
-    return evaluation.log_prior + evaluation.log_jacobian + log_likelihood(program, evaluation, evidence)
+    evaluation = evaluate_classes(program, free, statistics.covariates, unconstrained=True)
+    return evaluation.log_prior + evaluation.log_jacobian + log_likelihood(program, evaluation, statistics)
 
 
-def parameter_log_density(program, free, evidence, prior=True):
+def parameter_log_density(
+    program: Program, free: Arrays, statistics: SufficientStatistics, prior: bool = True
+) -> Float[Array, ""]:
     """Log density over the program's *parameters* (covariances, not Cholesky factors) at unconstrained latents.
 
     Its maximum is the joint mode that MAP reports; without the prior it is the likelihood alone.
     """
-    evaluation = evaluate_classes(program, free, evidence.covariates, unconstrained=True)
-    likelihood = log_likelihood(program, evaluation, evidence)
+    evaluation = evaluate_classes(program, free, statistics.covariates, unconstrained=True)
+    likelihood = log_likelihood(program, evaluation, statistics)
     if not prior:
         return likelihood
     density = likelihood + evaluation.log_prior - program.log_coordinate_jacobian(evaluation.latents)

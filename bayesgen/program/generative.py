@@ -3,22 +3,24 @@
 import dataclasses
 import functools
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 from numpyro import handlers
 from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.transforms import Transform
 
-from bayesgen.data import Rows, Schema, levels_array
+from bayesgen.data import Rows, Schema, Table, levels_array
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, ModelError
 from bayesgen.records import copied, fill
 from bayesgen.runtime import as_key, check_not_forked
-from bayesgen.statistics import Moments, Statistic, SufficientStatistics, check_magnitudes, check_rows
+from bayesgen.statistics import Cells, Moments, Statistic, SufficientStatistics, check_magnitudes, check_rows
+from bayesgen.typing import Array, Float, Seed
 
 from .base import Program
 from .class_axes import find_class_axes
@@ -108,8 +110,8 @@ class GenerativeProgram(Program, ConcreteModel):
         classes = f", classes=[{quote_some(self.classes)}]" if self.classes else ""
         return f"GenerativeProgram({name}, label={self.label!r}{classes})"
 
-    def __call__(self, n, **covariates):
-        """Run the program: generate n instances inside NumPyro's handlers."""
+    def __call__(self, n: int, **covariates: Any) -> Any:
+        """Generate n instances inside NumPyro's handlers; what the function returns."""
         return self.function(n, **covariates)
 
     def replace(self, **values: Any) -> "GenerativeProgram":
@@ -136,12 +138,12 @@ class GenerativeProgram(Program, ConcreteModel):
 
     @functools.cached_property
     def latent_supports(self) -> dict[str, Constraint]:
-        """Latent site -> its support, that of one event where there are several."""
+        """The supports of the latent sites, those of one event where there are several."""
         return find_latent_supports(self)
 
     @functools.cached_property
     def class_axes(self) -> dict[str, int]:
-        """Latents and deterministic sites with an entry for each class: name -> the axis that is the class."""
+        """The axis that is the class, by the name of a latent or deterministic site with an entry for each class."""
         return {} if self.label is None else self._find(_find_class_axes)
 
     def _find(self, find: Callable[["GenerativeProgram"], Any]) -> Any:
@@ -164,8 +166,10 @@ class GenerativeProgram(Program, ConcreteModel):
 
     # --- what can be computed -----------------------------------------------------------------------------------
 
-    def simulate(self, n, *, seed=0, latents=None, **covariates):
-        """Generate n instances.
+    def simulate(
+        self, n: int, *, seed: Seed = 0, latents: Mapping[str, Any] | None = None, **covariates: Any
+    ) -> dict[str, np.ndarray]:
+        """n instances that the program generates.
 
         Args:
             n: number of rows.
@@ -187,7 +191,7 @@ class GenerativeProgram(Program, ConcreteModel):
             rows[self.label] = levels_array(self.classes)[codes]
         return rows
 
-    def class_conditionals(self, latents):
+    def class_conditionals(self, latents: Mapping[str, Any]) -> dict[str, dist.Distribution]:
         """The K class-conditional distributions of each attribute: name -> NumPyro distribution.
 
         The program is run at n = K with the label set to 0..K-1, so the instance axis is the class.
@@ -196,33 +200,32 @@ class GenerativeProgram(Program, ConcreteModel):
             evaluation = evaluate_classes(self, _arrays(latents))
             return {name: jax.tree.map(np.asarray, site["fn"]) for name, site in evaluation.sites.items()}
 
-    def log_joint(self, latents, X):
-        """log p(x_i, y = k | latents) of rows, (n, K).
+    def log_joint(self, latents: Mapping[str, Any], X: Any) -> Float[np.ndarray, "n K"]:
+        """log p(x_i, y = k | latents) of rows.
 
         Args:
             latents: site -> value.
             X: mapping or data frame with the attribute sites (and covariates) as names.
         """
-        rows = self.read(None, X)
+        rows = self._read(X)
         with jax.enable_x64(True):
             return np.asarray(log_joint(self, _arrays(latents), rows))
 
-    def log_density(self, latents, X, y=None):
-        """Log joint density of latents and data, a float: log p(latents) + log p(X, y | latents).
+    def log_density(self, latents: Mapping[str, Any], X: Any, y: Any = None) -> float:
+        """Log joint density of latents and data: log p(latents) + log p(X, y | latents).
 
         The density of the latents is that of their sites, in the constrained space.
         """
-        rows = self.read(None, X)
+        rows = self._read(X)
         if self.label is not None:
             rows = dataclasses.replace(rows, labels=Schema(classes=self.classes).encode_labels(y))
         with jax.enable_x64(True):
-            evidence = summarize_rows(self, rows).padded()
-            return float(log_density(self, _arrays(latents), evidence))
+            return float(log_density(self, _arrays(latents), summarize_rows(self, rows).padded()))
 
     # --- a program as a model -----------------------------------------------------------------------------------
 
-    def infer_schema(self, table, y, declared):
-        """Names of the attributes and covariates, and the program's classes."""
+    def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
+        """The schema with names of the attributes and covariates, and the program's classes."""
         if self.label is not None and y is None:
             raise DataError(f"The program has classes, so it needs y: the {self.label!r} of each row.")
         if self.label is not None and self.classes == tuple(range(self.num_classes)):
@@ -231,12 +234,15 @@ class GenerativeProgram(Program, ConcreteModel):
         names = (*self.attributes, *self.covariates)
         return dataclasses.replace(declared, columns=names, classes=self.classes or None)
 
-    def read(self, schema, table):
-        """See `Model.read`."""
-        check_not_forked()  # what is compiled already runs without tracing
-        return read_rows(self, table)
+    def read(self, schema: Schema, table: Table) -> Rows:
+        """See `ConcreteModel.read`."""
+        return self._read(table)
 
-    def check_rows(self, schema, attributes):
+    def _read(self, X: Any) -> Rows:
+        check_not_forked()  # what is compiled already runs without tracing
+        return read_rows(self, X)
+
+    def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
         """See `ConcreteModel.check_rows`. The units of the columns are not known here."""
         for site, statistic in self.plan.compressed:
             if statistic.takes_squares:
@@ -244,31 +250,31 @@ class GenerativeProgram(Program, ConcreteModel):
 
     in_threads = False
 
-    def statistics(self, schema) -> dict[str, Statistic]:
+    def statistics(self, schema: Schema) -> dict[str, Statistic]:
         """Those of the compressed sites."""
         return dict(self.plan.compressed)
 
-    def summarize(self, schema, rows: Rows) -> SufficientStatistics:
+    def summarize(self, schema: Schema, rows: Rows) -> SufficientStatistics:
         """See `ConcreteModel.summarize`. Rows are kept for the other sites."""
         return summarize_rows(self, rows)
 
-    def with_scale(self, schema, summaries):
+    def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
         """The schema as it is: a program of one's own states its priors itself."""
         for site, summary in summaries.items():
             if isinstance(summary, Moments):
                 check_magnitudes(summary, functools.partial(_column_name, site))
         return schema
 
-    def conjugate(self, schema):
+    def conjugate(self, schema: Schema) -> None:
         """None: its closed forms, if there are any, are not known."""
         return None
 
-    def bind(self, schema):
+    def bind(self, schema: Schema) -> "GenerativeProgram":
         """A program of one's own is bound already."""
         return self
 
 
-def _referable(function):
+def _referable(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function itself, or one that calls it where it is an object that cannot be hashed or referred to weakly."""
     if isinstance(function, PytreeFunction):  # never a key
         return function
@@ -305,7 +311,7 @@ def _find_once(form: _Form, find: Callable[[GenerativeProgram], Any]) -> Any:
     return find(form.program)
 
 
-def _check_numbers(y, num_classes):
+def _check_numbers(y: np.ndarray, num_classes: int) -> None:
     """Refuse labels that are names where the program knows only how many classes there are."""
     if y.dtype.kind not in "UTO":
         return
@@ -318,11 +324,12 @@ def _check_numbers(y, num_classes):
         )
 
 
-def _column_name(site, place):
+def _column_name(site: str, place: tuple[int, ...]) -> str:
+    """The name of a column, as a sentence begins with it."""
     return f"Attribute {site!r}" + (f", column {', '.join(map(str, place))}," if place else "")
 
 
-def _arrays(latents):
+def _arrays(latents: Mapping[str, Any]) -> dict[str, Array]:
     return {name: jnp.asarray(value) for name, value in latents.items()}
 
 

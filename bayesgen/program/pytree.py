@@ -7,6 +7,7 @@ from typing import Any
 import jax
 
 from bayesgen.records import fill
+from bayesgen.typing import Array
 
 
 class PytreeFunction(abc.ABC):
@@ -21,7 +22,7 @@ class PytreeFunction(abc.ABC):
         return ()
 
     @abc.abstractmethod
-    def __call__(self, n, **covariates): ...
+    def __call__(self, n: int, **covariates: Array) -> Any: ...
 
 
 def register(program_type: type) -> None:

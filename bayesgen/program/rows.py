@@ -1,23 +1,30 @@
-"""Reading the data of a program of one's own: arrays by attribute site, checked against the sites."""
+"""The data of a program of one's own: arrays by attribute site, checked against the sites, and their statistics."""
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 from numpyro.distributions import constraints
+from numpyro.distributions.constraints import Constraint
 
-from bayesgen.data import Rows, read_table
+from bayesgen.data import Rows, Table, read_table
 from bayesgen.errors import DataError
 from bayesgen.statistics import SufficientStatistics, sufficient_statistics
+from bayesgen.typing import Array, Bool, Float, Shaped
 
-from .data_side import by_chunks, inert_parameters, supports_by_row
+from .base import Program
+from .data_side import inert_parameters, supports_by_row
+from .structure import Site
 
 
-def read_rows(program, X, labelled=False) -> Rows:
-    """Read a mapping, a data frame or a `Table` into rows by site.
+def read_rows(program: Program, X: Any, labelled: bool = False) -> Rows:
+    """The rows of a mapping, a data frame or a `Table`, by site.
 
     Args:
+        program: the program.
+        X: the data.
         labelled: whether a column of the label site's name may be there too, as in simulated rows. It is not read.
 
     Raises:
@@ -35,7 +42,7 @@ def read_rows(program, X, labelled=False) -> Rows:
     return rows
 
 
-def _columns(program, table, unread):
+def _columns(program: Program, table: Table, unread: set[str | None]) -> dict[str, Shaped[np.ndarray, "n ..."]]:
     wanted = [*program.attributes, *program.covariates]
     if not table.named:
         if len(wanted) == 1:
@@ -56,8 +63,8 @@ def _columns(program, table, unread):
     return {name: table.column(name) for name in wanted}
 
 
-def _attribute(name, site, values):
-    values = _finite(name, values)
+def _attribute(name: str, site: Site, cells: Shaped[np.ndarray, "n ..."]) -> Float[np.ndarray, "n ..."]:
+    values = _finite(name, cells)
     shape = (len(values), *site.row_shape)
     expected = list(site.row_shape)
     expected.insert(site.position, len(values))
@@ -73,9 +80,9 @@ def _attribute(name, site, values):
     return values
 
 
-def _finite(name, values):
+def _finite(name: str, cells: Shaped[np.ndarray, "n ..."]) -> Float[np.ndarray, "n ..."]:
     try:
-        numbers = np.asarray(values, np.float64)
+        numbers = np.asarray(cells, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise DataError(
             f"Column {name!r} holds values that are not numbers ({error}). Encode them as the program samples them."
@@ -89,44 +96,45 @@ def _finite(name, values):
     return numbers
 
 
-def check_values(program, rows: Rows):
-    """DataError for values that their site cannot take: fractions of counts, more successes than trials.
+def check_values(program: Program, rows: Rows) -> None:
+    """Refuse values that their site cannot take: fractions of counts, more successes than trials.
 
     Where rows have no labels, a value has to be possible under some class.
     """
-    attributes = rows.values
     for name, site in program.structure.attributes:
         if site.discrete:
-            values = attributes[name]
-            _refuse_values(name, values, values != np.floor(values), lambda where: "whole numbers")
+            values = rows.values[name]
+            _refuse_values(name, values, values != np.floor(values), lambda cell: "whole numbers")
     for name, support in program.supports.fixed.items():
         with jax.enable_x64(True):
-            impossible = ~np.asarray(support(attributes[name]))
-        _refuse_values(name, attributes[name], impossible, lambda where, support=support: str(support))
-    names, size, codes = program.supports.by_row, rows.num_rows, rows.labels
-    if not names or not size:
+            impossible = ~np.asarray(support(rows.values[name]))
+        _refuse_values(name, rows.values[name], impossible, functools.partial(_written, support))
+    if not program.supports.by_row or not rows.num_rows:
         return
     num_classes = program.num_classes if program.supports.by_class else 1
-    classes = [np.full(size, k) for k in range(num_classes)] if codes is None else [codes]
-    read = functools.partial(supports_by_row, names=names)
-    of_classes = [by_chunks(read, program, labels, rows.covariates, attributes) for labels in classes]
-    for name in names:
-        _check_bounds(name, attributes[name], [supports[name] for supports in of_classes])
+    labels = [np.full(rows.num_rows, k) for k in range(num_classes)] if rows.labels is None else [rows.labels]
+    supports_of_labels = [supports_by_row(program, rows, codes) for codes in labels]
+    for name in program.supports.by_row:
+        _check_bounds(name, rows.values[name], [supports[name] for supports in supports_of_labels])
 
 
-def _check_bounds(name, values, supports):
-    """DataError for values that are in none of these supports, whose bounds are arrays with the rows first."""
+def _written(support: Constraint, cell: tuple[int, ...]) -> str:
+    return str(support)
+
+
+def _check_bounds(name: str, values: Float[np.ndarray, "n ..."], supports: list[Constraint]) -> None:
+    """Refuse values that are in none of these supports, whose bounds are arrays with the rows first."""
     if isinstance(supports[0], type(constraints.multinomial(1))):
         _check_totals(name, values, [support.upper_bound for support in supports])
 
-    def described(where):
-        return " or ".join(sorted({str(jax.tree.map(lambda bound: bound[where], support)) for support in supports}))
+    def described(cell: tuple[int, ...]) -> str:
+        return " or ".join(sorted({str(jax.tree.map(lambda bound: bound[cell], support)) for support in supports}))
 
     _refuse_values(name, values, ~np.any([support(values) for support in supports], axis=0), described)
 
 
-def _check_totals(name, values, totals):
-    """DataError for multinomial rows whose sum is none of these totals."""
+def _check_totals(name: str, values: Float[np.ndarray, "n *extra r"], totals: list[Array]) -> None:
+    """Refuse multinomial rows whose sum is none of these totals."""
     sums = values.sum(-1)
     wrong = np.all([sums != total for total in totals], axis=0)
     if wrong.any():
@@ -138,22 +146,30 @@ def _check_totals(name, values, totals):
         )
 
 
-def _refuse_values(name, values, impossible, support):
-    """DataError where some values are impossible; `support` says, for a cell, which values are not."""
+def _refuse_values(
+    name: str,
+    values: Float[np.ndarray, "n ..."],
+    impossible: Bool[np.ndarray, "n ..."],
+    support: Callable[[tuple[int, ...]], str],
+) -> None:
+    """Refuse values where some are impossible; `support` says, for a cell, which values are not."""
     if impossible.any():
-        where = tuple(np.argwhere(impossible)[0])
+        cell = tuple(np.argwhere(impossible)[0])
         raise DataError(
-            f"Attribute {name!r}: {int(impossible.sum())} values are outside its support ({support(where)}); the "
-            f"first is {values[where]} in row {where[0]}. Correct them, or the distribution in the program."
+            f"Attribute {name!r}: {int(impossible.sum())} values are outside its support ({support(cell)}); the "
+            f"first is {values[cell]} in row {cell[0]}. Correct them, or the distribution in the program."
         )
 
 
-def summarize_rows(program: Any, rows: Rows) -> SufficientStatistics:
+def summarize_rows(program: Program, rows: Rows) -> SufficientStatistics:
     """The sufficient statistics of rows: summaries of the compressed sites, and the rows if there are others."""
     if program.supports.by_class:
         check_values(program, rows)
     plan = program.plan
-    inert = by_chunks(inert_parameters, program, rows.codes, rows.covariates) if plan.inert else {}
     return sufficient_statistics(
-        rows, dict(plan.compressed), program.num_classes, inert=inert, keeps_rows=bool(plan.rowwise)
+        rows,
+        dict(plan.compressed),
+        program.num_classes,
+        inert=inert_parameters(program, rows) if plan.inert else {},
+        keeps_rows=bool(plan.rowwise),
     )

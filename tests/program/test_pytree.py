@@ -30,7 +30,7 @@ def answered(spread):
 
     fit = bg.fit(bg.GenerativeProgram(function, classes=2), ROWS, CODES, method=bg.MAP(num_starts=1))
     bg.predict(fit, ROWS, rule=bg.PlugIn())
-    compiled = [jit._of_owner[function] for jit in (evaluator._at_points, rowwise._log_joint)]
+    compiled = [jit._of_owner[function] for jit in (evaluator._at_points, rowwise.log_joint)]
     return [weakref.ref(part) for part in (function, *compiled)]
 
 

@@ -117,8 +117,8 @@ TWO_DEVICES = """
         call.lower = function.lower
         return call
 
-    sampler.advance, rowwise._reduce, rowwise._log_joint = map(
-        watched, (sampler.advance, rowwise._reduce, rowwise._log_joint))
+    sampler.advance, rowwise._reduce, rowwise.log_joint = map(
+        watched, (sampler.advance, rowwise._reduce, rowwise.log_joint))
     evaluator._at_points = watched(evaluator._at_points)
     compiled = []
     jax.monitoring.register_event_duration_secs_listener(
