@@ -103,7 +103,6 @@ def mixture_fit(
         method=method,
         posterior=Mixture(tuple(fit.posterior for fit in fits), np.asarray(weights), conditional, log_evidence),
         concrete=best.concrete,
-        prior=best.prior,
         attributes={"weights": tuple(np.asarray(weights).tolist())},
         members=fits,
         scores=np.asarray(scores),

@@ -12,7 +12,6 @@ from bayesgen.data import Rows, Schema, levels_array, read_table
 from bayesgen.describe import amount, counted, described, quote_some, shapes
 from bayesgen.errors import DataError, ModelError, PredictionError
 from bayesgen.families import Family
-from bayesgen.models import Conjugate
 from bayesgen.posteriors import At, Parameters, Posterior
 from bayesgen.program import (
     ConcreteModel,
@@ -45,7 +44,7 @@ class Fit(Trained):
     Attributes:
         model: the model that was fitted.
         schema: the resolved schema of the training data.
-        prior: name -> resolved family ("class" and each block), kept for updating; None for programs of one's own.
+        concrete: the model, its choices made for these columns.
         method: the training method.
         posterior: what was learned (a point, a conjugate posterior or draws).
         summaries: the summarised training data, for `Exact`: what tells whether two evidences are comparable.
@@ -54,7 +53,6 @@ class Fit(Trained):
 
     schema: Schema
     concrete: ConcreteModel = dataclasses.field(repr=False)
-    prior: dict[str, Family] | None = dataclasses.field(default=None, repr=False)
     summaries: Any = dataclasses.field(default=None, repr=False)
     attributes: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -85,6 +83,12 @@ class Fit(Trained):
     def program(self) -> GenerativeProgram:
         """The `GenerativeProgram` of the training data, bound when it is first asked for."""
         return self.concrete.bind(self.schema)
+
+    @functools.cached_property
+    def prior(self) -> dict[str, Family] | None:
+        """name -> resolved family ("class" and each block), kept for updating; None for programs of one's own."""
+        conjugate = self.concrete.conjugate(self.schema)
+        return None if conjugate is None else dict(conjugate.families())
 
     @property
     def state(self) -> Posterior:
@@ -203,11 +207,6 @@ class Fit(Trained):
     def to_datatree(self, num_draws: int = 1000, seed: Seed = 0) -> "DataTree":
         """Export to an `xarray.DataTree` for ArviZ: see `bayesgen.fitting.export`."""
         return to_datatree(self, num_draws, seed)
-
-
-def prior_families(conjugate: Conjugate | None) -> dict[str, Family] | None:
-    """name -> family, for `Fit.prior`."""
-    return None if conjugate is None else dict(conjugate.families())
 
 
 def _flat(latents: Parameters) -> Parameters:

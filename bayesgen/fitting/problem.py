@@ -16,7 +16,7 @@ from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Seed
 
 from .data import Summaries
-from .fit import Fit, prior_families
+from .fit import Fit
 
 if TYPE_CHECKING:
     from .method import Method
@@ -88,7 +88,6 @@ class ProgramProblem(Problem):
             method=method,
             posterior=posterior,
             concrete=self.data.model,
-            prior=prior_families(self.conjugate),
             attributes={**(attributes or {}), "total_weight": self.data.total_weight, "device": used()},
             **extra,
         )
