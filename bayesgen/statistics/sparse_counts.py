@@ -45,7 +45,7 @@ def _pairs(
     with np.errstate(invalid="ignore"):
         keys = values.data.astype(np.int32)  # of other counts a number that differs from them
     largest = min(keys.max(initial=0), max(MOST_KEYS // num_columns, 1) - 1)
-    others = np.flatnonzero((keys != values.data) | (keys < 0) | (keys > largest))
+    others = np.flatnonzero((keys != values.data) | (keys.view(np.uint32) > largest))  # negative ones too
     keys[others] = 0
     keys *= num_columns
     keys += values.indices
