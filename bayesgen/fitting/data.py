@@ -51,7 +51,7 @@ class Summaries:
         """How many rows there are, each counted with its weight."""
         return float(self.statistics.class_weights.sum())
 
-    def merge(self, other):
+    def merge(self, other: "Summaries") -> "Summaries":
         """The summaries of both sets of rows together.
 
         Raises:
@@ -64,7 +64,7 @@ class Summaries:
             )
         return dataclasses.replace(self, statistics=self.statistics + other.statistics)
 
-    def __add__(self, other):
+    def __add__(self, other: "Summaries") -> "Summaries":
         return self.merge(other)
 
     def check_made_for(self, model: Any) -> None:
@@ -87,7 +87,9 @@ class Summaries:
         return self.model.with_scale(self.schema, self.statistics.summaries)
 
 
-def summarize(model: Recipe, X, y=None, *, schema: Schema | None = None, sample_weight=None) -> Summaries:
+def summarize(
+    model: Recipe, X: Any, y: Any = None, *, schema: Schema | None = None, sample_weight: Any = None
+) -> Summaries:
     """Reduce training data to sufficient statistics in one pass over blocks of rows.
 
     Nothing that is made on the way is ever whole in memory, except for sites of a program that have no sufficient
@@ -152,7 +154,7 @@ def _statistics(model: ConcreteModel, schema: Schema, table: Table) -> Iterator[
         raise found
 
 
-def check_model(model):
+def check_model(model: object) -> None:
     """Refuse what is no single model.
 
     Raises:
