@@ -79,7 +79,7 @@ def log_linear(values: Cells, log_weights: Float[Array, "K m"]) -> Float[Array, 
     return xp.where(xp.asarray(hits) > 0, -xp.inf, xp.asarray(values @ finite.T))
 
 
-def safe_product(values: Real[Array, "..."], log_weights: Float[Array, "..."]) -> Float[Array, "..."]:
+def safe_product(values: Real[Array, "..."], log_weights: Float[Array, "..."] | float) -> Float[Array, "..."]:
     """Elementwise values * log_weights, where 0 * (-inf) counts as 0 (gradients stay finite)."""
     xp = namespace(values, log_weights)
     zero = values == 0
