@@ -64,8 +64,6 @@ class Table(abc.ABC):
 
     def rows(self, places: slice | np.ndarray) -> "Table":
         """The table of some rows, a slice or their positions. A slice is a view."""
-        if isinstance(places, slice) and places == slice(0, self.num_rows):
-            return self
         labels, weights = (None if given is None else given[places] for given in (self.labels, self.weights))
         return replace(self._of_rows(places), labels=labels, weights=weights)
 
@@ -78,9 +76,8 @@ class Table(abc.ABC):
 
         `more_per_row` is how many numbers are made of a row besides a copy of its cells. There is one chunk at least.
         """
-        if self.num_rows == 0:
-            return [self]
-        return [self.rows(places) for places in table_chunks(self.num_rows, self.cells_per_row + more_per_row)]
+        parts = table_chunks(self.num_rows, self.cells_per_row + more_per_row) if self.num_rows else []
+        return [self.rows(places) for places in parts] if len(parts) > 1 else [self]
 
     @property
     def cells_per_row(self) -> float:
