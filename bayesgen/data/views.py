@@ -64,6 +64,8 @@ class Table(abc.ABC):
 
     def rows(self, places: slice | np.ndarray) -> "Table":
         """The table of some rows, a slice or their positions. A slice is a view."""
+        if isinstance(places, slice) and places == slice(0, self.num_rows):
+            return self
         labels, weights = (None if given is None else given[places] for given in (self.labels, self.weights))
         return replace(self._of_rows(places), labels=labels, weights=weights)
 
@@ -71,13 +73,12 @@ class Table(abc.ABC):
     def _of_rows(self, places: slice | np.ndarray) -> "Table":
         """The same with the cells of some rows only."""
 
-    def chunks(self, more_per_row: float = 0.0) -> "list[Table]":
-        """The rows some at a time, so that nothing which is made of them is ever whole in memory.
+    def chunks(self, more_per_row: float = 0.0) -> list[slice]:
+        """Slices of a few rows each, so that nothing which is made of them is ever whole in memory.
 
         `more_per_row` is how many numbers are made of a row besides a copy of its cells. There is one chunk at least.
         """
-        parts = table_chunks(self.num_rows, self.cells_per_row + more_per_row) if self.num_rows else []
-        return [self.rows(places) for places in parts] if len(parts) > 1 else [self]
+        return table_chunks(self.num_rows, self.cells_per_row + more_per_row) if self.num_rows else [slice(0, 0)]
 
     @property
     def cells_per_row(self) -> float:

@@ -139,7 +139,8 @@ def summarize(
 def _statistics(model: ConcreteModel, schema: Schema, table: Table) -> Iterator[SufficientStatistics]:
     """The sufficient statistics of each chunk of a table."""
 
-    def of_rows(chunk: Table) -> SufficientStatistics:
+    def of_rows(places: slice) -> SufficientStatistics:
+        chunk = table.rows(places)
         labels = schema.label_codes(chunk.labels)
         rows = dataclasses.replace(model.read(schema, chunk), labels=labels, weights=chunk.weights)
         return model.summarize(schema, rows)
@@ -150,7 +151,7 @@ def _statistics(model: ConcreteModel, schema: Schema, table: Table) -> Iterator[
             return
         except DataError as error:
             found = error
-        of_rows(table)  # names the row, and counts, in the table as it was given
+        of_rows(slice(0, table.num_rows))  # names the row, and counts, in the table as it was given
         raise found
 
 

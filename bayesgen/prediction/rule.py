@@ -99,7 +99,7 @@ def _in_chunks(fit: Fit, rule: Rule, table: Table) -> ClassPrediction:
     num_tables = AVERAGED_TABLES if rule.averages_draws(fit) else 1
     chunks = table.chunks(num_tables * len(fit.classes))
     try:
-        return joined([rule.apply(fit, fit.read(chunk)) for chunk in chunks])
+        return joined([rule.apply(fit, fit.read(table.rows(places))) for places in chunks])
     except DataError:
         if len(chunks) > 1:
             fit.read(table)  # names the row, and counts, in the whole table
