@@ -5,10 +5,9 @@ from .exact import Exact
 from .export import datatree
 from .fit import Fit
 from .map import MAP
-from .method import Method
 from .mle import MLE
 from .nuts import NUTS, about
-from .problem import Problem, ProgramProblem
+from .problem import Method, Problem, ProgramProblem
 from .trained import Trained
 from .training import fit, prepare
 

@@ -7,8 +7,7 @@ from bayesgen.models import Conjugate
 from bayesgen.posteriors import ConjugatePosterior
 
 from .fit import Fit
-from .method import Method
-from .problem import ProgramProblem
+from .problem import Method, ProgramProblem
 
 
 @dataclasses.dataclass(frozen=True)

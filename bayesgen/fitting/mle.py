@@ -7,8 +7,7 @@ from bayesgen.program import LikelihoodDensity
 
 from .fit import Fit
 from .maximum import point_at_maximum
-from .method import Method
-from .problem import ProgramProblem
+from .problem import Method, ProgramProblem
 
 
 @dataclasses.dataclass(frozen=True)

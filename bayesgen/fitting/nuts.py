@@ -18,8 +18,7 @@ from bayesgen.typing import Float
 
 from .export import axes
 from .fit import Fit
-from .method import Method
-from .problem import ProgramProblem
+from .problem import Method, ProgramProblem
 
 
 @dataclasses.dataclass(frozen=True)

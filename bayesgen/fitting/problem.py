@@ -1,13 +1,14 @@
-"""Training problems: a model and its data, as methods see them."""
+"""Training problems, a model and its data, and the methods that solve them."""
 
 import abc
 import dataclasses
 import functools
-from typing import TYPE_CHECKING, Any
+import numbers
+from typing import Any, ClassVar
 
 import numpy as np
 
-from bayesgen.errors import ConstantColumnWarning, warn
+from bayesgen.errors import ConstantColumnWarning, ModelError, warn
 from bayesgen.models import Conjugate
 from bayesgen.posteriors import Posterior
 from bayesgen.program import GenerativeProgram
@@ -17,9 +18,6 @@ from bayesgen.typing import Seed
 
 from .data import Summaries
 from .fit import Fit
-
-if TYPE_CHECKING:
-    from .method import Method
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,3 +101,24 @@ class ProgramProblem(Problem):
                 f"Constant columns {constant}: their default prior takes variance 1. Drop them if they carry nothing.",
                 ConstantColumnWarning,
             )
+
+
+class Method(abc.ABC):
+    """A way of training: an object with the arguments of the method."""
+
+    gives_evidence: ClassVar[bool] = False
+    """Whether its fits have the log evidence, parameters integrated out in closed form."""
+
+    def check_counts(self, **counts: object) -> None:
+        """Refuse arguments, by name, that are not whole numbers of at least 1.
+
+        Raises:
+            ModelError: naming the method and the argument.
+        """
+        for name, value in counts.items():
+            if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
+                raise ModelError(f"{type(self).__name__}: {name} must be a whole number and at least 1, got {value!r}.")
+
+    @abc.abstractmethod
+    def solve(self, problem: ProgramProblem) -> Fit:
+        """Train the program of a problem."""

@@ -10,8 +10,7 @@ from bayesgen.runtime import check_seed, interrupts_kept, requested
 from bayesgen.typing import Seed
 
 from .data import Summaries, summarize
-from .method import Method
-from .problem import Problem, ProgramProblem
+from .problem import Method, Problem, ProgramProblem
 
 
 def fit(
