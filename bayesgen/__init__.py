@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 # Public names live in the rooms of the package and are fetched on first use (PEP 562), so that `import bayesgen` costs
-# next to nothing. Growing rooms are asked themselves what they export: a new family or model needs no edit here.
+# next to nothing. Growing rooms are asked themselves what they export: a new family, model, method, rule or
+# distribution needs no edit here.
 _ROOMS = {
     "errors": (
         "BayesgenError DataError ModelError FitError PredictionError "
@@ -29,19 +30,20 @@ _ROOMS = {
     ),
     "data": "Schema load_dataset Dataset Split",
     "program": "GenerativeProgram",
-    "fitting": "fit Fit summarize Summaries MLE MAP Exact NUTS",
-    "prediction": "predict PlugIn BMA ConditionalAverage ClassPrediction",
+    "fitting": "fit summarize",
+    "prediction": "predict",
     "averaging": "average AverageFit AverageModel",
     "concepts": "HypothesisSpace number_game rectangles ConceptLearner ConceptFit ConceptPrediction",
     "evaluation": "compare Comparison",
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names.split()}
-_GROWING_ROOMS = ("models", "families")
+_GROWING_ROOMS = ("families", "models", "distributions", "fitting", "prediction")
 
 if TYPE_CHECKING:  # the same names, for type checkers and editors
     from bayesgen.averaging import *  # noqa: F403
     from bayesgen.concepts import *  # noqa: F403
     from bayesgen.data import *  # noqa: F403
+    from bayesgen.distributions import *  # noqa: F403
     from bayesgen.errors import *  # noqa: F403
     from bayesgen.evaluation import *  # noqa: F403
     from bayesgen.families import *  # noqa: F403
@@ -65,7 +67,8 @@ def _room_of(name: str) -> str | None:
 
 def __getattr__(name: str) -> Any:
     if name == "__all__":
-        return ["__version__", *_ROOM_OF, *(each for room in _GROWING_ROOMS for each in _room(room).__all__)]
+        grown = [public for room in _GROWING_ROOMS for public in _room(room).__all__]
+        return list(dict.fromkeys(["__version__", *_ROOM_OF, *grown]))
     room = _room_of(name)
     if room is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -21,6 +21,7 @@ ROOMS = [
     "runtime",
     "data",
     "statistics",
+    "distributions",
     "program",
     "families",
     "models",

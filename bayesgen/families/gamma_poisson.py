@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from typing import Self
 
-import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from jax.scipy.special import gammaln
 
+from bayesgen.distributions import PreciseGammaPoisson
 from bayesgen.errors import FitError
 from bayesgen.records import fill, record
 from bayesgen.runtime import generator
@@ -140,13 +139,3 @@ class GammaPoisson(Family):
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         """rate: (class, feature)."""
         return {"rate": ("class", "feature")}
-
-
-class PreciseGammaPoisson(dist.GammaPoisson):
-    """NumPyro's gamma-Poisson with its log probability by log-gammas: `betaln` there is good to 1e-6 only."""
-
-    def log_prob(self, value: Array) -> Array:
-        """Log probability of counts."""
-        shape, rate = jnp.asarray(self.concentration), self.rate
-        ratio = log_rising(shape, value) - gammaln(value + 1.0)
-        return ratio - shape * jnp.log1p(1.0 / rate) - value * jnp.log1p(rate)

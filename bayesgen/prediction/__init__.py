@@ -4,6 +4,8 @@ from .answer import ClassPrediction
 from .bma import BMA
 from .conditional_average import ConditionalAverage
 from .plug_in import PlugIn
-from .rule import Rule, answer, predict
+from .rule import Rule, predict
+from .rule import answer as answer
 
-__all__ = ["BMA", "ClassPrediction", "ConditionalAverage", "PlugIn", "Rule", "answer", "predict"]
+# what users see; other rooms may have the rest
+__all__ = ["BMA", "ClassPrediction", "ConditionalAverage", "PlugIn", "Rule", "predict"]
