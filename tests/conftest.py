@@ -21,6 +21,7 @@ CHECKED = [
     "bayesgen.solvers",
     "bayesgen.data.rows",
     "bayesgen.statistics",
+    "bayesgen.program",
     "bayesgen.posteriors",
     *(f"bayesgen.prediction.{name}" for name in ("answer", "batches", "reliability")),
     *(f"bayesgen.averaging.{name}" for name in ("facts", "fit", "left_out", "weights")),

@@ -207,7 +207,7 @@ class GenerativeProgram(Program, ConcreteModel):
             latents: site -> value.
             X: mapping or data frame with the attribute sites (and covariates) as names.
         """
-        rows = self._read(X)
+        rows = self.read(None, X)
         with jax.enable_x64(True):
             return np.asarray(log_joint(self, _arrays(latents), rows))
 
@@ -216,7 +216,7 @@ class GenerativeProgram(Program, ConcreteModel):
 
         The density of the latents is that of their sites, in the constrained space.
         """
-        rows = self._read(X)
+        rows = self.read(None, X)
         if self.label is not None:
             rows = dataclasses.replace(rows, labels=Schema(classes=self.classes).encode_labels(y))
         with jax.enable_x64(True):
@@ -234,13 +234,10 @@ class GenerativeProgram(Program, ConcreteModel):
         names = (*self.attributes, *self.covariates)
         return dataclasses.replace(declared, columns=names, classes=self.classes or None)
 
-    def read(self, schema: Schema, table: Table) -> Rows:
-        """See `ConcreteModel.read`."""
-        return self._read(table)
-
-    def _read(self, X: Any) -> Rows:
+    def read(self, schema: Schema | None, table: Any) -> Rows:
+        """See `ConcreteModel.read`. The program's sites are its schema; anything that is a table is read."""
         check_not_forked()  # what is compiled already runs without tracing
-        return read_rows(self, X)
+        return read_rows(self, table)
 
     def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
         """See `ConcreteModel.check_rows`. The units of the columns are not known here."""

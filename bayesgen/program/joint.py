@@ -1,8 +1,6 @@
 """The tables of log-joints of rows: the one thing that prediction needs of a program."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 import jax
 import jax.numpy as jnp
@@ -12,24 +10,20 @@ from bayesgen.records import record
 from bayesgen.statistics import Reference, few, middle
 from bayesgen.typing import Array, Float
 
+from .base import Arrays, Program
 from .evaluation import class_table, evaluate_classes
 
-if TYPE_CHECKING:
-    from .generative import GenerativeProgram
 
-Arrays = dict[str, Array]
-
-
-def log_joint_table(program, latents, rows: Rows):
-    """log p(x_i, y = k | latents), (n, K), of rows. Traceable; float64 if the caller enables it.
+def log_joint_table(program: Program, latents: Arrays, rows: Rows) -> Float[Array, "n K"]:
+    """log p(x_i, y = k | latents) of rows. Traceable; float64 if the caller enables it.
 
     Compressed sites are evaluated by matrix algebra on their class-conditional parameters, the others (and those
     that are masked, scaled or have parameters of the base measure) by running the program row by row.
     """
     total, parameters = _conditionals(program, latents, rows.covariates)
     statistics = dict(program.plan.compressed)
-    for name, own in parameters.items():
-        total = total + statistics[name].density(own).log_prob(rows.values[name], rows.observed.get(name))
+    for name, of_classes in parameters.items():
+        total = total + statistics[name].density(of_classes).log_prob(rows.values[name], rows.observed.get(name))
     rowwise = _run_by_row(program, parameters)
     if rowwise:
         total = total + _by_row(program, latents, rows, rowwise)
@@ -61,11 +55,11 @@ class Processes:
 
     natural_parameters: Float[Array, "K draws F"]
     parameters: dict[str, dict[str, Array]]
-    latents: dict[str, Array]
+    latents: Arrays
 
 
 def reference_of(
-    program: GenerativeProgram, latents: Arrays, covariates: Arrays, masked: tuple[str, ...] = ()
+    program: Program, latents: Arrays, covariates: Arrays, masked: tuple[str, ...] = ()
 ) -> ReferenceProcess:
     """The process in the middle of many; latents have one leading axis. Traceable.
 
@@ -73,7 +67,7 @@ def reference_of(
     """
     constant, parameters = _of_many(program, jax.tree.map(few, latents), covariates)
     statistics = dict(program.plan.compressed)
-    of_sites = {name: statistics[name].reference(own) for name, own in parameters.items() if name not in masked}
+    of_sites = {name: statistics[name].reference(draws) for name, draws in parameters.items() if name not in masked}
     references = {name: reference for name, reference in of_sites.items() if reference is not None}
     for name, reference in references.items():
         constant = constant + reference.natural_parameters(parameters[name])[1]
@@ -81,7 +75,7 @@ def reference_of(
 
 
 def processes(
-    program: GenerativeProgram, reference: ReferenceProcess, latents: Arrays, covariates: Arrays, precision: str
+    program: Program, reference: ReferenceProcess, latents: Arrays, covariates: Arrays, precision: str
 ) -> Processes:
     """The `Processes` of latents with one leading axis; natural parameters in this precision. Traceable."""
     constant, parameters = _of_many(program, latents, covariates)
@@ -93,13 +87,16 @@ def processes(
     parts.append((constant - reference.constant)[..., None])
     return Processes(
         natural_parameters=jnp.swapaxes(jnp.concatenate(parts, -1), 0, 1).astype(precision),
-        parameters={name: own for name, own in parameters.items() if name not in reference.sites},
+        parameters={name: draws for name, draws in parameters.items() if name not in reference.sites},
         latents=latents if _run_by_row(program, parameters) else {},
     )
 
 
-def _of_many(program, latents, covariates):
-    return jax.vmap(lambda one: _conditionals(program, one, covariates))(latents)
+def _of_many(
+    program: Program, latents: Arrays, covariates: Arrays
+) -> tuple[Float[Array, "draws K"], dict[str, dict[str, Float[Array, "draws K ..."]]]]:
+    """What `_conditionals` gives, for each draw."""
+    return jax.vmap(lambda draw: _conditionals(program, draw, covariates))(latents)
 
 
 @record
@@ -125,7 +122,7 @@ def features_of(reference: ReferenceProcess, rows: Rows, precision: str) -> Feat
 
 
 def log_joint_tables(
-    program: GenerativeProgram, reference: ReferenceProcess, draws: Processes, features: Features, rows: Rows
+    program: Program, reference: ReferenceProcess, draws: Processes, features: Features, rows: Rows
 ) -> tuple[Float[Array, "K n"], Float[Array, "K draws n"]]:
     """Log-joints under some process, and by how much those of many processes deviate from them. Traceable.
 
@@ -144,44 +141,47 @@ def log_joint_tables(
     return features.log_joint + peak, (tables - peak[:, None]).astype(deviations.dtype)
 
 
-def finite(logs):
+def finite(logs: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """Logs to measure others against: zero in place of -inf."""
     return jnp.where(jnp.isneginf(logs), 0.0, logs)
 
 
 def _other_tables(
-    program: GenerativeProgram, reference: ReferenceProcess, draws: Processes, rows: Rows
+    program: Program, reference: ReferenceProcess, draws: Processes, rows: Rows
 ) -> Float[Array, "K draws n"] | None:
     """What the sites without a linear form add, or None where there are none."""
     statistics = dict(program.plan.compressed)
     parts = [
-        statistics[name].log_prob_of_many(own, rows.values[name], rows.observed.get(name))
-        for name, own in draws.parameters.items()
+        statistics[name].log_prob_of_many(parameters, rows.values[name], rows.observed.get(name))
+        for name, parameters in draws.parameters.items()
     ]
     if draws.latents:
         names = _run_by_row(program, (*reference.sites, *draws.parameters))
-        tables = jax.vmap(lambda one: _by_row(program, one, rows, names))(draws.latents)
+        tables = jax.vmap(lambda latents: _by_row(program, latents, rows, names))(draws.latents)
         parts.append(jnp.moveaxis(tables, 2, 0))
     return sum(parts[1:], start=parts[0]) if parts else None
 
 
-def _run_by_row(program, others):
+def _run_by_row(program: Program, others: Collection[str]) -> tuple[str, ...]:
+    """The attribute sites besides these."""
     return tuple(name for name in program.attributes if name not in others)
 
 
-def _conditionals(program, latents, covariates):
-    """Log class probabilities (K,), and class-conditional parameters of the sites that matrix algebra can do."""
+def _conditionals(
+    program: Program, latents: Arrays, covariates: Arrays
+) -> tuple[Float[Array, " K"], dict[str, dict[str, Float[Array, "K ..."]]]]:
+    """Log class probabilities, and class-conditional parameters of the sites that matrix algebra can do."""
     evaluation = evaluate_classes(program, latents, covariates)
     conditionals = {
         name: evaluation.compressed(name)
         for name, statistic in program.plan.compressed
         if evaluation.scale(name) is None and not statistic.uses_inert
     }
-    parameters = {name: one.parameters for name, one in conditionals.items() if one.mask is None}
-    return evaluation.label_log_probs, parameters
+    unmasked = {name: site.parameters for name, site in conditionals.items() if site.mask is None}
+    return evaluation.label_log_probs, unmasked
 
 
-def _by_row(program, latents, rows, names):
-    """The part of the table that the named sites make, (n, K), by running the program row by row."""
+def _by_row(program: Program, latents: Arrays, rows: Rows, names: Collection[str]) -> Float[Array, "n K"]:
+    """The part of the table that these sites make, by running the program row by row."""
     tables = class_table(program, latents, rows.values, rows.covariates, names)
-    return sum(tables.values())
+    return sum(tables.values(), start=jnp.zeros((rows.num_rows, program.num_classes)))

@@ -18,7 +18,7 @@ from numpyro.ops.provenance import eval_provenance
 
 from bayesgen.errors import ModelError
 from bayesgen.statistics import Statistic
-from bayesgen.typing import Array, Float, Int
+from bayesgen.typing import Array, Float, Int, Shaped
 
 from .base import Arrays, Program
 from .evaluation import Evaluation, class_table, evaluate
@@ -215,12 +215,12 @@ def _close(first: Any, second: Any) -> bool:
     return len(first) == len(second) and all(
         a.shape == b.shape
         and np.allclose(a[:-1], b[:-1], rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
-        and _close_in_tails(a[-1], b[-1])
+        and _close_in_tails(a[-1:], b[-1:])
         for a, b in zip(first, second, strict=True)
     )
 
 
-def _close_in_tails(first: Float[np.ndarray, "..."], second: Float[np.ndarray, "..."]) -> bool:
+def _close_in_tails(first: Shaped[np.ndarray, "..."], second: Shaped[np.ndarray, "..."]) -> bool:
     known = np.isfinite(first) & np.isfinite(second)
     largest = np.abs(first[known]).max(initial=0.0)
     return np.allclose(first[known], second[known], rtol=IN_TAILS, atol=IN_TAILS * largest)

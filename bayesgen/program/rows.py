@@ -63,7 +63,7 @@ def _columns(program: Program, table: Table, unread: set[str | None]) -> dict[st
     return {name: table.column(name) for name in wanted}
 
 
-def _attribute(name: str, site: Site, cells: Shaped[np.ndarray, "n ..."]) -> Float[np.ndarray, "n ..."]:
+def _attribute(name: str, site: Site, cells: Shaped[np.ndarray, "..."]) -> Float[np.ndarray, "n ..."]:
     values = _finite(name, cells)
     shape = (len(values), *site.row_shape)
     expected = list(site.row_shape)
@@ -80,7 +80,7 @@ def _attribute(name: str, site: Site, cells: Shaped[np.ndarray, "n ..."]) -> Flo
     return values
 
 
-def _finite(name: str, cells: Shaped[np.ndarray, "n ..."]) -> Float[np.ndarray, "n ..."]:
+def _finite(name: str, cells: Shaped[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
     try:
         numbers = np.asarray(cells, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
@@ -138,7 +138,7 @@ def _check_totals(name: str, values: Float[np.ndarray, "n *extra r"], totals: li
     sums = values.sum(-1)
     wrong = np.all([sums != total for total in totals], axis=0)
     if wrong.any():
-        row = tuple(np.argwhere(wrong)[0])
+        row = tuple(map(int, np.argwhere(wrong)[0]))
         stated = " or ".join(sorted({f"{total[row]:g}" for total in totals}))
         raise DataError(
             f"Attribute {name!r}: {int(wrong.sum())} rows do not sum to the program's total_count; row {row[0]} sums "
@@ -154,7 +154,7 @@ def _refuse_values(
 ) -> None:
     """Refuse values where some are impossible; `support` says, for a cell, which values are not."""
     if impossible.any():
-        cell = tuple(np.argwhere(impossible)[0])
+        cell = tuple(map(int, np.argwhere(impossible)[0]))
         raise DataError(
             f"Attribute {name!r}: {int(impossible.sum())} values are outside its support ({support(cell)}); the "
             f"first is {values[cell]} in row {cell[0]}. Correct them, or the distribution in the program."

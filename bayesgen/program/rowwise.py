@@ -13,8 +13,10 @@ import numpy as np
 from bayesgen.data import Rows
 from bayesgen.runtime import LEAST_ROWS, OwnedJit, carrying, in_threads, over_chunks, padded_size, placed
 from bayesgen.statistics import first_rows
+from bayesgen.typing import Array, Float, Shaped
 
-from .joint import features_of, log_joint_table, log_joint_tables, processes, reference_of
+from .base import Arrays, Program
+from .joint import Processes, ReferenceProcess, features_of, log_joint_table, log_joint_tables, processes, reference_of
 
 CHUNK_ROWS = 8192
 CACHE_BYTES = 2e6  # for the same on a processor, whose caches are fast and whose calls cost little
@@ -22,8 +24,8 @@ BUDGET_BYTES = 64e6  # for one table of (draws in a batch, rows, classes), and f
 MOST_IN_SINGLE = 128.0  # size of a deviation that single precision gives to about 1e-5, and at worst to 1e-4
 
 
-def program_table(program, latents, rows: Rows):
-    """log p(x_i, y = k | latents), (n, K)."""
+def program_table(program: Program, latents: Arrays, rows: Rows) -> Float[np.ndarray, "n K"]:
+    """log p(x_i, y = k | latents)."""
     latents = _known(program, latents)
     chunk = min(CHUNK_ROWS, _rows_that_fit(rows))
     with jax.enable_x64(True), placed(_work(program, rows, chunk)):
@@ -33,8 +35,8 @@ def program_table(program, latents, rows: Rows):
 log_joint = OwnedJit(log_joint_table)
 
 
-def log_joint_draws(program, latents, rows: Rows):
-    """The table of every draw, (draws, n, K), whole in memory. Latents have one leading axis."""
+def log_joint_draws(program: Program, latents: Arrays, rows: Rows) -> Float[np.ndarray, "draws n K"]:
+    """The table of every draw, whole in memory. Latents have one leading axis."""
     batch_size = math.gcd(len(next(iter(latents.values()))), 100)
     return np.moveaxis(reduce_draws(program, latents, rows, batch_size, WHOLE), 0, 1)
 
@@ -52,16 +54,16 @@ class Reduction:
             rows so far from everything that single precision would not give four decimals of their logs.
     """
 
-    of_batch: Callable
-    of_all: Callable
+    of_batch: Callable[[Array, Array], Any]
+    of_all: Callable[[Any], Any]
     precision: str
 
 
-def _table(anchor, deviations):
+def _table(anchor: Float[Array, "K n"], deviations: Float[Array, "K batch n"]) -> Float[Array, "K batch n"]:
     return anchor[:, None] + deviations
 
 
-def _draws_of_rows(tables):
+def _draws_of_rows(tables: Float[Array, "batches K batch n"]) -> Float[Array, "n draws K"]:
     batches, num_classes, size, num_rows = tables.shape
     return tables.transpose(3, 0, 2, 1).reshape(num_rows, batches * size, num_classes)
 
@@ -69,15 +71,15 @@ def _draws_of_rows(tables):
 WHOLE = Reduction(_table, _draws_of_rows, "float64")
 
 
-def reduce_draws(program, latents, rows: Rows, batch_size, reduction):
-    """Reduce the tables of successive batches of draws.
+def reduce_draws(program: Program, latents: Arrays, rows: Rows, batch_size: int, reduction: Reduction) -> Any:
+    """What a reduction makes of the tables of successive batches of draws: arrays (n, ...), as it gives them.
 
     Args:
+        program: of the draws.
         latents: site -> (draws, ...); the number of draws is a multiple of `batch_size`.
-        reduction: `Reduction`.
-
-    Returns:
-        Arrays (n, ...), as the reduction gives them.
+        rows: the data.
+        batch_size: number of draws in a batch.
+        reduction: what is made of the tables.
     """
     with jax.enable_x64(True), placed(_work(program, rows, CHUNK_ROWS, batch_size)) as device:
         examples, known = first_rows(rows.covariates, program.num_classes), _known(program, latents)
@@ -100,7 +102,7 @@ def reduce_draws(program, latents, rows: Rows, batch_size, reduction):
     in_double = dataclasses.replace(reduction, precision="float64")
     of_far_rows = reduce_draws(program, latents, rows.take(far), batch_size, in_double)
 
-    def put(array, values):
+    def put(array: Shaped[np.ndarray, "n ..."], values: Shaped[np.ndarray, "far ..."]) -> np.ndarray:
         array[far] = values
         return array
 
@@ -115,41 +117,57 @@ def _mostly_in_threads(function: Callable[[slice], Any], parts: Sequence[slice])
 
 
 @functools.partial(OwnedJit, static_argnames=("batch_size", "precision", "masked"))
-def _prepare(program, latents, covariates, *, batch_size, precision, masked):
-    """(`ReferenceProcess`, `Processes` with the batches as first axis, the largest squares of theirs, (K, F)).
+def _prepare(
+    program: Program,
+    latents: Arrays,
+    covariates: Arrays,
+    *,
+    batch_size: int,
+    precision: str,
+    masked: tuple[str, ...],
+) -> tuple[ReferenceProcess, Processes, Float[Array, "K F"]]:
+    """The reference, the processes with the batches as first axis, and the largest squares of natural parameters.
 
     Made batch by batch, so that no more is whole.
     """
     reference = reference_of(program, latents, covariates, masked)
     batches = jax.tree.map(lambda array: array.reshape(-1, batch_size, *array.shape[1:]), latents)
-    ready = jax.lax.map(lambda one: processes(program, reference, one, covariates, precision), batches)
+    ready = jax.lax.map(lambda batch: processes(program, reference, batch, covariates, precision), batches)
     return reference, ready, jnp.square(jnp.abs(ready.natural_parameters).max((0, 2)).astype(float))
 
 
 @functools.partial(OwnedJit, static_argnames="reduction")
-def _reduce(program, reference, batches, largest_squares, rows, *, reduction):
-    """What the reduction makes of rows, and the sizes of their largest deviations (n,)."""
+def _reduce(
+    program: Program,
+    reference: ReferenceProcess,
+    batches: Processes,
+    largest_squares: Float[Array, "K F"],
+    rows: Rows,
+    *,
+    reduction: Reduction,
+) -> tuple[Any, Float[Array, " n"]]:
+    """What the reduction makes of rows, and the sizes of their largest deviations."""
     features = features_of(reference, rows, reduction.precision)
 
-    def of_batch(draws):
+    def of_batch(draws: Processes) -> Any:
         return reduction.of_batch(*log_joint_tables(program, reference, draws, features, rows))
 
     squares = jnp.einsum("kf,kfn->kn", largest_squares, jnp.square(features.features.astype(float)))
     return reduction.of_all(jax.lax.map(of_batch, batches)), jnp.sqrt(squares.max(0))
 
 
-def _rows_that_fit(rows, numbers_per_row=1, budget=BUDGET_BYTES):
+def _rows_that_fit(rows: Rows, numbers_per_row: int = 1, budget: float = BUDGET_BYTES) -> int:
     """How many rows at once: those of which neither a table nor the cells, if they were sparse, take much memory."""
     cells = sum(math.prod(array.shape[1:]) for array in rows.values.values())
     return padded_size(max(LEAST_ROWS, int(budget / (8 * max(numbers_per_row, cells)))) // 2)
 
 
-def _work(program, rows, chunk, num_draws=1):
+def _work(program: Program, rows: Rows, chunk: int, num_draws: int = 1) -> float:
     """Multiplications of one call, roughly: one for each cell of the rows, class and draw."""
     cells = sum(math.prod(array.shape[1:]) for array in rows.values.values()) * min(chunk, rows.num_rows)
-    return num_draws * program.num_classes * cells
+    return float(num_draws * program.num_classes * cells)
 
 
-def _known(program, latents):
+def _known(program: Program, latents: Arrays) -> dict[str, Array]:
     """The latents that are sites of the program (fixed class probabilities are not)."""
     return {name: latents[name] for name in program.latents}
