@@ -4,7 +4,10 @@ import os
 import pathlib
 import signal
 
+import jaxtyping
 from jaxtyping import install_import_hook
+
+from bayesgen import errors
 
 CACHE = pathlib.Path(__file__).parents[1] / ".pytest_cache" / "jax"
 
@@ -31,3 +34,5 @@ CHECKED = [
     ),
 ]
 install_import_hook(CHECKED, "type_checker.check")
+# Between functions that are checked lie frames of the checkers: warnings point past them, at the user's line.
+errors._NOT_THE_USER = (*errors._NOT_THE_USER, str(pathlib.Path(jaxtyping.__file__).parent), "<@beartype(")

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 from numpyro.distributions.distribution import Distribution, ExpandedDistribution, Independent, MaskedDistribution
 
-from bayesgen.typing import Array, Bool, Float, Shaped
+from bayesgen.typing import Array, Bool, Float, Real, Shaped
 
 from .base import Statistic
 from .summaries import Summary
@@ -81,7 +81,7 @@ class Conditional:
     """
 
     statistic: Statistic
-    parameters: dict[str, Float[Array, "K ..."]]
+    parameters: dict[str, Real[Array, "K ..."]]
     inert: dict[str, Shaped[Array, "K ..."]]
     mask: Bool[Array, " K *extra"] | None = None
 
