@@ -2,7 +2,7 @@
 
 import abc
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeAlias
 
 import jax
@@ -32,7 +32,7 @@ class Program(abc.ABC):
 
     function: Callable[..., Any]
     label: str | None
-    classes: tuple[Any, ...]
+    classes: tuple[Hashable, ...]
     coordinates: dict[str, tuple[str, Transform]]
 
     @property

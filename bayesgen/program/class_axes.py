@@ -61,8 +61,11 @@ def _effects(
 ) -> tuple[Bool[np.ndarray, "changes K"], dict[str, Bool[np.ndarray, "changes ..."]]]:
     """Which classes have other distributions after each change, and which entries of deterministic sites changed."""
 
-    def differences(keys: PRNGKeyArray) -> tuple[list[Bool[Array, "..."]], dict[str, Bool[Array, "..."]]]:
-        (latents, rows), (other_latents, _) = (_arbitrary_values(program, key) for key in keys)
+    def differences(
+        key: PRNGKeyArray, other_key: PRNGKeyArray
+    ) -> tuple[list[Bool[Array, "..."]], dict[str, Bool[Array, "..."]]]:
+        latents, rows = _arbitrary_values(program, key)
+        other_latents, _ = _arbitrary_values(program, other_key)
         changed = [_changed(latents, other_latents, change) for change in changes]
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), latents, *changed)
         # all in one computation, so that what is unchanged is equal to the last bit
@@ -70,7 +73,7 @@ def _effects(
         return jax.tree.map(lambda leaf: leaf[1:] != leaf[:1], values)
 
     keys = jax.random.split(jax.random.key(0))
-    of_classes, of_deterministics = jax.tree.map(np.asarray, jax.jit(differences, compiler_options=QUICKLY)(keys))
+    of_classes, of_deterministics = jax.tree.map(np.asarray, jax.jit(differences, compiler_options=QUICKLY)(*keys))
     return _any_along(of_classes, -1), of_deterministics
 
 

@@ -2,8 +2,7 @@
 
 import dataclasses
 import functools
-import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -29,10 +28,10 @@ from .density import log_density
 from .discovery import find_structure
 from .evaluation import evaluate_classes
 from .model import ConcreteModel
-from .pytree import PytreeFunction, register
+from .pytree import PytreeFunction, found_once, referable, register
 from .recognition import make_plan
 from .row_check import RowCheck
-from .rows import read_rows, summarize_rows
+from .rows import check_numbers, read_rows, summarize_rows
 from .rowwise import log_joint
 from .structure import Plan, Structure, Supports
 from .tracing import sites_of
@@ -78,7 +77,7 @@ class GenerativeProgram(Program, ConcreteModel):
 
     function: Callable[..., Any]
     label: str | None
-    classes: tuple[Any, ...]
+    classes: tuple[Hashable, ...]
     coordinates: dict[str, tuple[str, Transform]] = dataclasses.field(compare=False)
 
     def __init__(
@@ -96,7 +95,7 @@ class GenerativeProgram(Program, ConcreteModel):
         labels = tuple(range(stated) if isinstance(stated, int | np.integer) else stated)
         if label is not None and len(labels) < 2:
             raise ModelError(f"GenerativeProgram needs at least two classes, got {labels}.")
-        function = _referable(function)
+        function = referable(function)
         fill(self, function=function, label=label, classes=labels, coordinates={})
         if not isinstance(function, PytreeFunction):
             _ = self.structure  # a program that breaks a convention is refused here, and not at the first fit
@@ -123,7 +122,8 @@ class GenerativeProgram(Program, ConcreteModel):
     @functools.cached_property
     def structure(self) -> Structure:
         """Its sites, found by tracing."""
-        return self._find(_find_structure)
+        with jax.enable_x64(True):
+            return found_once(self, find_structure)
 
     @functools.cached_property
     def plan(self) -> Plan:
@@ -144,15 +144,8 @@ class GenerativeProgram(Program, ConcreteModel):
     @functools.cached_property
     def class_axes(self) -> dict[str, int]:
         """The axis that is the class, by the name of a latent or deterministic site with an entry for each class."""
-        return {} if self.label is None else self._find(_find_class_axes)
-
-    def _find(self, find: Callable[["GenerativeProgram"], Any]) -> Any:
-        """What is found out about the program; once for all those that differ by hyperparameters alone."""
-        if not isinstance(self.function, PytreeFunction):
-            return find(self)
-        leaves, tree = jax.tree.flatten(self.function)
-        shapes = tuple((np.shape(leaf), np.result_type(leaf)) for leaf in leaves)
-        return _find_once(_Form(tree, shapes, self.label, self.num_classes, self), find)
+        with jax.enable_x64(True):
+            return {} if self.label is None else found_once(self, find_class_axes)
 
     def _check_rows(self, size: int) -> None:
         """Refuse a program that is another one at this number of rows. Those of the library are known not to be."""
@@ -229,7 +222,7 @@ class GenerativeProgram(Program, ConcreteModel):
         if self.label is not None and y is None:
             raise DataError(f"The program has classes, so it needs y: the {self.label!r} of each row.")
         if self.label is not None and self.classes == tuple(range(self.num_classes)):
-            _check_numbers(y, self.num_classes)
+            check_numbers(y, self.num_classes)
         self._check_rows(table.num_rows)
         names = (*self.attributes, *self.covariates)
         return dataclasses.replace(declared, columns=names, classes=self.classes or None)
@@ -269,56 +262,6 @@ class GenerativeProgram(Program, ConcreteModel):
     def bind(self, schema: Schema) -> "GenerativeProgram":
         """A program of one's own is bound already."""
         return self
-
-
-def _referable(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function itself, or one that calls it where it is an object that cannot be hashed or referred to weakly."""
-    if isinstance(function, PytreeFunction):  # never a key
-        return function
-    try:
-        hash(weakref.ref(function))
-    except TypeError:
-        return functools.update_wrapper(lambda *args, **kwargs: function(*args, **kwargs), function, updated=())
-    return function
-
-
-@dataclasses.dataclass(frozen=True)
-class _Form:
-    """What a structure depends on: all of a program but the values of its hyperparameters."""
-
-    tree: jax.tree_util.PyTreeDef
-    shapes: tuple[Any, ...]
-    label: str | None
-    num_classes: int
-    program: GenerativeProgram = dataclasses.field(compare=False)
-
-
-def _find_structure(program: GenerativeProgram) -> Structure:
-    with jax.enable_x64(True):
-        return find_structure(program)
-
-
-def _find_class_axes(program: GenerativeProgram) -> dict[str, int]:
-    with jax.enable_x64(True):
-        return find_class_axes(program)
-
-
-@functools.lru_cache(maxsize=256)
-def _find_once(form: _Form, find: Callable[[GenerativeProgram], Any]) -> Any:
-    return find(form.program)
-
-
-def _check_numbers(y: np.ndarray, num_classes: int) -> None:
-    """Refuse labels that are names where the program knows only how many classes there are."""
-    if y.dtype.kind not in "UTO":
-        return
-    names = list(dict.fromkeys(label for label in y.tolist() if isinstance(label, str)))
-    if names:
-        raise DataError(
-            f"y holds names such as {quote_some(names)}, and the program was made with their number, "
-            f"classes={num_classes}, so its labels are 0 to {num_classes - 1}. Name them in the order of the label "
-            f"site's values: GenerativeProgram(function, classes=[{', '.join(map(repr, sorted(names)))}])."
-        )
 
 
 def _column_name(site: str, place: tuple[int, ...]) -> str:

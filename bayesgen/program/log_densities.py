@@ -116,7 +116,7 @@ class LikelihoodDensity(ProgramDensity):
 @OwnedJit  # compiled here, so that samplers which call it several times trace it once
 def _posterior_log_density(
     program: GenerativeProgram, vector: Float[Array, " D"], statistics: SufficientStatistics
-) -> Any:
+) -> Float[Array, ""]:
     return unconstrained_log_density(program, unravel(program.structure, vector), statistics)
 
 

@@ -16,11 +16,11 @@ class Message(TypedDict, total=False):
 
     type: str
     name: str
-    fn: Any  # of a sample site, its distribution
+    fn: dist.Distribution  # of a sample site
     args: tuple[Any, ...]  # of a plate, its size and that of its subsample
     kwargs: dict[str, Any]
-    value: Any
-    scale: Any  # a number or an array; None where there is none
+    value: Array
+    scale: float | Array | None
     is_observed: bool
     cond_indep_stack: list[CondIndepStackFrame]
     support: Constraint

@@ -1,13 +1,19 @@
 """Programs as JAX pytrees: what compiled functions are keyed by, and what is an argument of theirs."""
 
 import abc
+import dataclasses
+import functools
 import weakref
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import jax
+import numpy as np
 
 from bayesgen.records import fill
 from bayesgen.typing import Array
+
+Found = TypeVar("Found")
 
 
 class PytreeFunction(abc.ABC):
@@ -48,3 +54,39 @@ def register(program_type: type) -> None:
         return fill(program, structure=structure, plan=plan, coordinates=dict(coordinates))
 
     jax.tree_util.register_pytree_node(program_type, flatten, unflatten)
+
+
+def referable(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function itself, or one that calls it where it is an object that cannot be hashed or referred to weakly."""
+    if isinstance(function, PytreeFunction):  # never a key
+        return function
+    try:
+        hash(weakref.ref(function))
+    except TypeError:
+        return functools.update_wrapper(lambda *args, **kwargs: function(*args, **kwargs), function, updated=())
+    return function
+
+
+@dataclasses.dataclass(frozen=True)
+class _Form:
+    """What a structure depends on: all of a program but the values of its hyperparameters."""
+
+    tree: jax.tree_util.PyTreeDef
+    shapes: tuple[tuple[tuple[int, ...], np.dtype], ...]
+    label: str | None
+    num_classes: int
+    program: Any = dataclasses.field(compare=False)
+
+
+def found_once(program: Any, find: Callable[[Any], Found]) -> Found:
+    """What is found out about a program; once for all those that differ by hyperparameters alone."""
+    if not isinstance(program.function, PytreeFunction):
+        return find(program)
+    leaves, tree = jax.tree.flatten(program.function)
+    shapes = tuple((np.shape(leaf), np.result_type(leaf)) for leaf in leaves)
+    return _found_once(_Form(tree, shapes, program.label, program.num_classes, program), find)
+
+
+@functools.lru_cache(maxsize=256)
+def _found_once(form: _Form, find: Callable[[Any], Any]) -> Any:
+    return find(form.program)

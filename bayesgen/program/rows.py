@@ -10,6 +10,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
 
 from bayesgen.data import Rows, Table, read_table
+from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 from bayesgen.statistics import SufficientStatistics, sufficient_statistics
 from bayesgen.typing import Array, Bool, Float, Shaped
@@ -94,6 +95,19 @@ def _finite(name: str, cells: Shaped[np.ndarray, "*shape"]) -> Float[np.ndarray,
             "missing cells are not supported yet."
         )
     return numbers
+
+
+def check_numbers(y: np.ndarray, num_classes: int) -> None:
+    """Refuse labels that are names where the program knows only how many classes there are."""
+    if y.dtype.kind not in "UTO":
+        return
+    names = list(dict.fromkeys(label for label in y.tolist() if isinstance(label, str)))
+    if names:
+        raise DataError(
+            f"y holds names such as {quote_some(names)}, and the program was made with their number, "
+            f"classes={num_classes}, so its labels are 0 to {num_classes - 1}. Name them in the order of the label "
+            f"site's values: GenerativeProgram(function, classes=[{', '.join(map(repr, sorted(names)))}])."
+        )
 
 
 def check_values(program: Program, rows: Rows) -> None:

@@ -1,14 +1,13 @@
 """Where searches for modes start: the origin of the unconstrained space, points around it, and draws from the prior."""
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.runtime import OwnedJit, as_key, generator
-from bayesgen.typing import Array, Float, PRNGKeyArray, Shaped
+from bayesgen.typing import Array, Float, PRNGKeyArray, Seed, Shaped
 
 from .arbitrary import arbitrary_value
 from .base import Program
@@ -20,7 +19,7 @@ AROUND, DRAWS = 2, 8  # starts around the origin, and from the prior
 FAST_TO_COMPILE = {"xla_backend_optimization_level": 0}  # it runs once a fit, for milliseconds
 
 
-def dispersed_starts(program: Program, seed: Any, num_draws: int = DRAWS) -> Float[np.ndarray, "starts D"]:
+def dispersed_starts(program: Program, seed: Seed, num_draws: int = DRAWS) -> Float[np.ndarray, "starts D"]:
     """The origin of the unconstrained space, points around it and draws from the prior. Inside float64.
 
     The prior knows of modes that are too far from the origin to be seen from there.

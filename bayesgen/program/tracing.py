@@ -35,7 +35,7 @@ _LIBRARIES = tuple(str(Path(str(module.__file__)).parent) for module in (jax, nu
 _BAYESGEN = str(Path(__file__).parents[1])
 
 
-Choose: TypeAlias = Callable[[Message], Any]
+Choose: TypeAlias = Callable[[Message], Array | None]
 """Sample site that has no value yet -> its value, or None where it is to be drawn."""
 
 
