@@ -1,8 +1,6 @@
 """Running a program at arbitrary values, to see what its sites are."""
 
 import itertools
-from collections.abc import Callable, Mapping
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,34 +10,44 @@ from numpyro.distributions.transforms import biject_to
 
 from bayesgen.typing import Array, Float, PRNGKeyArray, Shaped
 
+from .base import Arrays, Program
 from .messages import Message, Trace, base_support, samples
 from .tracing import sites_of
 
 
 def run(
-    function: Callable[..., Any],
+    program: Program,
     size: int,
-    covariates: Mapping[str, Array],
+    covariates: Arrays | None = None,
     key: PRNGKeyArray | None = None,
     spread: float | Float[Array, ""] = 1.0,
 ) -> Trace:
-    """The sites of a program at arbitrary values, their supports noted. Traceable by JAX."""
+    """The sites of a program at arbitrary values, their supports noted. Traceable by JAX.
+
+    Args:
+        program: what is run.
+        size: number of rows.
+        covariates: those of the rows; ones where they are not given.
+        key: of the random numbers.
+        spread: how far values are from their means, see `arbitrary_value`.
+    """
     places = itertools.count()
+    covariates = program.example_covariates(size) if covariates is None else covariates
     key = jax.random.key(0) if key is None else key
 
     def choose(message: Message) -> Shaped[Array, "..."]:
         return arbitrary_value(message["fn"], jax.random.fold_in(key, next(places)), spread)
 
-    trace = sites_of(function, size, covariates, key, choose)
+    trace = sites_of(program.function, size, covariates, key, choose)
     for message in samples(trace).values():
         message["support"] = message["fn"].support  # which may have to be computed, here and not after tracing
     return trace
 
 
-def run_abstractly(function: Callable[..., Any], size: int, covariates: Mapping[str, Array]) -> Trace:
+def run_abstractly(program: Program, size: int) -> Trace:
     """The sites of a program with nothing computed: only their names, shapes and supports mean something."""
     traces: list[Trace] = []
-    jax.eval_shape(lambda given: traces.append(run(function, size, given)), covariates)
+    jax.eval_shape(lambda covariates: traces.append(run(program, size, covariates)), program.example_covariates(size))
     return traces[0]
 
 

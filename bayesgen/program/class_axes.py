@@ -79,7 +79,7 @@ def _effects(
 
 def _arbitrary_values(program: Program, key: PRNGKeyArray) -> tuple[dict[str, Array], dict[str, Array]]:
     """Latents, and a row for each class."""
-    trace = run(program.function, program.num_classes, program.example_covariates(program.num_classes), key)
+    trace = run(program, program.num_classes, key=key)
     rows = {name: site.from_site(trace[name]["value"]) for name, site in program.structure.attributes}
     return {name: trace[name]["value"] for name in program.latents}, rows
 

@@ -36,14 +36,14 @@ FIXED_SUPPORTS = (
 def find_latent_supports(program: Program) -> dict[str, Constraint]:
     """The supports of the latent sites, those of one event where there are several."""
     with jax.enable_x64(True):
-        trace = run_abstractly(program.function, 2, program.example_covariates(2))
+        trace = run_abstractly(program, 2)
     return {name: base_support(trace[name]["support"]) for name in program.latents}
 
 
 def find_supports(program: Program) -> Supports:
     """The `Supports` of a program. A support that depends on a latent is in none of them."""
     with jax.enable_x64(True):
-        trace = run_abstractly(program.function, 2, program.example_covariates(2))
+        trace = run_abstractly(program, 2)
         supports = {name: base_support(trace[name]["support"]) for name in program.attributes}
         fixed = {name: support for name, support in supports.items() if _is_fixed(support)}
         others = [name for name, site in program.structure.attributes if site.discrete and name not in fixed]
@@ -115,7 +115,7 @@ def _at_any_latents(
 ) -> Evaluation:
     """The program run at rows, for what does not depend on the latents."""
     two_rows = {name: covariate[:1].repeat(2, 0) for name, covariate in covariates.items()}
-    trace = run(program.function, 2, two_rows)
+    trace = run(program, 2, two_rows)
     latents = {name: trace[name]["value"] for name in program.latents}
     return evaluate(program, latents, codes, values, covariates)
 

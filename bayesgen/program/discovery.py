@@ -18,7 +18,7 @@ SIZES = (11, 13)  # two primes: the plate whose size follows is the instance pla
 def find_structure(program: Program) -> Structure:
     """The structure of a program, which is refused where it breaks a convention. Inside float64."""
     check_signature(program.function)
-    first, second = (run_abstractly(program.function, size, program.example_covariates(size)) for size in SIZES)
+    first, second = (run_abstractly(program, size) for size in SIZES)
     check_same_sites(samples(first), samples(second))
     plate = _instance_plate(first, second)
     check_sites(first, plate.name, program.label)

@@ -88,12 +88,12 @@ def evaluate(
         covariates: name -> (n, ...); ones where absent (then nothing of interest depends on them).
         unconstrained: whether the latents are.
     """
-    structure, free = program.structure, latents if unconstrained else {}
+    structure, free, latent_names = program.structure, latents if unconstrained else {}, set(program.latents)
     trace = _sites_at(program, latents, codes, attributes or {}, covariates or {}, unconstrained)
     priors = [
         _latent_value(message, free.get(name))
         for name, message in samples(trace).items()
-        if name in program.latents or is_factor(message)
+        if name in latent_names or is_factor(message)
     ]
     label = None if structure.label is None else trace[structure.label]
     return Evaluation(

@@ -79,8 +79,7 @@ class Probe:
         self, key: PRNGKeyArray, spread: float | Float[Array, ""] = 1.0
     ) -> tuple[dict[str, Shaped[Array, "..."]], dict[str, Shaped[Array, "n ..."]]]:
         """Arbitrary latents and rows; the rows come again and again, as drawing them would take the most time."""
-        few = Probe(self.program)
-        trace = run(self.program.function, LEAST, few.covariates, key, spread)
+        trace = run(self.program, LEAST, Probe(self.program).covariates, key, spread)
         latents = {name: trace[name]["value"] for name in self.program.latents}
         rows = {name: site.from_site(trace[name]["value"]) for name, site in self.program.structure.attributes}
         return latents, jax.tree.map(lambda values: values[np.arange(self.size) % LEAST], rows)
