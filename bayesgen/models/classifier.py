@@ -92,13 +92,8 @@ class GenerativeClassifier(ConcreteModel):
                     f"X is sparse, and block {name!r} ({type(family).__name__}) takes every cell of its columns. Give "
                     "it X.toarray(), or model the columns by DirichletMultinomial() or BetaBernoulli()."
                 )
-        values = {name: schema.encode(table, columns) for name, _, columns in self.blocks}
-        covariates: dict[str, Array] = {
-            covariate_name(name): family.covariate_of(values[name])
-            for name, family, _ in self.blocks
-            if family.covariate
-        }
-        return Rows(values, covariates=covariates)
+        # covariates are left out: what is learned depends on none, and densities of rows see the totals in the cells
+        return Rows({name: schema.encode(table, columns) for name, _, columns in self.blocks})
 
     def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
         """See `ConcreteModel.check_rows`."""

@@ -61,8 +61,9 @@ def with_prior(fit, conjugate=None):
 
 def stated(fit, X):
     """Rows by site, as a program of one's own takes them."""
-    rows = fit.read(X)
-    return {k: v.toarray() if hasattr(v, "toarray") else v for k, v in {**rows.values, **rows.covariates}.items()}
+    sites = {name: v.toarray() if hasattr(v, "toarray") else v for name, v in fit.read(X).values.items()}
+    totals = {f"{name}_total": sites[name].sum(-1) for name in sites if f"{name}_total" in fit.program.covariates}
+    return sites | totals
 
 
 @every_case
