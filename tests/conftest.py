@@ -17,14 +17,18 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 if "PYTEST_XDIST_WORKER" in os.environ:  # pytest-xdist has its workers, and what they start, ignore interrupts
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+PACKAGE = pathlib.Path(errors.__file__).parent
+INNER = [path.stem for path in (PACKAGE / "program").glob("*.py") if path.stem not in ("__init__", "generative")]
+
 # Arguments and results of these modules, and of those inside them, are checked against their types, shapes included.
+# Not so those of `GenerativeProgram`: users call them, and what they refuse by themselves is tested.
 CHECKED = [
     "bayesgen.records",
     *(f"bayesgen.runtime.{name}" for name in ("chunking", "compilation", "progress", "threads")),
     "bayesgen.solvers",
     "bayesgen.data.rows",
     "bayesgen.statistics",
-    "bayesgen.program",
+    *(f"bayesgen.program.{name}" for name in INNER),
     "bayesgen.posteriors",
     *(f"bayesgen.prediction.{name}" for name in ("answer", "batches", "reliability")),
     *(f"bayesgen.averaging.{name}" for name in ("facts", "fit", "left_out", "weights")),
