@@ -42,7 +42,7 @@ def read_tables(X: Any, y: Any = None, sample_weight: Any = None) -> Iterator[Ta
         raise DataError(ALL_ZERO)
 
 
-def is_chunked(X) -> bool:
+def is_chunked(X: Any) -> bool:
     """Whether X is an iterable of chunks, not a table.
 
     It is if it can be iterated over but not indexed (a generator, `zip`, an object with `__iter__` alone), or if it
@@ -55,7 +55,7 @@ def is_chunked(X) -> bool:
     return isinstance(X, Iterable) and not is_array
 
 
-def _holds_cells(value):
+def _holds_cells(value: Any) -> bool:
     return isinstance(value, list | tuple | Mapping) or issparse(value) or len(getattr(value, "shape", ())) > 0
 
 

@@ -48,7 +48,7 @@ class NUTS(Method):
     target_accept_prob: float = 0.8
     precondition: bool = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.check_counts(num_samples=self.num_samples, num_chains=self.num_chains)
         if self.num_warmup is not None:
             self.check_counts(num_warmup=self.num_warmup)

@@ -176,7 +176,8 @@ class GenerativeProgram(Program, ConcreteModel):
         """
         key = as_key(seed)
         with jax.enable_x64(True):
-            trace = sites_of(handlers.substitute(self.function, data=dict(latents or {})), n, covariates, key)
+            known = {name: jnp.asarray(value) for name, value in (latents or {}).items()}
+            trace = sites_of(handlers.substitute(self.function, data=known), n, covariates, key)
         rows = {name: np.asarray(trace[name]["value"]) for name in self.attributes}
         rows |= {name: np.asarray(value) for name, value in covariates.items()}
         if self.label is not None:
@@ -190,7 +191,7 @@ class GenerativeProgram(Program, ConcreteModel):
         The program is run at n = K with the label set to 0..K-1, so the instance axis is the class.
         """
         with jax.enable_x64(True):
-            evaluation = evaluate_classes(self, _arrays(latents))
+            evaluation = evaluate_classes(self, self._complete(latents))
             return {name: jax.tree.map(np.asarray, site["fn"]) for name, site in evaluation.sites.items()}
 
     def log_joint(self, latents: Mapping[str, Any], X: Any) -> Float[np.ndarray, "n K"]:
@@ -202,7 +203,7 @@ class GenerativeProgram(Program, ConcreteModel):
         """
         rows = self.read(None, X)
         with jax.enable_x64(True):
-            return np.asarray(log_joint(self, _arrays(latents), rows))
+            return np.asarray(log_joint(self, self._complete(latents), rows))
 
     def log_density(self, latents: Mapping[str, Any], X: Any, y: Any = None) -> float:
         """Log joint density of latents and data: log p(latents) + log p(X, y | latents).
@@ -213,7 +214,16 @@ class GenerativeProgram(Program, ConcreteModel):
         if self.label is not None:
             rows = dataclasses.replace(rows, labels=Schema(classes=self.classes).encode_labels(y))
         with jax.enable_x64(True):
-            return float(log_density(self, _arrays(latents), summarize_rows(self, rows).padded()))
+            return float(log_density(self, self._complete(latents), summarize_rows(self, rows).padded()))
+
+    def _complete(self, latents: Mapping[str, Any]) -> dict[str, Array]:
+        """The latents as arrays. A DataError names those that are not given: they would be drawn in silence."""
+        missing = [name for name in self.latents if name not in latents]
+        if missing:
+            raise DataError(
+                f"No values are given for the latents {missing}. Give one for each of {list(self.latents)}."
+            )
+        return {name: jnp.asarray(value) for name, value in latents.items()}
 
     # --- a program as a model -----------------------------------------------------------------------------------
 
@@ -267,10 +277,6 @@ class GenerativeProgram(Program, ConcreteModel):
 def _column_name(site: str, place: tuple[int, ...]) -> str:
     """The name of a column, as a sentence begins with it."""
     return f"Attribute {site!r}" + (f", column {', '.join(map(str, place))}," if place else "")
-
-
-def _arrays(latents: Mapping[str, Any]) -> dict[str, Array]:
-    return {name: jnp.asarray(value) for name, value in latents.items()}
 
 
 register(GenerativeProgram)

@@ -8,7 +8,8 @@ where they are.
 
 import contextlib
 import contextvars
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import jax
 
@@ -16,6 +17,7 @@ from bayesgen.errors import DataError
 
 from .forks import check_not_forked
 
+Result = TypeVar("Result")
 DEVICES = ("cpu", "gpu")
 GPU_WORK = 2e6
 
@@ -23,7 +25,7 @@ GPU_WORK = 2e6
 class Request:
     """What `device=` asked for, and what was used in the end: "gpu" as soon as anything ran there."""
 
-    def __init__(self, asked):
+    def __init__(self, asked: str | None) -> None:
         self.asked, self.used = asked, "cpu"
 
 
@@ -31,7 +33,7 @@ _request: contextvars.ContextVar[Request | None] = contextvars.ContextVar("bayes
 
 
 @contextlib.contextmanager
-def requested(device):
+def requested(device: str | None) -> Iterator[Request]:
     """Inside, `placed` follows this request, and all else that JAX does stays on the CPU.
 
     Args:
@@ -54,7 +56,7 @@ def requested(device):
 
 
 @contextlib.contextmanager
-def placed(work):
+def placed(work: float) -> Iterator[jax.Device]:
     """Inside, JAX runs where it was asked to or, where that was left open, where the work is done sooner: yields it.
 
     Args:
@@ -71,12 +73,12 @@ def placed(work):
         yield device
 
 
-def carrying(function):
+def carrying(function: Callable[..., Result]) -> Callable[..., Result]:
     """The function with the device and the precision of this thread, to be run in another: JAX keeps them by thread."""
     config: Any = jax.config
     device, precise = config.jax_default_device, config.jax_enable_x64
 
-    def run(*args, **kwargs):
+    def run(*args: Any, **kwargs: Any) -> Result:
         with jax.enable_x64(precise), jax.default_device(device):
             return function(*args, **kwargs)
 
@@ -89,14 +91,14 @@ def used() -> str:
     return "cpu" if request is None else request.used
 
 
-def _home():
+def _home() -> str | None:
     """The processor by name, so that closed forms need not look for devices; None where JAX was told to leave it."""
     config: Any = jax.config
     platforms = config.jax_platforms
     return "cpu" if not platforms or "cpu" in platforms.split(",") else None
 
 
-def has(name) -> bool:
+def has(name: str) -> bool:
     """Whether JAX has a device of this name."""
     try:
         return bool(jax.devices(name))
@@ -104,6 +106,6 @@ def has(name) -> bool:
         return False
 
 
-def find(name):
+def find(name: str) -> jax.Device:
     """The first device of this name (of any, where JAX was told to leave the processor alone)."""
     return jax.devices(name)[0] if has(name) else jax.devices()[0]

@@ -7,7 +7,7 @@ from bayesgen.errors import BayesgenError
 _jax = {"has run": False, "was lost": False}
 
 
-def check_not_forked():
+def check_not_forked() -> None:
     """Say that JAX is about to run here.
 
     Raises:
@@ -22,7 +22,7 @@ def check_not_forked():
     _jax["has run"] = True
 
 
-def _after_fork():
+def _after_fork() -> None:
     _jax["was lost"] = _jax["has run"]
 
 

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -33,7 +34,9 @@ class Pool(ThreadPoolExecutor):
         """The results of a function of parts, in order, waited for so that Ctrl-C gets through."""
         return [result_of(future) for future in [self.submit(function, *part) for part in zip(*parts, strict=True)]]
 
-    def __exit__(self, kind, error, traceback):
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self.is_left = kind is not None and not issubclass(kind, Exception)
         self.shutdown(wait=not self.is_left, cancel_futures=kind is not None)
 
@@ -67,14 +70,14 @@ def in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) -> Ite
 
 
 @contextlib.contextmanager
-def interrupts_kept():
+def interrupts_kept() -> Iterator[None]:
     """A block in which no Ctrl-C is lost: one that arrives in a callback of the garbage collector comes again.
 
     JAX has such a callback, and what is raised there is only reported to `sys.unraisablehook`.
     """
     usual = sys.unraisablehook
 
-    def hook(unraisable):
+    def hook(unraisable: Any) -> None:
         if unraisable.exc_type is KeyboardInterrupt:
             threading.Timer(0.05, _interrupt, [threading.get_ident()]).start()  # when the collector has finished
         else:
@@ -90,7 +93,7 @@ def interrupts_kept():
         sys.unraisablehook = usual
 
 
-def _interrupt(main_thread: int):
+def _interrupt(main_thread: int) -> None:
     """Do to the main thread what Ctrl-C does."""
     if sys.platform == "win32":
         _thread.interrupt_main()
@@ -106,7 +109,7 @@ def interruptibly(work: Callable[[], Result]) -> Result:
     """
     future: Future[Result] = Future()
 
-    def run():
+    def run() -> None:
         try:
             future.set_result(work())
         except BaseException as error:
@@ -127,17 +130,17 @@ class _SharedLimit:
     The limit holds for the whole process, so the first to come sets it and the last to leave takes it back.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._lock, self._users = threading.Lock(), 0
         self._limit: Any = None
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         with self._lock:
             self._users += 1
             if self._users == 1:
                 self._limit = _libraries().limit(limits=1, user_api="blas")
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: object) -> None:
         with self._lock:
             self._users -= 1
             if self._users == 0:
@@ -148,7 +151,7 @@ ONE_THREAD_A_PRODUCT = _SharedLimit()
 
 
 @functools.cache
-def _libraries():
+def _libraries() -> ThreadpoolController:
     import scipy.linalg  # noqa: F401, which brings a library of its own
 
     return ThreadpoolController()  # looks through all libraries that are loaded, so once

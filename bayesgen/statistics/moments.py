@@ -142,7 +142,7 @@ def _moments_about(
 class _ShiftedRows(abc.ABC):
     """Sums and products of rows about an origin for each class, with memory for one chunk of them."""
 
-    def __init__(self, origin: Float[Array, "K m"], num_rows: int, product_shape: tuple[int, ...]):
+    def __init__(self, origin: Float[Array, "K m"], num_rows: int, product_shape: tuple[int, ...]) -> None:
         num_classes, num_columns = origin.shape
         self.origin = origin
         most = max(CHUNK_CELLS // max(num_columns, 1), CLASS_ROWS * num_classes)
@@ -171,7 +171,7 @@ class _MarkedRows(_ShiftedRows):
     Sorting the rows as `_SortedRows` does takes 1.1 times the time of a whole fit: `_naive` in benchmarks/closed_form.
     """
 
-    def __init__(self, origin: Float[Array, "K m"], num_rows: int, dtype: np.dtype):
+    def __init__(self, origin: Float[Array, "K m"], num_rows: int, dtype: np.dtype) -> None:
         super().__init__(origin, num_rows, origin.shape[1:])
         self.ones, self.ends = np.ones(self.num_rows), np.arange(self.num_rows + 1, dtype=np.int32)
 
@@ -194,7 +194,7 @@ class _MarkedRows(_ShiftedRows):
 class _SortedRows(_ShiftedRows):
     """Cross products of columns, which are matrix products of the rows of each class: they are sorted by class."""
 
-    def __init__(self, origin: Float[Array, "K m"], num_rows: int, dtype: np.dtype):
+    def __init__(self, origin: Float[Array, "K m"], num_rows: int, dtype: np.dtype) -> None:
         super().__init__(origin, num_rows, origin.shape[1:] * 2)
         self.sorted = np.empty(self.rows.shape, dtype)
 

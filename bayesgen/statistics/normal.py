@@ -34,7 +34,7 @@ class NormalStatistic(Statistic):
     log_scale: bool = False
 
     @property
-    def takes_squares(self):  # type: ignore[override]
+    def takes_squares(self) -> bool:  # type: ignore[override]
         """Of the values, not of their logarithms."""
         return not self.log_scale
 

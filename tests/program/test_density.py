@@ -90,3 +90,25 @@ def test_labels_may_be_of_any_type(rng):
     assert own.classes == tuple(names)
     with pytest.raises(DataError, match="yew"):
         own.log_density(latents, rows, np.where(y == 0, "yew", names[y]))
+
+
+def test_latents_without_values_are_refused_and_not_drawn(rng):
+    latents, rows, y, _ = data_of(mixed, rng)
+    name = next(iter(latents))
+    others = {key: value for key, value in latents.items() if key != name}
+    for ask in (
+        lambda: BOUND[mixed].log_joint(others, rows),
+        lambda: BOUND[mixed].log_density(others, rows, y),
+        lambda: BOUND[mixed].class_conditionals(others),
+    ):
+        with pytest.raises(DataError, match=f"'{name}'.* have no values"):
+            ask()
+
+
+def test_latents_may_be_lists(rng):
+    latents, rows, y, _ = data_of(mixed, rng)
+    listed = {name: np.asarray(value).tolist() for name, value in latents.items()}
+    close(BOUND[mixed].log_joint(listed, rows), BOUND[mixed].log_joint(latents, rows))
+    drawn = [BOUND[mixed].simulate(5, seed=1, latents=each) for each in (latents, listed)]
+    for site, values in drawn[0].items():
+        np.testing.assert_array_equal(values, drawn[1][site])
