@@ -7,8 +7,9 @@ import numpy as np
 
 from bayesgen.typing import Float
 
+from .chains import draw_numbers, start
 from .evaluator import Evaluator, in_batches
-from .sampler import advance_of, draw_numbers, groups, start
+from .sampler import advance_of, groups
 from .trajectory import POSITION, TREE
 from .whitening import Whitened
 

@@ -8,7 +8,8 @@ from .exponential import ExponentialFamily
 from .magnitudes import check_magnitudes, check_rows
 from .mahalanobis import Ellipsoids
 from .missing import filled, refuse_missing
-from .normal import MultivariateNormalStatistic, NormalStatistic, column_sums, few, middle, scaled_squares
+from .multivariate_normal import MultivariateNormalStatistic
+from .normal import NormalStatistic, column_sums, few, middle, scaled_squares
 from .passes import class_counts
 from .registry import Conditional, is_registered, read_conditional, register, registered_types
 from .sparse_counts import sum_log_rising_of_cells

@@ -1,24 +1,22 @@
-"""Normal distributions: centred moments, and densities of rows."""
+"""Normal columns: centred moments, and densities of rows."""
 
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.records import record, static
-from bayesgen.typing import Array, Bool, Float, Int, Real
+from bayesgen.typing import Array, Bool, Float, Real
 
-from .arrays import Cells, flatten_rows, inverse_lower, log_diagonal, namespace, patterns_of, precise
+from .arrays import Cells, flatten_rows, namespace, precise
 from .base import Parameters, Statistic
 from .densities import Reference, RowDensity
-from .mahalanobis import Ellipsoids, restricted
 from .missing import filled
 from .moments import class_moments
 from .passes import Classes
-from .summaries import Moments, PatternMoments, trailing
+from .summaries import Moments, trailing
 
 LOG_2PI = math.log(2 * math.pi)
 MOST_FOR_MIDDLE = 101  # draws of which the middle is taken
@@ -125,7 +123,9 @@ class NormalReference(Reference):
         columns = flatten_rows(jnp.log(values) if self.log_scale else values).T
         whitened = (columns - self.loc[..., None]) / self.scale[..., None]
         base = columns.sum(0) if self.log_scale else 0.0
-        return _standard(whitened, jnp.log(self.scale).sum(-1)) - base, jnp.concatenate([whitened, whitened**2], 1)
+        return standard_log_density(whitened, jnp.log(self.scale).sum(-1)) - base, jnp.concatenate(
+            [whitened, whitened**2], 1
+        )
 
 
 def few(draws: Float[Array, "draws ..."]) -> Float[Array, "few ..."]:
@@ -164,162 +164,6 @@ def _columns(
     return loc, scale
 
 
-def _standard(whitened: Float[Array, "K D n"], log_det: Float[Array, " K"]) -> Float[Array, "K n"]:
+def standard_log_density(whitened: Float[Array, "K D n"], log_det: Float[Array, " K"]) -> Float[Array, "K n"]:
     """Log densities of columns that were whitened by a factor of this log-determinant."""
     return -0.5 * ((whitened**2).sum(1) + LOG_2PI * whitened.shape[1]) - log_det[:, None]
-
-
-@dataclasses.dataclass(frozen=True)
-class MultivariateNormalStatistic(Statistic):
-    """Jointly normal columns. Parameters: `loc` (K, *extra, D) and `scale_tril` (K, *extra, D, D)."""
-
-    takes_squares = True
-
-    def summarize(
-        self,
-        values: Real[Array, "n *extra D"],
-        classes: Classes,
-        num_classes: int,
-        weights: Real[Array, " n"] | None = None,
-        observed: Bool[Array, "n *extra D"] | None = None,
-        inert: Mapping[str, Array] | None = None,
-    ) -> Moments | PatternMoments:
-        """Centred moments and cross products by class. See `Statistic.summarize`.
-
-        Where cells are missing, they are those of each pattern of cells that are there; then the mask is a NumPy array,
-        when this is traced, too.
-        """
-        if observed is not None:
-            return self._by_pattern(filled(values, observed, 0.0), classes, num_classes, weights, observed)
-        extra, dimension = values.shape[1:-1], values.shape[-1]
-        blocks = values.reshape(len(values), math.prod(extra), dimension)
-        parts = [
-            class_moments(blocks[:, index], classes, num_classes, weights, matrix=True)
-            for index in range(blocks.shape[1])
-        ]
-        xp = namespace(parts[0].mean)
-        mean, scatter = (xp.stack(arrays, 1) for arrays in zip(*((p.mean, p.scatter) for p in parts), strict=True))
-        return Moments(
-            parts[0].count,
-            mean.reshape(num_classes, *extra, dimension),
-            scatter.reshape(num_classes, *extra, dimension, dimension),
-            xp.zeros((num_classes, *extra)),
-        )
-
-    def _by_pattern(
-        self,
-        values: Real[Array, " n *cells"],
-        classes: Classes,
-        num_classes: int,
-        weights: Real[Array, " n"] | None,
-        observed: Bool[Array, " n *cells"],
-    ) -> PatternMoments:
-        """Summarise the rows of each pattern; zeros stand in for the missing cells."""
-        patterns, of_row = patterns_of(observed)
-        parts = []
-        for index in range(len(patterns)):
-            rows = np.flatnonzero(of_row == index)
-            of_rows = None if weights is None else weights[rows]
-            parts.append(self.summarize(values[rows], classes[rows], num_classes, of_rows))
-        if not parts:
-            parts, patterns = [self.summarize(values, classes, num_classes)], np.ones((1, *values.shape[1:]), bool)
-        return PatternMoments(patterns, jax.tree.map(lambda *arrays: namespace(*arrays).stack(arrays), *parts))
-
-    def log_likelihood(  # type: ignore[override]
-        self, parameters: Parameters, summary: Moments | PatternMoments
-    ) -> Float[Array, " K *extra"]:
-        """Of the summarised cells, pattern by pattern where some are missing."""
-        loc, scale_tril = (jnp.asarray(parameters[name]) for name in ("loc", "scale_tril"))
-        if isinstance(summary, Moments):
-            return self._log_likelihood(loc, scale_tril, summary, loc.shape[-1])
-
-        def of_pattern(observed: Bool[Array, " *extra D"], moments: Moments) -> Float[Array, " K *extra"]:
-            return self._log_likelihood(*restricted(loc, scale_tril, observed), moments, observed.sum(-1))
-
-        return jax.vmap(of_pattern)(jnp.asarray(summary.observed), summary.moments).sum(0)
-
-    def _log_likelihood(
-        self,
-        loc: Float[Array, " K *extra D"],
-        scale_tril: Float[Array, " K *extra D D"],
-        summary: Moments,
-        dimension: int | Int[Array, " *extra"],
-    ) -> Float[Array, " K *extra"]:
-        """-n log|L| - nD/2 log(2 pi) - tr(inv(L) (scatter + n d d') inv(L)') / 2, with d = mean - loc."""
-        whiten = inverse_lower(scale_tril)
-        count = trailing(summary.count, whiten.ndim - 2)
-        shift = jnp.einsum("...ij,...j->...i", whiten, summary.mean - loc)
-        spread = jnp.einsum("...ij,...jk,...ik->...", whiten, summary.scatter, whiten)
-        half_log_det = log_diagonal(scale_tril)
-        constant = count * (half_log_det + 0.5 * LOG_2PI * dimension)
-        return summary.log_base - constant - 0.5 * (spread + count * (shift**2).sum(-1))
-
-    def density(self, parameters: Parameters) -> "MultivariateNormalDensity":
-        """Invert the Cholesky factors once."""
-        return MultivariateNormalDensity(Ellipsoids.of(parameters["loc"], parameters["scale_tril"]))
-
-    def reference(self, parameters: Mapping[str, Float[Array, "draws K ..."]]) -> "MultivariateNormalReference":
-        """Means in the middle of the draws, Cholesky factors there, and their inverses."""
-        loc, scale_tril = (middle(draws) for draws in _joint(parameters))
-        return MultivariateNormalReference(loc, scale_tril, inverse_lower(scale_tril))
-
-
-@record
-class MultivariateNormalDensity(RowDensity):
-    """Densities of jointly normal rows, or of the columns of each that are there."""
-
-    ellipsoids: Ellipsoids
-
-    def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
-        """Log density of each row under each class."""
-        distances = self.ellipsoids.distances(values, observed)
-        return (-0.5 * (distances.squares + LOG_2PI * distances.dimension) - distances.half_log_det).sum(-1)
-
-
-@record
-class MultivariateNormalReference(Reference):
-    """Jointly normal columns: features are the columns whitened by the reference, and products of two."""
-
-    loc: Float[Array, "K m D"]
-    scale_tril: Float[Array, "K m D D"]
-    inverse: Float[Array, "K m D D"]
-
-    def natural_parameters(
-        self, parameters: Mapping[str, Float[Array, "draws K ..."]]
-    ) -> tuple[Float[Array, "draws K F"], Float[Array, "draws K"]]:
-        """Of columns and of products of two; and the log-partitions with the sign turned."""
-        loc, factor = _joint(parameters)
-        dimension = loc.shape[-1]
-        maps = inverse_lower(factor) @ self.scale_tril  # from what the reference has whitened to what the process has
-        shift = jnp.einsum("kmij,skmj->skmi", self.inverse, loc - self.loc)
-        precision = jnp.einsum("skmij,skmil->skmjl", maps, maps)
-        slope = jnp.einsum("skmij,skmj->skmi", precision, shift)
-        constant = (log_diagonal(maps) - 0.5 * (slope * shift).sum(-1)).sum(-1)
-        first, second, halves = _pairs(dimension)
-        squares = halves * (jnp.eye(dimension) - precision)[..., first, second]
-        return jnp.concatenate([part.reshape(*constant.shape, -1) for part in (slope, squares)], -1), constant
-
-    def features(self, values: Float[Array, "n ..."]) -> tuple[Float[Array, "K n"], Float[Array, "K F n"]]:
-        """Log densities of rows under the reference, and their features."""
-        num_classes, _, dimension = self.loc.shape
-        columns = jnp.moveaxis(values.reshape(len(values), *self.loc.shape[1:]), 0, -1)
-        whitened = jnp.einsum("kmij,kmjn->kmin", self.inverse, columns - self.loc[..., None])
-        first, second, _ = _pairs(dimension)
-        products = whitened[:, :, first] * whitened[:, :, second]
-        whitened, products = (part.reshape(num_classes, -1, len(values)) for part in (whitened, products))
-        return _standard(whitened, -log_diagonal(self.inverse).sum(-1)), jnp.concatenate([whitened, products], 1)
-
-
-def _joint(
-    parameters: Mapping[str, Float[Array, "draws K ..."]],
-) -> tuple[Float[Array, "draws K m D"], Float[Array, "draws K m D D"]]:
-    """Means and Cholesky factors, extra axes flattened into one."""
-    loc, factor = parameters["loc"], parameters["scale_tril"]
-    shape = (*loc.shape[:2], math.prod(loc.shape[2:-1]), loc.shape[-1])
-    return loc.reshape(shape), factor.reshape(*shape, shape[-1])
-
-
-def _pairs(dimension: int) -> tuple[Int[np.ndarray, " P"], Int[np.ndarray, " P"], Float[np.ndarray, " P"]]:
-    """Pairs of columns, and by what a quadratic form weighs their products."""
-    first, second = np.triu_indices(dimension)
-    return first, second, np.where(first == second, 0.5, 1.0)

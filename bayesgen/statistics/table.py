@@ -16,7 +16,8 @@ from .arrays import Cells, log_factorial, namespace, precise, segment_sums, spec
 from .base import Parameters
 from .discrete import BernoulliStatistic, CategoricalStatistic
 from .exponential import ExponentialFamily
-from .normal import MultivariateNormalStatistic, NormalStatistic
+from .multivariate_normal import MultivariateNormalStatistic
+from .normal import NormalStatistic
 from .registry import register
 
 # --- exponential families -------------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ def test_latents_without_values_are_refused_and_not_drawn(rng):
 
 
 def test_latents_may_be_lists(rng):
-    latents, rows, y, _ = data_of(mixed, rng)
+    latents, rows, _, _ = data_of(mixed, rng)
     listed = {name: np.asarray(value).tolist() for name, value in latents.items()}
     close(BOUND[mixed].log_joint(listed, rows), BOUND[mixed].log_joint(latents, rows))
     drawn = [BOUND[mixed].simulate(5, seed=1, latents=each) for each in (latents, listed)]
