@@ -220,9 +220,7 @@ class GenerativeProgram(Program, ConcreteModel):
         """The latents as arrays. A DataError names those that are not given: they would be drawn in silence."""
         missing = [name for name in self.latents if name not in latents]
         if missing:
-            raise DataError(
-                f"No values are given for the latents {missing}. Give one for each of {list(self.latents)}."
-            )
+            raise DataError(f"The latents {missing} have no values. Give one for each of {list(self.latents)}.")
         return {name: jnp.asarray(value) for name, value in latents.items()}
 
     # --- a program as a model -----------------------------------------------------------------------------------
