@@ -96,7 +96,8 @@ def test_noncentered_schools_have_the_posterior(exact):
 
 
 # 0.8 is what users get first: its draws miss the narrow end (log tau is seven errors too high), and it warns of that
-@pytest.mark.parametrize("target", [pytest.param(0.8, marks=pytest.mark.slow), 0.99])
+@pytest.mark.slow
+@pytest.mark.parametrize("target", [0.8, 0.99])
 def test_centered_schools_are_adapted_to_and_warned_of_and_agree_where_steps_are_small(target, exact):
     """The density has no mode: it grows without end as tau goes to zero and all schools to mu."""
     with pytest.warns(bg.ConvergenceWarning):

@@ -45,7 +45,9 @@ def test_of_tables_of_all_kinds(make, rule):
         assert_empty(bg.predict(fit, X[:0], rule=rule), bg.predict(fit, X[:1], rule=rule))
 
 
-@pytest.mark.parametrize("name", list(CASES))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if place % 4 else []) for place, name in enumerate(CASES)]
+)
 def test_of_all_models(name):
     case = CASES[name]
     none, one = (take(case.new, slice(size)) for size in (0, 1))
