@@ -142,8 +142,8 @@ def log_joint_tables(
 
 
 def finite(logs: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """Logs to measure others against: zero in place of -inf."""
-    return jnp.where(jnp.isneginf(logs), 0.0, logs)
+    """Logs to measure others against: zero in place of -inf, and of the least number, which NumPyro to 0.21 gives."""
+    return jnp.where(logs <= jnp.finfo(logs.dtype).min, 0.0, logs)
 
 
 def _other_tables(
