@@ -81,6 +81,20 @@ class Attempt(abc.ABC):
     def draw(self, key: Any, advanced: Callable[[float], None]) -> Sample:
         """Draws (chain, draw, dimension), and what the sampler recorded, name -> (chain, draw)."""
 
+    def _draw_by(
+        self, sampler: Callable[..., Sample], key: Any, advanced: Callable[[float], None], **options: Any
+    ) -> Sample:
+        return sampler(
+            self.density,
+            key,
+            num_warmup=self.num_warmup,
+            num_samples=self.settings.num_samples,
+            num_chains=self.settings.num_chains,
+            target=self.settings.target,
+            advanced=advanced,
+            **options,
+        )
+
     @abc.abstractmethod
     def following(self, sample: Sample) -> "Attempt | None":
         """What to try after draws that should not be trusted; None where they may be."""
@@ -108,16 +122,7 @@ class WhitenedAttempt(Attempt):
 
     def draw(self, key: Any, advanced: Callable[[float], None]) -> Sample:
         """Draw by our own kernel."""
-        return sample_whitened(
-            self.density,
-            key,
-            num_warmup=self.num_warmup,
-            num_samples=self.settings.num_samples,
-            num_chains=self.settings.num_chains,
-            target=self.settings.target,
-            patience=LONG_TRAJECTORY,
-            advanced=advanced,
-        )
+        return self._draw_by(sample_whitened, key, advanced, patience=LONG_TRAJECTORY)
 
     def following(self, sample: Sample) -> Attempt | None:
         """Smaller steps where a few draws diverged; adaptation where the coordinates do not serve."""
@@ -172,16 +177,7 @@ class AdaptedAttempt(Attempt):
 
     def draw(self, key: Any, advanced: Callable[[float], None]) -> Sample:
         """Draw by NumPyro's kernel."""
-        return sample_adapted(
-            self.density,
-            key,
-            num_warmup=self.num_warmup,
-            num_samples=self.settings.num_samples,
-            num_chains=self.settings.num_chains,
-            target=self.settings.target,
-            dense_mass=self.dense_mass,
-            advanced=advanced,
-        )
+        return self._draw_by(sample_adapted, key, advanced, dense_mass=self.dense_mass)
 
     def following(self, sample: Sample) -> None:
         """Nothing: these are the draws, and diagnostics judge them."""
