@@ -65,6 +65,15 @@ class ConceptMarginal(LogDensity):
         pairs = enumerate(self.priors.items())
         return {name: at_free(prior, vector[index]).value for index, (name, prior) in pairs}
 
+    def prior_draws(self, key: PRNGKeyArray, number: int) -> Float[Array, "number D"]:
+        """Draws of the unknown hyperparameters from their priors."""
+        keys = jax.random.split(key, self.dimension)
+        draws = [
+            prior.sample(key_of_prior, (number,))
+            for prior, key_of_prior in zip(self.priors.values(), keys, strict=True)
+        ]
+        return jnp.stack(draws, axis=1)
+
     def name_of(self, index: int) -> str:
         """The hyperparameter."""
         return self.names[index]
@@ -76,7 +85,6 @@ class ConceptMarginal(LogDensity):
 def prior_starts(marginal: ConceptMarginal, key: PRNGKeyArray, num_draws: int = 8) -> Float[np.ndarray, "starts D"]:
     """Where to look for the mode: the origin, points around it and draws from the priors. Inside float64."""
     first, second = jax.random.split(key)
-    keys = jax.random.split(first, marginal.dimension)
-    draws = [prior.sample(key, (num_draws,)) for prior, key in zip(marginal.priors.values(), keys, strict=True)]
-    free = [free_of(prior, values) for prior, values in zip(marginal.priors.values(), draws, strict=True)]
+    draws = marginal.prior_draws(first, num_draws)
+    free = [free_of(prior, values) for prior, values in zip(marginal.priors.values(), draws.T, strict=True)]
     return dispersed(np.asarray(jnp.stack(free, axis=1)), second)

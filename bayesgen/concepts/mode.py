@@ -42,15 +42,10 @@ def find_mode(
     """
     box = np.asarray([bounds(prior) for prior in marginal.priors.values()])
     with jax.enable_x64(True):
-        ends = [_climb(marginal, box, start) for start in _starts(marginal, box, key, num_starts)]
+        starts = np.clip(np.asarray(marginal.prior_draws(key, num_starts)), *_inner(box).T)
+        ends = [_climb(marginal, box, start) for start in starts]
         _, best = max(ends, key=lambda end: end[0])
         return _settle(marginal, box, best)
-
-
-def _starts(marginal: ConceptMarginal, box: Box, key: PRNGKeyArray, number: int) -> Float[np.ndarray, "starts D"]:
-    keys = jax.random.split(key, marginal.dimension)
-    draws = [prior.sample(key, (number,)) for prior, key in zip(marginal.priors.values(), keys, strict=True)]
-    return np.clip(np.asarray(draws, np.float64).T, *_inner(box).T)
 
 
 def _inner(box: Box) -> Box:
