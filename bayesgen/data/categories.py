@@ -119,11 +119,30 @@ def check_num_classes(classes: Sequence[Any] | None) -> None:
         )
 
 
+def inferred_classes(y: Any, labels: np.ndarray) -> tuple[Any, ...]:
+    """The classes of labels that are there: those that the dtype of `y` declares, else the labels seen, sorted.
+
+    Raises DataError where there are fewer than two, or no labels at all.
+    """
+    declared = dtype_levels(y)
+    if declared is not None:
+        check_num_classes(declared)
+        return declared
+    distinct, _ = distinct_values(labels, "y")
+    if not distinct:
+        raise DataError(
+            "y has no labels, every one is missing, so the classes are not known. Declare them, "
+            "Schema(classes=[...]), or give Mixture(model, num_components), whose components need no labels."
+        )
+    check_num_classes(distinct)
+    return sorted_levels(distinct, "y")
+
+
 def as_labels(y: Any) -> np.ndarray:
     """Labels (n,) as an array of their own type. DataError where y is empty or not 1-D."""
-    labels = as_array(y, "y")
-    if labels.dtype.kind == "f" and isinstance(y, list | tuple) and (np.abs(labels) >= _WHOLE_FLOATS).any():
-        labels = np.asarray(y, object)  # among floats, or beyond 64 bits, integers would have become equal
+    labels = _of_masked(y) if isinstance(y, np.ma.MaskedArray) else as_array(y, "y")
+    if labels.dtype.kind == "f" and _holds_integers(y, labels):
+        labels = np.asarray(y if isinstance(y, list | tuple) else as_series(y).to_list(), object)
     if labels.ndim != 1:
         raise DataError(
             f"y has shape {labels.shape}, and has to be 1-D: y.ravel(), or a frame's one column; a pandas Series where "
@@ -134,11 +153,30 @@ def as_labels(y: Any) -> np.ndarray:
     return labels
 
 
-def encode_levels(values: np.ndarray, levels: Sequence[Any], what: str, known: str, remedy: str) -> np.ndarray:
-    """Codes (n,), int64, of values (n,) among `levels`.
+def _of_masked(y: np.ma.MaskedArray) -> np.ndarray:
+    """The labels of a masked array; None in masked places."""
+    labels = np.asarray(y)
+    if np.ma.is_masked(y):
+        labels = labels.astype(object)
+        labels[np.ma.getmaskarray(y)] = None
+    return labels
 
-    Raises DataError where a value is missing, or is none of the levels: `what` names the values ("column
-    'c'"), `known` the levels ("Its categories are"), `remedy` what to do.
+
+def _holds_integers(y: Any, labels: np.ndarray) -> bool:
+    """Whether integers became floats: beside missing ones, among floats or beyond 64 bits, where some become equal."""
+    if isinstance(y, list | tuple):
+        return not bool((np.abs(labels) < _WHOLE_FLOATS).all())  # NaN is not below
+    series = as_series(y)
+    return series is not None and bool(series.dtype.is_integer())
+
+
+def encode_levels(
+    values: np.ndarray, levels: Sequence[Any], what: str, known: str, remedy: str, *, takes_missing: bool = False
+) -> np.ndarray:
+    """Codes (n,), int64, of values (n,) among `levels`; -1 for missing ones where they are taken.
+
+    Raises DataError where a value is missing and that is not so, or is none of the levels: `what` names the values
+    ("column 'c'"), `known` the levels ("Its categories are"), `remedy` what to do.
     """
     codes = _small_integer_codes(values, levels)
     if codes is not None:
@@ -154,7 +192,8 @@ def encode_levels(values: np.ndarray, levels: Sequence[Any], what: str, known: s
             f"{what} has {quote_some(unknown, 5)} (first at row {row}), which is unknown. "
             f"{known} {quote_some(levels)}. {remedy}"
         )
-    refuse_missing(codes, what)
+    if not takes_missing:
+        refuse_missing(codes, what)
     return lookup[codes]
 
 

@@ -2,15 +2,17 @@
 
 import dataclasses
 import functools
+from collections.abc import Iterable
 from typing import Any
 
 import jax
 import numpy as np
+import scipy.sparse
 
 from bayesgen.records import record
 from bayesgen.typing import Array, Bool, Float, Int, Num
 
-from .views import successive_rows
+from .views import sharing_cells, successive_rows
 
 
 @record
@@ -46,6 +48,11 @@ class Rows:
         """The class of each row: its label, or the only class there is where there are no labels."""
         return np.zeros(self.num_rows, np.int64) if self.labels is None else self.labels
 
+    @property
+    def cells_per_row(self) -> float:
+        """How many numbers a row holds, on average; of sparse rows, how many are stored."""
+        return sum(map(_num_cells, self.values.values())) / max(self.num_rows, 1)
+
     def take(self, places: slice | list[int] | Int[Array, " m"]) -> "Rows":
         """Some of the rows: a slice of them, which copies no cells, or their positions."""
         return jax.tree.map(functools.partial(_take, places), self)
@@ -56,6 +63,31 @@ def _take(places: slice | list[int] | Int[Array, " m"], array: Any) -> Any:
     return successive_rows(array, places) if is_sparse and isinstance(places, slice) else array[places]
 
 
+def _num_cells(values: Any) -> int:
+    return int(values.nnz if hasattr(values, "tocsr") else values.size)
+
+
 def joined(parts: list[Rows]) -> Rows:
-    """The rows of all parts, one part after another. Values are dense."""
-    return parts[0] if len(parts) == 1 else jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
+    """The rows of all parts, one part after another."""
+    if len(parts) == 1:
+        return parts[0]
+    masked = dict.fromkeys(site for part in parts for site in part.observed)
+    return jax.tree.map(_join, *(_masking(part, masked) for part in parts))
+
+
+def _masking(rows: Rows, sites: Iterable[str]) -> Rows:
+    """The rows with a mask for each of these sites."""
+    everything = {site: np.ones(rows.values[site].shape, bool) for site in sites if site not in rows.observed}
+    return dataclasses.replace(rows, observed={site: (rows.observed | everything)[site] for site in sites})
+
+
+def _join(*arrays: Any) -> Any:
+    """Arrays or csr matrices, one below the other."""
+    if not hasattr(arrays[0], "tocsr"):
+        return np.concatenate(arrays)
+    data, columns = (np.concatenate([getattr(array, name) for array in arrays]) for name in ("data", "indices"))
+    lengths = np.concatenate([[0], *(np.diff(array.indptr) for array in arrays)])
+    index = scipy.sparse.get_index_dtype(maxval=max(len(data), arrays[0].shape[1]))
+    whole = sharing_cells(data, columns.astype(index, copy=False), lengths.cumsum().astype(index), arrays[0].shape[1])
+    whole.has_canonical_format = all(array.has_canonical_format for array in arrays)
+    return whole

@@ -14,11 +14,9 @@ from .categories import (
     check_num_classes,
     declared_levels,
     distinct_values,
-    dtype_levels,
     encode_integers,
     encode_levels,
-    factorize,
-    refuse_missing,
+    inferred_classes,
     sorted_levels,
 )
 from .columns import KINDS, ColumnKinds, PositionalNames, check_kinds, check_known, mismatch, text_names
@@ -147,20 +145,26 @@ class Schema:
 
         Raises DataError for missing or unknown labels, and where y is empty or not 1-D.
         """
-        if self.classes is None:
-            raise DataError("The schema has no classes. Resolve it with labels, or give Schema(classes=...).")
-        remedy = "Correct y, or declare every class: Schema(classes=[...])."
-        return encode_levels(as_labels(y), self.classes, "y", "The classes are", remedy)
+        return self._encode_labels(y, takes_missing=False)
 
     def label_codes(self, labels: np.ndarray | None) -> np.ndarray | None:
-        """`encode_labels` of training data; None where there are no classes. DataError: labels missing or over."""
+        """`encode_labels` of training data, -1 for labels that are missing; None where there are no classes.
+
+        Raises DataError where there are classes and no labels, or labels and no classes.
+        """
         if (self.classes is None) != (labels is None):
             raise DataError(
                 "The model has no classes, so it takes no y: drop it."
                 if self.classes is None
                 else "y is missing: the model has classes, and learns them from a label for each row."
             )
-        return None if labels is None else self.encode_labels(labels)
+        return None if labels is None else self._encode_labels(labels, takes_missing=True)
+
+    def _encode_labels(self, y: Any, takes_missing: bool) -> np.ndarray:
+        if self.classes is None:
+            raise DataError("The schema has no classes. Resolve it with labels, or give Schema(classes=...).")
+        remedy = "Correct y, or declare every class: Schema(classes=[...])."
+        return encode_levels(as_labels(y), self.classes, "y", "The classes are", remedy, takes_missing=takes_missing)
 
     def num_categories(self, column: str) -> int:
         """How many values a categorical column may take. DataError where the column is not categorical."""
@@ -237,15 +241,7 @@ class Schema:
             raise DataError(f"X has {num_rows} rows and y has {len(labels)} labels. Give one label a row.")
         if self.classes is not None:
             return self.classes
-        declared = dtype_levels(y)
-        if declared is not None:
-            check_num_classes(declared)
-            return declared
-        distinct, missing = distinct_values(labels, "y")
-        if missing:
-            refuse_missing(factorize(labels, "y")[0], "y")
-        check_num_classes(distinct)
-        return sorted_levels(distinct, "y")
+        return inferred_classes(y, labels)
 
     def _common_kind(self, columns: Sequence[str]) -> str:
         if isinstance(self.kinds, ColumnKinds) and not self.kinds.overrides and columns == self.columns:

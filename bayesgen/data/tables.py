@@ -43,7 +43,7 @@ def read_table(X: Any, y: Any = None, sample_weight: Any = None, *, least_rows: 
     if weights is None or weights.all():
         return table
     kept = np.flatnonzero(weights)
-    return dataclasses.replace(table.rows(kept), num_dropped=len(weights) - len(kept))
+    return dataclasses.replace(table.rows(kept), num_dropped=len(weights) - len(kept), kept=kept)
 
 
 def _read_cells(X: Any, least_rows: int) -> Table:

@@ -32,6 +32,7 @@ class Table(abc.ABC):
         declared_classes: the classes that the dtype of the labels declares, in order, or None.
         weights: frequency weights, (n,); None where none were given.
         num_dropped: how many other rows had weight 0. They are absent: nothing of them is looked at.
+        kept: positions of these rows among those given; None where none was dropped.
         chunk_number: which chunk it is, from 1, of data that come in chunks; 0 for data that do not.
     """
 
@@ -43,6 +44,7 @@ class Table(abc.ABC):
     declared_classes: tuple[Any, ...] | None = None
     weights: np.ndarray | None = None
     num_dropped: int = 0
+    kept: np.ndarray | None = None
     chunk_number: int = 0
     sparse: ClassVar[bool] = False
 
@@ -66,8 +68,9 @@ class Table(abc.ABC):
         """The table of some rows, a slice or their positions. A slice is a view."""
         if isinstance(places, slice) and places == slice(0, self.num_rows):
             return self
-        labels, weights = (None if given is None else given[places] for given in (self.labels, self.weights))
-        return replace(self._of_rows(places), labels=labels, weights=weights)
+        of_rows = (self.labels, self.weights, self.kept)
+        labels, weights, kept = (None if given is None else given[places] for given in of_rows)
+        return replace(self._of_rows(places), labels=labels, weights=weights, kept=kept)
 
     @abc.abstractmethod
     def _of_rows(self, places: slice | np.ndarray) -> "Table":

@@ -208,8 +208,31 @@ class Family(abc.ABC):
         """NumPyro distribution of rows with class codes `labels`, given the (K, ...) parameters."""
 
     @abc.abstractmethod
+    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> Parameters:
+        """The parameters as the family's statistic takes them: those of the class-conditional distributions."""
+
     def row_density(self, parameters: Mapping[str, Array]) -> RowDensity:
         """The class-conditional densities of rows at given parameters."""
+        return self.statistic.density(self.likelihood_parameters(parameters))
+
+    def log_likelihood(self, parameters: Mapping[str, Array], summary: Summary) -> float:
+        """Log-likelihood of summarised rows at given parameters, over all classes and columns."""
+        return float(np.sum(self.statistic.log_likelihood(self.likelihood_parameters(parameters), summary)))
+
+    def log_prior(self, parameters: Mapping[str, Array]) -> float:
+        """Log prior density of given parameters, in the coordinates that `mode` maximises it in."""
+        self.require_numbers("log_prior")
+        return self._log_prior(parameters)
+
+    @abc.abstractmethod
+    def _log_prior(self, parameters: Mapping[str, Array]) -> float: ...
+
+    def completed(self, summary: Summary, parameters: Mapping[str, Array]) -> Summary:
+        """The expected summary of the rows with all their cells, given those that are there and parameters.
+
+        It is the summary itself, but for families that model columns jointly and whose rows lack some cells.
+        """
+        return summary
 
     @abc.abstractmethod
     def row_predictive(self) -> RowDensity:

@@ -6,6 +6,7 @@ from typing import Self
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+from scipy.special import betaln, xlog1py, xlogy
 
 from bayesgen.errors import FitError
 from bayesgen.records import fill, record
@@ -117,11 +118,16 @@ class BetaBernoulli(Family):
         """Bernoulli columns."""
         return dist.Bernoulli(probs=parameters["probs"][labels]).to_event(1)
 
-    def row_density(self, parameters: Mapping[str, Array]) -> RowDensity:
+    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> Parameters:
         """Log probabilities of ones and zeros."""
         probs = parameters["probs"]
         with np.errstate(divide="ignore"):
-            return BERNOULLI.density({"log_one": np.log(probs), "log_zero": np.log1p(-probs)})
+            return {"log_one": np.log(probs), "log_zero": np.log1p(-probs)}
+
+    def _log_prior(self, parameters: Mapping[str, Array]) -> float:
+        probs = parameters["probs"]
+        logs = xlogy(self.a - 1, probs) + xlog1py(self.b - 1, -probs) - betaln(self.a, self.b)
+        return float(np.sum(logs))
 
     def row_predictive(self) -> RowDensity:
         """The mean is exact for one row; the logs of both probabilities come from the counts, however near 1 one is."""

@@ -1,10 +1,12 @@
 """The Dirichlet algebra that categorical columns and multinomial counts share."""
 
+from collections.abc import Mapping
 from typing import Self
 
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+from scipy.special import gammaln, xlogy
 
 from bayesgen.errors import FitError, ModelError
 from bayesgen.records import fill, record
@@ -96,6 +98,17 @@ class DirichletFamily(Family):
         """Independent draws of `probs`."""
         self._require_vector("sample")
         return {"probs": sample_dirichlet(generator(key), self.concentration, shape)}
+
+    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> Parameters:
+        """Log probabilities."""
+        with np.errstate(divide="ignore"):
+            return {"log_probs": np.log(parameters["probs"])}
+
+    def _log_prior(self, parameters: Mapping[str, Array]) -> float:
+        self._require_vector("log_prior")
+        alpha = self.concentration
+        logs = xlogy(alpha - 1, parameters["probs"]).sum(-1) + gammaln(alpha.sum(-1)) - gammaln(alpha).sum(-1)
+        return float(np.sum(logs))
 
     def sample_sites(self, name: str) -> Parameters:
         """Sample `{name}_probs`, (..., r)."""

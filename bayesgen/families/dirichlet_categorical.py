@@ -70,12 +70,6 @@ class DirichletCategorical(DirichletFamily):
         """Categorical columns."""
         return dist.Categorical(probs=parameters["probs"][labels]).to_event(1)
 
-    def row_density(self, parameters: Mapping[str, Array]) -> RowDensity:
-        """Log probabilities of the values."""
-        probs = parameters["probs"]
-        with np.errstate(divide="ignore"):
-            return CategoricalStatistic(probs.shape[-1]).density({"log_probs": np.log(probs)})
-
     def row_predictive(self) -> RowDensity:
         """The mean is exact for one row."""
         return self.row_density(self.mean())

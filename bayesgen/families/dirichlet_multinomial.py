@@ -74,11 +74,6 @@ class DirichletMultinomial(DirichletFamily):
             largest = int(np.max(total_count))
         return dist.Multinomial(total_count, probs=parameters["probs"][labels], total_count_max=largest)
 
-    def row_density(self, parameters: Mapping[str, Array]) -> RowDensity:
-        """Log probabilities of the events."""
-        with np.errstate(divide="ignore"):
-            return MULTINOMIAL.density({"log_probs": np.log(parameters["probs"])})
-
     def row_predictive(self) -> RowDensity:
         """Dirichlet-multinomial."""
         return DirichletMultinomialRows(self.concentration)

@@ -87,10 +87,13 @@ class FixedCategorical(Family):
         """Categorical."""
         return dist.Categorical(probs=parameters["probs"][labels])
 
-    def row_density(self, parameters: Mapping[str, Array]) -> RowDensity:
+    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> Parameters:
         """Log probabilities."""
         with np.errstate(divide="ignore"):
-            return self.statistic.density({"log_probs": np.log(parameters["probs"])})
+            return {"log_probs": np.log(parameters["probs"])}
+
+    def _log_prior(self, parameters: Mapping[str, Array]) -> float:
+        return 0.0
 
     def row_predictive(self) -> RowDensity:
         """Log probabilities."""

@@ -6,6 +6,7 @@ from typing import Self
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+from scipy.special import gammaln, xlogy
 
 from bayesgen.distributions import PreciseGammaPoisson
 from bayesgen.errors import FitError
@@ -127,10 +128,15 @@ class GammaPoisson(Family):
         """Poisson columns."""
         return dist.Poisson(parameters["rate"][labels]).to_event(1)
 
-    def row_density(self, parameters: Mapping[str, Array]) -> RowDensity:
+    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> Parameters:
         """Rates and their logs."""
         with np.errstate(divide="ignore"):
-            return POISSON.density({"rate": parameters["rate"], "log_rate": np.log(parameters["rate"])})
+            return {"rate": parameters["rate"], "log_rate": np.log(parameters["rate"])}
+
+    def _log_prior(self, parameters: Mapping[str, Array]) -> float:
+        rate = parameters["rate"]
+        constant = self.shape * np.log(self.rate) - gammaln(self.shape)
+        return float(np.sum(xlogy(self.shape - 1, rate) - self.rate * rate + constant))
 
     def row_predictive(self) -> RowDensity:
         """Gamma-Poisson."""

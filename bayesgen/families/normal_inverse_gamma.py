@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+from scipy.special import gammaln
 
 from bayesgen.errors import FitError
 from bayesgen.records import fill, record, static
@@ -203,11 +204,23 @@ class NormalInverseGamma(Family):
         variance = jnp.broadcast_to(self.pooling.expand(parameters["variance"]), parameters["mean"].shape)
         return dist.Normal(parameters["mean"][labels], jnp.sqrt(variance)[labels]).to_event(1)
 
-    def row_density(self, parameters: Mapping[str, Array]) -> RowDensity:
+    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> Parameters:
         """Location and scale of each column."""
         loc = parameters["mean"]
         scale = np.broadcast_to(np.sqrt(self.pooling.expand(parameters["variance"])), loc.shape)
-        return self.statistic.density({"loc": loc, "scale": scale})
+        return {"loc": loc, "scale": scale}
+
+    def _log_prior(self, parameters: Mapping[str, Array]) -> float:
+        family, mean, variance = (
+            self.closed("log_prior"),
+            parameters["mean"],
+            self.pooling.expand(parameters["variance"]),
+        )
+        constant = family.shape * np.log(family.scale) - gammaln(family.shape)
+        of_variance = constant - (family.shape + 1) * np.log(variance) - family.scale / variance
+        precision = family.kappa / variance
+        of_mean = 0.5 * (np.log(precision) - LOG_2PI - precision * (mean - family.location) ** 2)
+        return float(np.sum(of_variance) + np.sum(of_mean))
 
     def row_predictive(self) -> RowDensity:
         """Student-t columns, jointly where they share a variance."""

@@ -22,7 +22,7 @@ from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check
 from .naming import ANONYMOUS, Names, Scale
 from .pooling import Pooling
 from .rows import MultivariateStudentTRows
-from .special import LOG_PI, log_multigamma_rising, slogdet, slogdet_growth
+from .special import LOG_PI, log_inverse_wishart, log_multigamma_rising, log_normal, slogdet, slogdet_growth
 
 
 @record
@@ -228,11 +228,17 @@ class NormalInverseWishart(Family):
         factor = scale_tril if self.pooling.tied else scale_tril[labels]
         return dist.MultivariateNormal(parameters["mean"][labels], scale_tril=factor)
 
-    def row_density(self, parameters: Mapping[str, Array]) -> RowDensity:
-        """Joint normal distributions."""
+    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> Parameters:
+        """Means, and Cholesky factors of the covariances."""
         loc = parameters["mean"]
         factor = np.linalg.cholesky(parameters["covariance"])
-        return self.statistic.density({"loc": loc, "scale_tril": np.broadcast_to(factor, (*loc.shape, loc.shape[-1]))})
+        return {"loc": loc, "scale_tril": np.broadcast_to(factor, (*loc.shape, loc.shape[-1]))}
+
+    def _log_prior(self, parameters: Mapping[str, Array]) -> float:
+        family, covariance = self.closed("log_prior"), parameters["covariance"]
+        covariance = covariance[None] if self.pooling.tied else covariance
+        of_mean = log_normal(parameters["mean"] - family.location, covariance / family.kappa[..., None, None])
+        return float(np.sum(log_inverse_wishart(covariance, family.df, family.scale)) + np.sum(of_mean))
 
     def row_predictive(self) -> RowDensity:
         """Multivariate Student t."""

@@ -4,15 +4,18 @@ import dataclasses
 import functools
 import inspect
 import itertools
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from bayesgen.data import Schema, Table, naming_origin, read_tables
 from bayesgen.describe import amount, counted, described
 from bayesgen.errors import DataError
 from bayesgen.program import ConcreteModel, GenerativeProgram, Model, Recipe
-from bayesgen.runtime import in_threads
-from bayesgen.statistics import SufficientStatistics, merged
+from bayesgen.runtime import in_threads, table_chunks
+from bayesgen.statistics import SufficientStatistics, Summary, merged, summaries_of
+from bayesgen.typing import Int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,11 +29,15 @@ class Summaries:
         model: the model whose sites are summarised.
         schema: the resolved schema, without means and variances.
         statistics: the sufficient statistics.
+        num_rows: how many rows were given.
+        unlabelled_places: which of them have no label, by position; None where all have one.
     """
 
     model: ConcreteModel
     schema: Schema
     statistics: SufficientStatistics
+    num_rows: int = dataclasses.field(default=0, compare=False)
+    unlabelled_places: Int[np.ndarray, " m"] | None = dataclasses.field(default=None, compare=False)
 
     def __repr__(self) -> str:
         facts = {
@@ -49,7 +56,7 @@ class Summaries:
     @property
     def total_weight(self) -> float:
         """How many rows there are, each counted with its weight."""
-        return float(self.statistics.class_weights.sum())
+        return self.statistics.total_weight
 
     def merge(self, other: "Summaries") -> "Summaries":
         """The summaries of both sets of rows together.
@@ -62,7 +69,13 @@ class Summaries:
                 "These summaries have different schemas (columns, kinds, categories or classes). Summarise both with "
                 "one schema=Schema(...) that declares all classes and categories."
             )
-        return dataclasses.replace(self, statistics=self.statistics + other.statistics)
+        later = None if other.unlabelled_places is None else self.num_rows + other.unlabelled_places
+        return dataclasses.replace(
+            self,
+            statistics=self.statistics + other.statistics,
+            num_rows=self.num_rows + other.num_rows,
+            unlabelled_places=_one_after_another([self.unlabelled_places, later]),
+        )
 
     def __add__(self, other: "Summaries") -> "Summaries":
         return self.merge(other)
@@ -84,7 +97,26 @@ class Summaries:
     @functools.cached_property
     def scaled_schema(self) -> Schema:
         """The schema with the columns' means and variances, to which default priors are resolved."""
-        return self.model.with_scale(self.schema, self.statistics.summaries)
+        return self.model.with_scale(self.schema, self._summaries_of_all_rows)
+
+    @property
+    def _summaries_of_all_rows(self) -> Mapping[str, Summary]:
+        """Site -> the summary of all rows, whether their classes are known or not; by class where all are."""
+        known, unlabelled = self.statistics.summaries, self.statistics.unlabelled
+        if unlabelled is None:
+            return known
+        statistics = {
+            site: statistic
+            for site, statistic in self.model.statistics(self.schema).items()
+            if not statistic.uses_inert  # no scale is taken from these
+        }
+        chunks = table_chunks(unlabelled.num_rows, unlabelled.cells_per_row)
+        parts = (summaries_of(rows, statistics, rows.codes, 1) for rows in map(unlabelled.take, chunks))
+        return functools.reduce(_merged, parts, {site: known[site].pooled() for site in statistics})
+
+
+def _merged(one: Mapping[str, Summary], other: Mapping[str, Summary]) -> dict[str, Summary]:
+    return {site: summary.merge(other[site]) for site, summary in one.items()}
 
 
 def summarize(
@@ -132,18 +164,46 @@ def summarize(
             declared = dataclasses.replace(declared, classes=first.declared_classes)
         schema = model.infer_schema(first, first.labels, declared)
         concrete = model.concrete(schema)
-    parts = (_statistics(concrete, schema, table) for table in itertools.chain([first], tables))
-    return Summaries(concrete, schema, merged(itertools.chain.from_iterable(parts)))
+    return _summaries(concrete, schema, itertools.chain([first], tables))
 
 
-def _statistics(model: ConcreteModel, schema: Schema, table: Table) -> Iterator[SufficientStatistics]:
+def _summaries(model: ConcreteModel, schema: Schema, tables: Iterable[Table]) -> Summaries:
+    """The summaries of all tables together."""
+    num_rows, unlabelled_places = 0, []
+
+    def parts() -> Iterator[SufficientStatistics]:
+        nonlocal num_rows
+        for table in tables:
+            for statistics, places in _statistics(model, schema, table):
+                unlabelled_places.append(None if places is None else num_rows + places)
+                yield statistics
+            num_rows += table.num_rows + table.num_dropped
+
+    statistics = merged(parts())
+    return Summaries(model, schema, statistics, num_rows, _one_after_another(unlabelled_places))
+
+
+def _one_after_another(parts: Iterable[Int[np.ndarray, " m"] | None]) -> Int[np.ndarray, " m"] | None:
+    there = [part for part in parts if part is not None]
+    return np.concatenate(there) if there else None
+
+
+Part: TypeAlias = tuple[SufficientStatistics, Int[np.ndarray, " m"] | None]
+"""The statistics of some rows of a table, and which of its rows as given have no label."""
+
+
+def _statistics(model: ConcreteModel, schema: Schema, table: Table) -> Iterator[Part]:
     """The sufficient statistics of each chunk of a table."""
 
-    def of_rows(places: slice) -> SufficientStatistics:
+    def of_rows(places: slice) -> Part:
         chunk = table.rows(places)
         labels = schema.label_codes(chunk.labels)
         rows = dataclasses.replace(model.read(schema, chunk), labels=labels, weights=chunk.weights)
-        return model.summarize(schema, rows)
+        statistics = model.summarize(schema, rows)
+        if labels is None or statistics.unlabelled is None:
+            return statistics, None
+        missing = np.flatnonzero(labels < 0)
+        return statistics, missing + places.start if chunk.kept is None else chunk.kept[missing]
 
     with naming_origin(table.chunk_number, table.num_dropped):
         try:

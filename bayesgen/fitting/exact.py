@@ -5,6 +5,7 @@ import dataclasses
 from bayesgen.errors import FitError
 from bayesgen.models import Conjugate
 from bayesgen.posteriors import ConjugatePosterior
+from bayesgen.statistics import SufficientStatistics
 
 from .fit import Fit
 from .problem import Method, ProgramProblem
@@ -24,9 +25,19 @@ class Exact(Method):
         prior = closed_prior(problem)
         problem.warn_of_constant_columns()
         data = problem.data
+        _refuse_unlabelled(data.statistics)
         updated = prior.update(data.statistics)
         posterior = ConjugatePosterior(data.model, data.scaled_schema, updated, prior, data.statistics)
         return problem.result(self, posterior, summaries=data)
+
+
+def _refuse_unlabelled(statistics: SufficientStatistics) -> None:
+    if statistics.unlabelled is not None:
+        raise FitError(
+            f"Exact() has no closed form where labels are missing, as they are in {statistics.unlabelled.num_rows} "
+            "rows: the posterior is a mixture over all ways to label them, of which there are as many as classes to "
+            "the power of rows. Use NUTS(), which sums the labels out, or MAP()."
+        )
 
 
 def closed_prior(problem: ProgramProblem) -> Conjugate:

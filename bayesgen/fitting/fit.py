@@ -67,11 +67,18 @@ class Fit(Trained):
             "rows (total weight)": amount(self.attributes.get("total_weight")),
             "columns": counted(self.schema.columns or self.program.attributes),
             "classes": counted(self.classes),
+            "rows without labels (weight)": self._about_labels(),
             "log evidence": amount(self.log_evidence),
             "draws": f"{about_draws}, path {self.attributes.get('path')!r}" if about_draws else None,
             "parameters": shapes(self.parameters, skip=2 if self.is_sampled else 0),
             "next": f"{self._question()}, fit.parameters, fit.to_datatree()",
         }
+
+    def _about_labels(self) -> str | None:
+        """The weight of the rows without labels, and the classes of which no row has one."""
+        weight, unnamed = (self.attributes.get(name) for name in ("total_weight_unlabelled", "classes_without_labels"))
+        lacking = f"; no row has the label {quote_some(unnamed)}" if unnamed else ""
+        return None if weight is None else f"{amount(weight)}{lacking}"
 
     def _question(self) -> str:
         """How to ask it of new rows."""

@@ -2,37 +2,41 @@
 
 import dataclasses
 
-from bayesgen.posteriors import Point
+from bayesgen.models import Conjugate
 from bayesgen.program import ParameterDensity
+from bayesgen.statistics import SufficientStatistics
 
+from .expectation import Target
 from .fit import Fit
-from .maximum import point_at_maximum
-from .problem import Method, ProgramProblem
+from .point import PointMethod
+from .problem import ProgramProblem
 
 
 @dataclasses.dataclass(frozen=True)
-class MAP(Method):
+class MAP(PointMethod):
     """Maximum a posteriori: argmax_Q p(Q | T), the first of the two steps.
 
     For built-in models the joint mode over probabilities, rates, means and variances or covariances, in closed form
-    where no hyperparameter is a distribution. For a program of one's own, the mode of the density of its sample sites
-    in the constrained space. A mode is not invariant: in other coordinates it is another process.
+    where no hyperparameter is a distribution and every row has its label (jointly normal ones all cells); by EM where
+    labels or cells are missing. For a program of one's own, the mode of the density of its sample sites in the
+    constrained space. A mode is not invariant: in other coordinates it is another process.
 
     Args:
-        num_starts: number of starting points, where it is a search.
+        num_starts, starts, assignment, unlabelled_weight: see `MLE`.
     """
 
-    num_starts: int = 4
-
-    def __post_init__(self) -> None:
-        self.check_counts(num_starts=self.num_starts)
+    what = "posterior density"
 
     def solve(self, problem: ProgramProblem) -> Fit:
         """Maximise the posterior density."""
         problem.warn_of_constant_columns()
-        conjugate = problem.conjugate
-        if conjugate is None or not conjugate.is_closed:
-            density = ParameterDensity(problem.program, problem.statistics)
-            return problem.result(self, point_at_maximum(problem, density, self.num_starts, "posterior density"))
-        posterior = conjugate.update(problem.data.statistics)
-        return problem.result(self, Point(None, posterior.mode(), conjugate))
+        return super().solve(problem)
+
+    def _has_closed_form(self, conjugate: Conjugate) -> bool:
+        return conjugate.is_closed
+
+    def _target(self, conjugate: Conjugate) -> Target:
+        return Target.posterior(conjugate)
+
+    def _density(self, problem: ProgramProblem, statistics: SufficientStatistics) -> ParameterDensity:
+        return ParameterDensity(problem.program, statistics, self.assignment == "hard")

@@ -2,39 +2,53 @@
 
 import dataclasses
 
-from bayesgen.posteriors import Point
+from bayesgen.models import Conjugate
 from bayesgen.program import LikelihoodDensity
+from bayesgen.statistics import SufficientStatistics
 
-from .fit import Fit
-from .maximum import point_at_maximum
-from .problem import Method, ProgramProblem
+from .expectation import Target
+from .point import PointMethod
+from .problem import ProgramProblem
 
 
 @dataclasses.dataclass(frozen=True)
-class MLE(Method):
+class MLE(PointMethod):
     """Maximum likelihood: argmax_Q p(T | Q). The prior is ignored.
 
-    Built-in models have it in closed form; for others the compressed likelihood is maximised from several starts.
+    Built-in models have it in closed form where every row has its label (and jointly normal ones all cells); else by
+    EM. For a program of one's own the compressed likelihood is maximised from several starts. A row without label
+    counts by its density, log sum_k p(x, k | Q).
 
     Args:
-        num_starts: number of starting points, where it is a search.
+        num_starts: number of starting points, where it is a search or EM; None for 8 where labels are missing, else 4.
+        starts: where EM starts: labels (n,) or responsibilities (n, K) of the rows of X, of which those of rows without
+            labels are looked at, or a list of such arrays. None starts in the middle of the posterior of the labelled
+            rows, and around it with one random row more in each class.
+        assignment: "soft", or "hard": a row without label counts by its most probable class alone, log max_k
+            p(x, k | Q), which is what k-means maximises.
+        unlabelled_weight: how much a row without label counts, of a row with one (EM-lambda). Where the model is wrong,
+            many of them can outvote the labels.
+
+    Without labels the likelihood of variances that are not pooled is unbounded: starts that lead to a singular class
+    are dropped and counted, in `fit.attributes["num_starts_dropped"]`.
+
+    Source: Nigam, McCallum, Thrun and Mitchell (2000), Text classification from labeled and unlabeled documents using
+    EM, section 5; Celeux and Govaert (1992), A classification EM algorithm, for hard assignments.
+
+    >>> import bayesgen as bg
+    >>> X, y = [[1.0], [2.0], [7.0], [9.0], [1.5], [8.5], [2.5], [7.5]], ["low", "low", "high", "high"] + 4 * [None]
+    >>> fit = bg.fit(bg.NaiveBayes(), X, y, method=bg.MLE())
+    >>> fit.parameters["real_mean"].round(2).tolist()
+    [[8.0], [1.75]]
     """
 
-    num_starts: int = 4
+    what = "likelihood"
 
-    def __post_init__(self) -> None:
-        self.check_counts(num_starts=self.num_starts)
+    def _has_closed_form(self, conjugate: Conjugate) -> bool:
+        return True
 
-    def solve(self, problem: ProgramProblem) -> Fit:
-        """Maximise the likelihood."""
-        if problem.conjugate is None:
-            density = LikelihoodDensity(problem.program, problem.statistics)
-            return problem.result(self, point_at_maximum(problem, density, self.num_starts, "likelihood"))
-        conjugate, statistics = problem.conjugate, problem.data.statistics
-        values = {
-            "class_probs": conjugate.class_prior.maximum_likelihood(statistics.labels, conjugate.class_names)["probs"]
-        }
-        for block in conjugate.blocks:
-            own = block.family.maximum_likelihood(statistics.summaries[block.name], conjugate.names(block))
-            values |= {f"{block.name}_{name}": value for name, value in own.items()}
-        return problem.result(self, Point(None, values, conjugate))
+    def _target(self, conjugate: Conjugate) -> Target:
+        return Target.likelihood(conjugate)
+
+    def _density(self, problem: ProgramProblem, statistics: SufficientStatistics) -> LikelihoodDensity:
+        return LikelihoodDensity(problem.program, statistics, self.assignment == "hard")

@@ -16,6 +16,7 @@ from bayesgen.runtime import as_key, placed
 from bayesgen.solvers import Attempt, Chains, Settings, sample, unwhitened, whitened_at_mode
 from bayesgen.typing import Float
 
+from .em import inner_point
 from .export import axes
 from .fit import Fit
 from .problem import Method, ProgramProblem
@@ -59,6 +60,7 @@ class NUTS(Method):
     def solve(self, problem: ProgramProblem) -> Fit:
         """Sample."""
         problem.warn_of_constant_columns()
+        problem.warn_of_unnamed_classes()
         program, density = problem.program, PosteriorDensity(problem.program, problem.statistics)
         if density.dimension == 0:
             raise FitError(
@@ -109,10 +111,11 @@ def about(chains: Chains) -> dict[str, Any]:
 
 
 def _starts(problem: ProgramProblem) -> Float[np.ndarray, "starts D"]:
-    """Where to look for the mode: at the closed-form posterior mean where there is one."""
+    """Where to look for the mode: at the closed-form posterior mean where there is one, or where EM leads."""
     conjugate = problem.conjugate
     if conjugate is None or not conjugate.is_closed:
         return dispersed_starts(problem.program, problem.seed)
-    posterior = conjugate.update(problem.data.statistics)
-    latents = problem.program.latents_of(posterior.mean())
+    statistics = problem.data.statistics
+    point = conjugate.update(statistics).mean() if statistics.is_complete else inner_point(problem, conjugate)
+    latents = problem.program.latents_of(point)
     return free_vector(problem.program, {name: latents[name] for name in problem.program.latents})[None]

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from bayesgen.describe import quote_some
 from bayesgen.errors import ConstantColumnWarning, ModelError, warn
 from bayesgen.models import Conjugate
 from bayesgen.posteriors import Posterior
@@ -89,6 +90,34 @@ class ProgramProblem(Problem):
             attributes={**(attributes or {}), "total_weight": self.data.total_weight, "device": used()},
             **extra,
         )
+
+    @property
+    def about_labels(self) -> dict[str, Any]:
+        """What a fit tells of rows without labels: their weight, and which classes have no row with a label."""
+        statistics = self.data.statistics
+        if statistics.unlabelled is None:
+            return {}
+        known = float(statistics.class_weights.sum())
+        return {
+            "total_weight_unlabelled": statistics.total_weight - known,
+            "classes_without_labels": self._classes_without_labels,
+        }
+
+    @property
+    def _classes_without_labels(self) -> tuple[Any, ...]:
+        pairs = zip(self.data.schema.classes or (), self.data.statistics.class_weights, strict=True)
+        return tuple(label for label, weight in pairs if weight == 0)
+
+    def warn_of_unnamed_classes(self) -> None:
+        """Say once which classes no label tells apart, so that which of them has which name is arbitrary."""
+        if self.data.statistics.unlabelled is None or not self.data.model.has_labels:
+            return
+        unnamed = self._classes_without_labels
+        if len(unnamed) > 1:
+            warn(
+                f"The classes {quote_some(unnamed)} have no row with a label: they are told apart by X alone, and "
+                "which of them has which name is arbitrary. Label a row of each."
+            )
 
     def warn_of_constant_columns(self) -> None:
         """Say once which columns have no variance, so that their default prior takes variance 1."""

@@ -77,6 +77,38 @@ class Conjugate:
         blocks = [block.family.log_evidence(evidence.summaries[block.name]) for block in self.blocks]
         return float(self.class_prior.log_evidence(evidence.labels) + sum(blocks))
 
+    def log_prior(self, parameters: Mapping[str, np.ndarray]) -> float:
+        """Log prior density of given parameters, in the coordinates that `mode` maximises it in."""
+        return sum(family.log_prior(of_family) for family, of_family in self._each_with(parameters))
+
+    def log_likelihood(self, statistics: SufficientStatistics, parameters: Mapping[str, np.ndarray]) -> float:
+        """log p(X, y | parameters) of labelled rows."""
+        summaries = [statistics.labels, *(statistics.summaries[block.name] for block in self.blocks)]
+        pairs = zip(self._each_with(parameters), summaries, strict=True)
+        return sum(family.log_likelihood(of_family, summary) for (family, of_family), summary in pairs)
+
+    def completed(self, statistics: SufficientStatistics, parameters: Mapping[str, np.ndarray]) -> SufficientStatistics:
+        """The expected statistics of labelled rows with all their cells, given parameters."""
+        summaries = {
+            block.name: block.family.completed(statistics.summaries[block.name], self.of_block(block, parameters))
+            for block in self.blocks
+        }
+        return dataclasses.replace(statistics, summaries=summaries)
+
+    def maximum_likelihood(self, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
+        """The parameters of highest likelihood: {block}_{parameter} -> value."""
+        summary_of = {"class": statistics.labels, **statistics.summaries}
+        return self.collect(lambda family, names: family.maximum_likelihood(summary_of[names.block], names))
+
+    def of_block(self, block: Block, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The parameters of one block, by the names that its family has for them."""
+        return {name: parameters[f"{block.name}_{name}"] for name in block.family.parameter_axes()}
+
+    def _each_with(self, parameters: Mapping[str, np.ndarray]) -> list[tuple[Family, dict[str, np.ndarray]]]:
+        """The class prior and each block's family, with their parameters."""
+        of_blocks = [(block.family, self.of_block(block, parameters)) for block in self.blocks]
+        return [(self.class_prior, {"probs": parameters["class_probs"]}), *of_blocks]
+
     @property
     def axes(self) -> dict[str, tuple[str, ...]]:
         """{block}_{parameter} -> names of its axes: class, and those of the block, of which `coordinates` tells."""
@@ -129,8 +161,7 @@ class Conjugate:
         """Log class probabilities and the blocks' densities at given parameters."""
         blocks = []
         for block in self.blocks:
-            of_block = {name: parameters[f"{block.name}_{name}"] for name in block.family.parameter_axes()}
-            blocks.append((block.name, block.family.row_density(of_block)))
+            blocks.append((block.name, block.family.row_density(self.of_block(block, parameters))))
         return _log(parameters["class_probs"]), blocks
 
     def predictive_densities(self) -> "Densities":

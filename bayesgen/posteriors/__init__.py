@@ -1,6 +1,7 @@
 """What training gives: points, conjugate posteriors, draws, mixtures of several."""
 
 from .base import At, Exported, Parameters, Posterior, ProcessPosterior
+from .closed import chunk_table
 from .conjugate import ConjugatePosterior
 from .convergence import entry_names, problems, warn_of
 from .draws import Draws
@@ -17,6 +18,7 @@ __all__ = [
     "Point",
     "Posterior",
     "ProcessPosterior",
+    "chunk_table",
     "entry_names",
     "log_conditional",
     "problems",

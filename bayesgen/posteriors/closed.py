@@ -8,28 +8,33 @@ import numpy as np
 from bayesgen.data import Rows, successive_rows
 from bayesgen.models import Densities
 from bayesgen.runtime import all_in_threads, even_chunks
-from bayesgen.typing import Array, Float
+from bayesgen.typing import Float
 
 CHUNK_CELLS = 1 << 20  # of rows x classes x columns: what threads do not wait for each other with
 
 
 def closed_table(densities: Densities, rows: Rows) -> Float[np.ndarray, "n K"]:
     """log p(x_i, y = k): log class probabilities, and the log densities of the blocks given the class."""
-    log_class_probs, blocks = densities
+    log_class_probs, _ = densities
     out = np.empty((rows.num_rows, len(log_class_probs)))
 
     def fill(part: slice) -> None:
-        with np.errstate(divide="ignore", over="ignore"):
-            table: Array = log_class_probs
-            for name, density in blocks:
-                observed = rows.observed.get(name)
-                mask = None if observed is None else observed[part]
-                table = table + density.log_prob(_chunk(rows.values[name], part), mask)
-        out[part] = table
+        out[part] = chunk_table(densities, rows, part)
 
     numbers_per_row = max(_numbers_per_row(values, len(log_class_probs)) for values in rows.values.values())
     all_in_threads(fill, even_chunks(rows.num_rows, CHUNK_CELLS / numbers_per_row))
     return out
+
+
+def chunk_table(densities: Densities, rows: Rows, part: slice) -> Float[np.ndarray, "n K"]:
+    """The table of some successive rows, made in this thread."""
+    table, blocks = densities
+    with np.errstate(divide="ignore", over="ignore"):
+        for name, density in blocks:
+            observed = rows.observed.get(name)
+            mask = None if observed is None else observed[part]
+            table = table + density.log_prob(_chunk(rows.values[name], part), mask)
+    return table
 
 
 def _numbers_per_row(values: Any, num_classes: int) -> int | float:

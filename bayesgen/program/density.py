@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import logsumexp
 
 from bayesgen.data import Rows
 from bayesgen.runtime import OwnedJit
@@ -11,18 +12,25 @@ from bayesgen.typing import Array, Float
 
 from .base import Arrays, Program
 from .evaluation import Evaluation, class_table, evaluate_classes
+from .joint import log_joint_of
 
 
 def density_work(program: Program, statistics: SufficientStatistics) -> float:
     """Multiplications of one evaluation, roughly: one for each number of the data, and class where these are rows."""
     cells, rows = (
-        sum(np.size(leaf) for leaf in jax.tree.leaves(part)) for part in (statistics.summaries, statistics.rows)
+        sum(np.size(leaf) for leaf in jax.tree.leaves(part))
+        for part in (statistics.summaries, (statistics.rows, statistics.unlabelled))
     )
     return float(cells + program.num_classes * rows)
 
 
-def log_likelihood(program: Program, evaluation: Evaluation, statistics: SufficientStatistics) -> Float[Array, ""]:
-    """Log-likelihood of the data at an evaluated program (run at the K classes)."""
+def log_likelihood(
+    program: Program, evaluation: Evaluation, statistics: SufficientStatistics, hard: bool = False
+) -> Float[Array, ""]:
+    """Log-likelihood of the data at an evaluated program (run at the K classes).
+
+    A row without label counts by its density, classes summed out; by that with its most probable class if `hard`.
+    """
     weights = statistics.class_weights
     total = jnp.where(weights > 0, weights * evaluation.label_log_probs, 0.0).sum()
     for name, _ in program.plan.compressed:
@@ -31,7 +39,16 @@ def log_likelihood(program: Program, evaluation: Evaluation, statistics: Suffici
         total += part if scale is None else scale * part
     if statistics.rows is not None:
         total += _rowwise_log_likelihood(program, evaluation.latents, statistics.rows)
+    if statistics.unlabelled is not None:
+        total += _unlabelled_log_likelihood(program, evaluation, statistics.unlabelled, hard)
     return total
+
+
+def _unlabelled_log_likelihood(program: Program, evaluation: Evaluation, rows: Rows, hard: bool) -> Float[Array, ""]:
+    table = log_joint_of(program, evaluation, rows)
+    of_rows = table.max(1) if hard else logsumexp(table, axis=1)
+    weights = jnp.ones(rows.num_rows) if rows.weights is None else rows.weights
+    return jnp.where(weights > 0, weights * of_rows, 0.0).sum()
 
 
 def _rowwise_log_likelihood(program: Program, latents: Arrays, rows: Rows) -> Float[Array, ""]:
@@ -56,14 +73,14 @@ def unconstrained_log_density(program: Program, free: Arrays, statistics: Suffic
 
 
 def parameter_log_density(
-    program: Program, free: Arrays, statistics: SufficientStatistics, prior: bool = True
+    program: Program, free: Arrays, statistics: SufficientStatistics, prior: bool = True, hard: bool = False
 ) -> Float[Array, ""]:
     """Log density over the program's *parameters* (covariances, not Cholesky factors) at unconstrained latents.
 
     Its maximum is the joint mode that MAP reports; without the prior it is the likelihood alone.
     """
     evaluation = evaluate_classes(program, free, statistics.covariates, unconstrained=True)
-    likelihood = log_likelihood(program, evaluation, statistics)
+    likelihood = log_likelihood(program, evaluation, statistics, hard)
     if not prior:
         return likelihood
     density = likelihood + evaluation.log_prior - program.log_coordinate_jacobian(evaluation.latents)

@@ -11,7 +11,7 @@ from bayesgen.statistics import Reference, few, middle
 from bayesgen.typing import Array, Float
 
 from .base import Arrays, Program
-from .evaluation import class_table, evaluate_classes
+from .evaluation import Evaluation, class_table, evaluate_classes
 
 
 def log_joint_table(program: Program, latents: Arrays, rows: Rows) -> Float[Array, "n K"]:
@@ -20,13 +20,18 @@ def log_joint_table(program: Program, latents: Arrays, rows: Rows) -> Float[Arra
     Compressed sites are evaluated by matrix algebra on their class-conditional parameters, the others (and those
     that are masked, scaled or have parameters of the base measure) by running the program row by row.
     """
-    total, parameters = _conditionals(program, latents, rows.covariates)
+    return log_joint_of(program, evaluate_classes(program, latents, rows.covariates), rows)
+
+
+def log_joint_of(program: Program, evaluation: Evaluation, rows: Rows) -> Float[Array, "n K"]:
+    """`log_joint_table` at an evaluated program (run at the K classes)."""
+    total, parameters = _read(program, evaluation)
     statistics = dict(program.plan.compressed)
     for name, of_classes in parameters.items():
         total = total + statistics[name].density(of_classes).log_prob(rows.values[name], rows.observed.get(name))
     rowwise = _run_by_row(program, parameters)
     if rowwise:
-        total = total + _by_row(program, latents, rows, rowwise)
+        total = total + _by_row(program, evaluation.latents, rows, rowwise)
     return jnp.broadcast_to(total, (rows.num_rows, program.num_classes))
 
 
@@ -170,8 +175,14 @@ def _run_by_row(program: Program, others: Collection[str]) -> tuple[str, ...]:
 def _conditionals(
     program: Program, latents: Arrays, covariates: Arrays
 ) -> tuple[Float[Array, " K"], dict[str, dict[str, Float[Array, "K ..."]]]]:
+    """What `_read` gives, at latents."""
+    return _read(program, evaluate_classes(program, latents, covariates))
+
+
+def _read(
+    program: Program, evaluation: Evaluation
+) -> tuple[Float[Array, " K"], dict[str, dict[str, Float[Array, "K ..."]]]]:
     """Log class probabilities, and class-conditional parameters of the sites that matrix algebra can do."""
-    evaluation = evaluate_classes(program, latents, covariates)
     conditionals = {
         name: evaluation.compressed(name)
         for name, statistic in program.plan.compressed

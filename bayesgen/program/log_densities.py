@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bayesgen.log_density import LogDensity
-from bayesgen.records import record
+from bayesgen.records import record, static
 from bayesgen.runtime import OwnedJit
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Array, Float, Int
@@ -23,10 +23,12 @@ class ProgramDensity(LogDensity):
     Attributes:
         program: the bound program.
         statistics: the data.
+        hard: whether rows without labels count by their most probable class alone.
     """
 
     program: GenerativeProgram
     statistics: SufficientStatistics
+    hard: bool = False
 
     @property
     def dimension(self) -> int:
@@ -67,8 +69,8 @@ class ProgramDensity(LogDensity):
 
     @property
     def loops_over_rows(self) -> bool:
-        """Whether some sites have no sufficient statistic."""
-        return self.statistics.rows is not None
+        """Whether some sites have no sufficient statistic, or some rows no label."""
+        return self.statistics.rows is not None or self.statistics.unlabelled is not None
 
     @property
     def owner(self) -> Any:
@@ -94,10 +96,12 @@ class ParameterDensity(ProgramDensity):
 
     program: GenerativeProgram
     statistics: SufficientStatistics
+    hard: bool = static(default=False)
 
     def __call__(self, vector: Float[Array, " D"]) -> Float[Array, ""]:
         """Log joint density of parameters and data."""
-        return parameter_log_density(self.program, unravel(self.program.structure, vector), self.statistics)
+        free = unravel(self.program.structure, vector)
+        return parameter_log_density(self.program, free, self.statistics, hard=self.hard)
 
 
 @record
@@ -106,11 +110,12 @@ class LikelihoodDensity(ProgramDensity):
 
     program: GenerativeProgram
     statistics: SufficientStatistics
+    hard: bool = static(default=False)
 
     def __call__(self, vector: Float[Array, " D"]) -> Float[Array, ""]:
         """Log-likelihood."""
         free = unravel(self.program.structure, vector)
-        return parameter_log_density(self.program, free, self.statistics, prior=False)
+        return parameter_log_density(self.program, free, self.statistics, prior=False, hard=self.hard)
 
 
 @OwnedJit  # compiled here, so that samplers which call it several times trace it once

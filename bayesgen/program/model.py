@@ -31,6 +31,9 @@ class Recipe(Model, abc.ABC):
 class ConcreteModel(Recipe):
     """A model whose attribute sites are known."""
 
+    has_labels: ClassVar[bool] = True
+    """Whether rows come with labels, all or some of them: those of a mixture have none."""
+
     def concrete(self, schema: Schema) -> "ConcreteModel":
         """The model itself."""
         return self

@@ -113,7 +113,7 @@ def check_numbers(y: np.ndarray, num_classes: int) -> None:
 def check_values(program: Program, rows: Rows) -> None:
     """Refuse values that their site cannot take: fractions of counts, more successes than trials.
 
-    Where rows have no labels, a value has to be possible under some class.
+    Where a row has no label, a value has to be possible under some class.
     """
     for name, site in program.structure.attributes:
         if site.discrete:
@@ -125,8 +125,9 @@ def check_values(program: Program, rows: Rows) -> None:
         _refuse_values(name, rows.values[name], impossible, functools.partial(_written, support))
     if not program.supports.by_row or not rows.num_rows:
         return
-    num_classes = program.num_classes if program.supports.by_class else 1
-    labels = [np.full(rows.num_rows, k) for k in range(num_classes)] if rows.labels is None else [rows.labels]
+    known = np.full(rows.num_rows, -1) if rows.labels is None else rows.labels
+    num_classes = program.num_classes if program.supports.by_class and (known < 0).any() else 1
+    labels = [np.where(known < 0, index, known) for index in range(num_classes)]
     supports_of_labels = [supports_by_row(program, rows, codes) for codes in labels]
     for name in program.supports.by_row:
         _check_bounds(name, rows.values[name], [supports[name] for supports in supports_of_labels])

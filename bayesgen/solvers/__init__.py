@@ -1,7 +1,19 @@
 """Searches for modes and samplers. They take a `LogDensity`, and know neither programs nor data."""
 
+from .ascent import Ascent, ascend
 from .attempts import Attempt, Chains, Settings, sample, unwhitened, whitened_at_mode
 from .evaluator import evaluator_of
 from .maximize import maximize
 
-__all__ = ["Attempt", "Chains", "Settings", "evaluator_of", "maximize", "sample", "unwhitened", "whitened_at_mode"]
+__all__ = [
+    "Ascent",
+    "Attempt",
+    "Chains",
+    "Settings",
+    "ascend",
+    "evaluator_of",
+    "maximize",
+    "sample",
+    "unwhitened",
+    "whitened_at_mode",
+]

@@ -13,7 +13,7 @@ from .normal import NormalStatistic, column_sums, few, middle, scaled_squares
 from .passes import class_counts
 from .registry import Conditional, is_registered, read_conditional, register, registered_types
 from .sparse_counts import sum_log_rising_of_cells
-from .sufficient import SufficientStatistics, first_rows, merged, sufficient_statistics
+from .sufficient import SufficientStatistics, first_rows, merged, sufficient_statistics, summaries_of
 from .summaries import Moments, PatternMoments, Summary, Sums, outer_or_square
 from .table import BERNOULLI, MULTINOMIAL, POISSON
 
@@ -63,4 +63,5 @@ __all__ = [
     "sufficient_statistics",
     "sum_log_rising",
     "sum_log_rising_of_cells",
+    "summaries_of",
 ]

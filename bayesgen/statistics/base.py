@@ -60,6 +60,14 @@ class Statistic(abc.ABC):
         Traceable from JAX arrays.
         """
 
+    def without_base(self) -> "Statistic":
+        """The statistic with the log base measure, which no parameter has a part in, taken as 0.
+
+        Densities and likelihoods are then those of this one but for a factor that depends on the rows alone: it need
+        not be computed again where the same rows are evaluated at many parameters.
+        """
+        return self
+
     def reference(self, parameters: Mapping[str, Float[Array, "draws K ..."]]) -> Reference | None:
         """The process in the middle of many; None where they are best evaluated one by one. Traceable."""
         return None

@@ -77,6 +77,10 @@ class ExponentialFamily(Statistic):
         count = trailing(summary.count, partition.ndim)
         return total - safe_product(count, partition) + summary.log_base
 
+    def without_base(self) -> "ExponentialFamily":
+        """The same with h = 1."""
+        return self if self.log_base is None else dataclasses.replace(self, log_base=None)
+
     def density(self, parameters: Parameters) -> "ExponentialFamilyDensity":
         """Natural parameters and log-partitions. Not where `uses_inert`."""
         natural = tuple(eta.reshape(len(eta), -1) for eta in self.natural(parameters))

@@ -82,9 +82,10 @@ class MultivariateNormalStatistic(Statistic):
         self, parameters: Parameters, summary: Moments | PatternMoments
     ) -> Float[Array, " K *extra"]:
         """Of the summarised cells, pattern by pattern where some are missing."""
-        loc, scale_tril = (jnp.asarray(parameters[name]) for name in ("loc", "scale_tril"))
+        loc, scale_tril = parameters["loc"], parameters["scale_tril"]
         if isinstance(summary, Moments):
             return self._log_likelihood(loc, scale_tril, summary, loc.shape[-1])
+        loc, scale_tril = jnp.asarray(loc), jnp.asarray(scale_tril)
 
         def of_pattern(observed: Bool[Array, " *extra D"], moments: Moments) -> Float[Array, " K *extra"]:
             return self._log_likelihood(*restricted(loc, scale_tril, observed), moments, observed.sum(-1))
@@ -99,10 +100,10 @@ class MultivariateNormalStatistic(Statistic):
         dimension: int | Int[Array, " *extra"],
     ) -> Float[Array, " K *extra"]:
         """-n log|L| - nD/2 log(2 pi) - tr(inv(L) (scatter + n d d') inv(L)') / 2, with d = mean - loc."""
-        whiten = inverse_lower(scale_tril)
+        xp, whiten = namespace(loc, scale_tril, summary.mean), inverse_lower(scale_tril)
         count = trailing(summary.count, whiten.ndim - 2)
-        shift = jnp.einsum("...ij,...j->...i", whiten, summary.mean - loc)
-        spread = jnp.einsum("...ij,...jk,...ik->...", whiten, summary.scatter, whiten)
+        shift = xp.einsum("...ij,...j->...i", whiten, summary.mean - loc)
+        spread = xp.einsum("...ij,...jk,...ik->...", whiten, summary.scatter, whiten)
         half_log_det = log_diagonal(scale_tril)
         constant = count * (half_log_det + 0.5 * LOG_2PI * dimension)
         return summary.log_base - constant - 0.5 * (spread + count * (shift**2).sum(-1))

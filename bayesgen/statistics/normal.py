@@ -58,9 +58,9 @@ class NormalStatistic(Statistic):
     def log_likelihood(self, parameters: Parameters, summary: Moments) -> Float[Array, " K *extra"]:  # type: ignore[override]
         """-n log(scale) - n/2 log(2 pi) - (scatter + n (mean - loc)^2) / (2 scale^2), per class and column."""
         loc, scale = parameters["loc"], parameters["scale"]
-        count = trailing(summary.count, loc.ndim)
+        xp, count = namespace(loc, scale, summary.mean), trailing(summary.count, loc.ndim)
         residual = summary.scatter / scale**2 + count * ((summary.mean - loc) / scale) ** 2
-        return summary.log_base - count * (jnp.log(scale) + 0.5 * LOG_2PI) - 0.5 * residual
+        return summary.log_base - count * (xp.log(scale) + 0.5 * LOG_2PI) - 0.5 * residual
 
     def density(self, parameters: Parameters) -> "NormalDensity":
         """Locations and scales, the columns in one axis."""

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import jax
 import numpy as np
@@ -9,11 +10,11 @@ import numpy as np
 from bayesgen.data import Rows, joined
 from bayesgen.records import record
 from bayesgen.runtime import pad, padded_size
-from bayesgen.typing import Array, Float, Num
+from bayesgen.typing import Array, Float, Int, Num
 
 from .base import Statistic
-from .passes import class_counts
-from .summaries import Summary, Sums
+from .passes import Classes, class_counts
+from .summaries import PatternMoments, Summary, Sums
 
 
 @record
@@ -27,14 +28,29 @@ class SufficientStatistics:
         summaries: site -> `Summary`, of the sites that have a statistic.
         covariates: examples of the covariates, one a class: any will do where only parameters are of interest, and the
             values of rows are in their summaries.
-        rows: all rows with labels and weights, where some sites have no statistic; else None. (Such a site may depend
-            on any other.)
+        rows: all labelled rows with labels and weights, where some sites have no statistic; else None. (Such a site
+            may depend on any other.)
+        unlabelled: all sites and weights of the rows whose class is not known; None where there are none. All else is
+            of the labelled rows alone.
     """
 
     class_weights: Float[Array, " K"]
     summaries: dict[str, Summary]
     covariates: dict[str, Num[Array, "K ..."]] = dataclasses.field(default_factory=dict)
     rows: Rows | None = None
+    unlabelled: Rows | None = None
+
+    @property
+    def total_weight(self) -> float:
+        """How many rows there are, each counted with its weight, whether its class is known or not."""
+        unlabelled = 0.0 if self.unlabelled is None else _weights(self.unlabelled).sum()
+        return float(self.class_weights.sum() + unlabelled)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every row has its class, and the cells that its likelihood needs to be that of one statistic."""
+        partial = any(isinstance(summary, PatternMoments) for summary in self.summaries.values())
+        return self.unlabelled is None and not partial
 
     @property
     def class_counts(self) -> Float[Array, " K"]:
@@ -55,12 +71,20 @@ class SufficientStatistics:
 
     def padded(self) -> "SufficientStatistics":
         """The same with rows of weight zero added, up to a number for which functions are compiled once."""
-        if self.rows is None:
+        if self.rows is None and self.unlabelled is None:
             return self
-        size, num_rows = padded_size(self.rows.num_rows), self.rows.num_rows
-        rows = jax.tree.map(lambda array: pad(array, size), self.rows)
-        weights = np.where(np.arange(size) < num_rows, rows.weights, 0.0)
-        return dataclasses.replace(self, rows=dataclasses.replace(rows, weights=weights))
+        rows, unlabelled = (None if part is None else _padded(part) for part in (self.rows, self.unlabelled))
+        return dataclasses.replace(self, rows=rows, unlabelled=unlabelled)
+
+
+def _padded(rows: Rows) -> Rows:
+    size, num_rows = padded_size(rows.num_rows), rows.num_rows
+    padded = jax.tree.map(lambda array: pad(_dense(array), size), rows)
+    return dataclasses.replace(padded, weights=np.where(np.arange(size) < num_rows, padded.weights, 0.0))
+
+
+def _dense(array: Any) -> np.ndarray:
+    return array.toarray() if hasattr(array, "tocsr") else np.asarray(array)
 
 
 def sufficient_statistics(
@@ -71,7 +95,7 @@ def sufficient_statistics(
     inert: Mapping[str, Mapping[str, Array]] | None = None,
     keeps_rows: bool = False,
 ) -> SufficientStatistics:
-    """The sufficient statistics of rows.
+    """The sufficient statistics of rows. Those whose class is not known (label -1) are kept.
 
     Args:
         rows: the data, labelled where there are classes.
@@ -80,10 +104,36 @@ def sufficient_statistics(
         inert: site -> parameters of its base measure, row by row (see `register`), for sites that have any.
         keeps_rows: whether other sites need the rows themselves.
     """
-    summaries = {
+    labelled, unlabelled = _by_knowledge(rows)
+    if unlabelled is not None and inert:
+        places = np.flatnonzero(rows.codes >= 0)
+        inert = {site: {name: array[places] for name, array in arrays.items()} for site, arrays in inert.items()}
+    summaries = summaries_of(labelled, statistics, labelled.codes, num_classes, inert)
+    class_weights = class_counts(labelled.codes, num_classes, labelled.weights)
+    kept = dataclasses.replace(labelled, weights=_weights(labelled)) if keeps_rows and labelled.num_rows else None
+    return SufficientStatistics(class_weights, summaries, first_rows(rows.covariates, num_classes), kept, unlabelled)
+
+
+def summaries_of(
+    rows: Rows,
+    statistics: Mapping[str, Statistic],
+    classes: Classes,
+    num_classes: int,
+    inert: Mapping[str, Mapping[str, Array]] | None = None,
+) -> dict[str, Summary]:
+    """Site -> the summary of rows.
+
+    Args:
+        rows: the data.
+        statistics: site -> its statistic.
+        classes: the code of each row, or its responsibilities.
+        num_classes: K.
+        inert: see `sufficient_statistics`.
+    """
+    return {
         site: statistic.summarize(
             rows.values[site],
-            rows.codes,
+            classes,
             num_classes,
             rows.weights,
             observed=rows.observed.get(site),
@@ -91,22 +141,40 @@ def sufficient_statistics(
         )
         for site, statistic in statistics.items()
     }
-    class_weights = class_counts(rows.codes, num_classes, rows.weights)
-    kept = dataclasses.replace(rows, weights=_weights(rows)) if keeps_rows else None
-    return SufficientStatistics(class_weights, summaries, first_rows(rows.covariates, num_classes), kept)
+
+
+def _by_knowledge(rows: Rows) -> tuple[Rows, Rows | None]:
+    """The rows whose class is known, and the others, where there are any, without labels and with weights."""
+    codes = rows.labels
+    if codes is None or not len(codes) or codes.min() >= 0:
+        return rows, None
+    known = np.flatnonzero(codes >= 0)
+    others = _taken(rows, np.flatnonzero(codes < 0)) if len(known) else rows
+    return _taken(rows, known), dataclasses.replace(others, labels=None, weights=_weights(others))
+
+
+def _taken(rows: Rows, places: Int[Array, " m"]) -> Rows:
+    """Some of the rows, with masks for the sites of which they lack some cells."""
+    taken = rows.take(places)
+    return dataclasses.replace(taken, observed={site: mask for site, mask in taken.observed.items() if not mask.all()})
 
 
 def merged(parts: Iterable[SufficientStatistics]) -> SufficientStatistics:
     """Those of all data sets together. Rows that are kept are joined once, at the end."""
     iterator = iter(parts)
     total = next(iterator)
-    kept = [total.rows]
+    kept, unlabelled = [total.rows], [total.unlabelled]
     for part in iterator:
         summaries = {site: summary.merge(part.summaries[site]) for site, summary in total.summaries.items()}
         total = SufficientStatistics(total.class_weights + part.class_weights, summaries, total.covariates)
         kept.append(part.rows)
-    rows = [part for part in kept if part is not None]
-    return dataclasses.replace(total, rows=joined(rows)) if rows else total
+        unlabelled.append(part.unlabelled)
+    return dataclasses.replace(total, rows=_joined(kept), unlabelled=_joined(unlabelled))
+
+
+def _joined(parts: list[Rows | None]) -> Rows | None:
+    there = [part for part in parts if part is not None]
+    return joined(there) if there else None
 
 
 def first_rows(covariates: Mapping[str, Num[Array, "n ..."]], size: int) -> dict[str, Num[Array, "size ..."]]:

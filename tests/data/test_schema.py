@@ -303,9 +303,51 @@ def test_unfit_labels_are_refused():
     refused(infer(pl.DataFrame({"y": [1, 2, 3]})), "(3, 1)", "y.ravel()")
     refused(infer([1, "a", 1]), "1 (int)", "'a' (str)")
     for missing in (None, np.nan, pd.NA):
-        refused(infer(np.array([missing, "a", missing], object)), "y has 2 missing")
-    refused(infer(["a", np.nan, "b"]), "y has 1 missing", "row 1")
-    refused(infer(pl.Series([1, None, 2])), "y has 1 missing")
+        refused(infer(np.array([missing, "a", missing], object)), "only one class, 'a'", "Schema(classes=")
+        refused(infer(np.array([missing] * 3, object)), "y has no labels", "Schema(classes=", "Mixture")
+
+
+@pytest.mark.parametrize(
+    ("y", "classes"),
+    [
+        (np.array(["b", None, "a"], object), ("a", "b")),
+        (["b", np.nan, "a"], ("a", "b")),
+        (["b", pd.NA, "a"], ("a", "b")),
+        (pd.Series(["b", None, "a"]), ("a", "b")),
+        (pd.Series(["b", None, "a"], dtype="string"), ("a", "b")),
+        (pd.Series(["b", None, "a"], dtype="category"), ("a", "b")),
+        (pl.Series(["b", None, "a"]), ("a", "b")),
+        (pl.Series(["b", None, "a"], dtype=pl.Categorical), ("a", "b")),
+        (pl.Series(["b", None, "a"], dtype=pl.Enum(["c", "a", "b"])), ("c", "a", "b")),
+        (np.ma.masked_array(["b", "zzz", "a"], [False, True, False]), ("a", "b")),
+        (np.ma.masked_array([7, 5, 3], [False, True, False]), (3, 7)),
+        (np.ma.masked_array([7, 5, 3], False), (3, 5, 7)),
+        ([7, None, 3], (3, 7)),
+        ([7, float("nan"), 3], (3, 7)),
+        ([True, None, False], (False, True)),
+        (pd.Series([7, None, 3], dtype="Int64"), (3, 7)),
+        (pl.Series([7, None, 3]), (3, 7)),
+        (pl.Series([True, None, False]), (False, True)),
+        (np.array([7.0, np.nan, 3.0]), (3.0, 7.0)),
+        ([2**60, None, 2**60 + 1], (2**60, 2**60 + 1)),
+    ],
+)
+def test_labels_may_be_missing_and_the_others_keep_their_type(y, classes):
+    table = read_table(FRAME, y)
+    schema = Schema().resolve(table, table.labels if table.declared_classes is None else y)
+    assert schema.classes == classes
+    assert [type(label) for label in schema.classes] == [type(label) for label in classes]
+    codes = schema.label_codes(table.labels).tolist()
+    if -1 in codes:
+        assert codes == [
+            classes.index(value) if known else -1 for value, known in zip(plain(y), (1, 0, 1), strict=True)
+        ]
+        refused(lambda: schema.encode_labels(y), "y has 1 missing")
+
+
+def plain(y):
+    """Labels as a list; what stands for a missing one does not matter."""
+    return y.data.tolist() if isinstance(y, np.ma.MaskedArray) else list(y)
 
 
 def test_labels_of_no_class_are_refused_with_five_of_them_and_the_classes():

@@ -41,7 +41,7 @@ TRAINING = {
     "NaN": (BAYES, changed(REALS, weight=spoiled(REALS["weight"], slice(3, 5), np.nan)), Y, ["weight", "2 missing"]),
     "infinity": (FULL, changed(REALS, height=spoiled(REALS["height"], 4, np.inf)), Y, ["height", "1 infinite"]),
     "a missing category": (BAYES, changed(MIXED, sky=spoiled(MIXED["sky"], 2, None)), Y, ["sky", "missing"]),
-    "a missing label": (BAYES, REALS, spoiled(Y, 1, None), ["y", "missing"]),
+    "no label but missing ones": (BAYES, REALS, np.full(ROWS, None), ["y", "every one is missing", "Mixture"]),
     "two-dimensional labels": (BAYES, REALS, np.stack([Y, Y], 1), ["y", "13, 2"]),
     "negative counts": (bg.NaiveBayes(bg.GammaPoisson()), COUNTS - 99 * (COUNTS > 4), Y, ["count", "-"]),
     "fractional counts": (bg.NaiveBayes(bg.DirichletMultinomial()), COUNTS + 0.5, Y, ["x0", "count", r"\.5"]),

@@ -1,5 +1,7 @@
 """`SufficientStatistics`: made of rows in one place, added up like the rows, padded without a trace."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -54,6 +56,47 @@ def test_statistics_of_parts_add_up_to_those_of_all_rows(weighted, keeps_rows):
     close(merged(parts), whole)
     close(parts[0] + parts[1] + parts[2], whole)
     close(parts[0].merge(parts[1].merge(parts[2])), whole)
+
+
+@pytest.mark.parametrize("keeps_rows", [True, False], ids=["rows", "no rows"])
+def test_rows_without_labels_are_kept_apart(keeps_rows):
+    rows = example()
+    hidden = np.array([0, 2, 7, 8, 40])
+    labels = rows.labels.copy()
+    labels[hidden] = -1
+    some = dataclasses.replace(rows, labels=labels)
+    known = np.setdiff1d(np.arange(SIZE), hidden)
+    labelled = sufficient_statistics(rows.take(known), STATISTICS, CLASSES, keeps_rows=keeps_rows)
+    places = (slice(0, 9), slice(9, 11), slice(11, SIZE))  # the second one lacks no label
+    parts = [sufficient_statistics(some.take(part), STATISTICS, CLASSES, keeps_rows=keeps_rows) for part in places]
+    assert parts[1].unlabelled is None
+    for whole in (
+        sufficient_statistics(some, STATISTICS, CLASSES, keeps_rows=keeps_rows),
+        merged(parts),
+        parts[0] + (parts[1] + parts[2]),
+    ):
+        close(dataclasses.replace(whole, unlabelled=None, covariates={}), dataclasses.replace(labelled, covariates={}))
+        close(whole.unlabelled, dataclasses.replace(rows.take(hidden), labels=None))
+        assert whole.total_weight == pytest.approx(rows.weights.sum())
+        padded = whole.padded()
+        assert padded.unlabelled.num_rows == 6 and padded.unlabelled.weights[5] == 0
+        close(padded.unlabelled.take(slice(0, 5)), whole.unlabelled)
+        assert padded.total_weight == whole.total_weight
+
+
+def test_rows_none_of_which_has_a_label_are_kept_as_they_are():
+    rows = example(weighted=False)
+    none = dataclasses.replace(rows, labels=np.full(SIZE, -1))
+    found = sufficient_statistics(none, STATISTICS, CLASSES, keeps_rows=True)
+    assert found.rows is None and found.total_weight == SIZE and not found.class_weights.any()
+    assert found.unlabelled.values["lengths"] is rows.values["lengths"]
+    empty = sufficient_statistics(rows.take(slice(0, 0)), STATISTICS, CLASSES)
+    close(found.summaries, empty.summaries)
+    close((found + sufficient_statistics(rows, STATISTICS, CLASSES)).summaries, rows_alone(rows).summaries)
+
+
+def rows_alone(rows):
+    return sufficient_statistics(rows, STATISTICS, CLASSES)
 
 
 def test_one_statistic_a_site_and_weights_by_class():

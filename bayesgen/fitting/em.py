@@ -1,0 +1,173 @@
+"""The best point that EM reaches from several starts, for models with conjugate blocks."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from bayesgen.errors import ConvergenceWarning, FitError, warn
+from bayesgen.models import Conjugate
+from bayesgen.posteriors import Parameters
+from bayesgen.runtime import as_key, bar, generator
+from bayesgen.solvers import Ascent, ascend
+from bayesgen.statistics import SufficientStatistics
+from bayesgen.typing import Int
+
+from .expectation import Classes, ExpectationMaximization, Target, center
+from .problem import ProgramProblem
+from .starts import Starts
+
+LEAST_GAIN = 1e-9  # of the objective, a unit of weight: a step that gains no more is the last one
+STARTS_INSIDE, LEAST_GAIN_INSIDE = 4, 1e-6  # where samplers are to start, whose own search goes on from there
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What EM is asked for.
+
+    Attributes:
+        num_starts: how many starts are tried, where none are given.
+        starts: where to start.
+        hard: whether rows without labels are taken for one of their most probable class alone.
+    """
+
+    num_starts: int
+    starts: Starts | None = None
+    hard: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Search:
+    """What starts have led to.
+
+    Attributes:
+        steps: the steps of EM that were taken.
+        best: the ascent to the highest objective.
+        num_starts: how many starts were tried.
+        num_dropped: how many of them led to a class without rows or without spread, where there is no estimate.
+    """
+
+    steps: ExpectationMaximization
+    best: Ascent[Parameters]
+    num_starts: int
+    num_dropped: int
+
+    @property
+    def attributes(self) -> dict[str, object]:
+        """What a fit tells of it."""
+        return {
+            "objective": self.best.objective,
+            "num_iterations": self.best.num_steps,
+            "converged": self.best.converged,
+            "num_starts": self.num_starts,
+            "num_starts_dropped": self.num_dropped,
+        }
+
+
+def search_by_em(
+    problem: ProgramProblem,
+    conjugate: Conjugate,
+    target: Target,
+    statistics: SufficientStatistics,
+    options: Options,
+) -> Search:
+    """Climb from every start, and keep the best.
+
+    Args:
+        problem: training problem, some of whose labels or cells are missing.
+        conjugate: its blocks, whose hyperparameters are numbers.
+        target: what is maximised.
+        statistics: those of the problem, its rows without labels with the weights that they have here.
+        options: what is asked for.
+
+    Raises:
+        FitError: where no start leads to an estimate.
+        DataError: starts that do not fit the data.
+    """
+    labelled = dataclasses.replace(statistics, unlabelled=None)
+    steps = ExpectationMaximization(conjugate, target, labelled, statistics.unlabelled, options.hard)
+    return _best_of(steps, _starts(problem, steps, options), LEAST_GAIN * statistics.total_weight, problem.progress)
+
+
+def inner_point(problem: ProgramProblem, conjugate: Conjugate) -> Parameters:
+    """A point near the mode and inside the space, for samplers to start from, where labels or cells are missing."""
+    statistics = problem.data.statistics
+    labelled = dataclasses.replace(statistics, unlabelled=None)
+    steps = ExpectationMaximization(conjugate, Target.inside(conjugate), labelled, statistics.unlabelled)
+    starts = _starts(problem, steps, Options(STARTS_INSIDE))
+    ascents = [ascend(steps.step, start(), LEAST_GAIN_INSIDE * statistics.total_weight) for start in starts]
+    return max(ascents, key=lambda ascent: ascent.objective).point
+
+
+def _best_of(steps: ExpectationMaximization, starts: list["Start"], least_gain: float, progress: bool | None) -> Search:
+    best: Ascent[Parameters] | None = None
+    refusals: list[FitError] = []
+    with bar("EM, by starts", len(starts), progress) as advanced:
+        for start in starts:
+            try:
+                ascent = ascend(steps.step, start(), least_gain)
+            except FitError as refusal:
+                refusals.append(refusal)
+            else:
+                best = ascent if best is None or ascent.objective > best.objective else best
+            advanced(1)
+    if best is None:
+        raise FitError(
+            f"EM reaches no estimate from any of {len(starts)} starts: in each, a class loses its rows or its spread. "
+            f"The first: {refusals[0]} MAP() keeps them by its prior."
+        ) from refusals[0]
+    if not best.converged:
+        warn(
+            f"EM has not converged in {best.num_steps} steps: the objective still rises. The classes are hardly told "
+            "apart by these columns; fewer of them, or more labels, would be.",
+            ConvergenceWarning,
+        )
+    return Search(steps, best, len(starts), len(refusals))
+
+
+Start: TypeAlias = Callable[[], Parameters]
+
+
+def _starts(problem: ProgramProblem, steps: ExpectationMaximization, options: Options) -> list[Start]:
+    """Where to start: as was asked for; else in the middle of the posterior of the labelled rows, and around it."""
+    data, rows = problem.data, steps.unlabelled
+    conjugate, prior = steps.conjugate, center(steps.conjugate)
+    if rows is None:
+        return [functools.partial(_middle, steps, prior)]
+    if options.starts is not None:
+        assert data.unlabelled_places is not None
+        given = options.starts.classes(data.scaled_schema, data.num_rows, data.unlabelled_places)
+        return [functools.partial(_maximum, steps, classes, prior) for classes in given]
+    rng, num_classes = generator(as_key(problem.seed)), len(conjugate.classes)
+    without_rows = int((steps.labelled.class_weights == 0).sum())
+    # classes without rows have one prior and cannot be told apart in the middle of it
+    first = [functools.partial(_middle, steps, prior)] if without_rows < 2 else []
+    others = [
+        functools.partial(_around_rows, steps, prior, _some_rows(rows.num_rows, num_classes, rng))
+        for _ in range(options.num_starts - len(first))
+    ]
+    return [*first, *others]
+
+
+def _some_rows(num_rows: int, size: int, rng: np.random.Generator) -> Int[np.ndarray, " K"]:
+    return rng.choice(num_rows, size, replace=num_rows < size)
+
+
+def _middle(steps: ExpectationMaximization, prior: Parameters) -> Parameters:
+    """The middle of the posterior of the labelled rows."""
+    return center(steps.conjugate.update(steps.conjugate.completed(steps.labelled, prior)))
+
+
+def _around_rows(steps: ExpectationMaximization, prior: Parameters, places: Int[np.ndarray, " K"]) -> Parameters:
+    """The middle of the posterior of the labelled rows and one more row in each class."""
+    assert steps.unlabelled is not None
+    rows = dataclasses.replace(steps.unlabelled.take(places), weights=np.ones(len(places)))
+    return center(steps.conjugate.update(steps.given_classes(rows, np.arange(len(places)), prior)))
+
+
+def _maximum(steps: ExpectationMaximization, classes: Classes, prior: Parameters) -> Parameters:
+    """The maximum if rows without labels had these classes."""
+    assert steps.unlabelled is not None
+    return steps.target.maximum(steps.given_classes(steps.unlabelled, classes, prior))

@@ -1,0 +1,191 @@
+"""Expectation and maximisation for models with conjugate blocks, some of whose labels or cells are not known.
+
+The E-step finds what rows that are not complete are expected to add to the sufficient statistics; the M-step is the
+closed form for complete rows. Both are done in one pass over the rows without labels, chunk by chunk in threads.
+
+Source: Dempster, Laird and Rubin (1977), Maximum likelihood from incomplete data via the EM algorithm.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+import numpy as np
+
+from bayesgen.data import Rows
+from bayesgen.errors import FitError
+from bayesgen.families import Family
+from bayesgen.models import Conjugate, Densities
+from bayesgen.posteriors import Parameters, chunk_table
+from bayesgen.runtime import even_chunks, in_threads
+from bayesgen.statistics import Statistic, SufficientStatistics, Sums, class_counts, merged, summaries_of
+from bayesgen.typing import Array, Float, Int
+
+CHUNK_CELLS = 1 << 20  # of rows x classes x columns: what threads do not wait for each other with
+
+Classes: TypeAlias = Int[np.ndarray, " n"] | Float[np.ndarray, "n K"]
+"""The code of each row, or its responsibilities."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """What is maximised besides the likelihood, and how complete data are.
+
+    Attributes:
+        log_prior: parameters -> the log of what the likelihood is multiplied with.
+        maximum: statistics of complete rows -> the parameters at the maximum; a `FitError` where there is none.
+    """
+
+    log_prior: Callable[[Parameters], float]
+    maximum: Callable[[SufficientStatistics], Parameters]
+
+    @classmethod
+    def likelihood(cls, conjugate: Conjugate) -> "Target":
+        """The likelihood alone."""
+        return cls(lambda parameters: 0.0, conjugate.maximum_likelihood)
+
+    @classmethod
+    def posterior(cls, conjugate: Conjugate) -> "Target":
+        """The posterior density."""
+        return cls(conjugate.log_prior, lambda statistics: conjugate.update(statistics).mode())
+
+    @classmethod
+    def inside(cls, conjugate: Conjugate) -> "Target":
+        """The likelihood, by steps to the middles of posteriors: inside the space, where modes may lie at its edge."""
+        return cls(lambda parameters: 0.0, lambda statistics: center(conjugate.update(statistics)))
+
+
+@dataclasses.dataclass(frozen=True)
+class ExpectationMaximization:
+    """The steps of EM for a model and its data.
+
+    Attributes:
+        conjugate: the class prior and the blocks.
+        target: what is maximised.
+        labelled: the statistics of the rows with labels.
+        unlabelled: the other rows, if there are any, with the weights that they have in the objective.
+        hard: whether a row without label is taken for one of its most probable class alone (Celeux and Govaert 1992,
+            A classification EM algorithm).
+    """
+
+    conjugate: Conjugate
+    target: Target
+    labelled: SufficientStatistics
+    unlabelled: Rows | None
+    hard: bool = False
+
+    def step(self, parameters: Parameters) -> tuple[float, Parameters]:
+        """The objective at a point, and the next point, at which it is not lower.
+
+        The objective is the log-likelihood of the cells and labels that are there (and the log prior): for a row
+        without label log sum_k p(x, k), or log max_k p(x, k) if assignments are hard, times its weight.
+        """
+        log_likelihood, expected = self.expectation(parameters)
+        return log_likelihood + self.target.log_prior(parameters), self.target.maximum(expected)
+
+    def expectation(self, parameters: Parameters) -> tuple[float, SufficientStatistics]:
+        """The log-likelihood at a point, and the expected statistics of all rows."""
+        log_likelihood = self.conjugate.log_likelihood(self.labelled, parameters) + self._log_base
+        parts = [self.conjugate.completed(self.labelled, parameters)]
+        if self.unlabelled is not None:
+            densities = self._densities(parameters)
+            of_chunk = functools.partial(self._expected_of_chunk, self.unlabelled, densities, parameters)
+            for log_likelihood_of_chunk, expected in in_threads(of_chunk, self._chunks):
+                log_likelihood += log_likelihood_of_chunk
+                parts.append(expected)
+        return log_likelihood, merged(parts)
+
+    def given_classes(self, rows: Rows, classes: Classes, parameters: Parameters) -> SufficientStatistics:
+        """The statistics of the labelled rows and of these, whose classes are given; parameters fill missing cells."""
+
+        def of_chunk(part: slice) -> SufficientStatistics:
+            return self._statistics_of(rows.take(part), classes[part], parameters)
+
+        parts = in_threads(of_chunk, self._chunks_of(rows))
+        return merged([self.conjugate.completed(self.labelled, parameters), *parts])
+
+    def _expected_of_chunk(
+        self, rows: Rows, densities: Densities, parameters: Parameters, part: slice
+    ) -> tuple[float, SufficientStatistics]:
+        rows = rows.take(part)
+        table = chunk_table(densities, rows, slice(0, rows.num_rows))
+        of_rows, classes = (_most_probable if self.hard else _responsibilities)(table)
+        if not np.isfinite(of_rows).all():
+            raise FitError(
+                "Rows without labels have probability zero under every class, so no class is expected of them."
+            )
+        return float(of_rows @ rows.weights), self._statistics_of(rows, classes, parameters)
+
+    def _statistics_of(self, rows: Rows, classes: Classes, parameters: Parameters) -> SufficientStatistics:
+        """The expected statistics of rows in one pass, in this thread."""
+        num_classes = len(self.conjugate.classes)
+        summaries = summaries_of(rows, self._statistics, classes, num_classes)
+        statistics = SufficientStatistics(class_counts(classes, num_classes, rows.weights), summaries)
+        return self.conjugate.completed(statistics, parameters)
+
+    def _densities(self, parameters: Parameters) -> Densities:
+        """Those of the blocks, without what does not depend on parameters."""
+        with np.errstate(divide="ignore"):
+            log_class_probs = np.log(parameters["class_probs"])
+        of_blocks = ((block, self.conjugate.of_block(block, parameters)) for block in self.conjugate.blocks)
+        return log_class_probs, [
+            (block.name, self._statistics[block.name].density(block.family.likelihood_parameters(of_block)))
+            for block, of_block in of_blocks
+        ]
+
+    @functools.cached_property
+    def _statistics(self) -> dict[str, Statistic]:
+        return {block.name: block.family.statistic.without_base() for block in self.conjugate.blocks}
+
+    @functools.cached_property
+    def _log_base(self) -> float:
+        """What the likelihood of rows without labels has whatever the parameters: computed once, not in each step."""
+        statistics = {block.name: block.family.statistic for block in self.conjugate.blocks}
+        with_base = {name: each for name, each in statistics.items() if each is not self._statistics[name]}
+        rows = self.unlabelled
+        if rows is None or not with_base:
+            return 0.0
+
+        def of_chunk(part: slice) -> float:
+            chunk = rows.take(part)
+            summaries = summaries_of(chunk, with_base, chunk.codes, 1)
+            return float(sum(np.sum(summary.log_base) for summary in summaries.values() if isinstance(summary, Sums)))
+
+        return sum(in_threads(of_chunk, self._chunks), start=0.0)
+
+    @functools.cached_property
+    def _chunks(self) -> list[slice]:
+        return [] if self.unlabelled is None else self._chunks_of(self.unlabelled)
+
+    def _chunks_of(self, rows: Rows) -> list[slice]:
+        return even_chunks(rows.num_rows, CHUNK_CELLS / (len(self.conjugate.classes) * max(rows.cells_per_row, 1.0)))
+
+
+def _responsibilities(table: Float[np.ndarray, "n K"]) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n K"]]:
+    """Log densities of rows, classes summed out, and p(class | row)."""
+    peaks = table.max(1)
+    with np.errstate(invalid="ignore"):  # of rows that no class can have, which are refused
+        shares = np.exp(table - peaks[:, None])
+    totals = shares.sum(1)
+    shares /= totals[:, None]
+    return peaks + np.log(totals), shares
+
+
+def _most_probable(table: Float[np.ndarray, "n K"]) -> tuple[Float[np.ndarray, " n"], Int[np.ndarray, " n"]]:
+    """Log joint densities of rows and their most probable classes, and these classes."""
+    codes = table.argmax(1)
+    return np.take_along_axis(table, codes[:, None], 1)[:, 0], codes
+
+
+def center(conjugate: Conjugate) -> Parameters:
+    """A process in the middle of a prior or posterior, at which no probability is zero.
+
+    It is the mean, family by family, or the mode where a mean is infinite.
+    """
+    return conjugate.collect(lambda family, names: _center(family))
+
+
+def _center(family: Family) -> Mapping[str, Array]:
+    mean = family.mean()
+    return mean if all(np.isfinite(value).all() for value in mean.values()) else family.mode()

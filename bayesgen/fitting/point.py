@@ -1,0 +1,94 @@
+"""`PointMethod`: methods that look for one process, in closed form, by EM or by search."""
+
+import abc
+import dataclasses
+import numbers
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bayesgen.errors import DataError, ModelError
+from bayesgen.models import Conjugate
+from bayesgen.posteriors import Point
+from bayesgen.program import ProgramDensity
+from bayesgen.records import fill
+from bayesgen.statistics import SufficientStatistics
+
+from .em import Options, search_by_em
+from .expectation import Target
+from .fit import Fit
+from .maximum import point_at_maximum
+from .problem import Method, ProgramProblem
+from .starts import Starts
+
+ASSIGNMENTS = ("soft", "hard")
+LABELLED_STARTS, UNLABELLED_STARTS = 4, 8  # where every row has its label, likelihoods seldom have several maxima
+
+
+@dataclasses.dataclass(frozen=True)
+class PointMethod(Method):
+    """A method whose fit is a point. See `MLE` and `MAP` for its arguments."""
+
+    num_starts: int | None = None
+    starts: Any = None
+    assignment: str = "soft"
+    unlabelled_weight: float = 1.0
+    what: ClassVar[str]
+    """What is maximised, for messages."""
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        if self.num_starts is not None:
+            self.check_counts(num_starts=self.num_starts)
+        if self.assignment not in ASSIGNMENTS:
+            raise ModelError(f"{name}: assignment must be one of {list(ASSIGNMENTS)}, got {self.assignment!r}.")
+        weight = self.unlabelled_weight
+        if not isinstance(weight, numbers.Real) or isinstance(weight, bool) or not 0 <= weight < np.inf:
+            raise ModelError(f"{name}: unlabelled_weight must be a finite number and at least 0, got {weight!r}.")
+        if self.starts is not None and not isinstance(self.starts, Starts):
+            fill(self, starts=Starts(self.starts))
+
+    def solve(self, problem: ProgramProblem) -> Fit:
+        """Maximise."""
+        problem.warn_of_unnamed_classes()
+        conjugate, statistics = problem.conjugate, self._counted(problem.data.statistics)
+        if conjugate is None or not self._has_closed_form(conjugate):
+            return problem.result(self, self._by_search(problem, statistics), problem.about_labels)
+        target = self._target(conjugate)
+        if statistics.is_complete:
+            return problem.result(self, Point(None, target.maximum(statistics), conjugate), problem.about_labels)
+        options = Options(self.num_starts or UNLABELLED_STARTS, self.starts, self.assignment == "hard")
+        search = search_by_em(problem, conjugate, target, statistics, options)
+        point = Point(None, search.best.point, conjugate)
+        return problem.result(self, point, search.attributes | problem.about_labels)
+
+    def _counted(self, statistics: SufficientStatistics) -> SufficientStatistics:
+        """The statistics with the weight that rows without labels have here."""
+        rows = statistics.unlabelled
+        if rows is None and self.starts is not None:
+            raise DataError(
+                f"{type(self).__name__}: starts= says where to start looking for the classes of rows without labels, "
+                "and every row has its label. Leave it out."
+            )
+        if rows is None or self.unlabelled_weight == 1:
+            return statistics
+        assert rows.weights is not None
+        weighted = dataclasses.replace(rows, weights=rows.weights * self.unlabelled_weight)
+        return dataclasses.replace(statistics, unlabelled=weighted if self.unlabelled_weight else None)
+
+    @abc.abstractmethod
+    def _has_closed_form(self, conjugate: Conjugate) -> bool:
+        """Whether the maximum of complete rows has a closed form."""
+
+    @abc.abstractmethod
+    def _target(self, conjugate: Conjugate) -> Target:
+        """What is maximised, for blocks."""
+
+    @abc.abstractmethod
+    def _density(self, problem: ProgramProblem, statistics: SufficientStatistics) -> ProgramDensity:
+        """What is maximised, for a program."""
+
+    def _by_search(self, problem: ProgramProblem, statistics: SufficientStatistics) -> Point:
+        density = self._density(problem, statistics.padded())
+        num_starts = self.num_starts or (LABELLED_STARTS if statistics.unlabelled is None else UNLABELLED_STARTS)
+        return point_at_maximum(problem, density, num_starts, self.what)
