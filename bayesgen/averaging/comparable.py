@@ -31,6 +31,7 @@ def check_comparable(fits: Sequence[Fit]) -> None:
         why = _difference(leaves[0], leaf)
         if why:
             raise FitError(f"The evidences of members 0 and {index} are not comparable: {why}")
+        assert leaf.summaries is not None
         for name, fact in facts(leaf, leaf.summaries.statistics).items():
             other, expected = known.setdefault(name, (index, fact))
             if expected.differs(fact):

@@ -1,7 +1,7 @@
 """`AverageFit`: a fit of several structures at once."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -9,6 +9,7 @@ import numpy as np
 
 from bayesgen.data import Rows, read_table
 from bayesgen.describe import amount, counted, described
+from bayesgen.errors import DataError, FitError
 from bayesgen.fitting import Fit
 from bayesgen.posteriors import Mixture, rows_of_members
 from bayesgen.runtime import as_key
@@ -65,6 +66,31 @@ class AverageFit(Fit):
         table = read_table(X)
         return rows_of_members([fit.read(table) for fit in self.members])
 
+    def update(
+        self, X: Any, y: Any = None, *, sample_weight: Any = None, seed: Seed = 0, progress: bool | None = None
+    ) -> "AverageFit":
+        """The fit of more rows: every member learns them, and is weighed anew by its evidence. See `Fit.update`."""
+        more = {"sample_weight": sample_weight, "seed": seed, "progress": progress}
+        return self._weighed_anew(X, lambda fit: fit.update(X, y, **more))
+
+    def add_class(
+        self, label: Any, X: Any, *, sample_weight: Any = None, seed: Seed = 0, progress: bool | None = None
+    ) -> "AverageFit":
+        """The fit of one more class: every member learns it, and is weighed anew. See `Fit.add_class`."""
+        more = {"sample_weight": sample_weight, "seed": seed, "progress": progress}
+        return self._weighed_anew(X, lambda fit: fit.add_class(label, X, **more))
+
+    def _weighed_anew(self, X: Any, learn: Callable[[Fit], Fit]) -> "AverageFit":
+        """The average of what each member makes of more rows."""
+        if self.method.needs_rows:
+            raise FitError(
+                "The weights of this average were learned on rows left out of all rows, which it does not keep. Let "
+                "each member learn, fit.members[0].update(X, y) and so on, and average the members with X= and y= of "
+                "all rows."
+            )
+        check_read_often(X)
+        return self.method.mix([learn(fit) for fit in self.members], None, None)
+
     def simulate(self, n: int, *, seed: Seed = 0, **covariates: Any) -> dict[str, np.ndarray]:
         """Generate n instances from one process of one structure, chosen by weight. See `Fit.simulate`."""
         first, second = jax.random.split(as_key(seed))
@@ -83,6 +109,12 @@ class AverageFit(Fit):
         values = {"weight": ("member", self.weights), "score": ("member", self.scores)}
         trees = {name: fit.to_datatree(num_draws, seed) for name, fit in zip(names, self.members, strict=True)}
         return xarray.DataTree.from_dict({"structures": xarray.Dataset(values, about), **trees})
+
+
+def check_read_often(X: Any) -> None:
+    """DataError for data that can be read only once, as a generator's can: each member of an average reads them."""
+    if hasattr(X, "__next__"):
+        raise DataError("An average reads the data once for each of its members: give an iterable of chunks as a list.")
 
 
 def mixture_fit(

@@ -1,14 +1,12 @@
 """Log class probabilities of rows that a fit has not seen: by cross-validation with the prior kept."""
 
 import dataclasses
-import functools
-import warnings
 from typing import Any
 
 import numpy as np
 
-from bayesgen.data import Rows, Schema, read_table
-from bayesgen.errors import ConstantColumnWarning, DataError
+from bayesgen.data import Rows, read_table
+from bayesgen.errors import DataError
 from bayesgen.fitting import Fit, ProgramProblem, Summaries
 from bayesgen.posteriors import log_conditional
 from bayesgen.runtime import as_key, generator
@@ -46,6 +44,7 @@ def cross_validated_scores(fit: Fit, X: Any, y: Any, folds: Int[np.ndarray, " n"
 def _check_trained_on(fit: Fit, rows: Rows) -> None:
     """Refuse rows of other summaries than the fit's."""
     given = facts(fit, fit.concrete.summarize(fit.schema, rows))
+    assert fit.summaries is not None
     trained = facts(fit, fit.summaries.statistics)
     for name, fact in given.items():
         if fact.differs(trained[name]):
@@ -63,21 +62,10 @@ def assign_folds(X: Any, num_folds: object, seed: Seed) -> Int[np.ndarray, " n"]
     return generator(as_key(seed)).permutation(np.arange(num_rows) % num_folds)
 
 
-@dataclasses.dataclass(frozen=True)
-class _KeptScale(Summaries):
-    """Summaries of a part of the rows, whose schema already has the scale of all of them."""
-
-    @functools.cached_property
-    def scaled_schema(self) -> Schema:
-        return self.schema
-
-
 def _refit(fit: Fit, rows: Rows) -> Fit:
-    """The fit of the rows with weight 1, its prior that of all rows."""
-    data = _KeptScale(fit.concrete, fit.schema, fit.concrete.summarize(fit.schema, rows))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConstantColumnWarning)  # the whole fit has warned
-        return ProgramProblem(fit.model, data, progress=False).solved_by(fit.method)
+    """The fit of the rows with weight 1, its prior that of all rows, whose scale the schema keeps."""
+    data = Summaries(fit.concrete, fit.schema, fit.concrete.summarize(fit.schema, rows))
+    return ProgramProblem(fit.model, data, progress=False).solved_by(fit.method)
 
 
 def _own_class(table: Float[np.ndarray, "n K"], codes: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:

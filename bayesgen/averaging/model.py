@@ -8,7 +8,7 @@ from bayesgen.errors import DataError, FitError
 from bayesgen.fitting import Method, Problem, Summaries, prepare
 from bayesgen.program import Model
 
-from .fit import AverageFit
+from .fit import AverageFit, check_read_often
 from .weighting import Weighting
 
 
@@ -65,15 +65,9 @@ def _(
             "Summaries belong to one model, and each member of an average needs its own. Give X and y, or fit each "
             "member to its summaries and average the fits."
         )
-    if _is_read_once(X):
-        raise DataError("An average reads the data once for each of its members: give an iterable of chunks as a list.")
+    check_read_often(X)
     if model.weighting.needs_rows and (y is None or sample_weight is not None):
         raise FitError("Rows are left out to learn these weights: give X and y as they are, without sample_weight.")
     members = tuple(prepare(member, X, y, schema=schema, sample_weight=sample_weight) for member in model.members)
     rows = {"X": X, "y": y} if model.weighting.needs_rows else {}
     return AverageProblem(model, members, **rows)
-
-
-def _is_read_once(X: Any) -> bool:
-    """Whether X can be read only once, as a generator can."""
-    return hasattr(X, "__next__")

@@ -121,7 +121,7 @@ class PseudoBMA(LeftOut):
 
 def _check_scored(fits: Sequence[Fit]) -> None:
     for index, fit in enumerate(fits):
-        if fit.summaries is None:
+        if fit.summaries is None or not fit.posterior.has_predictive:
             raise FitError(f"Member {index} was fitted with {fit.method!r}; only Exact() fits can be left-out scored.")
         if fit.schema.classes != fits[0].schema.classes:
             raise FitError(f"Members 0 and {index} have different classes, so their probabilities do not mix.")

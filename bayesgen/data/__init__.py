@@ -1,6 +1,6 @@
 """What users hand over, read and checked: the one door where bad data are refused."""
 
-from .categories import levels_array
+from .categories import as_level, levels_array, with_level
 from .chunks import naming_origin, read_tables
 from .columns import ColumnKinds, PositionalNames, check_index
 from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
@@ -19,6 +19,7 @@ __all__ = [
     "Schema",
     "Split",
     "Table",
+    "as_level",
     "check_index",
     "joined",
     "levels_array",
@@ -28,4 +29,5 @@ __all__ = [
     "read_tables",
     "successive_rows",
     "whole_numbers",
+    "with_level",
 ]

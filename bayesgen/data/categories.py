@@ -83,6 +83,27 @@ def declared_levels(values: Any, what: str) -> tuple[Any, ...]:
     return levels
 
 
+def as_level(value: Any, what: str) -> Any:
+    """A value as a level of its own type. DataError where it is missing or unhashable."""
+    own = _own_type(np.asarray([value]))[0] if isinstance(value, np.generic) else value
+    return declared_levels([own], what)[0]
+
+
+def with_level(levels: Sequence[Any], level: Any, what: str) -> tuple[Any, ...]:
+    """Levels and one more: at its place where they are sorted, else at the end. DataError: sorted ones unlike it."""
+    more = (*levels, level)
+    return sorted_levels(more, what) if _are_sorted(levels) else more
+
+
+def _are_sorted(levels: Sequence[Any]) -> bool:
+    if len({_family_of_type(level) for level in levels}) > 1:
+        return False
+    try:
+        return list(levels) == sorted(levels)
+    except TypeError:  # of one type, which has no order
+        return False
+
+
 def dtype_levels(values: Any) -> tuple[Any, ...] | None:
     """The values that a dtype declares, in order: those of a pandas Categorical or a polars Enum. None for others.
 

@@ -39,7 +39,8 @@ class Schema:
     columns, named: the column names in order, and whether they are the user's or positions ("x0", ...).
     sparse: whether the training data were a sparse matrix, whose counts belong together in one row total.
     mean, variance: (D,) per column in order of `columns`, NaN for categorical ones; None until a fit fills
-        them in. They take no part in comparisons.
+        them in. Default priors come from them, so data fitted with the schema of a fit have that fit's prior. They
+        take no part in comparisons.
 
     Raises DataError for an unknown kind and for empty or repeated categories, classes or columns.
     """
@@ -163,7 +164,7 @@ class Schema:
     def _encode_labels(self, y: Any, takes_missing: bool) -> np.ndarray:
         if self.classes is None:
             raise DataError("The schema has no classes. Resolve it with labels, or give Schema(classes=...).")
-        remedy = "Correct y, or declare every class: Schema(classes=[...])."
+        remedy = "Correct y, or declare every class: Schema(classes=[...]). A fit learns one more by fit.add_class."
         return encode_levels(as_labels(y), self.classes, "y", "The classes are", remedy, takes_missing=takes_missing)
 
     def num_categories(self, column: str) -> int:

@@ -27,7 +27,7 @@ class Summaries:
 
     Attributes:
         model: the model whose sites are summarised.
-        schema: the resolved schema, without means and variances.
+        schema: the resolved schema, without means and variances unless it is that of a fit.
         statistics: the sufficient statistics.
         num_rows: how many rows were given.
         unlabelled_places: which of them have no label, by position; None where all have one.
@@ -62,16 +62,24 @@ class Summaries:
         """The summaries of both sets of rows together.
 
         Raises:
-            DataError: where the two do not have the same columns, kinds, categories and classes.
+            DataError: where the two do not have the same columns, kinds, categories and classes, or have the scales of
+                different fits.
         """
         if self.schema != other.schema:
             raise DataError(
                 "These summaries have different schemas (columns, kinds, categories or classes). Summarise both with "
                 "one schema=Schema(...) that declares all classes and categories."
             )
+        scaled = [schema for schema in (self.schema, other.schema) if schema.mean is not None]
+        if len(scaled) > 1 and not _same_scale(*scaled):
+            raise DataError(
+                "These summaries have the schemas of fits with different means and variances of the columns, so with "
+                "different default priors. Summarise both with the schema of one fit."
+            )
         later = None if other.unlabelled_places is None else self.num_rows + other.unlabelled_places
         return dataclasses.replace(
             self,
+            schema=scaled[0] if scaled else self.schema,
             statistics=self.statistics + other.statistics,
             num_rows=self.num_rows + other.num_rows,
             unlabelled_places=_one_after_another([self.unlabelled_places, later]),
@@ -96,7 +104,7 @@ class Summaries:
 
     @functools.cached_property
     def scaled_schema(self) -> Schema:
-        """The schema with the columns' means and variances, to which default priors are resolved."""
+        """The schema with the columns' means and variances, to which default priors are resolved: known ones stay."""
         return self.model.with_scale(self.schema, self._summaries_of_all_rows)
 
     @property
@@ -136,7 +144,8 @@ def summarize(
         y: (n,) labels; None for a program without classes. Where X and y (or sample_weight) are both of pandas, they
             have one index.
         schema: what is known of the columns; declare classes and categories that a part of the data may lack. What is
-            not declared is inferred, from chunked data by the first chunk alone.
+            not declared is inferred, from chunked data by the first chunk alone. That of a fit brings its default
+            prior.
         sample_weight: (n,) nonnegative frequency weights (weight 2 = the row twice). A row of weight 0 is absent:
             whatever is in it, nothing of it is looked at, its label and its categories included.
 
@@ -164,10 +173,22 @@ def summarize(
             declared = dataclasses.replace(declared, classes=first.declared_classes)
         schema = model.infer_schema(first, first.labels, declared)
         concrete = model.concrete(schema)
-    return _summaries(concrete, schema, itertools.chain([first], tables))
+    return summarize_tables(concrete, schema, itertools.chain([first], tables))
 
 
-def _summaries(model: ConcreteModel, schema: Schema, tables: Iterable[Table]) -> Summaries:
+def as_summaries(
+    model: Any, X: Any, y: Any = None, *, schema: Schema | None = None, sample_weight: Any = None
+) -> Summaries:
+    """The summaries of training data, which may be such already. DataError: those of another model, or more beside."""
+    if not isinstance(X, Summaries):
+        return summarize(model, X, y, schema=schema, sample_weight=sample_weight)
+    if y is not None or sample_weight is not None or schema is not None:
+        raise DataError("Summaries hold their labels, weights and schema already: pass them alone.")
+    X.check_made_for(model)
+    return X
+
+
+def summarize_tables(model: ConcreteModel, schema: Schema, tables: Iterable[Table]) -> Summaries:
     """The summaries of all tables together."""
     num_rows, unlabelled_places = 0, []
 
@@ -213,6 +234,12 @@ def _statistics(model: ConcreteModel, schema: Schema, table: Table) -> Iterator[
             found = error
         of_rows(slice(0, table.num_rows))  # names the row, and counts, in the table as it was given
         raise found
+
+
+def _same_scale(one: Schema, other: Schema) -> bool:
+    """Whether two schemas of one kind know the same means and variances."""
+    first, second = (np.asarray([schema.mean, schema.variance], np.float64) for schema in (one, other))
+    return np.array_equal(first, second, equal_nan=True)
 
 
 def check_model(model: object) -> None:

@@ -28,7 +28,7 @@ class Exact(Method):
         _refuse_unlabelled(data.statistics)
         updated = prior.update(data.statistics)
         posterior = ConjugatePosterior(data.model, data.scaled_schema, updated, prior, data.statistics)
-        return problem.result(self, posterior, summaries=data)
+        return problem.result(self, posterior)
 
 
 def _refuse_unlabelled(statistics: SufficientStatistics) -> None:

@@ -21,10 +21,12 @@ from bayesgen.program import (
     read_rows,
     reduce_draws,
 )
-from bayesgen.runtime import as_key
+from bayesgen.runtime import as_key, check_seed, interrupts_kept, requested
 from bayesgen.typing import Float, Int, Seed, Shaped
 
+from .data import Summaries
 from .export import to_datatree
+from .growing import kept_data, with_class, with_rows
 from .trained import Trained
 
 if TYPE_CHECKING:
@@ -47,13 +49,14 @@ class Fit(Trained):
         concrete: the model, its choices made for these columns.
         method: the training method.
         posterior: what was learned (a point, a conjugate posterior or draws).
-        summaries: the summarised training data, for `Exact`: what tells whether two evidences are comparable.
+        problem: the model and the summarised training data, from which it learns further; None for `NUTS`, and where
+            rows have no sufficient statistic.
         attributes: how the fit came about (path of the sampler, device, total weight of the training rows), by name.
     """
 
     schema: Schema
     concrete: ConcreteModel = dataclasses.field(repr=False)
-    summaries: Any = dataclasses.field(default=None, repr=False)
+    problem: Any = dataclasses.field(default=None, repr=False)
     attributes: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -96,6 +99,11 @@ class Fit(Trained):
         """name -> resolved family ("class" and each block), kept for updating; None for programs of one's own."""
         conjugate = self.concrete.conjugate(self.schema)
         return None if conjugate is None else dict(conjugate.families())
+
+    @property
+    def summaries(self) -> Summaries | None:
+        """The summarised training data, which tell whether two evidences are comparable; None where it keeps none."""
+        return None if self.problem is None else self.problem.data
 
     @property
     def state(self) -> Posterior:
@@ -210,6 +218,77 @@ class Fit(Trained):
             chosen = self.program.latents_of(self.parameters)
         known = {name: chosen[name] for name in self.program.latents}
         return self.program.simulate(n, seed=second, latents=known, **covariates)
+
+    def update(
+        self, X: Any, y: Any = None, *, sample_weight: Any = None, seed: Seed = 0, progress: bool | None = None
+    ) -> "Fit":
+        """The fit of its training rows and more, any number of times.
+
+        It is what fitting all rows at once gives, at the prior of this fit (`fit.prior`), up to rounding: for `Exact`,
+        with the log evidence of all rows, and for `MLE` and `MAP`. Fits keep the sufficient statistics of their rows
+        for it, and no rows.
+
+        Args:
+            X, y: more rows, as `fit` takes them, of the same columns, categories and classes; or `Summaries` of them.
+            sample_weight: their weights.
+            seed, progress: as `fit` takes them, where the method is a search.
+
+        Raises:
+            DataError: a class or category that the schema does not have: declare all of them, in
+                Schema(classes=..., categories=...), before the first fit; `add_class` adds a class.
+            FitError: draws (`NUTS`); a program with sites that have no sufficient statistic.
+
+        >>> import bayesgen as bg
+        >>> model, X, y = bg.NaiveBayes(), [[1.0], [2.0], [7.0], [9.0]], ["a", "a", "b", "b"]
+        >>> fit = bg.fit(model, X, y, method=bg.Exact()).update([[3.0], [8.0]], ["a", "b"]).update([[2.0]], ["a"])
+        >>> all_rows = [*X, [3.0], [8.0], [2.0]]
+        >>> whole = bg.fit(model, all_rows, list("aabbaba"), method=bg.Exact(), schema=fit.schema)
+        >>> abs(fit.log_evidence - whole.log_evidence) < 1e-12
+        True
+        """
+        return self._of(
+            with_rows(kept_data(self.summaries, self.schema, self.method), X, y, sample_weight), seed, progress
+        )
+
+    def add_class(
+        self, label: Any, X: Any, *, sample_weight: Any = None, seed: Seed = 0, progress: bool | None = None
+    ) -> "Fit":
+        """The fit with one more class, learned from its rows alone; what was learned of the others stays.
+
+        Its parameters have the prior of those of the other classes, as the first fit resolved it, and its probability
+        has their concentration: class probabilities are as if all classes had been declared from the start. It is what
+        fitting all rows with all classes gives, at the prior of this fit.
+
+        Args:
+            label: the new class. It takes its place among classes that are sorted; of others it is the last.
+            X: its rows, as `fit` takes them; chunks are tuples (X,) or (X, None, sample_weight).
+            sample_weight: their weights.
+            seed, progress: as `fit` takes them, where the method is a search.
+
+        Raises:
+            DataError: a class that is there already (`update` takes more rows of it); rows that do not fit the schema.
+            FitError: a model in which classes are not learned apart: tied families, hyperparameters given class by
+                class or as distributions, fixed class probabilities, averages over structures, programs of one's own;
+                draws (`NUTS`).
+
+        >>> import bayesgen as bg
+        >>> fit = bg.fit(bg.NaiveBayes(), [[1.0], [2.0], [7.0], [9.0]], ["a", "a", "c", "c"], method=bg.Exact())
+        >>> more = fit.add_class("b", [[4.0], [5.0]])
+        >>> more.classes.tolist(), more.parameters["class_probs"].round(3).tolist()
+        (['a', 'b', 'c'], [0.333, 0.333, 0.333])
+        >>> more.parameters["real_mean"][[0, 2]].tolist() == fit.parameters["real_mean"].tolist()
+        True
+        """
+        return self._of(
+            with_class(kept_data(self.summaries, self.schema, self.method), label, X, sample_weight), seed, progress
+        )
+
+    def _of(self, data: Summaries, seed: Seed, progress: bool | None) -> "Fit":
+        """The fit of other data by the same method."""
+        check_seed(seed)
+        with requested(None), interrupts_kept():
+            problem = dataclasses.replace(self.problem, data=data, seed=seed, progress=progress)
+            return problem.solved_by(self.method)
 
     def to_datatree(self, num_draws: int = 1000, seed: Seed = 0) -> "DataTree":
         """Export to an `xarray.DataTree` for ArviZ: see `bayesgen.fitting.export`."""

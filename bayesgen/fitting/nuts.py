@@ -48,6 +48,7 @@ class NUTS(Method):
     num_chains: int = 4
     target_accept_prob: float = 0.8
     precondition: bool = True
+    keeps_statistics = False
 
     def __post_init__(self) -> None:
         self.check_counts(num_samples=self.num_samples, num_chains=self.num_chains)

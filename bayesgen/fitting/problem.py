@@ -77,18 +77,18 @@ class ProgramProblem(Problem):
         """The data as densities take them."""
         return self.data.statistics.padded()
 
-    def result(
-        self, method: "Method", posterior: Posterior, attributes: dict[str, Any] | None = None, **extra: Any
-    ) -> Fit:
-        """Wrap what was learned."""
+    def result(self, method: "Method", posterior: Posterior, attributes: dict[str, Any] | None = None) -> Fit:
+        """Wrap what was learned, with the data where the method's fits keep them and they are statistics alone."""
+        statistics = self.data.statistics
+        keeps_data = method.keeps_statistics and statistics.rows is None and statistics.unlabelled is None
         return Fit(
             model=self.model,
             schema=self.data.scaled_schema,
             method=method,
             posterior=posterior,
             concrete=self.data.model,
+            problem=dataclasses.replace(self, seed=0, progress=None) if keeps_data else None,
             attributes={**(attributes or {}), "total_weight": self.data.total_weight, "device": used()},
-            **extra,
         )
 
     @property
@@ -120,11 +120,15 @@ class ProgramProblem(Problem):
             )
 
     def warn_of_constant_columns(self) -> None:
-        """Say once which columns have no variance, so that their default prior takes variance 1."""
-        schema = self.data.scaled_schema
+        """Say once which columns have no variance, so that their default prior takes variance 1.
+
+        Where the schema came with its scale, the fit that found it has said so.
+        """
+        schema, known = self.data.scaled_schema, self.data.schema.variance
         if schema.variance is None or schema.columns is None:
             return
-        constant = [schema.columns[int(index)] for index in np.flatnonzero(schema.variance == 0)]
+        is_constant = (schema.variance == 0) & (True if known is None else np.isnan(known))
+        constant = [schema.columns[int(index)] for index in np.flatnonzero(is_constant)]
         if constant:
             warn(
                 f"Constant columns {constant}: their default prior takes variance 1. Drop them if they carry nothing.",
@@ -137,6 +141,8 @@ class Method(abc.ABC):
 
     gives_evidence: ClassVar[bool] = False
     """Whether its fits have the log evidence, parameters integrated out in closed form."""
+    keeps_statistics: ClassVar[bool] = True
+    """Whether its fits keep the statistics of their data, to learn from more rows."""
 
     def check_counts(self, **counts: object) -> None:
         """Refuse arguments, by name, that are not whole numbers of at least 1.

@@ -9,7 +9,7 @@ from bayesgen.errors import DataError
 from bayesgen.runtime import check_seed, interrupts_kept, requested
 from bayesgen.typing import Seed
 
-from .data import Summaries, summarize
+from .data import as_summaries
 from .problem import Method, Problem, ProgramProblem
 
 
@@ -67,9 +67,4 @@ def fit(
 @functools.singledispatch
 def prepare(model: Any, X: Any, y: Any = None, *, schema: Schema | None = None, sample_weight: Any = None) -> Problem:
     """The problem of training a model, its data read. Models of other data than rows by column register their own."""
-    if not isinstance(X, Summaries):
-        return ProgramProblem(model, summarize(model, X, y, schema=schema, sample_weight=sample_weight))
-    if y is not None or sample_weight is not None or schema is not None:
-        raise DataError("Summaries hold their labels, weights and schema already: pass them alone.")
-    X.check_made_for(model)
-    return ProgramProblem(model, X)
+    return ProgramProblem(model, as_summaries(model, X, y, schema=schema, sample_weight=sample_weight))

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bayesgen.data import PositionalNames, Rows, Schema, Table
-from bayesgen.errors import DataError, ModelError
+from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.families import DirichletCategorical, Family, FixedCategorical, Scale
 from bayesgen.program import ConcreteModel, GenerativeProgram, Plan
 from bayesgen.records import fill
@@ -75,8 +75,11 @@ class GenerativeClassifier(ConcreteModel):
     def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
         """The kinds of the columns are those of their blocks' families."""
         kinds = {column: family.kind for _, family, columns in self.blocks for column in columns}
-        unused = [name for name in table.names if name not in kinds]
-        missing = [name for name in kinds if name not in table.names]
+        if declared.columns is not None:
+            declared.check_table(table)
+        names = table.names if declared.columns is None else declared.columns
+        unused = [name for name in names if name not in kinds]
+        missing = [name for name in kinds if name not in names]
         if unused or missing:
             raise ModelError(
                 f"The blocks and the data must have the same columns: in no block {unused}, not in the data {missing}."
@@ -111,17 +114,39 @@ class GenerativeClassifier(ConcreteModel):
         }
 
     def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
-        """Fill in means and variances of the columns, from the summaries of the blocks."""
+        """Fill in means and variances of the columns, from the summaries of the blocks. Those that are known stay."""
         if not any(family.scaled for _, family, _ in self.blocks):
             return schema
-        mean = np.full(len(schema.columns or ()), np.nan)
-        variance = np.full(len(schema.columns or ()), np.nan)
+        unknown = np.full(len(schema.columns or ()), np.nan)
+        mean = unknown.copy() if schema.mean is None else schema.mean.copy()
+        variance = unknown.copy() if schema.variance is None else schema.variance.copy()
         position = {name: index for index, name in enumerate(schema.columns or ())}
         for name, family, columns in self.blocks:
             if family.scaled:
-                where = [position[column] for column in columns]
-                mean[where], variance[where] = _column_moments(summaries[name], columns)
+                where = np.array([position[column] for column in columns])
+                found = _column_moments(summaries[name], columns)  # which are refused where they are too large
+                is_known = ~np.isnan(mean[where])
+                mean[where] = np.where(is_known, mean[where], found[0])
+                variance[where] = np.where(is_known, variance[where], found[1])
         return dataclasses.replace(schema, mean=mean, variance=variance)
+
+    def check_classes_apart(self, schema: Schema) -> None:
+        """See `ConcreteModel.check_classes_apart`."""
+        if not isinstance(self.class_prior, Family):
+            raise FitError(
+                f"The class probabilities are fixed, {list(self.class_prior)}, and leave none for another class. Fit "
+                "all rows anew with the probabilities of all classes, or with class_prior=DirichletCategorical()."
+            )
+        resolved = self.conjugate(schema)
+        _check_apart("The class prior", self.class_prior, resolved.class_prior)
+        for (name, family, _), block in zip(self.blocks, resolved.blocks, strict=True):
+            _check_apart(f"Block {name!r}", family, block.family)
+            if block.family.shared_by_classes:
+                shared = " and ".join(block.family.shared_by_classes)
+                raise FitError(
+                    f"Block {name!r}: all classes share one {shared}, which rows of a new class would change for the "
+                    "others too. Fit all rows anew with all classes, or use a family that is not tied."
+                )
 
     def conjugate(self, schema: Schema) -> Conjugate:
         """The resolved class prior and blocks."""
@@ -177,6 +202,27 @@ def _check_columns_once(blocks: Sequence[tuple[str, Family, Sequence[str]]]) -> 
                 )
                 raise ModelError(f"Column {column!r} is {where}, so its cells would count twice. Name it once.")
             seen[column] = name
+
+
+def _check_apart(owner: str, stated: Family, resolved: Family) -> None:
+    """FitError where a family says of each class what it says of no other, or lets a draw speak for all of them.
+
+    Args:
+        owner: whose family it is, in words that begin a sentence.
+        stated: as the user gave it.
+        resolved: what the model made of it.
+    """
+    if stated.hierarchical:
+        raise FitError(
+            f"{owner}: the hyperparameter {', '.join(stated.hierarchical)} is a distribution, which the rows of all "
+            "classes tell of. Fit all rows anew with all classes, or give a number."
+        )
+    by_class = stated.stated_by_class(resolved)
+    if by_class:
+        raise FitError(
+            f"{owner}: the hyperparameter {', '.join(by_class)} is given class by class, and so not for another one. "
+            "Fit all rows anew with those of all classes, or give one for all."
+        )
 
 
 def _sites(name: str, family: Family) -> set[str]:

@@ -87,6 +87,13 @@ class StructureAverage(ConcreteModel):
             "or structure='full'."
         )
 
+    def check_classes_apart(self, schema: Schema) -> None:
+        """Refuse: whether a column depends on the class is a question to the rows of all classes."""
+        raise FitError(
+            "structure='average' asks the rows of all classes which columns depend on the class, so a new class would "
+            "change what is known of the others. Fit all rows anew with all classes, or use structure='full'."
+        )
+
     def shared(self, conjugate: Conjugate) -> Conjugate:
         """The blocks where no column depends on the class: one set of parameters with the prior of each class.
 

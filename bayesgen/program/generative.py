@@ -15,7 +15,7 @@ from numpyro.distributions.transforms import Transform
 
 from bayesgen.data import Rows, Schema, Table, levels_array
 from bayesgen.describe import quote_some
-from bayesgen.errors import DataError, ModelError
+from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.records import copied, fill
 from bayesgen.runtime import as_key, check_not_forked
 from bayesgen.statistics import Cells, Moments, Statistic, SufficientStatistics, check_magnitudes, check_rows
@@ -262,6 +262,13 @@ class GenerativeProgram(Program, ConcreteModel):
             if isinstance(summary, Moments):
                 check_magnitudes(summary, functools.partial(_column_name, site))
         return schema
+
+    def check_classes_apart(self, schema: Schema) -> None:
+        """Refuse: the program itself says how many classes there are, and what they share."""
+        raise FitError(
+            f"A program of one's own makes the classes that it states, {quote_some(self.classes) or 'none'}, and no "
+            "other can be added to its fit. State a program with all classes, and fit it to all rows."
+        )
 
     def conjugate(self, schema: Schema) -> None:
         """None: its closed forms, if there are any, are not known."""

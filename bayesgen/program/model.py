@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from bayesgen.data import Rows, Schema, Table
+from bayesgen.errors import FitError
 from bayesgen.statistics import Cells, Statistic, SufficientStatistics, sufficient_statistics
 
 
@@ -63,6 +64,10 @@ class ConcreteModel(Recipe):
 
     def check_searchable(self, method: str) -> None:
         """Refuse a method, by its name, that looks for processes of one program, where these are not all there are."""
+
+    def check_classes_apart(self, schema: Schema) -> None:
+        """Refuse to learn another class from its rows alone, where these tell of the other classes too."""
+        raise FitError(f"{type(self).__name__} learns no class on its own. Fit all rows anew with all classes.")
 
     @abc.abstractmethod
     def conjugate(self, schema: Schema) -> Any:

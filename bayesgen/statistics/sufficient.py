@@ -69,6 +69,18 @@ class SufficientStatistics:
     def __add__(self, other: "SufficientStatistics") -> "SufficientStatistics":
         return self.merge(other)
 
+    def with_empty_class(self, place: int) -> "SufficientStatistics":
+        """The same with one more class, of which there are no rows, at this place among the classes."""
+        class_weights = np.insert(self.class_weights, place, 0.0)
+        summaries = {site: summary.with_empty_class(place) for site, summary in self.summaries.items()}
+        rows = self.rows
+        if rows is not None:
+            rows = dataclasses.replace(rows, labels=np.asarray(rows.labels) + (np.asarray(rows.labels) >= place))
+        covariates = first_rows(self.covariates, len(class_weights))
+        return dataclasses.replace(
+            self, class_weights=class_weights, summaries=summaries, covariates=covariates, rows=rows
+        )
+
     def padded(self) -> "SufficientStatistics":
         """The same with rows of weight zero added, up to a number for which functions are compiled once."""
         if self.rows is None and self.unlabelled is None:

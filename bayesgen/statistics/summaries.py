@@ -5,7 +5,8 @@ A summary weighs each cell: its counts have the shape (K,), or (K, *extra) where
 """
 
 import abc
-from typing import TypeAlias
+import functools
+from typing import TypeAlias, TypeVar
 
 import jax
 import numpy as np
@@ -16,6 +17,8 @@ from bayesgen.typing import Array, Bool, Float, Int
 from .arrays import namespace, patterns_of
 
 Table: TypeAlias = Float[Array, "..."]  # (K, *extra, ...), or that of one class, without its axis
+
+AnySummary = TypeVar("AnySummary", bound="Summary")
 
 
 class Summary(abc.ABC):
@@ -35,6 +38,10 @@ class Summary(abc.ABC):
     @abc.abstractmethod
     def of_class(self, index: int) -> "Summary":
         """The summary of one class alone, without its class axis."""
+
+    def with_empty_class(self, place: int) -> "Summary":
+        """The summary with one more class, of which there are no rows, at this place among the classes."""
+        return _with_zeros(self, place, 0)
 
 
 @record
@@ -159,6 +166,10 @@ class PatternMoments(Summary):
         """Take one class."""
         return PatternMoments(self.observed, jax.tree.map(lambda array: array[:, index], self.moments))
 
+    def with_empty_class(self, place: int) -> "PatternMoments":
+        """The summary with one more class. The first axis of its moments is that of the patterns."""
+        return PatternMoments(self.observed, _with_zeros(self.moments, place, 1))
+
     def by_column(self) -> Moments:
         """Moments of each column on its own, of all cells of it that are there."""
         count = trailing(self.moments.count, self.moments.mean.ndim) * self.observed[:, None]
@@ -176,6 +187,11 @@ def _spread(moments: Moments, places: Int[Array, " P"], num_patterns: int) -> Mo
         return whole
 
     return jax.tree.map(put, moments)
+
+
+def _with_zeros(summary: AnySummary, place: int, axis: int) -> AnySummary:
+    """A summary whose arrays have zeros at a further place of an axis that they have in common."""
+    return jax.tree.map(functools.partial(np.insert, obj=place, values=0.0, axis=axis), summary)
 
 
 def outer_or_square(delta: Table, is_matrix: bool) -> Table:
