@@ -10,7 +10,7 @@ import numpy as np
 from bayesgen.errors import ConvergenceWarning, FitError, warn
 from bayesgen.models import Conjugate
 from bayesgen.posteriors import Parameters
-from bayesgen.runtime import as_key, bar, generator
+from bayesgen.runtime import ONE_THREAD_A_PRODUCT, as_key, bar, generator
 from bayesgen.solvers import Ascent, ascend
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Int
@@ -97,14 +97,16 @@ def inner_point(problem: ProgramProblem, conjugate: Conjugate) -> Parameters:
     labelled = dataclasses.replace(statistics, unlabelled=None)
     steps = ExpectationMaximization(conjugate, Target.inside(conjugate), labelled, statistics.unlabelled)
     starts = _starts(problem, steps, Options(STARTS_INSIDE))
-    ascents = [ascend(steps.step, start(), LEAST_GAIN_INSIDE * statistics.total_weight) for start in starts]
+    with ONE_THREAD_A_PRODUCT:
+        ascents = [ascend(steps.step, start(), LEAST_GAIN_INSIDE * statistics.total_weight) for start in starts]
     return max(ascents, key=lambda ascent: ascent.objective).point
 
 
 def _best_of(steps: ExpectationMaximization, starts: list["Start"], least_gain: float, progress: bool | None) -> Search:
     best: Ascent[Parameters] | None = None
     refusals: list[FitError] = []
-    with bar("EM, by starts", len(starts), progress) as advanced:
+    # matrices of the M-step are small; rows go in chunks, which have threads
+    with ONE_THREAD_A_PRODUCT, bar("EM, by starts", len(starts), progress) as advanced:
         for start in starts:
             try:
                 ascent = ascend(steps.step, start(), least_gain)

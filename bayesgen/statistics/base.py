@@ -50,8 +50,8 @@ class Statistic(abc.ABC):
         """
 
     @abc.abstractmethod
-    def log_likelihood(self, parameters: Parameters, summary: Summary) -> Float[Array, " K *extra"]:
-        """Log-likelihood of the summarised rows, per class and column. Traceable."""
+    def log_likelihood(self, parameters: Parameters, summary: Summary) -> Float[Array, "..."]:
+        """Log-likelihood of the summarised rows, per class and column as the summary has them. Traceable."""
 
     @abc.abstractmethod
     def density(self, parameters: Parameters) -> RowDensity:

@@ -49,10 +49,11 @@ class BernoulliStatistic(Statistic):
         base = namespace(ones).zeros(shape)
         return Sums(count, (ones.reshape(shape), zeros.reshape(shape)), base)
 
-    def log_likelihood(self, parameters: Parameters, summary: Sums) -> Float[Array, " K *extra"]:  # type: ignore[override]
+    def log_likelihood(self, parameters: Parameters, summary: Sums) -> Float[Array, "..."]:  # type: ignore[override]
         """Counts times log probabilities."""
         ones, zeros = summary.totals
-        return safe_product(ones, parameters["log_one"]) + safe_product(zeros, parameters["log_zero"])
+        terms = safe_product(ones, parameters["log_one"]) + safe_product(zeros, parameters["log_zero"])
+        return namespace(terms).asarray(terms)
 
     def density(self, parameters: Parameters) -> "BernoulliDensity":
         """Log odds, and what rows without ones have."""
@@ -213,9 +214,10 @@ class CategoricalStatistic(Statistic):
         count = class_counts(classes, num_classes, weights, observed)
         return Sums(count, (counts.reshape(*shape, self.num_categories),), namespace(counts).zeros(shape))
 
-    def log_likelihood(self, parameters: Parameters, summary: Sums) -> Float[Array, " K *extra"]:  # type: ignore[override]
+    def log_likelihood(self, parameters: Parameters, summary: Sums) -> Float[Array, "..."]:  # type: ignore[override]
         """Sum over values of count times log probability."""
-        return safe_product(summary.totals[0], parameters["log_probs"]).sum(-1) + summary.log_base
+        terms = safe_product(summary.totals[0], parameters["log_probs"]).sum(-1) + summary.log_base
+        return namespace(terms).asarray(terms)
 
     def density(self, parameters: Parameters) -> "CategoricalDensity":
         """Tables of log probabilities by value."""

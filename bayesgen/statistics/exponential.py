@@ -68,14 +68,15 @@ class ExponentialFamily(Statistic):
                 base = namespace(*totals).zeros((num_classes, *extra))
         return Sums(class_counts(classes, num_classes, weights, observed), totals, base)
 
-    def log_likelihood(self, parameters: Parameters, summary: Sums) -> Float[Array, " K *extra"]:  # type: ignore[override]
+    def log_likelihood(self, parameters: Parameters, summary: Sums) -> Float[Array, "..."]:  # type: ignore[override]
         """Inner product of natural parameters and totals, less the log-partition. See `Statistic`."""
         terms = [safe_product(t, eta) for t, eta in zip(summary.totals, self.natural(parameters), strict=True)]
         events = tuple(range(-self.event_dim, 0))
         total = sum(term.sum(events) if events else term for term in terms)
         partition = self.log_partition(parameters)
         count = trailing(summary.count, partition.ndim)
-        return total - safe_product(count, partition) + summary.log_base
+        terms = total - safe_product(count, partition) + summary.log_base
+        return namespace(terms).asarray(terms)
 
     def without_base(self) -> "ExponentialFamily":
         """The same with h = 1."""

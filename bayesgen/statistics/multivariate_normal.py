@@ -80,7 +80,7 @@ class MultivariateNormalStatistic(Statistic):
 
     def log_likelihood(  # type: ignore[override]
         self, parameters: Parameters, summary: Moments | PatternMoments
-    ) -> Float[Array, " K *extra"]:
+    ) -> Float[Array, "..."]:
         """Of the summarised cells, pattern by pattern where some are missing."""
         loc, scale_tril = parameters["loc"], parameters["scale_tril"]
         if isinstance(summary, Moments):
@@ -106,7 +106,7 @@ class MultivariateNormalStatistic(Statistic):
         spread = xp.einsum("...ij,...jk,...ik->...", whiten, summary.scatter, whiten)
         half_log_det = log_diagonal(scale_tril)
         constant = count * (half_log_det + 0.5 * LOG_2PI * dimension)
-        return summary.log_base - constant - 0.5 * (spread + count * (shift**2).sum(-1))
+        return xp.asarray(summary.log_base - constant - 0.5 * (spread + count * (shift**2).sum(-1)))
 
     def density(self, parameters: Parameters) -> "MultivariateNormalDensity":
         """Invert the Cholesky factors once."""

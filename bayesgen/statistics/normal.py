@@ -55,12 +55,12 @@ class NormalStatistic(Statistic):
         count = moments.count if observed is None else moments.count.reshape(shape)
         return Moments(count, moments.mean.reshape(shape), moments.scatter.reshape(shape), base.reshape(shape))
 
-    def log_likelihood(self, parameters: Parameters, summary: Moments) -> Float[Array, " K *extra"]:  # type: ignore[override]
+    def log_likelihood(self, parameters: Parameters, summary: Moments) -> Float[Array, "..."]:  # type: ignore[override]
         """-n log(scale) - n/2 log(2 pi) - (scatter + n (mean - loc)^2) / (2 scale^2), per class and column."""
         loc, scale = parameters["loc"], parameters["scale"]
         xp, count = namespace(loc, scale, summary.mean), trailing(summary.count, loc.ndim)
         residual = summary.scatter / scale**2 + count * ((summary.mean - loc) / scale) ** 2
-        return summary.log_base - count * (xp.log(scale) + 0.5 * LOG_2PI) - 0.5 * residual
+        return xp.asarray(summary.log_base - count * (xp.log(scale) + 0.5 * LOG_2PI) - 0.5 * residual)
 
     def density(self, parameters: Parameters) -> "NormalDensity":
         """Locations and scales, the columns in one axis."""

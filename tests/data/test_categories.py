@@ -30,8 +30,11 @@ def test_distinct_values_are_found_block_by_block(labels, monkeypatch):
 
 def test_a_label_that_is_missing_in_a_later_block_is_counted_in_all_rows(monkeypatch):
     monkeypatch.setattr(levels, "_BLOCK_ROWS", 2)
+    labels = ["a", "b", "a", None, None]
+    schema = Schema.infer(np.zeros((5, 1)), labels)
+    assert schema.classes == ("a", "b")
     with pytest.raises(DataError, match=r"2 missing values \(first at row 3\)"):
-        Schema.infer(np.zeros((5, 1)), ["a", "b", "a", None, None])
+        schema.encode_labels(labels)
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.int64, np.uint64])
