@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from bayesgen.fitting import Fit
-from bayesgen.statistics import Moments, SufficientStatistics, Summary, Sums, outer_or_square
+from bayesgen.statistics import Moments, PatternMoments, SufficientStatistics, Summary, Sums, outer_or_square
 from bayesgen.typing import Array, Float
 
 RELATIVE = 1e-9
+CELLS = "cells by class"  # that are there
 OFFSET = 1e-6  # rounding of a mean by this share of it makes no other data of centred sums
 
 
@@ -67,26 +68,34 @@ def _of_block(summary: Any, num_columns: int) -> dict[str, Fact]:
 def _(summary: Moments, num_columns: int) -> dict[str, Fact]:
     scatter = np.asarray(summary.scatter)
     squares = np.diagonal(scatter, axis1=1, axis2=2) if summary.is_matrix else scatter
-    count = summary.count[:, None]
+    count = np.broadcast_to(summary.cell_counts, summary.mean.shape)
     totals, spread = np.asarray(count * summary.mean), np.sqrt(count * np.maximum(squares, 0.0))
     return {
+        CELLS: Fact(count, count),
         "totals by class": Fact(totals, np.abs(totals) + spread),
         "squares about the class means": Fact(squares, np.asarray(_reach(summary)) ** 2),
     }
 
 
 @_of_block.register
+def _(summary: PatternMoments, num_columns: int) -> dict[str, Fact]:
+    return _of_block(summary.by_column(), num_columns)
+
+
+@_of_block.register
 def _(summary: Sums, num_columns: int) -> dict[str, Fact]:
     each = {_words(index, total): _sum(total, summary.count) for index, total in enumerate(summary.totals)}
+    counts = np.asarray(summary.cell_counts).reshape(len(summary.log_base), -1)
+    counts = np.broadcast_to(counts, (len(counts), num_columns))
     base = summary.log_base.reshape(len(summary.log_base), -1)
     base = np.broadcast_to(base, (len(base), num_columns))  # that of a block which is one event is its columns'
-    return each | {"log base measures by class": Fact(base, 1 + np.abs(base))}
+    return {CELLS: Fact(counts, counts)} | each | {"log base measures by class": Fact(base, 1 + np.abs(base))}
 
 
 def _sum(total: Float[Array, "K ..."], count: Float[Array, "K ..."]) -> Fact:
     """Sums of counts, which may be differences of the number of rows and others."""
     total, count = np.asarray(total), np.asarray(count)
-    return Fact(total, np.abs(total) + count.reshape(-1, *[1] * (total.ndim - 1)))
+    return Fact(total, np.abs(total) + count.reshape(*count.shape, *[1] * (total.ndim - count.ndim)))
 
 
 def _words(index: int, total: Float[Array, "K ..."]) -> str:
@@ -106,4 +115,4 @@ def _products(summary: Summary, columns: Sequence[str]) -> dict[str, Fact]:
 def _reach(summary: Moments) -> Float[Array, "K d"]:
     """Root of the squares, with what rounding of the mean may add."""
     squares = np.diagonal(summary.scatter, axis1=1, axis2=2) if summary.is_matrix else summary.scatter
-    return np.sqrt(np.maximum(squares, 0.0)) + OFFSET * np.sqrt(summary.count)[:, None] * np.abs(summary.mean)
+    return np.sqrt(np.maximum(squares, 0.0)) + OFFSET * np.sqrt(summary.cell_counts) * np.abs(summary.mean)

@@ -132,6 +132,15 @@ Data = Annotated[
 Target = Annotated[
     str | None, typer.Option(metavar="COLUMN", help="Column that holds the classes.", show_default="the last")
 ]
+Missing = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="MARK",
+        help="Text that marks a cell of a file as missing, such as '?'; may be repeated. Empty cells are missing, and "
+        "NA, NaN, null and None.",
+        show_default=False,
+    ),
+]
 Models = Annotated[
     list[ModelName] | None,
     typer.Option(
@@ -174,6 +183,7 @@ Out = Annotated[
 def compare(
     data: Data = "iris",
     target: Target = None,
+    missing: Missing = None,
     model: Models = None,
     covariance: Covariance = None,
     test_size: TestSize = None,
@@ -202,5 +212,6 @@ def compare(
         per_class=per_class,
         methods=tuple(methods),
         seed=seed,
+        missing=tuple(dict.fromkeys(missing or ())),
     )
     raise typer.Exit(commands.run_compare(options, as_json=json, out=out))

@@ -54,6 +54,7 @@ class CompareOptions:
     per_class: int | None = None
     methods: tuple[str, ...] = tuple(_METHODS)
     seed: int = 0
+    missing: tuple[str, ...] = ()
 
     def settled(self, dataset: Dataset) -> "CompareOptions":
         """The same options with the defaults that these data settle filled in."""
@@ -69,6 +70,7 @@ class CompareOptions:
         """The command that does the same again."""
         named = {
             "--target": [self.target],
+            "--missing": self.missing,
             "--model": self.models or (),
             "--covariance": [self.covariance],
             "--test-size": [self.test_size],
@@ -105,7 +107,7 @@ def run_compare(options: CompareOptions, *, as_json: bool, out: Path | None) -> 
 
 def _compare(options: CompareOptions) -> tuple[Comparison, str]:
     """The comparison, and its title."""
-    dataset = load_dataset(options.data, target=options.target)
+    dataset = load_dataset(options.data, target=options.target, missing=options.missing)
     options = options.settled(dataset)
     _note_models_without_numbers(options, dataset)
     if options.per_class is None:

@@ -4,7 +4,7 @@ from .categories import as_level, levels_array, with_level
 from .chunks import naming_origin, read_tables
 from .columns import ColumnKinds, PositionalNames, check_index
 from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
-from .encoding import whole_numbers
+from .encoding import refuse_missing_cells, whole_numbers
 from .rows import Rows, joined
 from .schema import Schema
 from .tables import read_table
@@ -27,6 +27,7 @@ __all__ = [
     "naming_origin",
     "read_table",
     "read_tables",
+    "refuse_missing_cells",
     "successive_rows",
     "whole_numbers",
     "with_level",

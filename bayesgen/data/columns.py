@@ -153,9 +153,15 @@ def _look_alikes(missing: Sequence[str], found: Sequence[str]) -> str:
 
 
 def as_array(values: Any, what: str) -> np.ndarray:
-    """np.asarray, except that it refuses masked cells and ragged lists, and never turns numbers into text."""
+    """np.asarray, except that it refuses ragged lists, never turns numbers into text, and keeps masked cells missing.
+
+    They are NaN among floats, and None among all else, which then are objects.
+    """
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise DataError(f"{what} has {np.ma.count_masked(values)} masked cells. Drop or impute those rows.")
+        is_float = values.dtype.kind == "f"
+        cells = values.data.copy() if is_float else values.data.astype(object)
+        cells[np.ma.getmaskarray(values)] = np.nan if is_float else None
+        return cells
     series = None if isinstance(values, np.ndarray | list | tuple) else as_series(values)
     if series is not None:
         return series.to_numpy()

@@ -4,7 +4,7 @@ import difflib
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -107,16 +107,19 @@ class Dataset:
         return Split(table[train], self.y.iloc[train], table[test], self.y.iloc[test])
 
 
-def load_dataset(source: str | Path, *, target: str | None = None) -> Dataset:
+def load_dataset(source: str | Path, *, target: str | None = None, missing: Sequence[str] = ()) -> Dataset:
     """A data set of scikit-learn by name, or a table from a file.
 
     source: "iris", "wine", "breast_cancer", "digits" (pixels as counts, one multinomial block), or the path
         of a CSV or TSV file with a header line, perhaps gzipped, or of a Parquet file where pyarrow is
         installed.
     target: the column that holds the classes; None means the last one.
+    missing: texts that mark a cell of a file as missing, such as "?", besides those that pandas knows: an empty cell,
+        NA, NaN, null, None, ... (see `pandas.read_csv`).
 
     Cells are taken as pandas reads them: a column of numbers is real, of true and false binary, of texts
-    categorical. A "?" is a text like any other: a warning names the columns that hold numbers but for it.
+    categorical. A "?" that is no mark is a text like any other: a warning names the columns that hold numbers but for
+    it.
     Raises DataError where there is no such file, or it cannot be read, is empty, or lacks the target.
 
     >>> load_dataset("iris").X.columns.tolist()
@@ -125,7 +128,7 @@ def load_dataset(source: str | Path, *, target: str | None = None) -> Dataset:
     name = str(source)
     if name == _DIGITS:
         return _load_digits(target)
-    frame = _FRAMES[name]() if name in _FRAMES else _read_file(Path(source))
+    frame = _FRAMES[name]() if name in _FRAMES else _read_file(Path(source), missing)
     frame = frame.rename(columns=str)
     if target is None:
         target = frame.columns[-1]
@@ -173,24 +176,25 @@ def _no_target(name: str, target: str, columns: list[str]) -> str:
     return f"{name} has no column {target!r} to predict.{hint} Its columns: {', '.join(map(repr, columns))}."
 
 
-def _read_text(separator: str) -> Callable[[Path], pd.DataFrame]:
-    def read(path: Path) -> pd.DataFrame:
+def _read_text(separator: str) -> Callable[[Path, Sequence[str]], pd.DataFrame]:
+    def read(path: Path, missing: Sequence[str]) -> pd.DataFrame:
         header = pd.read_csv(path, sep=separator, header=None, nrows=1, dtype=str, keep_default_na=False)
         _check_distinct(path, header.iloc[0].tolist())  # pandas would rename the second of two
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # it tells of cells about to be dropped
-            return pd.read_csv(path, sep=separator, index_col=False, low_memory=False)
+            return pd.read_csv(path, sep=separator, index_col=False, low_memory=False, na_values=list(missing))
 
     return read
 
 
-def _read_parquet(path: Path) -> pd.DataFrame:
+def _read_parquet(path: Path, missing: Sequence[str]) -> pd.DataFrame:
     if find_spec("pyarrow") is None:
         raise DataError(f"{path} is a Parquet file, which pyarrow reads. Install it: pip install pyarrow")
     from pyarrow import parquet
 
     _check_distinct(path, parquet.read_schema(path).names)
-    return pd.read_parquet(path, engine="pyarrow")
+    frame = pd.read_parquet(path, engine="pyarrow")
+    return frame.mask(frame.isin(list(missing))) if missing else frame
 
 
 def _check_distinct(path: Path, names: list[str]) -> None:
@@ -210,7 +214,7 @@ _READERS = {
 _UNREADABLE = (OSError, EOFError, ValueError, zlib.error, pd.errors.ParserWarning)
 
 
-def _read_file(path: Path) -> pd.DataFrame:
+def _read_file(path: Path, missing: Sequence[str]) -> pd.DataFrame:
     if not path.exists():
         close = difflib.get_close_matches(str(path), DATASET_NAMES, n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
@@ -219,7 +223,7 @@ def _read_file(path: Path) -> pd.DataFrame:
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
     read = _READERS.get(suffixes[-1] if suffixes else "", _read_text(","))
     try:
-        frame = read(path)
+        frame = read(path, missing)
     except DataError:
         raise
     except pd.errors.EmptyDataError as refusal:
@@ -242,7 +246,8 @@ def _warn_of_question_marks(X: pd.DataFrame) -> None:
     if found:
         warn(
             f"Columns of numbers but for '?' are taken as categorical, one category for each number: "
-            f"{', '.join(found)}. Drop or fill in these cells to have them taken as numbers.",
+            f"{', '.join(found)}. To have them taken as numbers, some of which are missing, say missing=['?'], on the "
+            "command line --missing '?'.",
             BayesgenWarning,
         )
 

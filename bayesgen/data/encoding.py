@@ -7,15 +7,19 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from numbers import Real
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 from bayesgen.runtime import checked_chunks
+from bayesgen.typing import Bool, Shaped
 
-from .views import sharing_cells
+from .categories import encode_integers, encode_levels
+from .views import ArrayTable, Table, sharing_cells
+
+Encoded: TypeAlias = tuple[Any, Bool[np.ndarray, "n D"] | None]  # numbers, and a mask where some cells are missing
 
 # kind -> (what a cell has to satisfy, the same in words)
 _RULES: Mapping[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
@@ -24,31 +28,80 @@ _RULES: Mapping[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
 }
 
 
-def encode_numbers(matrix: Any, names: Sequence[str], kind: str) -> Any:
-    """The cells of real, binary or count columns as floats.
+def encode_numbers(matrix: Any, names: Sequence[str], kind: str) -> Encoded:
+    """The cells of real, binary or count columns as floats, and which of them are there: None where all are.
 
     `matrix` is (n, D), an ndarray or csr_array; `names` are its D columns. Floating real columns come back as
-    they are, without a copy; everything else as float64. Raises DataError for text, for missing or infinite
-    cells, and for cells that break the kind's rule.
+    they are, without a copy; everything else as float64. Missing cells are NaN in real columns and 0 in others. Raises
+    DataError for text, for infinite cells, for cells that break the kind's rule, and for missing cells of sparse ones.
     """
     if not isinstance(matrix, np.ndarray):
-        return _encode_sparse(matrix, names, kind)
+        return _encode_sparse(matrix, names, kind), None
     numbers = matrix if matrix.dtype.kind == "f" else _as_floats(matrix, names, kind)
     if matrix.dtype.kind == "b" or (kind == "count" and _are_counts(numbers)):
-        return numbers.astype(np.float64, copy=False)
+        return numbers.astype(np.float64, copy=False), None
     chunks = checked_chunks(numbers.shape)
-    if not all(np.isfinite(numbers[rows]).all() for rows in chunks):
-        missing, infinite = (sum(test(numbers[rows]).sum(axis=0) for rows in chunks) for test in (np.isnan, np.isinf))
-        _refuse_not_finite(np.asarray(missing), np.asarray(infinite), names, kind)
+    finite = all(np.isfinite(numbers[rows]).all() for rows in chunks)
+    observed = None if finite else _observed(numbers, names, kind)
     if kind == "real":
-        return numbers
+        return numbers, observed
     rule, words = _RULES[kind]
     for rows in chunks:
         good = rule(numbers[rows])
+        if observed is not None:
+            good |= ~observed[rows]
         if not good.all():
             row, column = (int(place) for place in np.argwhere(~good)[0])
             _refuse_cell(names[column], kind, numbers[rows][row, column], rows.start + row, words)
-    return numbers.astype(np.float64, copy=False)
+    if observed is not None:
+        numbers = np.where(observed, numbers, 0.0)
+    return numbers.astype(np.float64, copy=False), observed
+
+
+def encode_categories(table: Table, columns: Mapping[str, str], categories: Mapping[str, Sequence[Any]]) -> Encoded:
+    """Codes (n, D), int64, of categorical columns, and which cells are there: None where all are.
+
+    `columns` is the schema's name of a column -> the table's; `categories` the schema's name -> its values. Missing
+    cells have code 0. Raises DataError for cells that are none of the categories.
+    """
+    levels = {column: categories[column] for column in columns}
+    if isinstance(table, ArrayTable):
+        integers = encode_integers(table.matrix(list(columns.values())), list(levels.values()))
+        if integers is not None:
+            return integers, None
+    codes = np.empty((len(columns), table.num_rows), np.int64)  # column after column, as they are read and counted
+    for j, (column, name) in enumerate(columns.items()):
+        values = table.column(name)
+        if values.ndim != 1:
+            table.matrix([name])  # says what is wrong
+        codes[j] = category_codes(column, values, levels[column])
+    observed = codes.T >= 0 if codes.min(initial=0) < 0 else None
+    return np.maximum(codes, 0, out=codes).T if observed is not None else codes.T, observed
+
+
+def category_codes(column: str, values: Shaped[np.ndarray, " n"], levels: Sequence[Any]) -> np.ndarray:
+    """Codes (n,) of the cells of a categorical column, -1 where they are missing. DataError: none of its categories."""
+    remedy = f"Correct it, or declare every value: Schema(categories={{{column!r}: [...]}})."
+    return encode_levels(values, levels, f"Column {column!r}", "Its categories are", remedy, takes_missing=True)
+
+
+def refuse_missing_cells(observed: np.ndarray, names: Sequence[str], reason: str) -> None:
+    """DataError that names the columns with missing cells, how many each has, and the first row that has one.
+
+    `observed` is (n, D); `reason` says why they cannot be, and what to do.
+    """
+    missing = np.count_nonzero(~observed, axis=0)
+    row = int(np.argmin(observed.all(axis=1)))
+    raise DataError(f"Cells are missing in {_counted(names, missing=missing)}, the first at row {row}. {reason}")
+
+
+def _observed(numbers: np.ndarray, names: Sequence[str], kind: str) -> np.ndarray:
+    """Which cells are there. DataError: infinite ones."""
+    chunks = checked_chunks(numbers.shape)
+    infinite = np.asarray(sum(np.isinf(numbers[rows]).sum(axis=0) for rows in chunks))
+    if infinite.any():
+        _refuse_not_finite(infinite, names, kind)
+    return ~np.isnan(numbers)
 
 
 def _as_floats(matrix: np.ndarray, names: Sequence[str], kind: str) -> np.ndarray:
@@ -92,17 +145,21 @@ def _are_counts(numbers: np.ndarray) -> bool:
     return all(whole_numbers(numbers[rows]) is not None for rows in checked_chunks(numbers.shape))
 
 
-def _refuse_not_finite(missing: np.ndarray, infinite: np.ndarray, names: Sequence[str], kind: str) -> None:
-    culprits = np.flatnonzero(missing + infinite)
+def _refuse_not_finite(infinite: np.ndarray, names: Sequence[str], kind: str) -> None:
+    raise DataError(
+        f"These {kind} columns have cells that are no finite number: {_counted(names, infinite=infinite)}. Correct "
+        "them, or make them NaN where the value is not known: cells may be missing."
+    )
+
+
+def _counted(names: Sequence[str], **counts: np.ndarray) -> str:
+    """The columns of which some cells are of these sorts, each with how many."""
+    culprits = np.flatnonzero(sum(counts.values()))
     parts = []
     for j in culprits[:10]:
-        counts = [f"{count} {word}" for count, word in ((missing[j], "missing"), (infinite[j], "infinite")) if count]
-        parts.append(f"{names[int(j)]!r} ({', '.join(counts)})")
-    more = f" and {len(culprits) - 10} more" if len(culprits) > 10 else ""
-    raise DataError(
-        f"These {kind} columns have cells that are no finite number: {', '.join(parts)}{more}. Until missing "
-        f"cells are supported, drop or impute those rows."
-    )
+        words = [f"{of_sort[j]} {sort}" for sort, of_sort in counts.items() if of_sort[j]]
+        parts.append(f"{names[int(j)]!r} ({', '.join(words)})")
+    return ", ".join(parts) + (f" and {len(culprits) - 10} more" if len(culprits) > 10 else "")
 
 
 def _refuse_cell(name: str, kind: str, value: Any, row: int, words: str) -> None:
@@ -134,8 +191,12 @@ def _encode_sparse(matrix: Any, names: Sequence[str], kind: str) -> Any:
 def _check_sparse(data: np.ndarray, matrix: Any, names: Sequence[str], kind: str) -> None:
     finite = np.isfinite(data)
     if not finite.all():
-        counts = [np.bincount(matrix.indices[f(data)], minlength=len(names)) for f in (np.isnan, np.isinf)]
-        _refuse_not_finite(counts[0], counts[1], names, kind)
+        missing, infinite = (np.bincount(matrix.indices[f(data)], minlength=len(names)) for f in (np.isnan, np.isinf))
+        culprits = _counted(names, missing=missing, infinite=infinite)
+        raise DataError(
+            f"X is sparse, and has cells that are no finite number: {culprits}. What it does not store is zero, so "
+            "none of its cells can be missing: give a dense array, X.toarray(), or drop these rows."
+        )
     if kind != "real":
         rule, words = _RULES[kind]
         good = rule(data)

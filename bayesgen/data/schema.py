@@ -14,15 +14,14 @@ from .categories import (
     check_num_classes,
     declared_levels,
     distinct_values,
-    encode_integers,
     encode_levels,
     inferred_classes,
     sorted_levels,
 )
 from .columns import KINDS, ColumnKinds, PositionalNames, check_kinds, check_known, mismatch, text_names
-from .encoding import encode_numbers
+from .encoding import Encoded, category_codes, encode_categories, encode_numbers, refuse_missing_cells
 from .tables import read_table
-from .views import ArrayTable, Table
+from .views import Table
 
 
 @final
@@ -109,28 +108,30 @@ class Schema:
         self._names_among(table.names, table.named, ())
 
     def encode(self, table: Table, columns: Sequence[str]) -> Any:
-        """The numbers (n, len(columns)) of some columns of one kind; a csr_array where the table is sparse.
+        """The numbers of `encode_cells`, where no cell is missing.
 
-        real: floats as they are, without a copy where possible; other numbers as float64.
-        binary: 0.0 and 1.0. count: whole numbers as float64. categorical: codes 0..r-1, int64, never sparse.
-        Raises DataError for cells that are missing, infinite, of the wrong type, or outside the kind, and for
-        a table that does not have this schema's columns.
+        Raises DataError for missing cells, and for what `encode_cells` refuses.
+        """
+        values, observed = self.encode_cells(table, columns)
+        if observed is not None:
+            refuse_missing_cells(observed, columns, "Drop or impute them, or take them from encode_cells with a mask.")
+        return values
+
+    def encode_cells(self, table: Table, columns: Sequence[str]) -> Encoded:
+        """The numbers (n, len(columns)) of some columns of one kind, and a mask of the cells that are there.
+
+        The numbers are a csr_array where the table is sparse; the mask is None where no cell is missing.
+        real: floats as they are, without a copy where possible; other numbers as float64; NaN where missing.
+        binary: 0.0 and 1.0. count: whole numbers as float64. categorical: codes 0..r-1, int64, never sparse. 0 where
+        missing.
+        Raises DataError for cells that are infinite, of the wrong type, or outside the kind, for missing cells of a
+        sparse table, and for a table that does not have this schema's columns.
         """
         names = self._names_among(table.names, table.named, columns)
         kind = self._common_kind(columns)
-        if kind != "categorical":
-            return encode_numbers(table.matrix(names), columns, kind)
-        if isinstance(table, ArrayTable):
-            integers = encode_integers(table.matrix(names), [self.categories[column] for column in columns])
-            if integers is not None:
-                return integers
-        codes = np.empty((len(columns), table.num_rows), np.int64)  # column after column, as they are read and counted
-        for j, (column, name) in enumerate(zip(columns, names, strict=True)):
-            values = table.column(name)
-            if values.ndim != 1:
-                table.matrix([name])  # says what is wrong
-            codes[j] = self._encode_categories(column, values)
-        return codes.T
+        if kind == "categorical":
+            return encode_categories(table, dict(zip(columns, names, strict=True)), self.categories)
+        return encode_numbers(table.matrix(names), columns, kind)
 
     def encode_column(self, table: Table, column: str) -> np.ndarray:
         """`encode` of one column of a mapping, which may be (n, ...), in its own shape."""
@@ -138,8 +139,13 @@ class Schema:
         kind = self._common_kind([column])
         values = table.column(names[0])
         if kind == "categorical":
-            return self._encode_categories(column, values.reshape(-1)).reshape(values.shape)
-        return encode_numbers(values.reshape(-1, 1), [column], kind).reshape(values.shape)
+            cells = category_codes(column, values.reshape(-1), self.categories[column])
+            observed = None if cells.min(initial=0) >= 0 else cells[:, None] >= 0
+        else:
+            cells, observed = encode_numbers(values.reshape(-1, 1), [column], kind)
+        if observed is not None:
+            refuse_missing_cells(observed, [column], "Drop or impute them.")
+        return cells.reshape(values.shape)
 
     def encode_labels(self, y: Any) -> np.ndarray:
         """Codes (n,), int64, of labels (n,) among `classes`.
@@ -231,7 +237,10 @@ class Schema:
         what = f"Column {column!r}"
         distinct, _ = distinct_values(table.column(name).reshape(-1), what)
         if not distinct:
-            raise DataError(f"{what} is categorical, and every cell is missing. Drop it, or fill it in.")
+            raise DataError(
+                f"{what} is categorical, and every cell is missing. Drop it, or declare its values: "
+                f"Schema(categories={{{column!r}: [...]}})."
+            )
         return sorted_levels(distinct, what)
 
     def _complete_classes(self, y: Any, num_rows: int) -> Sequence[Any] | None:
@@ -277,15 +286,6 @@ class Schema:
             origin = "" if self.named else " The schema comes from an array: give an array, or these names."
             raise DataError(f"{message}{origin} Rename, add or drop columns.")
         return columns
-
-    def _encode_categories(self, column: str, values: np.ndarray) -> np.ndarray:
-        return encode_levels(
-            values,
-            self.categories[column],
-            f"Column {column!r}",
-            "Its categories are",
-            f"Correct it, or declare every value: Schema(categories={{{column!r}: [...]}}).",
-        )
 
 
 def _set(schema: Schema, name: str, value: Any) -> None:

@@ -58,7 +58,7 @@ def _read_cells(X: Any, least_rows: int) -> Table:
             return _read_frame(native, least_rows)
     array = as_array(X, "X")
     _check_shape(array.shape, least_rows)
-    kind = _kind_of_dtype(array.dtype, "X")
+    kind = _kind_of_array(X, array, "X")
     return ArrayTable(values=array, names=PositionalNames(array.shape[1]), num_rows=array.shape[0], uniform_kind=kind)
 
 
@@ -82,6 +82,23 @@ def _check_shape(shape: tuple[int, ...], least_rows: int) -> None:
         raise DataError(f"X has {len(shape)} dimensions (shape {shape}), and has to be 2-D (rows, columns).")
     if shape[0] < least_rows or shape[1] == 0:
         raise DataError(f"X is empty: {shape[0]} rows and {shape[1]} columns. Give at least one of each.")
+
+
+def _kind_of_array(values: Any, array: np.ndarray, what: str) -> str:
+    """The kind of what `as_array` made an array: that of its dtype.
+
+    Of a list with missing cells, or of a masked array, whose cells are objects now, it is that of the cells that are
+    there: a list has no dtype but for theirs.
+    """
+    dtype = array.dtype
+    if dtype.kind == "O" and isinstance(values, np.ma.MaskedArray):
+        dtype = values.dtype
+    if dtype.kind == "O" and isinstance(values, list | tuple):
+        import pandas as pd
+
+        present = [value for value, missing in zip(array.flat, pd.isna(array).flat, strict=True) if not missing]
+        dtype = as_array(present, what).dtype if 0 < len(present) < array.size else dtype
+    return _kind_of_dtype(dtype, what)
 
 
 def _kind_of_dtype(dtype: np.dtype, what: str) -> str:
@@ -142,4 +159,4 @@ def _read_mapping(X: Mapping[Any, Any], least_rows: int) -> MappingTable:
 def _kind_of_values(values: Any, array: np.ndarray, name: str) -> str:
     """A series keeps its own dtype's kind: a nullable column of integers is real."""
     series = as_series(values)
-    return _kind_of_dtype(array.dtype, f"Column {name!r}") if series is None else kind_of_dtype(series.dtype, name)
+    return _kind_of_array(values, array, f"Column {name!r}") if series is None else kind_of_dtype(series.dtype, name)

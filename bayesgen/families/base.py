@@ -48,6 +48,8 @@ class Family(abc.ABC):
     mean probabilities."""
     takes_sparse: ClassVar[bool] = False
     """Whether its columns may come as a scipy.sparse matrix."""
+    takes_missing: ClassVar[bool] = True
+    """Whether some cells of a row may be missing, the others still having a density."""
     batch_shape: TableShape = static(default=None, init=False)
     """The shape of the table of parameters; None until the family is resolved."""
 

@@ -42,6 +42,7 @@ class DirichletMultinomial(DirichletFamily):
     kind = "count"
     joint = True
     takes_sparse = True
+    takes_missing = False
     covariate = "total_count"
     statistic = MULTINOMIAL
 

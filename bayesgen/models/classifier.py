@@ -7,13 +7,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bayesgen.data import PositionalNames, Rows, Schema, Table
+from bayesgen.data import PositionalNames, Rows, Schema, Table, refuse_missing_cells
 from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.families import DirichletCategorical, Family, FixedCategorical, Scale
 from bayesgen.program import ConcreteModel, GenerativeProgram, Plan
 from bayesgen.records import fill
 from bayesgen.statistics import Cells, Moments, PatternMoments, Statistic, check_magnitudes, check_rows
-from bayesgen.typing import Array, Float
+from bayesgen.typing import Array, Bool, Float
 
 from .conjugate import Block, Conjugate
 from .function import LABEL, ClassifierFunction, covariate_name
@@ -95,8 +95,16 @@ class GenerativeClassifier(ConcreteModel):
                     f"X is sparse, and block {name!r} ({type(family).__name__}) takes every cell of its columns. Give "
                     "it X.toarray(), or model the columns by DirichletMultinomial() or BetaBernoulli()."
                 )
+        values: dict[str, Any] = {}
+        observed: dict[str, Bool[Array, "n D"]] = {}
+        for name, family, columns in self.blocks:
+            values[name], mask = schema.encode_cells(table, columns)
+            if mask is not None:
+                if not family.takes_missing:
+                    refuse_missing_cells(mask, columns, _of_whole_rows(name, family))
+                observed[name] = mask
         # covariates are left out: what is learned depends on none, and densities of rows see the totals in the cells
-        return Rows({name: schema.encode(table, columns) for name, _, columns in self.blocks})
+        return Rows(values, observed)
 
     def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
         """See `ConcreteModel.check_rows`."""
@@ -173,6 +181,14 @@ class GenerativeClassifier(ConcreteModel):
         statistics = self.statistics(schema)
         plan = Plan(tuple((name, statistics[name]) for name in families))
         return program.replace(coordinates=coordinates, plan=plan)
+
+
+def _of_whole_rows(name: str, family: Family) -> str:
+    """Why the rows of a block have to be whole, and what to do."""
+    return (
+        f"Block {name!r} ({type(family).__name__}) models the cells of a row as parts of one total, which is not known "
+        "where one of them is missing. Drop these rows, or model the columns one by one, as GammaPoisson() does."
+    )
 
 
 def as_class_prior(prior: Any) -> ClassPrior:
@@ -272,7 +288,10 @@ def _column_name(columns: Sequence[str], place: tuple[int, ...]) -> str:
 
 
 def _column_moments(summary: Any, columns: Sequence[str]) -> tuple[Float[Array, " D"], Float[Array, " D"] | float]:
-    """Means and variances (denominator N) of a block's columns over all classes, of the cells that are there."""
+    """Means and variances (denominator N) of a block's columns over all classes, of the cells that are there.
+
+    0 and 1 where a column has none: its prior, whatever it is, says all of it.
+    """
     if isinstance(summary, PatternMoments):
         summary = summary.by_column()
     if isinstance(summary, Moments):
@@ -282,4 +301,4 @@ def _column_moments(summary: Any, columns: Sequence[str]) -> tuple[Float[Array, 
     if not isinstance(pooled, Moments):
         return pooled.totals[0] / count, np.nan
     scatter = np.diagonal(pooled.scatter) if pooled.is_matrix else pooled.scatter
-    return pooled.mean, scatter / count
+    return pooled.mean, np.where(pooled.count > 0, scatter / count, 1.0)

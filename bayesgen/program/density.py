@@ -52,7 +52,7 @@ def _unlabelled_log_likelihood(program: Program, evaluation: Evaluation, rows: R
 
 
 def _rowwise_log_likelihood(program: Program, latents: Arrays, rows: Rows) -> Float[Array, ""]:
-    tables = class_table(program, latents, rows.values, rows.covariates, program.plan.rowwise)
+    tables = class_table(program, latents, rows.values, rows.covariates, program.plan.rowwise, rows.observed)
     log_joint = sum(tables.values(), start=jnp.zeros((rows.num_rows, program.num_classes)))
     of_labels = jnp.take_along_axis(log_joint, rows.codes[:, None], axis=1)[:, 0]
     weights = jnp.ones(rows.num_rows) if rows.weights is None else rows.weights

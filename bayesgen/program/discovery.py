@@ -10,6 +10,7 @@ from .arbitrary import run_abstractly
 from .base import Program
 from .conventions import check_label, check_same_sites, check_signature, check_sites
 from .messages import Message, Trace, in_plate, is_deterministic, is_plate, samples
+from .missing import whole_axes
 from .structure import Site, Structure
 
 SIZES = (11, 13)  # two primes: the plate whose size follows is the instance plate
@@ -79,7 +80,8 @@ def _site(message: Message, axis: int) -> Site:
     if len(batch) < -axis:
         raise ModelError(f"The attribute {message['name']!r} does not reach the axis {axis} of the instance plate.")
     batch[len(batch) + axis] = 0
-    return Site(tuple(batch), tuple(distribution.event_shape), axis, bool(message["support"].is_discrete))
+    discrete = bool(message["support"].is_discrete)
+    return Site(tuple(batch), tuple(distribution.event_shape), axis, discrete, whole_axes(distribution))
 
 
 def _unconstrained_shape(message: Message, at_other_size: Message, plate: str) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from .base import Arrays, Program
 from .conventions import check_same_sites
 from .latent_space import LatentValue, at_free, free_of
 from .messages import Message, Trace, is_factor, log_prob, samples
+from .missing import log_prob_of_cells, with_possible_values
 from .structure import Site
 from .tracing import sites_of
 
@@ -34,6 +35,7 @@ class Evaluation:
         sites: the attribute sites.
         label: the label site, or None.
         axis: the instance axis among the batch axes (negative).
+        observed: masks of the cells that are there, of the shapes of the sites' values, for sites that lack some.
     """
 
     latents: dict[str, Array]
@@ -45,6 +47,7 @@ class Evaluation:
     sites: dict[str, Message]
     label: Message | None
     axis: int
+    observed: dict[str, Bool[Array, "..."]] = dataclasses.field(default_factory=dict)
 
     def conditional(self, name: str) -> Conditional | None:
         """The distributions of a site, read into arrays; None where no statistic is registered for them."""
@@ -61,8 +64,12 @@ class Evaluation:
         return self.sites[name]["scale"]
 
     def row_log_probs(self, names: Collection[str]) -> dict[str, Float[Array, " n"]]:
-        """Log probability of each row, for each of these sites."""
-        return {name: self._by_row(log_prob(self.sites[name])) for name in names}
+        """Log probability of each row, of its cells that are there, for each of these sites."""
+        return {name: self._by_row(self._log_prob(name)) for name in names}
+
+    def _log_prob(self, name: str) -> Float[Array, "..."]:
+        message, observed = self.sites[name], self.observed.get(name)
+        return log_prob(message) if observed is None else log_prob_of_cells(message, observed)
 
     def _by_row(self, log_probs: Float[Array, "..."]) -> Float[Array, " n"]:
         position = log_probs.ndim + self.axis
@@ -77,6 +84,7 @@ def evaluate(
     covariates: Arrays | None = None,
     *,
     unconstrained: bool = False,
+    observed: Arrays | None = None,
 ) -> Evaluation:
     """The program run with latents, labels and attributes given.
 
@@ -87,9 +95,11 @@ def evaluate(
         attributes: site -> (n, ...); zeros where absent (then only distributions are of interest).
         covariates: name -> (n, ...); ones where absent (then nothing of interest depends on them).
         unconstrained: whether the latents are.
+        observed: site -> mask of the cells that are there, of the shape of its values, for sites that lack some.
     """
     structure, free, latent_names = program.structure, latents if unconstrained else {}, set(program.latents)
-    trace = _sites_at(program, latents, codes, attributes or {}, covariates or {}, unconstrained)
+    masks = {name: structure.attribute[name].mask_of_site(mask) for name, mask in (observed or {}).items()}
+    trace = _sites_at(program, latents, codes, attributes or {}, covariates or {}, unconstrained, masks)
     priors = [
         _latent_value(message, free.get(name))
         for name, message in samples(trace).items()
@@ -106,6 +116,7 @@ def evaluate(
         sites={name: trace[name] for name in program.attributes},
         label=label,
         axis=structure.axis,
+        observed=masks,
     )
 
 
@@ -120,7 +131,7 @@ def evaluate_classes(
 
 def unconstrain(program: Program, latents: Arrays) -> dict[str, Array]:
     """Unconstrained values of constrained latents."""
-    trace = _sites_at(program, latents, jnp.arange(program.num_classes), {}, {}, False)
+    trace = _sites_at(program, latents, jnp.arange(program.num_classes), {}, {}, False, {})
     return {name: free_of(trace[name]["fn"], jnp.asarray(latents[name])) for name in program.latents}
 
 
@@ -131,6 +142,7 @@ def _sites_at(
     attributes: Arrays,
     covariates: Arrays,
     unconstrained: bool,
+    masks: Arrays,
 ) -> Trace:
     structure, size = program.structure, len(codes)
     given = {name: _values_of(site, attributes.get(name), size) for name, site in structure.attributes}
@@ -141,6 +153,8 @@ def _sites_at(
         name = message["name"]
         if unconstrained and name in latents:
             return at_free(message["fn"], latents[name]).value
+        if name in masks:
+            return with_possible_values(message["fn"], given[name], masks[name])
         return latents[name] if name in latents else given.get(name)
 
     examples = {name: covariates.get(name, jnp.ones(size)) for name in structure.covariates}
@@ -167,19 +181,25 @@ def _latent_value(message: Message, free: Float[Array, "..."] | None) -> LatentV
 
 
 def class_table(
-    program: Program, latents: Arrays, attributes: Arrays, covariates: Arrays, names: Collection[str]
+    program: Program,
+    latents: Arrays,
+    attributes: Arrays,
+    covariates: Arrays,
+    names: Collection[str],
+    observed: Arrays | None = None,
 ) -> dict[str, Float[Array, "n K"]]:
-    """Log probability of rows under each class, for each of these sites.
+    """Log probability of rows, of their cells that are there, under each class, for each of these sites.
 
     Each row is set K times into the program, once under every class, and the rows are mapped: whatever depends
     on the latents alone (a Cholesky factor, say) is computed K times and not once a row.
     """
     num_classes = program.num_classes
 
-    def of_row(row: Arrays, covariates_of_row: Arrays) -> dict[str, Float[Array, " K"]]:
-        rows, given = jax.tree.map(
-            lambda value: jnp.broadcast_to(value, (num_classes, *jnp.shape(value))), (row, covariates_of_row)
+    def of_row(row: Arrays, covariates_of_row: Arrays, observed_in_row: Arrays) -> dict[str, Float[Array, " K"]]:
+        rows, given, masks = jax.tree.map(
+            lambda value: jnp.broadcast_to(value, (num_classes, *jnp.shape(value))),
+            (row, covariates_of_row, observed_in_row),
         )
-        return evaluate(program, latents, jnp.arange(num_classes), rows, given).row_log_probs(names)
+        return evaluate(program, latents, jnp.arange(num_classes), rows, given, observed=masks).row_log_probs(names)
 
-    return jax.vmap(of_row)(attributes, covariates)
+    return jax.vmap(of_row)(attributes, covariates, observed or {})

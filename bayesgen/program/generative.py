@@ -18,7 +18,15 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.records import copied, fill
 from bayesgen.runtime import as_key, check_not_forked
-from bayesgen.statistics import Cells, Moments, Statistic, SufficientStatistics, check_magnitudes, check_rows
+from bayesgen.statistics import (
+    Cells,
+    Moments,
+    PatternMoments,
+    Statistic,
+    SufficientStatistics,
+    check_magnitudes,
+    check_rows,
+)
 from bayesgen.typing import Array, Float, Seed
 
 from .base import Program
@@ -259,8 +267,9 @@ class GenerativeProgram(Program, ConcreteModel):
     def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
         """The schema as it is: a program of one's own states its priors itself."""
         for site, summary in summaries.items():
-            if isinstance(summary, Moments):
-                check_magnitudes(summary, functools.partial(_column_name, site))
+            moments = summary.by_column() if isinstance(summary, PatternMoments) else summary
+            if isinstance(moments, Moments):
+                check_magnitudes(moments, functools.partial(_column_name, site))
         return schema
 
     def check_classes_apart(self, schema: Schema) -> None:

@@ -194,5 +194,5 @@ def _read(
 
 def _by_row(program: Program, latents: Arrays, rows: Rows, names: Collection[str]) -> Float[Array, "n K"]:
     """The part of the table that these sites make, by running the program row by row."""
-    tables = class_table(program, latents, rows.values, rows.covariates, names)
+    tables = class_table(program, latents, rows.values, rows.covariates, names, rows.observed)
     return sum(tables.values(), start=jnp.zeros((rows.num_rows, program.num_classes)))

@@ -33,7 +33,8 @@ TOLERANCE = 1e-8
 def make_plan(program: Program) -> Plan:
     """The plan of a program, made by probing it: what becomes of each attribute site. Inside float64."""
     probe = Probe(program)
-    reasons = _entangled(probe) | _informed(probe)
+    entangled = _entangled(probe)
+    reasons = {name: f"it depends on attribute {others[0]}" for name, others in entangled.items()} | _informed(probe)
     statistics, without = _statistics(probe)
     reasons |= {name: reason for name, reason in without.items() if name not in reasons}
     candidates = [name for name in program.attributes if name not in reasons]
@@ -48,6 +49,7 @@ def make_plan(program: Program) -> Plan:
         rowwise=rowwise,
         reasons=tuple((name, reasons[name]) for name in rowwise),
         inert=tuple(name for name in inert if name not in reasons),
+        dependences=tuple(entangled.items()),
     )
 
 
@@ -88,8 +90,8 @@ def _informed(probe: Probe) -> dict[str, str]:
     return {name: f"its parameters depend on covariate {min(sources)}" for name, sources in flows.items() if sources}
 
 
-def _entangled(probe: Probe) -> dict[str, str]:
-    """Attributes into whose distribution other attributes flow: name -> reason."""
+def _entangled(probe: Probe) -> dict[str, tuple[str, ...]]:
+    """Attributes into whose distribution other attributes flow: name -> the names of those."""
     latents, rows = probe.zeros()
 
     def log_probs(latents: Arrays, **rows: Array) -> dict[str, Float[Array, " n"]]:
@@ -97,7 +99,7 @@ def _entangled(probe: Probe) -> dict[str, str]:
 
     flows = eval_provenance(log_probs, latents=latents, **rows)
     others = {name: flows[name] & (rows.keys() - {name}) for name in rows}
-    return {name: f"it depends on attribute {min(names)}" for name, names in others.items() if names}
+    return {name: tuple(sorted(names)) for name, names in others.items() if names}
 
 
 def _statistics(probe: Probe) -> tuple[dict[str, Statistic], dict[str, str]]:

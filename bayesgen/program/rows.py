@@ -17,6 +17,7 @@ from bayesgen.typing import Array, Bool, Float, Shaped
 
 from .base import Program
 from .data_side import inert_parameters, supports_by_row
+from .missing import check_missing
 from .structure import Site
 
 
@@ -29,16 +30,19 @@ def read_rows(program: Program, X: Any, labelled: bool = False) -> Rows:
         labelled: whether a column of the label site's name may be there too, as in simulated rows. It is not read.
 
     Raises:
-        DataError: names missing or extra, a shape that is not the site's, values that are not finite or outside
-            the site's support.
+        DataError: names missing or extra, a shape that is not the site's, values that are infinite or outside
+            the site's support, missing covariates, and missing cells that cannot be left out (see `check_missing`).
     """
     table = read_table(X)
     structure = program.structure
     columns = _columns(program, table, {program.label} if labelled else set())
-    rows = Rows(
-        {name: _attribute(name, site, columns[name]) for name, site in structure.attributes},
-        covariates={name: _finite(name, columns[name]) for name in structure.covariates},
-    )
+    values = {name: _attribute(name, site, columns[name]) for name, site in structure.attributes}
+    observed = {name: ~np.isnan(cells) for name, cells in values.items() if np.isnan(cells.min(initial=0))}
+    for name, mask in observed.items():
+        if structure.attribute[name].discrete:
+            values[name] = np.where(mask, values[name], 0.0)
+    rows = Rows(values, observed, {name: _covariate(name, columns[name]) for name in structure.covariates})
+    check_missing(program, rows)
     check_values(program, rows)
     return rows
 
@@ -65,7 +69,8 @@ def _columns(program: Program, table: Table, unread: set[str | None]) -> dict[st
 
 
 def _attribute(name: str, site: Site, cells: Shaped[np.ndarray, "..."]) -> Float[np.ndarray, "n ..."]:
-    values = _finite(name, cells)
+    """The values of a site, NaN where they are missing."""
+    values = _numbers(name, cells)
     shape = (len(values), *site.row_shape)
     expected = list(site.row_shape)
     expected.insert(site.position, len(values))
@@ -81,18 +86,35 @@ def _attribute(name: str, site: Site, cells: Shaped[np.ndarray, "..."]) -> Float
     return values
 
 
-def _finite(name: str, cells: Shaped[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+def _covariate(name: str, cells: Shaped[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+    values = _numbers(name, cells)
+    missing = np.isnan(values)
+    if missing.any():
+        row = int(np.argmax(missing.reshape(len(missing), -1).any(1)))
+        raise DataError(
+            f"Covariate {name!r} has {int(missing.sum())} missing cells, the first in row {row}. The program "
+            "computes with covariates and has no distribution for them: drop these rows, or impute them."
+        )
+    return values
+
+
+def _numbers(name: str, cells: Shaped[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+    """Cells as numbers, NaN where they are missing."""
+    if cells.dtype.kind == "O":
+        import pandas as pd
+
+        cells = np.where(pd.isna(cells), np.nan, cells)
     try:
         numbers = np.asarray(cells, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise DataError(
             f"Column {name!r} holds values that are not numbers ({error}). Encode them as the program samples them."
         ) from None
-    bad = ~np.isfinite(numbers)
-    if bad.any():
+    num_infinite = 0 if np.isfinite(numbers).all() else int(np.isinf(numbers).sum())
+    if num_infinite:
         raise DataError(
-            f"Column {name!r} has {int(bad.sum())} missing or infinite values. Drop these rows, or impute them; "
-            "missing cells are not supported yet."
+            f"Column {name!r} has {num_infinite} infinite values. Correct them, or make them NaN where the value "
+            "is not known: cells may be missing."
         )
     return numbers
 
@@ -113,7 +135,7 @@ def check_numbers(y: np.ndarray, num_classes: int) -> None:
 def check_values(program: Program, rows: Rows) -> None:
     """Refuse values that their site cannot take: fractions of counts, more successes than trials.
 
-    Where a row has no label, a value has to be possible under some class.
+    Where a row has no label, a value has to be possible under some class. Missing cells are not looked at.
     """
     for name, site in program.structure.attributes:
         if site.discrete:
@@ -121,7 +143,7 @@ def check_values(program: Program, rows: Rows) -> None:
             _refuse_values(name, values, values != np.floor(values), lambda cell: "whole numbers")
     for name, support in program.supports.fixed.items():
         with jax.enable_x64(True):
-            impossible = ~np.asarray(support(rows.values[name]))
+            impossible = _seen(rows, name, ~np.asarray(support(rows.values[name])))
         _refuse_values(name, rows.values[name], impossible, functools.partial(_written, support))
     if not program.supports.by_row or not rows.num_rows:
         return
@@ -130,28 +152,38 @@ def check_values(program: Program, rows: Rows) -> None:
     labels = [np.where(known < 0, index, known) for index in range(num_classes)]
     supports_of_labels = [supports_by_row(program, rows, codes) for codes in labels]
     for name in program.supports.by_row:
-        _check_bounds(name, rows.values[name], [supports[name] for supports in supports_of_labels])
+        _check_bounds(name, rows, [supports[name] for supports in supports_of_labels])
+
+
+def _seen(rows: Rows, name: str, wrong: Bool[np.ndarray, "n ..."]) -> Bool[np.ndarray, "n ..."]:
+    """Which of these cells, or events, are wrong and not missing."""
+    if name not in rows.observed:
+        return wrong
+    observed = rows.observed[name]
+    return wrong & observed.all(tuple(range(wrong.ndim, observed.ndim)))
 
 
 def _written(support: Constraint, cell: tuple[int, ...]) -> str:
     return str(support)
 
 
-def _check_bounds(name: str, values: Float[np.ndarray, "n ..."], supports: list[Constraint]) -> None:
+def _check_bounds(name: str, rows: Rows, supports: list[Constraint]) -> None:
     """Refuse values that are in none of these supports, whose bounds are arrays with the rows first."""
+    values = rows.values[name]
     if isinstance(supports[0], type(constraints.multinomial(1))):
-        _check_totals(name, values, [support.upper_bound for support in supports])
+        _check_totals(name, rows, [support.upper_bound for support in supports])
 
     def described(cell: tuple[int, ...]) -> str:
         return " or ".join(sorted({str(jax.tree.map(lambda bound: bound[cell], support)) for support in supports}))
 
-    _refuse_values(name, values, ~np.any([support(values) for support in supports], axis=0), described)
+    impossible = ~np.any([support(values) for support in supports], axis=0)
+    _refuse_values(name, values, _seen(rows, name, impossible), described)
 
 
-def _check_totals(name: str, values: Float[np.ndarray, "n *extra r"], totals: list[Array]) -> None:
+def _check_totals(name: str, rows: Rows, totals: list[Array]) -> None:
     """Refuse multinomial rows whose sum is none of these totals."""
-    sums = values.sum(-1)
-    wrong = np.all([sums != total for total in totals], axis=0)
+    sums = rows.values[name].sum(-1)
+    wrong = _seen(rows, name, np.all([sums != total for total in totals], axis=0))
     if wrong.any():
         row = tuple(map(int, np.argwhere(wrong)[0]))
         stated = " or ".join(sorted({f"{total[row]:g}" for total in totals}))

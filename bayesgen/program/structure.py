@@ -7,7 +7,7 @@ import numpy as np
 from numpyro.distributions.constraints import Constraint
 
 from bayesgen.statistics import Statistic
-from bayesgen.typing import Array, Int, Shaped
+from bayesgen.typing import Array, Bool, Int, Shaped
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,12 +19,14 @@ class Site:
         event_shape: the shape of its event.
         axis: the instance axis among the batch axes (negative).
         discrete: whether the support is discrete.
+        whole_axes: how many of the last axes are one event, of which no part may be missing.
     """
 
     batch_shape: tuple[int, ...]
     event_shape: tuple[int, ...]
     axis: int
     discrete: bool
+    whole_axes: int = 0
 
     @property
     def position(self) -> int:
@@ -46,6 +48,10 @@ class Site:
     def to_site(self, rows: Shaped[Array, "n ..."]) -> Shaped[Array, "..."]:
         """Rows in the order of axes of the site."""
         return jnp.moveaxis(jnp.asarray(rows), 0, self.position)
+
+    def mask_of_site(self, observed: Bool[Array, "n ..."]) -> Bool[Array, "..."]:
+        """The mask of rows in the order of axes of the site."""
+        return jnp.moveaxis(jnp.asarray(observed), 0, self.position)
 
     def from_site(self, values: Shaped[Array, "..."]) -> Shaped[Array, "n ..."]:
         """Values in the site's order of axes as rows."""
@@ -93,12 +99,14 @@ class Plan:
         rowwise: names of the sites that are evaluated row by row.
         reasons: (site, why it is not compressed).
         inert: names of the compressed sites whose base measure has parameters of its own.
+        dependences: (site, the other attributes that enter its distribution), for the sites that have any.
     """
 
     compressed: tuple[tuple[str, Statistic], ...]
     rowwise: tuple[str, ...] = ()
     reasons: tuple[tuple[str, str], ...] = ()
     inert: tuple[str, ...] = ()
+    dependences: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

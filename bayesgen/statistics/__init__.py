@@ -6,7 +6,7 @@ from .densities import ColumnwiseDensity, Reference, RowDensity
 from .discrete import CategoricalStatistic
 from .exponential import ExponentialFamily
 from .magnitudes import check_magnitudes, check_rows
-from .mahalanobis import Ellipsoids
+from .mahalanobis import Ellipsoids, restricted
 from .missing import filled, refuse_missing
 from .multivariate_normal import MultivariateNormalStatistic
 from .normal import NormalStatistic, column_sums, few, middle, scaled_squares
@@ -57,6 +57,7 @@ __all__ = [
     "refuse_missing",
     "register",
     "registered_types",
+    "restricted",
     "row_sums",
     "safe_product",
     "scaled_squares",

@@ -77,7 +77,8 @@ class MixedColumns(RowDensity):
         total: Float[Array, ...] = np.zeros((1, 1))
         for index, (log_first, log_second) in enumerate(zip(self.log_first, self.log_second, strict=True)):
             column = MixedRows(self.first.column(index), self.second.column(index), log_first, log_second)
-            cells = column.log_prob(values[:, index : index + 1])
+            there = None if observed is None else observed[:, index : index + 1]
+            cells = column.log_prob(values[:, index : index + 1], there)
             if observed is not None:
                 cells = namespace(cells, observed).where(observed[:, index, None], cells, 0.0)
             total = total + cells

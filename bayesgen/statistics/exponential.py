@@ -48,15 +48,15 @@ class ExponentialFamily(Statistic):
         observed: Bool[Array, "n ..."] | None = None,
         inert: Mapping[str, Array] | None = None,
     ) -> Sums:
-        """Sum each statistic by class. See `Statistic.summarize`; vectors have to be whole."""
+        """Sum each statistic by class. See `Statistic.summarize`; vectors are there, or missing, as a whole."""
+        events = None if observed is None else self.whole_events(observed)
         if observed is not None:
-            if self.event_dim:
-                refuse_missing(self.name)
             values = filled(values, observed)
-        mask = None if observed is None else flatten_rows(observed)
 
         def by_class(rows: Cells) -> Float[Array, "K ..."]:
-            sums = class_sums(flatten_rows(rows), classes, num_classes, weights, mask)
+            mask = observed if observed is None or rows.shape == observed.shape else events
+            cells = None if mask is None else flatten_rows(mask)
+            sums = class_sums(flatten_rows(rows), classes, num_classes, weights, cells)
             return sums.reshape(num_classes, *rows.shape[1:])
 
         with np.errstate(divide="ignore"):  # of cells that are filled in, which may lie at the edge of the support
@@ -66,7 +66,15 @@ class ExponentialFamily(Statistic):
                 base = by_class(self.log_base(values, inert))
             else:
                 base = namespace(*totals).zeros((num_classes, *extra))
-        return Sums(class_counts(classes, num_classes, weights, observed), totals, base)
+        return Sums(class_counts(classes, num_classes, weights, events), totals, base)
+
+    def whole_events(self, observed: Bool[Array, "n ..."]) -> Bool[Array, "n ..."]:
+        """Mask (n, *extra) of the events that are there. A DataError refuses vectors that are there in part."""
+        axes = tuple(range(-self.event_dim, 0))
+        events = namespace(observed).asarray(observed.all(axes))
+        if axes and namespace(observed) is np and (events != observed.any(axes)).any():
+            refuse_missing(self.name)
+        return events
 
     def log_likelihood(self, parameters: Parameters, summary: Sums) -> Float[Array, "..."]:  # type: ignore[override]
         """Inner product of natural parameters and totals, less the log-partition. See `Statistic`."""
@@ -104,11 +112,10 @@ class ExponentialFamilyDensity(RowDensity):
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
         """Log density of each row under each class."""
-        family, mask = self.family, None
+        family, mask, events = self.family, None, None
         if observed is not None:
-            if family.event_dim:
-                refuse_missing(family.name)
             values, mask = filled(values, observed), flatten_rows(observed)
+            events = flatten_rows(family.whole_events(observed))
         with np.errstate(divide="ignore"):  # as in `ExponentialFamily.summarize`
             statistics = [flatten_rows(rows) for rows in family.statistics(values, None)]
             base = None if family.log_base is None else family.log_base(values, None)
@@ -116,9 +123,9 @@ class ExponentialFamilyDensity(RowDensity):
             xp = namespace(mask, *statistics)
             statistics = [xp.where(mask, rows, 0.0) for rows in statistics]
         table = sum(log_linear(rows, eta) for rows, eta in zip(statistics, self.natural, strict=True))
-        partition = self.log_partition.sum(-1) if mask is None else mask.astype(float) @ self.log_partition.T
+        partition = self.log_partition.sum(-1) if events is None else events.astype(float) @ self.log_partition.T
         table = table - partition
         if base is None:
             return table
         base = namespace(base).reshape(base, (len(base), -1))
-        return table + (base if mask is None else namespace(base, mask).where(mask, base, 0.0)).sum(-1)[:, None]
+        return table + (base if events is None else namespace(base, events).where(events, base, 0.0)).sum(-1)[:, None]

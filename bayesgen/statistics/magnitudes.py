@@ -40,7 +40,7 @@ def check_rows(values: Cells, units: Float[Array, "..."] | float, name_of: Calla
     """Refuse new rows so far away that the squares of their distances overflow: no density could be computed.
 
     Args:
-        values: cells of columns with means and variances.
+        values: cells of columns with means and variances; NaN where they are missing.
         units: standard deviations of the columns, or 1 where they are not known.
         name_of: the name of the column at an index tuple, as a sentence begins with it.
 
@@ -52,8 +52,11 @@ def check_rows(values: Cells, units: Float[Array, "..."] | float, name_of: Calla
     least = limits.min(initial=LARGEST)
     if values.dtype.kind == "f" and np.finfo(values.dtype).max <= least:
         return
-    if max(values.max(initial=0), -values.min(initial=0)) <= least:  # many times as fast as column by column
+    largest = max(values.max(initial=0), -values.min(initial=0))
+    if largest <= least:  # many times as fast as column by column
         return
+    if np.isnan(largest):
+        values = np.where(np.isnan(values), 0.0, values)
     wrong = np.maximum(values.max(0, initial=0), -values.min(0, initial=0)) > limits
     if wrong.any():
         place = tuple(int(index) for index in np.argwhere(wrong)[0])

@@ -9,12 +9,14 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 import bayesgen
 from bayesgen.cli.app import app
+from bayesgen.data import load_dataset
 
 FAST = ["--methods", "mle,map,exact"]
 
@@ -317,3 +319,38 @@ def test_gda_without_a_column_of_numbers_is_noted(run, tmp_path):
     result = run("compare", path, "--model", "gda", "--methods", "exact")
     assert "note: No column of" in result.stderr and "gda is naive Bayes here" in result.stderr
     assert "note:" not in run("compare", "iris", "--model", "gda", "--methods", "exact").stderr
+
+
+@pytest.fixture
+def votes(tmp_path):
+    """Votes of two parties, of which some are not known, marked by "?", "-" or nothing; and an age, likewise."""
+    rng = np.random.default_rng(7)
+    party = np.repeat(["left", "right"], 40)
+    frame = pd.DataFrame({"party": party, "age": rng.normal(50 + 5 * (party == "left"), 8).round(1).astype(str)})
+    for column in ("water", "crime", "schools"):
+        frame[column] = np.where(rng.random(80) < 0.2 + 0.6 * (party == "left"), "y", "n")
+    for column, mark in {"age": "?", "water": "?", "crime": "-", "schools": ""}.items():
+        frame.loc[rng.random(80) < 0.25, column] = mark
+    path = tmp_path / "votes.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+def test_marked_and_empty_cells_are_missing(run, votes):
+    wanted = ["--target", "party", "--model", "naive-bayes", "--methods", "map,exact", "--seed", "3", "--json"]
+    result = run("compare", votes, "--missing", "?", "--missing", "-", *wanted)
+    assert result.exit_code == 0, result.stderr
+    content = json.loads(result.stdout)
+    assert "--missing '?' --missing -" in content["config"]["command"]
+    frame = pd.read_csv(votes, na_values=["?", "-"])
+    assert frame.isna().sum().min() == 0 and frame.isna().sum().sum() > 50  # the party is known, the others not
+    dataset = load_dataset(votes, target="party", missing=["?", "-"])
+    assert dataset.declared.categories == {name: ("n", "y") for name in ("water", "crime", "schools")}
+    split = dataset.split(seed=3)
+    fit = bayesgen.fit(bayesgen.NaiveBayes(), split.X_train, split.y_train, method=bayesgen.Exact())
+    answer = bayesgen.predict(fit, split.X_test, rule=bayesgen.BMA())
+    own = answer.log_probabilities[np.arange(20), (split.y_test == "right").to_numpy().astype(int)]
+    shown = next(pair for pair in content["pairs"] if pair["rule"].startswith("BMA"))
+    assert shown["log_score"] == pytest.approx(own.mean(), rel=1e-9)
+    again = run(*shlex.split(content["config"]["command"])[1:], "--json")
+    assert json.loads(again.stdout)["pairs"] == content["pairs"]

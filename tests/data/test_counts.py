@@ -45,14 +45,18 @@ def test_integers_that_do_not_fit_are_not_wrapped():
 @pytest.mark.parametrize("kind", [np.asarray, scipy.sparse.csr_array])
 def test_huge_counts_are_counts(kind):
     cells = kind(np.array([[1.0, 2.0**40], [0.0, 3.0]]))
-    encoded = encode_numbers(cells, ["a", "b"], "count")
-    assert abs(encoded - cells).max() == 0
+    encoded, observed = encode_numbers(cells, ["a", "b"], "count")
+    assert abs(encoded - cells).max() == 0 and observed is None
 
 
 @pytest.mark.parametrize("kind", [np.asarray, scipy.sparse.csr_array])
 @pytest.mark.parametrize("wrong", [value for value in NONE if value < 0 or value % 1 or not np.isfinite(value)])
 def test_no_other_cell_passes_for_a_count(kind, wrong):
     cells = np.array([[1.0, 2.0, 0.0], [0.0, 3.0, wrong]])
+    if np.isnan(wrong) and kind is np.asarray:  # the cell is missing, and no count
+        numbers, observed = encode_numbers(cells, ["a", "b", "c"], "count")
+        assert numbers[1].tolist() == [0.0, 3.0, 0.0] and observed.tolist() == [[True] * 3, [True, True, False]]
+        return
     with pytest.raises(DataError, match=r"'c'.*(at row 1|1 missing|1 infinite)"):
         encode_numbers(kind(cells), ["a", "b", "c"], "count")
 

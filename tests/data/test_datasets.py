@@ -164,10 +164,28 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
 
 def test_numbers_among_question_marks_are_categories_with_a_warning(tmp_path):
     path = write(tmp_path / "t.csv", "age,colour,kind\n1.5,?,a\n?,red,b\n2.5,red,a\n?,blue,b\n")
-    with pytest.warns(BayesgenWarning, match=r"'age' \(2 cells\)\.") as caught:
+    with pytest.warns(BayesgenWarning, match=r"'age' \(2 cells\)\..*--missing '\?'") as caught:
         dataset = load_dataset(path)
     assert "colour" not in str(caught[0].message)
     assert dataset.X.age.tolist() == ["1.5", "?", "2.5", "?"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "parquet"])
+def test_marks_of_missing_cells_besides_empty_ones(tmp_path, suffix):
+    frame = pd.DataFrame({"age": ["1.5", "?", "2.5", None], "colour": ["-", "red", "?", "red"], "kind": list("abab")})
+    path = tmp_path / f"t.{suffix}"
+    if suffix == "parquet":
+        frame.to_parquet(path)
+    else:
+        frame.to_csv(path, index=False, sep="\t" if suffix == "tsv" else ",")
+    dataset = load_dataset(path, missing=["?", "-"])
+    assert dataset.X.isna().to_numpy().tolist() == [[False, True], [True, False], [False, True], [True, False]]
+    assert dataset.X.colour.dropna().tolist() == ["red", "red"]
+    if suffix != "parquet":  # whose columns have types of their own
+        assert dataset.X.age.dropna().tolist() == [1.5, 2.5]
+        assert dataset.declared.categories == {"colour": ("red",)}
+    with pytest.raises(DataError, match="Target 'kind' is missing in 2 of 4 rows"):
+        load_dataset(path, missing=["?", "b"])
 
 
 def test_a_split_keeps_classes_in_proportion_and_depends_on_the_seed_only():

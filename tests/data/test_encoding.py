@@ -72,7 +72,9 @@ def test_cells_that_are_no_finite_number_are_counted_by_column():
     X = np.zeros((300_000, 3))  # more than one block of rows
     X[[5, 299_999], 0] = np.nan
     X[7, 2], X[250_000, 2], X[8, 2] = np.inf, -np.inf, np.nan
-    refused(lambda: encode(X), "'x0' (2 missing), 'x2' (1 missing, 2 infinite)", "drop or impute")
+    refused(lambda: encode(X), "number: 'x2' (2 infinite). Correct", "NaN where")
+    X[[7, 250_000], 2] = 0.0
+    refused(lambda: encode(X), "missing in 'x0' (2 missing), 'x2' (1 missing), the first at row 5", "Drop or impute")
     wide = np.full((1, 13), np.nan)
     refused(lambda: encode(wide), "'x9' (1 missing) and 3 more")
 
@@ -88,7 +90,7 @@ def test_cells_that_are_no_finite_number_are_counted_by_column():
     ],
 )
 def test_missing_cells_of_every_container_are_named(X):
-    refused(lambda: encode(X, "real"), "columns have cells", "'b' (1 missing)")
+    refused(lambda: encode(X, "real"), "missing in 'b' (1 missing), the first at row")
 
 
 @pytest.mark.parametrize(
@@ -147,7 +149,9 @@ def test_other_values_in_a_binary_column_are_refused():
     refused(lambda: encode({"a": [0, 1], "b": [1, 2]}, "binary"), "'b' is binary", "2.0 at row 1", "1 or 0")
     refused(lambda: encode({"a": [0.5]}, "binary"), "'a'", "0.5 at row 0")
     refused(lambda: encode({"a": ["yes"]}, "binary"), "'a' is binary", "'yes' at row 0")
-    refused(lambda: encode({"a": [1.0, np.nan]}, "binary"), "binary columns", "'a' (1 missing)")
+    refused(lambda: encode({"a": [1.0, np.nan]}, "binary"), "'a' (1 missing)", "row 1")
+    refused(lambda: encode({"a": [1.0, np.nan, np.inf]}, "binary"), "binary columns", "'a' (1 infinite)")
+    refused(lambda: encode({"a": [1.0, np.nan, 2.0]}, "binary"), "'a' is binary", "2.0 at row 2")
     missing = pd.DataFrame({"a": pd.array([True, None], "boolean")})
     refused(lambda: encode(missing), "'a' (1 missing)")
     refused(lambda: encode(pl.DataFrame({"a": [True, None]})), "'a' (1 missing)")
@@ -197,7 +201,9 @@ def test_bad_cells_of_a_sparse_matrix_are_named():
     refused(lambda: encode(scipy.sparse.csr_array(dense)), "'x2' is count", "-3.0 at row 2")
     refused(lambda: encode(scipy.sparse.csc_array(abs(dense)), "binary"), "'x0' is binary", "2.0 at row 2")
     dense[2] = [np.nan, 1.5, np.inf]
-    refused(lambda: encode(scipy.sparse.csr_array(dense)), "'x0' (1 missing), 'x2' (1 infinite)")
+    refused(
+        lambda: encode(scipy.sparse.csr_array(dense)), "'x0' (1 missing), 'x2' (1 infinite)", "is zero", "X.toarray()"
+    )
     dense[2] = [0, 1.5, 0]
     refused(lambda: encode(scipy.sparse.coo_array(dense)), "'x1'", "1.5 at row 2")
 
@@ -242,11 +248,12 @@ def test_unknown_and_missing_categories_are_refused():
 
     remedy = "Schema(categories={'c': [...]})"
     refused(encode_new(["red", "green", "pink"]), "'c'", "'green', 'pink'", "row 1", "'blue', 'red'", remedy)
-    refused(encode_new(["red", None, None]), "'c' has 2 missing", "row 1")
+    refused(encode_new(["red", None, None]), "'c' (2 missing)", "row 1")
     refused(encode_new([1, 2]), "1, 2", "'blue', 'red'")
     many = Schema.infer({"c": [f"c{j:02}" for j in range(15)]})
     refused(lambda: many.encode(read_table({"c": ["new"]}), ["c"]), "'c09' and 5 more")
-    refused(lambda: encode({"c": ["red", None]}), "'c' has 1 missing")
+    refused(lambda: encode({"c": ["red", None]}), "'c' (1 missing)")
+    refused(encode_new(["red", None, "green"]), "'c'", "'green'", "row 2")
 
 
 # --- which columns

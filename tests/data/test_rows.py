@@ -44,6 +44,17 @@ def test_joined_rows_are_those_of_all_parts_in_order():
     assert joined([whole.take(slice(0, 4)), whole.take(slice(4, 4)), whole.take(slice(4, SIZE))]) == whole
 
 
+def test_joined_rows_have_masks_of_all_sites_that_lack_cells_in_some_part():
+    rng = np.random.default_rng(1)
+    cells, other = rng.normal(size=(SIZE, 2)), rng.normal(size=SIZE)
+    mask, some = rng.random((SIZE, 2)) < 0.5, np.arange(SIZE) != 7
+    whole = Rows({"x": cells, "z": other}, {"x": mask, "z": some})
+    one, two = whole.take(slice(0, 4)), whole.take(slice(4, SIZE))
+    rows = joined([Rows(one.values, {"x": one.observed["x"]}), Rows(two.values), Rows(two.values, two.observed)])
+    np.testing.assert_array_equal(rows.observed["x"], np.concatenate([mask[:4], np.ones((5, 2), bool), mask[4:]]))
+    np.testing.assert_array_equal(rows.observed["z"], np.concatenate([np.ones(9, bool), some[4:]]))
+
+
 def test_types_and_shapes_are_checked():
     with pytest.raises(jaxtyping.TypeCheckError):
         Rows({"x": np.zeros(3)}, labels=np.zeros(3))
@@ -58,8 +69,8 @@ def test_a_prediction_reads_its_rows_once(method, rule, monkeypatch):
     rng = np.random.default_rng(2)
     X, y = rng.normal(size=(40, 2)), np.arange(40) % 2
     fit = bg.fit(bg.NaiveBayes(), X, y, method=method, progress=False)
-    times, encode = [], bg.Schema.encode
-    monkeypatch.setattr(bg.Schema, "encode", lambda *args: times.append(args) or encode(*args))
+    times, encode = [], bg.Schema.encode_cells
+    monkeypatch.setattr(bg.Schema, "encode_cells", lambda *args: times.append(args) or encode(*args))
     far = np.concatenate([X[:5], [[40.0, -40.0]]])  # a row of uneven weights, which is looked at once more
     answer = bg.predict(fit, far, rule=rule)
     assert len(times) == 1

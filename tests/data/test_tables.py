@@ -91,7 +91,6 @@ def test_what_is_no_table_is_refused():
     refused([[1, 2], [3]], "one length")
     refused(np.zeros((2, 2), complex), "complex128")
     refused(np.zeros((2, 2), "M8[D]"), "datetime64")
-    refused(np.ma.masked_equal(NUMBERS, 4.0), "1 masked")
 
 
 def test_a_masked_array_without_masked_cells_is_an_array():

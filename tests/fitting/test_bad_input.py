@@ -38,9 +38,14 @@ TRAINING = {
     "columns of unequal lengths": (BAYES, {"a": [1.0, 2.0], "b": [1.0]}, ["x", "y"], ["'b'|b"]),
     "three dimensions": (BAYES, np.zeros((13, 2, 3)), Y, ["13, 2, 3"]),
     "one class": (BAYES, REALS, ["calm"] * ROWS, ["one class", "calm"]),
-    "NaN": (BAYES, changed(REALS, weight=spoiled(REALS["weight"], slice(3, 5), np.nan)), Y, ["weight", "2 missing"]),
+    "counts of one total with NaN": (
+        bg.NaiveBayes(bg.DirichletMultinomial()), spoiled(COUNTS, (slice(3, 5), 1), np.nan), Y,
+        ["x1", "2 missing", "row 3", "one total"],
+    ),
     "infinity": (FULL, changed(REALS, height=spoiled(REALS["height"], 4, np.inf)), Y, ["height", "1 infinite"]),
-    "a missing category": (BAYES, changed(MIXED, sky=spoiled(MIXED["sky"], 2, None)), Y, ["sky", "missing"]),
+    "a category of which every cell is missing": (
+        BAYES, changed(MIXED, sky=spoiled(MIXED["sky"], slice(None), None)), Y, ["sky", "every cell is missing"],
+    ),
     "no label but missing ones": (BAYES, REALS, np.full(ROWS, None), ["y", "every one is missing", "Mixture"]),
     "two-dimensional labels": (BAYES, REALS, np.stack([Y, Y], 1), ["y", "13, 2"]),
     "negative counts": (bg.NaiveBayes(bg.GammaPoisson()), COUNTS - 99 * (COUNTS > 4), Y, ["count", "-"]),
@@ -87,7 +92,7 @@ PREDICTION = {
     "a column renamed": (changed(without(MIXED, "sky"), Sky=MIXED["sky"]), ["sky", "Sky"]),
     "an unknown category": (changed(MIXED, sky=spoiled(MIXED["sky"], 4, "green")), ["sky", "green", "row 4"]),
     "text in a real column": (changed(MIXED, height=spoiled(MIXED["height"], 3, "tall")), ["height", "tall"]),
-    "NaN": (changed(MIXED, height=spoiled(MIXED["height"], 3, np.nan)), ["height", "1 missing"]),
+    "infinity": (changed(MIXED, height=spoiled(MIXED["height"], 3, -np.inf)), ["height", "1 infinite"]),
     "three dimensions": (np.zeros((2, 3, 5)), ["2, 3, 5"]),
     "an array of another width": (np.zeros((2, 5)), ["5 columns", "3"]),
 }

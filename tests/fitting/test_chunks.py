@@ -224,7 +224,7 @@ def test_refusals_name_the_chunk(data):
     refused([one, (X[10:20],)], "Chunk 2: y is missing")
     refused([one, X[10:20]], "Chunk 2: A chunk is a tuple (X, y)", "DataFrame")
     refused([one, (X, y, weights, 1)], "Chunk 2: A chunk is", "length 4")
-    refused([one, (X.assign(height=np.nan), y)], "Chunk 2: ", "'height' (103 missing)")
+    refused([one, (X.assign(height=np.inf), y)], "Chunk 2: ", "'height' (103 infinite)")
     refused([(X[:10], y[:10], np.zeros(10))] * 2, "zero for all rows")
     bg.fit(bg.NaiveBayes(), [(X[:10], y[:10], np.zeros(10)), (X, y, weights)], method=bg.MLE())
 
@@ -255,8 +255,8 @@ def test_one_pass_goes_block_by_block_to_the_same_fit(make, data, small_blocks, 
 
 def test_errors_of_blocks_count_in_the_whole_table(data, small_blocks):
     X, y, weights = data
-    broken = X.assign(weight=np.where(np.arange(SIZE) % 40 == 37, np.nan, X["weight"]))
-    refused(broken, "'weight' (2 missing)", y=y)
+    broken = X.assign(weight=np.where(np.arange(SIZE) % 40 == 37, np.inf, X["weight"]))
+    refused(broken, "'weight' (2 infinite)", y=y)
     schema = bg.Schema(classes=["a", "b", "c"])
     refused(X, "'d' (first at row 57)", y=np.where(np.arange(SIZE) == 57, "d", y), schema=schema)
     refused(X, "-1.0 at row 99", y=y, sample_weight=np.where(np.arange(SIZE) == 99, -1, weights))
@@ -314,11 +314,8 @@ def test_a_row_of_weight_zero_is_absent():
         same(plain, bg.fit(bg.NaiveBayes(), both, labels, method=method, sample_weight=weights))
         chunked = [(both[:3], labels[:3], weights[:3]), (both[3:], labels[3:], weights[3:])]
         same(plain, bg.fit(bg.NaiveBayes(), chunked, method=method))
-    X.loc[2, "size"] = np.nan
-    with pytest.raises(
-        DataError, match=r"'food' has 1 missing values \(first at row 3\).*\(Rows are counted without the 3 of"
-    ):
-        worse = both.assign(food=[*bad["food"], "meat", "roots", "meat", None])
+    worse = both.assign(size=[*bad["size"], 1.0, 2.0, 7.0, np.inf])
+    with pytest.raises(DataError, match=r"'size' \(1 infinite\).*\(Rows are counted without the 3 of"):
         bg.fit(bg.NaiveBayes(), worse, labels, method=bg.MLE(), sample_weight=weights)
 
 

@@ -35,7 +35,7 @@ def test_rows_may_be_a_data_frame(rng):
         (lambda rows: {**rows, "counts": rows["counts"][:, :1]}, r"'counts'.*shape \(1,\).*\(2,\)"),
         (lambda rows: {**rows, "counts": rows["counts"] - 90}, "'counts'.*outside its support"),
         (lambda rows: {**rows, "counts": rows["counts"] + 0.5}, "'counts'.*outside its support"),
-        (lambda rows: {**rows, "x": np.where(np.arange(ROWS) < 2, np.nan, rows["x"])}, "'x' has 2 missing"),
+        (lambda rows: {**rows, "x": np.where(np.arange(ROWS) < 2, np.inf, rows["x"])}, "'x' has 2 infinite"),
         (lambda rows: {**rows, "x": np.full(ROWS, "tall")}, "'x'"),
     ],
 )

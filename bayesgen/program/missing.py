@@ -1,0 +1,118 @@
+"""Rows of a program of which cells are missing: which may be, and log probabilities that leave them out."""
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+
+from bayesgen.data import Rows
+from bayesgen.errors import DataError
+from bayesgen.statistics import restricted
+from bayesgen.typing import Array, Bool, Float, Shaped
+
+from .base import Program
+from .messages import Message, innermost
+from .structure import Site
+
+HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+
+
+def whole_axes(distribution: dist.Distribution) -> int:
+    """How many last axes of a value are one event that has a density only as a whole.
+
+    None where events are numbers, and where they are jointly normal: then each part has a marginal.
+    """
+    leaf = innermost(distribution)
+    return 0 if isinstance(leaf, dist.MultivariateNormal) else len(leaf.event_shape)
+
+
+def check_missing(program: Program, rows: Rows) -> None:
+    """Refuse missing cells that cannot be left out: parts of events, and what another attribute depends on.
+
+    Raises:
+        DataError: naming the attribute or both, and the first such row.
+    """
+    for name, observed in rows.observed.items():
+        _check_whole(name, program.structure.attribute[name], observed)
+    if not rows.observed:
+        return
+    for name, needed in program.plan.dependences:
+        for other in needed:
+            _check_known(rows, name, other)
+
+
+def _check_whole(name: str, site: Site, observed: Bool[Array, "n ..."]) -> None:
+    axes = tuple(range(-site.whole_axes, 0))
+    if not axes:
+        return
+    parts = np.asarray(observed.any(axes) & ~observed.all(axes))
+    if parts.any():
+        raise DataError(
+            f"Attribute {name!r} has events of which a part is missing, the first in row {_first_row(parts)}, and a "
+            "part of such an event has no density of its own. Drop these rows, or let all of the event be missing."
+        )
+
+
+def _check_known(rows: Rows, name: str, other: str) -> None:
+    """Refuse rows in which the attribute `other`, on which `name` depends, is missing, and `name` is not."""
+    if other not in rows.observed:
+        return
+    unknown = ~_by_row(rows.observed[other]).all(1)
+    needed = _by_row(rows.observed[name]).any(1) if name in rows.observed else np.ones(rows.num_rows, bool)
+    wrong = np.asarray(unknown & needed)
+    if wrong.any():
+        raise DataError(
+            f"Attribute {other!r} is missing in {int(wrong.sum())} rows, the first is row {_first_row(wrong)}, and the "
+            f"program makes {name!r} from it, whose probability is then not known. Drop these rows, or impute "
+            f"{other!r}; where {name!r} is missing too, both are left out."
+        )
+
+
+def _by_row(observed: Bool[Array, "n ..."]) -> Bool[np.ndarray, "n m"]:
+    return np.asarray(observed).reshape(len(observed), -1)
+
+
+def _first_row(rows: Bool[np.ndarray, "n ..."]) -> int:
+    return int(np.argmax(_by_row(rows).any(1)))
+
+
+def with_possible_values(
+    distribution: dist.Distribution, values: Shaped[Array, "..."], observed: Bool[Array, "..."]
+) -> Shaped[Array, "..."]:
+    """The values of a site, with any that its distribution can take where they are missing."""
+    return jnp.where(observed, values, distribution.support.feasible_like(values))
+
+
+def log_prob_of_cells(message: Message, observed: Bool[Array, "..."]) -> Float[Array, "..."]:
+    """Log probability of a site's cells that are there, scale and mask honoured, elementwise over its batch axes.
+
+    `observed` has the shape of the site's value, which in the other cells is one that the site can take.
+    """
+    log_probs = _of_cells(message["fn"], message["value"], observed)
+    return log_probs if message["scale"] is None else message["scale"] * log_probs
+
+
+def _of_cells(
+    distribution: dist.Distribution, value: Shaped[Array, "..."], observed: Bool[Array, "..."]
+) -> Float[Array, "..."]:
+    if isinstance(distribution, dist.Independent):
+        of_cells = _of_cells(distribution.base_dist, value, observed)
+        return of_cells.sum(tuple(range(-distribution.reinterpreted_batch_ndims, 0)))
+    if isinstance(distribution, dist.ExpandedDistribution):
+        return _of_cells(distribution.base_dist, value, observed)
+    if isinstance(distribution, dist.MaskedDistribution):
+        return jnp.where(distribution._mask, _of_cells(distribution.base_dist, value, observed), 0.0)
+    if isinstance(distribution, dist.MultivariateNormal):
+        return _marginal(distribution, value, observed)
+    events = tuple(range(-len(distribution.event_shape), 0))
+    return jnp.where(observed.all(events), distribution.log_prob(value), 0.0)
+
+
+def _marginal(
+    distribution: dist.MultivariateNormal, value: Float[Array, "..."], observed: Bool[Array, "..."]
+) -> Float[Array, "..."]:
+    """Log density of the columns that are there: the others are made standard normal, and at zero."""
+    loc, scale_tril = restricted(distribution.loc, distribution.scale_tril, observed)
+    whole = dist.MultivariateNormal(loc, scale_tril=scale_tril).log_prob(jnp.where(observed, value, 0.0))
+    return whole + HALF_LOG_2PI * (~observed).sum(-1)
