@@ -160,9 +160,9 @@ def test_refused_data_are_status_1_with_a_message_and_no_traceback(run, argument
     assert result.stdout == ""
 
 
-def test_missing_cells_are_refused_by_column(run, tmp_path):
+def test_infinite_cells_are_refused_by_column(run, tmp_path):
     path = tmp_path / "holes.csv"
-    path.write_text("size,kind\n1.0,a\n,a\n2.0,b\n3.0,b\n4.0,a\n5.0,b\n")
+    path.write_text("size,kind\n1.0,a\ninf,a\n2.0,b\n3.0,b\n4.0,a\n5.0,b\n")
     result = run("compare", path, "--json", *FAST)
     assert result.exit_code == 1
     assert "'size'" in result.stderr
