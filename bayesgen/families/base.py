@@ -253,6 +253,26 @@ class Family(abc.ABC):
         """
         return summary
 
+    def has_closed_form(self, summary: Summary) -> bool:
+        """Whether the posterior given this summary is again of the family: not if jointly normal rows lack cells."""
+        return True
+
+    def check_estimable(self, summary: Summary, names: Names = ANONYMOUS) -> None:
+        """Refuse a summary of rows that lack cells, where their likelihood has no maximum or several.
+
+        Raises:
+            FitError: naming the place.
+        """
+        return None
+
+    def available(self, summary: Summary) -> Summary:
+        """The summary of whole rows that the cells that are there suggest: where to begin with `completed`."""
+        return summary
+
+    def expectation(self, summary: Summary, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
+        """What `log_likelihood` and `completed` give, in one pass over what is summarised."""
+        return self.log_likelihood(parameters, summary), self.completed(summary, parameters)
+
     @abc.abstractmethod
     def row_predictive(self) -> RowDensity:
         """The class-conditional densities of rows, the parameters integrated out."""

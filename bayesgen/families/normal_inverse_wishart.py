@@ -1,7 +1,7 @@
 """Normal-inverse-Wishart: real columns with a full covariance, one for each class or one for all."""
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -10,13 +10,22 @@ import numpyro
 import numpyro.distributions as dist
 from numpyro.distributions.transforms import CholeskyTransform, Transform
 
-from bayesgen.errors import FitError, ModelError
+from bayesgen.errors import ModelError
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
-from bayesgen.statistics import Cells, Moments, MultivariateNormalStatistic, PatternMoments, RowDensity, Summary
+from bayesgen.statistics import (
+    Cells,
+    Moments,
+    MultivariateNormalStatistic,
+    PatternMoments,
+    RowDensity,
+    Summary,
+    expected_moments,
+)
 from bayesgen.typing import Array, Float, Int, Real
 
 from .base import Family, Key, Parameters
+from .covariances import check_cells, check_ranks, check_scale
 from .draws import sample_inverse_wishart_root
 from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_pooling, check_positive
 from .naming import ANONYMOUS, Names, Scale
@@ -66,7 +75,7 @@ class NormalInverseWishart(Family):
         check_positive("NormalInverseWishart", kappa=kappa, df=df)
         fill(self, location=as_number(mean), kappa=as_number(kappa), df=as_number(df), scale=as_number(scale))
         fill(self, pooling=Pooling(tied))
-        _check_scale(self.scale)
+        check_scale(self.scale)
 
     def resolve(self, scale: Scale) -> Self:
         """Broadcast to (K, D) and (K, D, D); missing hyperparameters come from the columns."""
@@ -168,12 +177,48 @@ class NormalInverseWishart(Family):
     def maximum_likelihood(self, summary: Moments, names: Names = ANONYMOUS) -> Parameters:
         """Means, and covariances with denominator N."""
         _refuse_patterns(summary, "maximum likelihood")
-        _check_ranks(self, summary, names)
+        check_ranks(summary, self._pool, self.pooling.tied, names)
         count = self._pool(np.asarray(summary.count))
         return {
             "mean": summary.mean,
             "covariance": self._covariance(self._pool(summary.scatter) / count[..., None, None]),
         }
+
+    def has_closed_form(self, summary: Summary) -> bool:
+        """Not where cells are missing: the likelihood is then a product over patterns of the cells that are there."""
+        return not isinstance(summary, PatternMoments)
+
+    def check_estimable(self, summary: Summary, names: Names = ANONYMOUS) -> None:
+        """Every class needs rows, and a cell of every column; every covariance a row that has both its columns."""
+        if not isinstance(summary, PatternMoments):
+            return
+        weights = np.zeros((self.batch_shape[0], summary.num_groups))
+        weights[summary.classes, np.arange(summary.num_groups)] = summary.count
+        together = np.einsum("kg,gd,ge->kde", weights, summary.observed, summary.observed, optimize=True)
+        check_cells(self._pool(together), np.diagonal(together, axis1=1, axis2=2), self.pooling.tied, names)
+
+    def available(self, summary: Summary) -> Summary:
+        """Means and variances of the cells of each column; of columns without cells in a class, those of the prior."""
+        if not isinstance(summary, PatternMoments):
+            return summary
+        columns = summary.by_column()
+        count = np.bincount(summary.classes, summary.count, len(columns.count))
+        is_seen = columns.count > 0
+        of_prior = np.diagonal(self.closed("available").mode()["covariance"], axis1=-2, axis2=-1)
+        variance = np.where(is_seen, columns.scatter / np.where(is_seen, columns.count, 1.0), of_prior)
+        scatter = (count[:, None] * variance)[..., None] * np.eye(variance.shape[-1])
+        return Moments(count, np.where(is_seen, columns.mean, self.location), scatter, np.zeros(len(count)))
+
+    def completed(self, summary: Summary, parameters: Mapping[str, Array]) -> Summary:
+        """Expected moments of whole rows, those of the cells that are missing by regression on the others."""
+        return self.expectation(summary, parameters)[1] if isinstance(summary, PatternMoments) else summary
+
+    def expectation(self, summary: Summary, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
+        """The log-likelihood and `completed`. See `Family.expectation`."""
+        if not isinstance(summary, PatternMoments):
+            return super().expectation(summary, parameters)
+        moments, log_likelihood = expected_moments(summary, **self.likelihood_parameters(parameters))
+        return float(log_likelihood.sum()), moments
 
     def sample(self, key: Key, shape: tuple[int, ...] = ()) -> Parameters:
         """Independent draws of `mean` and `covariance`."""
@@ -201,11 +246,8 @@ class NormalInverseWishart(Family):
         """Sample `{name}_scale_tril` and `{name}_mean`; record `{name}_covariance`."""
         classes, dimension = self.batch_shape[:-1], self.batch_shape[-1]
         shared = () if self.pooling.tied else classes
-        matrix = (
-            jnp.broadcast_to(self.scale, (*shared, dimension, dimension))
-            if not self.pooling.tied
-            else (jnp.reshape(self.scale, (dimension, dimension)))
-        )
+        square = (*shared, dimension, dimension)
+        matrix = jnp.reshape(self.scale, square) if self.pooling.tied else jnp.broadcast_to(self.scale, square)
         df = jnp.reshape(self.df, ()) if self.pooling.tied else jnp.broadcast_to(self.df, shared)
         prior = dist.InverseWishartCholesky(df, scale_tril=jnp.linalg.cholesky(matrix)).to_event(len(shared))
         scale_tril = numpyro.sample(f"{name}_scale_tril", prior)
@@ -259,42 +301,4 @@ def _refuse_patterns(data: Summary | Cells, verb: str) -> None:
         raise ModelError(
             f"NormalInverseWishart: {verb} has no closed form where cells are missing. Drop these rows, give columns "
             "variances of their own (NormalInverseGamma), or use NUTS() or MAP()."
-        )
-
-
-def _check_scale(scale: Any) -> None:
-    if not isinstance(scale, np.ndarray):
-        return
-    symmetric = scale.ndim >= 2 and np.allclose(scale, np.swapaxes(scale, -1, -2), rtol=1e-10)
-    if not symmetric or (np.linalg.eigvalsh(scale) <= 0).any():
-        raise ModelError("NormalInverseWishart: scale must be a symmetric positive-definite matrix (D, D).")
-
-
-def _check_ranks(family: NormalInverseWishart, summary: Moments, names: Names) -> None:
-    """Refuse covariances that rows cannot determine: too few rows, or columns that are linear combinations."""
-    dimension = summary.mean.shape[-1]
-    counts, scatter = family._pool(np.asarray(summary.count)), family._pool(summary.scatter)
-    if np.ndim(summary.count) and (summary.count == 0).any():
-        raise FitError(
-            f"Block {names.block!r}: no rows at {names.where(summary.count == 0)}, so maximum likelihood has no "
-            "estimate. Use Exact(), or leave that class out."
-        )
-    for index in np.ndindex(counts.shape):
-        who = "all classes together" if family.pooling.tied else names.class_name(index)
-        _check_rank(who, float(counts[index]), scatter[index], dimension, names)
-
-
-def _check_rank(who: str, count: float, scatter: Float[Array, "D D"], dimension: int, names: Names) -> None:
-    spread = np.sqrt(np.diagonal(scatter))
-    if (spread == 0).any():
-        raise FitError(
-            f"Block {names.block!r}: the variance is zero at {who}, {names.column_name(int(np.argmin(spread)))} (a "
-            "constant column), so the likelihood is unbounded. Use MAP() or Exact(), or drop the column."
-        )
-    rank = np.linalg.matrix_rank(scatter / np.outer(spread, spread), hermitian=True)
-    if rank < dimension:
-        raise FitError(
-            f"Block {names.block!r}: {who} has {count:g} rows, and their covariance of dimension {dimension} has "
-            f"rank {rank}, so it is singular and the likelihood unbounded. Use MAP() or Exact(), a tied or diag "
-            f"covariance, or at least {dimension + 1} rows that are not linear combinations of each other."
         )

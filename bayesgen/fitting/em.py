@@ -121,11 +121,12 @@ def _best_of(steps: ExpectationMaximization, starts: list["Start"], least_gain: 
             f"The first: {refusals[0]} MAP() keeps them by its prior."
         ) from refusals[0]
     if not best.converged:
-        warn(
-            f"EM has not converged in {best.num_steps} steps: the objective still rises. The classes are hardly told "
-            "apart by these columns; fewer of them, or more labels, would be.",
-            ConvergenceWarning,
+        hardly = (
+            "The cells that are there hardly tell how columns vary together; covariance='diag' asks for less."
+            if steps.unlabelled is None
+            else "The classes are hardly told apart by these columns; fewer of them, or more labels, would be."
         )
+        warn(f"EM has not converged in {best.num_steps} steps: the objective still rises. {hardly}", ConvergenceWarning)
     return Search(steps, best, len(starts), len(refusals))
 
 
@@ -137,7 +138,7 @@ def _starts(problem: ProgramProblem, steps: ExpectationMaximization, options: Op
     data, rows = problem.data, steps.unlabelled
     conjugate, prior = steps.conjugate, center(steps.conjugate)
     if rows is None:
-        return [functools.partial(_middle, steps, prior)]
+        return [functools.partial(_middle, steps)]
     if options.starts is not None:
         assert data.unlabelled_places is not None
         given = options.starts.classes(data.scaled_schema, data.num_rows, data.unlabelled_places)
@@ -145,7 +146,7 @@ def _starts(problem: ProgramProblem, steps: ExpectationMaximization, options: Op
     rng, num_classes = generator(as_key(problem.seed)), len(conjugate.classes)
     without_rows = int((steps.labelled.class_weights == 0).sum())
     # classes without rows have one prior and cannot be told apart in the middle of it
-    first = [functools.partial(_middle, steps, prior)] if without_rows < 2 else []
+    first = [functools.partial(_middle, steps)] if without_rows < 2 else []
     others = [
         functools.partial(_around_rows, steps, prior, _some_rows(rows.num_rows, num_classes, rng))
         for _ in range(options.num_starts - len(first))
@@ -157,9 +158,9 @@ def _some_rows(num_rows: int, size: int, rng: np.random.Generator) -> Int[np.nda
     return rng.choice(num_rows, size, replace=num_rows < size)
 
 
-def _middle(steps: ExpectationMaximization, prior: Parameters) -> Parameters:
-    """The middle of the posterior of the labelled rows."""
-    return center(steps.conjugate.update(steps.conjugate.completed(steps.labelled, prior)))
+def _middle(steps: ExpectationMaximization) -> Parameters:
+    """The middle of the posterior of the labelled rows, of which the cells that are there stand for all."""
+    return center(steps.conjugate.update(steps.conjugate.available(steps.labelled)))
 
 
 def _around_rows(steps: ExpectationMaximization, prior: Parameters, places: Int[np.ndarray, " K"]) -> Parameters:

@@ -54,4 +54,9 @@ def closed_prior(problem: ProgramProblem) -> Conjugate:
                 f"Exact() has no closed form for block {name!r}: its hyperparameter "
                 f"{', '.join(family.hierarchical)} is a distribution. Use NUTS() or MAP()."
             )
+    for name in prior.open_blocks(problem.data.statistics):
+        raise FitError(
+            f"Exact() has no closed form for block {name!r}: cells of its jointly normal columns are missing. Use "
+            "NUTS() or MAP(), or give each column a variance of its own (covariance='diag', NaiveBayes)."
+        )
     return prior

@@ -86,8 +86,8 @@ class ExpectationMaximization:
 
     def expectation(self, parameters: Parameters) -> tuple[float, SufficientStatistics]:
         """The log-likelihood at a point, and the expected statistics of all rows."""
-        log_likelihood = self.conjugate.log_likelihood(self.labelled, parameters) + self._log_base
-        parts = [self.conjugate.completed(self.labelled, parameters)]
+        log_likelihood, completed = self.conjugate.expectation(self.labelled, parameters)
+        log_likelihood, parts = log_likelihood + self._log_base, [completed]
         if self.unlabelled is not None:
             densities = self._densities(parameters)
             of_chunk = functools.partial(self._expected_of_chunk, self.unlabelled, densities, parameters)

@@ -7,6 +7,7 @@ from bayesgen.program import LikelihoodDensity
 from bayesgen.statistics import SufficientStatistics
 
 from .expectation import Target
+from .fit import Fit
 from .point import PointMethod
 from .problem import ProgramProblem
 
@@ -43,6 +44,13 @@ class MLE(PointMethod):
     """
 
     what = "likelihood"
+
+    def solve(self, problem: ProgramProblem) -> Fit:
+        """Maximise the likelihood."""
+        conjugate, statistics = problem.conjugate, problem.data.statistics
+        if conjugate is not None and statistics.unlabelled is None:
+            conjugate.check_estimable(statistics)
+        return super().solve(problem)
 
     def _has_closed_form(self, conjugate: Conjugate) -> bool:
         return True

@@ -14,12 +14,15 @@ from bayesgen.posteriors import Draws, entry_names, problems, warn_of
 from bayesgen.program import PosteriorDensity, dispersed_starts, free_vector, saturated_sites
 from bayesgen.runtime import as_key, placed
 from bayesgen.solvers import Attempt, Chains, Settings, sample, unwhitened, whitened_at_mode
+from bayesgen.statistics import PatternMoments, SufficientStatistics
 from bayesgen.typing import Float
 
 from .em import inner_point
 from .export import axes
 from .fit import Fit
 from .problem import Method, ProgramProblem
+
+MOST_GROUPS = 2000  # of rows of one class that lack the same cells
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +65,7 @@ class NUTS(Method):
         """Sample."""
         problem.warn_of_constant_columns()
         problem.warn_of_unnamed_classes()
+        _refuse_many_groups(problem.data.statistics)
         program, density = problem.program, PosteriorDensity(problem.program, problem.statistics)
         if density.dimension == 0:
             raise FitError(
@@ -109,6 +113,17 @@ def about(chains: Chains) -> dict[str, Any]:
         "target_accept_prob": chains.attempt.settings.target,
         "chain_method": "vectorized",
     }
+
+
+def _refuse_many_groups(statistics: SufficientStatistics) -> None:
+    """Refuse jointly normal rows whose cells are missing in very many ways: every step looks at each."""
+    for name, summary in statistics.summaries.items():
+        if isinstance(summary, PatternMoments) and summary.num_groups > MOST_GROUPS:
+            raise FitError(
+                f"NUTS() samples at most {MOST_GROUPS:,} groups of jointly normal rows that lack the same cells, and "
+                f"those of {name!r} are {summary.num_groups:,}: each takes a Cholesky factor at every step of every "
+                "chain. Use MAP(), or give each column a variance of its own (covariance='diag', NaiveBayes)."
+            )
 
 
 def _starts(problem: ProgramProblem) -> Float[np.ndarray, "starts D"]:

@@ -58,6 +58,16 @@ class Conjugate:
         """(name, family) of the class prior and of each block."""
         return [("class", self.class_prior), *((block.name, block.family) for block in self.blocks)]
 
+    def open_blocks(self, statistics: SufficientStatistics) -> list[str]:
+        """Names of the blocks of which these data leave no closed form: jointly normal columns with missing cells."""
+        summaries = statistics.summaries
+        return [block.name for block in self.blocks if not block.family.has_closed_form(summaries[block.name])]
+
+    def available(self, statistics: SufficientStatistics) -> SufficientStatistics:
+        """Statistics of whole rows that the cells that are there suggest: where to begin where some are missing."""
+        summaries = {block.name: block.family.available(statistics.summaries[block.name]) for block in self.blocks}
+        return dataclasses.replace(statistics, summaries={**statistics.summaries, **summaries})
+
     def names(self, block: Block) -> Names:
         """Names for messages about a block."""
         return Names(block.name, self.classes, block.columns)
@@ -86,6 +96,23 @@ class Conjugate:
         summaries = [statistics.labels, *(statistics.summaries[block.name] for block in self.blocks)]
         pairs = zip(self._each_with(parameters), summaries, strict=True)
         return sum(family.log_likelihood(of_family, summary) for (family, of_family), summary in pairs)
+
+    def check_estimable(self, statistics: SufficientStatistics) -> None:
+        """Refuse data that lack cells and whose likelihood has no maximum, or several; a FitError names the place."""
+        for block in self.blocks:
+            block.family.check_estimable(statistics.summaries[block.name], self.names(block))
+
+    def expectation(
+        self, statistics: SufficientStatistics, parameters: Mapping[str, np.ndarray]
+    ) -> tuple[float, SufficientStatistics]:
+        """The log-likelihood of labelled rows, and their expected statistics with all cells, in one pass."""
+        log_likelihood = self.class_prior.log_likelihood({"probs": parameters["class_probs"]}, statistics.labels)
+        summaries = {}
+        for block in self.blocks:
+            summary, of_block = statistics.summaries[block.name], self.of_block(block, parameters)
+            of_cells, summaries[block.name] = block.family.expectation(summary, of_block)
+            log_likelihood += of_cells
+        return log_likelihood, dataclasses.replace(statistics, summaries=summaries)
 
     def completed(self, statistics: SufficientStatistics, parameters: Mapping[str, np.ndarray]) -> SufficientStatistics:
         """The expected statistics of labelled rows with all their cells, given parameters."""

@@ -2,6 +2,7 @@
 
 from .arrays import Cells, flatten_rows, log_factorial, log_rising, namespace, row_sums, safe_product, sum_log_rising
 from .base import Parameters, Statistic
+from .completion import expected_moments
 from .densities import ColumnwiseDensity, Reference, RowDensity
 from .discrete import CategoricalStatistic
 from .exponential import ExponentialFamily
@@ -11,10 +12,11 @@ from .missing import filled, refuse_missing
 from .multivariate_normal import MultivariateNormalStatistic
 from .normal import NormalStatistic, column_sums, few, middle, scaled_squares
 from .passes import class_counts
+from .patterns import PatternMoments
 from .registry import Conditional, is_registered, read_conditional, register, registered_types
 from .sparse_counts import sum_log_rising_of_cells
 from .sufficient import SufficientStatistics, first_rows, merged, sufficient_statistics, summaries_of
-from .summaries import Moments, PatternMoments, Summary, Sums, outer_or_square
+from .summaries import Moments, Summary, Sums, outer_or_square
 from .table import BERNOULLI, MULTINOMIAL, POISSON
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "check_rows",
     "class_counts",
     "column_sums",
+    "expected_moments",
     "few",
     "filled",
     "first_rows",

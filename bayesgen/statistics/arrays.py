@@ -11,7 +11,7 @@ import scipy.sparse
 import scipy.special
 
 from bayesgen.data import whole_numbers
-from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
+from bayesgen.typing import Array, Float, Int, Real, Shaped
 
 Sparse: TypeAlias = scipy.sparse.sparray | scipy.sparse.spmatrix
 Cells: TypeAlias = Shaped[Array, "n ..."] | Sparse
@@ -34,14 +34,6 @@ def flatten_rows(values: Cells) -> Any:
     if scipy.sparse.issparse(values):
         return values
     return values.reshape(len(values), math.prod(values.shape[1:]))
-
-
-def patterns_of(observed: Bool[Array, " n *cells"]) -> tuple[Bool[Array, " P *cells"], Int[Array, " n"]]:
-    """The different patterns of cells that are there, and which of them each row has."""
-    flat = flatten_rows(observed)
-    packed = np.ascontiguousarray(np.packbits(flat, axis=1))
-    _, first, of_row = np.unique(packed, axis=0, return_index=True, return_inverse=True)
-    return observed[first], of_row.reshape(-1)
 
 
 def row_sums(values: Cells) -> Shaped[Array, " n"]:

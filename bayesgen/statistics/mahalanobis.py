@@ -11,7 +11,8 @@ from bayesgen.records import record
 from bayesgen.runtime import chunks
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
-from .arrays import inverse_lower, log_diagonal, namespace, patterns_of
+from .arrays import inverse_lower, log_diagonal, namespace
+from .completion import BLOCK_CELLS, completed_rows, marginal_squares
 from .missing import filled
 
 PRODUCT_CELLS, MIN_ROWS = 1 << 18, 64  # of rows x classes x columns, which are to stay in the processor's cache
@@ -66,36 +67,36 @@ class Ellipsoids:
         dimension = np.full((1, 1, self.loc.shape[1]), self.loc.shape[-1])
         return Distances(self.whitening.squares(rows), self.whitening.half_log_det[None], dimension)
 
-    def restricted(self, mask: Bool[Array, "m D"]) -> "Ellipsoids":
-        """The marginals of some columns, whatever rows with zeros in the others: M S M + (I - M) for covariances S.
-
-        Its determinant is that of the columns that are there, and the others add nothing to a distance.
-        """
-        xp = namespace(self.loc, mask)
-        loc, factor = restricted(self.loc, self.scale_tril, mask)
-        return Ellipsoids(loc, factor, Whitening.of(loc, factor) if xp is jnp else whitening_of(loc, factor))
-
     def _by_pattern(self, rows: Float[Array, "n m D"], mask: Bool[Array, "n m D"]) -> Distances:
-        """One Cholesky factor for each pattern of columns that are there."""
-        patterns, of_row = patterns_of(mask)
+        """Rows by the number of cells that they lack; those that lack none as where none are missing."""
         squares, half_log_det = np.empty((2, len(rows), *self.loc.shape[:2]))
-        for index, pattern in enumerate(patterns):
-            members, whitening = of_row == index, self.restricted(pattern).whitening
-            squares[members] = whitening.squares(rows[members])
-            half_log_det[members] = whitening.half_log_det
+        inverse, whole = inverse_lower(self.scale_tril), mask.all((1, 2))
+        squares[whole] = self.whitening.squares(rows[whole])
+        half_log_det[:] = self.whitening.half_log_det
+        rows, holes = rows[~whole], mask[~whole]
+        for index in range(self.loc.shape[1]):
+            loc, root = self.loc[:, index], inverse[:, index]
+            squares[~whole, :, index], half_logs = marginal_squares(loc, root, rows[:, index], holes[:, index])
+            half_log_det[~whole, :, index] += half_logs
         return Distances(squares, half_log_det, mask.sum(-1)[:, None])
 
     def _row_by_row(self, rows: Float[Array, "n m D"], mask: Bool[Array, "n m D"]) -> Distances:
-        """Traced, a pattern is not known: every row has a Cholesky factor of its own."""
+        """Traced, patterns are not known: every row has a Cholesky factor of its own."""
+        inverse = inverse_lower(jnp.asarray(self.scale_tril))
+        precision = jnp.swapaxes(inverse, -1, -2) @ inverse
 
         def of_row(
-            row: Float[Array, "m D"], observed: Bool[Array, "m D"]
+            row_and_mask: tuple[Float[Array, "m D"], Bool[Array, "m D"]],
         ) -> tuple[Float[Array, "K m"], Float[Array, "K m"]]:
-            whitening = self.restricted(observed).whitening
-            return whitening.squares(row[None])[0], whitening.half_log_det
+            row, observed = row_and_mask
+            residuals = jnp.where(observed, row - self.loc, 0.0)
+            whole, half_logs, _ = completed_rows(precision, residuals, observed)
+            whitened = jnp.einsum("kmij,kmj->kmi", inverse, whole)
+            return (whitened**2).sum(-1), half_logs
 
-        squares, half_log_det = jax.vmap(of_row)(jnp.asarray(rows), jnp.asarray(mask))
-        return Distances(squares, half_log_det, mask.sum(-1)[:, None])
+        most = max(BLOCK_CELLS // max(precision.size, 1), 1)
+        squares, half_logs = jax.lax.map(of_row, (jnp.asarray(rows), jnp.asarray(mask)), batch_size=most)
+        return Distances(squares, self.whitening.half_log_det + half_logs, mask.sum(-1)[:, None])
 
 
 def restricted(

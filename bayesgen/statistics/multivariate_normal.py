@@ -11,15 +11,16 @@ import numpy as np
 from bayesgen.records import record
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
-from .arrays import Cells, inverse_lower, log_diagonal, namespace, patterns_of
+from .arrays import Cells, inverse_lower, log_diagonal, namespace
 from .base import Parameters, Statistic
+from .completion import completed_rows, log_likelihood_of_groups
 from .densities import Reference, RowDensity
-from .mahalanobis import Ellipsoids, restricted
-from .missing import filled
+from .mahalanobis import Ellipsoids
 from .moments import class_moments
 from .normal import LOG_2PI, middle, standard_log_density
 from .passes import Classes
-from .summaries import Moments, PatternMoments, trailing
+from .patterns import PatternMoments
+from .summaries import Moments, trailing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,11 +40,11 @@ class MultivariateNormalStatistic(Statistic):
     ) -> Moments | PatternMoments:
         """Centred moments and cross products by class. See `Statistic.summarize`.
 
-        Where cells are missing, they are those of each pattern of cells that are there; then the mask is a NumPy array,
-        when this is traced, too.
+        Where cells are missing, those of each class and pattern of cells that are there; then the mask is a NumPy
+        array, when this is traced, too.
         """
         if observed is not None:
-            return self._by_pattern(filled(values, observed, 0.0), classes, num_classes, weights, observed)
+            return PatternMoments.of_rows(values, classes, num_classes, weights, observed)
         extra, dimension = values.shape[1:-1], values.shape[-1]
         blocks = values.reshape(len(values), math.prod(extra), dimension)
         parts = [
@@ -59,53 +60,23 @@ class MultivariateNormalStatistic(Statistic):
             xp.zeros((num_classes, *extra)),
         )
 
-    def _by_pattern(
-        self,
-        values: Real[Array, " n *cells"],
-        classes: Classes,
-        num_classes: int,
-        weights: Real[Array, " n"] | None,
-        observed: Bool[Array, " n *cells"],
-    ) -> PatternMoments:
-        """Summarise the rows of each pattern; zeros stand in for the missing cells."""
-        patterns, of_row = patterns_of(observed)
-        parts = []
-        for index in range(len(patterns)):
-            rows = np.flatnonzero(of_row == index)
-            of_rows = None if weights is None else weights[rows]
-            parts.append(self.summarize(values[rows], classes[rows], num_classes, of_rows))
-        if not parts:
-            parts, patterns = [self.summarize(values, classes, num_classes)], np.ones((1, *values.shape[1:]), bool)
-        return PatternMoments(patterns, jax.tree.map(lambda *arrays: namespace(*arrays).stack(arrays), *parts))
-
     def log_likelihood(  # type: ignore[override]
         self, parameters: Parameters, summary: Moments | PatternMoments
     ) -> Float[Array, "..."]:
-        """Of the summarised cells, pattern by pattern where some are missing."""
+        """-n log|L| - nD/2 log(2 pi) - tr(inv(L) (scatter + n d d') inv(L)') / 2, with d = mean - loc.
+
+        Where cells are missing, that of the marginal of what is there, group by group.
+        """
         loc, scale_tril = parameters["loc"], parameters["scale_tril"]
-        if isinstance(summary, Moments):
-            return self._log_likelihood(loc, scale_tril, summary, loc.shape[-1])
-        loc, scale_tril = jnp.asarray(loc), jnp.asarray(scale_tril)
-
-        def of_pattern(observed: Bool[Array, " *extra D"], moments: Moments) -> Float[Array, " K *extra"]:
-            return self._log_likelihood(*restricted(loc, scale_tril, observed), moments, observed.sum(-1))
-
-        return jax.vmap(of_pattern)(jnp.asarray(summary.observed), summary.moments).sum(0)
-
-    def _log_likelihood(
-        self,
-        loc: Float[Array, " K *extra D"],
-        scale_tril: Float[Array, " K *extra D D"],
-        summary: Moments,
-        dimension: int | Int[Array, " *extra"],
-    ) -> Float[Array, " K *extra"]:
-        """-n log|L| - nD/2 log(2 pi) - tr(inv(L) (scatter + n d d') inv(L)') / 2, with d = mean - loc."""
+        if isinstance(summary, PatternMoments):
+            is_traced = namespace(loc, scale_tril, summary.mean) is jnp
+            return (_traced_log_likelihood if is_traced else log_likelihood_of_groups)(loc, scale_tril, summary)
         xp, whiten = namespace(loc, scale_tril, summary.mean), inverse_lower(scale_tril)
         count = trailing(summary.count, whiten.ndim - 2)
         shift = xp.einsum("...ij,...j->...i", whiten, summary.mean - loc)
         spread = xp.einsum("...ij,...jk,...ik->...", whiten, summary.scatter, whiten)
         half_log_det = log_diagonal(scale_tril)
-        constant = count * (half_log_det + 0.5 * LOG_2PI * dimension)
+        constant = count * (half_log_det + 0.5 * LOG_2PI * loc.shape[-1])
         return xp.asarray(summary.log_base - constant - 0.5 * (spread + count * (shift**2).sum(-1)))
 
     def density(self, parameters: Parameters) -> "MultivariateNormalDensity":
@@ -116,6 +87,38 @@ class MultivariateNormalStatistic(Statistic):
         """Means in the middle of the draws, Cholesky factors there, and their inverses."""
         loc, scale_tril = (middle(draws) for draws in _joint(parameters))
         return MultivariateNormalReference(loc, scale_tril, inverse_lower(scale_tril))
+
+
+def _traced_log_likelihood(
+    loc: Float[Array, " K *extra D"], scale_tril: Float[Array, " K *extra D D"], summary: PatternMoments
+) -> Float[Array, " K *extra"]:
+    """Of what is there of the rows of each class. See `completion` for the formulas."""
+    if summary.num_classes is None:
+        return _traced_log_likelihood(loc[None], scale_tril[None], dataclasses.replace(summary, num_classes=1))[0]
+    loc, scale_tril = jnp.asarray(loc), jnp.asarray(scale_tril)
+    observed, classes, spread = (jnp.asarray(a) for a in (summary.observed, summary.classes, summary.spread))
+    inverse = inverse_lower(scale_tril)
+    precision = jnp.swapaxes(inverse, -1, -2) @ inverse
+    residuals = jnp.where(observed, summary.mean - loc[classes], 0.0)
+    whole, half_logs, factor = completed_rows(precision[classes], residuals, observed)
+    squares = (jnp.einsum("...ij,...j->...i", inverse[classes], whole) ** 2).sum(-1)
+    constant = log_diagonal(scale_tril)[classes] + half_logs + 0.5 * LOG_2PI * observed.sum(-1)
+    total = -jnp.asarray(trailing(summary.count, squares.ndim)) * (constant + 0.5 * squares)
+    maps = inverse[classes[spread]] @ _completing(precision[classes[spread]], factor[spread], observed[spread])
+    total = total.at[spread].add(-0.5 * jnp.einsum("...ij,...jk,...ik->...", maps, summary.scatter, maps))
+    return jax.ops.segment_sum(total, classes, summary.num_classes)
+
+
+def _completing(
+    precision: Float[Array, " S *extra D D"],
+    factor: Float[Array, " S *extra D D"],
+    observed: Bool[Array, " S *extra D"],
+) -> Float[Array, " S *extra D D"]:
+    """The maps that complete residuals: the identity where cells are there, -inv(L_mm) L_mo where they are missing."""
+    cross = jnp.where(~observed[..., :, None] & observed[..., None, :], precision, 0.0)
+    half = jax.scipy.linalg.solve_triangular(factor, cross, lower=True)
+    slopes = jax.scipy.linalg.solve_triangular(factor, half, lower=True, trans=1)
+    return jnp.where(observed[..., :, None], jnp.eye(observed.shape[-1]), -slopes)
 
 
 @record

@@ -14,7 +14,8 @@ from bayesgen.typing import Array, Float, Int, Num
 
 from .base import Statistic
 from .passes import Classes, class_counts
-from .summaries import PatternMoments, Summary, Sums
+from .patterns import PatternMoments
+from .summaries import Summary, Sums
 
 
 @record
@@ -83,10 +84,16 @@ class SufficientStatistics:
 
     def padded(self) -> "SufficientStatistics":
         """The same with rows of weight zero added, up to a number for which functions are compiled once."""
-        if self.rows is None and self.unlabelled is None:
+        summaries = _padded_summaries(self.summaries)
+        if self.rows is None and self.unlabelled is None and summaries is self.summaries:
             return self
         rows, unlabelled = (None if part is None else _padded(part) for part in (self.rows, self.unlabelled))
-        return dataclasses.replace(self, rows=rows, unlabelled=unlabelled)
+        return dataclasses.replace(self, summaries=summaries, rows=rows, unlabelled=unlabelled)
+
+
+def _padded_summaries(summaries: dict[str, Summary]) -> dict[str, Summary]:
+    padded = {site: summary.padded() for site, summary in summaries.items()}
+    return summaries if all(padded[site] is summary for site, summary in summaries.items()) else padded
 
 
 def _padded(rows: Rows) -> Rows:

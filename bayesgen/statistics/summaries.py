@@ -6,19 +6,17 @@ A summary weighs each cell: its counts have the shape (K,), or (K, *extra) where
 
 import abc
 import functools
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 import jax
 import numpy as np
 
 from bayesgen.records import record
-from bayesgen.typing import Array, Bool, Float, Int
+from bayesgen.typing import Array, Float
 
-from .arrays import namespace, patterns_of
+from .arrays import namespace
 
 Table: TypeAlias = Float[Array, "..."]  # (K, *extra, ...), or that of one class, without its axis
-
-AnySummary = TypeVar("AnySummary", bound="Summary")
 
 
 class Summary(abc.ABC):
@@ -41,7 +39,11 @@ class Summary(abc.ABC):
 
     def with_empty_class(self, place: int) -> "Summary":
         """The summary with one more class, of which there are no rows, at this place among the classes."""
-        return _with_zeros(self, place, 0)
+        return jax.tree.map(functools.partial(np.insert, obj=place, values=0.0, axis=0), self)
+
+    def padded(self) -> "Summary":
+        """The same in a shape for which functions are compiled once: what depends on the data's shape is filled up."""
+        return self
 
 
 @record
@@ -132,66 +134,6 @@ class Moments(Summary):
     def of_class(self, index: int) -> "Moments":
         """Take one class."""
         return jax.tree.map(lambda array: array[index, ...], self)
-
-
-@record
-class PatternMoments(Summary):
-    """Moments of jointly normal rows of which cells are missing: for each pattern of cells that are there, its rows'.
-
-    Attributes:
-        observed: the patterns, each once.
-        moments: their moments, with the patterns as first axis; means and scatter are zero where cells are missing.
-    """
-
-    observed: Bool[Array, " P *event"]
-    moments: Moments
-
-    def merge(self, other: Summary) -> "PatternMoments":
-        """Merge the moments of patterns that are alike."""
-        if isinstance(other, Moments):
-            whole = np.ones((1, *other.mean.shape[1:]), bool)
-            other = PatternMoments(whole, jax.tree.map(lambda array: array[None], other))
-        assert isinstance(other, PatternMoments)
-        observed, places = patterns_of(np.concatenate([self.observed, other.observed]))
-        first, second = places[: len(self.observed)], places[len(self.observed) :]
-        spread = _spread(self.moments, first, len(observed))
-        return PatternMoments(observed, spread._merged(_spread(other.moments, second, len(observed))))
-
-    def pooled(self) -> "PatternMoments":
-        """Merge all classes into one."""
-        by_class = jax.tree.map(lambda array: namespace(array).swapaxes(array, 0, 1), self.moments)
-        return PatternMoments(self.observed, jax.tree.map(lambda array: array[0, :, None], by_class.pooled()))
-
-    def of_class(self, index: int) -> "PatternMoments":
-        """Take one class."""
-        return PatternMoments(self.observed, jax.tree.map(lambda array: array[:, index], self.moments))
-
-    def with_empty_class(self, place: int) -> "PatternMoments":
-        """The summary with one more class. The first axis of its moments is that of the patterns."""
-        return PatternMoments(self.observed, _with_zeros(self.moments, place, 1))
-
-    def by_column(self) -> Moments:
-        """Moments of each column on its own, of all cells of it that are there."""
-        count = trailing(self.moments.count, self.moments.mean.ndim) * self.observed[:, None]
-        squares = namespace(count).diagonal(self.moments.scatter, axis1=-2, axis2=-1)
-        patterns = Moments(count, self.moments.mean, squares, namespace(count).zeros(count.shape))
-        return jax.tree.map(lambda array: array[0], patterns.pooled())
-
-
-def _spread(moments: Moments, places: Int[Array, " P"], num_patterns: int) -> Moments:
-    """The moments at these places among more patterns; of the others, those of no rows."""
-
-    def put(array: Float[Array, "P ..."]) -> Float[Array, "patterns ..."]:
-        whole = np.zeros((num_patterns, *array.shape[1:]))
-        whole[places] = array
-        return whole
-
-    return jax.tree.map(put, moments)
-
-
-def _with_zeros(summary: AnySummary, place: int, axis: int) -> AnySummary:
-    """A summary whose arrays have zeros at a further place of an axis that they have in common."""
-    return jax.tree.map(functools.partial(np.insert, obj=place, values=0.0, axis=axis), summary)
 
 
 def outer_or_square(delta: Table, is_matrix: bool) -> Table:

@@ -316,10 +316,21 @@ def test_moments_by_pattern_give_the_likelihood_of_what_is_observed(soft, rng):
     responsibilities = rng.dirichlet(np.full(CLASSES, 0.5), ROWS) if soft else np.eye(CLASSES)[codes]
     summary = statistic.summarize(rows, responsibilities if soft else codes, CLASSES, weights, observed)
     expected = np.einsum("nk,n,nkc->kc", responsibilities, weights, marginals(parameters, rows, observed))
-    np.testing.assert_allclose(statistic.log_likelihood(parameters, summary), expected, rtol=1e-10, atol=1e-9)
-    assert summary.observed.shape == (len(np.unique(observed.reshape(ROWS, -1), axis=0)), *observed.shape[1:])
+    found = jax.jit(statistic.log_likelihood)(parameters, summary)
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-9)
+    groups = [np.flatnonzero(of_row) for of_row in responsibilities * weights[:, None]]
+    keys = {(k, *observed[row].ravel()) for row, of_row in enumerate(groups) for k in of_row}
+    assert summary.num_groups == len(keys)
     traced = jax.jit(lambda x, classes, w: statistic.summarize(x, classes, CLASSES, w, observed))
-    same(jax.tree.map(np.asarray, traced(rows, responsibilities, weights)), summary)
+    found = jax.tree.map(np.asarray, traced(rows, responsibilities if soft else codes, weights))
+    if soft:
+        same(found, summary)
+    else:  # traced, it is not known of which classes there are rows
+        same(found.by_column(), summary.by_column())
+        kept = np.flatnonzero(found.count)
+        for name in ("observed", "classes", "count", "mean"):
+            same(getattr(found, name)[kept], getattr(summary, name))
+        same(found.scatter.sum(0), summary.scatter.sum(0))
 
 
 def test_moments_by_pattern_merge_with_each_other_and_with_those_of_whole_rows(rng):
@@ -339,13 +350,10 @@ def test_moments_by_pattern_merge_with_each_other_and_with_those_of_whole_rows(r
     same(everything + summarize(slice(0)), everything)
     one_class = statistic.summarize(rows, 0 * codes, 1, None, observed)
     same(everything.pooled(), one_class)
-    same(everything.of_class(2), summarize_class(statistic, rows, codes, observed))
-
-
-def summarize_class(statistic, rows, codes, observed):
-    """What `of_class(2)` has to be: the rows of class 2 under all patterns, some of which they do not have."""
-    weights = (codes == 2).astype(float)
-    return statistic.summarize(rows, 0 * codes, 1, weights, observed).of_class(0)
+    of_class = codes == 2
+    alone = statistic.summarize(rows[of_class], 0 * codes[of_class], 1, None, observed[of_class])
+    same(everything.of_class(2), alone.of_class(0))
+    assert everything.of_class(1).num_groups == 0
 
 
 def test_columns_of_moments_by_pattern_are_those_of_independent_columns(rng):

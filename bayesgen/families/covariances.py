@@ -1,0 +1,70 @@
+"""Covariances that are refused: those that are none, and those that maximum likelihood has no estimate of."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bayesgen.errors import FitError, ModelError
+from bayesgen.statistics import Moments
+from bayesgen.typing import Array, Float
+
+from .naming import Names
+
+
+def check_scale(scale: Any) -> None:
+    """Refuse a scale matrix that is not symmetric and positive definite. None, distributions and tracers pass."""
+    if not isinstance(scale, np.ndarray):
+        return
+    symmetric = scale.ndim >= 2 and np.allclose(scale, np.swapaxes(scale, -1, -2), rtol=1e-10)
+    if not symmetric or (np.linalg.eigvalsh(scale) <= 0).any():
+        raise ModelError("NormalInverseWishart: scale must be a symmetric positive-definite matrix (D, D).")
+
+
+def check_ranks(
+    summary: Moments, pool: Callable[[Float[Array, "..."]], Float[Array, "..."]], tied: bool, names: Names
+) -> None:
+    """Refuse covariances that rows cannot determine: too few rows, or columns that are linear combinations."""
+    dimension = summary.mean.shape[-1]
+    counts, scatter = pool(np.asarray(summary.count)), pool(summary.scatter)
+    if np.ndim(summary.count) and (summary.count == 0).any():
+        raise FitError(
+            f"Block {names.block!r}: no rows at {names.where(summary.count == 0)}, so maximum likelihood has no "
+            "estimate. Use Exact(), or leave that class out."
+        )
+    for index in np.ndindex(counts.shape):
+        who = "all classes together" if tied else names.class_name(index)
+        _check_rank(who, float(counts[index]), scatter[index], dimension, names)
+
+
+def _check_rank(who: str, count: float, scatter: Float[Array, "D D"], dimension: int, names: Names) -> None:
+    spread = np.sqrt(np.diagonal(scatter))
+    if (spread == 0).any():
+        raise FitError(
+            f"Block {names.block!r}: the variance is zero at {who}, {names.column_name(int(np.argmin(spread)))} (a "
+            "constant column), so the likelihood is unbounded. Use MAP() or Exact(), or drop the column."
+        )
+    rank = np.linalg.matrix_rank(scatter / np.outer(spread, spread), hermitian=True)
+    if rank < dimension:
+        raise FitError(
+            f"Block {names.block!r}: {who} has {count:g} rows, and their covariance of dimension {dimension} has "
+            f"rank {rank}, so it is singular and the likelihood unbounded. Use MAP() or Exact(), a tied or diag "
+            f"covariance, or at least {dimension + 1} rows that are not linear combinations of each other."
+        )
+
+
+def check_cells(together: Float[Array, "#K D D"], counts: Float[Array, "K D"], tied: bool, names: Names) -> None:
+    """Refuse means without cells, and covariances of columns that no row has both of."""
+    remedy = "Use MAP(), or columns with variances of their own (covariance='diag', NaiveBayes)."
+    if (counts == 0).any():
+        raise FitError(
+            f"Block {names.block!r}: no cell is there at {names.where(counts == 0)}, so maximum likelihood has no "
+            f"estimate of its mean. {remedy}"
+        )
+    if (together == 0).any():
+        index, first, second = (int(i) for i in np.argwhere(together == 0)[0])
+        who = "all classes together" if tied else names.class_name((index,))
+        raise FitError(
+            f"Block {names.block!r}: no row of {who} has both {names.column_name(first)} and "
+            f"{names.column_name(second)}, so the likelihood does not depend on their covariance. {remedy}"
+        )

@@ -1,0 +1,298 @@
+"""Moments of jointly normal rows of which cells are missing, by pattern of the cells that are there."""
+
+import dataclasses
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayesgen.records import record, static
+from bayesgen.runtime import chunks, pad, padded_size
+from bayesgen.typing import Array, Bool, Float, Int, Real
+
+from .arrays import flatten_rows, namespace
+from .moments import class_moments
+from .passes import Classes, class_weights
+from .summaries import Moments, Summary
+
+PRODUCT_CELLS = 1 << 18  # of rows whose cross products are made at once, which are to stay in the processor's cache
+
+
+@record
+class PatternMoments(Summary):
+    """Moments of jointly normal rows, in groups: the rows of one class with the same cells there.
+
+    There may be nearly as many groups as rows, so only groups of several rows have a scatter matrix. Groups are in the
+    order of their class, of the number of cells that are missing, and of the pattern.
+
+    Attributes:
+        observed: the cells that are there.
+        classes: the class of each group.
+        count: the weight of each group.
+        mean: zero where cells are missing.
+        scatter: that of the groups of several rows, about their means; zero where cells are missing.
+        spread: which groups these are.
+        num_classes: K; None in the summary of one class.
+    """
+
+    observed: Bool[Array, " G *event"]
+    classes: Int[Array, " G"]
+    count: Float[Array, " G"]
+    mean: Float[Array, " G *event"]
+    scatter: Float[Array, " S *event D"]
+    spread: Int[Array, " S"]
+    num_classes: int | None = static()
+
+    @classmethod
+    def of_rows(
+        cls,
+        values: Real[Array, " n *event"],
+        classes: Classes,
+        num_classes: int,
+        weights: Real[Array, " n"] | None,
+        observed: Bool[Array, " n *event"],
+    ) -> "PatternMoments":
+        """Those of rows. Where they are traced, the mask is a NumPy array, and there is a group for every class."""
+        if namespace(values, classes, weights) is jnp:
+            return _traced(jnp.asarray(values, float), jnp.asarray(classes), num_classes, weights, np.asarray(observed))
+        rows = np.where(observed, values, 0.0)
+        if classes.ndim == 2:
+            count = class_weights(classes, num_classes, weights).ravel()
+            places, codes = np.repeat(np.arange(len(rows)), num_classes), np.tile(np.arange(num_classes), len(rows))
+            kept = np.flatnonzero(count)
+            return _of_rows(rows[places[kept]], observed[places[kept]], codes[kept], count[kept], num_classes)
+        count = np.ones(len(rows)) if weights is None else np.asarray(weights, np.float64)
+        if not count.all():
+            kept = np.flatnonzero(count)
+            return _of_rows(rows[kept], observed[kept], classes[kept], count[kept], num_classes)
+        return _of_rows(rows, observed, classes, count, num_classes)
+
+    @property
+    def num_groups(self) -> int:
+        """How many groups there are."""
+        return len(self.count)
+
+    def merge(self, other: Summary) -> "PatternMoments":
+        """Merge the moments of groups that are alike."""
+        other = _of_whole_rows(other) if isinstance(other, Moments) else other
+        assert isinstance(other, PatternMoments)
+        spread = np.concatenate([self.spread, other.spread + self.num_groups])
+        return PatternMoments(
+            np.concatenate([self.observed, other.observed]),
+            np.concatenate([self.classes, other.classes]),
+            np.concatenate([self.count, other.count]),
+            np.concatenate([self.mean, other.mean]),
+            np.concatenate([self.scatter, other.scatter]),
+            spread,
+            self.num_classes,
+        ).regrouped()
+
+    def pooled(self) -> "PatternMoments":
+        """Merge all classes into one."""
+        return dataclasses.replace(self, classes=np.zeros_like(self.classes), num_classes=1).regrouped()
+
+    def of_class(self, index: int) -> "PatternMoments":
+        """Take one class."""
+        groups = np.flatnonzero(self.classes == index)
+        of_groups = np.flatnonzero(np.isin(self.spread, groups))
+        return PatternMoments(
+            self.observed[groups],
+            np.zeros(len(groups), np.int64),
+            self.count[groups],
+            self.mean[groups],
+            self.scatter[of_groups],
+            np.searchsorted(groups, self.spread[of_groups]),
+            None,
+        )
+
+    def with_empty_class(self, place: int) -> "PatternMoments":
+        """The summary with one more class: no group is of it."""
+        assert self.num_classes is not None
+        classes = self.classes + (self.classes >= place)
+        return dataclasses.replace(self, classes=classes, num_classes=self.num_classes + 1)
+
+    def by_column(self) -> Moments:
+        """Moments of each column on its own, of all cells of it that are there."""
+        shape = (self.num_classes or 1, *self.mean.shape[1:])
+        means, observed = flatten_rows(self.mean), flatten_rows(self.observed)
+        between = class_moments(means, self.classes, shape[0], self.count, observed=observed)
+        squares = flatten_rows(np.diagonal(self.scatter, axis1=-2, axis2=-1))
+        within = np.zeros((shape[0], means.shape[1]))
+        np.add.at(within, self.classes[self.spread], squares)
+        columns = Moments(
+            between.count.reshape(shape), between.mean.reshape(shape), (between.scatter + within).reshape(shape),
+            np.zeros(shape),
+        )  # fmt: skip
+        return columns if self.num_classes is not None else columns.of_class(0)
+
+    def padded(self) -> "PatternMoments":
+        """Groups of weight zero are added, and scatter of no rows, up to numbers for which functions are compiled."""
+        size, spread = padded_size(max(self.num_groups, 1)), padded_size(max(len(self.spread), 1))
+        is_group, has_scatter = np.arange(size) < self.num_groups, np.arange(spread) < len(self.spread)
+        filled = pad(np.asarray(self.scatter), spread)
+        return PatternMoments(
+            pad(np.asarray(self.observed), size),
+            np.where(is_group, pad(np.asarray(self.classes), size), 0),
+            np.where(is_group, pad(np.asarray(self.count), size), 0.0),
+            pad(np.asarray(self.mean), size),
+            np.where(has_scatter.reshape(-1, *(1,) * (filled.ndim - 1)), filled, 0.0),
+            np.where(has_scatter, pad(np.asarray(self.spread), spread), 0),
+            self.num_classes,
+        )
+
+    def regrouped(self) -> "PatternMoments":
+        """The same, groups that are alike merged into one and all of them in order."""
+        if not self.num_groups:
+            return self
+        order, starts = _groups(self.observed, self.classes)
+        lengths = np.diff(np.append(starts, len(order)))
+        group = np.empty(len(order), np.int64)
+        group[order] = np.repeat(np.arange(len(starts)), lengths)
+        count, rows = self.count[order], self.mean[order]
+        mean = _means(rows, count, starts, group[order])
+        spread = np.union1d(np.flatnonzero(lengths > 1), group[self.spread])
+        scatter = np.zeros((len(spread), *self.scatter.shape[1:]))
+        several = np.flatnonzero(lengths[spread] > 1)
+        groups = spread[several]
+        for part, products in _cross_products(rows, count, mean[groups], starts[groups], lengths[groups]):
+            scatter[several[part]] = products
+        _add_at(scatter, np.searchsorted(spread, group[self.spread]), self.scatter)
+        first = order[starts]
+        count = np.add.reduceat(count, starts)
+        return dataclasses.replace(
+            self, observed=self.observed[first], classes=self.classes[first], count=count, mean=mean, scatter=scatter,
+            spread=spread,
+        )  # fmt: skip
+
+
+def patterns_of(observed: Bool[Array, " n *cells"]) -> tuple[Bool[Array, " P *cells"], Int[Array, " n"]]:
+    """The different patterns of cells that are there, those with most cells first, and which of them each row has."""
+    order, starts = _groups(observed, np.zeros(len(observed), np.int64))
+    of_row = np.empty(len(observed), np.int64)
+    of_row[order] = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(order))))
+    return observed[order[starts]], of_row
+
+
+def _groups(observed: Bool[Array, " n *cells"], classes: Int[Array, " n"]) -> tuple[Int[Array, " n"], Int[Array, " G"]]:
+    """Rows in the order of class, number of missing cells, pattern and place; and where in it each group begins."""
+    flat = flatten_rows(observed)
+    packed = np.packbits(flat, axis=1)
+    num_words = max(-(-packed.shape[1] // 8), 1)
+    padded = np.zeros((len(flat), 8 * num_words), np.uint8)
+    padded[:, : packed.shape[1]] = packed
+    words = padded.view(">u8").astype(np.uint64)
+    keys = [*words.T[::-1], flat.shape[1] - flat.sum(1), classes]
+    order = np.lexsort(keys)
+    is_first = np.ones(len(order), bool)
+    is_first[1:] = np.logical_or.reduce([key[order[1:]] != key[order[:-1]] for key in keys])
+    return order, np.flatnonzero(is_first)
+
+
+def _of_rows(
+    rows: Float[Array, " n *event"],
+    observed: Bool[Array, " n *event"],
+    classes: Int[Array, " n"],
+    count: Float[Array, " n"],
+    num_classes: int,
+) -> PatternMoments:
+    """Those of rows with positive weights, zeros where cells are missing."""
+    none = np.zeros((0, *rows.shape[1:], rows.shape[-1]))
+    classes = np.asarray(classes, np.int64)
+    return PatternMoments(observed, classes, count, rows, none, np.zeros(0, np.int64), num_classes).regrouped()
+
+
+def _of_whole_rows(moments: Moments) -> PatternMoments:
+    """Moments of rows of which no cell is missing, one group a class."""
+    classes = np.flatnonzero(moments.count)
+    return PatternMoments(
+        np.ones((len(classes), *moments.mean.shape[1:]), bool),
+        classes,
+        moments.count[classes],
+        moments.mean[classes],
+        moments.scatter[classes],
+        np.arange(len(classes)),
+        len(moments.count),
+    )
+
+
+def _means(
+    rows: Float[Array, " n *event"], count: Float[Array, " n"], starts: Int[Array, " G"], group: Int[Array, " n"]
+) -> Float[Array, " G *event"]:
+    """Means of groups of successive rows, about the first row of each: of rows that are equal, exactly their value."""
+    if len(starts) == len(rows):
+        return rows
+    first = rows[starts]
+    weights = count.reshape(-1, *(1,) * (rows.ndim - 1))
+    sums = np.add.reduceat(weights * (rows - first[group]), starts, axis=0)
+    return first + sums / np.add.reduceat(weights, starts, axis=0)
+
+
+def _cross_products(
+    rows: Float[Array, " n *event"],
+    count: Float[Array, " n"],
+    mean: Float[Array, " G *event"],
+    starts: Int[Array, " G"],
+    lengths: Int[Array, " G"],
+) -> Iterator[tuple[Int[Array, " part"], Float[Array, " part *event D"]]]:
+    """Scatter matrices of groups of successive rows: of some of the groups at a time, and which these are.
+
+    Groups of about the same length are taken together, filled up by rows of weight zero: there are then few products,
+    each of many matrices.
+    """
+    different, of_group = np.unique(lengths, return_inverse=True)
+    sizes = np.array([padded_size(length) for length in different.tolist()], np.int64)[of_group]
+    for size in np.unique(sizes).tolist():
+        alike = np.flatnonzero(sizes == size)
+        for part in chunks(len(alike), max(PRODUCT_CELLS // (size * rows[0].size), 1)):
+            groups = alike[part]
+            step = np.arange(size)
+            is_row = step < lengths[groups, None]
+            places = starts[groups, None] + np.where(is_row, step, 0)
+            weights = np.where(is_row, count[places], 0.0)
+            residuals = np.moveaxis(np.asarray(rows[places] - mean[groups, None]), 1, -2)
+            weighted = weights.reshape(len(groups), *(1,) * (residuals.ndim - 3), size, 1) * residuals
+            yield groups, np.swapaxes(weighted, -1, -2) @ residuals
+
+
+def _add_at(totals: Float[Array, " S *event"], places: Int[Array, " s"], terms: Float[Array, " s *event"]) -> None:
+    """Add terms to the totals at these places, in which places may repeat."""
+    if not len(places):
+        return
+    order = np.argsort(places, kind="stable")
+    firsts = np.flatnonzero(np.diff(places[order], prepend=-1))
+    totals[places[order[firsts]]] += np.add.reduceat(terms[order], firsts, axis=0)
+
+
+def _traced(
+    rows: Float[Array, " n *event"],
+    classes: Classes,
+    num_classes: int,
+    weights: Real[Array, " n"] | None,
+    observed: Bool[Array, " n *event"],
+) -> PatternMoments:
+    """A group for every class and pattern, whether or not there are rows of it, which is not known."""
+    patterns, pattern = patterns_of(observed)
+    num_patterns = len(patterns)
+    several = np.flatnonzero(np.bincount(pattern, minlength=num_patterns) > 1)
+    members = np.flatnonzero(np.isin(pattern, several))
+    first = np.full(num_patterns, len(pattern))
+    np.minimum.at(first, pattern, np.arange(len(pattern)))
+    rows = jnp.where(observed, rows, 0.0)
+
+    def of_class(weight: Float[Array, " n"]) -> tuple[Float[Array, " P"], Float[Array, "P ..."], Float[Array, "S ..."]]:
+        cells = weight.reshape(-1, *(1,) * (rows.ndim - 1))
+        count = jax.ops.segment_sum(weight, pattern, num_patterns)
+        total = jnp.where(count > 0, count, 1.0).reshape(-1, *(1,) * (rows.ndim - 1))
+        mean = rows[first] + jax.ops.segment_sum(cells * (rows - rows[first][pattern]), pattern, num_patterns) / total
+        mean = jnp.where(count.reshape(total.shape) > 0, mean, 0.0)
+        residuals = rows[members] - mean[pattern[members]]
+        products = cells[members][..., None] * residuals[..., :, None] * residuals[..., None, :]
+        return count, mean, jax.ops.segment_sum(products, np.searchsorted(several, pattern[members]), len(several))
+
+    parts = jax.lax.map(of_class, class_weights(classes, num_classes, weights).T)
+    count, mean, scatter = (array.reshape(-1, *array.shape[2:]) for array in parts)
+    spread = (num_patterns * np.arange(num_classes)[:, None] + several).ravel()
+    observed = np.tile(patterns, (num_classes, *(1,) * (patterns.ndim - 1)))
+    codes = np.repeat(np.arange(num_classes), num_patterns)
+    return PatternMoments(observed, codes, count, mean, scatter, spread, num_classes)

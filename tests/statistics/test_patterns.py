@@ -1,0 +1,200 @@
+"""Jointly normal rows of which cells are missing: groups, expected moments and likelihoods, against row by row."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+from bayesgen.statistics import MultivariateNormalStatistic, expected_moments
+from bayesgen.statistics.completion import inverse_blocks, marginal_squares
+
+NORMAL = MultivariateNormalStatistic()
+CLASSES, ROWS, COLUMNS = 3, 61, 5
+close, compiled = np.testing.assert_allclose, jax.jit(NORMAL.log_likelihood)
+
+
+@pytest.fixture(autouse=True)
+def float64():
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(23)
+
+
+def parameters(rng, scale=1.0, num_columns=COLUMNS):
+    """Means and Cholesky factors of correlated classes, in the units of the columns."""
+    factor = (
+        np.tril(rng.normal(size=(CLASSES, num_columns, num_columns))) * (COLUMNS / max(num_columns, COLUMNS)) ** 0.5
+    )
+    factor[:, range(num_columns), range(num_columns)] = rng.gamma(4.0, 0.3, (CLASSES, num_columns))
+    scale = np.broadcast_to(scale, num_columns)
+    return rng.normal(size=(CLASSES, num_columns)) * scale, factor * scale[:, None]
+
+
+def data(rng, missing=0.4, scale=1.0, num_columns=COLUMNS):
+    """Rows with holes, repeated patterns among them, codes of classes 0 and 2, and weights, some of which are 0."""
+    rows = rng.normal(size=(ROWS, num_columns)) @ rng.normal(size=(num_columns, num_columns)) * scale
+    observed = rng.random((ROWS, num_columns)) > missing
+    observed[:9], observed[9] = True, False
+    weights = np.where(rng.random(ROWS) < 0.1, 0.0, rng.gamma(2.0, 0.5, ROWS))
+    return np.where(observed, rows, np.nan), observed, rng.choice([0, 2], ROWS), weights
+
+
+def expected_by_row(rows, observed, codes, weights, loc, factor):
+    """Sums over rows by the regression of what is missing on what is there, and SciPy's log-likelihood."""
+    covariance = factor @ np.swapaxes(factor, -1, -2)
+    num_columns = loc.shape[1]
+    count, first = np.zeros(CLASSES), np.zeros((CLASSES, num_columns))
+    second, logs = np.zeros((CLASSES, num_columns, num_columns)), np.zeros(CLASSES)
+    for row, seen, k, weight in zip(rows, observed, codes, weights, strict=True):
+        there, gone = np.flatnonzero(seen), np.flatnonzero(~seen)
+        within, between = covariance[k][np.ix_(there, there)], covariance[k][np.ix_(gone, there)]
+        whole, spread = row - loc[k], np.zeros((num_columns, num_columns))
+        whole[gone] = between @ np.linalg.solve(within, whole[there])
+        spread[np.ix_(gone, gone)] = covariance[k][np.ix_(gone, gone)] - between @ np.linalg.solve(within, between.T)
+        count[k] += weight
+        first[k] += weight * whole
+        second[k] += weight * (np.outer(whole, whole) + spread)
+        if len(there):
+            unit = np.sqrt(np.diagonal(within))  # in which SciPy is asked, lest it takes small variances for none
+            law = multivariate_normal(loc[k, there] / unit, within / np.outer(unit, unit))
+            logs[k] += weight * (law.logpdf(row[there] / unit) - np.log(unit).sum())
+    shift = first / np.maximum(count, 1e-300)[:, None]
+    scatter = second - count[:, None, None] * shift[:, :, None] * shift[:, None, :]
+    return count, np.where(count[:, None] > 0, loc + shift, 0.0), scatter, logs
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.1, 0.4, 0.9])
+@pytest.mark.parametrize("scale", [1.0, (1e-5, 1.0, 1e4, 3.0, 1e-2)])
+def test_expected_moments_are_those_of_every_row(missing, scale, rng):
+    scale = np.array(scale)
+    rows, observed, codes, weights = data(rng, missing, scale)
+    loc, factor = parameters(rng, scale)
+    summary = NORMAL.summarize(rows, codes, CLASSES, weights, observed)
+    moments, log_likelihood = expected_moments(summary, loc, factor)
+    count, mean, scatter, logs = expected_by_row(rows, observed, codes, weights, loc, factor)
+    units = np.broadcast_to(scale, COLUMNS)
+    close(moments.count, count, rtol=1e-12)
+    close(moments.mean / units, mean / units, rtol=1e-9, atol=1e-10)
+    close(moments.scatter / np.outer(units, units), scatter / np.outer(units, units), rtol=1e-8, atol=1e-8)
+    close(log_likelihood, logs, rtol=1e-9, atol=1e-8)
+    if missing == 0.4:
+        close(compiled({"loc": loc, "scale_tril": factor}, summary.padded()), logs, rtol=1e-9, atol=1e-8)
+
+
+def test_expected_moments_far_from_the_origin(rng):
+    """Rows are taken about their means: an offset of a million deviations costs the digits that the rows lose by it."""
+    rows, observed, codes, weights = data(rng)
+    loc, factor = parameters(rng)
+    near, logs = expected_moments(NORMAL.summarize(rows, codes, CLASSES, weights, observed), loc, factor)
+    offset = 2.0**20
+    summary = NORMAL.summarize(rows + offset, codes, CLASSES, weights, observed)
+    far, far_logs = expected_moments(summary, loc + offset, factor)
+    close(far.scatter, near.scatter, rtol=1e-7, atol=1e-7)
+    close(far_logs, logs, rtol=1e-8)
+
+
+def test_gradients_are_those_of_expected_complete_rows(rng):
+    """Fisher's identity: the slope of the log-likelihood of what is there is the expected slope of that of all."""
+    rows, observed, codes, weights = data(rng)
+    loc, factor = parameters(rng)
+    summary = NORMAL.summarize(rows, codes, CLASSES, weights, observed)
+    moments, _ = expected_moments(summary, loc, factor)
+
+    def total(of_data):
+        return lambda at: NORMAL.log_likelihood(at, of_data).sum()
+
+    at = {"loc": jnp.asarray(loc), "scale_tril": jnp.asarray(factor)}
+    found, expected = jax.jit(jax.grad(total(summary)))(at), jax.jit(jax.grad(total(moments)))(at)
+    close(found["loc"], expected["loc"], rtol=1e-8, atol=1e-8)
+    close(np.tril(found["scale_tril"]), np.tril(expected["scale_tril"]), rtol=1e-7, atol=1e-7)
+
+
+def test_padded_groups_weigh_nothing(rng):
+    rows, observed, codes, weights = data(rng)
+    loc, factor = parameters(rng)
+    at = {"loc": loc, "scale_tril": factor}
+    found = []
+    for stop in (ROWS - 1, ROWS - 3, ROWS - 5):
+        part = slice(0, stop)
+        summary = NORMAL.summarize(rows[part], codes[part], CLASSES, weights[part], observed[part])
+        padded = summary.padded()
+        assert padded.num_groups == 32 >= summary.num_groups > 24
+        close(compiled(at, padded), expected_moments(summary, loc, factor)[1], rtol=1e-11)
+        found.append(jax.tree.map(np.shape, padded))
+    assert found[0] == found[1]
+    empty = NORMAL.summarize(rows[:0], codes[:0], CLASSES, None, observed[:0])
+    close(compiled(at, empty.padded()), np.zeros(CLASSES))
+
+
+def test_groups_of_one_row_have_no_scatter(rng):
+    rows, observed, codes, _ = data(rng)
+    summary = NORMAL.summarize(rows, codes, CLASSES, None, observed)
+    keys, numbers = np.unique(np.concatenate([codes[:, None], observed], 1), axis=0, return_counts=True)
+    assert summary.num_groups == len(keys)
+    assert len(summary.scatter) == (numbers > 1).sum() == len(summary.spread)
+    sums = np.stack([summary.classes, (~summary.observed).sum(1)])
+    assert (np.diff(sums[0] * 100 + sums[1]) >= 0).all()
+
+
+def test_a_class_without_rows_changes_no_other(rng):
+    rows, observed, codes, weights = data(rng)
+    loc, factor = parameters(rng)
+    summary = NORMAL.summarize(rows, codes // 2, 2, weights, observed).with_empty_class(1)
+    expected = NORMAL.summarize(rows, codes, CLASSES, weights, observed)
+    assert summary == expected
+    found, logs = expected_moments(summary, loc, factor)
+    assert logs[1] == found.count[1] == 0 and (found.mean[1] == 0).all()
+
+
+@pytest.mark.parametrize("num_columns", [1, 7, 70])
+def test_any_number_of_columns(num_columns, rng):
+    """Patterns of more columns than fit into a machine word are told apart, too."""
+    observed = np.ones((30, num_columns), bool)
+    observed[10:20, -1] = observed[20:, 0] = False
+    rows = rng.normal(size=(30, num_columns))
+    codes = np.tile([0, 1], 15)
+    summary = NORMAL.summarize(rows, codes, 2, None, observed)
+    assert summary.num_groups == (4 if num_columns == 1 else 6)
+    loc, factor = parameters(rng, num_columns=num_columns)
+    expected = expected_by_row(rows, observed, codes, np.ones(30), loc, factor)
+    moments, logs = expected_moments(summary, loc[:2], factor[:2])
+    close(moments.scatter, expected[2][:2], rtol=1e-6, atol=1e-6)
+    close(logs, expected[3][:2], rtol=1e-9)
+
+
+def test_blocks_are_inverted(rng):
+    _, factor = parameters(rng, num_columns=11)
+    precision = np.linalg.inv(factor[0] @ factor[0].T)
+    for size in (0, 1, 4, 11):
+        places = np.stack([rng.permutation(11)[:size] for _ in range(6)]).astype(np.int64)
+        inverse, half_log_det = inverse_blocks(precision, places)
+        assert inverse.shape == (size, size, 6)
+        for index, place in enumerate(places):
+            block = precision[np.ix_(place, place)]
+            close(inverse[:, :, index] @ block, np.eye(size), atol=1e-9)
+            close(half_log_det[index], 0.5 * np.linalg.slogdet(block)[1], rtol=1e-10)
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.999999])
+def test_nearly_singular_covariances_keep_their_digits(correlation, rng):
+    """Distances are sums of squares of whitened rows: nothing is subtracted from anything."""
+    covariance = np.full((4, 4), correlation) + (1 - correlation) * np.eye(4)
+    factor = np.linalg.cholesky(covariance)
+    rows = (rng.normal(size=(50, 4)) @ factor.T) * np.array([1, 1, 1, 1.0])
+    observed = rng.random((50, 4)) < 0.6
+    observed[0] = False
+    loc = np.zeros((1, 4))
+    squares, half_logs = marginal_squares(loc, np.linalg.inv(factor)[None], np.where(observed, rows, 0.0), observed)
+    for row, seen, square, half in zip(rows, observed, squares[:, 0], half_logs[:, 0], strict=True):
+        there = np.flatnonzero(seen)
+        if not len(there):
+            close([square, half + np.log(np.diagonal(factor)).sum()], [0.0, 0.0], atol=1e-7)
+            continue
+        within = np.linalg.cholesky(covariance[np.ix_(there, there)])
+        close(square, (np.linalg.solve(within, row[there]) ** 2).sum(), rtol=1e-7)
+        close(half + np.log(np.diagonal(factor)).sum(), np.log(np.diagonal(within)).sum(), rtol=1e-7, atol=1e-7)
