@@ -26,7 +26,7 @@ __version__ = "0.1.0"
 _ROOMS = {
     "errors": (
         "BayesgenError DataError ModelError FitError PredictionError "
-        "BayesgenWarning ConstantColumnWarning ImpossibleRowsWarning ConvergenceWarning"
+        "BayesgenWarning ConstantColumnWarning ImpossibleRowsWarning ConvergenceWarning LabelSwitchingWarning"
     ),
     "data": "Schema load_dataset Dataset Split",
     "program": "GenerativeProgram",

@@ -43,6 +43,10 @@ class ConvergenceWarning(BayesgenWarning):
     """Markov chains have not (or perhaps not) reached the posterior."""
 
 
+class LabelSwitchingWarning(BayesgenWarning):
+    """Draws of a mixture may swap the names of its components, which mean nothing until they are put in order."""
+
+
 _NOT_THE_USER = (str(Path(__file__).parent), functools.__file__, contextlib.__file__)
 
 

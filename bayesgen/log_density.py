@@ -50,6 +50,12 @@ class LogDensity(abc.ABC):
         return False
 
     @property
+    def has_symmetries(self) -> bool:
+        """Whether it may be the same at points that mirror each other, such as those of a mixture with its components
+        swapped: chains may be at any of them."""
+        return False
+
+    @property
     def owner(self) -> Any:
         """The object as long as which compiled functions are kept; None where they are shared by all of this form."""
         return None

@@ -37,14 +37,16 @@ def average(
     their parameters in one go. An average of models is a model, which `fit` and `compare` take.
 
     Args:
-        members: `Exact` fits of the same rows; or models. With X and y these are fitted to them by `Exact()`.
+        members: `Exact` fits of the same rows; or models. With X and y these are fitted to them by `Exact()`. Mixtures,
+            and fits of them by any method, are averaged by "stacking" or "pseudo-bma".
         prior: (M,) nonnegative prior weights of the structures, normalised here; None for equal ones.
         weights: "evidence": posterior probabilities of the structures, from the log evidences, by which `BMA()` mixes
             the joints p(x, y). "stacking": the mixture with the best log score on rows left out; "pseudo-bma":
             proportional to the exponential of each member's log score there. By these two `BMA()` mixes class
             probabilities, so members may model different events (Bernoulli and multinomial), and the answer's
-            `log_marginal` is zero: there is no p(x).
-        X, y: the training rows, for models, and for rows left out.
+            `log_marginal` is zero: there is no p(x). Of rows without labels (mixtures, programs with label=None) they
+            score and mix the densities: `BMA()` gives them, as `log_marginal`, and no class probabilities.
+        X, y: the training rows, for models, and for rows left out. No y where rows have no labels.
         schema: what is known of the columns, for models.
         folds: number of folds of the rows left out, as many as rows for leave-one-out, priors kept; None where X and y
             are rows that no member has seen.
@@ -114,5 +116,5 @@ def _as_fit(member: Fit | Model, X: Any, y: Any, schema: Schema | None, weightin
         return member
     if X is None or y is None:
         raise FitError(f"{type(member).__name__} is a model, not a fit: give X= and y= to fit it to.")
-    weighting.check_models()
+    weighting.check_models([member])
     return fit(member, X, y, method=Exact(), schema=schema)

@@ -6,17 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+import scipy.special
 
 from bayesgen.data import Rows, read_table
 from bayesgen.describe import amount, counted, described
-from bayesgen.errors import DataError, FitError
+from bayesgen.errors import DataError, FitError, PredictionError
 from bayesgen.fitting import Fit
-from bayesgen.posteriors import Mixture, rows_of_members
-from bayesgen.runtime import as_key
+from bayesgen.posteriors import AveragePosterior, Mixes, rows_of_members
+from bayesgen.prediction import ConditionalAverage, DensityPrediction, PlugIn, Rule, answer, log_densities
+from bayesgen.runtime import as_key, used
 from bayesgen.typing import Float, Seed
 
 if TYPE_CHECKING:
     import xarray
+
+WITHOUT_CLASSES = (
+    "The members of this average have classes, or components, of their own, and it has none: there are no class "
+    "probabilities or responsibilities. Its densities are answer.log_marginal; for responsibilities ask one member, "
+    "predict(fit.best, X, rule=...)."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +38,7 @@ class AverageFit(Fit):
         scores: what the weights are made of: log evidences, or sums of log class probabilities of rows left out.
     """
 
-    posterior: Mixture
+    posterior: AveragePosterior
     members: tuple[Fit, ...] = dataclasses.field(default=(), repr=False)
     scores: Float[np.ndarray, " M"] | None = dataclasses.field(default=None, repr=False)
 
@@ -117,23 +125,52 @@ def check_read_often(X: Any) -> None:
         raise DataError("An average reads the data once for each of its members: give an iterable of chunks as a list.")
 
 
-def mixture_fit(
+@dataclasses.dataclass(frozen=True, repr=False)
+class AverageDensityFit(AverageFit):
+    """An average of fits to rows without labels, such as mixtures of several numbers of components.
+
+    Its predictions are densities of rows, by `PlugIn()` that of the best member, by `BMA()` sum_m weight_m p_m(x): its
+    members have classes of their own, so that there are no class probabilities.
+    """
+
+
+@answer.register
+def _(fit: AverageDensityFit, rule: Rule, X: Any) -> DensityPrediction:
+    table = read_table(X, least_rows=0)
+    if isinstance(rule, ConditionalAverage):
+        raise PredictionError(
+            "ConditionalAverage averages class probabilities, and these fits have no classes. Use BMA()."
+        )
+    if isinstance(rule, PlugIn):
+        densities = log_densities(fit.best, table, rule)
+    else:
+        parts = [
+            np.log(weight) + log_densities(member, table, PlugIn() if member.posterior.is_point else rule)
+            for weight, member in zip(fit.weights, fit.members, strict=True)
+            if weight > 0
+        ]
+        densities = scipy.special.logsumexp(parts, axis=0)
+    return DensityPrediction(densities, WITHOUT_CLASSES, used())
+
+
+def average_fit(
     fits: Sequence[Fit],
     weights: Float[np.ndarray, " M"],
     scores: Sequence[float | None] | Float[np.ndarray, " M"],
     method: Any,
     *,
-    conditional: bool,
-    log_evidence: float | None,
+    mixes: Mixes,
+    log_evidence: float | None = None,
 ) -> AverageFit:
     """Put fits and their weights together."""
     fits = tuple(fits)
     best = fits[int(np.argmax(weights))]
-    return AverageFit(
+    kind = AverageDensityFit if mixes == "marginal" else AverageFit
+    return kind(
         model=tuple(fit.model for fit in fits),
         schema=best.schema,
         method=method,
-        posterior=Mixture(tuple(fit.posterior for fit in fits), np.asarray(weights), conditional, log_evidence),
+        posterior=AveragePosterior(tuple(fit.posterior for fit in fits), np.asarray(weights), mixes, log_evidence),
         concrete=best.concrete,
         attributes={"weights": tuple(np.asarray(weights).tolist())},
         members=fits,

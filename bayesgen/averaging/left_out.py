@@ -9,6 +9,7 @@ from bayesgen.data import Rows, read_table
 from bayesgen.errors import DataError
 from bayesgen.fitting import Fit, ProgramProblem, Summaries
 from bayesgen.posteriors import log_conditional
+from bayesgen.prediction import BMA, PlugIn
 from bayesgen.runtime import as_key, generator
 from bayesgen.typing import Float, Int, Seed
 
@@ -16,19 +17,23 @@ from .facts import facts
 
 
 def held_out_scores(fit: Fit, X: Any, y: Any) -> Float[np.ndarray, " n"]:
-    """log p(y_i | x_i) of rows that the fit has not seen."""
+    """log p(y_i | x_i) of rows that the fit has not seen; log p(x_i) where there are no labels."""
+    if y is None:
+        return _log_densities(fit, fit.read(X))
     codes = fit.schema.encode_labels(y)
     return _own_class(fit.log_joint(X, at="predictive"), codes)
 
 
 def cross_validated_scores(fit: Fit, X: Any, y: Any, folds: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """log p(y_i | x_i), each row predicted from the other folds.
+    """log p(y_i | x_i), each row predicted from the other folds; log p(x_i) where there are no labels.
 
     Args:
         fit: a fit of these rows; its prior is kept, hyperparameters that came from the columns' scale included.
         X, y: its training rows.
         folds: the fold of each row.
     """
+    if y is None:
+        return _cross_validated_densities(fit, X, folds)
     codes = fit.schema.encode_labels(y)
     rows = dataclasses.replace(fit.read(X), labels=codes)
     _check_trained_on(fit, rows)
@@ -39,6 +44,23 @@ def cross_validated_scores(fit: Fit, X: Any, y: Any, folds: Int[np.ndarray, " n"
         table = rest.posterior.log_joint(rows.take(out), "predictive")
         scores[out] = _own_class(table, codes[out])
     return scores
+
+
+def _cross_validated_densities(fit: Fit, X: Any, folds: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    table = read_table(X)
+    rows = dataclasses.replace(fit.read(table), labels=fit.concrete.label_codes(fit.schema, table))
+    scores = np.empty(rows.num_rows)
+    for fold in np.unique(folds):
+        out = np.flatnonzero(folds == fold)
+        rest = _refit(fit, rows.take(np.flatnonzero(folds != fold)))
+        scores[out] = _log_densities(rest, fit.read(table.rows(out)))
+    return scores
+
+
+def _log_densities(fit: Fit, rows: Rows) -> Float[np.ndarray, " n"]:
+    """log p(x_i), averaged over processes where the fit knows more than one."""
+    rule = PlugIn() if fit.posterior.is_point else BMA()
+    return rule.apply(fit, rows).log_marginal
 
 
 def _check_trained_on(fit: Fit, rows: Rows) -> None:
@@ -63,7 +85,7 @@ def assign_folds(X: Any, num_folds: object, seed: Seed) -> Int[np.ndarray, " n"]
 
 
 def _refit(fit: Fit, rows: Rows) -> Fit:
-    """The fit of the rows with weight 1, its prior that of all rows, whose scale the schema keeps."""
+    """The fit of the rows, its prior that of all rows, whose scale the schema keeps."""
     data = Summaries(fit.concrete, fit.schema, fit.concrete.summarize(fit.schema, rows))
     return ProgramProblem(fit.model, data, progress=False).solved_by(fit.method)
 

@@ -16,7 +16,8 @@ from .weighting import Weighting
 class AverageModel(Model):
     """Several models of the same data, one of which is the structure. `bayesgen.average` of models makes one.
 
-    `Exact()` fits every member and weighs them; other methods refuse, because they give no log evidence.
+    `Exact()` fits every member and weighs them; other methods refuse, because they give no log evidence. Models of rows
+    without labels, such as mixtures, are fitted by any method, and weighed by the densities of rows left out.
 
     Attributes:
         members: the models.
@@ -27,7 +28,7 @@ class AverageModel(Model):
     weighting: Weighting
 
     def __post_init__(self) -> None:
-        self.weighting.check_models()
+        self.weighting.check_models(self.members)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,13 +46,14 @@ class AverageProblem(Problem):
     X: Any = None
     y: Any = None
 
+    @property
+    def has_labels(self) -> bool:
+        """Whether its rows have labels."""
+        return all(problem.has_labels for problem in self.data)
+
     def solved_by(self, method: Method) -> AverageFit:
         """The average of the members' fits by the method."""
-        if not method.gives_evidence:
-            raise FitError(
-                f"An average over structures weighs exact fits, and that of {type(method).__name__}() is none: it has "
-                "no log evidence. Use Exact(), or fit a single structure."
-            )
+        self.model.weighting.check_method(method, self.has_labels)
         members = [dataclasses.replace(member, seed=self.seed, progress=self.progress) for member in self.data]
         return self.model.weighting.mix([member.solved_by(method) for member in members], self.X, self.y)
 
@@ -66,7 +68,7 @@ def _(
             "member to its summaries and average the fits."
         )
     check_read_often(X)
-    if model.weighting.needs_rows and (y is None or sample_weight is not None):
+    if model.weighting.needs_rows and sample_weight is not None:
         raise FitError("Rows are left out to learn these weights: give X and y as they are, without sample_weight.")
     members = tuple(prepare(member, X, y, schema=schema, sample_weight=sample_weight) for member in model.members)
     rows = {"X": X, "y": y} if model.weighting.needs_rows else {}

@@ -8,14 +8,21 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bayesgen.errors import FitError
-from bayesgen.fitting import Fit
+from bayesgen.fitting import Fit, Method
+from bayesgen.models import Mixture
+from bayesgen.program import ConcreteModel, Model
 from bayesgen.records import content_hash, record
 from bayesgen.typing import Float, Seed
 
 from .comparable import check_comparable
-from .fit import AverageFit, mixture_fit
+from .fit import AverageFit, average_fit
 from .left_out import assign_folds, cross_validated_scores, held_out_scores
 from .weights import posterior_weights, pseudo_bma_weights, stacking_weights
+
+WITHOUT_EVIDENCE = (
+    "Member {} is a mixture, and the log evidence of mixtures is not known, because their posterior has a term for "
+    'every way to allot rows to components. Average with weights="stacking", which compares densities of rows left out.'
+)
 
 
 class Weighting(abc.ABC):
@@ -25,8 +32,16 @@ class Weighting(abc.ABC):
     """Whether the members' summaries do not suffice."""
 
     @abc.abstractmethod
-    def check_models(self) -> None:
-        """Refuse members that are models, where only fits will do."""
+    def check_models(self, models: Sequence[Model]) -> None:
+        """Refuse members that are models, where only fits will do, or models that cannot be weighed."""
+
+    def check_method(self, method: Method, with_labels: bool) -> None:
+        """Refuse a method of fitting the members, of rows with or without labels, whose fits cannot be weighed."""
+        if not method.gives_evidence:
+            raise FitError(
+                f"An average over structures weighs exact fits, and that of {type(method).__name__}() is none: it has "
+                "no log evidence. Use Exact(), or fit a single structure."
+            )
 
     @abc.abstractmethod
     def mix(self, fits: Sequence[Fit], X: Any, y: Any) -> AverageFit:
@@ -46,19 +61,23 @@ class ByEvidence(Weighting):
 
     __hash__ = content_hash
 
-    def check_models(self) -> None:
-        """Models are fine."""
+    def check_models(self, models: Sequence[Model]) -> None:
+        """Models are fine, but for mixtures, whose evidence is not known."""
+        mixtures = [index for index, model in enumerate(models) if isinstance(model, Mixture)]
+        if mixtures:
+            raise FitError(WITHOUT_EVIDENCE.format(mixtures[0]))
 
     def mix(self, fits: Sequence[Fit], X: Any, y: Any) -> AverageFit:
         """Mix joints."""
+        self.check_models([fit.model for fit in fits])
         check_comparable(fits)
         evidences = [fit.log_evidence for fit in fits]
         shares, total = posterior_weights(np.array(evidences, float), _normalized(self.prior, len(fits)))
-        return mixture_fit(fits, shares, evidences, self, conditional=False, log_evidence=total)
+        return average_fit(fits, shares, evidences, self, mixes="joint", log_evidence=total)
 
 
 class LeftOut(Weighting):
-    """Weights that come of class probabilities of rows left out.
+    """Weights that come of class probabilities of rows left out; of their densities, where rows have no labels.
 
     Attributes:
         folds: number of folds; None where X and y are rows that no member has seen.
@@ -71,24 +90,32 @@ class LeftOut(Weighting):
 
     @abc.abstractmethod
     def weights_of(self, log_scores: Float[np.ndarray, "n M"]) -> Float[np.ndarray, " M"]:
-        """Weights from the log probability of each row's class by each member."""
+        """Weights from the log probability of each row's class, or the row's log density, by each member."""
 
-    def check_models(self) -> None:
+    def check_models(self, models: Sequence[Model]) -> None:
         """Rows that no member has seen cannot be those that models are fitted to."""
         if self.folds is None:
             raise FitError("folds=None takes X and y as rows that no member has seen: give fits, not models.")
 
-    def mix(self, fits: Sequence[Fit], X: Any, y: Any) -> AverageFit:
-        """Mix class probabilities."""
-        log_scores = self._log_scores(fits, X, y)
-        shares, scores = self.weights_of(log_scores), log_scores.sum(0)
-        return mixture_fit(fits, shares, scores, self, conditional=True, log_evidence=None)
+    def check_method(self, method: Method, with_labels: bool) -> None:
+        """Densities of rows come of any method."""
+        if with_labels:
+            super().check_method(method, with_labels)
 
-    def _log_scores(self, fits: Sequence[Fit], X: Any, y: Any) -> Float[np.ndarray, "n M"]:
-        """Log probability of each row's class by each member that has not seen the row."""
-        if X is None or y is None:
+    def mix(self, fits: Sequence[Fit], X: Any, y: Any) -> AverageFit:
+        """Mix class probabilities, or densities of rows without labels."""
+        with_labels = have_labels([fit.concrete for fit in fits])
+        log_scores = self._log_scores(fits, X, y, with_labels)
+        shares, scores = self.weights_of(log_scores), log_scores.sum(0)
+        return average_fit(fits, shares, scores, self, mixes="conditional" if with_labels else "marginal")
+
+    def _log_scores(self, fits: Sequence[Fit], X: Any, y: Any, with_labels: bool) -> Float[np.ndarray, "n M"]:
+        """The log score of each row by each member that has not seen it."""
+        if with_labels and (X is None or y is None):
             raise FitError("These weights are learned on class probabilities of rows left out: give X= and y=.")
-        _check_scored(fits)
+        if not with_labels and (X is None or y is not None):
+            raise FitError("These weights are learned on densities of rows left out: give X=, and no y=.")
+        _check_scored(fits, with_labels)
         if self.folds is None:
             return np.stack([held_out_scores(fit, X, y) for fit in fits], axis=1)
         places = assign_folds(X, self.folds, self.seed)
@@ -119,8 +146,23 @@ class PseudoBMA(LeftOut):
         return pseudo_bma_weights(log_scores)
 
 
-def _check_scored(fits: Sequence[Fit]) -> None:
-    for index, fit in enumerate(fits):
+def have_labels(models: Sequence[ConcreteModel]) -> bool:
+    """Whether models are of rows with labels.
+
+    Raises:
+        FitError: where some are and some are not.
+    """
+    answers = [model.has_labels for model in models]
+    if answers != [answers[0]] * len(answers):
+        raise FitError(
+            f"Members {[i for i, labelled in enumerate(answers) if labelled]} learn from labels and the others have "
+            "none, so their scores are of different things. Average those with labels, or those without."
+        )
+    return answers[0]
+
+
+def _check_scored(fits: Sequence[Fit], with_labels: bool) -> None:
+    for index, fit in enumerate(fits if with_labels else ()):
         if fit.summaries is None or not fit.posterior.has_predictive:
             raise FitError(f"Member {index} was fitted with {fit.method!r}; only Exact() fits can be left-out scored.")
         if fit.schema.classes != fits[0].schema.classes:

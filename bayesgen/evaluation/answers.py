@@ -26,7 +26,8 @@ class Answer:
     """The class probabilities of one (model, method, rule) on the test rows, or the message of its refusal.
 
     `log_probabilities` has shape (n, K), NaN in rows that were called impossible; where `refused` is set it
-    is empty. `two_step` tells a plug-in from an average; `is_map` marks the two-step MAP answer, `is_mean`
+    is empty. Where rows have no labels it is empty too, and `log_densities` (n,) says how probable the rows are, -inf
+    where impossible. `two_step` tells a plug-in from an average; `is_map` marks the two-step MAP answer, `is_mean`
     the plug-in at a posterior mean: the other answers of the same model are compared with these two.
     """
 
@@ -34,6 +35,7 @@ class Answer:
     method: str
     rule: str
     log_probabilities: np.ndarray
+    log_densities: np.ndarray | None = None
     refused: str | None = None
     fit_seconds: float = float("nan")
     predict_seconds: float = float("nan")
@@ -51,9 +53,12 @@ class Answer:
         """Index of the class that each row is given, −1 for an impossible row; shape (n,)."""
         return named_classes(self.log_probabilities)
 
-    def log_scores(self, truth: np.ndarray) -> np.ndarray:
-        """log p(true class) of each row, shape (n,)."""
-        return row_log_scores(self.log_probabilities, truth)
+    def log_scores(self, truth: np.ndarray | None) -> np.ndarray:
+        """log p(true class) of each row, shape (n,); log p(row) where there is no truth."""
+        if truth is not None:
+            return row_log_scores(self.log_probabilities, truth)
+        assert self.log_densities is not None
+        return self.log_densities
 
 
 def given(answers: Sequence[Answer]) -> list[Answer]:
@@ -61,11 +66,14 @@ def given(answers: Sequence[Answer]) -> list[Answer]:
     return [answer for answer in answers if answer.refused is None]
 
 
-def _scores_of(answer: Answer, truth: np.ndarray) -> dict[str, Any]:
+def _scores_of(answer: Answer, truth: np.ndarray | None) -> dict[str, Any]:
     if answer.refused is not None:
         return {}
+    log_scores = answer.log_scores(truth)
+    if truth is None:
+        return {"log_score": float(log_scores.mean()), "impossible": int(np.isneginf(log_scores).sum())}
     table = answer.log_probabilities
-    log_scores, impossible = answer.log_scores(truth), impossible_rows(table)
+    impossible = impossible_rows(table)
     return {
         "accuracy": accuracy(table, truth),
         "log_score": log_score(table, truth),
@@ -76,7 +84,7 @@ def _scores_of(answer: Answer, truth: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _difference(answer: Answer, reference: Answer | None, truth: np.ndarray) -> tuple[float, float]:
+def _difference(answer: Answer, reference: Answer | None, truth: np.ndarray | None) -> tuple[float, float]:
     if reference is None or answer.refused is not None:
         return float("nan"), float("nan")
     return paired_difference(answer.log_scores(truth), reference.log_scores(truth))
@@ -86,8 +94,11 @@ _SCORES = ("accuracy", "log_score", "brier", "ece")
 _COUNTS = ("impossible", "ruled_out")
 
 
-def score_table(answers: Sequence[Answer], truth: np.ndarray) -> pd.DataFrame:
-    """One row per answer: scores, differences from its model's two references, seconds, refusal."""
+def score_table(answers: Sequence[Answer], truth: np.ndarray | None) -> pd.DataFrame:
+    """One row per answer: scores, differences from its model's two references, seconds, refusal.
+
+    Without truth, the scores are those of densities.
+    """
     rows = []
     for answer in answers:
         peers = [other for other in given(answers) if other.model == answer.model]
@@ -113,7 +124,7 @@ def score_table(answers: Sequence[Answer], truth: np.ndarray) -> pd.DataFrame:
     return pd.DataFrame(rows).astype(dict.fromkeys(_COUNTS, "Int64")).assign(refused=refused)
 
 
-def difference_table(answers: Sequence[Answer], truth: np.ndarray) -> pd.DataFrame:
+def difference_table(answers: Sequence[Answer], truth: np.ndarray | None) -> pd.DataFrame:
     """One row per two answers: the mean difference of their row log scores, first minus other."""
     columns = ["model", "method", "rule", "other_model", "other_method", "other_rule"]
     rows = []
@@ -139,9 +150,18 @@ def _probability_columns(answer: Answer, rows: Any, classes: np.ndarray, prefix:
 
 
 def prediction_table(
-    answers: Sequence[Answer], truth: np.ndarray, classes: np.ndarray, rows: np.ndarray
+    answers: Sequence[Answer], truth: np.ndarray | None, classes: np.ndarray, rows: np.ndarray
 ) -> pd.DataFrame:
-    """One row per answer and test row: truth, class named (None where impossible), all probabilities."""
+    """One row per answer and test row: truth, class named (None where impossible), all probabilities.
+
+    Without truth: the log density.
+    """
+    if truth is None:
+        densities = [
+            pd.DataFrame({"row": rows} | answer.key | {"log_density": answer.log_densities})
+            for answer in given(answers)
+        ]
+        return pd.concat(densities, ignore_index=True) if densities else pd.DataFrame()
     parts = [
         pd.DataFrame(
             {"row": rows, "truth": _labelled(truth, classes)}
@@ -155,14 +175,16 @@ def prediction_table(
 
 
 def disagreement_table(
-    answers: Sequence[Answer], truth: np.ndarray, classes: np.ndarray, rows: np.ndarray
+    answers: Sequence[Answer], truth: np.ndarray | None, classes: np.ndarray, rows: np.ndarray
 ) -> pd.DataFrame:
     """One row per two answers and test row where they name different classes, with all probabilities.
 
-    A row that one of them calls impossible is no disagreement: that answer names no class.
+    A row that one of them calls impossible is no disagreement: that answer names no class. Without truth there are no
+    classes to differ in.
     """
     parts = []
-    for first, second in combinations(given(answers), 2):
+    for first, second in combinations(given(answers) if truth is not None else (), 2):
+        assert truth is not None
         mine, other = first.named, second.named
         where = np.flatnonzero((mine != other) & (mine >= 0) & (other >= 0))
         columns: dict[str, Any] = {"row": rows[where], "truth": _labelled(truth[where], classes)}

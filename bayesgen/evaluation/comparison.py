@@ -1,27 +1,24 @@
 """Comparing answers: one or several models, learned and asked in several ways, scored on the same rows."""
 
 import json
-import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray
 
-from bayesgen import __version__
 from bayesgen.concepts import ConceptLearner
-from bayesgen.data import Schema, check_index
+from bayesgen.data import Schema, check_index, read_table
 from bayesgen.errors import BayesgenError, DataError, ModelError
 from bayesgen.fitting import MAP, MLE, NUTS, Exact, fit, prepare
 from bayesgen.prediction import BMA, PlugIn, predict
 
 from .answers import Answer, difference_table, disagreement_table, plain, prediction_table, score_table
+from .circumstances import row_names, true_classes, versions
 
-_VERSIONS_OF = ("numpyro", "jax", "numpy", "scipy", "scikit-learn", "arviz-base")
 _NOT_IN_JSON = ["fit_seconds", "predict_seconds"]  # equal runs give equal results
 
 
@@ -41,14 +38,15 @@ class Comparison:
     """What several answers say of the same test rows, and how well.
 
     answers: one `Answer` for each model and (method, rule) pair, refused ones included.
-    classes: the K class labels. truth: index of each test row's true class, shape (n,).
+    classes: the K class labels. truth: index of each test row's true class, shape (n,). Where rows have no labels there
+        are no classes, truth is None, and what is compared are the densities of the test rows.
     rows: what each test row is called, shape (n,): its index in a pandas frame, otherwise its position.
     config, versions: what was compared, and with which versions of what.
     """
 
     answers: tuple[Answer, ...]
     classes: np.ndarray
-    truth: np.ndarray
+    truth: np.ndarray | None
     rows: np.ndarray
     config: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -57,7 +55,8 @@ class Comparison:
     def table(self) -> pd.DataFrame:
         """One row per answer.
 
-        `accuracy`; `log_score`, the mean of log p(true class), higher is better; `brier`, summed over the
+        `accuracy`; `log_score`, the mean of log p(true class), or of log p(row) where rows have no labels (and then
+        the others are NaN), higher is better; `brier`, summed over the
         classes, from 0 to 2, and `ece`, the calibration error in 15 bins of equal mass, lower is better.
         `impossible` counts the test rows without probabilities, scored as certainty of a wrong class, and
         `ruled_out` the others whose true class got probability zero.
@@ -112,25 +111,27 @@ class Comparison:
     def to_datatree(self) -> xarray.DataTree:
         """Groups `scores` (pair), `log_scores` (pair, row) and `predictions` (pair, row, class).
 
-        The coordinates `model`, `method` and `rule` run along `pair`. What a refused pair lacks is NaN.
+        The coordinates `model`, `method` and `rule` run along `pair`. What a refused pair lacks is NaN. Without labels
+        there are no `predictions`.
         """
-        logs = np.full((len(self.answers), len(self.rows), len(self.classes)), np.nan)
-        scores = np.full(logs.shape[:2], np.nan)
+        scores = np.full((len(self.answers), len(self.rows)), np.nan)
         for place, answer in enumerate(self.answers):
             if answer.refused is None:
-                logs[place], scores[place] = answer.log_probabilities, answer.log_scores(self.truth)
+                scores[place] = answer.log_scores(self.truth)
         keys = [answer.key for answer in self.answers]
         pair: dict[str, Any] = {"pair": [" · ".join(key.values()) for key in keys]}
         pair |= {name: ("pair", [key[name] for key in keys]) for name in keys[0]}
-        row = {"row": self.rows, "truth": ("row", self.classes[self.truth])}
+        truth = {} if self.truth is None else {"truth": ("row", self.classes[self.truth])}
+        row: dict[str, Any] = {"row": self.rows} | truth
         columns = self.table.drop(columns=[*keys[0], "refused"]).astype(float)
         variables = {str(name): ("pair", column.to_numpy()) for name, column in columns.items()}
-        table = {"log_probability": (("pair", "row", "class"), logs)}
         groups = {
             "scores": xarray.Dataset(variables, pair),
             "log_scores": xarray.Dataset({"log_score": (("pair", "row"), scores)}, pair | row),
-            "predictions": xarray.Dataset(table, pair | row | {"class": self.classes}),
         }
+        if self.truth is not None:
+            table = {"log_probability": (("pair", "row", "class"), self._log_probabilities())}
+            groups["predictions"] = xarray.Dataset(table, pair | row | {"class": self.classes})
         tree = xarray.DataTree.from_dict(groups)
         tree.attrs |= {
             "config": json.dumps(plain(self.config)),
@@ -138,8 +139,17 @@ class Comparison:
         }
         return tree
 
+    def _log_probabilities(self) -> np.ndarray:
+        """Those of every answer (pair, row, class); NaN where it was refused."""
+        logs = np.full((len(self.answers), len(self.rows), len(self.classes)), np.nan)
+        for place, answer in enumerate(self.answers):
+            if answer.refused is None:
+                logs[place] = answer.log_probabilities
+        return logs
+
     def __repr__(self) -> str:
-        columns = ["model", "method", "rule", "accuracy", "log_score", "difference", "standard_error"]
+        accuracy = [] if self.truth is None else ["accuracy"]
+        columns = ["model", "method", "rule", *accuracy, "log_score", "difference", "standard_error"]
         return f"Comparison on {len(self.rows)} test rows\n{self.table[columns].to_string(index=False)}"
 
 
@@ -158,15 +168,22 @@ def compare(
     """Learn every model by every method, ask by every rule, and score the answers on the same test rows.
 
     models: one model, or a mapping name -> model.
-    X, y, schema, seed, progress: as `fit` takes them. X_test, y_test: rows and labels to score on.
+    X, y, schema, seed, progress: as `fit` takes them. X_test, y_test: rows and labels to score on. Models of rows
+        without labels (mixtures, programs with label=None) take y=None and y_test=None, and are scored by the density
+        of the test rows.
     methods: (method, rule) pairs; None means MLE + PlugIn, MAP + PlugIn, Exact + PlugIn(at="mean"),
         Exact + BMA and NUTS + BMA. A method that stands in several pairs is fitted once.
 
     A (method, rule) pair that a model refuses with a `BayesgenError` becomes a row with its message. Where
     every pair is refused there is nothing to compare, and the first refusal is raised. Raises DataError where
-    y_test holds a class that the training labels lack, or has another length than X_test, and ModelError for a
-    concept learner, which has no classes.
+    y_test holds a class that the training labels lack, or has another length than X_test, or one of y and y_test is
+    None, and ModelError for a concept learner, which has no classes.
     """
+    if (y is None) != (y_test is None):
+        raise DataError(
+            "One of y and y_test is None. Give both, to score probabilities of the test labels; or neither, to score "
+            "the densities of the test rows under models of rows without labels."
+        )
     check_index(X_test, y_test, "y_test", "X_test")
     by_name = dict(models) if isinstance(models, Mapping) else {type(models).__name__: models}
     pairs = list(default_methods() if methods is None else methods)
@@ -178,28 +195,29 @@ def compare(
             f"compare scores probabilities of classes, and {concepts} are concept learners, which have none. Use fit "
             "and predict, and score the memberships."
         )
-    asked = []
+    asked, train_rows = [], read_table(X).num_rows if y is None else len(y)
     for name, model in by_name.items():
         learn = _learner(model, X, y, schema=schema, seed=seed, progress=progress)
-        asked += list(_ask(name, learn, pairs, X_test))
+        asked += list(_ask(name, learn, pairs, X_test, with_classes=y is not None))
     predictions = [outcome for answer, outcome in asked if answer.refused is None]
     if not predictions:
         raise asked[0][1]
-    classes = np.asarray(predictions[0].classes)
-    truth = _true_classes(y_test, classes, len(predictions[0].log_probabilities))
+    num_rows = read_table(X_test).num_rows
+    classes = np.asarray([] if y_test is None else predictions[0].classes)
+    truth = None if y_test is None else true_classes(y_test, classes, num_rows)
     return Comparison(
         answers=tuple(answer for answer, _ in asked),
         classes=classes,
         truth=truth,
-        rows=_row_names(X_test, y_test, len(truth)),
+        rows=row_names(X_test, y_test, num_rows),
         config={
             "models": {name: repr(model) for name, model in by_name.items()},
             "methods": [[repr(method), repr(rule)] for method, rule in pairs],
             "seed": seed if isinstance(seed, int) else repr(seed),
-            "train_rows": len(y),
-            "test_rows": len(truth),
+            "train_rows": train_rows,
+            "test_rows": num_rows,
         },
-        versions=_versions(),
+        versions=versions(),
     )
 
 
@@ -236,9 +254,9 @@ def _learner(
 
 
 def _ask(
-    model_name: str, learn: Callable[..., Any], pairs: Sequence[tuple[Any, Any]], X_test: Any
+    model_name: str, learn: Callable[..., Any], pairs: Sequence[tuple[Any, Any]], X_test: Any, *, with_classes: bool
 ) -> Iterator[tuple[Answer, Any]]:
-    """Each pair's answer, with the ClassPrediction behind it or the error that refused it."""
+    """Each pair's answer, with the prediction behind it or the error that refused it."""
     learned: dict[Any, _Attempt] = {}
     for (method, rule), (method_name, rule_name) in zip(pairs, _names_of(pairs), strict=True):
         if method not in learned:
@@ -247,12 +265,14 @@ def _ask(
         if fitted.refused is None:
             asked = _Attempt.at(predict, fitted.outcome, X_test, rule=rule)
         two_step = isinstance(rule, PlugIn)
+        is_answer = asked.refused is None
         yield (
             Answer(
                 model=model_name,
                 method=method_name,
                 rule=rule_name,
-                log_probabilities=np.asarray(getattr(asked.outcome, "log_probabilities", ())),
+                log_probabilities=np.asarray(asked.outcome.log_probabilities if is_answer and with_classes else ()),
+                log_densities=asked.outcome.log_marginal if is_answer and not with_classes else None,
                 refused=asked.refused,
                 fit_seconds=fitted.seconds,
                 predict_seconds=asked.seconds if fitted.refused is None else float("nan"),
@@ -277,20 +297,3 @@ def _rule_name(method: Any, rule: Any) -> str:
     """The type of the rule, and for a plug-in into a whole posterior the point that it takes there."""
     at_point = isinstance(rule, PlugIn) and not isinstance(method, MLE | MAP)
     return f"{type(rule).__name__}({rule.at})" if at_point else type(rule).__name__
-
-
-def _versions() -> dict[str, str]:
-    ours = {"bayesgen": __version__, "python": platform.python_version()}
-    return ours | {name: version(name) for name in _VERSIONS_OF}
-
-
-def _true_classes(y_test: Any, classes: np.ndarray, num_rows: int) -> np.ndarray:
-    truth = Schema(classes=classes.tolist()).encode_labels(y_test)
-    if len(truth) != num_rows:
-        raise DataError(f"X_test has {num_rows} rows and y_test {len(truth)} labels. Give one label a row.")
-    return truth
-
-
-def _row_names(X_test: Any, y_test: Any, num_rows: int) -> np.ndarray:
-    frames = [part for part in (y_test, X_test) if isinstance(part, pd.Series | pd.DataFrame)]
-    return frames[0].index.to_numpy() if frames else np.arange(num_rows)

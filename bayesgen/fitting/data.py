@@ -218,7 +218,7 @@ def _statistics(model: ConcreteModel, schema: Schema, table: Table) -> Iterator[
 
     def of_rows(places: slice) -> Part:
         chunk = table.rows(places)
-        labels = schema.label_codes(chunk.labels)
+        labels = model.label_codes(schema, chunk)
         rows = dataclasses.replace(model.read(schema, chunk), labels=labels, weights=chunk.weights)
         statistics = model.summarize(schema, rows)
         if labels is None or statistics.unlabelled is None:

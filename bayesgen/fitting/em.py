@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -15,6 +16,7 @@ from bayesgen.solvers import Ascent, ascend
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Int
 
+from .clustering import Grouping, groupings
 from .expectation import Classes, ExpectationMaximization, Target, center
 from .problem import ProgramProblem
 from .starts import Starts
@@ -134,7 +136,10 @@ Start: TypeAlias = Callable[[], Parameters]
 
 
 def _starts(problem: ProgramProblem, steps: ExpectationMaximization, options: Options) -> list[Start]:
-    """Where to start: as was asked for; else in the middle of the posterior of the labelled rows, and around it."""
+    """Where to start: as was asked for; else in the middle of the posterior of the labelled rows, and around it.
+
+    Without any label: at rows grouped by k-means++ and at random in turn.
+    """
     data, rows = problem.data, steps.unlabelled
     conjugate, prior = steps.conjugate, center(steps.conjugate)
     if rows is None:
@@ -145,6 +150,9 @@ def _starts(problem: ProgramProblem, steps: ExpectationMaximization, options: Op
         return [functools.partial(_maximum, steps, classes, prior) for classes in given]
     rng, num_classes = generator(as_key(problem.seed)), len(conjugate.classes)
     without_rows = int((steps.labelled.class_weights == 0).sum())
+    if without_rows == num_classes:
+        found = itertools.islice(groupings(rows, conjugate, num_classes, rng), options.num_starts)
+        return [functools.partial(_among_groups, steps, prior, groups) for groups in found]
     # classes without rows have one prior and cannot be told apart in the middle of it
     first = [functools.partial(_middle, steps)] if without_rows < 2 else []
     others = [
@@ -168,6 +176,12 @@ def _around_rows(steps: ExpectationMaximization, prior: Parameters, places: Int[
     assert steps.unlabelled is not None
     rows = dataclasses.replace(steps.unlabelled.take(places), weights=np.ones(len(places)))
     return center(steps.conjugate.update(steps.given_classes(rows, np.arange(len(places)), prior)))
+
+
+def _among_groups(steps: ExpectationMaximization, prior: Parameters, groups: Grouping) -> Parameters:
+    """The middle of the posterior if the groups were the classes: it exists where a group is empty or has one row."""
+    assert steps.unlabelled is not None
+    return center(steps.conjugate.update(steps.given_classes(steps.unlabelled, groups, prior)))
 
 
 def _maximum(steps: ExpectationMaximization, classes: Classes, prior: Parameters) -> Parameters:

@@ -18,9 +18,9 @@ def to_datatree(fit: Any, num_draws: int = 1000, seed: Seed = 0) -> "DataTree":
 
     Groups: `posterior` (and `sample_stats`) of chains for NUTS; `posterior` of 4 x `num_draws` independent draws for
     an exact fit, marked by the attribute `sampling = "independent"`; `point_estimate` for MLE and MAP. Dimensions are
-    `class`, the columns (`feature`, or `{block}_feature` where there are several blocks) and `category`, with the
-    labels' and columns' own names as coordinates. In a program of one's own an axis is `class` where its entries
-    belong to one class each; the others are called `{site}_dim_{axis}`.
+    `class` (of a mixture, `component`), the columns (`feature`, or `{block}_feature` where there are several blocks)
+    and `category`, with the labels' and columns' own names as coordinates. In a program of one's own an axis is `class`
+    where its entries belong to one class each; the others are called `{site}_dim_{axis}`.
     """
     exported = fit.posterior.exported(int(num_draws), as_key(seed))
     coords, dims = axes(fit)
@@ -53,9 +53,22 @@ def datatree(
 def axes(fit: Any) -> tuple[dict[str, Sequence[Any]], dict[str, Sequence[str]]]:
     """(coords, dims) of the parameters of a fit, for ArviZ."""
     conjugate = fit.concrete.conjugate(fit.schema)
-    if conjugate is None:
-        return _own_axes(fit)
-    return conjugate.coordinates(fit.schema), conjugate.axes
+    coords, dims = _own_axes(fit) if conjugate is None else (conjugate.coordinates(fit.schema), conjugate.axes)
+    class_axis = fit.concrete.class_axis
+
+    def renamed(dim: str) -> str:
+        return class_axis if dim == "class" else dim
+
+    return {renamed(dim): values for dim, values in coords.items()}, {
+        name: tuple(map(renamed, dims_of)) for name, dims_of in dims.items()
+    }
+
+
+def class_axes(fit: Any) -> dict[str, int]:
+    """Name of a parameter with an entry for each class -> the axis that is the class, among those of one draw."""
+    _, dims_of = axes(fit)
+    class_axis = fit.concrete.class_axis
+    return {name: list(dims_of[name]).index(class_axis) for name in dims_of if class_axis in dims_of[name]}
 
 
 def _own_axes(fit: Any) -> tuple[dict[str, Sequence[Any]], dict[str, Sequence[str]]]:

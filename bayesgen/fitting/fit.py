@@ -2,13 +2,12 @@
 
 import dataclasses
 import functools
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 import numpy as np
 
-from bayesgen.data import Rows, Schema, levels_array, read_table
+from bayesgen.data import Rows, Schema, levels_array
 from bayesgen.describe import amount, counted, described, quote_some, shapes
 from bayesgen.errors import DataError, ModelError, PredictionError
 from bayesgen.families import Family
@@ -18,15 +17,16 @@ from bayesgen.program import (
     GenerativeProgram,
     Reduction,
     log_joint_draws,
-    read_rows,
     reduce_draws,
 )
 from bayesgen.runtime import as_key, check_seed, interrupts_kept, requested
 from bayesgen.typing import Float, Int, Seed, Shaped
 
+from .components import with_one_order
 from .data import Summaries
 from .export import to_datatree
 from .growing import kept_data, with_class, with_rows
+from .reading import read_new_rows
 from .trained import Trained
 
 if TYPE_CHECKING:
@@ -140,23 +140,7 @@ class Fit(Trained):
         X has the columns of the training schema, or is what `simulate` gives: the attribute sites and covariates of the
         program, and perhaps its label site, which is not read.
         """
-        if isinstance(X, Rows):
-            return X
-        table = read_table(X)
-        if self._are_sites(table.names):
-            return read_rows(self.program, table, labelled=True)
-        rows = self.concrete.read(self.schema, table)
-        self.concrete.check_rows(self.schema, rows.values)
-        return rows
-
-    def _are_sites(self, names: Sequence[str]) -> bool:
-        """Whether these are the sites that the program makes, and not the columns that it was trained on."""
-        if names == self.schema.columns:  # the usual case, for which no program is bound
-            return False
-        attributes = self.program.attributes if self.prior is None else self.prior.keys() - {"class"}
-        sites = {*attributes, *self.program.covariates}
-        few = len(names) <= len(sites) + 1  # columns may be very many
-        return few and sites == set(names) - {self.program.label} and set(names) != set(self.schema.columns or ())
+        return read_new_rows(self, X)
 
     def log_joint(
         self, X: Any, at: At | Literal["draws"] = "mean", rows: Int[np.ndarray, " m"] | None = None
@@ -289,6 +273,20 @@ class Fit(Trained):
         with requested(None), interrupts_kept():
             problem = dataclasses.replace(self.problem, data=data, seed=seed, progress=progress)
             return problem.solved_by(self.method)
+
+    def relabel(self) -> "Fit":
+        """The fit of a mixture by `NUTS()` with the components of all its draws in one order.
+
+        Components are exchangeable, and each draw may have another order of them. They are matched by their
+        responsibilities for training rows, to those of the draw of highest density first. Then means, R-hat and plots
+        of parameters, and responsibilities averaged over draws, mean something. Warns of draws that disagree even then.
+
+        Raises:
+            FitError: what has nothing to relabel.
+
+        Source: Stephens (2000), Dealing with label switching in mixture models, section 4.
+        """
+        return with_one_order(self)
 
     def to_datatree(self, num_draws: int = 1000, seed: Seed = 0) -> "DataTree":
         """Export to an `xarray.DataTree` for ArviZ: see `bayesgen.fitting.export`."""

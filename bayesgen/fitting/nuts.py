@@ -10,15 +10,16 @@ import numpy as np
 
 from bayesgen.errors import FitError, ModelError
 from bayesgen.log_density import LogDensity
-from bayesgen.posteriors import Draws, entry_names, problems, warn_of
+from bayesgen.posteriors import Draws, entry_names, problems, warn_of, warn_of_switching
 from bayesgen.program import PosteriorDensity, dispersed_starts, free_vector, saturated_sites
 from bayesgen.runtime import as_key, placed
 from bayesgen.solvers import Attempt, Chains, Settings, sample, unwhitened, whitened_at_mode
 from bayesgen.statistics import PatternMoments, SufficientStatistics
 from bayesgen.typing import Float
 
+from .components import unnamed
 from .em import inner_point
-from .export import axes
+from .export import axes, class_axes
 from .fit import Fit
 from .problem import Method, ProgramProblem
 
@@ -75,11 +76,19 @@ class NUTS(Method):
         chains = self.chains(density, lambda: _starts(problem), problem.seed, problem.progress)
         latents = {name: chains.values[name] for name in program.latents}
         values = program.parameters_of(chains.values)
-        fit = problem.result(self, Draws(program, latents, values, chains.stats), attributes=about(chains))
+        draws = Draws(program, latents, values, chains.stats)
+        fit = problem.result(self, draws, attributes=about(chains))
+        unlabelled = problem.data.statistics.unlabelled
+        if unlabelled is not None and not problem.has_labels:
+            draws = unnamed(draws, class_axes(fit), unlabelled, problem.seed)
+            fit = dataclasses.replace(fit, posterior=draws)
         saturated = [] if problem.conjugate else saturated_sites(program.latent_supports, latents)
         # the axes of a program of one's own would have to be found, by functions that are compiled for it
-        names = entry_names(*axes(fit)) if problem.conjugate else entry_names({}, {})
-        warn_of(chains.attempt.remarks + saturated + problems(values, chains.stats, names))
+        has_names = problem.conjugate and draws.components is None
+        names = entry_names(*axes(fit)) if has_names else entry_names({}, {})
+        warn_of(chains.attempt.remarks + saturated + problems(draws.judged, chains.stats, names))
+        if draws.components is not None:
+            warn_of_switching()
         return fit
 
     def chains(

@@ -37,6 +37,11 @@ class Problem(abc.ABC):
     seed: Seed = 0
     progress: bool | None = None
 
+    @property
+    def has_labels(self) -> bool:
+        """Whether rows have labels, all or some of them."""
+        return True
+
     @abc.abstractmethod
     def solved_by(self, method: "Method") -> Any:
         """The fit by a method.
@@ -55,6 +60,11 @@ class ProgramProblem(Problem):
     """
 
     data: Summaries
+
+    @property
+    def has_labels(self) -> bool:
+        """As the model says."""
+        return self.data.model.has_labels
 
     def solved_by(self, method: "Method") -> Fit:
         """What the method makes of it, if the model is one for the method."""

@@ -4,6 +4,7 @@ from .classifier import GenerativeClassifier
 from .conjugate import Block, Conjugate, Densities
 from .conjugate_structures import ConjugateStructures
 from .gaussian_discriminant import GaussianDiscriminant
+from .mixture import Mixture
 from .naive_bayes import NaiveBayes
 from .structure_average import StructureAverage
 
@@ -14,6 +15,7 @@ __all__ = [
     "Densities",
     "GaussianDiscriminant",
     "GenerativeClassifier",
+    "Mixture",
     "NaiveBayes",
     "StructureAverage",
 ]

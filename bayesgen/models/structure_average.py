@@ -11,7 +11,7 @@ import scipy.special
 from bayesgen.data import Rows, Schema, Table
 from bayesgen.errors import FitError, ModelError
 from bayesgen.families import Family
-from bayesgen.program import ConcreteModel, GenerativeProgram
+from bayesgen.program import ConcreteModel, GenerativeProgram, Recipe
 from bayesgen.statistics import Cells, Statistic
 
 from .classifier import GenerativeClassifier
@@ -69,6 +69,13 @@ class StructureAverage(ConcreteModel):
     def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
         """See `GenerativeClassifier`."""
         return self.classifier.with_scale(schema, summaries)
+
+    def with_components(self, num_components: int) -> Recipe:
+        """See `Recipe.with_components`."""
+        raise ModelError(
+            "A Mixture of structure='average' is not supported: which columns depend on a component that nobody has "
+            "seen is not summed out. Use structure='full'."
+        )
 
     def conjugate(self, schema: Schema) -> ConjugateStructures:
         """The prior over structures and the parameters of each."""

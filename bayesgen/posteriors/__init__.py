@@ -1,27 +1,36 @@
-"""What training gives: points, conjugate posteriors, draws, mixtures of several."""
+"""What training gives: points, conjugate posteriors, draws, averages of several."""
 
+from .average import AveragePosterior, Mixes, log_conditional, rows_of_members
 from .base import At, Exported, Parameters, Posterior, ProcessPosterior
 from .closed import chunk_table
+from .components import UnnamedComponents, invariants, some_pairs, warn_of_switching
 from .conjugate import ConjugatePosterior
 from .convergence import entry_names, problems, warn_of
 from .draws import Draws
-from .mixture import Mixture, log_conditional, rows_of_members
 from .point import Point
+from .relabelling import in_order, matching_orders
 
 __all__ = [
     "At",
+    "AveragePosterior",
     "ConjugatePosterior",
     "Draws",
     "Exported",
-    "Mixture",
+    "Mixes",
     "Parameters",
     "Point",
     "Posterior",
     "ProcessPosterior",
+    "UnnamedComponents",
     "chunk_table",
     "entry_names",
+    "in_order",
+    "invariants",
     "log_conditional",
+    "matching_orders",
     "problems",
     "rows_of_members",
+    "some_pairs",
     "warn_of",
+    "warn_of_switching",
 ]

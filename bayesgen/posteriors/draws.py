@@ -12,6 +12,7 @@ from bayesgen.program import GenerativeProgram
 from bayesgen.typing import Float, PRNGKeyArray
 
 from .base import Exported, Parameters, ProcessPosterior
+from .components import UnnamedComponents, warn_of_switching
 from .convergence import FEWEST_DRAWS, Entries
 
 CHOLESKY = tuple(
@@ -34,12 +35,15 @@ class Draws(ProcessPosterior):
         latents: site -> (chain, draw, ...).
         values: parameter -> (chain, draw, ...), covariances in place of Cholesky factors.
         sample_stats: name -> (chain, draw), what the sampler recorded.
+        components: what the draws are judged by where they are of a mixture whose components are exchangeable, and are
+            in no order yet; else None.
     """
 
     program: GenerativeProgram
     latents: dict[str, np.ndarray]
     values: dict[str, np.ndarray]
     sample_stats: dict[str, Any]
+    components: UnnamedComponents | None = None
     conjugate = None
     is_sampled = True
     has_mode = False
@@ -55,11 +59,17 @@ class Draws(ProcessPosterior):
         diverging = self.sample_stats["diverging"]
         chains, draws = diverging.shape
         text = f"{chains} chains of {draws}, {diverging.sum()} divergent"
-        if draws < FEWEST_DRAWS or not any(np.ptp(value) > 0 for value in self.values.values()):
+        if draws < FEWEST_DRAWS or not any(np.ptp(value) > 0 for value in self.judged.values()):
             return text
-        entries = Entries.of(self.values)
+        entries = Entries.of(self.judged)
         agreement = f", R-hat at most {entries.rhats.max():.3f}" if chains > 1 else ""
-        return f"{text}{agreement}, bulk ESS at least {entries.sizes.min():,.0f}"
+        unnamed = "" if self.components is None else ", components in no order: fit.relabel()"
+        return f"{text}{agreement}, bulk ESS at least {entries.sizes.min():,.0f}{unnamed}"
+
+    @property
+    def judged(self) -> dict[str, np.ndarray]:
+        """What tells whether chains agree: the parameters, or what does not depend on the names of components."""
+        return self.values if self.components is None else self.components.invariants
 
     @property
     def parameters(self) -> Parameters:
@@ -68,7 +78,12 @@ class Draws(ProcessPosterior):
 
     @functools.cached_property
     def mean(self) -> Parameters:
-        """Means of the draws; of Cholesky factors L, the factor of the mean of L L^T."""
+        """Means of the draws; of Cholesky factors L, the factor of the mean of L L^T.
+
+        Warns of components in no order, whose mean is that of all of them.
+        """
+        if self.components is not None:
+            warn_of_switching()
         supports = self.program.latent_supports
         return {
             name: _mean_factor(value) if isinstance(supports.get(name), CHOLESKY) else value.mean((0, 1))

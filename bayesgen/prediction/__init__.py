@@ -3,9 +3,11 @@
 from .answer import ClassPrediction
 from .bma import BMA
 from .conditional_average import ConditionalAverage
+from .density import DensityPrediction
 from .plug_in import PlugIn
 from .rule import Rule, predict
 from .rule import answer as answer
+from .rule import log_densities as log_densities
 
 # what users see; other rooms may have the rest
-__all__ = ["BMA", "ClassPrediction", "ConditionalAverage", "PlugIn", "Rule", "predict"]
+__all__ = ["BMA", "ClassPrediction", "ConditionalAverage", "DensityPrediction", "PlugIn", "Rule", "predict"]

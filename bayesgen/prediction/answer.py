@@ -30,7 +30,8 @@ class ClassPrediction:
 
     Attributes:
         log_probabilities: log p(y = k | x). A row that every class calls impossible is NaN.
-        classes: the labels in the order of the columns, of the labels' own type.
+        classes: the labels in the order of the columns, of the labels' own type. A program without classes, whose table
+            has one column, has none.
         log_marginal: log p(x), as this rule has it.
         standard_error: Monte Carlo standard error of each probability; None where it is exact.
         expected_entropy: posterior mean of the entropy of p(y | x, Q), in nats; None for a plug-in, which knows one Q
@@ -43,7 +44,7 @@ class ClassPrediction:
     """
 
     log_probabilities: Float[np.ndarray, "n K"]
-    classes: Shaped[np.ndarray, " K"]
+    classes: Shaped[np.ndarray, " labels"]
     log_marginal: Float[np.ndarray, " n"]
     standard_error: Float[np.ndarray, "n K"] | None = None
     expected_entropy: Float[np.ndarray, " n"] | None = None

@@ -12,8 +12,10 @@ from bayesgen.data import Table, read_table
 from bayesgen.errors import DataError, ImpossibleRowsWarning, PredictionError, warn
 from bayesgen.fitting import Fit, Trained
 from bayesgen.runtime import interrupts_kept, requested, used
+from bayesgen.typing import Float
 
 from .answer import ClassPrediction, joined
+from .density import DensityPrediction
 from .reliability import warn_of_few_draws
 
 AVERAGED_TABLES = 8  # as large as one table of log-joints, in place of it: means, errors and what they come from
@@ -83,21 +85,26 @@ def predict(fit: Trained, X: Any, *, rule: Rule, device: str | None = None) -> A
 @functools.singledispatch
 def answer(fit: Any, rule: Rule, X: Any) -> Any:
     """What a rule says of queries to a fit. Fits that answer otherwise than by classes register here."""
-    if len(fit.classes) == 0:
-        raise PredictionError(
-            "The program has no classes (label=None), so there are no class probabilities. Use fit.log_joint(X)."
-        )
     classes = dataclasses.replace(_in_chunks(fit, rule, read_table(X, least_rows=0)), device=used())
-    warn_of_impossible_rows(classes, rule.remedy(fit))
     if classes.pareto_k is not None:
         warn_of_few_draws(classes.pareto_k)
+    if len(fit.classes) == 0:
+        why = "The program has no classes (label=None), so its rows have densities alone: answer.log_marginal."
+        return DensityPrediction(classes.log_marginal, why, classes.device)
+    warn_of_impossible_rows(classes, rule.remedy(fit))
     return classes
+
+
+def log_densities(fit: Trained, X: Any, rule: Rule) -> Float[np.ndarray, " n"]:
+    """log p(x) of rows as a rule has it: by the best process or averaged over all, whatever classes there are."""
+    densities: Float[np.ndarray, " n"] = answer(fit, rule, X).log_marginal
+    return densities
 
 
 def _in_chunks(fit: Fit, rule: Rule, table: Table) -> ClassPrediction:
     """The answer for all rows, from those for chunks of them: only the answer is ever whole in memory."""
     num_tables = AVERAGED_TABLES if rule.averages_draws(fit) else 1
-    chunks = table.chunks(num_tables * len(fit.classes))
+    chunks = table.chunks(num_tables * max(1, len(fit.classes)))
     try:
         return joined([rule.apply(fit, fit.read(table.rows(places))) for places in chunks])
     except DataError:

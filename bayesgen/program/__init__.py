@@ -1,5 +1,6 @@
 """Generative programs: NumPyro functions that make data, and what can be computed from them."""
 
+from .density import log_prior
 from .generative import GenerativeProgram
 from .joint import finite
 from .latent_space import at_free, free_of
@@ -32,6 +33,7 @@ __all__ = [
     "free_of",
     "free_vector",
     "log_joint_draws",
+    "log_prior",
     "program_table",
     "read_rows",
     "reduce_draws",

@@ -66,6 +66,12 @@ def log_density(program: Program, latents: Arrays, statistics: SufficientStatist
     return evaluation.log_prior + log_likelihood(program, evaluation, statistics)
 
 
+@OwnedJit
+def log_prior(program: Program, latents: Arrays) -> Float[Array, ""]:
+    """Log density of constrained latents before any data, in the coordinates of the program's sites."""
+    return evaluate_classes(program, latents).log_prior
+
+
 def unconstrained_log_density(program: Program, free: Arrays, statistics: SufficientStatistics) -> Float[Array, ""]:
     """Log density of unconstrained latents, Jacobian included: what NUTS samples from."""
     evaluation = evaluate_classes(program, free, statistics.covariates, unconstrained=True)

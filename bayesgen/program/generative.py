@@ -27,7 +27,7 @@ from bayesgen.statistics import (
     check_magnitudes,
     check_rows,
 )
-from bayesgen.typing import Array, Float, Seed
+from bayesgen.typing import Array, Float, Int, Seed
 
 from .base import Program
 from .class_axes import find_class_axes
@@ -235,13 +235,32 @@ class GenerativeProgram(Program, ConcreteModel):
 
     def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
         """The schema with names of the attributes and covariates, and the program's classes."""
-        if self.label is not None and y is None:
-            raise DataError(f"The program has classes, so it needs y: the {self.label!r} of each row.")
-        if self.label is not None and self.classes == tuple(range(self.num_classes)):
+        if y is not None and self.label is not None and self.classes == tuple(range(self.num_classes)):
             check_numbers(y, self.num_classes)
         self._check_rows(table.num_rows)
         names = (*self.attributes, *self.covariates)
         return dataclasses.replace(declared, columns=names, classes=self.classes or None)
+
+    def with_components(self, num_components: int) -> "GenerativeProgram":
+        """The program with its classes called 0, 1, ..., of which there have to be so many."""
+        if self.label is None:
+            raise ModelError(
+                "A Mixture needs classes to be its components, and a program with label=None has none: sample the "
+                "component of each row at a site of its own and give its name, label=..., and classes=."
+            )
+        if self.num_classes != num_components:
+            raise ModelError(
+                f"The program has {self.num_classes} classes, and the mixture {num_components} components: they have "
+                f"to be as many. Write Mixture(program, {self.num_classes}), or state a program of other classes."
+            )
+        components = tuple(range(num_components))
+        return self if self.classes == components else self.replace(classes=components, structure=self.structure)
+
+    def label_codes(self, schema: Schema, table: Table) -> Int[np.ndarray, " n"] | None:
+        """See `ConcreteModel.label_codes`."""
+        if self.label is not None and table.labels is None:
+            raise DataError(f"The program has classes, so it needs y: the {self.label!r} of each row.")
+        return super().label_codes(schema, table)
 
     def read(self, schema: Schema | None, table: Any) -> Rows:
         """See `ConcreteModel.read`. The program's sites are its schema; anything that is a table is read."""
@@ -254,7 +273,15 @@ class GenerativeProgram(Program, ConcreteModel):
             if statistic.takes_squares:
                 check_rows(attributes[site], 1.0, functools.partial(_column_name, site))
 
-    in_threads = False
+    @property
+    def has_labels(self) -> bool:
+        """Where it has classes."""
+        return self.label is not None
+
+    @property
+    def in_threads(self) -> bool:
+        """No: see `ConcreteModel.in_threads`."""
+        return False
 
     def statistics(self, schema: Schema) -> dict[str, Statistic]:
         """Those of the compressed sites."""

@@ -73,6 +73,11 @@ class ProgramDensity(LogDensity):
         return self.statistics.rows is not None or self.statistics.unlabelled is not None
 
     @property
+    def has_symmetries(self) -> bool:
+        """Whether no row has a label, so that classes may be swapped."""
+        return self.statistics.unlabelled is not None and not np.any(self.statistics.class_weights)
+
+    @property
     def owner(self) -> Any:
         """The program's."""
         return self.program.owner

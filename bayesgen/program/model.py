@@ -4,9 +4,12 @@ import abc
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import numpy as np
+
 from bayesgen.data import Rows, Schema, Table
 from bayesgen.errors import FitError
 from bayesgen.statistics import Cells, Statistic, SufficientStatistics, sufficient_statistics
+from bayesgen.typing import Int
 
 
 class Model:
@@ -28,16 +31,33 @@ class Recipe(Model, abc.ABC):
         """The `GenerativeProgram` of data with this schema."""
         return self.concrete(schema).bind(schema)
 
+    def with_components(self, num_components: int) -> "Recipe":
+        """The model whose classes are the components 0 to num_components - 1 of a mixture.
+
+        Raises:
+            ModelError: a model whose classes cannot be so many, or no components at all.
+        """
+        return self
+
 
 class ConcreteModel(Recipe):
     """A model whose attribute sites are known."""
 
-    has_labels: ClassVar[bool] = True
-    """Whether rows come with labels, all or some of them: those of a mixture have none."""
+    class_axis: ClassVar[str] = "class"
+    """What the axis of the classes is called where parameters are exported."""
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether rows come with labels, all or some of them: those of a mixture have none."""
+        return True
 
     def concrete(self, schema: Schema) -> "ConcreteModel":
         """The model itself."""
         return self
+
+    def label_codes(self, schema: Schema, table: Table) -> Int[np.ndarray, " n"] | None:
+        """The codes of the labels of training rows; None in a program without classes."""
+        return schema.label_codes(table.labels)
 
     @abc.abstractmethod
     def read(self, schema: Schema, table: Table) -> Rows:
@@ -51,8 +71,10 @@ class ConcreteModel(Recipe):
     def statistics(self, schema: Schema) -> dict[str, Statistic]:
         """site -> its statistic, of the sites that have one."""
 
-    in_threads: ClassVar[bool] = True
-    """Whether rows may be summarised in threads: NumPyro, which runs programs, is not made for them."""
+    @property
+    def in_threads(self) -> bool:
+        """Whether rows may be summarised in threads: NumPyro, which runs programs, is not made for them."""
+        return True
 
     def summarize(self, schema: Schema, rows: Rows) -> SufficientStatistics:
         """The sufficient statistics of rows."""

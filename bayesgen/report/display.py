@@ -146,7 +146,8 @@ def _refusals(comparison: Comparison, model: str) -> Iterator[Text]:
 def _disagreements(comparison: Comparison, model: str, width: int) -> Iterator[RenderableType]:
     """The test rows to which this model's answers give different classes, the widest apart first."""
     answers = [answer for answer in _answers_of(comparison, model) if answer.refused is None]
-    if len(answers) < 2:
+    truth = comparison.truth
+    if len(answers) < 2 or truth is None:
         return
     named = np.stack([answer.named for answer in answers])
     possible = np.where(named < 0, named.max(axis=0), named)  # an answer that names no class disagrees with none
@@ -166,10 +167,10 @@ def _disagreements(comparison: Comparison, model: str, width: int) -> Iterator[R
     for place in order[:_SHOWN]:
         row = differing[place]
         cells = [
-            _named_cell(comparison, int(index), int(comparison.truth[row]), probabilities[a, place], width)
+            _named_cell(comparison, int(index), int(truth[row]), probabilities[a, place], width)
             for a, index in enumerate(named[:, row])
         ]
-        table.add_row(str(comparison.rows[row]), str(comparison.classes[comparison.truth[row]]), *cells)
+        table.add_row(str(comparison.rows[row]), str(comparison.classes[truth[row]]), *cells)
     yield table
 
 

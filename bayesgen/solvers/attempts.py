@@ -141,7 +141,9 @@ class WhitenedAttempt(Attempt):
         if stats["num_steps"].mean() > LONG_TRAJECTORY:
             return "trajectories were long"
         several = self.settings.num_chains > 1 and self.settings.num_samples >= 100
-        if several and largest_split_rhat(draws) > DISAGREEMENT:
+        # chains may be at points that mirror each other: of them, only the height can be compared
+        compared = stats["potential_energy"][..., None] if self.density.has_symmetries else draws
+        if several and largest_split_rhat(compared) > DISAGREEMENT:
             return "chains disagreed"
         return None
 

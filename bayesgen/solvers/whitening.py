@@ -93,6 +93,11 @@ class Whitened(LogDensity):
         return self.density.loops_over_rows
 
     @property
+    def has_symmetries(self) -> bool:
+        """As the density has."""
+        return self.density.has_symmetries
+
+    @property
     def owner(self) -> Any:
         """That of the density."""
         return self.density.owner

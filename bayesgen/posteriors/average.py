@@ -1,20 +1,23 @@
-"""`Mixture`: several posteriors, each with a weight."""
+"""`AveragePosterior`: several posteriors, each with a weight."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.special
 
 from bayesgen.data import Rows
+from bayesgen.errors import PredictionError
 from bayesgen.typing import Float
 
 from .base import At, Parameters, Posterior
 
+Mixes = Literal["joint", "conditional", "marginal"]
+
 
 @dataclasses.dataclass(frozen=True)
-class Mixture(Posterior):
+class AveragePosterior(Posterior):
     """Several posteriors, each with a weight.
 
     Generative story, for weights that are posterior probabilities::
@@ -28,14 +31,15 @@ class Mixture(Posterior):
     Attributes:
         members: the posteriors.
         weights: (M,) nonnegative, summing to 1.
-        conditional: mix p(y | x) and not p(x, y): for weights that were learned on class probabilities, whose members
-            may be densities of different data.
+        mixes: what is mixed: the "joint" p(x, y); "conditional", p(y | x), for weights that were learned on class
+            probabilities, whose members may be densities of different data; or "marginal", p(x) alone, for members that
+            have classes of their own.
         log_evidence: log p(X, y), structures summed out; None where the weights are no posterior.
     """
 
     members: tuple[Posterior, ...]
     weights: Float[np.ndarray, " M"]
-    conditional: bool = False
+    mixes: Mixes = "joint"
     log_evidence: float | None = None
     has_draws = False
     refusals: ClassVar[Mapping[str, str]] = {
@@ -58,6 +62,11 @@ class Mixture(Posterior):
     def _log_joint(self, rows: Rows, at: At) -> Float[np.ndarray, "n K"]:
         if at != "predictive":
             return self.members[self.best].log_joint(_of_member(rows, self.best), at)
+        if self.mixes == "marginal":
+            raise PredictionError(
+                "The members of this average have classes, or components, of their own, so it has no table of classes. "
+                "Ask for densities, predict(fit, X, rule=BMA()).log_marginal, or ask one member."
+            )
         tables = [
             np.log(weight) + self._predictive(rows, index) for index, weight in enumerate(self.weights) if weight > 0
         ]
@@ -65,11 +74,11 @@ class Mixture(Posterior):
 
     def _predictive(self, rows: Rows, index: int) -> Float[np.ndarray, "n K"]:
         table = self.members[index].log_joint(_of_member(rows, index), "predictive")
-        return log_conditional(table) if self.conditional else table
+        return log_conditional(table) if self.mixes == "conditional" else table
 
 
 def rows_of_members(members: Sequence[Rows]) -> Rows:
-    """The same rows, as each member of a mixture reads them, in one value: sites go by member and name.
+    """The same rows, as each member of an average reads them, in one value: sites go by member and name.
 
     >>> rows = rows_of_members([Rows({"real": np.ones((2, 3))}), Rows({"height": np.ones(2), "width": np.ones(2)})])
     >>> rows.num_rows, sorted(rows.values)

@@ -1,0 +1,135 @@
+"""Draws of a mixture whose components are exchangeable: how they are judged, and how they are put in order."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+
+from bayesgen.data import Rows
+from bayesgen.errors import FitError
+from bayesgen.posteriors import (
+    Draws,
+    UnnamedComponents,
+    entry_names,
+    in_order,
+    invariants,
+    matching_orders,
+    problems,
+    some_pairs,
+    warn_of,
+)
+from bayesgen.program import log_joint_draws, log_prior
+from bayesgen.runtime import as_key, generator
+from bayesgen.typing import Float, Int, Seed
+
+from .export import axes, class_axes
+
+MOST_ROWS = 500  # that components are told apart by
+MOST_NUMBERS = 1 << 23  # in a table of all draws and these rows
+DIGITS = 1e-6  # to which two densities agree that are one in other words
+
+Axes = dict[str, int]
+"""Name of a parameter -> its axis of the components, among those of one draw."""
+
+
+def unnamed(draws: Draws, axes_of: Axes, rows: Rows, seed: Seed) -> Draws:
+    """Draws that are judged by what does not depend on the names of components, where these mean nothing.
+
+    Args:
+        draws: of a mixture.
+        axes_of: where its parameters have components.
+        rows: the training rows.
+        seed: of the choice of those rows that are looked at.
+    """
+    rng = generator(as_key(seed))
+    some = _some_rows(rows, draws, rng)
+    if not _is_exchangeable(draws, axes_of, some):
+        return draws
+    pairs = some_pairs(some.num_rows, rng)
+    table = log_joint_draws(draws.program, _flat(draws), some)
+    known = invariants(table, _weights(some), pairs, len(draws.sample_stats["diverging"]))
+    return dataclasses.replace(draws, components=UnnamedComponents(some, known))
+
+
+def with_one_order(fit: Any) -> Any:
+    """See `Fit.relabel`."""
+    if not isinstance(fit.posterior, Draws) or fit.posterior.components is None:
+        raise FitError(NOTHING_TO_RELABEL)
+    draws, orders = relabelled(fit.posterior, class_axes(fit))
+    warn_of(problems(draws.values, draws.sample_stats, entry_names(*axes(fit))))
+    moved = int((orders != np.arange(orders.shape[-1])).any(axis=-1).sum())
+    return dataclasses.replace(fit, posterior=draws, attributes=fit.attributes | {"relabelled_draws": moved})
+
+
+def relabelled(draws: Draws, axes_of: Axes) -> tuple[Draws, Int[np.ndarray, "chains draws K"]]:
+    """The draws with their components in one order, and which component of each draw is the k-th now."""
+    assert draws.components is not None
+    rows = draws.components.rows
+    table = log_joint_draws(draws.program, _flat(draws), rows)
+    energies = draws.sample_stats["potential_energy"]
+    orders = matching_orders(table, _weights(rows), int(energies.argmin())).reshape(*energies.shape, -1)
+    return dataclasses.replace(_ordered(draws, axes_of, orders), components=None), orders
+
+
+NOTHING_TO_RELABEL = (
+    "There is nothing to relabel: only draws by NUTS() of a mixture whose components are exchangeable may swap them. "
+    "Points have one order, and so have classes with labels, components with priors of their own, and draws that have "
+    "been relabelled."
+)
+
+
+def _is_exchangeable(draws: Draws, axes_of: Axes, rows: Rows) -> bool:
+    """Whether a process with its components in another order is the same process, and as probable beforehand.
+
+    Every order comes of swapping the first two components and of moving all of them on by one.
+    """
+    num_components = draws.program.num_classes
+    last = jax.tree.map(lambda value: value[-1:, -1:], (draws.latents, draws.values))
+    last_draw = dataclasses.replace(draws, latents=last[0], values=last[1])
+    table, density = log_joint_draws(draws.program, _flat(last_draw), rows), _log_prior(last_draw)
+    swapped, moved = np.arange(num_components), np.roll(np.arange(num_components), 1)
+    swapped[:2] = [1, 0]
+    for order in (swapped, moved):
+        other = _ordered(last_draw, axes_of, order[None, None])
+        other_table = log_joint_draws(draws.program, _flat(other), rows)
+        if not np.allclose(other_table, table[..., order], DIGITS, DIGITS) or not np.isclose(
+            _log_prior(other), density, DIGITS, DIGITS
+        ):
+            return False
+    return True
+
+
+def _ordered(draws: Draws, axes_of: Axes, orders: Int[np.ndarray, "chains draws K"]) -> Draws:
+    """The draws with the components of each in its order."""
+    values = {
+        name: in_order(value, orders, axes_of[name]) if name in axes_of else value
+        for name, value in draws.values.items()
+    }
+    latents = draws.program.latents_of(values)
+    return dataclasses.replace(draws, values=values, latents={name: latents[name] for name in draws.latents})
+
+
+def _log_prior(draw: Draws) -> float:
+    """The log prior density of a single draw, in the coordinates of its sites."""
+    latents = {name: value[0, 0] for name, value in draw.latents.items()}
+    with jax.enable_x64(True):
+        return float(log_prior(draw.program, latents))
+
+
+def _some_rows(rows: Rows, draws: Draws, rng: np.random.Generator) -> Rows:
+    """As many of the rows that count as components need to be told apart."""
+    counting = np.flatnonzero(_weights(rows))
+    num_draws = draws.sample_stats["diverging"].size
+    most = min(MOST_ROWS, max(1, MOST_NUMBERS // (num_draws * draws.program.num_classes)))
+    chosen = counting if len(counting) <= most else np.sort(rng.choice(counting, most, replace=False))
+    return dataclasses.replace(rows.take(chosen), labels=None, weights=_weights(rows)[chosen])
+
+
+def _weights(rows: Rows) -> Float[np.ndarray, " n"]:
+    return np.ones(rows.num_rows) if rows.weights is None else np.asarray(rows.weights)
+
+
+def _flat(draws: Draws) -> dict[str, np.ndarray]:
+    """The latents with chains one after another."""
+    return {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.latents.items()}

@@ -1,0 +1,170 @@
+"""`Mixture`: a model whose labels are all unknown, so that its classes are components."""
+
+import dataclasses
+import numbers
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bayesgen.data import Rows, Schema, Table
+from bayesgen.errors import DataError, ModelError
+from bayesgen.program import ConcreteModel, GenerativeProgram, Recipe
+from bayesgen.records import fill
+from bayesgen.statistics import Cells, Statistic, SufficientStatistics
+from bayesgen.typing import Int
+
+from .conjugate import Conjugate
+
+
+@dataclasses.dataclass(frozen=True)
+class Mixture(Recipe):
+    """A mixture: rows without labels, each from one of several components, which are the classes of a model.
+
+    Generative story, that of the model, whose labels nobody has seen::
+
+        class_probs   ~ the model's class prior: the weights of the components
+        parameters[k] ~ the model's families, for each component k
+        y             ~ Categorical(class_probs), not observed
+        attributes    ~ the model's likelihood with the parameters of component y
+
+    so that p(x) = sum_k class_probs[k] p(x | parameters[k]). Mixtures of Gaussians are those of
+    `GaussianDiscriminant`, in every form of its covariance; latent class analysis that of `NaiveBayes` with categorical
+    columns; mixtures of multinomials and of mixed columns likewise.
+
+    Args:
+        model: any model of rows by classes; of `GenerativeProgram` one with as many classes as components.
+        num_components: number of components, at least two.
+
+    It is fitted without y, by `MLE()` and `MAP()` (expectation maximisation from several starts) or `NUTS()`. The
+    classes of the fit are the components 0, 1, ..., and its parameters have the model's names with the components
+    first. `predict` gives responsibilities, and the density of each row as `log_marginal`. Components are exchangeable
+    where their priors are: their names mean nothing, and draws may swap them, until `fit.relabel()` orders them.
+
+    k-means is `MLE(assignment="hard")` of a mixture of `GaussianDiscriminant("tied-spherical")` with equal and fixed
+    class probabilities. Labels that are known for some rows need no mixture: give them to the model itself.
+
+    Raises:
+        ModelError: a model without classes or with another number of them; one whose classes are no components.
+
+    Source: McLachlan and Peel (2000), Finite Mixture Models, chapters 1 and 2.
+
+    >>> import bayesgen as bg
+    >>> X = [[0.9], [1.0], [1.1], [1.2], [7.0], [7.1], [7.3], [7.4]]
+    >>> fit = bg.fit(bg.Mixture(bg.GaussianDiscriminant("diag"), 2), X, method=bg.MAP())
+    >>> sorted(fit.parameters["real_mean"][:, 0].round(2).tolist())
+    [1.07, 7.18]
+    >>> answer = bg.predict(fit, [[1.0], [7.0], [1.3]], rule=bg.PlugIn())
+    >>> bool(answer.labels[0] == answer.labels[2] != answer.labels[1])
+    True
+    """
+
+    model: Recipe
+    num_components: int
+
+    def __post_init__(self) -> None:
+        number = self.num_components
+        if not isinstance(number, numbers.Integral) or isinstance(number, bool) or number < 2:
+            raise ModelError(f"num_components must be a whole number and at least 2, got {number!r}.")
+        if not isinstance(self.model, Recipe):
+            raise ModelError(f"A Mixture is made of a model or a GenerativeProgram, got {self.model!r}.")
+        fill(self, num_components=int(number), model=self.model.with_components(int(number)))
+
+    @property
+    def components(self) -> tuple[int, ...]:
+        """The names of the components, which are the classes."""
+        return tuple(range(self.num_components))
+
+    def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
+        """The schema of the model, with the components as classes.
+
+        Raises:
+            DataError: labels, or declared classes.
+        """
+        refuse_labels(y)
+        if declared.classes not in (None, self.components):
+            raise DataError(
+                f"The classes of a Mixture are its components 0 to {self.num_components - 1}: leave "
+                "Schema(classes=...) out."
+            )
+        return self.model.infer_schema(table, None, dataclasses.replace(declared, classes=self.components))
+
+    def with_components(self, num_components: int) -> Recipe:
+        """See `Recipe.with_components`."""
+        raise ModelError("The components of a mixture are no mixtures: give Mixture the model itself.")
+
+    def concrete(self, schema: Schema) -> ConcreteModel:
+        """The mixture of the model with its choices made for the columns of this schema."""
+        return ConcreteMixture(self.model.concrete(schema), self.num_components)  # refuses what only now is known
+
+
+@dataclasses.dataclass(frozen=True)
+class ConcreteMixture(Mixture, ConcreteModel):
+    """A mixture whose model has its attribute sites known: it does as the model does, but for the labels."""
+
+    model: ConcreteModel
+    class_axis = "component"
+
+    @property
+    def has_labels(self) -> bool:
+        """No."""
+        return False
+
+    def concrete(self, schema: Schema) -> ConcreteModel:
+        """The mixture itself."""
+        return self
+
+    def label_codes(self, schema: Schema, table: Table) -> Int[np.ndarray, " n"]:
+        """No class is known."""
+        refuse_labels(table.labels)
+        return np.full(table.num_rows, -1)
+
+    def read(self, schema: Schema, table: Table) -> Rows:
+        """See the model."""
+        return self.model.read(schema, table)
+
+    def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
+        """See the model."""
+        self.model.check_rows(schema, attributes)
+
+    def statistics(self, schema: Schema) -> dict[str, Statistic]:
+        """See the model."""
+        return self.model.statistics(schema)
+
+    @property
+    def in_threads(self) -> bool:
+        """As the model is."""
+        return self.model.in_threads
+
+    def summarize(self, schema: Schema, rows: Rows) -> SufficientStatistics:
+        """See the model."""
+        return self.model.summarize(schema, rows)
+
+    def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
+        """See the model."""
+        return self.model.with_scale(schema, summaries)
+
+    def check_searchable(self, method: str) -> None:
+        """See the model."""
+        self.model.check_searchable(method)
+
+    def conjugate(self, schema: Schema) -> Conjugate | None:
+        """See the model."""
+        return self.model.conjugate(schema)
+
+    def bind(self, schema: Schema) -> GenerativeProgram:
+        """The model's program."""
+        return self.model.bind(schema)
+
+
+def refuse_labels(y: Any) -> None:
+    """Refuse labels.
+
+    Raises:
+        DataError: saying what takes them.
+    """
+    if y is not None:
+        raise DataError(
+            "A Mixture takes no y: no label of its components is known. Labels that are known for some rows need no "
+            "Mixture: give the model itself y, with None or NaN where a label is missing."
+        )
