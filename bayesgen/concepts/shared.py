@@ -18,6 +18,8 @@ from .mode import find_mode
 if TYPE_CHECKING:
     from xarray import DataTree
 
+NUM_STARTS = 4  # of a search for hyperparameters, where none is given
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SharedHyperparameters:
@@ -62,7 +64,7 @@ def sample_hyperparameters(
 
 def most_probable_hyperparameters(marginal: ConceptMarginal, method: MAP, seed: Any) -> SharedHyperparameters:
     """The mode of the unknown hyperparameters; one on the boundary is reported."""
-    values, boundary = find_mode(marginal, as_key(seed), method.num_starts)
+    values, boundary = find_mode(marginal, as_key(seed), method.num_starts or NUM_STARTS)
     if boundary:
         ends = ", ".join(f"{name} = {bound:g}" for name, bound in boundary.items())
         warn(
