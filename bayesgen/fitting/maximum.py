@@ -1,5 +1,7 @@
 """The process at the maximum of a program's density, found by search: what MLE and MAP give where no closed form is."""
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,13 +9,24 @@ import numpy as np
 from bayesgen.errors import FitError
 from bayesgen.posteriors import Point
 from bayesgen.program import DRAWS, ProgramDensity, dispersed_starts
+from bayesgen.records import copied
 from bayesgen.runtime import placed
-from bayesgen.solvers import maximize
+from bayesgen.solvers import climb, evaluator_of, maximize
+from bayesgen.statistics import SufficientStatistics
+from bayesgen.typing import Float
 
 from .problem import ProgramProblem
 
+FIRST_STARTS = 2  # of a climb for data without gaps, whose density seldom has several maxima
 
-def point_at_maximum(problem: ProgramProblem, density: ProgramDensity, num_starts: int, what: str) -> Point:
+
+def point_at_maximum(
+    problem: ProgramProblem,
+    density: ProgramDensity,
+    num_starts: int,
+    what: str,
+    complete: Sequence[SufficientStatistics] = (),
+) -> Point:
     """The point at the maximum of a density of the problem's program.
 
     Args:
@@ -21,6 +34,8 @@ def point_at_maximum(problem: ProgramProblem, density: ProgramDensity, num_start
         density: what is maximised.
         num_starts: number of climbs.
         what: what the density is, for messages.
+        complete: data without gaps, where those of the density have some: climbs begin at the maxima for these, and
+            elsewhere where more are asked for.
 
     Raises:
         FitError: where the density is unbounded or its mode not unique; names the site.
@@ -32,7 +47,17 @@ def point_at_maximum(problem: ProgramProblem, density: ProgramDensity, num_start
             "for program.log_joint({}, X)."
         )
     with jax.enable_x64(True), placed(density.cost):
-        starts = dispersed_starts(program, problem.seed, max(DRAWS, num_starts))
-        optimum = maximize(density, starts, num_starts, what)
+        others = dispersed_starts(program, problem.seed, max(DRAWS, num_starts))
+        tops = [_top(density, statistics.padded(), others[:FIRST_STARTS]) for statistics in complete]
+        starts = np.concatenate([*(top[None] for top in tops), others])
+        optimum = maximize(density, starts[:num_starts] if len(tops) >= num_starts else starts, num_starts, what)
         values = density.constrain(jnp.asarray(optimum.vector))
     return Point(program, program.parameters_of({name: np.asarray(value) for name, value in values.items()}))
+
+
+def _top(
+    density: ProgramDensity, statistics: SufficientStatistics, starts: Float[np.ndarray, "starts D"]
+) -> Float[np.ndarray, " D"]:
+    """Where the density would be highest if these were the data. Inside float64."""
+    of_these: ProgramDensity = copied(density, statistics=statistics)
+    return climb(evaluator_of(of_these), starts)[0].vector

@@ -77,7 +77,7 @@ class NUTS(Method):
         latents = {name: chains.values[name] for name in program.latents}
         values = program.parameters_of(chains.values)
         draws = Draws(program, latents, values, chains.stats)
-        fit = problem.result(self, draws, attributes=about(chains))
+        fit = problem.result(self, draws, about(chains) | problem.about_labels)
         unlabelled = problem.data.statistics.unlabelled
         if unlabelled is not None and not problem.has_labels:
             draws = unnamed(draws, class_axes(fit), unlabelled, problem.seed)

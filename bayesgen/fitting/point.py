@@ -7,15 +7,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from bayesgen.data import Rows
 from bayesgen.errors import DataError, ModelError
 from bayesgen.models import Conjugate
 from bayesgen.posteriors import Point
 from bayesgen.program import ProgramDensity
 from bayesgen.records import fill
-from bayesgen.statistics import SufficientStatistics
+from bayesgen.statistics import SufficientStatistics, merged
 
 from .em import Options, search_by_em
-from .expectation import Target
+from .expectation import Classes, Target
 from .fit import Fit
 from .maximum import point_at_maximum
 from .problem import Method, ProgramProblem
@@ -57,7 +58,7 @@ class PointMethod(Method):
         target = self._target(conjugate)
         if statistics.is_complete:
             return problem.result(self, Point(None, target.maximum(statistics), conjugate), problem.about_labels)
-        options = Options(self.num_starts or UNLABELLED_STARTS, self.starts, self.assignment == "hard")
+        options = Options(self.climbs(is_labelled=False), self.starts, self.assignment == "hard")
         search = search_by_em(problem, conjugate, target, statistics, options)
         point = Point(None, search.best.point, conjugate)
         return problem.result(self, point, search.attributes | problem.about_labels)
@@ -90,5 +91,40 @@ class PointMethod(Method):
 
     def _by_search(self, problem: ProgramProblem, statistics: SufficientStatistics) -> Point:
         density = self._density(problem, statistics.padded())
-        num_starts = self.num_starts or (LABELLED_STARTS if statistics.unlabelled is None else UNLABELLED_STARTS)
-        return point_at_maximum(problem, density, num_starts, self.what)
+        starts = _complete_data(problem, statistics, self.starts)
+        num_climbs = len(starts) if self.starts else self.climbs(statistics.unlabelled is None)
+        return point_at_maximum(problem, density, num_climbs, self.what, starts)
+
+    def climbs(self, is_labelled: bool = True) -> int:
+        """From how many points a search climbs, where every row has its label and where some have none."""
+        return self.num_starts or (LABELLED_STARTS if is_labelled else UNLABELLED_STARTS)
+
+
+def _complete_data(
+    problem: ProgramProblem, statistics: SufficientStatistics, starts: Starts | None
+) -> list[SufficientStatistics]:
+    """Data without gaps whose maxima a search starts from: the labelled rows, or all rows with classes as given.
+
+    Rows without labels stay beside them with weight 0, so that nothing else is compiled for these data.
+    """
+    data, rows = problem.data, statistics.unlabelled
+    if rows is None:
+        return []
+    silent = dataclasses.replace(rows, weights=np.zeros(rows.num_rows))
+    labelled = dataclasses.replace(statistics, unlabelled=silent)
+    if starts is None:
+        return [labelled] if statistics.class_weights.any() else []
+    assert data.unlabelled_places is not None
+    given = starts.classes(data.scaled_schema, data.num_rows, data.unlabelled_places)
+    return [merged([labelled, data.model.summarize(data.schema, _with_classes(rows, classes))]) for classes in given]
+
+
+def _with_classes(rows: Rows, classes: Classes) -> Rows:
+    """Rows with these classes; where responsibilities are given, each row once in every class, with its share."""
+    if classes.ndim == 1:
+        return dataclasses.replace(rows, labels=classes)
+    num_rows, num_classes = classes.shape
+    copies = rows.take(np.tile(np.arange(num_rows), num_classes))
+    assert rows.weights is not None
+    weights = (classes * np.asarray(rows.weights)[:, None]).T.ravel()
+    return dataclasses.replace(copies, labels=np.repeat(np.arange(num_classes), num_rows), weights=weights)

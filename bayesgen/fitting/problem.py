@@ -105,7 +105,7 @@ class ProgramProblem(Problem):
     def about_labels(self) -> dict[str, Any]:
         """What a fit tells of rows without labels: their weight, and which classes have no row with a label."""
         statistics = self.data.statistics
-        if statistics.unlabelled is None:
+        if statistics.unlabelled is None or not self.has_labels:
             return {}
         known = float(statistics.class_weights.sum())
         return {
@@ -120,7 +120,7 @@ class ProgramProblem(Problem):
 
     def warn_of_unnamed_classes(self) -> None:
         """Say once which classes no label tells apart, so that which of them has which name is arbitrary."""
-        if self.data.statistics.unlabelled is None or not self.data.model.has_labels:
+        if self.data.statistics.unlabelled is None or not self.has_labels:
             return
         unnamed = self._classes_without_labels
         if len(unnamed) > 1:

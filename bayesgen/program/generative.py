@@ -216,11 +216,13 @@ class GenerativeProgram(Program, ConcreteModel):
     def log_density(self, latents: Mapping[str, Any], X: Any, y: Any = None) -> float:
         """Log joint density of latents and data: log p(latents) + log p(X, y | latents).
 
+        Labels that are missing in y are summed out.
+
         The density of the latents is that of their sites, in the constrained space.
         """
         rows = self.read(None, X)
         if self.label is not None:
-            rows = dataclasses.replace(rows, labels=Schema(classes=self.classes).encode_labels(y))
+            rows = dataclasses.replace(rows, labels=Schema(classes=self.classes).label_codes(y))
         with jax.enable_x64(True):
             return float(log_density(self, self._complete(latents), summarize_rows(self, rows).padded()))
 

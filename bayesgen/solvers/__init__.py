@@ -3,7 +3,7 @@
 from .ascent import Ascent, ascend
 from .attempts import Attempt, Chains, Settings, sample, unwhitened, whitened_at_mode
 from .evaluator import evaluator_of
-from .maximize import maximize
+from .maximize import climb, maximize
 
 __all__ = [
     "Ascent",
@@ -11,6 +11,7 @@ __all__ = [
     "Chains",
     "Settings",
     "ascend",
+    "climb",
     "evaluator_of",
     "maximize",
     "sample",

@@ -104,8 +104,11 @@ def maximize(density: LogDensity, starts: Points, num_starts: int, what: str) ->
         FitError: where the density is unbounded or its mode not unique; names the site.
     """
     evaluator = evaluator_of(density)
-    values = np.nan_to_num(evaluator.evaluate(starts[1:])[0], nan=-np.inf)
-    optimum = climb(evaluator, [starts[0], *starts[1:][np.argsort(-values)[: num_starts - 1]]])[0]
+    others = starts[1:]
+    if len(others):
+        values = np.nan_to_num(evaluator.evaluate(others)[0], nan=-np.inf)
+        others = others[np.argsort(-values)[: num_starts - 1]]
+    optimum = climb(evaluator, [starts[0], *others])[0]
     _check_unique(density, optimum, curvature_at(evaluator, optimum.vector), what)
     return optimum
 

@@ -83,8 +83,8 @@ class ExponentialFamily(Statistic):
         total = sum(term.sum(events) if events else term for term in terms)
         partition = self.log_partition(parameters)
         count = trailing(summary.count, partition.ndim)
-        terms = total - safe_product(count, partition) + summary.log_base
-        return namespace(terms).asarray(terms)
+        whole = total - safe_product(count, partition) + summary.log_base
+        return namespace(whole).asarray(whole)
 
     def without_base(self) -> "ExponentialFamily":
         """The same with h = 1."""

@@ -4,16 +4,21 @@ import dataclasses
 import itertools
 
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pandas as pd
 import pytest
 import scipy.sparse
-from models.cases import CASES, ROWS, take
+from models.cases import CASES, ROWS, stated, take
+from scipy import stats
 
 import bayesgen as bg
 from bayesgen.data import Rows
 from bayesgen.fitting.em import Options, search_by_em
 from bayesgen.fitting.expectation import ExpectationMaximization, Target
 from bayesgen.fitting.training import prepare
+
+from .oracles import assert_moments
 
 close = np.testing.assert_allclose
 every_case = pytest.mark.parametrize("name", CASES)
@@ -288,3 +293,89 @@ def test_rows_join_whatever_masks_and_matrices_they_have():
     stacked = joined([Rows({"x": matrix}) for matrix in matrices]).values["x"]
     close(stacked.toarray(), scipy.sparse.vstack(matrices).toarray())
     close(stacked @ np.arange(7.0), scipy.sparse.vstack(matrices) @ np.arange(7.0))
+
+
+@pytest.mark.parametrize(
+    "name", ["naive Bayes, integer labels", pytest.param("multinomial, dense", marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("method", [bg.MLE(), bg.MAP()], ids=["MLE", "MAP"])
+def test_em_ends_where_a_search_over_the_density_does(name, method):
+    """Programs know no families: their densities, labels summed out, are climbed by their gradients."""
+    case = CASES[name]
+    X, y = case.data
+    built_in = bg.fit(case.model, X, hidden(y), method=method)
+    own = bg.fit(built_in.program, stated(built_in, X), hidden(y), method=method)
+    assert own.attributes["total_weight_unlabelled"] == built_in.attributes["total_weight_unlabelled"] > 10
+    for key, value in built_in.parameters.items():
+        if key in own.parameters:
+            close(own.parameters[key], value, rtol=1e-3, atol=1e-4, err_msg=key)
+    labelled = bg.fit(case.model, take(X, hidden(y) != None), y[hidden(y) != None], method=method)  # noqa: E711
+    assert any(
+        not np.allclose(labelled.parameters[key], value, rtol=1e-2) for key, value in built_in.parameters.items()
+    )
+
+
+@pytest.mark.slow  # two programs, each compiled for three densities
+def test_programs_of_ones_own_take_the_same_arguments():
+    case = CASES["naive Bayes, integer labels"]
+    X, y = case.data
+    labels, starts = hidden(y), np.full((ROWS, 2), 0.5) + 0.4 * (np.asarray(y)[:, None] == [3, 7]) - 0.2
+    for options in (
+        {"starts": [y, starts]},
+        {"assignment": "hard", "starts": y},
+        {"unlabelled_weight": 0.2, "starts": y},
+    ):
+        built_in = bg.fit(case.model, X, labels, method=bg.MAP(**options))
+        own = bg.fit(built_in.program, stated(built_in, X), labels, method=bg.MAP(**options))
+        for key, value in own.parameters.items():
+            close(value, built_in.parameters[key], rtol=1e-3, err_msg=f"{key} {options}")
+
+
+def tossed(n):
+    """Two coins, of which one is taken for five tosses."""
+    p = numpyro.sample("p", dist.Beta(np.array([2.0, 4.0]), np.array([3.0, 1.5])).to_event(1))
+    with numpyro.plate("rows", n):
+        y = numpyro.sample("y", dist.Categorical(np.array([0.4, 0.6])))
+        numpyro.sample("x", dist.Binomial(5, p[y]))
+
+
+def quadrature(x, labels, weights, tosses):
+    """Means and covariance of both probabilities, on a grid, each row a mixture over the classes that it may have."""
+    grid = (np.arange(400) + 0.5) / 400
+    log_density = stats.beta.logpdf(grid, 2.0, 3.0)[:, None] + stats.beta.logpdf(grid, 4.0, 1.5)[None, :]
+    for value, label, weight in zip(x, labels, weights, strict=True):
+        of_row = np.log([0.4, 0.6])[:, None] + stats.binom.logpmf(value, tosses, grid)
+        first, second = of_row[0][:, None], of_row[1][None, :]
+        log_density = log_density + weight * {0: first, 1: second, None: np.logaddexp(first, second)}[label]
+    mass = np.exp(log_density - log_density.max())
+    mass /= mass.sum()
+    points = np.stack(np.meshgrid(grid, grid, indexing="ij"), -1)
+    mean = (mass[..., None] * points).sum((0, 1))
+    return mean, np.einsum("ab,abi,abj->ij", mass, points - mean, points - mean)
+
+
+def tosses(num_tosses):
+    rng = np.random.default_rng(8)
+    codes = rng.integers(0, 2, 23)
+    x, weights = rng.binomial(num_tosses, np.array([0.3, 0.75])[codes]), rng.integers(1, 3, 23)
+    labels = np.where(np.arange(23) < 6, codes.astype(object), None)
+    return x, labels, weights, quadrature(x, labels, weights, num_tosses)
+
+
+def test_nuts_sums_labels_out():
+    x, labels, weights, (mean, covariance) = tosses(1)
+    model = bg.NaiveBayes(bg.BetaBernoulli(np.array([[2.0], [4.0]]), np.array([[3.0], [1.5]])), class_prior=[0.4, 0.6])
+    X = scipy.sparse.csr_array(x[:, None].astype(float))
+    fit = bg.fit(model, X, labels, method=bg.NUTS(num_samples=2000), sample_weight=weights)
+    assert fit.attributes["path"] == "whitened"
+    assert_moments(fit.parameters["binary_probs"][..., 0], mean, covariance, "probs")
+    assert fit.attributes["total_weight_unlabelled"] == weights[6:].sum()
+    assert fit.attributes["classes_without_labels"] == ()
+
+
+@pytest.mark.slow  # the model above is in every run
+def test_nuts_sums_labels_of_programs_out():
+    x, labels, weights, (mean, covariance) = tosses(5)
+    program = bg.GenerativeProgram(tossed, classes=2)
+    fit = bg.fit(program, {"x": x}, labels, method=bg.NUTS(num_samples=2000), sample_weight=weights)
+    assert_moments(fit.parameters["p"], mean, covariance, "p")

@@ -62,6 +62,13 @@ def stack(X, more):
     return join([X, more])
 
 
+def stated(fit, X):
+    """Rows by site, as a program of one's own takes them."""
+    sites = {name: v.toarray() if hasattr(v, "toarray") else v for name, v in fit.read(X).values.items()}
+    totals = {f"{name}_total": sites[name].sum(-1) for name in sites if f"{name}_total" in fit.program.covariates}
+    return sites | totals
+
+
 def reals(names):
     """Correlated real columns of unlike scales, with class means apart by about their spread."""
 

@@ -12,7 +12,7 @@ from numpyro import handlers
 
 import bayesgen as bg
 
-from .cases import CASES, NEW, ROWS, stack, take
+from .cases import CASES, NEW, ROWS, stack, stated, take
 
 every_case = pytest.mark.parametrize("name", CASES)
 named_cases = pytest.mark.parametrize("name", [name for name, case in CASES.items() if isinstance(case.new, dict)])
@@ -57,13 +57,6 @@ def with_prior(fit, conjugate=None):
     families = dict(fit.prior) if conjugate is None else dict(conjugate.families())
     blocks = [(name, families[name], columns) for name, _, columns in fit.concrete.blocks]
     return bg.GenerativeClassifier(blocks, class_prior=families["class"])
-
-
-def stated(fit, X):
-    """Rows by site, as a program of one's own takes them."""
-    sites = {name: v.toarray() if hasattr(v, "toarray") else v for name, v in fit.read(X).values.items()}
-    totals = {f"{name}_total": sites[name].sum(-1) for name in sites if f"{name}_total" in fit.program.covariates}
-    return sites | totals
 
 
 @every_case

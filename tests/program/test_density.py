@@ -1,5 +1,7 @@
 """Densities and tables of log-joints, against NumPyro itself."""
 
+import itertools
+
 import jax
 import numpy as np
 import numpyro.distributions as dist
@@ -23,6 +25,25 @@ def test_log_density_is_numpyros(function, rng):
     latents, rows, y, covariates = data_of(function, rng)
     expected = numpyro_density(function, latents, rows, y, covariates)
     close(BOUND[function].log_density(latents, {**rows, **covariates}, y), expected, rtol=1e-9)
+
+
+@every_program
+def test_missing_labels_are_summed_out(function, rng):
+    """The density is the sum of NumPyro's over all ways to label the rows; rows without labels are not those with."""
+    latents, rows, y, covariates = data_of(function, rng)
+    labels = y.astype(object)
+    labels[[2, 11]] = None
+    totals = []
+    for pair in itertools.product(range(3), repeat=2):
+        whole = y.copy()
+        whole[[2, 11]] = pair
+        totals.append(numpyro_density(function, latents, rows, whole, covariates))
+    found = BOUND[function].log_density(latents, {**rows, **covariates}, labels)
+    close(found, np.logaddexp.reduce(totals), rtol=1e-9)
+    hidden = BOUND[function].log_density(latents, {**rows, **covariates}, np.full(ROWS, None))
+    table = BOUND[function].log_joint(latents, {**rows, **covariates})
+    prior = totals[0] - table[np.arange(ROWS), np.where(np.isin(np.arange(ROWS), [2, 11]), 0, y)].sum()
+    close(hidden, prior + np.logaddexp.reduce(table, axis=1).sum(), rtol=1e-9)
 
 
 @every_program
