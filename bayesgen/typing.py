@@ -4,13 +4,17 @@ Axes: n rows, K classes, D columns or dimensions, r categories, F features, and 
 one axis are written with a space first, Float[Array, " n"], which keeps linters from taking them for names.
 """
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int, Num, PRNGKeyArray, Real, Shaped
 
 Array: TypeAlias = np.ndarray | jax.Array
+if TYPE_CHECKING:  # NumPy's stubs call an array what arithmetic on arrays without axes gives
+    ArrayOrNumber: TypeAlias = Array
+else:  # it is one of NumPy's numbers
+    ArrayOrNumber = np.ndarray | jax.Array | np.floating | np.bool_
 Seed: TypeAlias = int | np.integer | Array  # an array is one JAX key, of the new kind or the old one
 
-__all__ = ["Array", "Bool", "Float", "Int", "Num", "PRNGKeyArray", "Real", "Seed", "Shaped"]
+__all__ = ["Array", "ArrayOrNumber", "Bool", "Float", "Int", "Num", "PRNGKeyArray", "Real", "Seed", "Shaped"]

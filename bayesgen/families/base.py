@@ -12,12 +12,12 @@ import numpyro.distributions as dist
 from bayesgen.errors import ModelError
 from bayesgen.records import content_hash, copied, field_names, record, static
 from bayesgen.statistics import Moments, RowDensity, Statistic, Summary, check_magnitudes
-from bayesgen.typing import Array, Float, Int
+from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .hyperparameters import TableShape
 from .naming import ANONYMOUS, Names, Scale
 
-Parameters: TypeAlias = dict[str, Array]
+Parameters: TypeAlias = dict[str, ArrayOrNumber]
 """Parameters by name, each of a shape of its own."""
 
 Key: TypeAlias = jax.Array | np.random.Generator
@@ -178,7 +178,7 @@ class Family(abc.ABC):
         """Log marginal likelihood of rows (or of a `Summary`), the parameters integrated out."""
         return float(np.sum(self.log_evidence_terms(data, weights)))
 
-    def log_evidence_terms(self, data: Any, weights: Array | None = None) -> Float[Array, "..."]:
+    def log_evidence_terms(self, data: Any, weights: Array | None = None) -> Float[ArrayOrNumber, "..."]:
         """The log evidence term by term, for each parameter vector that has a prior of its own."""
         family, summary = self._prepared(data, weights, "log_evidence")
         return family._log_evidence(summary)
@@ -187,7 +187,7 @@ class Family(abc.ABC):
     def _updated(self, summary: Any) -> Self: ...
 
     @abc.abstractmethod
-    def _log_evidence(self, summary: Any) -> Float[Array, "..."]: ...
+    def _log_evidence(self, summary: Any) -> Float[ArrayOrNumber, "..."]: ...
 
     @abc.abstractmethod
     def mean(self) -> Parameters:

@@ -12,7 +12,7 @@ from bayesgen.errors import FitError
 from bayesgen.records import fill, record
 from bayesgen.runtime import generator
 from bayesgen.statistics import BERNOULLI, RowDensity, Sums, log_rising
-from bayesgen.typing import Array, Float, Int
+from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .base import Family, Key, Parameters
 from .draws import sample_beta
@@ -60,7 +60,7 @@ class BetaBernoulli(Family):
         ones, zeros = summary.totals
         return self.replace(a=self.a + ones, b=self.b + zeros, batch_shape=np.shape(self.a + ones))
 
-    def _log_evidence(self, summary: Sums) -> Float[Array, "..."]:
+    def _log_evidence(self, summary: Sums) -> Float[ArrayOrNumber, "..."]:
         ones, zeros = summary.totals
         return log_rising(self.a, ones) + log_rising(self.b, zeros) - log_rising(self.a + self.b, ones + zeros)
 

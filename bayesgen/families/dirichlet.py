@@ -12,7 +12,7 @@ from bayesgen.errors import FitError, ModelError
 from bayesgen.records import fill, record
 from bayesgen.runtime import generator
 from bayesgen.statistics import Sums, log_rising
-from bayesgen.typing import Array, Float
+from bayesgen.typing import Array, ArrayOrNumber, Float
 
 from .base import Family, Key, Parameters
 from .draws import sample_dirichlet
@@ -50,7 +50,7 @@ class DirichletFamily(Family):
         concentration = self.concentration + summary.totals[0]
         return self.replace(concentration=concentration, batch_shape=concentration.shape)
 
-    def _log_evidence(self, summary: Sums) -> Float[Array, "..."]:
+    def _log_evidence(self, summary: Sums) -> Float[ArrayOrNumber, "..."]:
         alpha, counts = self.concentration, summary.totals[0]
         total, number = alpha.sum(-1), counts.sum(-1)
         ratio = np.zeros(counts.shape)

@@ -4,10 +4,10 @@ import numpy as np
 import scipy.special
 from numpy.random import Generator
 
-from bayesgen.typing import Array, Float
+from bayesgen.typing import Array, ArrayOrNumber, Float
 
 
-def sample_log_gamma(rng: Generator, shape: Array, size: tuple[int, ...]) -> np.ndarray:
+def sample_log_gamma(rng: Generator, shape: ArrayOrNumber, size: tuple[int, ...]) -> np.ndarray:
     """Logs of Gamma(shape, 1) draws. Where the shape is small the draws themselves would underflow to zero.
 
     Source: Marsaglia and Tsang (2000), A simple method for generating gamma variables, section 6: a Gamma(a) variable
@@ -21,7 +21,7 @@ def sample_log_gamma(rng: Generator, shape: Array, size: tuple[int, ...]) -> np.
     return logs - np.where(small, powers, 0.0)
 
 
-def sample_beta(rng: Generator, a: Array, b: Array, shape: tuple[int, ...]) -> np.ndarray:
+def sample_beta(rng: Generator, a: ArrayOrNumber, b: ArrayOrNumber, shape: tuple[int, ...]) -> np.ndarray:
     """Beta(a, b) draws of shape `shape` + that of the parameters."""
     size = (*shape, *np.broadcast_shapes(np.shape(a), np.shape(b)))
     return scipy.special.expit(sample_log_gamma(rng, a, size) - sample_log_gamma(rng, b, size))
@@ -32,13 +32,13 @@ def sample_dirichlet(rng: Generator, concentration: Float[Array, "*batch r"], sh
     return scipy.special.softmax(sample_log_gamma(rng, concentration, (*shape, *concentration.shape)), axis=-1)
 
 
-def sample_gamma(rng: Generator, a: Array, rate: Array, shape: tuple[int, ...]) -> np.ndarray:
+def sample_gamma(rng: Generator, a: ArrayOrNumber, rate: ArrayOrNumber, shape: tuple[int, ...]) -> np.ndarray:
     """Gamma(a, rate) draws of shape `shape` + that of the parameters."""
     return rng.standard_gamma(a, (*shape, *np.broadcast_shapes(np.shape(a), np.shape(rate)))) / rate
 
 
 def sample_inverse_wishart_root(
-    rng: Generator, df: Array, scale: Float[Array, "*batch D D"], shape: tuple[int, ...]
+    rng: Generator, df: ArrayOrNumber, scale: Float[Array, "*batch D D"], shape: tuple[int, ...]
 ) -> Float[np.ndarray, "*draws D D"]:
     """Square roots B, (..., D, D), of inverse-Wishart draws B B^T. They are not triangular.
 

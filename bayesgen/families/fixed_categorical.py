@@ -1,6 +1,6 @@
 """Fixed class probabilities: a class prior with nothing to learn."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from bayesgen.errors import ModelError
 from bayesgen.records import fill, record
 from bayesgen.statistics import CategoricalStatistic, RowDensity, Sums
-from bayesgen.typing import Array, Float, Int
+from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .base import Family, Key, Parameters
 from .naming import ANONYMOUS, Names, Scale
@@ -27,7 +27,7 @@ class FixedCategorical(Family):
     probs: Float[Array, " r"]
     kind = "categorical"
 
-    def __init__(self, probs: ArrayLike) -> None:
+    def __init__(self, probs: ArrayLike | Sequence[float]) -> None:
         values = np.asarray(probs, np.float64)
         if values.ndim != 1 or (values < 0).any() or not np.isclose(values.sum(), 1.0, rtol=0, atol=1e-9):
             raise ModelError(f"Fixed probabilities must be nonnegative and sum to 1, got {values.tolist()!r}.")
@@ -49,7 +49,7 @@ class FixedCategorical(Family):
     def _updated(self, summary: Sums) -> Self:
         return self
 
-    def _log_evidence(self, summary: Sums) -> Float[Array, "..."]:
+    def _log_evidence(self, summary: Sums) -> Float[ArrayOrNumber, "..."]:
         counts = summary.totals[0]
         with np.errstate(divide="ignore"):
             logs = np.log(self.probs)

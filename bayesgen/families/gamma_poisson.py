@@ -13,7 +13,7 @@ from bayesgen.errors import FitError
 from bayesgen.records import fill, record
 from bayesgen.runtime import generator
 from bayesgen.statistics import POISSON, RowDensity, Sums, log_rising
-from bayesgen.typing import Array, Float, Int
+from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .base import Family, Key, Parameters
 from .draws import sample_gamma
@@ -71,7 +71,7 @@ class GammaPoisson(Family):
         rate = self.rate + summary.cell_counts
         return self.replace(shape=shape, rate=np.broadcast_to(rate, shape.shape), batch_shape=shape.shape)
 
-    def _log_evidence(self, summary: Sums) -> Float[Array, "..."]:
+    def _log_evidence(self, summary: Sums) -> Float[ArrayOrNumber, "..."]:
         total = summary.totals[0]
         rows = summary.cell_counts
         rates = self.shape * np.log1p(rows / self.rate) + total * np.log(self.rate + rows)

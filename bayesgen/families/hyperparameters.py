@@ -8,7 +8,7 @@ import numpyro.distributions as dist
 from numpy.typing import ArrayLike
 
 from bayesgen.errors import ModelError
-from bayesgen.typing import Array, Float
+from bayesgen.typing import ArrayOrNumber, Float
 
 from .naming import Scale
 from .pooling import Pooling
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     # a hyperparameter as users state it, for constructors, which check it themselves
     Stated: TypeAlias = ArrayLike | dist.Distribution | None
     # closed forms are reached by way of `Family.require_numbers`, so what they see is this
-    Hyperparameter: TypeAlias = Float[Array, "..."]
+    Hyperparameter: TypeAlias = Float[ArrayOrNumber, "..."]
     TableShape: TypeAlias = tuple[int, ...]
 else:
     Stated = Any
-    Hyperparameter = Float[Array, "..."] | dist.Distribution | None
+    Hyperparameter = Float[ArrayOrNumber, "..."] | dist.Distribution | None
     TableShape = tuple[int, ...] | None
 
 

@@ -7,7 +7,7 @@ from typing import NoReturn
 import numpy as np
 
 from bayesgen.errors import FitError
-from bayesgen.typing import Array, Bool, Float
+from bayesgen.typing import ArrayOrNumber, Bool, Float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Scale:
     num_classes: int | None = None
     num_columns: int | None = None
     num_categories: int | None = None
-    mean: Float[Array, "*D"] | None = None
-    variance: Float[Array, "*D"] | None = None
+    mean: Float[ArrayOrNumber, "*D"] | None = None
+    variance: Float[ArrayOrNumber, "*D"] | None = None
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -49,7 +49,7 @@ class Names:
         """Name a column."""
         return f"column {index if self.columns is None else self.columns[index]!r}"
 
-    def where(self, bad: Bool[Array, "..."]) -> str:
+    def where(self, bad: Bool[ArrayOrNumber, "..."]) -> str:
         """Say at which class and column a boolean array (K, D, ...), (K,), (D, ...) or () is first true."""
         index = tuple(int(i) for i in np.argwhere(bad)[0]) if np.ndim(bad) else ()
         words = []
@@ -64,6 +64,6 @@ class Names:
 ANONYMOUS = Names()
 
 
-def refuse_mode(names: Names, bad: Bool[Array, "..."], why: str, remedy: str) -> NoReturn:
+def refuse_mode(names: Names, bad: Bool[ArrayOrNumber, "..."], why: str, remedy: str) -> NoReturn:
     """Raise the error of a mode that is unbounded or not unique."""
     raise FitError(f"Block {names.block!r} has no unique posterior mode at {names.where(bad)}: {why} {remedy}")

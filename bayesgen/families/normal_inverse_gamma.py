@@ -13,7 +13,7 @@ from bayesgen.errors import FitError
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
 from bayesgen.statistics import Moments, NormalStatistic, RowDensity, log_rising
-from bayesgen.typing import Array, Float, Int
+from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .base import Family, Key, Parameters
 from .draws import sample_gamma
@@ -108,7 +108,7 @@ class NormalInverseGamma(Family):
         variance = np.where(variance > 0, variance, 1.0)
         return Scale(num_columns=columns[0] if columns else None, mean=summary.mean, variance=variance)
 
-    def _growth(self, summary: Moments) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    def _growth(self, summary: Moments) -> tuple[Float[ArrayOrNumber, "..."], Float[ArrayOrNumber, "..."]]:
         """What data add to shape and scale."""
         count, shift = summary.cell_counts, summary.mean - self.location
         squares = summary.scatter + self.kappa * (count / (self.kappa + count)) * shift**2
@@ -127,7 +127,7 @@ class NormalInverseGamma(Family):
             batch_shape=shift.shape,
         )
 
-    def _log_evidence(self, summary: Moments) -> Float[Array, "..."]:
+    def _log_evidence(self, summary: Moments) -> Float[ArrayOrNumber, "..."]:
         after, (shape, scale) = self._updated(summary), self._growth(summary)
         cells = self.pooling.pool(0.5 * np.log(self.kappa / after.kappa) - 0.5 * LOG_2PI * summary.cell_counts)
         scales = self.shape * np.log1p(scale / self.scale) + shape * np.log(after.scale)
@@ -235,7 +235,9 @@ class NormalInverseGamma(Family):
         return {"mean": ("class", "feature"), "variance": axes}
 
 
-def _divide(numerator: Float[Array, "*batch"], denominator: Float[Array, "*batch"]) -> Float[np.ndarray, "*batch"]:
+def _divide(
+    numerator: Float[ArrayOrNumber, "*batch"], denominator: Float[ArrayOrNumber, "*batch"]
+) -> Float[np.ndarray, "*batch"]:
     """numerator / denominator, infinite where the denominator is not positive (the moment does not exist)."""
     positive = denominator > 0
     return np.where(positive, numerator / np.where(positive, denominator, 1.0), np.inf)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+from numpy.typing import ArrayLike
 from numpyro.distributions.transforms import CholeskyTransform, Transform
 
 from bayesgen.errors import ModelError
@@ -22,7 +23,7 @@ from bayesgen.statistics import (
     Summary,
     expected_moments,
 )
-from bayesgen.typing import Array, Float, Int, Real
+from bayesgen.typing import Array, ArrayOrNumber, Float, Int, Real
 
 from .base import Family, Key, Parameters
 from .covariances import check_cells, check_ranks, check_scale
@@ -105,12 +106,12 @@ class NormalInverseWishart(Family):
         return Scale(num_columns=len(variance), mean=summary.mean, variance=np.where(variance > 0, variance, 1.0))
 
     def _prepared(
-        self, data: Summary | Cells, weights: Real[Array, " n"] | None, verb: str
+        self, data: Summary | Cells | ArrayLike, weights: Real[Array, " n"] | None, verb: str
     ) -> tuple["NormalInverseWishart", Summary]:
         _refuse_patterns(data, verb)
         return super()._prepared(data, weights, verb)
 
-    def _pool(self, matrices: Float[Array, "..."]) -> Float[Array, "..."]:
+    def _pool(self, matrices: Float[ArrayOrNumber, "..."]) -> Float[ArrayOrNumber, "..."]:
         """Sum over classes where they share one covariance, keeping the axis."""
         return matrices.sum(0, keepdims=True) if self.pooling.tied else matrices
 
@@ -134,7 +135,7 @@ class NormalInverseWishart(Family):
             batch_shape=shift.shape,
         )
 
-    def _log_evidence(self, summary: Moments) -> Float[Array, "..."]:
+    def _log_evidence(self, summary: Moments) -> Float[ArrayOrNumber, "..."]:
         after, (df, scale) = self._updated(summary), self._growth(summary)
         dimension = self.batch_shape[-1]
         cells = 0.5 * dimension * (np.log(self.kappa / after.kappa) - summary.count * LOG_PI)
@@ -174,9 +175,10 @@ class NormalInverseWishart(Family):
         entries = np.where(exists, numerator / (freedom * (freedom - 1) ** 2 * (freedom - 3)), np.inf)
         return {"mean": diagonal / family.kappa[..., None], "covariance": family._covariance(entries)}
 
-    def maximum_likelihood(self, summary: Moments, names: Names = ANONYMOUS) -> Parameters:
+    def maximum_likelihood(self, summary: Moments | PatternMoments, names: Names = ANONYMOUS) -> Parameters:
         """Means, and covariances with denominator N."""
         _refuse_patterns(summary, "maximum likelihood")
+        assert isinstance(summary, Moments)
         check_ranks(summary, self._pool, self.pooling.tied, names)
         count = self._pool(np.asarray(summary.count))
         return {
@@ -295,7 +297,7 @@ class NormalInverseWishart(Family):
         }
 
 
-def _refuse_patterns(data: Summary | Cells, verb: str) -> None:
+def _refuse_patterns(data: Summary | Cells | ArrayLike, verb: str) -> None:
     """Refuse rows with missing cells: their likelihood is a product over patterns, and conjugate to nothing."""
     if isinstance(data, PatternMoments):
         raise ModelError(

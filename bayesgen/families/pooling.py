@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from bayesgen.typing import Array, Float
+from bayesgen.typing import ArrayOrNumber, Float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Pooling:
         """The axes that share, counted from the end."""
         return (-2,) * self.tied + (-1,) * self.spherical
 
-    def pool(self, table: Float[Array, "..."]) -> Float[Array, "..."]:
+    def pool(self, table: Float[ArrayOrNumber, "..."]) -> Float[ArrayOrNumber, "..."]:
         """Sum over the axes that share, keeping them with length 1."""
         return np.sum(table, axis=self.axes, keepdims=True) if self.axes else table
 
@@ -39,11 +39,11 @@ class Pooling:
         """How many cells of the table share each entry."""
         return int(np.prod([batch_shape[axis] for axis in self.axes], dtype=int))
 
-    def squeeze(self, table: Float[Array, "..."]) -> Float[Array, "..."]:
+    def squeeze(self, table: Float[ArrayOrNumber, "..."]) -> Float[ArrayOrNumber, "..."]:
         """Drop the shared axes."""
         return table.squeeze(self.axes) if self.axes else table
 
-    def expand(self, table: Float[Array, "..."]) -> Float[Array, "..."]:
+    def expand(self, table: Float[ArrayOrNumber, "..."]) -> Float[ArrayOrNumber, "..."]:
         """Put the shared axes back, with length 1. Works on NumPy and JAX arrays."""
         if self.tied and self.spherical:
             return table[..., None, None]

@@ -169,7 +169,7 @@ class DirichletMultinomialRows(RowDensity):
         return words + _lengths(self.concentration, values.sum(-1)) - log_factorial(values).sum(-1)[:, None]
 
 
-def _lengths(concentration: Float[Array, "K V"], lengths: Float[Array, " n"]) -> Float[Array, "n K"]:
+def _lengths(concentration: Float[Array, "K V"], lengths: Real[Array, " n"]) -> Float[Array, "n K"]:
     """What depends on a row's length alone, its factorial included."""
     totals, lengths = concentration.sum(-1, keepdims=True), lengths[:, None]
     return log_factorial(lengths) - sum_log_rising(lengths, totals)

@@ -83,7 +83,7 @@ def test_tiny_concentrations_do_not_underflow(concentration):
 
 def test_logs_of_tiny_gammas():
     """The probability that log X < t is Gamma(a)'s distribution function, which is near exp(a t) for small a."""
-    logs = sample_log_gamma(np.random.default_rng(9), np.asarray(0.01), SIZE)
+    logs = sample_log_gamma(np.random.default_rng(9), np.asarray(0.01), (SIZE,))
     assert stats.kstest(logs, lambda t: stats.gamma.cdf(np.exp(t), 0.01)).pvalue > 1e-4
     assert (logs < -750).any()
 
