@@ -69,7 +69,7 @@ class Fit(Trained):
             "method": repr(self.method),
             "rows (total weight)": amount(self.attributes.get("total_weight")),
             "columns": counted(self.schema.columns or self.program.attributes),
-            "classes": counted(self.classes),
+            "components" if self.concrete.class_axis == "component" else "classes": counted(self.classes),
             "rows without labels (weight)": self._about_labels(),
             "log evidence": amount(self.log_evidence),
             "draws": f"{about_draws}, path {self.attributes.get('path')!r}" if about_draws else None,
@@ -87,7 +87,8 @@ class Fit(Trained):
         """How to ask it of new rows."""
         if len(self.classes) == 0:
             return "fit.log_joint(X)"
-        return f"predict(fit, X, rule={'PlugIn()' if self.posterior.is_point else 'BMA()'})"
+        order = "" if self.posterior.has_order else "fit.relabel(), "
+        return f"{order}predict(fit, X, rule={'PlugIn()' if self.posterior.is_point else 'BMA()'})"
 
     @functools.cached_property
     def program(self) -> GenerativeProgram:

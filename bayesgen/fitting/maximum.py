@@ -48,6 +48,8 @@ def point_at_maximum(
         )
     with jax.enable_x64(True), placed(density.cost):
         others = dispersed_starts(program, problem.seed, max(DRAWS, num_starts))
+        if density.has_symmetries:  # at the origin all components are alike, and a climb from there ends at a saddle
+            others = others[1:]
         tops = [_top(density, statistics.padded(), others[:FIRST_STARTS]) for statistics in complete]
         starts = np.concatenate([*(top[None] for top in tops), others])
         optimum = maximize(density, starts[:num_starts] if len(tops) >= num_starts else starts, num_starts, what)

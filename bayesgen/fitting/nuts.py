@@ -84,10 +84,10 @@ class NUTS(Method):
             fit = dataclasses.replace(fit, posterior=draws)
         saturated = [] if problem.conjugate else saturated_sites(program.latent_supports, latents)
         # the axes of a program of one's own would have to be found, by functions that are compiled for it
-        has_names = problem.conjugate and draws.components is None
+        has_names = problem.conjugate and draws.has_order
         names = entry_names(*axes(fit)) if has_names else entry_names({}, {})
         warn_of(chains.attempt.remarks + saturated + problems(draws.judged, chains.stats, names))
-        if draws.components is not None:
+        if not draws.has_order:
             warn_of_switching()
         return fit
 

@@ -2,7 +2,9 @@
 
 import abc
 import dataclasses
+import itertools
 import numbers
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,8 +15,10 @@ from bayesgen.models import Conjugate
 from bayesgen.posteriors import Point
 from bayesgen.program import ProgramDensity
 from bayesgen.records import fill
+from bayesgen.runtime import as_key, generator
 from bayesgen.statistics import SufficientStatistics, merged
 
+from .clustering import groupings
 from .em import Options, search_by_em
 from .expectation import Classes, Target
 from .fit import Fit
@@ -23,6 +27,7 @@ from .problem import Method, ProgramProblem
 from .starts import Starts
 
 ASSIGNMENTS = ("soft", "hard")
+GROUPINGS = 2  # among the starts of a search where no row has its label: by k-means++, and about random rows
 LABELLED_STARTS, UNLABELLED_STARTS = 4, 8  # where every row has its label, likelihoods seldom have several maxima
 
 
@@ -112,10 +117,14 @@ def _complete_data(
         return []
     silent = dataclasses.replace(rows, weights=np.zeros(rows.num_rows))
     labelled = dataclasses.replace(statistics, unlabelled=silent)
+    if starts is None and statistics.class_weights.any():
+        return [labelled]
     if starts is None:
-        return [labelled] if statistics.class_weights.any() else []
-    assert data.unlabelled_places is not None
-    given = starts.classes(data.scaled_schema, data.num_rows, data.unlabelled_places)
+        rng = generator(as_key(problem.seed))
+        given: Iterable[Classes] = itertools.islice(groupings(rows, None, problem.program.num_classes, rng), GROUPINGS)
+    else:
+        assert data.unlabelled_places is not None
+        given = starts.classes(data.scaled_schema, data.num_rows, data.unlabelled_places)
     return [merged([labelled, data.model.summarize(data.schema, _with_classes(rows, classes))]) for classes in given]
 
 

@@ -73,6 +73,11 @@ class Posterior(abc.ABC):
         return not (self.has_predictive or self.has_draws)
 
     @property
+    def has_order(self) -> bool:
+        """Whether all its draws have their classes, or components, in one order."""
+        return True
+
+    @property
     def described(self) -> str | None:
         """What there is to say of it in one line, for people; None where its parameters say all."""
         return None

@@ -35,7 +35,7 @@ def warn_of_switching() -> None:
 
 
 def invariants(
-    log_joint: Float[np.ndarray, "draws n K"],
+    log_joint: Float[np.ndarray, "all_draws n K"],
     weights: Float[np.ndarray, " n"],
     pairs: Int[np.ndarray, "pairs 2"],
     num_chains: int,

@@ -63,8 +63,12 @@ class Draws(ProcessPosterior):
             return text
         entries = Entries.of(self.judged)
         agreement = f", R-hat at most {entries.rhats.max():.3f}" if chains > 1 else ""
-        unnamed = "" if self.components is None else ", components in no order: fit.relabel()"
-        return f"{text}{agreement}, bulk ESS at least {entries.sizes.min():,.0f}{unnamed}"
+        return f"{text}{agreement}, bulk ESS at least {entries.sizes.min():,.0f}"
+
+    @property
+    def has_order(self) -> bool:
+        """Unless components are exchangeable, and not put in one order yet."""
+        return self.components is None
 
     @property
     def judged(self) -> dict[str, np.ndarray]:
@@ -82,7 +86,7 @@ class Draws(ProcessPosterior):
 
         Warns of components in no order, whose mean is that of all of them.
         """
-        if self.components is not None:
+        if not self.has_order:
             warn_of_switching()
         supports = self.program.latent_supports
         return {

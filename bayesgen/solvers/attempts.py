@@ -252,7 +252,7 @@ def laplace(density: LogDensity, settings: Settings, evaluator: Evaluator, start
     Raises:
         FitError: where the density is not finite at any start.
     """
-    optimum = search(evaluator, starts)
+    optimum = search(evaluator, starts, density.has_symmetries)
     centred = Whitened(density, Whitening.shift(optimum.vector))
     if optimum.num_modes > 1:
         reason = f"{optimum.num_modes} modes were found, and chains need not visit all of them in their proportions"

@@ -61,8 +61,13 @@ class Optimum:
         return abs(value - self.value) <= AGREEMENT and bool(near.all())
 
 
-def search(evaluator: Evaluator, starts: Iterable[Vector]) -> Optimum:
+def search(evaluator: Evaluator, starts: Iterable[Vector], has_symmetries: bool = False) -> Optimum:
     """The peak about which most of the probability lies, or the highest optimum where none is a peak. Inside float64.
+
+    Args:
+        evaluator: of the density.
+        starts: where climbs begin.
+        has_symmetries: whether peaks that are alike in height and volume are one peak and its mirror images.
 
     Raises:
         FitError: where the density is finite nowhere.
@@ -72,7 +77,10 @@ def search(evaluator: Evaluator, starts: Iterable[Vector]) -> Optimum:
     if not peaks:
         return optima[0]
     main = max(peaks, key=lambda peak: peak.log_mass)
-    return dataclasses.replace(main, num_modes=sum(peak.log_mass > main.log_mass - NEGLIGIBLE for peak in peaks))
+    masses = np.sort([peak.log_mass for peak in peaks if peak.log_mass > main.log_mass - NEGLIGIBLE])
+    if has_symmetries:
+        masses = masses[np.diff(masses, prepend=-np.inf) > AGREEMENT]
+    return dataclasses.replace(main, num_modes=len(masses))
 
 
 def climb(evaluator: Evaluator, starts: Iterable[Vector]) -> list[Optimum]:

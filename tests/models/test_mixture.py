@@ -4,8 +4,15 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+import scipy.optimize
+import scipy.special
+import scipy.stats
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture
 
 import bayesgen as bg
+from models.cases import CASES, NEW, ROWS
 
 close = np.testing.assert_allclose
 FORMS = ("full", "tied", "diag", "spherical")
@@ -88,3 +95,176 @@ def test_labels_are_refused_with_what_takes_them(blobs):
 def test_exact_refuses_a_mixture(blobs):
     with pytest.raises(bg.FitError, match=r"Exact\(\).*NUTS"):
         bg.fit(bg.Mixture(bg.NaiveBayes(), 2), blobs[0], method=bg.Exact())
+
+
+# --- expectation maximisation against other programs -----------------------------------------------------------
+
+
+def test_k_means_is_a_mixture_by_hard_assignment(blobs):
+    X, _ = blobs
+    start = np.random.default_rng(1).integers(0, 3, len(X))
+    model = bg.Mixture(bg.GaussianDiscriminant("tied-spherical", class_prior=[1 / 3] * 3), 3)
+    fit = bg.fit(model, X, method=bg.MLE(assignment="hard", starts=start))
+    centers = np.stack([X[start == k].mean(axis=0) for k in range(3)])
+    theirs = KMeans(3, init=centers, n_init=1, algorithm="lloyd", tol=0).fit(X)
+    close(fit.parameters["real_mean"], theirs.cluster_centers_, rtol=1e-12)
+    close(fit.parameters["real_variance"] * X.size, theirs.inertia_, rtol=1e-12)
+    np.testing.assert_array_equal(bg.predict(fit, X, rule=bg.PlugIn()).labels, theirs.labels_)
+    assert fit.attributes["num_iterations"] == theirs.n_iter_
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_step_is_that_of_a_gaussian_mixture(form, blobs):
+    """From the same start, after the same number of steps: all parameters, and the likelihood."""
+    X, start = blobs[0], np.where(np.arange(211) % 7 > 0, blobs[1], np.random.default_rng(2).integers(0, 3, 211))
+    fit = bg.fit(bg.Mixture(bg.GaussianDiscriminant(form), 3), X, method=bg.MLE(starts=start))
+    first = bg.fit(bg.GaussianDiscriminant(form), X, start, method=bg.MLE()).parameters
+    spread = "real_covariance" if form in ("full", "tied") else "real_variance"
+    precision = np.linalg.inv(first[spread]) if form in ("full", "tied") else 1 / first[spread]
+    theirs = GaussianMixture(
+        3,
+        covariance_type=form,
+        reg_covar=0,
+        tol=0,
+        max_iter=fit.attributes["num_iterations"],
+        weights_init=first["class_probs"],
+        means_init=first["real_mean"],
+        precisions_init=precision,
+    )
+    with pytest.warns(ConvergenceWarning, match="converge"):  # it is told to stop after these steps
+        theirs.fit(X)
+    close(fit.attributes["objective"], theirs.score(X) * len(X), rtol=1e-12)
+    close(fit.parameters["class_probs"], theirs.weights_, rtol=1e-9)
+    close(fit.parameters["real_mean"], theirs.means_, rtol=1e-9)
+    close(fit.parameters[spread], theirs.covariances_, rtol=1e-8)
+    answer = bg.predict(fit, X, rule=bg.PlugIn())
+    close(answer.probabilities, theirs.predict_proba(X), atol=1e-9)
+    close(answer.log_marginal, theirs.score_samples(X), rtol=1e-9)
+    assert fit.attributes["num_iterations"] > 10
+
+
+def binary_rows(rng, codes):
+    return rng.random((len(codes), 5)) < np.asarray([[0.9, 0.8, 0.1, 0.2, 0.6], [0.2, 0.3, 0.8, 0.7, 0.5]])[codes]
+
+
+def categorical_rows(rng, codes):
+    shares = np.asarray([[[6, 3, 1], [2, 1, 7]], [[1, 2, 7], [5, 4, 1]]])[codes] / 10
+    draws = (rng.random((len(codes), 2, 1)) > shares.cumsum(axis=2)).sum(axis=2)
+    return {name: np.asarray(["low", "middle", "top"])[draws[:, j]] for j, name in enumerate(("price", "speed"))}
+
+
+def count_rows(rng, codes):
+    shares = np.asarray([[5, 3, 1, 1], [1, 2, 3, 6]])[codes]
+    return np.stack([rng.multinomial(n, row / row.sum()) for n, row in zip(3 + codes * 2, shares, strict=True)])
+
+
+def log_bernoulli(values, free):
+    return scipy.stats.bernoulli(scipy.special.expit(free.reshape(5))).logpmf(values["binary"]).sum(axis=1)
+
+
+def log_categorical(values, free):
+    logs = scipy.special.log_softmax(free.reshape(2, 3), axis=1)
+    return sum(logs[j][values["categorical_3"][:, j]] for j in range(2))
+
+
+def log_multinomial(values, free):
+    counts = values["count"]
+    return scipy.stats.multinomial(counts.sum(axis=1), scipy.special.softmax(free)).logpmf(counts)
+
+
+# model, its rows, log density of rows at free parameters of one component, how many there are
+KINDS = {
+    "Bernoulli": (bg.NaiveBayes(), binary_rows, log_bernoulli, 5),
+    "categorical": (bg.NaiveBayes(), categorical_rows, log_categorical, 6),
+    "multinomial": (bg.NaiveBayes(bg.DirichletMultinomial()), count_rows, log_multinomial, 4),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_em_maximises_the_likelihood_as_scipy_writes_it(kind):
+    model, rows, log_density, size = KINDS[kind]
+    rng = np.random.default_rng(3)
+    truth = rng.permutation(np.arange(211) % 2)
+    X = rows(rng, truth)
+    fit = bg.fit(bg.Mixture(model, 2), X, method=bg.MLE(starts=truth))
+    values = fit.read(X).values
+
+    def loss(free):
+        parts = [log_density(values, free[1 + k * size : 1 + (k + 1) * size]) for k in range(2)]
+        logs = scipy.special.log_expit([-free[0], free[0]])
+        return -np.logaddexp(parts[0] + logs[0], parts[1] + logs[1]).sum()
+
+    far = [0.0]
+    for k in range(2):  # from a start of its own: what rows of each group are like
+        group = {name: value[truth == k] for name, value in values.items()}
+        local = scipy.optimize.minimize(lambda free, group=group: -log_density(group, free).sum(), np.zeros(size))
+        far += local.x.tolist()
+    best = scipy.optimize.minimize(loss, far, options={"gtol": 1e-7})
+    assert fit.attributes["objective"] == pytest.approx(-best.fun, abs=1e-4)
+    close(fit.attributes["objective"], bg.predict(fit, X, rule=bg.PlugIn()).log_marginal.sum(), rtol=1e-10)
+
+
+def test_a_missing_cell_is_left_out_of_the_likelihood_and_of_responsibilities(blobs):
+    X = blobs[0].copy()
+    missing = np.random.default_rng(4).random(X.shape) < 0.2
+    X[missing] = np.nan
+    fit = bg.fit(bg.Mixture(bg.GaussianDiscriminant("diag"), 3), X, method=bg.MLE(num_starts=2))
+    mean, deviation = fit.parameters["real_mean"], np.sqrt(fit.parameters["real_variance"])
+    of_cells = scipy.stats.norm(mean, deviation).logpdf(X[:, None])
+    joint = np.where(missing[:, None], 0.0, of_cells).sum(axis=2) + np.log(fit.parameters["class_probs"])
+    close(fit.attributes["objective"], scipy.special.logsumexp(joint, axis=1).sum(), rtol=1e-10)
+    answer = bg.predict(fit, X, rule=bg.PlugIn())
+    close(answer.probabilities, scipy.special.softmax(joint, axis=1), atol=1e-10)
+
+
+# --- every model -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_model_is_a_model_of_components(name):
+    """Sites and shapes are the model's, responsibilities and densities its table's, scales those of all rows."""
+    case = CASES[name]
+    X, number = case.data[0], len(case.labels)
+    fit = bg.fit(bg.Mixture(case.model, number), X, method=bg.MAP(num_starts=2), seed=1)
+    assert fit.classes.tolist() == list(range(number)) and fit.attributes["total_weight"] == ROWS
+    expected = case.exact.posterior.conjugate.mean()
+    assert {key: np.shape(value) for key, value in fit.parameters.items()} == {
+        key: np.shape(value) for key, value in expected.items()
+    }
+    answer, table = bg.predict(fit, case.new, rule=bg.PlugIn()), fit.log_joint(case.new)
+    assert answer.probabilities.shape == (NEW, number)
+    close(answer.log_marginal, scipy.special.logsumexp(table, axis=1), rtol=1e-12)
+    close(answer.probabilities.sum(axis=1), 1.0, rtol=1e-12)
+    conjugate = fit.concrete.conjugate(fit.schema)
+    log_likelihood = bg.predict(fit, X, rule=bg.PlugIn()).log_marginal.sum()
+    close(fit.attributes["objective"], log_likelihood + conjugate.log_prior(fit.parameters), rtol=1e-9)
+    if fit.schema.mean is not None:  # default priors are in the units of all rows
+        close(fit.schema.mean, case.exact.schema.mean, rtol=1e-10)
+        close(fit.schema.variance, case.exact.schema.variance, rtol=1e-10)
+
+
+def test_rows_in_chunks_and_with_weights_are_the_rows(blobs):
+    X, codes = blobs
+    mixture, method = bg.Mixture(bg.GaussianDiscriminant("full"), 3), bg.MAP(starts=codes)
+    whole = bg.fit(mixture, X, method=method)
+    chunks = bg.fit(mixture, [(X[:50],), (X[50:],)], method=method)
+    weights = np.random.default_rng(5).integers(1, 3, len(X))
+    twice = np.repeat(np.arange(len(X)), weights)
+    weighted = bg.fit(mixture, X, method=method, sample_weight=weights)
+    repeated = bg.fit(mixture, X[twice], method=bg.MAP(starts=codes[twice]))
+    for one, other in ((whole, chunks), (weighted, repeated)):
+        for name, value in one.parameters.items():
+            close(other.parameters[name], value, rtol=1e-7, err_msg=name)
+
+
+def test_the_axis_of_the_components_has_their_name(blobs):
+    fit = bg.fit(bg.Mixture(bg.GaussianDiscriminant("full"), 3), blobs[0], method=bg.MAP(num_starts=1))
+    point = fit.to_datatree()["point_estimate"]
+    assert point["real_mean"].dims == ("component", "feature")
+    assert point["real_covariance"].dims == ("component", "feature", "feature_2")
+    assert point["class_probs"].coords["component"].values.tolist() == ["0", "1", "2"]
+    assert "components: 3 (0, 1, 2)" in repr(fit) and "without labels" not in repr(fit)
+    rows = fit.simulate(500, seed=3)
+    assert set(np.unique(rows["y"])) == {0, 1, 2}
+    answer = bg.predict(fit, rows, rule=bg.PlugIn())
+    assert (answer.labels == rows["y"]).mean() > 0.9  # what it makes, it tells apart
