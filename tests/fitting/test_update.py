@@ -209,3 +209,20 @@ def test_summaries_with_the_schema_of_a_fit_keep_its_scale_in_any_order():
     other = bg.fit(bg.NaiveBayes(), X[20:], y[20:], method=bg.Exact())
     with pytest.raises(bg.DataError, match="different default priors"):
         known + bg.summarize(bg.NaiveBayes(), X[20:], y[20:], schema=other.schema)
+
+
+def test_rows_without_labels_may_follow_and_are_not_kept():
+    X, y = frame(60)
+    some = pd.Series(y, dtype=object)
+    some[40:] = None
+    fit = bg.fit(bg.NaiveBayes(), X[:30], y[:30], method=bg.MAP())
+    grown = fit.update(X[30:], some[30:])
+    whole = bg.fit(bg.NaiveBayes(), X, some, method=bg.MAP(), schema=fit.schema)
+    for name, value in whole.parameters.items():
+        close(grown.parameters[name], value, rtol=1e-6)
+    assert grown.attributes["total_weight_unlabelled"] == 20 and grown.summaries is None
+    with pytest.raises(bg.FitError, match=r"not in any sufficient statistic"):
+        grown.update(X, y)
+    exact = bg.fit(bg.NaiveBayes(), X[:30], y[:30], method=bg.Exact())
+    with pytest.raises(bg.FitError, match=r"Exact\(\)"):
+        exact.update(X[30:], some[30:])
