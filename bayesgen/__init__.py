@@ -26,7 +26,8 @@ __version__ = "0.1.0"
 _ROOMS = {
     "errors": (
         "BayesgenError DataError ModelError FitError PredictionError "
-        "BayesgenWarning ConstantColumnWarning ImpossibleRowsWarning ConvergenceWarning LabelSwitchingWarning"
+        "BayesgenWarning ConstantColumnWarning ImpossibleRowsWarning ConvergenceWarning LabelSwitchingWarning "
+        "UnknownValuesWarning"
     ),
     "data": "Schema load_dataset Dataset Split",
     "program": "GenerativeProgram",

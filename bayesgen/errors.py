@@ -35,6 +35,10 @@ class ConstantColumnWarning(BayesgenWarning):
     """A column has no variance, so its default prior takes variance 1."""
 
 
+class UnknownValuesWarning(BayesgenWarning):
+    """Cells hold values that their columns never showed in training, and are taken as missing."""
+
+
 class ImpossibleRowsWarning(BayesgenWarning):
     """Some rows have probability zero under every class, so their class probabilities are NaN."""
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import scipy.special
 
-from bayesgen.data import Rows, read_table
+from bayesgen.data import Rows, Table, read_table
 from bayesgen.describe import amount, counted, described
 from bayesgen.errors import DataError, FitError, PredictionError
 from bayesgen.fitting import Fit
@@ -67,12 +67,9 @@ class AverageFit(Fit):
         """The member with the largest weight."""
         return self.members[int(np.argmax(self.weights))]
 
-    def read(self, X: Any) -> Rows:
-        """Rows of new data as each member reads them, side by side; what has been read already is returned as it is."""
-        if isinstance(X, Rows):
-            return X
-        table = read_table(X)
-        return rows_of_members([fit.read(table) for fit in self.members])
+    def rows_of(self, table: Table) -> Rows:
+        """The rows of a table as each member reads them, side by side."""
+        return rows_of_members([fit.rows_of(table) for fit in self.members])
 
     def update(
         self, X: Any, y: Any = None, *, sample_weight: Any = None, seed: Seed = 0, progress: bool | None = None

@@ -1,13 +1,14 @@
 """What users hand over, read and checked: the one door where bad data are refused."""
 
-from .categories import as_level, levels_array, with_level
 from .chunks import naming_origin, read_tables
 from .columns import ColumnKinds, PositionalNames, check_index
 from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
 from .encoding import refuse_missing_cells, whole_numbers
+from .levels import as_level, levels_array, with_level
 from .rows import Rows, joined
 from .schema import Schema
 from .tables import read_table
+from .unknown import UnknownCells, unknown_cells, warn_of_unknown
 from .views import Table, successive_rows
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Schema",
     "Split",
     "Table",
+    "UnknownCells",
     "as_level",
     "check_index",
     "joined",
@@ -29,6 +31,8 @@ __all__ = [
     "read_tables",
     "refuse_missing_cells",
     "successive_rows",
+    "unknown_cells",
+    "warn_of_unknown",
     "whole_numbers",
     "with_level",
 ]

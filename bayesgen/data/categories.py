@@ -1,8 +1,6 @@
-"""Labels and categories: their levels, and codes among them, or an error that names the culprit and the remedy."""
+"""Labels and categories: codes of their values among levels, or an error that names the culprit and the remedy."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -12,9 +10,10 @@ from bayesgen.errors import DataError
 from bayesgen.runtime import checked_chunks
 
 from .columns import as_array, as_series
+from .levels import dtype_levels, own_type, sorted_levels
 
 _BLOCK_ROWS = 1 << 20
-_MISSING, _UNKNOWN = -1, -2
+_MISSING, UNKNOWN = -1, -2
 _LOOKUP_SIZE = 1 << 16
 _SIDE_BY_SIDE = 64
 _WHOLE_FLOATS = 2.0**53  # up to here every integer is a float
@@ -38,7 +37,7 @@ def factorize(values: np.ndarray, what: str) -> tuple[np.ndarray, list[Any]]:
         distinct = values[first_rows]
         if not np.array_equal(distinct[codes], values):  # two texts of one hash: a rare thing, so slow is fine
             codes, distinct = pd.factorize(values.astype(object))
-    return np.asarray(codes, np.int64), _own_type(distinct)
+    return np.asarray(codes, np.int64), own_type(distinct)
 
 
 def distinct_values(values: np.ndarray, what: str) -> tuple[list[Any], bool]:
@@ -50,85 +49,6 @@ def distinct_values(values: np.ndarray, what: str) -> tuple[list[Any], bool]:
         found |= dict.fromkeys(distinct)
         missing = missing or bool((codes == _MISSING).any())
     return list(found), missing
-
-
-def sorted_levels(distinct: Sequence[Any], what: str) -> tuple[Any, ...]:
-    """Distinct values, sorted. DataError where they are of types that have no common order."""
-    types = {_family_of_type(value) for value in distinct}
-    try:
-        if len(types) > 1:
-            raise TypeError
-        return tuple(sorted(distinct))
-    except TypeError:
-        examples = {type(value): value for value in reversed(distinct)}
-        shown = ", ".join(f"{quote_some([value])} ({kind.__name__})" for kind, value in examples.items())
-        raise DataError(f"{what} has values with no common order: {shown}. Make them one type.") from None
-
-
-def declared_levels(values: Any, what: str) -> tuple[Any, ...]:
-    """Declared categories or classes. DataError: text, empty, repeated, missing or unhashable values."""
-    if isinstance(values, str | bytes):
-        raise DataError(f"The {what} are the text {values!r}. Give a list of values.")
-    levels = tuple(_own_type(values) if isinstance(values, np.ndarray) else values)
-    if not levels:
-        raise DataError(f"The {what} are empty. List every value, or leave them out to have them inferred.")
-    if any(_is_missing(level) for level in levels):
-        raise DataError(f"The {what} contain a missing value: {quote_some(levels)}. Leave it out.")
-    try:
-        repeated = [level for level, count in Counter(levels).items() if count > 1]
-    except TypeError as error:
-        raise DataError(f"The {what} hold something that is no plain value: {error}.") from error
-    if repeated:
-        raise DataError(f"The {what} name {quote_some(repeated)} more than once. Name each once.")
-    return levels
-
-
-def as_level(value: Any, what: str) -> Any:
-    """A value as a level of its own type. DataError where it is missing or unhashable."""
-    own = _own_type(np.asarray([value]))[0] if isinstance(value, np.generic) else value
-    return declared_levels([own], what)[0]
-
-
-def with_level(levels: Sequence[Any], level: Any, what: str) -> tuple[Any, ...]:
-    """Levels and one more: at its place where they are sorted, else at the end. DataError: sorted ones unlike it."""
-    more = (*levels, level)
-    return sorted_levels(more, what) if _are_sorted(levels) else more
-
-
-def _are_sorted(levels: Sequence[Any]) -> bool:
-    if len({_family_of_type(level) for level in levels}) > 1:
-        return False
-    try:
-        return list(levels) == sorted(levels)
-    except TypeError:  # of one type, which has no order
-        return False
-
-
-def dtype_levels(values: Any) -> tuple[Any, ...] | None:
-    """The values that a dtype declares, in order: those of a pandas Categorical or a polars Enum. None for others.
-
-    The categories of a polars Categorical or an Arrow dictionary are no declaration: they are what happened to be
-    stored, in an order of no meaning.
-    """
-    import pandas as pd
-
-    dtype = getattr(values, "dtype", None)
-    if isinstance(dtype, pd.CategoricalDtype):
-        return tuple(_own_type(dtype.categories.to_numpy())) or None
-    series = as_series(values)
-    return None if series is None else tuple(getattr(series.dtype, "categories", ())) or None
-
-
-def levels_array(levels: Sequence[Any]) -> np.ndarray:
-    """Levels as an array (K,) of their own type; of objects where NumPy would change one, as it does with tuples."""
-    try:
-        array = np.asarray(levels)
-    except ValueError:  # tuples of unequal lengths
-        array = np.empty((0, 0))
-    values = array.tolist() if array.dtype.kind == "f" else array  # Python compares integers with floats exactly
-    if array.ndim == 1 and all(value == level for value, level in zip(values, levels, strict=True)):
-        return array
-    return np.fromiter(levels, object, len(levels))
 
 
 def check_num_classes(classes: Sequence[Any] | None) -> None:
@@ -192,11 +112,18 @@ def _holds_integers(y: Any, labels: np.ndarray) -> bool:
 
 
 def encode_levels(
-    values: np.ndarray, levels: Sequence[Any], what: str, known: str, remedy: str, *, takes_missing: bool = False
+    values: np.ndarray,
+    levels: Sequence[Any],
+    what: str,
+    known: str,
+    remedy: str,
+    *,
+    takes_missing: bool = False,
+    takes_unknown: bool = False,
 ) -> np.ndarray:
-    """Codes (n,), int64, of values (n,) among `levels`; -1 for missing ones where they are taken.
+    """Codes (n,), int64, of values (n,) among `levels`; -1 for missing ones and -2 for others where they are taken.
 
-    Raises DataError where a value is missing and that is not so, or is none of the levels: `what` names the values
+    Raises DataError where a value is missing, or none of the levels, and that is not so: `what` names the values
     ("column 'c'"), `known` the levels ("Its categories are"), `remedy` what to do.
     """
     codes = _small_integer_codes(values, levels)
@@ -205,10 +132,10 @@ def encode_levels(
     codes, distinct = factorize(values, what)
     place = {level: code for code, level in enumerate(levels)}
     # the last entry answers for code -1
-    lookup = np.array([place.get(value, _UNKNOWN) for value in distinct] + [_MISSING], np.int64)
-    if (lookup[:-1] == _UNKNOWN).any():
+    lookup = np.array([place.get(value, UNKNOWN) for value in distinct] + [_MISSING], np.int64)
+    if (lookup[:-1] == UNKNOWN).any() and not takes_unknown:
         unknown = [value for value in distinct if value not in place]
-        row = int(np.argmax(lookup[codes] == _UNKNOWN))
+        row = int(np.argmax(lookup[codes] == UNKNOWN))
         raise DataError(
             f"{what} has {quote_some(unknown, 5)} (first at row {row}), which is unknown. "
             f"{known} {quote_some(levels)}. {remedy}"
@@ -268,10 +195,10 @@ def _small_integer_codes(values: np.ndarray, levels: Sequence[Any]) -> np.ndarra
     codes = np.subtract(values, lowest, dtype=np.int64, casting="unsafe")  # no value is outside the range of levels
     if np.array_equal(places, np.arange(len(levels))):
         return codes
-    lookup = np.full(highest - lowest + 1, _UNKNOWN, np.int64)
+    lookup = np.full(highest - lowest + 1, UNKNOWN, np.int64)
     lookup[places] = np.arange(len(levels))
     codes = lookup[codes]
-    return None if (codes == _UNKNOWN).any() else codes
+    return None if (codes == UNKNOWN).any() else codes
 
 
 def refuse_missing(codes: np.ndarray, what: str) -> None:
@@ -291,20 +218,3 @@ def _hash_text(values: np.ndarray) -> np.ndarray:
     words = values.view(word).reshape(len(values), length).astype(np.uint64, copy=False)
     multipliers = np.random.default_rng(0).integers(1, 2**63, words.shape[1], dtype=np.uint64) | np.uint64(1)
     return words @ multipliers
-
-
-def _own_type(values: np.ndarray) -> list[Any]:
-    """The values as a list that np.asarray makes the same array again; of Python's own types if it can."""
-    plain = values.dtype in (np.int64, np.float64, np.bool_) or values.dtype.kind == "U"
-    return values.tolist() if plain else list(values)
-
-
-def _is_missing(level: Any) -> bool:
-    # pandas.NA is not even comparable with itself; NaN and NaT differ from themselves
-    return level is None or type(level).__name__ == "NAType" or bool(level != level)
-
-
-def _family_of_type(value: Any) -> str:
-    if isinstance(value, bool | np.bool_):
-        return "bool"
-    return "number" if isinstance(value, Real) else type(value).__name__

@@ -28,12 +28,13 @@ _RULES: Mapping[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
 }
 
 
-def encode_numbers(matrix: Any, names: Sequence[str], kind: str) -> Encoded:
+def encode_numbers(matrix: Any, names: Sequence[str], kind: str, *, takes_unknown: bool = False) -> Encoded:
     """The cells of real, binary or count columns as floats, and which of them are there: None where all are.
 
     `matrix` is (n, D), an ndarray or csr_array; `names` are its D columns. Floating real columns come back as
     they are, without a copy; everything else as float64. Missing cells are NaN in real columns and 0 in others. Raises
-    DataError for text, for infinite cells, for cells that break the kind's rule, and for missing cells of sparse ones.
+    DataError for text, for infinite cells, for cells that break the kind's rule (binary ones are missing where unknown
+    values are taken), and for missing cells of sparse ones.
     """
     if not isinstance(matrix, np.ndarray):
         return _encode_sparse(matrix, names, kind), None
@@ -46,6 +47,9 @@ def encode_numbers(matrix: Any, names: Sequence[str], kind: str) -> Encoded:
     if kind == "real":
         return numbers, observed
     rule, words = _RULES[kind]
+    if kind == "binary" and takes_unknown:
+        known = rule(numbers)
+        observed = None if known.all() else known
     for rows in chunks:
         good = rule(numbers[rows])
         if observed is not None:
@@ -58,11 +62,18 @@ def encode_numbers(matrix: Any, names: Sequence[str], kind: str) -> Encoded:
     return numbers.astype(np.float64, copy=False), observed
 
 
-def encode_categories(table: Table, columns: Mapping[str, str], categories: Mapping[str, Sequence[Any]]) -> Encoded:
+def encode_categories(
+    table: Table,
+    columns: Mapping[str, str],
+    categories: Mapping[str, Sequence[Any]],
+    *,
+    takes_unknown: bool = False,
+) -> Encoded:
     """Codes (n, D), int64, of categorical columns, and which cells are there: None where all are.
 
     `columns` is the schema's name of a column -> the table's; `categories` the schema's name -> its values. Missing
-    cells have code 0. Raises DataError for cells that are none of the categories.
+    cells have code 0. Cells that are none of the categories are missing where unknown values are taken, else a
+    DataError.
     """
     levels = {column: categories[column] for column in columns}
     if isinstance(table, ArrayTable):
@@ -74,15 +85,24 @@ def encode_categories(table: Table, columns: Mapping[str, str], categories: Mapp
         values = table.column(name)
         if values.ndim != 1:
             table.matrix([name])  # says what is wrong
-        codes[j] = category_codes(column, values, levels[column])
+        codes[j] = category_codes(column, values, levels[column], takes_unknown=takes_unknown)
     observed = codes.T >= 0 if codes.min(initial=0) < 0 else None
     return np.maximum(codes, 0, out=codes).T if observed is not None else codes.T, observed
 
 
-def category_codes(column: str, values: Shaped[np.ndarray, " n"], levels: Sequence[Any]) -> np.ndarray:
-    """Codes (n,) of the cells of a categorical column, -1 where they are missing. DataError: none of its categories."""
-    remedy = f"Correct it, or declare every value: Schema(categories={{{column!r}: [...]}})."
-    return encode_levels(values, levels, f"Column {column!r}", "Its categories are", remedy, takes_missing=True)
+def category_codes(
+    column: str, values: Shaped[np.ndarray, " n"], levels: Sequence[Any], *, takes_unknown: bool = False
+) -> np.ndarray:
+    """Codes (n,) of the cells of a categorical column, -1 where they are missing.
+
+    Those that are none of its categories are -2 where unknown values are taken, else a DataError.
+    """
+    remedy = (
+        f"Correct it, declare every value, Schema(categories={{{column!r}: [...]}}), or take such cells as missing, "
+        "Schema(unknown='missing')."
+    )
+    what, known = f"Column {column!r}", "Its categories are"
+    return encode_levels(values, levels, what, known, remedy, takes_missing=True, takes_unknown=takes_unknown)
 
 
 def refuse_missing_cells(observed: np.ndarray, names: Sequence[str], reason: str) -> None:

@@ -9,17 +9,10 @@ import numpy as np
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 
-from .categories import (
-    as_labels,
-    check_num_classes,
-    declared_levels,
-    distinct_values,
-    encode_levels,
-    inferred_classes,
-    sorted_levels,
-)
+from .categories import as_labels, check_num_classes, distinct_values, encode_levels, inferred_classes
 from .columns import KINDS, ColumnKinds, PositionalNames, check_kinds, check_known, mismatch, text_names
 from .encoding import Encoded, category_codes, encode_categories, encode_numbers, refuse_missing_cells
+from .levels import declared_levels, sorted_levels
 from .tables import read_table
 from .views import Table
 
@@ -40,6 +33,9 @@ class Schema:
     mean, variance: (D,) per column in order of `columns`, NaN for categorical ones; None until a fit fills
         them in. Default priors come from them, so data fitted with the schema of a fit have that fit's prior. They
         take no part in comparisons.
+    unknown: what becomes of a value that a categorical column never showed in training and does not declare (or of one
+        but 0 and 1 in a binary column): "error" refuses it by name, "missing" takes the cell as missing, with one
+        `UnknownValuesWarning` that counts such cells.
 
     Raises DataError for an unknown kind and for empty or repeated categories, classes or columns.
     """
@@ -52,11 +48,14 @@ class Schema:
     sparse: bool = False
     mean: np.ndarray | None = field(default=None, compare=False)
     variance: np.ndarray | None = field(default=None, compare=False)
+    unknown: str = "error"
 
     def __post_init__(self) -> None:
         if not isinstance(self.kinds, ColumnKinds):
             _set(self, "kinds", dict(self.kinds))
         check_kinds(self.kinds)
+        if self.unknown not in ("error", "missing"):
+            raise DataError(f"Schema: unknown must be 'error' or 'missing', got {self.unknown!r}.")
         categories = {c: declared_levels(v, f"categories of column {c!r}") for c, v in self.categories.items()}
         _set(self, "categories", categories)
         if self.classes is not None:
@@ -105,7 +104,11 @@ class Schema:
 
         Columns with names may come in any order, but none may lack or be over. Arrays are taken by position.
         """
-        self._names_among(table.names, table.named, ())
+        self.names_in(table, ())
+
+    def names_in(self, table: Table, columns: Sequence[str]) -> Sequence[str]:
+        """What a table calls some columns. DataError unless it has this schema's columns."""
+        return self._names_among(table.names, table.named, columns)
 
     def encode(self, table: Table, columns: Sequence[str]) -> Any:
         """The numbers of `encode_cells`, where no cell is missing.
@@ -124,18 +127,20 @@ class Schema:
         real: floats as they are, without a copy where possible; other numbers as float64; NaN where missing.
         binary: 0.0 and 1.0. count: whole numbers as float64. categorical: codes 0..r-1, int64, never sparse. 0 where
         missing.
-        Raises DataError for cells that are infinite, of the wrong type, or outside the kind, for missing cells of a
-        sparse table, and for a table that does not have this schema's columns.
+        Raises DataError for cells that are infinite, of the wrong type, or outside the kind (see `unknown`), for
+        missing cells of a sparse table, and for a table that does not have this schema's columns.
         """
-        names = self._names_among(table.names, table.named, columns)
+        names = self.names_in(table, columns)
         kind = self._common_kind(columns)
+        takes_unknown = self.unknown == "missing"
         if kind == "categorical":
-            return encode_categories(table, dict(zip(columns, names, strict=True)), self.categories)
-        return encode_numbers(table.matrix(names), columns, kind)
+            places = dict(zip(columns, names, strict=True))
+            return encode_categories(table, places, self.categories, takes_unknown=takes_unknown)
+        return encode_numbers(table.matrix(names), columns, kind, takes_unknown=takes_unknown)
 
     def encode_column(self, table: Table, column: str) -> np.ndarray:
         """`encode` of one column of a mapping, which may be (n, ...), in its own shape."""
-        names = self._names_among(table.names, table.named, [column])
+        names = self.names_in(table, [column])
         kind = self._common_kind([column])
         values = table.column(names[0])
         if kind == "categorical":
@@ -190,6 +195,7 @@ class Schema:
     def __repr__(self) -> str:
         if self.columns is None:
             stated = {"kinds": self.kinds, "categories": self.categories, "classes": self.classes}
+            stated |= {} if self.unknown == "error" else {"unknown": self.unknown}
             return f"Schema({', '.join(f'{k}={v!r}' for k, v in stated.items() if v)})"
         counts = {kind: len(self.columns_of(kind)) for kind in KINDS}
         kinds = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
@@ -213,7 +219,7 @@ class Schema:
         stated = {**implied_kinds, **self.kinds}
         if default is not None and isinstance(columns, PositionalNames):
             return ColumnKinds(columns, default, stated)
-        names = self._names_among(table.names, table.named, columns)
+        names = self.names_in(table, columns)
         pairs = zip(columns, names, strict=True)
         return {c: stated.get(c) or default or table.inferred_kind(name) for c, name in pairs}
 
@@ -225,7 +231,7 @@ class Schema:
                     f"declare Schema(kinds={{{column!r}: 'categorical'}})."
                 )
         columns = self.columns_of("categorical")
-        names = self._names_among(table.names, table.named, columns)
+        names = self.names_in(table, columns)
         return {c: self._categories_of(c, table, name) for c, name in zip(columns, names, strict=True)}
 
     def _categories_of(self, column: str, table: Table, name: str) -> Sequence[Any]:

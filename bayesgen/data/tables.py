@@ -9,8 +9,9 @@ import numpy as np
 
 from bayesgen.errors import DataError
 
-from .categories import as_labels, dtype_levels
+from .categories import as_labels
 from .columns import PositionalNames, as_array, as_series, as_weights, check_index, text_names
+from .levels import dtype_levels
 from .views import ArrayTable, FrameTable, MappingTable, SparseTable, Table, kind_of_dtype
 
 _KIND_OF_DTYPE = {"b": "binary", **dict.fromkeys("iuf", "real"), **dict.fromkeys("OUST", "categorical")}

@@ -14,8 +14,8 @@ import numpy as np
 from bayesgen.errors import DataError
 from bayesgen.runtime import table_chunks
 
-from .categories import dtype_levels
 from .columns import PositionalNames
+from .levels import dtype_levels
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

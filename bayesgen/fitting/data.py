@@ -4,12 +4,13 @@ import dataclasses
 import functools
 import inspect
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from bayesgen.data import Schema, Table, naming_origin, read_tables
+from bayesgen.data import Schema, Table, naming_origin, read_tables, unknown_cells, warn_of_unknown
 from bayesgen.describe import amount, counted, described
 from bayesgen.errors import DataError
 from bayesgen.program import ConcreteModel, GenerativeProgram, Model, Recipe
@@ -190,17 +191,20 @@ def as_summaries(
 
 def summarize_tables(model: ConcreteModel, schema: Schema, tables: Iterable[Table]) -> Summaries:
     """The summaries of all tables together."""
-    num_rows, unlabelled_places = 0, []
+    num_rows, unlabelled_places, unknown = 0, [], Counter[str]()
 
     def parts() -> Iterator[SufficientStatistics]:
         nonlocal num_rows
         for table in tables:
+            with naming_origin(table.chunk_number, table.num_dropped):
+                unknown.update(unknown_cells(schema, table))
             for statistics, places in _statistics(model, schema, table):
                 unlabelled_places.append(None if places is None else num_rows + places)
                 yield statistics
             num_rows += table.num_rows + table.num_dropped
 
     statistics = merged(parts())
+    warn_of_unknown(unknown)
     return Summaries(model, schema, statistics, num_rows, _one_after_another(unlabelled_places))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from bayesgen.data import Rows, read_table
+from bayesgen.data import Rows, Table, read_table, unknown_cells, warn_of_unknown
 from bayesgen.program import read_rows
 
 
@@ -12,6 +12,14 @@ def read_new_rows(fit: Any, X: Any) -> Rows:
     if isinstance(X, Rows):
         return X
     table = read_table(X)
+    if not _are_sites(fit, table.names):
+        warn_of_unknown(unknown_cells(fit.schema, table))
+    rows: Rows = fit.rows_of(table)
+    return rows
+
+
+def rows_of_table(fit: Any, table: Table) -> Rows:
+    """See `Fit.rows_of`."""
     if _are_sites(fit, table.names):
         return read_rows(fit.program, table, labelled=True)
     rows: Rows = fit.concrete.read(fit.schema, table)

@@ -6,7 +6,8 @@ import polars as pl
 import pytest
 
 from bayesgen.data import categories as levels
-from bayesgen.data.categories import as_labels, distinct_values, dtype_levels, encode_levels, levels_array
+from bayesgen.data.categories import as_labels, distinct_values, encode_levels
+from bayesgen.data.levels import dtype_levels, levels_array
 from bayesgen.data.schema import Schema
 from bayesgen.errors import DataError
 

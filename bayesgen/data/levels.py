@@ -1,0 +1,109 @@
+"""Levels: the values that a column or the labels may take, in order, each of its own type."""
+
+from collections import Counter
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from bayesgen.describe import quote_some
+from bayesgen.errors import DataError
+
+from .columns import as_series
+
+
+def sorted_levels(distinct: Sequence[Any], what: str) -> tuple[Any, ...]:
+    """Distinct values, sorted. DataError where they are of types that have no common order."""
+    types = {_family_of_type(value) for value in distinct}
+    try:
+        if len(types) > 1:
+            raise TypeError
+        return tuple(sorted(distinct))
+    except TypeError:
+        examples = {type(value): value for value in reversed(distinct)}
+        shown = ", ".join(f"{quote_some([value])} ({kind.__name__})" for kind, value in examples.items())
+        raise DataError(f"{what} has values with no common order: {shown}. Make them one type.") from None
+
+
+def declared_levels(values: Any, what: str) -> tuple[Any, ...]:
+    """Declared categories or classes. DataError: text, empty, repeated, missing or unhashable values."""
+    if isinstance(values, str | bytes):
+        raise DataError(f"The {what} are the text {values!r}. Give a list of values.")
+    levels = tuple(own_type(values) if isinstance(values, np.ndarray) else values)
+    if not levels:
+        raise DataError(f"The {what} are empty. List every value, or leave them out to have them inferred.")
+    if any(_is_missing(level) for level in levels):
+        raise DataError(f"The {what} contain a missing value: {quote_some(levels)}. Leave it out.")
+    try:
+        repeated = [level for level, count in Counter(levels).items() if count > 1]
+    except TypeError as error:
+        raise DataError(f"The {what} hold something that is no plain value: {error}.") from error
+    if repeated:
+        raise DataError(f"The {what} name {quote_some(repeated)} more than once. Name each once.")
+    return levels
+
+
+def as_level(value: Any, what: str) -> Any:
+    """A value as a level of its own type. DataError where it is missing or unhashable."""
+    own = own_type(np.asarray([value]))[0] if isinstance(value, np.generic) else value
+    return declared_levels([own], what)[0]
+
+
+def with_level(levels: Sequence[Any], level: Any, what: str) -> tuple[Any, ...]:
+    """Levels and one more: at its place where they are sorted, else at the end. DataError: sorted ones unlike it."""
+    more = (*levels, level)
+    return sorted_levels(more, what) if _are_sorted(levels) else more
+
+
+def _are_sorted(levels: Sequence[Any]) -> bool:
+    if len({_family_of_type(level) for level in levels}) > 1:
+        return False
+    try:
+        return list(levels) == sorted(levels)
+    except TypeError:  # of one type, which has no order
+        return False
+
+
+def dtype_levels(values: Any) -> tuple[Any, ...] | None:
+    """The values that a dtype declares, in order: those of a pandas Categorical or a polars Enum. None for others.
+
+    The categories of a polars Categorical or an Arrow dictionary are no declaration: they are what happened to be
+    stored, in an order of no meaning.
+    """
+    import pandas as pd
+
+    dtype = getattr(values, "dtype", None)
+    if isinstance(dtype, pd.CategoricalDtype):
+        return tuple(own_type(dtype.categories.to_numpy())) or None
+    series = as_series(values)
+    return None if series is None else tuple(getattr(series.dtype, "categories", ())) or None
+
+
+def levels_array(levels: Sequence[Any]) -> np.ndarray:
+    """Levels as an array (K,) of their own type; of objects where NumPy would change one, as it does with tuples."""
+    try:
+        array = np.asarray(levels)
+    except ValueError:  # tuples of unequal lengths
+        array = np.empty((0, 0))
+    values = array.tolist() if array.dtype.kind == "f" else array  # Python compares integers with floats exactly
+    if array.ndim == 1 and all(value == level for value, level in zip(values, levels, strict=True)):
+        return array
+    return np.fromiter(levels, object, len(levels))
+
+
+def own_type(values: np.ndarray) -> list[Any]:
+    """The values as a list that np.asarray makes the same array again; of Python's own types if it can."""
+    plain = values.dtype in (np.int64, np.float64, np.bool_) or values.dtype.kind == "U"
+    return values.tolist() if plain else list(values)
+
+
+def _is_missing(level: Any) -> bool:
+    # pandas.NA is not even comparable with itself; NaN and NaT differ from themselves
+    return level is None or type(level).__name__ == "NAType" or bool(level != level)
+
+
+def _family_of_type(value: Any) -> str:
+    if isinstance(value, bool | np.bool_):
+        return "bool"
+    return "number" if isinstance(value, Real) else type(value).__name__
