@@ -53,7 +53,7 @@ def _cross_validated_densities(fit: Fit, X: Any, folds: Int[np.ndarray, " n"]) -
     for fold in np.unique(folds):
         out = np.flatnonzero(folds == fold)
         rest = _refit(fit, rows.take(np.flatnonzero(folds != fold)))
-        scores[out] = _log_densities(rest, fit.read(table.rows(out)))
+        scores[out] = _log_densities(rest, fit.rows_of(table.rows(out)))
     return scores
 
 

@@ -55,6 +55,13 @@ class MethodName(StrEnum):
     NUTS = "nuts"
 
 
+class UnknownName(StrEnum):
+    """What `--unknown` can name."""
+
+    DECLARED = "declared"
+    MISSING = "missing"
+
+
 _REFUSED, _INTERRUPTED = 1, 130
 
 
@@ -141,6 +148,14 @@ Missing = Annotated[
         show_default=False,
     ),
 ]
+Unknown = Annotated[
+    UnknownName | None,
+    typer.Option(
+        help="What becomes of values of a column that the training rows lack: all values of the file are declared "
+        "before, or such cells are taken as missing.",
+        show_default="declared",
+    ),
+]
 Models = Annotated[
     list[ModelName] | None,
     typer.Option(
@@ -184,6 +199,7 @@ def compare(
     data: Data = "iris",
     target: Target = None,
     missing: Missing = None,
+    unknown: Unknown = None,
     model: Models = None,
     covariance: Covariance = None,
     test_size: TestSize = None,
@@ -213,5 +229,6 @@ def compare(
         methods=tuple(methods),
         seed=seed,
         missing=tuple(dict.fromkeys(missing or ())),
+        unknown=unknown,
     )
     raise typer.Exit(commands.run_compare(options, as_json=json, out=out))

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from bayesgen.averaging import average
-from bayesgen.data import DATASET_NAMES, Dataset, Split, load_dataset
+from bayesgen.data import DATASET_NAMES, Dataset, Schema, Split, load_dataset
 from bayesgen.errors import BayesgenError, BayesgenWarning, warn
 from bayesgen.evaluation import Comparison, compare
 from bayesgen.fitting import MAP, MLE, NUTS, Exact
@@ -55,6 +55,7 @@ class CompareOptions:
     methods: tuple[str, ...] = tuple(_METHODS)
     seed: int = 0
     missing: tuple[str, ...] = ()
+    unknown: str | None = None
 
     def settled(self, dataset: Dataset) -> "CompareOptions":
         """The same options with the defaults that these data settle filled in."""
@@ -71,6 +72,7 @@ class CompareOptions:
         named = {
             "--target": [self.target],
             "--missing": self.missing,
+            "--unknown": [self.unknown],
             "--model": self.models or (),
             "--covariance": [self.covariance],
             "--test-size": [self.test_size],
@@ -122,7 +124,7 @@ def _compare(options: CompareOptions) -> tuple[Comparison, str]:
         split.y_test,
         methods=[pair for name in options.methods for pair in _METHODS[name]],
         seed=options.seed,
-        schema=dataset.declared,
+        schema=_schema(options, dataset),
     )
     file = Path(options.data)
     config = {
@@ -131,6 +133,12 @@ def _compare(options: CompareOptions) -> tuple[Comparison, str]:
         "data_sha256": None if options.data in DATASET_NAMES else hashlib.sha256(file.read_bytes()).hexdigest(),
     }
     return replace(comparison, config=config | dict(comparison.config)), _title(options, split)
+
+
+def _schema(options: CompareOptions, dataset: Dataset) -> Schema:
+    """What is declared of the whole file: its values and classes, or its classes alone."""
+    declared = dataset.declared
+    return Schema(classes=declared.classes, unknown="missing") if options.unknown == "missing" else declared
 
 
 def _note_models_without_numbers(options: CompareOptions, dataset: Dataset) -> None:

@@ -78,7 +78,7 @@ class Family(abc.ABC):
         shown = ", ".join(f"{name}={_shown(value)}" for name, value in values.items())
         return f"{type(self).__name__}({shown})"
 
-    def _arguments(self, names: Iterable[str]) -> str:
+    def argument_names(self, names: Iterable[str]) -> str:
         """Hyperparameters under the names of the constructor's arguments."""
         return ", ".join("mean" if name == "location" else name for name in names)
 
@@ -92,34 +92,17 @@ class Family(abc.ABC):
         """Names of the hyperparameters that are NumPyro distributions."""
         return [name for name, value in self.hyperparameters.items() if isinstance(value, dist.Distribution)]
 
-    @property
-    def shared_by_classes(self) -> list[str]:
-        """Names of the parameters of which there is one for all classes."""
-        return [name for name, axes in self.parameter_axes().items() if "class" not in axes]
-
-    def stated_by_class(self, resolved: Self) -> list[str]:
-        """Names of the hyperparameters that were given class by class. `resolved` is what a model made of the family.
-
-        Its tables have the class as first axis; what is given for all classes has fewer axes, or one of length 1.
-        """
-        tables = resolved.hyperparameters
-        return [
-            self._arguments([name])
-            for name, value in self.hyperparameters.items()
-            if np.ndim(value) and np.ndim(value) == np.ndim(tables[name]) and np.shape(value)[0] > 1
-        ]
-
     def require_numbers(self, verb: str) -> None:
         """Refuse a closed form where a hyperparameter is a distribution or not yet resolved."""
         if self.hierarchical:
-            names = self._arguments(self.hierarchical)
+            names = self.argument_names(self.hierarchical)
             raise ModelError(
                 f"{type(self).__name__}: {verb} has no closed form, because the hyperparameter {names} is itself "
                 "a distribution. Use NUTS() or MAP(), or give a number."
             )
         if self.unresolved:
             raise ModelError(
-                f"{type(self).__name__}: {verb} needs numbers for {self._arguments(self.unresolved)}; "
+                f"{type(self).__name__}: {verb} needs numbers for {self.argument_names(self.unresolved)}; "
                 "give them, or update with data first."
             )
 

@@ -26,7 +26,7 @@ from .components import with_one_order
 from .data import Summaries
 from .export import to_datatree
 from .growing import kept_data, with_class, with_rows
-from .reading import read_new_rows, rows_of_table
+from .reading import read_new_rows, rows_of_table, warn_of_new_values
 from .trained import Trained
 
 if TYPE_CHECKING:
@@ -144,8 +144,12 @@ class Fit(Trained):
         return read_new_rows(self, X)
 
     def rows_of(self, table: Table) -> Rows:
-        """The rows of a table, as `read` gives them."""
+        """The rows of a table, as `read` gives them, without its warning."""
         return rows_of_table(self, table)
+
+    def warn_of_new_values(self, table: Table) -> None:
+        """One warning that counts the cells of values that are new and taken as missing, if there are any."""
+        warn_of_new_values(self, table)
 
     def log_joint(
         self, X: Any, at: At | Literal["draws"] = "mean", rows: Int[np.ndarray, " m"] | None = None

@@ -12,10 +12,15 @@ def read_new_rows(fit: Any, X: Any) -> Rows:
     if isinstance(X, Rows):
         return X
     table = read_table(X)
-    if not _are_sites(fit, table.names):
-        warn_of_unknown(unknown_cells(fit.schema, table))
+    warn_of_new_values(fit, table)
     rows: Rows = fit.rows_of(table)
     return rows
+
+
+def warn_of_new_values(fit: Any, table: Table) -> None:
+    """See `Fit.warn_of_new_values`."""
+    if not _are_sites(fit, table.names):
+        warn_of_unknown(unknown_cells(fit.schema, table))
 
 
 def rows_of_table(fit: Any, table: Table) -> Rows:

@@ -3,23 +3,21 @@
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from bayesgen.data import PositionalNames, Rows, Schema, Table, refuse_missing_cells
-from bayesgen.errors import DataError, FitError, ModelError
+from bayesgen.errors import DataError, ModelError
 from bayesgen.families import DirichletCategorical, Family, FixedCategorical, Scale
 from bayesgen.program import ConcreteModel, GenerativeProgram, Plan
 from bayesgen.records import fill
 from bayesgen.statistics import Cells, Moments, PatternMoments, Statistic, check_magnitudes, check_rows
 from bayesgen.typing import Array, Bool, Float
 
+from .apart import ClassPrior, check_classes_apart
 from .conjugate import Block, Conjugate
 from .function import LABEL, ClassifierFunction, covariate_name
-
-ClassPrior: TypeAlias = Family | Sequence[float]
-"""A family over the codes of the classes, or K fixed probabilities."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,21 +138,7 @@ class GenerativeClassifier(ConcreteModel):
 
     def check_classes_apart(self, schema: Schema) -> None:
         """See `ConcreteModel.check_classes_apart`."""
-        if not isinstance(self.class_prior, Family):
-            raise FitError(
-                f"The class probabilities are fixed, {list(self.class_prior)}, and leave none for another class. Fit "
-                "all rows anew with the probabilities of all classes, or with class_prior=DirichletCategorical()."
-            )
-        resolved = self.conjugate(schema)
-        _check_apart("The class prior", self.class_prior, resolved.class_prior)
-        for (name, family, _), block in zip(self.blocks, resolved.blocks, strict=True):
-            _check_apart(f"Block {name!r}", family, block.family)
-            if block.family.shared_by_classes:
-                shared = " and ".join(block.family.shared_by_classes)
-                raise FitError(
-                    f"Block {name!r}: all classes share one {shared}, which rows of a new class would change for the "
-                    "others too. Fit all rows anew with all classes, or use a family that is not tied."
-                )
+        check_classes_apart(self.class_prior, self.blocks, self.conjugate(schema))
 
     def conjugate(self, schema: Schema) -> Conjugate:
         """The resolved class prior and blocks."""
@@ -218,27 +202,6 @@ def _check_columns_once(blocks: Sequence[tuple[str, Family, Sequence[str]]]) -> 
                 )
                 raise ModelError(f"Column {column!r} is {where}, so its cells would count twice. Name it once.")
             seen[column] = name
-
-
-def _check_apart(owner: str, stated: Family, resolved: Family) -> None:
-    """FitError where a family says of each class what it says of no other, or lets a draw speak for all of them.
-
-    Args:
-        owner: whose family it is, in words that begin a sentence.
-        stated: as the user gave it.
-        resolved: what the model made of it.
-    """
-    if stated.hierarchical:
-        raise FitError(
-            f"{owner}: the hyperparameter {', '.join(stated.hierarchical)} is a distribution, which the rows of all "
-            "classes tell of. Fit all rows anew with all classes, or give a number."
-        )
-    by_class = stated.stated_by_class(resolved)
-    if by_class:
-        raise FitError(
-            f"{owner}: the hyperparameter {', '.join(by_class)} is given class by class, and so not for another one. "
-            "Fit all rows anew with those of all classes, or give one for all."
-        )
 
 
 def _sites(name: str, family: Family) -> set[str]:

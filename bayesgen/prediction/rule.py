@@ -85,7 +85,9 @@ def predict(fit: Trained, X: Any, *, rule: Rule, device: str | None = None) -> A
 @functools.singledispatch
 def answer(fit: Any, rule: Rule, X: Any) -> Any:
     """What a rule says of queries to a fit. Fits that answer otherwise than by classes register here."""
-    classes = dataclasses.replace(_in_chunks(fit, rule, read_table(X, least_rows=0)), device=used())
+    table = read_table(X, least_rows=0)
+    fit.warn_of_new_values(table)
+    classes = dataclasses.replace(_in_chunks(fit, rule, table), device=used())
     if classes.pareto_k is not None:
         warn_of_few_draws(classes.pareto_k)
     if len(fit.classes) == 0:
@@ -106,10 +108,10 @@ def _in_chunks(fit: Fit, rule: Rule, table: Table) -> ClassPrediction:
     num_tables = AVERAGED_TABLES if rule.averages_draws(fit) else 1
     chunks = table.chunks(num_tables * max(1, len(fit.classes)))
     try:
-        return joined([rule.apply(fit, fit.read(table.rows(places))) for places in chunks])
+        return joined([rule.apply(fit, fit.rows_of(table.rows(places))) for places in chunks])
     except DataError:
         if len(chunks) > 1:
-            fit.read(table)  # names the row, and counts, in the whole table
+            fit.rows_of(table)  # names the row, and counts, in the whole table
         raise
 
 

@@ -354,3 +354,17 @@ def test_marked_and_empty_cells_are_missing(run, votes):
     assert shown["log_score"] == pytest.approx(own.mean(), rel=1e-9)
     again = run(*shlex.split(content["config"]["command"])[1:], "--json")
     assert json.loads(again.stdout)["pairs"] == content["pairs"]
+
+
+def test_values_that_training_rows_lack_are_declared_or_missing(run, tmp_path):
+    path = tmp_path / "food.csv"
+    rows = [f"{'ab'[row % 2]},{['meat', 'roots'][row // 2 % 2]}" for row in range(20)]
+    path.write_text("\n".join(["y,food", *rows, "a,stones", "b,stones"]) + "\n")
+    wanted = ["--target", "y", "--per-class", "10", "--methods", "exact", "--json"]
+    declared, missing = (run("compare", path, *wanted, *more) for more in ([], ["--unknown", "missing"]))
+    assert declared.exit_code == missing.exit_code == 0
+    assert "never showed" not in declared.stderr and "'food' (2)" in missing.stderr
+    scores = [json.loads(result.stdout)["pairs"][0]["log_score"] for result in (declared, missing)]
+    assert scores[1] == pytest.approx(-np.log(2))  # cells that are missing tell nothing
+    assert json.loads(missing.stdout)["config"]["command"].count("--unknown missing") == 1
+    assert run("compare", path, "--unknown", "guess").exit_code == 2
