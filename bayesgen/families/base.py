@@ -15,17 +15,15 @@ from bayesgen.statistics import Moments, RowDensity, Statistic, Summary, check_m
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .hyperparameters import TableShape
+from .incomplete import Incomplete, Parameters
 from .naming import ANONYMOUS, Names, Scale
-
-Parameters: TypeAlias = dict[str, ArrayOrNumber]
-"""Parameters by name, each of a shape of its own."""
 
 Key: TypeAlias = jax.Array | np.random.Generator
 """A JAX key, or a NumPy generator that is to be drawn from."""
 
 
 @record
-class Family(abc.ABC):
+class Family(Incomplete, abc.ABC):
     """A conjugate family: a prior over the parameters of a class-conditional distribution, and its algebra.
 
     A family is a record: a frozen dataclass, equal by content, whose hyperparameters are the leaves of a pytree.
@@ -228,33 +226,6 @@ class Family(abc.ABC):
 
     @abc.abstractmethod
     def _log_prior(self, parameters: Mapping[str, Array]) -> float: ...
-
-    def completed(self, summary: Summary, parameters: Mapping[str, Array]) -> Summary:
-        """The expected summary of the rows with all their cells, given those that are there and parameters.
-
-        It is the summary itself, but for families that model columns jointly and whose rows lack some cells.
-        """
-        return summary
-
-    def has_closed_form(self, summary: Summary) -> bool:
-        """Whether the posterior given this summary is again of the family: not if jointly normal rows lack cells."""
-        return True
-
-    def check_estimable(self, summary: Summary, names: Names = ANONYMOUS) -> None:
-        """Refuse a summary of rows that lack cells, where their likelihood has no maximum or several.
-
-        Raises:
-            FitError: naming the place.
-        """
-        return None
-
-    def available(self, summary: Summary) -> Summary:
-        """The summary of whole rows that the cells that are there suggest: where to begin with `completed`."""
-        return summary
-
-    def expectation(self, summary: Summary, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
-        """What `log_likelihood` and `completed` give, in one pass over what is summarised."""
-        return self.log_likelihood(parameters, summary), self.completed(summary, parameters)
 
     @abc.abstractmethod
     def row_predictive(self) -> RowDensity:

@@ -1,4 +1,4 @@
-"""Covariances that are refused: those that are none, and those that maximum likelihood has no estimate of."""
+"""Covariances: as vectors without constraints; those that are none, and those without an estimate, are refused."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +10,33 @@ from bayesgen.statistics import Moments
 from bayesgen.typing import Array, Float
 
 from .naming import Names
+
+SINGULAR = 1e-13  # smallest eigenvalue of a correlation matrix, below which its digits are lost
+
+
+def vector_of_factors(factors: Float[Array, "*K D D"]) -> Float[np.ndarray, " F"]:
+    """Lower-triangular matrices as a vector without constraints: logs stand for their diagonals."""
+    dimension = factors.shape[-1]
+    diagonal = np.arange(dimension)
+    logs = np.array(factors)
+    logs[..., diagonal, diagonal] = np.log(logs[..., diagonal, diagonal])
+    return np.ravel(logs[(..., *np.tril_indices(dimension))])
+
+
+def covariances_at(vector: Float[np.ndarray, " F"], shape: tuple[int, ...]) -> Float[np.ndarray, "*K D D"] | None:
+    """The covariances L L^T of the factors of such a vector; None where one of them is singular in floating point."""
+    diagonal = np.arange(shape[-1])
+    factors = np.zeros(shape)
+    rows, columns = np.tril_indices(shape[-1])
+    factors[..., rows, columns] = vector.reshape(*shape[:-2], -1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        factors[..., diagonal, diagonal] = np.exp(factors[..., diagonal, diagonal])
+        covariances = factors @ np.swapaxes(factors, -1, -2)
+    deviations = np.sqrt(covariances[..., diagonal, diagonal])
+    if not np.isfinite(covariances).all() or (deviations == 0).any():
+        return None
+    correlations = covariances / (deviations[..., :, None] * deviations[..., None, :])
+    return covariances if np.linalg.eigvalsh(correlations).min() > SINGULAR else None
 
 
 def check_scale(scale: Any) -> None:

@@ -21,14 +21,14 @@ from bayesgen.statistics import (
     PatternMoments,
     RowDensity,
     Summary,
-    expected_moments,
 )
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int, Real
 
 from .base import Family, Key, Parameters
-from .covariances import check_cells, check_ranks, check_scale
+from .covariances import check_ranks, check_scale
 from .draws import sample_inverse_wishart_root
 from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_pooling, check_positive
+from .joint_cells import JointCells
 from .naming import ANONYMOUS, Names, Scale
 from .pooling import Pooling
 from .rows import MultivariateStudentTRows
@@ -36,7 +36,7 @@ from .special import LOG_PI, log_inverse_wishart, log_multigamma_rising, log_nor
 
 
 @record
-class NormalInverseWishart(Family):
+class NormalInverseWishart(JointCells, Family):
     """Jointly normal columns with a normal-inverse-Wishart prior on mean and covariance.
 
     Generative story::
@@ -111,10 +111,6 @@ class NormalInverseWishart(Family):
         _refuse_patterns(data, verb)
         return super()._prepared(data, weights, verb)
 
-    def _pool(self, matrices: Float[ArrayOrNumber, "..."]) -> Float[ArrayOrNumber, "..."]:
-        """Sum over classes where they share one covariance, keeping the axis."""
-        return matrices.sum(0, keepdims=True) if self.pooling.tied else matrices
-
     def _growth(self, summary: Moments) -> tuple[Float[Array, "*K"], Float[Array, "*K D D"]]:
         """What data add to the degrees of freedom and to the scale matrix."""
         count, shift = np.asarray(summary.count), summary.mean - self.location
@@ -142,9 +138,6 @@ class NormalInverseWishart(Family):
         gammas = log_multigamma_rising(0.5 * self.df, 0.5 * df, dimension)
         scales = 0.5 * (self.df * slogdet_growth(self.scale, scale) + df * slogdet(after.scale))
         return self._pool(cells) + gammas - scales
-
-    def _covariance(self, matrices: Float[Array, "*K D D"]) -> Float[Array, "..."]:
-        return matrices[0] if self.pooling.tied else matrices
 
     def mean(self) -> Parameters:
         """Prior mean; scale / (df - D - 1)."""
@@ -185,42 +178,6 @@ class NormalInverseWishart(Family):
             "mean": summary.mean,
             "covariance": self._covariance(self._pool(summary.scatter) / count[..., None, None]),
         }
-
-    def has_closed_form(self, summary: Summary) -> bool:
-        """Not where cells are missing: the likelihood is then a product over patterns of the cells that are there."""
-        return not isinstance(summary, PatternMoments)
-
-    def check_estimable(self, summary: Summary, names: Names = ANONYMOUS) -> None:
-        """Every class needs rows, and a cell of every column; every covariance a row that has both its columns."""
-        if not isinstance(summary, PatternMoments):
-            return
-        weights = np.zeros((self.batch_shape[0], summary.num_groups))
-        weights[summary.classes, np.arange(summary.num_groups)] = summary.count
-        together = np.einsum("kg,gd,ge->kde", weights, summary.observed, summary.observed, optimize=True)
-        check_cells(self._pool(together), np.diagonal(together, axis1=1, axis2=2), self.pooling.tied, names)
-
-    def available(self, summary: Summary) -> Summary:
-        """Means and variances of the cells of each column; of columns without cells in a class, those of the prior."""
-        if not isinstance(summary, PatternMoments):
-            return summary
-        columns = summary.by_column()
-        count = np.bincount(summary.classes, summary.count, len(columns.count))
-        is_seen = columns.count > 0
-        of_prior = np.diagonal(self.closed("available").mode()["covariance"], axis1=-2, axis2=-1)
-        variance = np.where(is_seen, columns.scatter / np.where(is_seen, columns.count, 1.0), of_prior)
-        scatter = (count[:, None] * variance)[..., None] * np.eye(variance.shape[-1])
-        return Moments(count, np.where(is_seen, columns.mean, self.location), scatter, np.zeros(len(count)))
-
-    def completed(self, summary: Summary, parameters: Mapping[str, Array]) -> Summary:
-        """Expected moments of whole rows, those of the cells that are missing by regression on the others."""
-        return self.expectation(summary, parameters)[1] if isinstance(summary, PatternMoments) else summary
-
-    def expectation(self, summary: Summary, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
-        """The log-likelihood and `completed`. See `Family.expectation`."""
-        if not isinstance(summary, PatternMoments):
-            return super().expectation(summary, parameters)
-        moments, log_likelihood = expected_moments(summary, **self.likelihood_parameters(parameters))
-        return float(log_likelihood.sum()), moments
 
     def sample(self, key: Key, shape: tuple[int, ...] = ()) -> Parameters:
         """Independent draws of `mean` and `covariance`."""

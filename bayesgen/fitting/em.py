@@ -100,7 +100,8 @@ def inner_point(problem: ProgramProblem, conjugate: Conjugate) -> Parameters:
     steps = ExpectationMaximization(conjugate, Target.inside(conjugate), labelled, statistics.unlabelled)
     starts = _starts(problem, steps, Options(STARTS_INSIDE))
     with ONE_THREAD_A_PRODUCT:
-        ascents = [ascend(steps.step, start(), LEAST_GAIN_INSIDE * statistics.total_weight) for start in starts]
+        least_gain = LEAST_GAIN_INSIDE * statistics.total_weight
+    ascents = [ascend(steps.step, start(), least_gain, coordinates=steps.coordinates) for start in starts]
     return max(ascents, key=lambda ascent: ascent.objective).point
 
 
@@ -111,7 +112,7 @@ def _best_of(steps: ExpectationMaximization, starts: list["Start"], least_gain: 
     with ONE_THREAD_A_PRODUCT, bar("EM, by starts", len(starts), progress) as advanced:
         for start in starts:
             try:
-                ascent = ascend(steps.step, start(), least_gain)
+                ascent = ascend(steps.step, start(), least_gain, coordinates=steps.coordinates)
             except FitError as refusal:
                 refusals.append(refusal)
             else:

@@ -19,6 +19,7 @@ from bayesgen.families import Family
 from bayesgen.models import Conjugate, Densities
 from bayesgen.posteriors import Parameters, chunk_table
 from bayesgen.runtime import even_chunks, in_threads
+from bayesgen.solvers import Coordinates
 from bayesgen.statistics import Statistic, SufficientStatistics, Sums, class_counts, merged, summaries_of
 from bayesgen.typing import Array, Float, Int
 
@@ -57,6 +58,21 @@ class Target:
 
 
 @dataclasses.dataclass(frozen=True)
+class OpenCoordinates(Coordinates[Parameters]):
+    """The parameters that missing cells leave to be looked for: all others are known after one step."""
+
+    conjugate: Conjugate
+
+    def vector_of(self, point: Parameters) -> Float[np.ndarray, " F"]:
+        """Those of the blocks."""
+        return self.conjugate.open_vector(point)
+
+    def point_at(self, vector: Float[np.ndarray, " F"], near: Parameters) -> Parameters | None:
+        """These, and all others of another point."""
+        return self.conjugate.at_open_vector(vector, near)
+
+
+@dataclasses.dataclass(frozen=True)
 class ExpectationMaximization:
     """The steps of EM for a model and its data.
 
@@ -74,6 +90,11 @@ class ExpectationMaximization:
     labelled: SufficientStatistics
     unlabelled: Rows | None
     hard: bool = False
+
+    @property
+    def coordinates(self) -> OpenCoordinates | None:
+        """Those in which to leap, where it is cells alone that are missing."""
+        return OpenCoordinates(self.conjugate) if self.unlabelled is None else None
 
     def step(self, parameters: Parameters) -> tuple[float, Parameters]:
         """The objective at a point, and the next point, at which it is not lower.

@@ -10,6 +10,7 @@ from bayesgen.data import Schema
 from bayesgen.families import Family, Names
 from bayesgen.records import record, static
 from bayesgen.statistics import RowDensity, SufficientStatistics
+from bayesgen.typing import Float
 
 
 @record
@@ -121,6 +122,24 @@ class Conjugate:
             for block in self.blocks
         }
         return dataclasses.replace(statistics, summaries=summaries)
+
+    def open_vector(self, parameters: Mapping[str, np.ndarray]) -> Float[np.ndarray, " F"]:
+        """The parameters that missing cells leave to be looked for, without constraints."""
+        return np.concatenate([b.family.open_vector(self.of_block(b, parameters)) for b in self.blocks])
+
+    def at_open_vector(
+        self, vector: Float[np.ndarray, " F"], others: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray] | None:
+        """Parameters of which those of the vector replace some; None where floating point has none."""
+        values, start = dict(others), 0
+        for block in self.blocks:
+            stop = start + len(block.family.open_vector(self.of_block(block, others)))
+            of_block = block.family.at_open_vector(vector[start:stop])
+            if of_block is None:
+                return None
+            values |= {f"{block.name}_{name}": np.asarray(value) for name, value in of_block.items()}
+            start = stop
+        return values
 
     def maximum_likelihood(self, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
         """The parameters of highest likelihood: {block}_{parameter} -> value."""

@@ -1,11 +1,30 @@
 """Steps that never lower an objective, such as those of EM, repeated until they raise it no more."""
 
+import abc
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
+
+import numpy as np
+
+from bayesgen.typing import Float
 
 Point = TypeVar("Point")
 MOST_STEPS = 1000
+MEMORY = 10  # of steps that a leap looks back on
+INDEPENDENT = 1e-10  # of the largest singular value: changes of steps that tell less than that of another are noise
+
+
+class Coordinates(abc.ABC, Generic[Point]):
+    """Points as vectors, for leaps."""
+
+    @abc.abstractmethod
+    def vector_of(self, point: Point) -> Float[np.ndarray, " F"]:
+        """The vector of a point."""
+
+    @abc.abstractmethod
+    def point_at(self, vector: Float[np.ndarray, " F"], near: Point) -> Point | None:
+        """The point of a vector, with all that vectors do not tell taken from another point; None where it is none."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +53,11 @@ class Ascent(Generic[Point]):
 
 
 def ascend(
-    step: Callable[[Point], tuple[float, Point]], start: Point, least_gain: float, most_steps: int = MOST_STEPS
+    step: Callable[[Point], tuple[float, Point]],
+    start: Point,
+    least_gain: float,
+    most_steps: int = MOST_STEPS,
+    coordinates: Coordinates[Point] | None = None,
 ) -> Ascent[Point]:
     """Follow steps from a start until one gains no more than `least_gain`.
 
@@ -42,14 +65,62 @@ def ascend(
         step: point -> (the objective there, the point after it, where the objective is not lower). One pass over the
             data gives both, so the objective of a point is known when the next one is.
         start: where to begin.
-        least_gain: gain of the objective by a step, at or below which there is no other.
+        least_gain: gain of the objective by a step, at or below which there is no other; by two successive ones, where
+            there are leaps.
         most_steps: steps to take at most.
+        coordinates: in which to leap to where the last steps seem to lead. Where the objective turns out to be lower
+            there, the step is taken that the leap stood in for: objectives never fall.
     """
-    point, objectives = start, []
+    leaps = None if coordinates is None else _Leaps(coordinates)
+    point, last, num_small = start, start, 0
+    objectives: list[float] = []
+    instead: Point | None = None  # where the step leads that a leap stands in for
     for _ in range(most_steps + 1):
         objective, following = step(point)
+        if instead is not None and not objective >= objectives[-1]:
+            assert leaps is not None
+            leaps.forget()
+            point, instead = instead, None
+            continue
+        num_small = num_small + 1 if objectives and objective - objectives[-1] <= least_gain else 0
         objectives.append(objective)
-        if len(objectives) > 1 and objective - objectives[-2] <= least_gain:
+        if num_small > (leaps is not None):
             return Ascent(point, tuple(objectives), True)
-        last, point = point, following
+        last = point
+        leap = None if leaps is None else leaps.after(point, following)
+        point, instead = (following, None) if leap is None else (leap, following)
     return Ascent(last, tuple(objectives), False)
+
+
+@dataclass
+class _Leaps(Generic[Point]):
+    """Anderson's mixing of the last steps: the combination of them that would have moved least, were steps linear.
+
+    Near a maximum EM is a linear map that contracts slowly along directions of which the data tell little; a leap does
+    there what many steps would (`missing` in benchmarks).
+
+    Source: Anderson (1965); Walker and Ni (2011), Anderson acceleration for fixed-point iterations, section 2;
+    Henderson and Varadhan (2019), Damped Anderson acceleration with restarts and monotonicity control for EM.
+    """
+
+    coordinates: Coordinates[Point]
+    starts: list[Float[np.ndarray, " F"]] = field(default_factory=list)
+    ends: list[Float[np.ndarray, " F"]] = field(default_factory=list)
+
+    def after(self, point: Point, following: Point) -> Point | None:
+        """Where the steps seem to lead, this one among them; None where that cannot be told."""
+        vectors = self.coordinates.vector_of(point), self.coordinates.vector_of(following)
+        for kept, vector in zip((self.starts, self.ends), vectors, strict=True):
+            kept.append(vector)
+            del kept[: -MEMORY - 1]
+        if len(self.ends) < 2:
+            return None
+        ends = np.stack(self.ends, -1)
+        moves = ends - np.stack(self.starts, -1)
+        weights = np.linalg.lstsq(np.diff(moves), moves[:, -1], rcond=INDEPENDENT)[0]
+        return self.coordinates.point_at(ends[:, -1] - np.diff(ends) @ weights, following)
+
+    def forget(self) -> None:
+        """Look back no further than this."""
+        self.starts.clear()
+        self.ends.clear()
