@@ -199,3 +199,17 @@ def test_maximum_likelihood_needs_a_class_with_variance():
     fit = bg.fit(bg.NaiveBayes(), reals(10, 0.0), np.arange(10) % 2, method=bg.MLE())
     with pytest.raises(bg.FitError, match="class 2"):
         fit.add_class(2, reals(1, 0.0))
+
+
+def test_jointly_normal_rows_with_missing_cells_are_a_new_class_too():
+    rng = np.random.default_rng(5)
+    old, new = (np.where(rng.random(X.shape) < 0.2, np.nan, X) for X in (reals(40, 0.0), reals(15, 2.0)))
+    y = np.arange(40) % 2 * 2
+    fit = bg.fit(bg.GaussianDiscriminant(), old, y, method=bg.MAP())
+    grown = fit.add_class(1, new)
+    labels = np.append(y, np.ones(15, int))
+    whole = bg.fit(bg.GaussianDiscriminant(), np.concatenate([old, new]), labels, method=bg.MAP(), schema=grown.schema)
+    for parameter, value in whole.parameters.items():
+        close(grown.parameters[parameter], value, rtol=1e-12, err_msg=parameter)
+        if parameter != "class_probs":
+            close(value[[0, 2]], fit.parameters[parameter], rtol=1e-4)  # found by EM, to its tolerance

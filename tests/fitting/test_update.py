@@ -226,3 +226,22 @@ def test_rows_without_labels_may_follow_and_are_not_kept():
     exact = bg.fit(bg.NaiveBayes(), X[:30], y[:30], method=bg.Exact())
     with pytest.raises(bg.FitError, match=r"Exact\(\)"):
         exact.update(X[30:], some[30:])
+
+
+def holed(size, seed):
+    """Correlated columns with a fifth of the cells missing, and labels of two classes."""
+    rng, codes = np.random.default_rng(seed), np.arange(size) % 2
+    X = rng.normal(size=(size, 3)) @ [[1.0, 0.5, 0], [0, 1.0, -0.4], [0, 0, 1.0]] + codes[:, None]
+    return np.where(rng.random(X.shape) < 0.2, np.nan, X), codes
+
+
+@pytest.mark.parametrize("method", [bg.MLE(), bg.MAP()], ids=["MLE", "MAP"])
+@pytest.mark.parametrize("covariance", ["full", "tied"])
+def test_joint_normals_with_missing_cells_learn_further(covariance, method):
+    model, (X, y) = bg.GaussianDiscriminant(covariance), holed(60, 4)
+    fit = bg.fit(model, X[:40], y[:40], method=method)
+    grown = fit.update(X[40:50], y[40:50]).update(X[50:], y[50:])
+    whole = bg.fit(model, X, y, method=method, schema=fit.schema)
+    for name, value in whole.parameters.items():
+        close(grown.parameters[name], value, rtol=1e-9, atol=1e-12, err_msg=name)
+        assert not np.allclose(fit.parameters[name], value, rtol=1e-3) or name == "class_probs"

@@ -122,6 +122,19 @@ def test_updating_in_sequence_is_one_batch(name):
     assert_same_values(rest.parameters, case.exact.parameters, rtol=1e-10)
 
 
+@every_method
+@every_case
+def test_a_fit_updated_in_parts_is_that_of_all_rows(name, method):
+    case = HOLED[name]
+    (X, y), schema = case.data, bg.summarize(case.model, *case.data).schema
+    first = bg.fit(case.model, take(X, slice(0, 23)), y[:23], method=method, schema=schema)
+    grown = first.update(take(X, slice(23, 24)), y[23:24]).update(take(X, slice(24, ROWS)), y[24:])
+    whole = bg.fit(with_prior(first), X, y, method=method, schema=schema)
+    assert_same_values(grown.parameters, whole.parameters, rtol=1e-12, atol=1e-12)
+    if grown.log_evidence is not None:
+        close(grown.log_evidence, whole.log_evidence, rtol=1e-12)
+
+
 @every_case
 def test_the_predictive_of_each_class_is_the_ratio_of_two_evidences(name):
     case = HOLED[name]
