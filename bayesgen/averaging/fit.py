@@ -8,14 +8,14 @@ import jax
 import numpy as np
 import scipy.special
 
-from bayesgen.data import Rows, Table, read_table
+from bayesgen.data import Rows, Table, levels_array, read_table
 from bayesgen.describe import amount, counted, described
 from bayesgen.errors import DataError, FitError, PredictionError
 from bayesgen.fitting import Fit
 from bayesgen.posteriors import AveragePosterior, Mixes, rows_of_members
 from bayesgen.prediction import ConditionalAverage, DensityPrediction, PlugIn, Rule, answer, log_densities
 from bayesgen.runtime import as_key, used
-from bayesgen.typing import Float, Seed
+from bayesgen.typing import Float, Seed, Shaped
 
 if TYPE_CHECKING:
     import xarray
@@ -129,6 +129,11 @@ class AverageDensityFit(AverageFit):
     Its predictions are densities of rows, by `PlugIn()` that of the best member, by `BMA()` sum_m weight_m p_m(x): its
     members have classes of their own, so that there are no class probabilities.
     """
+
+    @property
+    def classes(self) -> Shaped[np.ndarray, " K"]:
+        """None: they are its members'."""
+        return levels_array(())
 
 
 @answer.register

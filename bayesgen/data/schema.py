@@ -16,6 +16,8 @@ from .levels import declared_levels, sorted_levels
 from .tables import read_table
 from .views import Table
 
+ONE_COMPONENT = (0,)  # the classes of a mixture that is none: its rows have no labels that could be of one class alone
+
 
 @final
 @dataclass(frozen=True, repr=False)
@@ -60,7 +62,8 @@ class Schema:
         _set(self, "categories", categories)
         if self.classes is not None:
             _set(self, "classes", declared_levels(self.classes, "classes"))
-            check_num_classes(self.classes)
+            if self.classes != ONE_COMPONENT:
+                check_num_classes(self.classes)
         if self.columns is not None and not isinstance(self.columns, PositionalNames):
             _set(self, "columns", text_names(self.columns))
 
@@ -256,6 +259,7 @@ class Schema:
         if len(labels) != num_rows:
             raise DataError(f"X has {num_rows} rows and y has {len(labels)} labels. Give one label a row.")
         if self.classes is not None:
+            check_num_classes(self.classes)
             return self.classes
         return inferred_classes(y, labels)
 

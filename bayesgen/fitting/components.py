@@ -42,6 +42,8 @@ def unnamed(draws: Draws, axes_of: Axes, rows: Rows, seed: Seed) -> Draws:
         rows: the training rows.
         seed: of the choice of those rows that are looked at.
     """
+    if draws.program.num_classes < 2:
+        return draws
     rng = generator(as_key(seed))
     some = _some_rows(rows, draws, rng)
     if not _is_exchangeable(draws, axes_of, some):

@@ -34,7 +34,7 @@ class Mixture(Recipe):
 
     Args:
         model: any model of rows by classes; of `GenerativeProgram` one with as many classes as components.
-        num_components: number of components, at least two.
+        num_components: number of components; one is a density without components, to compare others with.
 
     It is fitted without y, by `MLE()` and `MAP()` (expectation maximisation from several starts) or `NUTS()`. The
     classes of the fit are the components 0, 1, ..., and its parameters have the model's names with the components
@@ -64,8 +64,8 @@ class Mixture(Recipe):
 
     def __post_init__(self) -> None:
         number = self.num_components
-        if not isinstance(number, numbers.Integral) or isinstance(number, bool) or number < 2:
-            raise ModelError(f"num_components must be a whole number and at least 2, got {number!r}.")
+        if not isinstance(number, numbers.Integral) or isinstance(number, bool) or number < 1:
+            raise ModelError(f"num_components must be a whole number and at least 1, got {number!r}.")
         if not isinstance(self.model, Recipe):
             raise ModelError(f"A Mixture is made of a model or a GenerativeProgram, got {self.model!r}.")
         fill(self, num_components=int(number), model=self.model.with_components(int(number)))

@@ -101,7 +101,7 @@ class GenerativeProgram(Program, ConcreteModel):
             raise ModelError("A program with label=None has no classes: drop classes=.")
         stated = () if classes is None else classes
         labels = tuple(range(stated) if isinstance(stated, int | np.integer) else stated)
-        if label is not None and len(labels) < 2:
+        if label is not None and len(labels) < (1 if isinstance(function, PytreeFunction) else 2):
             raise ModelError(f"GenerativeProgram needs at least two classes, got {labels}.")
         function = referable(function)
         fill(self, function=function, label=label, classes=labels, coordinates={})

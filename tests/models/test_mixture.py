@@ -1,5 +1,7 @@
 """Mixtures: models whose labels are all unknown, against scikit-learn, SciPy and enumeration."""
 
+import json
+
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -55,9 +57,9 @@ def test_mixtures_are_equal_by_content():
     assert bg.Mixture(program, 2) == bg.Mixture(program, 2)
 
 
-@pytest.mark.parametrize("number", [1, 0, -3, 2.0, True, None, "two"])
+@pytest.mark.parametrize("number", [0, -3, 2.0, True, None, "two"])
 def test_a_mixture_has_a_whole_number_of_components(number):
-    with pytest.raises(bg.ModelError, match="num_components must be a whole number and at least 2"):
+    with pytest.raises(bg.ModelError, match="num_components must be a whole number and at least 1"):
         bg.Mixture(bg.NaiveBayes(), number)
 
 
@@ -268,3 +270,95 @@ def test_the_axis_of_the_components_has_their_name(blobs):
     assert set(np.unique(rows["y"])) == {0, 1, 2}
     answer = bg.predict(fit, rows, rule=bg.PlugIn())
     assert (answer.labels == rows["y"]).mean() > 0.9  # what it makes, it tells apart
+
+
+# --- how many components ---------------------------------------------------------------------------------------
+
+
+def test_one_component_is_the_density_of_all_rows(blobs):
+    X, _ = blobs
+    fit = bg.fit(bg.Mixture(bg.GaussianDiscriminant("full"), 1), X, method=bg.MLE())
+    normal = scipy.stats.multivariate_normal(X.mean(axis=0), np.cov(X.T, ddof=0))
+    close(fit.attributes["objective"], normal.logpdf(X).sum(), rtol=1e-12)
+    answer = bg.predict(fit, X, rule=bg.PlugIn())
+    close(answer.log_marginal, normal.logpdf(X), rtol=1e-10)
+    assert set(answer.labels.tolist()) == set(fit.simulate(5)["y"].tolist()) == {0}
+    family = bg.NormalInverseWishart()
+    mode = bg.fit(bg.Mixture(bg.GaussianDiscriminant("full"), 1), X, method=bg.MAP()).parameters
+    close(mode["real_covariance"][0], family.update(X).mode()["covariance"], rtol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def split(blobs):
+    X = np.random.default_rng(6).permutation(blobs[0])
+    return X[:150], X[150:]
+
+
+def numbers(*counts):
+    return {f"{count} components": bg.Mixture(bg.GaussianDiscriminant("tied"), count) for count in counts}
+
+
+def test_numbers_of_components_are_compared_by_the_density_of_held_out_rows(split):
+    train, test = split
+    methods = [(bg.MAP(num_starts=2), bg.PlugIn()), (bg.Exact(), bg.BMA())]
+    compared = bg.compare(numbers(1, 2, 3), train, None, test, None, methods=methods)
+    table = compared.table.set_index(["model", "method"])
+    assert table.log_score.idxmax() == ("3 components", "MAP")
+    fit = bg.fit(numbers(2)["2 components"], train, method=bg.MAP(num_starts=2))
+    expected = bg.predict(fit, test, rule=bg.PlugIn()).log_marginal.mean()
+    close(table.loc[("2 components", "MAP")].log_score, expected, rtol=1e-10)
+    assert table.refused.str.contains("Exact").sum() == 3 and table.accuracy.isna().all()
+    pairs = json.loads(compared.to_json(), parse_constant=pytest.fail)["pairs"]
+    assert len(pairs) == 6 and {pair["accuracy"] for pair in pairs} == {None}
+
+
+def test_numbers_of_components_are_stacked(split):
+    train, test = split
+    models = list(numbers(1, 3).values())
+    stacked = bg.fit(bg.average(models, weights="stacking", folds=2), train, method=bg.MAP(num_starts=2))
+    assert (
+        stacked.weights[1] > 0.9 and len(stacked.classes) == 0 and "components" not in repr(stacked).split("weight")[0]
+    )
+    parts = [bg.predict(fit, test, rule=bg.PlugIn()).log_marginal for fit in stacked.members]
+    answer = bg.predict(stacked, test, rule=bg.BMA())
+    close(np.exp(answer.log_marginal), stacked.weights @ np.exp(parts), rtol=1e-10)
+    with pytest.raises(bg.PredictionError, match=r"responsibilities ask one member, predict\(fit\.best"):
+        _ = answer.probabilities
+    best = bg.predict(stacked.best, test, rule=bg.PlugIn())
+    assert best.probabilities.shape == (len(test), 3)
+
+
+def test_mixtures_have_no_evidence_to_be_averaged_by(split):
+    models = list(numbers(1, 2).values())
+    fits = [bg.fit(model, split[0], method=bg.MAP(num_starts=1)) for model in models]
+    for members in (models, fits):
+        with pytest.raises(bg.FitError, match=r'Member 0 is a mixture.*weights="stacking"'):
+            bg.average(members)
+    with pytest.raises(bg.FitError, match=r"Exact\(\) has no closed form"):
+        bg.fit(bg.average(models, weights="stacking"), split[0], method=bg.Exact())
+
+
+# --- programs of one's own -------------------------------------------------------------------------------------
+
+
+def test_a_program_is_a_mixture_of_its_classes():
+    """Against a search with SciPy over the same density."""
+    rng = np.random.default_rng(7)
+    codes = np.arange(43) % 2
+    X = {"x": np.asarray([-2.0, 2.5])[codes] + rng.normal(size=43)}
+    fit = bg.fit(bg.Mixture(bg.GenerativeProgram(in_two_groups, classes=["low", "high"]), 2), X, method=bg.MAP())
+    assert fit.classes.tolist() == [0, 1]
+
+    def loss(free):
+        share, center = scipy.special.expit(free[0]), free[1:]
+        joint = scipy.stats.norm(center, 1.0).logpdf(X["x"][:, None]) + np.log([1 - share, share])
+        prior = scipy.stats.beta(2, 2).logpdf(share) + scipy.stats.norm(0, 3).logpdf(center).sum()
+        return -scipy.special.logsumexp(joint, axis=1).sum() - prior
+
+    best = scipy.optimize.minimize(loss, [0.0, -1.0, 1.0], options={"gtol": 1e-8})
+    order = np.argsort(fit.parameters["center"])
+    close(fit.parameters["center"][order], best.x[1:], rtol=1e-4)
+    share = fit.parameters["share"] if order[1] == 1 else 1 - fit.parameters["share"]
+    close(share, scipy.special.expit(best.x[0]), rtol=1e-4)
+    answer = bg.predict(fit, X, rule=bg.PlugIn())
+    assert np.array_equal(np.argsort(order)[answer.labels], codes)
