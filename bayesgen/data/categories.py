@@ -9,14 +9,13 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 from bayesgen.runtime import checked_chunks
 
-from .columns import as_array, as_series
+from .columns import WHOLE_FLOATS, as_array, as_series
 from .levels import dtype_levels, own_type, sorted_levels
 
 _BLOCK_ROWS = 1 << 20
 _MISSING, UNKNOWN = -1, -2
 _LOOKUP_SIZE = 1 << 16
 _SIDE_BY_SIDE = 64
-_WHOLE_FLOATS = 2.0**53  # up to here every integer is a float
 
 
 def factorize(values: np.ndarray, what: str) -> tuple[np.ndarray, list[Any]]:
@@ -106,7 +105,7 @@ def _of_masked(y: np.ma.MaskedArray) -> np.ndarray:
 def _holds_integers(y: Any, labels: np.ndarray) -> bool:
     """Whether integers became floats: beside missing ones, among floats or beyond 64 bits, where some become equal."""
     if isinstance(y, list | tuple):
-        return not bool((np.abs(labels) < _WHOLE_FLOATS).all())  # NaN is not below
+        return not bool((np.abs(labels) < WHOLE_FLOATS).all())  # NaN is not below
     series = as_series(y)
     return series is not None and bool(series.dtype.is_integer())
 

@@ -11,6 +11,7 @@ import numpy as np
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 
+WHOLE_FLOATS = 2.0**53  # up to here every integer is a float
 KINDS = ("real", "binary", "categorical", "count")
 
 
@@ -162,9 +163,14 @@ def as_array(values: Any, what: str) -> np.ndarray:
         cells = values.data.copy() if is_float else values.data.astype(object)
         cells[np.ma.getmaskarray(values)] = np.nan if is_float else None
         return cells
+    if isinstance(values, list | tuple) and any(isinstance(value, np.ma.MaskedArray) for value in values):
+        values = [_unmasked(value, what) for value in values]  # NumPy would take what is under the masks
     series = None if isinstance(values, np.ndarray | list | tuple) else as_series(values)
     if series is not None:
-        return series.to_numpy()
+        array = series.to_numpy()
+        # beside missing cells, integers become floats, which some integers share
+        is_rounded = holds_integers(series.dtype, array) and bool((np.abs(array) >= WHOLE_FLOATS).any())
+        return np.asarray(series.to_list(), object) if is_rounded else array
     try:
         array = np.asarray(values)
         if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
@@ -174,6 +180,23 @@ def as_array(values: Any, what: str) -> np.ndarray:
     except ValueError as error:
         raise DataError(f"{what} cannot be made an array; are its rows of one length? ({error})") from error
     return array
+
+
+def _unmasked(value: Any, what: str) -> Any:
+    """A row, or a cell, without mask."""
+    if value is np.ma.masked:
+        return None
+    return as_array(value, what) if isinstance(value, np.ma.MaskedArray) else value
+
+
+def holds_integers(dtype: Any, array: np.ndarray) -> bool:
+    """Whether integers of a series or column, by its own dtype, have become floats, as they do beside missing cells."""
+    return array.dtype.kind == "f" and bool(dtype.is_integer())
+
+
+def as_integers(array: np.ndarray) -> np.ndarray:
+    """Floats that are integers or NaN as objects: integers, and None."""
+    return np.asarray([None if np.isnan(value) else int(value) for value in array.tolist()], object)
 
 
 def as_weights(sample_weight: Any, num_rows: int) -> np.ndarray | None:

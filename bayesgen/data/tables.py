@@ -10,7 +10,7 @@ import numpy as np
 from bayesgen.errors import DataError
 
 from .categories import as_labels
-from .columns import PositionalNames, as_array, as_series, as_weights, check_index, text_names
+from .columns import PositionalNames, as_array, as_series, as_weights, check_index, holds_integers, text_names
 from .levels import dtype_levels
 from .views import ArrayTable, FrameTable, MappingTable, SparseTable, Table, kind_of_dtype
 
@@ -154,7 +154,11 @@ def _read_mapping(X: Mapping[Any, Any], least_rows: int) -> MappingTable:
         name: "categorical" if name in declared else _kind_of_values(values, arrays[name], name)
         for name, values in zip(names, X.values(), strict=True)
     }
-    return MappingTable(arrays=arrays, kinds=kinds, declared=declared, names=names, num_rows=len(arrays[first]))
+    series = {name: as_series(values) for name, values in zip(names, X.values(), strict=True)}
+    integers = frozenset(n for n, s in series.items() if s is not None and holds_integers(s.dtype, arrays[n]))
+    return MappingTable(
+        arrays=arrays, integers=integers, kinds=kinds, declared=declared, names=names, num_rows=len(arrays[first])
+    )
 
 
 def _kind_of_values(values: Any, array: np.ndarray, name: str) -> str:

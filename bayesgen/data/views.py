@@ -14,7 +14,7 @@ import numpy as np
 from bayesgen.errors import DataError
 from bayesgen.runtime import table_chunks
 
-from .columns import PositionalNames
+from .columns import PositionalNames, as_integers, holds_integers
 from .levels import dtype_levels
 
 
@@ -162,7 +162,10 @@ class FrameTable(Table):
         return self.frame.schema  # asking each column for its own is ten times as slow
 
     def column(self, name: str) -> np.ndarray:
-        return self.frame[name].to_numpy()
+        values = self.frame[name].to_numpy()
+        if holds_integers(self._dtypes[name], values):  # and each is a value of its own
+            return np.asarray(self.frame[name].to_list(), object)
+        return values
 
     def matrix(self, names: Sequence[str]) -> np.ndarray:
         if not names:
@@ -177,9 +180,13 @@ class FrameTable(Table):
 @final
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MappingTable(Table):
-    """A mapping name -> array (n,) or (n, ...). `declared` holds the levels of columns whose dtype has any."""
+    """A mapping name -> array (n,) or (n, ...). `declared` holds the levels of columns whose dtype has any.
+
+    Columns in `integers` hold them as floats, because some of their cells are missing.
+    """
 
     arrays: Mapping[str, np.ndarray]
+    integers: frozenset[str]
     kinds: Mapping[str, str]
     declared: Mapping[str, tuple[Any, ...]]
     named: bool = True
@@ -191,7 +198,7 @@ class MappingTable(Table):
         return self.declared.get(name)
 
     def column(self, name: str) -> np.ndarray:
-        return self.arrays[name]
+        return as_integers(self.arrays[name]) if name in self.integers else self.arrays[name]
 
     def matrix(self, names: Sequence[str]) -> np.ndarray:
         arrays = [self._flat_column(name) for name in names]

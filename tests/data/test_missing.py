@@ -191,3 +191,36 @@ def test_new_rows_far_away_are_refused_beside_missing_cells():
         bg.predict(fit, [[np.nan, 1.0], [np.nan, 1e200]], rule=bg.BMA())
     near = bg.predict(fit, [[np.nan, 1.0], [np.nan, np.nan]], rule=bg.BMA())
     np.testing.assert_allclose(near.probabilities[1], [0.5, 0.5], rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda cells: pd.DataFrame({"a": pd.array(cells, dtype="Int64")}),
+        lambda cells: pl.DataFrame({"a": cells}),
+        lambda cells: {"a": pd.Series(pd.array(cells, dtype="Int64"))},
+        lambda cells: {"a": pl.Series(cells)},
+        lambda cells: {"a": cells},
+    ],
+)
+@pytest.mark.parametrize("values", [(1, 2), (2**53, 2**53 + 1)], ids=["small", "beyond floats"])
+def test_integers_beside_missing_cells_are_categories_of_their_own(make, values):
+    """As floats, beside NaN, some of them would be equal."""
+    cells = [values[0], values[1], None, values[0], values[1], values[0]]
+    schema = bg.Schema(kinds={"a": "categorical"})
+    found = bg.summarize(bg.NaiveBayes(), make(cells), [0, 1, 0, 1, 0, 1], schema=schema)
+    assert found.schema.categories == {"a": values} and all(type(v) is int for v in found.schema.categories["a"])
+    np.testing.assert_array_equal(found.statistics.summaries["categorical_2"].totals[0][:, 0], [[1, 1], [2, 1]])
+    real = bg.summarize(bg.NaiveBayes(), make(cells), [0, 1, 0, 1, 0, 1]).statistics.summaries["real"]
+    np.testing.assert_array_equal(real.count[:, 0], [2, 3])
+    np.testing.assert_allclose(real.mean[1], np.mean([values[1], values[0], values[0]]))
+
+
+def test_masks_inside_of_lists_are_kept():
+    rows = [np.ma.array([1.0, 2.0], mask=[row % 2, 0]) for row in range(5)]
+    found = bg.summarize(bg.NaiveBayes(), rows, [0, 1, 0, 1, 0]).statistics.summaries["real"]
+    np.testing.assert_array_equal(found.count, [[3, 3], [0, 2]])
+    lists = {"a": [1, np.ma.masked, 3, 4, 5], "b": ["u", "v", np.ma.masked, "v", "u"]}
+    found = bg.summarize(bg.NaiveBayes(), lists, ["x", "y", "x", "y", np.ma.masked])
+    assert found.schema.kinds == {"a": "real", "b": "categorical"} and found.schema.classes == ("x", "y")
+    np.testing.assert_array_equal(found.statistics.summaries["real"].count, [[2], [1]])
