@@ -4,6 +4,7 @@ from .chunks import naming_origin, read_tables
 from .columns import ColumnKinds, PositionalNames, check_index
 from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
 from .encoding import refuse_missing_cells, whole_numbers
+from .filling import collected, decoded, filled
 from .levels import as_level, levels_array, with_level
 from .rows import Rows, joined
 from .schema import Schema
@@ -23,6 +24,9 @@ __all__ = [
     "UnknownCells",
     "as_level",
     "check_index",
+    "collected",
+    "decoded",
+    "filled",
     "joined",
     "levels_array",
     "load_dataset",

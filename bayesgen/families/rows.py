@@ -11,6 +11,8 @@ from bayesgen.statistics import (
     Ellipsoids,
     RowDensity,
     column_sums,
+    conditional_draws,
+    conditional_means,
     filled,
     flatten_rows,
     log_factorial,
@@ -22,7 +24,7 @@ from bayesgen.statistics import (
     sum_log_rising,
     sum_log_rising_of_cells,
 )
-from bayesgen.typing import Array, Bool, Float, Real
+from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
 FACTORS = 32  # of one product; it may overflow, and then their logarithms are added
 MOST_HALVES = 1e7  # of a degree of freedom: more of them leave too few digits of a logarithm of a product
@@ -52,6 +54,21 @@ class StudentTRows(ColumnwiseDensity):
         if observed is not None:
             logs = [xp.where(observed.T, cells, 0.0) for cells in logs]
         return constant - xp.stack([weights @ cells for weights, cells in zip(half, logs, strict=True)], -1)
+
+    def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m"]:
+        """Locations: the means, and medians where there is no mean."""
+        return np.asarray(self.loc)[None]
+
+    def sample(
+        self,
+        values: Cells,
+        observed: Bool[np.ndarray, "n ..."],
+        classes: Int[np.ndarray, " n"],
+        rng: np.random.Generator,
+    ) -> Shaped[np.ndarray, "n m"]:
+        """Draws of missing cells."""
+        loc, scale, df = (np.asarray(array)[classes] for array in (self.loc, self.scale, self.df))
+        return loc + scale * rng.standard_t(df)
 
 
 def _sums_of_logs(
@@ -98,6 +115,20 @@ class MultivariateStudentTRows(RowDensity):
         squares, half_log_det = distances.squares[..., 0], distances.half_log_det[..., 0]
         return _joint_student_t(self.df, squares, half_log_det, distances.dimension[..., 0])
 
+    def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m"]:
+        """Conditional locations: the means, and medians where there is no mean."""
+        return conditional_means(self.ellipsoids, values, observed)
+
+    def sample(
+        self,
+        values: Cells,
+        observed: Bool[np.ndarray, "n ..."],
+        classes: Int[np.ndarray, " n"],
+        rng: np.random.Generator,
+    ) -> Shaped[np.ndarray, "n m"]:
+        """Draws of missing cells."""
+        return conditional_draws(self.ellipsoids, values, observed, classes, rng, np.asarray(self.df))
+
 
 @record
 class ConcentricStudentTRows(RowDensity):
@@ -119,6 +150,24 @@ class ConcentricStudentTRows(RowDensity):
         present = xp.ones((1, rows.shape[1])) if observed is None else observed.astype(float)
         half_log_det, dimension = present @ xp.log(scale).T, present.sum(-1, keepdims=True)
         return _joint_student_t(df[:, 0], xp.stack(squares, -1), half_log_det, dimension)
+
+    def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m"]:
+        """Locations, whatever is there: the means, and medians where there is no mean."""
+        return np.asarray(self.loc)[None]
+
+    def sample(
+        self,
+        values: Cells,
+        observed: Bool[np.ndarray, "n ..."],
+        classes: Int[np.ndarray, " n"],
+        rng: np.random.Generator,
+    ) -> Shaped[np.ndarray, "n m"]:
+        """Draws of missing cells. Those that are there tell of their common spread."""
+        loc, scale, df = self.loc[classes], self.scale[classes], self.df[classes, :1]
+        squares = np.where(observed, ((values - loc) / scale) ** 2, 0.0).sum(1, keepdims=True)
+        freedom = df + observed.sum(1, keepdims=True)
+        spread = np.sqrt((df + squares) / rng.chisquare(freedom))
+        return loc + scale * spread * rng.standard_normal(values.shape)
 
 
 def _joint_student_t(
@@ -150,6 +199,20 @@ class NegativeBinomialRows(ColumnwiseDensity):
         constant = constants.sum(-1) if observed is None else observed.astype(float) @ constants.T
         counts = sum_log_rising(rows, shape) - rows @ xp.log1p(rate).T
         return constant + counts - log_factorial(rows).sum(-1)[:, None]
+
+    def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m"]:
+        """Means of missing cells."""
+        return np.asarray(self.concentration / self.rate)[None]
+
+    def sample(
+        self,
+        values: Cells,
+        observed: Bool[np.ndarray, "n ..."],
+        classes: Int[np.ndarray, " n"],
+        rng: np.random.Generator,
+    ) -> Shaped[np.ndarray, "n m"]:
+        """Draws of missing cells."""
+        return rng.poisson(rng.gamma(self.concentration[classes]) / self.rate[classes]).astype(float)
 
 
 @record

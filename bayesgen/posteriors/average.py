@@ -9,6 +9,7 @@ import scipy.special
 
 from bayesgen.data import Rows
 from bayesgen.errors import PredictionError
+from bayesgen.models import Conjugate, Densities
 from bayesgen.typing import Float
 
 from .base import At, Parameters, Posterior
@@ -58,6 +59,12 @@ class AveragePosterior(Posterior):
     def parameters(self) -> Parameters:
         """Those of the best member."""
         return self.members[self.best].parameters
+
+    def densities(self, conjugate: Conjugate) -> list[Densities]:
+        """Refused: each member has blocks of its own."""
+        raise PredictionError(
+            "An average over structures has no density by blocks. Ask one of its members, fit.best or fit.members[i]."
+        )
 
     def _log_joint(self, rows: Rows, at: At) -> Float[np.ndarray, "n K"]:
         if at != "predictive":

@@ -9,7 +9,7 @@ import numpy as np
 
 from bayesgen.data import Rows
 from bayesgen.errors import PredictionError
-from bayesgen.models import Conjugate
+from bayesgen.models import Conjugate, Densities
 from bayesgen.program import GenerativeProgram, program_table
 from bayesgen.typing import Float, PRNGKeyArray
 
@@ -114,6 +114,17 @@ class Posterior(abc.ABC):
         abilities = {"mode": self.has_mode, "predictive": self.has_predictive, "draws": self.has_draws}
         if not abilities.get(ability, True):
             raise PredictionError(self.refusals[ability])
+
+    def densities(self, conjugate: Conjugate) -> list[Densities]:
+        """Densities of rows by blocks, whose equal mixture is the predictive: one, or one for each of some draws.
+
+        Args:
+            conjugate: the model's blocks; their families say how parameters are read, whatever their prior.
+
+        Raises:
+            PredictionError: a posterior whose processes have no such blocks.
+        """
+        raise PredictionError("This fit has no density of rows by blocks of columns.")
 
     @abc.abstractmethod
     def _log_joint(self, rows: Rows, at: At) -> Float[np.ndarray, "n K"]: ...

@@ -66,6 +66,10 @@ class ConjugatePosterior(ProcessPosterior):
     def _log_joint(self, rows: Rows, at: At) -> Float[np.ndarray, "n K"]:
         return closed_table(self._predictive, rows) if at == "predictive" else super()._log_joint(rows, at)
 
+    def densities(self, conjugate: Conjugate) -> list[Densities]:
+        """The exact predictive."""
+        return [self._predictive]
+
     def _draws(self, num_draws: int, key: PRNGKeyArray) -> Parameters:
         """Independent draws, as one chain."""
         return self.program.latents_of(self.conjugate.sample((1, num_draws), generator(key)))

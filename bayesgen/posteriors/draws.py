@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpyro.distributions import constraints
 
+from bayesgen.models import Conjugate, Densities
 from bayesgen.program import GenerativeProgram
 from bayesgen.typing import Float, PRNGKeyArray
 
@@ -15,6 +16,7 @@ from .base import Exported, Parameters, ProcessPosterior
 from .components import UnnamedComponents, warn_of_switching
 from .convergence import FEWEST_DRAWS, Entries
 
+DENSITIES = 200  # of draws that are averaged over where each makes arrays of its own
 CHOLESKY = tuple(
     type(support)
     for support in (
@@ -93,6 +95,13 @@ class Draws(ProcessPosterior):
             name: _mean_factor(value) if isinstance(supports.get(name), CHOLESKY) else value.mean((0, 1))
             for name, value in self.values.items()
         }
+
+    def densities(self, conjugate: Conjugate) -> list[Densities]:
+        """Those at some of the draws, at even distances."""
+        flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in self.values.items()}
+        total = len(next(iter(flat.values())))
+        chosen = np.linspace(0, total - 1, min(total, DENSITIES)).round().astype(int)
+        return [conjugate.densities_at({name: value[index] for name, value in flat.items()}) for index in chosen]
 
     def _draws(self, num_draws: int, key: PRNGKeyArray) -> Parameters:
         return self.latents

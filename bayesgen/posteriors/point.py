@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from bayesgen.models import Conjugate
+from bayesgen.models import Conjugate, Densities
 from bayesgen.program import GenerativeProgram
 from bayesgen.typing import PRNGKeyArray
 
@@ -51,6 +51,10 @@ class Point(ProcessPosterior):
     def mode(self) -> Parameters:
         """The point."""
         return self.values
+
+    def densities(self, conjugate: Conjugate) -> list[Densities]:
+        """Those at the point."""
+        return [conjugate.densities_at(self.values)]
 
     def exported(self, num_draws: int, key: PRNGKeyArray) -> Exported:
         """The point as one draw."""

@@ -3,6 +3,7 @@
 from .arrays import Cells, flatten_rows, log_factorial, log_rising, namespace, row_sums, safe_product, sum_log_rising
 from .base import Parameters, Statistic
 from .completion import expected_moments
+from .conditionals import conditional_draws, conditional_means
 from .densities import ColumnwiseDensity, Reference, RowDensity
 from .discrete import CategoricalStatistic
 from .exponential import ExponentialFamily
@@ -44,6 +45,8 @@ __all__ = [
     "check_rows",
     "class_counts",
     "column_sums",
+    "conditional_draws",
+    "conditional_means",
     "expected_moments",
     "few",
     "filled",

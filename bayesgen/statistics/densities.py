@@ -5,9 +5,10 @@ from typing import TypeAlias
 
 import jax
 import numpy as np
+import scipy.special
 
 from bayesgen.records import record
-from bayesgen.typing import Array, Bool, Float, Real
+from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
 from .arrays import Cells, namespace
 
@@ -26,6 +27,24 @@ class RowDensity(abc.ABC):
             observed: mask of the cells that are there, of the rows' shape; None where all are. The density is that of
                 these cells, whatever stands in the others.
         """
+
+    def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m *r"]:
+        """Mean of each missing cell given those of its row that are there, under each class.
+
+        Of columns with finitely many values, the probability of each value. What stands where cells are there does not
+        matter. NumPy only; of densities whose cells may be missing.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not tell of single cells.")
+
+    def sample(
+        self,
+        values: Cells,
+        observed: Bool[np.ndarray, "n ..."],
+        classes: Int[np.ndarray, " n"],
+        rng: np.random.Generator,
+    ) -> Shaped[np.ndarray, "n m"]:
+        """Draws of the missing cells given those of their row that are there, and its class. See `expected`."""
+        raise NotImplementedError(f"{type(self).__name__} does not tell of single cells.")
 
     def mixed(self, other: "RowDensity", log_weight: Weight, log_other_weight: Weight) -> "RowDensity":
         """The density of rows that follow this density, or another of its kind, with these probabilities.
@@ -62,6 +81,31 @@ class MixedRows(RowDensity):
         first, second = (density.log_prob(values, observed) for density in (self.first, self.second))
         return namespace(first).logaddexp(self.log_first + first, self.log_second + second)
 
+    def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m *r"]:
+        """Means of missing cells. Those that are there tell which density a row follows."""
+        share = self._share(values, observed)
+        first, second = (density.expected(values, observed) for density in (self.first, self.second))
+        share = share.reshape(*share.shape, *[1] * (first.ndim - 2))
+        return share * first + (1 - share) * second
+
+    def sample(
+        self,
+        values: Cells,
+        observed: Bool[np.ndarray, "n ..."],
+        classes: Int[np.ndarray, " n"],
+        rng: np.random.Generator,
+    ) -> Shaped[np.ndarray, "n m"]:
+        """Draws of missing cells, of the density that the row follows, which is drawn too."""
+        share = self._share(values, observed)
+        is_first = rng.random(len(classes)) < share[np.arange(len(classes)), classes]
+        first = self.first.sample(values, observed, classes, rng)
+        return np.where(is_first[:, None], first, self.second.sample(values, observed, 0 * classes, rng))
+
+    def _share(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "n K"]:
+        """Probability that a row follows the first density, given the cells that are there."""
+        first, second = (np.asarray(density.log_prob(values, observed)) for density in (self.first, self.second))
+        return scipy.special.expit(self.log_first + first - self.log_second - second)
+
 
 @record
 class MixedColumns(RowDensity):
@@ -83,6 +127,23 @@ class MixedColumns(RowDensity):
                 cells = namespace(cells, observed).where(observed[:, index, None], cells, 0.0)
             total = total + cells
         return total
+
+    def expected(self, values: Cells, observed: Bool[np.ndarray, "n D"]) -> Float[np.ndarray, "#n #K D"]:
+        """Means of missing cells, column by column: the others do not tell which density a column follows."""
+        first, second = (density.expected(values, observed) for density in (self.first, self.second))
+        return np.exp(self.log_first) * first + np.exp(self.log_second) * second
+
+    def sample(
+        self,
+        values: Cells,
+        observed: Bool[np.ndarray, "n D"],
+        classes: Int[np.ndarray, " n"],
+        rng: np.random.Generator,
+    ) -> Shaped[np.ndarray, "n D"]:
+        """Draws of missing cells, of the density that the column follows, which is drawn too."""
+        first = self.first.sample(values, observed, classes, rng)
+        second = self.second.sample(values, observed, 0 * classes, rng)
+        return np.where(rng.random(first.shape) < np.exp(self.log_first), first, second)
 
 
 class Reference(abc.ABC):

@@ -100,6 +100,20 @@ class BernoulliDensity(RowDensity):
         missing = self.certain.sum(-1) > xp.asarray(rows @ self.certain.T.astype(self.log_odds.dtype))
         return xp.where(missing, -xp.inf, table)
 
+    def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m"]:
+        """Probabilities of ones."""
+        return np.exp(np.asarray(self.log_one))[None]
+
+    def sample(
+        self,
+        values: Cells,
+        observed: Bool[np.ndarray, "n ..."],
+        classes: Int[np.ndarray, " n"],
+        rng: np.random.Generator,
+    ) -> Shaped[np.ndarray, "n m"]:
+        """Draws of missing cells."""
+        return (rng.random(values.shape) < np.exp(np.asarray(self.log_one))[classes]).astype(float)
+
     def _of_observed(self, rows: Real[Array, "n m"], observed: Bool[Array, "n m"]) -> Float[Array, "n K"]:
         """The same, of both values alike."""
         xp = namespace(rows, observed, self.log_one)
@@ -242,6 +256,22 @@ class CategoricalDensity(RowDensity):
             cells = self.log_probs[index][rows[:, index]]
             total = total + (cells if mask is None else xp.where(mask[:, index, None], cells, 0.0))
         return total
+
+    def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m r"]:
+        """Probabilities of the values."""
+        return np.exp(np.asarray(self.log_probs)).transpose(2, 0, 1)[None]
+
+    def sample(
+        self,
+        values: Cells,
+        observed: Bool[np.ndarray, "n ..."],
+        classes: Int[np.ndarray, " n"],
+        rng: np.random.Generator,
+    ) -> Shaped[np.ndarray, "n m"]:
+        """Draws of missing cells."""
+        most = np.exp(np.asarray(self.log_probs)).cumsum(1)  # (m, r, K); of all values, 1 up to rounding
+        uniform = rng.random(values.shape) * most[:, -1].T[classes]
+        return (uniform[:, :, None] >= most.transpose(2, 0, 1)[classes]).sum(-1)
 
     def mixed(self, other: RowDensity, log_weight: Weight, log_other_weight: Weight) -> RowDensity:
         """Mixtures of probabilities are probabilities: what they cost is what one density costs."""

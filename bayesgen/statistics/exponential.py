@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bayesgen.records import record, static
-from bayesgen.typing import Array, Bool, Float, Real
+from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
 from .arrays import Cells, flatten_rows, log_linear, namespace, safe_product
 from .base import Parameters, Statistic
@@ -29,6 +29,8 @@ class ExponentialFamily(Statistic):
         event_dim: number of event axes of the distribution.
         uses_inert: whether `statistics` or `log_base` look at `inert`.
         name: what messages call it.
+        mean: natural parameters -> mean; None where it is not known.
+        draw: (random numbers, natural parameters) -> a draw of each; None where it is not known.
     """
 
     statistics: Callable[[Any, Any], tuple[Any, ...]]
@@ -38,6 +40,8 @@ class ExponentialFamily(Statistic):
     event_dim: int = 0
     uses_inert: bool = False
     name: str = "this distribution"
+    mean: Callable[[Any], Any] | None = None
+    draw: Callable[[np.random.Generator, Any], Any] | None = None
 
     def summarize(
         self,
@@ -129,3 +133,19 @@ class ExponentialFamilyDensity(RowDensity):
             return table
         base = namespace(base).reshape(base, (len(base), -1))
         return table + (base if events is None else namespace(base, events).where(events, base, 0.0)).sum(-1)[:, None]
+
+    def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m"]:
+        """Means of missing cells."""
+        assert self.family.mean is not None, f"the mean of {self.family.name} is not known"
+        return np.asarray(self.family.mean(self.natural))[None]
+
+    def sample(
+        self,
+        values: Cells,
+        observed: Bool[np.ndarray, "n ..."],
+        classes: Int[np.ndarray, " n"],
+        rng: np.random.Generator,
+    ) -> Shaped[np.ndarray, "n m"]:
+        """Draws of missing cells."""
+        assert self.family.draw is not None, f"draws of {self.family.name} are not known"
+        return self.family.draw(rng, tuple(np.asarray(eta)[classes] for eta in self.natural))

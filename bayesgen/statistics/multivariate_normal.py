@@ -9,11 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.records import record
-from bayesgen.typing import Array, Bool, Float, Int, Real
+from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
 from .arrays import Cells, inverse_lower, log_diagonal, namespace
 from .base import Parameters, Statistic
 from .completion import completed_rows, log_likelihood_of_groups
+from .conditionals import conditional_draws, conditional_means
 from .densities import Reference, RowDensity
 from .mahalanobis import Ellipsoids
 from .moments import class_moments
@@ -131,6 +132,20 @@ class MultivariateNormalDensity(RowDensity):
         """Log density of each row under each class."""
         distances = self.ellipsoids.distances(values, observed)
         return (-0.5 * (distances.squares + LOG_2PI * distances.dimension) - distances.half_log_det).sum(-1)
+
+    def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m"]:
+        """Means of missing cells, of sites without extra axes."""
+        return conditional_means(self.ellipsoids, values, observed)
+
+    def sample(
+        self,
+        values: Cells,
+        observed: Bool[np.ndarray, "n ..."],
+        classes: Int[np.ndarray, " n"],
+        rng: np.random.Generator,
+    ) -> Shaped[np.ndarray, "n m"]:
+        """Draws of missing cells, of sites without extra axes."""
+        return conditional_draws(self.ellipsoids, values, observed, classes, rng)
 
 
 @record

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.records import record, static
-from bayesgen.typing import Array, Bool, Float, Real
+from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
 from .arrays import Cells, flatten_rows, namespace, precise
 from .base import Parameters, Statistic
@@ -95,6 +95,22 @@ class NormalDensity(RowDensity):
         columns = rows.T.copy()  # sums over columns are then sums of long vectors
         squares = [column_sums(scaled_squares(columns, *of_class), mask) for of_class in self._units()]
         return constant - 0.5 * xp.stack(squares, -1) + xp.reshape(base, (-1, 1))
+
+    def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m"]:
+        """Means of missing cells."""
+        loc = np.asarray(self.loc)
+        return np.exp(loc + 0.5 * np.asarray(self.scale) ** 2)[None] if self.log_scale else loc[None]
+
+    def sample(
+        self,
+        values: Cells,
+        observed: Bool[np.ndarray, "n ..."],
+        classes: Int[np.ndarray, " n"],
+        rng: np.random.Generator,
+    ) -> Shaped[np.ndarray, "n m"]:
+        """Draws of missing cells."""
+        cells = rng.normal(np.asarray(self.loc)[classes], np.asarray(self.scale)[classes])
+        return np.exp(cells) if self.log_scale else cells
 
     def _units(self) -> Iterator[tuple[Float[Array, " m"], Float[Array, " m"]]]:
         """What `scaled_squares` takes, class by class."""

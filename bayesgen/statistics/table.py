@@ -78,6 +78,8 @@ POISSON = ExponentialFamily(
     natural=lambda p: (p["log_rate"],),
     log_partition=lambda p: p["rate"],
     log_base=lambda x, inert: -log_factorial(x),
+    mean=lambda natural: np.exp(natural[0]),
+    draw=lambda rng, natural: rng.poisson(np.exp(natural[0])),
 )
 EXPONENTIAL = ExponentialFamily(
     statistics=lambda x, inert: (x,),

@@ -1,0 +1,77 @@
+"""Data with other values in some cells, in the form in which they came."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from .categories import levels_array
+from .schema import Schema
+from .views import ArrayTable, FrameTable, MappingTable, Table
+
+Cells: TypeAlias = Mapping[str, tuple[np.ndarray, np.ndarray]]  # column -> (rows, values)
+
+
+def decoded(schema: Schema, column: str, values: np.ndarray) -> np.ndarray:
+    """Numbers of a column as the user writes them: what `Schema.encode_cells` turns into these numbers."""
+    kind = schema.kinds[column]
+    if kind == "categorical":
+        return levels_array(schema.categories[column])[values.astype(int)]
+    return values > 0.5 if kind == "binary" else values
+
+
+@functools.singledispatch
+def filled(table: Table, cells: Cells) -> Any:
+    """A copy of a table's data in the form in which they came, with other values in some cells.
+
+    Tables of other kinds than those below, sparse matrices, have no cells that could be missing.
+    """
+    return table.matrix(table.names).copy()
+
+
+@filled.register
+def _(table: ArrayTable, cells: Cells) -> np.ndarray:
+    values = table.values.copy()
+    for name, (rows, found) in cells.items():
+        values[rows, table.names.position(name)] = found
+    return _without_objects(values) if cells else values
+
+
+@filled.register
+def _(table: MappingTable, cells: Cells) -> dict[str, np.ndarray]:
+    arrays = {name: array.copy() for name, array in table.arrays.items()}
+    for name, (rows, found) in cells.items():
+        arrays[name][rows] = found
+        arrays[name] = _without_objects(arrays[name])
+    return arrays
+
+
+@filled.register
+def _(table: FrameTable, cells: Cells) -> Any:
+    import narwhals as nw
+
+    columns = []
+    for name, (rows, found) in cells.items():
+        column = table.frame[name]
+        if column.dtype.is_integer() and (found != np.floor(found)).any():
+            column = column.cast(nw.Float64)
+        columns.append(column.scatter(rows.tolist(), found.tolist()))
+    return table.frame.with_columns(*columns).to_native()
+
+
+def collected(copies: Sequence[Any]) -> Any:
+    """Several copies of data in one: arrays, and those of mappings, have a first axis of copies; frames are a list."""
+    if isinstance(copies[0], np.ndarray):
+        return np.stack(copies)
+    if isinstance(copies[0], dict):
+        return {name: np.stack([copy[name] for copy in copies]) for name in copies[0]}
+    return list(copies)
+
+
+def _without_objects(values: np.ndarray) -> np.ndarray:
+    """Numbers and booleans that were objects because some were missing, as an array of their own dtype."""
+    if values.dtype.kind != "O":
+        return values
+    plain = np.asarray(values.tolist())
+    return plain if plain.dtype.kind in "biuf" and plain.shape == values.shape else values
