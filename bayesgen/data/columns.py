@@ -167,7 +167,7 @@ def as_array(values: Any, what: str) -> np.ndarray:
         values = [_unmasked(value, what) for value in values]  # NumPy would take what is under the masks
     series = None if isinstance(values, np.ndarray | list | tuple) else as_series(values)
     if series is not None:
-        array = series.to_numpy()
+        array = values_of(series)
         # beside missing cells, integers become floats, which some integers share
         is_rounded = holds_integers(series.dtype, array) and bool((np.abs(array) >= WHOLE_FLOATS).any())
         return np.asarray(series.to_list(), object) if is_rounded else array
@@ -247,6 +247,17 @@ def check_index(X: Any, values: Any, name: str, of: str = "X") -> None:
         f"{name} has another index than {of}: at row {row} {of} has {quote_some([wanted[row]])} and {name} has "
         f"{quote_some([index[row]])}. Pair them by index, {name}.loc[{of}.index], or by position, {name}.to_numpy()."
     )
+
+
+def values_of(series: Any) -> np.ndarray:
+    """The values of a narwhals series. The nulls of Arrow dictionaries, which Arrow makes values of, stay missing."""
+    if series.implementation.is_pyarrow():
+        import pyarrow
+
+        native = series.to_native()
+        if pyarrow.types.is_dictionary(native.type):
+            return native.cast(native.type.value_type).to_numpy()
+    return series.to_numpy()
 
 
 def as_series(values: Any) -> Any:

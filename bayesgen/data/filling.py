@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .categories import levels_array
+from .levels import levels_array
 from .schema import Schema
 from .views import ArrayTable, FrameTable, MappingTable, Table
 
@@ -53,11 +53,25 @@ def _(table: FrameTable, cells: Cells) -> Any:
 
     columns = []
     for name, (rows, found) in cells.items():
-        column = table.frame[name]
+        column, values = table.frame[name], found.tolist()
+        as_texts = column.dtype == nw.Categorical and table.frame.implementation.is_pyarrow()  # which takes no others
+        if len(rows) == len(column) and not _takes(column.dtype, found):
+            columns.append(nw.new_series(name, values, backend=table.frame.implementation))
+            continue
         if column.dtype.is_integer() and (found != np.floor(found)).any():
             column = column.cast(nw.Float64)
-        columns.append(column.scatter(rows.tolist(), found.tolist()))
+        filled_in = (column.cast(nw.String) if as_texts else column).scatter(rows.tolist(), values)
+        columns.append(filled_in.cast(nw.Categorical) if as_texts else filled_in)
     return table.frame.with_columns(*columns).to_native()
+
+
+def _takes(dtype: Any, values: np.ndarray) -> bool:
+    """Whether a column without any cell, whose dtype may tell nothing of it, can hold values."""
+    import narwhals as nw
+
+    if dtype == nw.Boolean:
+        return values.dtype.kind == "b"
+    return values.dtype.kind in "iuf" if dtype.is_numeric() else dtype in (nw.String, nw.Categorical, nw.Enum)
 
 
 def collected(copies: Sequence[Any]) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 from bayesgen.errors import DataError
 from bayesgen.runtime import table_chunks
 
-from .columns import PositionalNames, as_integers, holds_integers
+from .columns import PositionalNames, as_integers, holds_integers, values_of
 from .levels import dtype_levels
 
 
@@ -162,7 +162,7 @@ class FrameTable(Table):
         return self.frame.schema  # asking each column for its own is ten times as slow
 
     def column(self, name: str) -> np.ndarray:
-        values = self.frame[name].to_numpy()
+        values = values_of(self.frame[name])
         if holds_integers(self._dtypes[name], values):  # and each is a value of its own
             return np.asarray(self.frame[name].to_list(), object)
         return values
@@ -170,6 +170,8 @@ class FrameTable(Table):
     def matrix(self, names: Sequence[str]) -> np.ndarray:
         if not names:
             return np.empty((self.num_rows, 0))
+        if self.frame.implementation.is_pyarrow():
+            return np.stack([self.column(name) for name in names], axis=1)
         return self.frame.select(list(names)).to_numpy()
 
     def _of_rows(self, places: slice | np.ndarray) -> "FrameTable":

@@ -84,7 +84,7 @@ class NormalInverseWishart(JointCells, Family):
         batch, dimension = scale.batch_shape, scale.batch_shape[-1]
         classes = batch[:-1]
         shared = (1,) * len(classes) if self.pooling.tied else classes
-        df = np.float64(dimension + 2) if self.df is None else self.df
+        df = np.asarray(dimension + 2.0) if self.df is None else self.df
         if not isinstance(df, dist.Distribution | jax.Array) and (df <= dimension - 1).any():
             raise ModelError(f"NormalInverseWishart: df must exceed D - 1 = {dimension - 1}, got {df}.")
         matrix = np.diag(scale.variance) if self.scale is None else self.scale

@@ -8,24 +8,20 @@ import jax
 import numpy as np
 
 from bayesgen.data import Rows, Schema, Table, levels_array
-from bayesgen.describe import amount, counted, described, quote_some, shapes
+from bayesgen.describe import described, quote_some
 from bayesgen.errors import DataError, ModelError, PredictionError
 from bayesgen.families import Family
 from bayesgen.posteriors import At, Parameters, Posterior
-from bayesgen.program import (
-    ConcreteModel,
-    GenerativeProgram,
-    Reduction,
-    log_joint_draws,
-    reduce_draws,
-)
+from bayesgen.program import ConcreteModel, GenerativeProgram, Reduction, log_joint_draws, reduce_draws
 from bayesgen.runtime import as_key, check_seed, interrupts_kept, requested
 from bayesgen.typing import Float, Int, Seed, Shaped
 
+from .about import facts_of
 from .components import with_one_order
 from .data import Summaries
 from .export import to_datatree
 from .growing import kept_data, with_class, with_rows
+from .imputation import imputed
 from .reading import read_new_rows, rows_of_table, warn_of_new_values
 from .trained import Trained
 
@@ -60,35 +56,7 @@ class Fit(Trained):
     attributes: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __repr__(self) -> str:
-        return described(f"Fit of {self.model!r}", self._facts())
-
-    def _facts(self) -> dict[str, str | None]:
-        """What `repr` tells, by name."""
-        about_draws = self.posterior.described
-        return {
-            "method": repr(self.method),
-            "rows (total weight)": amount(self.attributes.get("total_weight")),
-            "columns": counted(self.schema.columns or self.program.attributes),
-            "components" if self.concrete.class_axis == "component" else "classes": counted(self.classes),
-            "rows without labels (weight)": self._about_labels(),
-            "log evidence": amount(self.log_evidence),
-            "draws": f"{about_draws}, path {self.attributes.get('path')!r}" if about_draws else None,
-            "parameters": shapes(self.parameters, skip=2 if self.is_sampled else 0),
-            "next": f"{self._question()}, fit.parameters, fit.to_datatree()",
-        }
-
-    def _about_labels(self) -> str | None:
-        """The weight of the rows without labels, and the classes of which no row has one."""
-        weight, unnamed = (self.attributes.get(name) for name in ("total_weight_unlabelled", "classes_without_labels"))
-        lacking = f"; no row has the label {quote_some(unnamed)}" if unnamed else ""
-        return None if weight is None else f"{amount(weight)}{lacking}"
-
-    def _question(self) -> str:
-        """How to ask it of new rows."""
-        if len(self.classes) == 0:
-            return "fit.log_joint(X)"
-        order = "" if self.posterior.has_order else "fit.relabel(), "
-        return f"{order}predict(fit, X, rule={'PlugIn()' if self.posterior.is_point else 'BMA()'})"
+        return described(f"Fit of {self.model!r}", facts_of(self))
 
     @functools.cached_property
     def program(self) -> GenerativeProgram:
@@ -211,6 +179,34 @@ class Fit(Trained):
             chosen = self.program.latents_of(self.parameters)
         known = {name: chosen[name] for name in self.program.latents}
         return self.program.simulate(n, seed=second, latents=known, **covariates)
+
+    def impute(self, X: Any, num_draws: int = 0, *, seed: Seed = 0) -> Any:
+        """X with its missing cells, and nothing else, filled in given those of their row that are there.
+
+        By their means, E[x_missing | x_observed] = sum_k p(k | x_observed) E[x_missing | k, x_observed], and by the most
+        probable value where columns are categorical or binary; or by draws. Parameters are integrated out in exact
+        fits, and averaged over 200 of the draws of `NUTS`, each as probable as it makes the row. Nothing in bayesgen
+        needs it: `fit` and `predict` marginalise. Draws show how uncertain cells are, which means do not.
+
+        Args:
+            X: rows, in any form that `fit` takes. They come back in it, lists and series as arrays; draws are the first
+                axis of arrays, and a list of frames.
+            num_draws: how many completed copies of X to draw; 0 for one of means and most probable values.
+            seed: integer or JAX key, of the draws.
+
+        Raises:
+            ModelError: a program of one's own, which does not tell how its cells follow from each other.
+            PredictionError: an average over structures; a row that is impossible under every class.
+
+        >>> import bayesgen as bg
+        >>> X = [[1.0, 2.1], [2.0, 3.9], [3.0, 6.2], [7.0, 1.0], [8.0, 2.0], [9.0, 2.9]]
+        >>> fit = bg.fit(bg.GaussianDiscriminant("tied"), X, list("aaabbb"), method=bg.Exact())
+        >>> fit.impute([[2.5, None], [8.5, 2.4]]).round(1).tolist()
+        [[2.5, 4.2], [8.5, 2.4]]
+        >>> fit.impute([[2.5, None], [8.5, 2.4]], num_draws=100).shape
+        (100, 2, 2)
+        """
+        return imputed(self, X, num_draws, seed)
 
     def update(
         self, X: Any, y: Any = None, *, sample_weight: Any = None, seed: Seed = 0, progress: bool | None = None

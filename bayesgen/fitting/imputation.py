@@ -32,6 +32,7 @@ def imputed(fit: "Fit", X: Any, num_draws: int, seed: Seed) -> Any:
     if num_draws < 0:
         raise PredictionError(f"num_draws must be a whole number of at least 0, got {num_draws!r}.")
     table = read_table(X)
+    fit.warn_of_new_values(table)
     rows = fit.concrete.read(fit.schema, table)
     fit.concrete.check_rows(fit.schema, rows.values)
     processes = fit.posterior.densities(conjugate)

@@ -1,60 +1,57 @@
-"""Joint normal and Student-t rows, the columns of each that are missing given those that are there."""
+"""Joint normal and Student-t rows: the columns of each that are missing, given those that are there."""
 
+import dataclasses
 from collections.abc import Iterator
 
 import numpy as np
 
-from bayesgen.records import record
-from bayesgen.typing import Array, Bool, Float, Int, Real
+from bayesgen.runtime import chunks
+from bayesgen.typing import Array, Bool, Float, Int
 
-from .arrays import patterns_of
+from .arrays import inverse_lower
+from .completion import BLOCK_CELLS, inverse_blocks
 from .mahalanobis import Ellipsoids
 
 
-@record
-class Conditional:
-    """The columns that rows of one pattern lack, given those that they have.
+@dataclasses.dataclass(frozen=True)
+class Completion:
+    """What rows of one class lack, given what they have: g rows that lack s columns each.
 
     Attributes:
         members: positions of the rows.
-        missing: the columns that are missing.
-        mean: their conditional means.
-        factor: Cholesky factors of their conditional covariances, which are the same in all rows.
+        missing: the columns that each of them lacks.
+        mean: the conditional means of these.
+        covariance: their conditional covariances.
         squares: squared distances of the columns that are there.
-        num_observed: how many these are.
     """
 
-    members: Int[np.ndarray, " m"]
-    missing: Int[np.ndarray, " d"]
-    mean: Float[np.ndarray, "m K d"]
-    factor: Float[np.ndarray, "K d d"]
-    squares: Float[np.ndarray, "m K"]
-    num_observed: Int[np.ndarray, ""]
+    members: Int[np.ndarray, " g"]
+    missing: Int[np.ndarray, "g s"]
+    mean: Float[np.ndarray, "g s"]
+    covariance: Float[np.ndarray, "g s s"]
+    squares: Float[np.ndarray, " g"]
 
 
-def conditionals(
-    ellipsoids: Ellipsoids, rows: Real[np.ndarray, "n D"], observed: Bool[np.ndarray, "n D"]
-) -> Iterator[Conditional]:
-    """The `Conditional` of each pattern of columns that lacks some.
-
-    Source: Murphy, Machine Learning: A Probabilistic Perspective, section 4.3.1, theorem 4.3.1.
-    """
-    loc, factor = np.asarray(ellipsoids.loc[:, 0]), np.asarray(ellipsoids.scale_tril[:, 0])
-    covariance = factor @ np.swapaxes(factor, -1, -2)
-    patterns, of_row = patterns_of(observed)
-    for index, pattern in enumerate(patterns):
-        there, missing = np.flatnonzero(pattern), np.flatnonzero(~np.asarray(pattern))
-        if not len(missing):
-            continue
-        members = np.flatnonzero(of_row == index)
-        given = np.linalg.cholesky(covariance[:, there[:, None], there])
-        gain = np.linalg.solve(given, covariance[:, there[:, None], missing])  # (K, columns that are there, missing)
-        residuals = rows[members][:, there] - loc[:, None, there]
-        whitened = np.linalg.solve(given, np.swapaxes(residuals, -1, -2))  # (K, columns that are there, m)
-        mean = loc[:, missing] + np.einsum("kom,kod->mkd", whitened, gain)
-        spread = covariance[:, missing[:, None], missing] - np.swapaxes(gain, -1, -2) @ gain
-        squares = (whitened**2).sum(1).T
-        yield Conditional(members, missing, mean, np.linalg.cholesky(spread), squares, np.asarray(len(there)))
+def completions(
+    loc: Float[np.ndarray, " D"],
+    precision: Float[np.ndarray, "D D"],
+    rows: Float[np.ndarray, "n D"],
+    observed: Bool[np.ndarray, "n D"],
+) -> Iterator[Completion]:
+    """The rows that lack columns, a few at a time, of one class with this mean and precision."""
+    num_missing = (~observed).sum(1)
+    for number in np.unique(num_missing[num_missing > 0]).tolist():
+        lacking = np.flatnonzero(num_missing == number)
+        for part in chunks(len(lacking), max(BLOCK_CELLS // max(number**2, len(loc)), 1)):
+            members = lacking[part]
+            missing = np.nonzero(~observed[members])[1].reshape(-1, number)
+            residuals = np.where(observed[members], rows[members] - loc, 0.0)
+            blocks, _ = inverse_blocks(precision, missing)
+            slope = np.take_along_axis(residuals @ precision, missing, 1)
+            shift = -np.einsum("ijg,gj->gi", blocks, slope)
+            np.put_along_axis(residuals, missing, shift, 1)
+            squares = np.einsum("gd,gd->g", residuals @ precision, residuals)
+            yield Completion(members, missing, loc[missing] + shift, np.moveaxis(blocks, -1, 0), squares)
 
 
 def conditional_means(
@@ -62,8 +59,9 @@ def conditional_means(
 ) -> Float[np.ndarray, "n K D"]:
     """Means of missing columns given those that are there, under each class; 0 in the others."""
     means = np.zeros((len(values), len(ellipsoids.loc), values.shape[1]))
-    for part in conditionals(ellipsoids, np.asarray(values), observed):
-        means[part.members[:, None], :, part.missing] = np.swapaxes(part.mean, 1, 2)
+    for k, (loc, precision) in enumerate(_of_classes(ellipsoids)):
+        for part in completions(loc, precision, np.asarray(values), observed):
+            means[part.members[:, None], k, part.missing] = part.mean
     return means
 
 
@@ -80,15 +78,22 @@ def conditional_draws(
     Rows are jointly normal, or multivariate Student t with these degrees of freedom: then the missing columns are so
     too, with as many more degrees of freedom as columns are there, and a scale that grows with the distance of these.
 
-    Source: Ding (2016), On the conditional distribution of the multivariate t distribution.
+    Source: Ding (2016), On the conditional distribution of the multivariate t distribution, section 2.
     """
     draws = np.zeros(values.shape)
-    for part in conditionals(ellipsoids, np.asarray(values), observed):
-        codes, places = classes[part.members], np.arange(len(part.members))
-        deviations = np.einsum("mde,me->md", part.factor[codes], rng.standard_normal(part.mean[:, 0].shape))
-        if df is not None:
-            freedom = df[codes] + part.num_observed
-            growth = (df[codes] + part.squares[places, codes]) / freedom
-            deviations *= np.sqrt(growth / (rng.chisquare(freedom) / freedom))[:, None]
-        draws[part.members[:, None], part.missing] = part.mean[places, codes] + deviations
+    for k, (loc, precision) in enumerate(_of_classes(ellipsoids)):
+        of_class = np.flatnonzero(classes == k)
+        for part in completions(loc, precision, np.asarray(values)[of_class], observed[of_class]):
+            factor = np.linalg.cholesky(part.covariance)
+            deviations = np.einsum("gij,gj->gi", factor, rng.standard_normal(part.mean.shape))
+            if df is not None:
+                freedom = df[k] + len(loc) - part.missing.shape[1]
+                deviations *= np.sqrt((df[k] + part.squares) / rng.chisquare(freedom, len(part.members)))[:, None]
+            draws[of_class[part.members][:, None], part.missing] = part.mean + deviations
     return draws
+
+
+def _of_classes(ellipsoids: Ellipsoids) -> Iterator[tuple[Float[np.ndarray, " D"], Float[np.ndarray, "D D"]]]:
+    """Mean and precision of each class, of a site without extra axes."""
+    inverse = np.asarray(inverse_lower(ellipsoids.scale_tril[:, 0]))
+    yield from zip(np.asarray(ellipsoids.loc[:, 0]), np.swapaxes(inverse, -1, -2) @ inverse, strict=True)

@@ -111,6 +111,8 @@ CATEGORICAL = {
     "polars categories": pl.DataFrame({"c": pl.Series(COLOURS, dtype=pl.Categorical)}),
     "polars enum": {"c": pl.Series(COLOURS, dtype=pl.Enum(["blue", "green", "red"]))},
     "pyarrow": pa.table({"c": COLOURS}),
+    "pyarrow dictionary": pa.table({"c": pa.array(COLOURS).dictionary_encode()}),
+    "pyarrow series": {"c": pa.chunked_array([pa.array(COLOURS).dictionary_encode()])},
 }
 
 
