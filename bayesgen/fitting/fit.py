@@ -183,8 +183,8 @@ class Fit(Trained):
     def impute(self, X: Any, num_draws: int = 0, *, seed: Seed = 0) -> Any:
         """X with its missing cells, and nothing else, filled in given those of their row that are there.
 
-        By their means, E[x_missing | x_observed] = sum_k p(k | x_observed) E[x_missing | k, x_observed], and by the most
-        probable value where columns are categorical or binary; or by draws. Parameters are integrated out in exact
+        By their means, sum_k p(k | x_observed) E[x_missing | k, x_observed] over classes k, and by the most probable
+        value where columns are categorical or binary; or by draws. Parameters are integrated out in exact
         fits, and averaged over 200 of the draws of `NUTS`, each as probable as it makes the row. Nothing in bayesgen
         needs it: `fit` and `predict` marginalise. Draws show how uncertain cells are, which means do not.
 

@@ -236,9 +236,9 @@ def test_categories_and_truths_come_back_as_they_are_written():
         assert cells == [found["c"].iloc[0], found["t"].iloc[1], found["n"].iloc[2]]
         if not isinstance(X, dict):
             before, after = (
-                [str(getattr(Y[name], "type", None) or Y[name].dtype) for name in "ct"] for Y in (X, other)
+                [str(getattr(Y[name], "type", None) or Y[name].dtype)[:4] for name in "ct"] for Y in (X, other)
             )
-            assert after[1] == before[1] and after[0].split(",")[0] == before[0].split(",")[0]
+            assert after == before
     masked = {
         "c": np.ma.array(colours, mask=[True] + [False] * 29),
         "t": np.ma.array(truths, mask=[False, True] + [False] * 28),

@@ -164,11 +164,12 @@ def test_a_joint_block_switches_as_a_whole():
     close(fit.log_joint(rows, at="predictive")[0, 0], after.log_evidence - fit.log_evidence, rtol=1e-9)
 
 
+@pytest.mark.parametrize("df", [5.0, None])
 @pytest.mark.parametrize("tied", [False, True])
-def test_jointly_normal_columns_switch_as_a_whole(tied):
+def test_jointly_normal_columns_switch_as_a_whole(tied, df):
     rng = np.random.default_rng(7)
     y, X = np.arange(20) % 2, rng.normal(0, 1, (20, 2))
-    family = bg.NormalInverseWishart([0.0, 0.1], 0.5, 5.0, np.eye(2), tied=tied)
+    family = bg.NormalInverseWishart([0.0, 0.1], 0.5, df, np.eye(2), tied=tied)
     model = bg.StructureAverage(bg.GenerativeClassifier([("both", family, ["x0", "x1"])]), 0.4)
     fit = bg.fit(model, X, y, method=bg.Exact())
     after = bg.fit(model, np.vstack([X, [[0.3, 0.5]]]), np.append(y, 1), method=bg.Exact())
