@@ -171,7 +171,7 @@ class FrameTable(Table):
         if not names:
             return np.empty((self.num_rows, 0))
         if self.frame.implementation.is_pyarrow():
-            return np.stack([self.column(name) for name in names], axis=1)
+            return np.stack([values_of(self.frame[name]) for name in names], axis=1)
         return self.frame.select(list(names)).to_numpy()
 
     def _of_rows(self, places: slice | np.ndarray) -> "FrameTable":
