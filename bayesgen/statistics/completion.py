@@ -28,8 +28,8 @@ THREAD_CELLS = 1 << 17  # of means of groups from which on threads do not wait f
 
 def completed_rows(
     precision: Float[Array, "... D D"], residuals: Float[Array, "... D"], observed: Bool[Array, "... D"]
-) -> tuple[Float[Array, "... D"], Float[Array, "..."], Float[Array, "... D D"]]:
-    """Rows less their means, completed; half of log|L_mm|; and a factor of L_mm, the identity where cells are there.
+) -> tuple[Float[Array, "... D"], Float[Array, "..."]]:
+    """Rows less their means, completed, and half of log|L_mm|.
 
     The traceable form, of one shape for every pattern: with O = diag(observed), (I - O) L (I - O) + O has the
     determinant of L_mm. Residuals are zero where cells are missing.
@@ -40,7 +40,7 @@ def completed_rows(
     slope = jnp.where(missing, jnp.einsum("...ij,...j->...i", precision, residuals), 0.0)
     half = jax.scipy.linalg.solve_triangular(factor, slope[..., None], lower=True)
     filling = jax.scipy.linalg.solve_triangular(factor, half, lower=True, trans=1)[..., 0]
-    return residuals - filling, log_diagonal(factor), factor
+    return residuals - filling, log_diagonal(factor)
 
 
 def inverse_blocks(
@@ -214,7 +214,7 @@ class _Expected:
     def merged(self, other: "_Expected") -> "_Expected":
         """Those of both, by the pairwise formula."""
         count = self.count + other.count
-        share, delta = other.count / count, other.shift - self.shift
+        share, delta = other.count / (count or 1.0), other.shift - self.shift
         return _Expected(
             count,
             self.shift + share * delta,
@@ -234,7 +234,7 @@ def _expected(
     residuals = np.where(observed, means - loc, 0.0)
     _complete(residuals, precision, missing, blocks)
     total = count.sum()
-    shift = count @ residuals / total
+    shift = count @ residuals / (total or 1.0)
     residuals -= shift
     scatter = (count[:, None] * residuals).T @ residuals + _completed_scatter(summary, part, precision, missing, blocks)
     places = missing.T

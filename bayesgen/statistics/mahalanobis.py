@@ -90,7 +90,7 @@ class Ellipsoids:
         ) -> tuple[Float[Array, "K m"], Float[Array, "K m"]]:
             row, observed = row_and_mask
             residuals = jnp.where(observed, row - self.loc, 0.0)
-            whole, half_logs, _ = completed_rows(precision, residuals, observed)
+            whole, half_logs = completed_rows(precision, residuals, observed)
             whitened = jnp.einsum("kmij,kmj->kmi", inverse, whole)
             return (whitened**2).sum(-1), half_logs
 

@@ -4,7 +4,6 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -13,7 +12,7 @@ from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
 from .arrays import Cells, inverse_lower, log_diagonal, namespace
 from .base import Parameters, Statistic
-from .completion import completed_rows, log_likelihood_of_groups
+from .completion import log_likelihood_of_groups
 from .conditionals import conditional_draws, conditional_means
 from .densities import Reference, RowDensity
 from .mahalanobis import Ellipsoids
@@ -22,6 +21,7 @@ from .normal import LOG_2PI, middle, standard_log_density
 from .passes import Classes
 from .patterns import PatternMoments
 from .summaries import Moments, trailing
+from .traced_groups import traced_log_likelihood
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +71,7 @@ class MultivariateNormalStatistic(Statistic):
         loc, scale_tril = parameters["loc"], parameters["scale_tril"]
         if isinstance(summary, PatternMoments):
             is_traced = namespace(loc, scale_tril, summary.mean) is jnp
-            return (_traced_log_likelihood if is_traced else log_likelihood_of_groups)(loc, scale_tril, summary)
+            return (traced_log_likelihood if is_traced else log_likelihood_of_groups)(loc, scale_tril, summary)
         xp, whiten = namespace(loc, scale_tril, summary.mean), inverse_lower(scale_tril)
         count = trailing(summary.count, whiten.ndim - 2)
         shift = xp.einsum("...ij,...j->...i", whiten, summary.mean - loc)
@@ -88,38 +88,6 @@ class MultivariateNormalStatistic(Statistic):
         """Means in the middle of the draws, Cholesky factors there, and their inverses."""
         loc, scale_tril = (middle(draws) for draws in _joint(parameters))
         return MultivariateNormalReference(loc, scale_tril, inverse_lower(scale_tril))
-
-
-def _traced_log_likelihood(
-    loc: Float[Array, " K *extra D"], scale_tril: Float[Array, " K *extra D D"], summary: PatternMoments
-) -> Float[Array, " K *extra"]:
-    """Of what is there of the rows of each class. See `completion` for the formulas."""
-    if summary.num_classes is None:
-        return _traced_log_likelihood(loc[None], scale_tril[None], dataclasses.replace(summary, num_classes=1))[0]
-    loc, scale_tril = jnp.asarray(loc), jnp.asarray(scale_tril)
-    observed, classes, spread = (jnp.asarray(a) for a in (summary.observed, summary.classes, summary.spread))
-    inverse = inverse_lower(scale_tril)
-    precision = jnp.swapaxes(inverse, -1, -2) @ inverse
-    residuals = jnp.where(observed, summary.mean - loc[classes], 0.0)
-    whole, half_logs, factor = completed_rows(precision[classes], residuals, observed)
-    squares = (jnp.einsum("...ij,...j->...i", inverse[classes], whole) ** 2).sum(-1)
-    constant = log_diagonal(scale_tril)[classes] + half_logs + 0.5 * LOG_2PI * observed.sum(-1)
-    total = -jnp.asarray(trailing(summary.count, squares.ndim)) * (constant + 0.5 * squares)
-    maps = inverse[classes[spread]] @ _completing(precision[classes[spread]], factor[spread], observed[spread])
-    total = total.at[spread].add(-0.5 * jnp.einsum("...ij,...jk,...ik->...", maps, summary.scatter, maps))
-    return jax.ops.segment_sum(total, classes, summary.num_classes)
-
-
-def _completing(
-    precision: Float[Array, " S *extra D D"],
-    factor: Float[Array, " S *extra D D"],
-    observed: Bool[Array, " S *extra D"],
-) -> Float[Array, " S *extra D D"]:
-    """The maps that complete residuals: the identity where cells are there, -inv(L_mm) L_mo where they are missing."""
-    cross = jnp.where(~observed[..., :, None] & observed[..., None, :], precision, 0.0)
-    half = jax.scipy.linalg.solve_triangular(factor, cross, lower=True)
-    slopes = jax.scipy.linalg.solve_triangular(factor, half, lower=True, trans=1)
-    return jnp.where(observed[..., :, None], jnp.eye(observed.shape[-1]), -slopes)
 
 
 @record

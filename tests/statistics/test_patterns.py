@@ -114,6 +114,24 @@ def test_gradients_are_those_of_expected_complete_rows(rng):
     close(np.tril(found["scale_tril"]), np.tril(expected["scale_tril"]), rtol=1e-7, atol=1e-7)
 
 
+def test_curvatures_are_differences_of_slopes(rng):
+    rows, observed, codes, weights = data(rng)
+    loc, factor = parameters(rng)
+    summary = NORMAL.summarize(rows, codes, CLASSES, weights, observed).padded()
+    towards = tuple(0.1 * rng.normal(size=array.shape) for array in (loc, np.tril(factor)))
+
+    def total(loc, scale_tril):
+        return NORMAL.log_likelihood({"loc": loc, "scale_tril": scale_tril}, summary).sum()
+
+    slope = jax.jit(jax.grad(total, (0, 1)))
+    _, found = jax.jit(lambda *at: jax.jvp(jax.grad(total, (0, 1)), at, towards))(loc, factor)
+    ends = [
+        slope(*(at + step * move for at, move in zip((loc, factor), towards, strict=True))) for step in (1e-5, -1e-5)
+    ]
+    for curvature, one, other in zip(found, *ends, strict=True):
+        close(curvature, (one - other) / 2e-5, rtol=1e-5, atol=1e-4)
+
+
 def test_padded_groups_weigh_nothing(rng):
     rows, observed, codes, weights = data(rng)
     loc, factor = parameters(rng)
