@@ -12,7 +12,19 @@ import traceback
 from . import report
 from .measure import Missing, Row
 
-ROOMS = ("start_up", "closed_form", "price", "finite", "steps", "averaging", "memory", "cold", "sampling", "gpu")
+ROOMS = (
+    "start_up",
+    "closed_form",
+    "price",
+    "finite",
+    "steps",
+    "averaging",
+    "mixtures",
+    "memory",
+    "cold",
+    "sampling",
+    "gpu",
+)
 
 
 def main() -> None:

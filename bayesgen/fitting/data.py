@@ -120,8 +120,14 @@ class Summaries:
             if not statistic.uses_inert  # no scale is taken from these
         }
         chunks = table_chunks(unlabelled.num_rows, unlabelled.cells_per_row)
-        parts = (summaries_of(rows, statistics, rows.codes, 1) for rows in map(unlabelled.take, chunks))
-        return functools.reduce(_merged, parts, {site: known[site].pooled() for site in statistics})
+
+        def of_rows(places: slice) -> dict[str, Summary]:
+            rows = unlabelled.take(places)
+            return summaries_of(rows, statistics, rows.codes, 1)
+
+        return functools.reduce(
+            _merged, in_threads(of_rows, chunks), {site: known[site].pooled() for site in statistics}
+        )
 
 
 def _merged(one: Mapping[str, Summary], other: Mapping[str, Summary]) -> dict[str, Summary]:

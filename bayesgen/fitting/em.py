@@ -99,9 +99,9 @@ def inner_point(problem: ProgramProblem, conjugate: Conjugate) -> Parameters:
     labelled = dataclasses.replace(statistics, unlabelled=None)
     steps = ExpectationMaximization(conjugate, Target.inside(conjugate), labelled, statistics.unlabelled)
     starts = _starts(problem, steps, Options(STARTS_INSIDE))
+    least_gain = LEAST_GAIN_INSIDE * statistics.total_weight
     with ONE_THREAD_A_PRODUCT:
-        least_gain = LEAST_GAIN_INSIDE * statistics.total_weight
-    ascents = [ascend(steps.step, start(), least_gain, coordinates=steps.coordinates) for start in starts]
+        ascents = [ascend(steps.step, start(), least_gain, coordinates=steps.coordinates) for start in starts]
     return max(ascents, key=lambda ascent: ascent.objective).point
 
 

@@ -17,13 +17,13 @@ from bayesgen.data import Rows
 from bayesgen.errors import FitError
 from bayesgen.families import Family
 from bayesgen.models import Conjugate, Densities
-from bayesgen.posteriors import Parameters, chunk_table
+from bayesgen.posteriors import Parameters, chunk_table, numbers_per_row
 from bayesgen.runtime import even_chunks, in_threads
 from bayesgen.solvers import Coordinates
 from bayesgen.statistics import Statistic, SufficientStatistics, Sums, class_counts, merged, summaries_of
 from bayesgen.typing import Array, Float, Int
 
-CHUNK_CELLS = 1 << 20  # of rows x classes x columns: what threads do not wait for each other with
+CHUNK_CELLS = 1 << 19  # of rows x classes x columns: what threads do not wait for each other with
 
 Classes: TypeAlias = Int[np.ndarray, " n"] | Float[np.ndarray, "n K"]
 """The code of each row, or its responsibilities."""
@@ -107,8 +107,10 @@ class ExpectationMaximization:
 
     def expectation(self, parameters: Parameters) -> tuple[float, SufficientStatistics]:
         """The log-likelihood at a point, and the expected statistics of all rows."""
-        log_likelihood, completed = self.conjugate.expectation(self.labelled, parameters)
-        log_likelihood, parts = log_likelihood + self._log_base, [completed]
+        log_likelihood, parts = self._log_base, []
+        if self._has_labelled:
+            of_labelled, completed = self.conjugate.expectation(self.labelled, parameters)
+            log_likelihood, parts = log_likelihood + of_labelled, [completed]
         if self.unlabelled is not None:
             densities = self._densities(parameters)
             of_chunk = functools.partial(self._expected_of_chunk, self.unlabelled, densities, parameters)
@@ -156,6 +158,10 @@ class ExpectationMaximization:
         ]
 
     @functools.cached_property
+    def _has_labelled(self) -> bool:
+        return self.unlabelled is None or bool(self.labelled.class_weights.any())
+
+    @functools.cached_property
     def _statistics(self) -> dict[str, Statistic]:
         return {block.name: block.family.statistic.without_base() for block in self.conjugate.blocks}
 
@@ -180,17 +186,18 @@ class ExpectationMaximization:
         return [] if self.unlabelled is None else self._chunks_of(self.unlabelled)
 
     def _chunks_of(self, rows: Rows) -> list[slice]:
-        return even_chunks(rows.num_rows, CHUNK_CELLS / (len(self.conjugate.classes) * max(rows.cells_per_row, 1.0)))
+        return even_chunks(rows.num_rows, CHUNK_CELLS / numbers_per_row(rows, len(self.conjugate.classes)))
 
 
 def _responsibilities(table: Float[np.ndarray, "n K"]) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n K"]]:
     """Log densities of rows, classes summed out, and p(class | row)."""
-    peaks = table.max(1)
+    by_class = np.ascontiguousarray(table.T)  # NumPy is slow with short rows
+    peaks = by_class.max(0)
     with np.errstate(invalid="ignore"):  # of rows that no class can have, which are refused
-        shares = np.exp(table - peaks[:, None])
-    totals = shares.sum(1)
-    shares /= totals[:, None]
-    return peaks + np.log(totals), shares
+        by_class -= peaks
+    totals = np.exp(by_class, out=by_class).sum(0)
+    by_class /= totals
+    return peaks + np.log(totals), by_class.T
 
 
 def _most_probable(table: Float[np.ndarray, "n K"]) -> tuple[Float[np.ndarray, " n"], Int[np.ndarray, " n"]]:

@@ -2,7 +2,7 @@
 
 from .average import AveragePosterior, Mixes, log_conditional, rows_of_members
 from .base import At, Exported, Parameters, Posterior, ProcessPosterior
-from .closed import chunk_table
+from .closed import chunk_table, numbers_per_row
 from .components import UnnamedComponents, invariants, some_pairs, warn_of_switching
 from .conjugate import ConjugatePosterior
 from .convergence import entry_names, problems, warn_of
@@ -28,6 +28,7 @@ __all__ = [
     "invariants",
     "log_conditional",
     "matching_orders",
+    "numbers_per_row",
     "problems",
     "rows_of_members",
     "some_pairs",

@@ -21,9 +21,13 @@ def closed_table(densities: Densities, rows: Rows) -> Float[np.ndarray, "n K"]:
     def fill(part: slice) -> None:
         out[part] = chunk_table(densities, rows, part)
 
-    numbers_per_row = max(_numbers_per_row(values, len(log_class_probs)) for values in rows.values.values())
-    all_in_threads(fill, even_chunks(rows.num_rows, CHUNK_CELLS / numbers_per_row))
+    all_in_threads(fill, even_chunks(rows.num_rows, CHUNK_CELLS / numbers_per_row(rows, len(log_class_probs))))
     return out
+
+
+def numbers_per_row(rows: Rows, num_classes: int) -> float:
+    """How many numbers are made of a row at once, of the site where they are most."""
+    return float(max(_numbers_per_row(values, num_classes) for values in rows.values.values()))
 
 
 def chunk_table(densities: Densities, rows: Rows, part: slice) -> Float[np.ndarray, "n K"]:

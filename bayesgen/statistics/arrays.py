@@ -16,6 +16,7 @@ from bayesgen.typing import Array, Float, Int, Real, Shaped
 Sparse: TypeAlias = scipy.sparse.sparray | scipy.sparse.spmatrix
 Cells: TypeAlias = Shaped[Array, "n ..."] | Sparse
 
+HUGE, TINY_COUNT = 1e200, 1e-50  # what stands for infinity in products, and the least value that is told from 0 there
 LARGE = 16.0  # from which on Stirling's series has all digits
 
 
@@ -66,6 +67,11 @@ def log_linear(values: Cells, log_weights: Float[Array, "K m"]) -> Float[Array, 
     impossible = xp.isneginf(log_weights)
     if xp is np and not impossible.any():
         return np.asarray(values @ log_weights.T)
+    if xp is np:
+        table = np.asarray(values @ np.where(impossible, -HUGE, log_weights).T)
+        if (table < HUGE * TINY_COUNT).all():  # else some values are negative, or not numbers
+            table[table < -HUGE * TINY_COUNT] = -np.inf
+            return table
     finite = xp.where(impossible, 0.0, log_weights)
     hits = values @ impossible.T.astype(finite.dtype)
     return xp.where(xp.asarray(hits) > 0, -xp.inf, xp.asarray(values @ finite.T))
