@@ -7,7 +7,7 @@ are merged by the pairwise formula, so that nothing cancels.
 import numpy as np
 
 from bayesgen.runtime import chunks
-from bayesgen.typing import Float, Real
+from bayesgen.typing import Array, Float, Real
 
 from .passes import class_weights
 from .summaries import Moments
@@ -19,10 +19,10 @@ CONSTANT = 1e-24  # of the largest square in a column: scatter that is less may 
 
 
 def weighted_moments(
-    values: Real[np.ndarray, "n m"],
-    responsibilities: Real[np.ndarray, "n K"],
+    values: Real[Array, "n m"],
+    responsibilities: Real[Array, "n K"],
     num_classes: int,
-    weights: Real[np.ndarray, " n"] | None,
+    weights: Real[Array, " n"] | None,
     matrix: bool,
 ) -> Moments:
     """`class_moments` of rows with responsibilities, all of whose cells are there."""
@@ -37,7 +37,7 @@ def weighted_moments(
     return total
 
 
-def _of_chunk(rows: Float[np.ndarray, "n m"], of_rows: Float[np.ndarray, "n K"], matrix: bool) -> Moments:
+def _of_chunk(rows: Float[Array, "n m"], of_rows: Float[Array, "n K"], matrix: bool) -> Moments:
     """Moments of a chunk; by the plain formulas where columns may be constant, which they tell to the last digit."""
     if not len(rows):
         return two_pass_moments(rows, of_rows, of_rows.shape[1], None, matrix)
@@ -54,11 +54,11 @@ def _of_chunk(rows: Float[np.ndarray, "n m"], of_rows: Float[np.ndarray, "n K"],
 
 
 def _cross_products(
-    columns: Float[np.ndarray, "m n"],
-    of_rows: Float[np.ndarray, "n K"],
-    count: Float[np.ndarray, " K"],
-    shift: Float[np.ndarray, "K m"],
-) -> Float[np.ndarray, "K m m"]:
+    columns: Float[Array, "m n"],
+    of_rows: Float[Array, "n K"],
+    count: Float[Array, " K"],
+    shift: Float[Array, "K m"],
+) -> Float[Array, "K m m"]:
     """Class by class: columns less the class's mean, by roots of weights, times themselves."""
     centred, scatter = np.empty(columns.shape), np.empty((*shift.shape, shift.shape[1]))
     for index, roots in enumerate(np.sqrt(of_rows.T)):
@@ -69,11 +69,11 @@ def _cross_products(
 
 
 def _squares(
-    columns: Float[np.ndarray, "m n"],
-    of_rows: Float[np.ndarray, "n K"],
-    count: Float[np.ndarray, " K"],
-    shift: Float[np.ndarray, "K m"],
-) -> Float[np.ndarray, "K m"]:
+    columns: Float[Array, "m n"],
+    of_rows: Float[Array, "n K"],
+    count: Float[Array, " K"],
+    shift: Float[Array, "K m"],
+) -> Float[Array, "K m"]:
     """All classes at once about the middle of the rows, or class by class where some lie far from it."""
     middle = columns.mean(1)
     squares = np.square(columns - middle[:, None])
