@@ -18,7 +18,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # pytest-xdist has its workers, and wha
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PACKAGE = pathlib.Path(errors.__file__).parent
-INNER = [path.stem for path in (PACKAGE / "program").glob("*.py") if path.stem not in ("__init__", "generative")]
+OUTER = ("__init__", "as_model", "generative")
+INNER = [path.stem for path in (PACKAGE / "program").glob("*.py") if path.stem not in OUTER]
 
 # Arguments and results of these modules, and of those inside them, are checked against their types, shapes included.
 # Not so those of `GenerativeProgram`: users call them, and what they refuse by themselves is tested.

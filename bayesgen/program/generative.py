@@ -13,40 +13,30 @@ from numpyro import handlers
 from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.transforms import Transform
 
-from bayesgen.data import Rows, Schema, Table, levels_array
+from bayesgen.data import Schema, levels_array
 from bayesgen.describe import quote_some
-from bayesgen.errors import DataError, FitError, ModelError
+from bayesgen.errors import DataError, ModelError
 from bayesgen.records import copied, fill
-from bayesgen.runtime import as_key, check_not_forked
-from bayesgen.statistics import (
-    Cells,
-    Moments,
-    PatternMoments,
-    Statistic,
-    SufficientStatistics,
-    check_magnitudes,
-    check_rows,
-)
-from bayesgen.typing import Array, Float, Int, Seed
+from bayesgen.runtime import as_key
+from bayesgen.typing import Array, Float, Seed
 
-from .base import Program
+from .as_model import ProgramModel
 from .class_axes import find_class_axes
 from .data_side import find_latent_supports, find_supports
 from .density import log_density
 from .discovery import find_structure
 from .evaluation import evaluate_classes
-from .model import ConcreteModel
 from .pytree import PytreeFunction, found_once, referable, register
 from .recognition import make_plan
 from .row_check import RowCheck
-from .rows import check_numbers, read_rows, summarize_rows
+from .rows import summarize_rows
 from .rowwise import log_joint
 from .structure import Plan, Structure, Supports
 from .tracing import sites_of
 
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False)
-class GenerativeProgram(Program, ConcreteModel):
+class GenerativeProgram(ProgramModel):
     """A generative model stated as a NumPyro function that makes n instances.
 
     The function samples latent parameters, then, in one plate of size n, the label and the attributes. It takes no
@@ -155,7 +145,7 @@ class GenerativeProgram(Program, ConcreteModel):
         with jax.enable_x64(True):
             return {} if self.label is None else found_once(self, find_class_axes)
 
-    def _check_rows(self, size: int) -> None:
+    def check_row_count(self, size: int) -> None:
         """Refuse a program that is another one at this number of rows. Those of the library are known not to be."""
         if not isinstance(self.function, PytreeFunction):
             with jax.enable_x64(True):
@@ -233,15 +223,7 @@ class GenerativeProgram(Program, ConcreteModel):
             raise DataError(f"The latents {missing} have no values. Give one for each of {list(self.latents)}.")
         return {name: jnp.asarray(value) for name, value in latents.items()}
 
-    # --- a program as a model -----------------------------------------------------------------------------------
-
-    def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
-        """The schema with names of the attributes and covariates, and the program's classes."""
-        if y is not None and self.label is not None and self.classes == tuple(range(self.num_classes)):
-            check_numbers(y, self.num_classes)
-        self._check_rows(table.num_rows)
-        names = (*self.attributes, *self.covariates)
-        return dataclasses.replace(declared, columns=names, classes=self.classes or None)
+    # --- a program as a model: see `ProgramModel` ---------------------------------------------------------------
 
     def with_components(self, num_components: int) -> "GenerativeProgram":
         """The program with its classes called 0, 1, ..., of which there have to be so many."""
@@ -258,68 +240,9 @@ class GenerativeProgram(Program, ConcreteModel):
         components = tuple(range(num_components))
         return self if self.classes == components else self.replace(classes=components, structure=self.structure)
 
-    def label_codes(self, schema: Schema, table: Table) -> Int[np.ndarray, " n"] | None:
-        """See `ConcreteModel.label_codes`."""
-        if self.label is not None and table.labels is None:
-            raise DataError(f"The program has classes, so it needs y: the {self.label!r} of each row.")
-        return super().label_codes(schema, table)
-
-    def read(self, schema: Schema | None, table: Any) -> Rows:
-        """See `ConcreteModel.read`. The program's sites are its schema; anything that is a table is read."""
-        check_not_forked()  # what is compiled already runs without tracing
-        return read_rows(self, table)
-
-    def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
-        """See `ConcreteModel.check_rows`. The units of the columns are not known here."""
-        for site, statistic in self.plan.compressed:
-            if statistic.takes_squares:
-                check_rows(attributes[site], 1.0, functools.partial(_column_name, site))
-
-    @property
-    def has_labels(self) -> bool:
-        """Where it has classes."""
-        return self.label is not None
-
-    @property
-    def in_threads(self) -> bool:
-        """No: see `ConcreteModel.in_threads`."""
-        return False
-
-    def statistics(self, schema: Schema) -> dict[str, Statistic]:
-        """Those of the compressed sites."""
-        return dict(self.plan.compressed)
-
-    def summarize(self, schema: Schema, rows: Rows) -> SufficientStatistics:
-        """See `ConcreteModel.summarize`. Rows are kept for the other sites."""
-        return summarize_rows(self, rows)
-
-    def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
-        """The schema as it is: a program of one's own states its priors itself."""
-        for site, summary in summaries.items():
-            moments = summary.by_column() if isinstance(summary, PatternMoments) else summary
-            if isinstance(moments, Moments):
-                check_magnitudes(moments, functools.partial(_column_name, site))
-        return schema
-
-    def check_classes_apart(self, schema: Schema) -> None:
-        """Refuse: the program itself says how many classes there are, and what they share."""
-        raise FitError(
-            f"A program of one's own makes the classes that it states, {quote_some(self.classes) or 'none'}, and no "
-            "other can be added to its fit. State a program with all classes, and fit it to all rows."
-        )
-
-    def conjugate(self, schema: Schema) -> None:
-        """None: its closed forms, if there are any, are not known."""
-        return None
-
     def bind(self, schema: Schema) -> "GenerativeProgram":
         """A program of one's own is bound already."""
         return self
-
-
-def _column_name(site: str, place: tuple[int, ...]) -> str:
-    """The name of a column, as a sentence begins with it."""
-    return f"Attribute {site!r}" + (f", column {', '.join(map(str, place))}," if place else "")
 
 
 register(GenerativeProgram)

@@ -1,0 +1,103 @@
+"""A program as a model: how it reads data and what it makes of them."""
+
+import abc
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bayesgen.data import Rows, Schema, Table
+from bayesgen.describe import quote_some
+from bayesgen.errors import DataError, FitError
+from bayesgen.runtime import check_not_forked
+from bayesgen.statistics import (
+    Cells,
+    Moments,
+    PatternMoments,
+    Statistic,
+    SufficientStatistics,
+    check_magnitudes,
+    check_rows,
+)
+from bayesgen.typing import Int
+
+from .base import Program
+from .model import ConcreteModel
+from .rows import check_numbers, read_rows, summarize_rows
+
+
+class ProgramModel(Program, ConcreteModel):
+    """What a program does as a model, which is `GenerativeProgram`'s whatever its function."""
+
+    @abc.abstractmethod
+    def check_row_count(self, size: int) -> None:
+        """Refuse a program that is another one at this number of rows."""
+
+    def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
+        """The schema with names of the attributes and covariates, and the program's classes."""
+        if y is not None and self.label is not None and self.classes == tuple(range(self.num_classes)):
+            check_numbers(y, self.num_classes)
+        self.check_row_count(table.num_rows)
+        names = (*self.attributes, *self.covariates)
+        return dataclasses.replace(declared, columns=names, classes=self.classes or None)
+
+    def label_codes(self, schema: Schema, table: Table) -> Int[np.ndarray, " n"] | None:
+        """See `ConcreteModel.label_codes`."""
+        if self.label is not None and table.labels is None:
+            raise DataError(f"The program has classes, so it needs y: the {self.label!r} of each row.")
+        return super().label_codes(schema, table)
+
+    def read(self, schema: Schema | None, table: Any) -> Rows:
+        """See `ConcreteModel.read`. The program's sites are its schema; anything that is a table is read."""
+        check_not_forked()  # what is compiled already runs without tracing
+        return read_rows(self, table)
+
+    def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
+        """See `ConcreteModel.check_rows`. The units of the columns are not known here."""
+        for site, statistic in self.plan.compressed:
+            if statistic.takes_squares:
+                check_rows(attributes[site], 1.0, functools.partial(_column_name, site))
+
+    @property
+    def has_labels(self) -> bool:
+        """Where it has classes."""
+        return self.label is not None
+
+    @property
+    def in_threads(self) -> bool:
+        """No: see `ConcreteModel.in_threads`."""
+        return False
+
+    def statistics(self, schema: Schema) -> dict[str, Statistic]:
+        """Those of the compressed sites."""
+        return dict(self.plan.compressed)
+
+    def summarize(self, schema: Schema, rows: Rows) -> SufficientStatistics:
+        """See `ConcreteModel.summarize`. Rows are kept for the other sites."""
+        return summarize_rows(self, rows)
+
+    def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
+        """The schema as it is: a program of one's own states its priors itself."""
+        for site, summary in summaries.items():
+            moments = summary.by_column() if isinstance(summary, PatternMoments) else summary
+            if isinstance(moments, Moments):
+                check_magnitudes(moments, functools.partial(_column_name, site))
+        return schema
+
+    def check_classes_apart(self, schema: Schema) -> None:
+        """Refuse: the program itself says how many classes there are, and what they share."""
+        raise FitError(
+            f"A program of one's own makes the classes that it states, {quote_some(self.classes) or 'none'}, and no "
+            "other can be added to its fit. State a program with all classes, and fit it to all rows."
+        )
+
+    def conjugate(self, schema: Schema) -> None:
+        """None: its closed forms, if there are any, are not known."""
+        return None
+
+
+def _column_name(site: str, place: tuple[int, ...]) -> str:
+    """The name of a column, as a sentence begins with it."""
+    return f"Attribute {site!r}" + (f", column {', '.join(map(str, place))}," if place else "")
