@@ -1,0 +1,143 @@
+"""Jointly normal columns with missing cells: every method, by way of `fit`."""
+
+import numpy as np
+import pytest
+from counting import compilations
+
+import bayesgen as bg
+from bayesgen.families import NormalInverseWishart
+from bayesgen.fitting import nuts
+
+from .oracles import assert_mean
+
+close = np.testing.assert_allclose
+POINTS = {"MLE": bg.MLE(), "MAP": bg.MAP()}
+every_point = pytest.mark.parametrize("method", POINTS.values(), ids=POINTS)
+every_covariance = pytest.mark.parametrize("covariance", ["full", "tied"])
+
+
+def data(rows=90, columns=3, missing=0.2, seed=0):
+    """Correlated rows of two classes far from the origin, with holes, and a row of which nothing is there."""
+    rng = np.random.default_rng(seed)
+    y = np.where(np.arange(rows) % 3 == 0, "a", "b")
+    X = rng.normal(size=(rows, columns)) @ rng.normal(size=(columns, columns)) + 2.0 * (y == "a")[:, None] + 30.0
+    X[rng.random(X.shape) < missing] = np.nan
+    X[4] = np.nan
+    return X, y
+
+
+def assert_same(one, other, rtol=1e-5):
+    for name, value in one.parameters.items():
+        close(value, other.parameters[name], rtol=rtol, atol=1e-6, err_msg=name)
+
+
+@every_point
+@every_covariance
+def test_weights_order_and_chunks(covariance, method):
+    """Weight two is the row twice, the order of rows does not matter, and chunks are as good as one table."""
+    model, (X, y) = bg.GaussianDiscriminant(covariance), data()
+    rng = np.random.default_rng(1)
+    fit = bg.fit(model, X, y, method=method)
+    order = rng.permutation(len(X))
+    assert_same(bg.fit(model, X[order], y[order], method=method), fit)
+    schema = bg.Schema(classes=["a", "b"])
+    assert_same(bg.fit(model, ((X[part::4], y[part::4]) for part in range(4)), method=method, schema=schema), fit)
+    weights = rng.integers(1, 3, len(X))
+    twice = bg.fit(model, np.repeat(X, weights, axis=0), np.repeat(y, weights), method=method)
+    assert_same(bg.fit(model, X, y, method=method, sample_weight=weights), twice)
+
+
+@every_point
+def test_columns_may_change_places_and_units(method):
+    model, (X, y) = bg.GaussianDiscriminant(), data()
+    units, order = np.array([1e-4, 1.0, 1e5]), np.array([2, 0, 1])
+    fit, other = bg.fit(model, X, y, method=method), bg.fit(model, (X * units)[:, order], y, method=method)
+    units = units[order]
+    close(other.parameters["real_mean"] / units, fit.parameters["real_mean"][:, order], rtol=1e-5)
+    covariance = fit.parameters["real_covariance"][:, order][:, :, order]
+    close(other.parameters["real_covariance"] / np.outer(units, units), covariance, rtol=1e-4, atol=1e-5)
+
+
+@every_point
+def test_the_path_of_em_is_told(method):
+    X, y = data()
+    fit = bg.fit(bg.GaussianDiscriminant(), X, y, method=method)
+    assert fit.attributes["converged"] and 3 < fit.attributes["num_iterations"] < 100
+    predicted = bg.predict(fit, X, rule=bg.PlugIn()).probabilities
+    close(predicted[4], fit.parameters["class_probs"], rtol=1e-12)  # a row of which nothing is there
+    close(predicted.sum(1), 1.0, rtol=1e-12)
+
+
+def test_a_column_without_cells_in_a_class():
+    X, y = data()
+    X[y == "a", 1] = np.nan
+    model = bg.GaussianDiscriminant()
+    with pytest.raises(bg.FitError, match=r"Block 'real': no cell is there at class 'a', column 'x1'.*MAP\(\)"):
+        bg.fit(model, X, y, method=bg.MLE())
+    fit = bg.fit(model, X, y, method=bg.MAP())
+    # no cell tells of it, and the prior of the column is symmetric about its mean over all rows, as is the posterior
+    close(fit.parameters["real_mean"][0, 1], np.nanmean(X[:, 1]), rtol=1e-4)
+    close(fit.parameters["real_covariance"][0, 1, [0, 2]], 0.0, atol=1e-3)
+
+
+def test_few_rows_are_refused_by_maximum_likelihood_alone():
+    X, y = data(rows=9)
+    with pytest.raises(bg.FitError, match=r"EM reaches no estimate.*class 'a'"):
+        bg.fit(bg.GaussianDiscriminant(), X, y, method=bg.MLE())
+    assert bg.fit(bg.GaussianDiscriminant(), X, y, method=bg.MAP()).attributes["converged"]
+
+
+def test_exact_refuses_joint_blocks_alone():
+    X, y = data()
+    for model in (
+        bg.GaussianDiscriminant("full"),
+        bg.GaussianDiscriminant("tied"),
+        bg.NaiveBayes({"real": NormalInverseWishart()}, structure="average"),
+    ):
+        with pytest.raises(bg.FitError, match=r"block 'real': cells of its jointly normal columns.*NUTS\(\) or MAP"):
+            bg.fit(model, X, y, method=bg.Exact())
+    for covariance in ("diag", "spherical", "tied-diag", "tied-spherical"):
+        assert np.isfinite(bg.fit(bg.GaussianDiscriminant(covariance), X, y, method=bg.Exact()).log_evidence)
+
+
+def test_too_many_groups_are_refused_by_nuts(monkeypatch):
+    monkeypatch.setattr(nuts, "MOST_GROUPS", 5)
+    X, y = data()
+    with pytest.raises(bg.FitError, match=r"at most 5 groups .* those of 'real' are \d+: .*covariance='diag'"):
+        bg.fit(bg.GaussianDiscriminant(), X, y, method=bg.NUTS())
+
+
+def integrated(X, y, model, schema, num_points):
+    """Posterior means where one cell is missing: exact ones given its value, weighed by their evidences over a grid."""
+    row, column = np.argwhere(np.isnan(X))[0]
+    logs, means = [], []
+    for value in np.linspace(-9, 9, num_points) * np.nanstd(X[:, column]) + np.nanmean(X[:, column]):
+        filled = X.copy()
+        filled[row, column] = value
+        fit = bg.fit(model, filled, y, method=bg.Exact(), schema=schema)
+        logs.append(fit.log_evidence)
+        means.append(fit.parameters)
+    weights = np.exp(np.array(logs) - np.max(logs))
+    assert weights[[0, -1]].max() < 1e-4 * weights.max()
+    return {name: np.average([mean[name] for mean in means], axis=0, weights=weights) for name in means[0]}
+
+
+@pytest.mark.parametrize("covariance", ["full", pytest.param("tied", marks=pytest.mark.slow)])
+def test_nuts_agrees_with_integrals_over_the_cell(covariance):
+    rng = np.random.default_rng(3)
+    y = np.repeat(["a", "b"], [7, 9])
+    X = rng.normal(size=(16, 2)) @ [[1.0, 0.8], [0.0, 0.6]] + (y == "b")[:, None]
+    prior = NormalInverseWishart(mean=[0.3, 0.2], kappa=0.5, df=8.0, scale=[[4.0, 1.0], [1.0, 3.0]])
+    model = bg.GaussianDiscriminant(covariance, prior=prior)
+    schema = bg.Schema(classes=["a", "b"])
+    holes = X.copy()
+    holes[3, 1] = np.nan
+    expected = integrated(holes, y, model, schema, 101)
+    fit = bg.fit(model, holes, y, method=bg.NUTS(num_samples=500), schema=schema, seed=4)
+    for name, value in expected.items():
+        assert_mean(fit.parameters[name], value, name)
+    holes = X.copy()
+    holes[8, 0] = np.nan  # as many groups, of other rows
+    with compilations() as compiled:
+        bg.fit(model, holes, y, method=bg.NUTS(num_samples=500), schema=schema, seed=4)
+    assert compiled == []
