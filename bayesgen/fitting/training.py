@@ -43,6 +43,12 @@ def fit(
             work is large enough for it (see `bayesgen.runtime`). Statistics and closed forms always take the
             processor. What was used is in `fit.attributes["device"]`.
 
+    Cells of X may be missing: NaN, None, pandas.NA, null, masked. They are marginalised, neither imputed nor dropped:
+    the likelihood is that of the cells that are there. It is the right one where cells are missing at random: whether
+    one is missing may depend on what is there of its row, the label included, and on nothing else. Where it depends on
+    the cell's own value, as incomes that are withheld because they are high, estimates are biased, and no method here
+    corrects that.
+
     JAX does not survive a fork: in a process that was forked after a fit had used it, fits raise a `BayesgenError`.
     Start workers by `multiprocessing.get_context("spawn")` or "forkserver", or use threads.
 

@@ -49,11 +49,10 @@ class Holed(Case):
         return with_holes(Case.new.func(self), np.random.default_rng(9))
 
 
-HOLED = {
-    name: Holed(case.model, case.rows, case.labels, case.shares)
-    for name, case in CASES.items()
-    if name not in WHOLE | JOINT
+ALL = {
+    name: Holed(case.model, case.rows, case.labels, case.shares) for name, case in CASES.items() if name not in WHOLE
 }
+HOLED = {name: case for name, case in ALL.items() if name not in JOINT}
 every_case = pytest.mark.parametrize("name", HOLED)
 every_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 
@@ -166,3 +165,58 @@ def test_programs_and_closed_forms_agree_on_what_is_there(name):
     averaged = np.logaddexp.reduce(draws, axis=0) - np.log(len(draws))
     assert np.abs(averaged - table).max() < 0.5
     close(averaged[2], np.log(case.exact.parameters["class_probs"]), atol=0.02)
+
+
+# --- jointly normal columns, whose modes EM looks for -----------------------------------------------------------------
+
+every_search = pytest.mark.parametrize("method", [bg.MLE(), bg.MAP()], ids=["MLE", "MAP"])
+every_joint_case = pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n == "discriminant, tied" else pytest.mark.slow) for n in sorted(JOINT)]
+)
+
+
+def assert_near(one, two):
+    """Fits whose parameters are alike, as far as a search that ends finds them."""
+    assert_same_values(one.parameters, two.parameters, rtol=1e-4, atol=1e-5)
+
+
+@every_search
+@every_joint_case
+def test_joint_columns_obey_the_laws_of_rows(name, method):
+    """The order of rows, weight two for a row given twice, and rows in parts, one of which lacks no cell."""
+    case = ALL[name]
+    X, y = case.data
+    X = {c: np.ma.array(cells, mask=np.where(np.arange(ROWS) < 15, False, cells.mask)) for c, cells in X.items()}
+    rng = np.random.default_rng(1)
+    schema, whole = bg.summarize(case.model, X, y).schema, bg.fit(case.model, X, y, method=method)
+    order, weights = rng.permutation(ROWS), rng.integers(1, 3, ROWS)
+    assert_near(bg.fit(case.model, take(X, order), y[order], method=method), whole)
+    weighted = bg.fit(case.model, X, y, method=method, sample_weight=weights)
+    twice = np.repeat(np.arange(ROWS), weights)
+    assert_near(bg.fit(case.model, take(X, twice), y[twice], method=method), weighted)
+    parts = [slice(0, 14), slice(14, 30), slice(30, ROWS)]
+    one, two, three = (bg.summarize(case.model, take(X, part), y[part], schema=schema) for part in parts)
+    assert_near(bg.fit(case.model, three + (two + one), method=method), whole)
+    chunks = ((take(X, part), y[part]) for part in parts)
+    assert_near(bg.fit(case.model, chunks, method=method, schema=schema), whole)
+
+
+@every_search
+@pytest.mark.parametrize("name", ["discriminant, full", "discriminant, tied", "own blocks"])
+def test_columns_of_joint_blocks_may_come_in_any_order(name, method):
+    case = ALL[name]
+    X, y = case.data
+    fit = bg.fit(case.model, X, y, method=method)
+    blocks = [(block, family, columns[::-1]) for block, family, columns in fit.concrete.blocks]
+    turned = bg.fit(bg.GenerativeClassifier(blocks, case.model.class_prior), X, y, method=method)
+    close(turned.log_joint(case.new), fit.log_joint(case.new), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", sorted(JOINT))
+def test_exact_refuses_joint_columns_with_missing_cells_by_name(name):
+    case = ALL[name]
+    with pytest.raises(bg.FitError, match=r"NUTS\(\) or MAP\(\)"):
+        bg.fit(case.model, *case.data, method=bg.Exact())
+    whole = CASES[name].exact
+    nothing = take(case.new, slice(2, 3))
+    close(bg.predict(whole, nothing, rule=bg.BMA()).probabilities[0], whole.parameters["class_probs"], rtol=1e-12)
