@@ -149,10 +149,12 @@ def _note_models_without_numbers(options: CompareOptions, dataset: Dataset) -> N
 
 
 def _title(options: CompareOptions, split: Split) -> str:
-    classes = sorted(split.y_train.unique().tolist())
+    classes = sorted(split.y_train.dropna().unique().tolist())
+    num_unlabelled = int(split.y_train.isna().sum())
+    unlabelled = f" ({num_unlabelled} without labels)" if num_unlabelled else ""
     names = ", ".join(map(str, classes[:5])) + (", ..." if len(classes) > 5 else "")
     return (
-        f"{Path(options.data).name}: {len(split.y_train)} rows to learn from, {len(split.y_test)} to test "
+        f"{Path(options.data).name}: {len(split.y_train)} rows to learn from{unlabelled}, {len(split.y_test)} to test "
         f"on, {len(classes)} classes of {options.target} ({names}), seed {options.seed}"
     )
 

@@ -35,7 +35,10 @@ class Split:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """Attributes and labels. `X` is a data frame (n, D), or a sparse matrix of counts; `y` a series (n,)."""
+    """Attributes and labels. `X` is a data frame (n, D), or a sparse matrix of counts; `y` a series (n,).
+
+    Rows whose label is missing are there to learn from, and are never in a test set.
+    """
 
     name: str
     X: Any
@@ -76,14 +79,15 @@ class Dataset:
                 f"Class {_plain(counts.idxmin())!r} of target {self.y.name!r} has one row only, and both "
                 f"sides of a split need one. Merge or drop such classes, or choose another target."
             )
-        rows = np.arange(len(self.y))
+        labelled = self.y.notna().to_numpy()
+        rows = np.flatnonzero(labelled)
         try:
-            train, test = train_test_split(rows, test_size=test_size, random_state=seed, stratify=self.y)
+            train, test = train_test_split(rows, test_size=test_size, random_state=seed, stratify=self.y.iloc[rows])
         except ValueError as refusal:
             raise DataError(
                 f"{len(rows)} rows in {len(counts)} classes cannot be split with test size {test_size}: {refusal}"
             ) from refusal
-        return self._parts(np.sort(train), np.sort(test))
+        return self._parts(np.sort(np.append(train, np.flatnonzero(~labelled))), np.sort(test))
 
     def split_per_class(self, rows: int) -> Split:
         """The first `rows` rows of each class to learn from, all others to test on.
@@ -97,7 +101,7 @@ class Dataset:
                 f"than the {rows} per class to learn from. Ask for fewer."
             )
         place_in_class = self.y.groupby(self.y, observed=True).cumcount().to_numpy()
-        to_learn = place_in_class < rows
+        to_learn = (place_in_class < rows) | self.y.isna().to_numpy()
         if to_learn.all():
             raise DataError(f"With {rows} rows per class to learn from, none is left to test on.")
         return self._parts(np.flatnonzero(to_learn), np.flatnonzero(~to_learn))
@@ -119,7 +123,7 @@ def load_dataset(source: str | Path, *, target: str | None = None, missing: Sequ
 
     Cells are taken as pandas reads them: a column of numbers is real, of true and false binary, of texts
     categorical. A "?" that is no mark is a text like any other: a warning names the columns that hold numbers but for
-    it.
+    it. Labels may be missing as cells may.
     Raises DataError where there is no such file, or it cannot be read, is empty, or lacks the target.
 
     >>> load_dataset("iris").X.columns.tolist()
@@ -137,10 +141,17 @@ def load_dataset(source: str | Path, *, target: str | None = None, missing: Sequ
     y, X = frame[target], frame.drop(columns=target)
     if X.shape[1] == 0:
         raise DataError(f"{name} has one column only, {target!r}. Are its cells separated otherwise?")
-    if y.isna().any():
-        raise DataError(f"Target {target!r} is missing in {y.isna().sum()} of {len(y)} rows. Drop these rows.")
     _warn_of_question_marks(X)
-    return Dataset(name, X, y)
+    return Dataset(name, X, _whole(y))
+
+
+def _whole(y: pd.Series) -> pd.Series:
+    """Labels that are whole numbers as such, where pandas has made them floats because some are missing."""
+    known = y.dropna()
+    if known.empty:
+        raise DataError(f"Target {y.name!r} is missing in all {len(y)} rows. Label some of them, or name another.")
+    is_whole = y.dtype.kind == "f" and len(known) < len(y) and bool((known == known.round()).all())
+    return y.astype("Int64") if is_whole else y
 
 
 def _class_names_last(load: Callable[..., Any]) -> Callable[[], pd.DataFrame]:

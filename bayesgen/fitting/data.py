@@ -148,8 +148,8 @@ def summarize(
             sample_weight: an iterable (a generator, `zip`, a list) of tuples (X, y) or (X, y, sample_weight), or
             (X,) for a program without classes. A list counts as chunks if its first item is a tuple that begins with
             an array, frame or mapping: [(1.0, 2.0), (3.0, 4.0)] is a table of two rows.
-        y: (n,) labels; None for a program without classes. Where X and y (or sample_weight) are both of pandas, they
-            have one index.
+        y: (n,) labels, some of which may be missing: these rows are kept; None for a program without classes. Where X
+            and y (or sample_weight) are both of pandas, they have one index.
         schema: what is known of the columns; declare classes and categories that a part of the data may lack. What is
             not declared is inferred, from chunked data by the first chunk alone. That of a fit brings its default
             prior.

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from bayesgen.data import Rows, joined
+from bayesgen.errors import DataError
 from bayesgen.records import record
 from bayesgen.runtime import pad, padded_size
 from bayesgen.typing import Array, Float, Int, Num
@@ -16,6 +17,8 @@ from .base import Statistic
 from .passes import Classes, class_counts
 from .patterns import PatternMoments
 from .summaries import Summary, Sums
+
+MOST_DENSE_CELLS = 1 << 27  # of sparse rows that are made dense: a gigabyte
 
 
 @record
@@ -103,7 +106,17 @@ def _padded(rows: Rows) -> Rows:
 
 
 def _dense(array: Any) -> np.ndarray:
-    return array.toarray() if hasattr(array, "tocsr") else np.asarray(array)
+    """An array as densities take it: compiled functions know no sparse ones."""
+    if not hasattr(array, "tocsr"):
+        return np.asarray(array)
+    num_rows, num_columns = array.shape
+    if num_rows * num_columns > MOST_DENSE_CELLS:
+        raise DataError(
+            f"{num_rows:,} sparse rows without labels, of {num_columns:,} columns, enter sampling and searches as a "
+            f"dense array, which would take {num_rows * num_columns / 2**27:,.0f} GB. Use MAP() with hyperparameters "
+            "that are numbers, whose EM keeps them sparse, or fewer rows or columns."
+        )
+    return array.toarray()
 
 
 def sufficient_statistics(

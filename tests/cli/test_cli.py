@@ -368,3 +368,18 @@ def test_values_that_training_rows_lack_are_declared_or_missing(run, tmp_path):
     assert scores[1] == pytest.approx(-np.log(2))  # cells that are missing tell nothing
     assert json.loads(missing.stdout)["config"]["command"].count("--unknown missing") == 1
     assert run("compare", path, "--unknown", "guess").exit_code == 2
+
+
+def test_rows_without_labels_are_learned_from(run, tmp_path):
+    """Empty cells of the target: of two clusters with one label each, the others are told apart by where they lie."""
+    rng = np.random.default_rng(3)
+    kinds = np.arange(60) % 2
+    labels = np.where(np.arange(60) < 40, "", np.where(kinds, "high", "low"))
+    labels[:2] = ["low", "high"]
+    frame = pd.DataFrame({"size": rng.normal(6 * kinds, 1.0), "kind": labels})
+    path = tmp_path / "some.csv"
+    frame.to_csv(path, index=False)
+    result = run("compare", path, "--methods", "map,exact", "--test-size", "0.5")
+    assert result.exit_code == 0 and "(38 without labels)" in result.stdout.replace("\n", " ")
+    pairs = json.loads(run("compare", path, "--methods", "map,exact", "--test-size", "0.5", "--json").stdout)["pairs"]
+    assert pairs[0]["accuracy"] > 0.9 and "labels are missing" in pairs[1]["refused"]

@@ -116,7 +116,7 @@ def write(path, content):
         ("latin.csv", "a,b\nm\xfcd,1\n".encode("latin-1"), r"latin\.csv cannot be read"),
         ("ragged.csv", "a,b\n1,2\n1,2,3,4\n", r"ragged\.csv cannot be read"),
         ("wide.csv", "a,b\n1,2,3\n4,5,6\n", r"wide\.csv cannot be read"),
-        ("holes.csv", "a,b\n1,x\n2,\n3,y\n4,\n", r"Target 'b' is missing in 2 of 4 rows"),
+        ("holes.csv", "a,b\n1,\n2,\n3,\n4,\n", r"Target 'b' is missing in all 4 rows"),
     ],
 )
 def test_what_cannot_be_read_is_refused_by_name(tmp_path, name, content, message):
@@ -184,8 +184,18 @@ def test_marks_of_missing_cells_besides_empty_ones(tmp_path, suffix):
     if suffix != "parquet":  # whose columns have types of their own
         assert dataset.X.age.dropna().tolist() == [1.5, 2.5]
         assert dataset.declared.categories == {"colour": ("red",)}
-    with pytest.raises(DataError, match="Target 'kind' is missing in 2 of 4 rows"):
-        load_dataset(path, missing=["?", "b"])
+    assert load_dataset(path, missing=["?", "b"]).y.isna().tolist() == [False, True, False, True]
+
+
+def test_rows_without_labels_are_learned_from_and_not_tested_on(tmp_path):
+    lines = ["a,kind"] + [f"{row},{row % 2 + 1 if row % 3 else ''}" for row in range(30)]
+    dataset = load_dataset(write(tmp_path / "t.csv", "\n".join(lines)))
+    assert dataset.declared.classes == (1, 2) and dataset.y.isna().sum() == 10
+    for split in (dataset.split(test_size=0.25, seed=1), dataset.split_per_class(3)):
+        assert not split.y_test.isna().any() and split.y_train.isna().sum() == 10
+        assert sorted([*split.y_train.index, *split.y_test.index]) == list(range(30))
+        assert split.X_train.index.tolist() == split.y_train.index.tolist() == sorted(split.y_train.index)
+    assert dataset.split_per_class(3).y_train.value_counts().tolist() == [3, 3]
 
 
 def test_a_split_keeps_classes_in_proportion_and_depends_on_the_seed_only():

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 from models.cases import CASES, ROWS, stated, take
+from models.test_missing_laws import with_holes
 from scipy import stats
 
 import bayesgen as bg
@@ -84,6 +85,28 @@ def test_the_objective_never_falls(name, target, assignment):
     objective, following = search.steps.step(search.best.point)
     again, _ = search.steps.step(following)
     close(again, objective, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["naive Bayes", "discriminant, full", "discriminant, tied", "own blocks"])
+def test_cells_may_be_missing_too(name):
+    """EM over both: its likelihood is that of a program whose rows have neither, its objective never falls."""
+    case = CASES[name]
+    X, y = case.data
+    masked = with_holes(X, np.random.default_rng(8))
+    problem = prepare(case.model, masked, hidden(y))
+    assert problem.data.statistics.unlabelled.observed
+    search = search_by_em(
+        problem, problem.conjugate, Target.posterior(problem.conjugate), problem.data.statistics, Options(2)
+    )
+    objectives = np.asarray(search.best.objectives)
+    assert len(objectives) > 2 and search.best.converged
+    assert (np.diff(objectives) >= -1e-11 * np.abs(objectives[-1])).all()
+    fit = bg.fit(case.model, masked, hidden(y), method=bg.MAP(num_starts=2))
+    table = fit.log_joint(masked)
+    codes = np.array([-1 if label is None else fit.classes.tolist().index(label) for label in hidden(y)])
+    of_rows = np.where(codes < 0, np.logaddexp.reduce(table, axis=1), table[np.arange(ROWS), codes])
+    prior = fit.posterior.conjugate.log_prior(fit.parameters)
+    close(fit.attributes["objective"], of_rows.sum() + prior, rtol=1e-10)
 
 
 def fitted(name, method, rows=slice(None), **options):
@@ -250,6 +273,16 @@ def test_the_default_prior_has_the_scale_of_all_rows():
     some = bg.fit(case.model, X, hidden(y), method=bg.MAP(unlabelled_weight=0.3)).schema
     close(some.mean, whole.mean, rtol=1e-12)
     close(some.variance, whole.variance, rtol=1e-12)
+
+
+def test_sparse_rows_that_would_be_too_many_cells_are_not_made_dense():
+    X = scipy.sparse.random_array((4000, 50_000), density=1e-5, format="csr", rng=1)
+    X.data[:] = 1.0
+    y = np.array(["a", "b"] + [None] * 3998, object)
+    with pytest.raises(bg.DataError, match=r"3,998 sparse rows.*MAP\(\)"):
+        bg.fit(bg.NaiveBayes(), X, y, method=bg.NUTS())
+    fit = bg.fit(bg.NaiveBayes(), X, y, method=bg.MAP(num_starts=1))
+    assert fit.attributes["converged"]
 
 
 def test_exact_refuses_and_says_why():
