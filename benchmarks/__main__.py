@@ -21,6 +21,7 @@ ROOMS = (
     "averaging",
     "mixtures",
     "memory",
+    "missing",
     "cold",
     "sampling",
     "gpu",

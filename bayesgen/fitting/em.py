@@ -125,7 +125,7 @@ def _best_of(steps: ExpectationMaximization, starts: list["Start"], least_gain: 
         ) from refusals[0]
     if not best.converged:
         hardly = (
-            "The cells that are there hardly tell how columns vary together; covariance='diag' asks for less."
+            "The cells that are there hardly tell how columns vary together; MAP() or covariance='diag' asks for less."
             if steps.unlabelled is None
             else "The classes are hardly told apart by these columns; fewer of them, or more labels, would be."
         )

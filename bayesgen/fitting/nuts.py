@@ -23,7 +23,8 @@ from .export import axes, class_axes
 from .fit import Fit
 from .problem import Method, ProgramProblem
 
-MOST_GROUPS = 2000  # of rows of one class that lack the same cells
+MOST_GROUPS = 2000  # of rows of one class that lack the same cells: of 20 columns, some minutes of sampling
+MOST_CELLS = 1 << 20  # of their covariances, of which a step holds a few for each chain
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,11 +128,14 @@ def about(chains: Chains) -> dict[str, Any]:
 def _refuse_many_groups(statistics: SufficientStatistics) -> None:
     """Refuse jointly normal rows whose cells are missing in very many ways: every step looks at each."""
     for name, summary in statistics.summaries.items():
-        if isinstance(summary, PatternMoments) and summary.num_groups > MOST_GROUPS:
+        if not isinstance(summary, PatternMoments):
+            continue
+        most = min(MOST_GROUPS, MOST_CELLS // max(1, summary.mean.shape[-1] ** 2))
+        if summary.num_groups > most:
             raise FitError(
-                f"NUTS() samples at most {MOST_GROUPS:,} groups of jointly normal rows that lack the same cells, and "
-                f"those of {name!r} are {summary.num_groups:,}: each takes a Cholesky factor at every step of every "
-                "chain. Use MAP(), or give each column a variance of its own (covariance='diag', NaiveBayes)."
+                f"NUTS() samples at most {most:,} groups of jointly normal rows that lack the same cells, and those of "
+                f"{name!r} are {summary.num_groups:,}: each takes a Cholesky factor at every step of every chain. Use "
+                "MAP(), or give each column a variance of its own (covariance='diag', NaiveBayes)."
             )
 
 
