@@ -162,24 +162,26 @@ class Schema:
         """
         return self._encode_labels(y, takes_missing=False)
 
-    def label_codes(self, labels: np.ndarray | None) -> np.ndarray | None:
+    def label_codes(self, labels: np.ndarray | None, name: str = "y") -> np.ndarray | None:
         """`encode_labels` of training data, -1 for labels that are missing; None where there are no classes.
 
-        Raises DataError where there are classes and no labels, or labels and no classes.
+        Raises DataError, by the name of the labels, where there are classes and no labels, or labels and no classes.
         """
         if (self.classes is None) != (labels is None):
             raise DataError(
-                "The model has no classes, so it takes no y: drop it."
+                f"The model has no classes, so it takes no {name}: drop it."
                 if self.classes is None
-                else "y is missing: the model has classes, and learns them from a label for each row."
+                else f"{name} is missing: the model has classes, and learns them from a label for each row."
             )
-        return None if labels is None else self._encode_labels(labels, takes_missing=True)
+        return None if labels is None else self._encode_labels(labels, True, name)
 
-    def _encode_labels(self, y: Any, takes_missing: bool) -> np.ndarray:
+    def _encode_labels(self, y: Any, takes_missing: bool, name: str = "y") -> np.ndarray:
         if self.classes is None:
             raise DataError("The schema has no classes. Resolve it with labels, or give Schema(classes=...).")
-        remedy = "Correct y, or declare every class: Schema(classes=[...]). A fit learns one more by fit.add_class."
-        return encode_levels(as_labels(y), self.classes, "y", "The classes are", remedy, takes_missing=takes_missing)
+        remedy = (
+            f"Correct {name}, or declare every class: Schema(classes=[...]). A fit learns one more by fit.add_class."
+        )
+        return encode_levels(as_labels(y), self.classes, name, "The classes are", remedy, takes_missing=takes_missing)
 
     def num_categories(self, column: str) -> int:
         """How many values a categorical column may take. DataError where the column is not categorical."""

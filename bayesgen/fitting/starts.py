@@ -69,7 +69,7 @@ def _classes(array: np.ndarray, schema: Schema, num_rows: int, places: Int[np.nd
         )
     if array.ndim == 2:
         return _responsibilities(array, len(schema.classes or ()), places)
-    codes = schema.label_codes(array)
+    codes = schema.label_codes(array, "starts=")
     assert codes is not None
     if (codes[places] < 0).any():
         row = int(places[np.argmax(codes[places] < 0)])

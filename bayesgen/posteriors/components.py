@@ -60,7 +60,8 @@ def invariants(
         "rows in one component": (one * other).sum(axis=2),
         "shares of components": -np.sort(-np.einsum("snk,n->sk", responsibilities, weights / weights.sum()), axis=1),
     }
-    return {name: value.reshape(num_chains, -1, *value.shape[1:]) for name, value in by_draw.items()}
+    shape = (num_chains, len(log_joint) // num_chains)
+    return {name: value.reshape(*shape, *value.shape[1:]) for name, value in by_draw.items()}
 
 
 def some_pairs(num_rows: int, rng: np.random.Generator) -> Int[np.ndarray, "pairs 2"]:

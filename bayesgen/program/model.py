@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bayesgen.data import Rows, Schema, Table
-from bayesgen.errors import FitError
+from bayesgen.errors import DataError, FitError
 from bayesgen.statistics import Cells, Statistic, SufficientStatistics, sufficient_statistics
 from bayesgen.typing import Int
 
@@ -56,7 +56,16 @@ class ConcreteModel(Recipe):
         return self
 
     def label_codes(self, schema: Schema, table: Table) -> Int[np.ndarray, " n"] | None:
-        """The codes of the labels of training rows; None in a program without classes."""
+        """The codes of the labels of training rows, -1 where they are missing; None in a program without classes.
+
+        Raises:
+            DataError: no labels where there are classes, or labels where there are none.
+        """
+        if table.labels is None and self.has_labels:
+            raise DataError(
+                "y is missing: the model has classes, and learns them from labels. For rows without any label give "
+                "Mixture(model, num_components)."
+            )
         return schema.label_codes(table.labels)
 
     @abc.abstractmethod

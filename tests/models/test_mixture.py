@@ -94,6 +94,14 @@ def test_labels_are_refused_with_what_takes_them(blobs):
         bg.fit(mixture, blobs[0], method=bg.MAP(), schema=bg.Schema(classes=["a", "b"]))
 
 
+def test_a_model_without_labels_is_told_of_mixtures(blobs):
+    for model in (bg.NaiveBayes(), bg.GaussianDiscriminant()):
+        with pytest.raises(bg.DataError, match=r"y is missing.*Mixture\(model, num_components\)"):
+            bg.fit(model, blobs[0], method=bg.Exact())
+    with pytest.raises(bg.DataError, match="starts= has 5 "):
+        bg.fit(bg.Mixture(bg.NaiveBayes(), 2), [[1.0], [2.0]], method=bg.MAP(starts=[1, 5]))
+
+
 def test_exact_refuses_a_mixture(blobs):
     with pytest.raises(bg.FitError, match=r"Exact\(\).*NUTS"):
         bg.fit(bg.Mixture(bg.NaiveBayes(), 2), blobs[0], method=bg.Exact())

@@ -80,5 +80,7 @@ def test_invariants_do_not_depend_on_names_and_parameters_do(named, shuffles):
     np.testing.assert_allclose(ours["shares of components"][0, 4], np.sort(sizes)[::-1] / sizes.sum(), rtol=1e-12)
 
 
-def test_one_row_has_no_pairs():
-    assert some_pairs(1, np.random.default_rng(0)).shape == (0, 2)
+def test_one_row_has_no_pairs(named):
+    pairs = some_pairs(1, np.random.default_rng(0))
+    assert pairs.shape == (0, 2)
+    assert invariants(named[:22, :1], np.ones(1), pairs, 2)["rows in one component"].shape == (2, 11, 0)
