@@ -44,7 +44,7 @@ class ImpossibleRowsWarning(BayesgenWarning):
 
 
 class ConvergenceWarning(BayesgenWarning):
-    """Markov chains have not (or perhaps not) reached the posterior."""
+    """Markov chains have not (or perhaps not) reached the posterior, or EM its maximum."""
 
 
 class LabelSwitchingWarning(BayesgenWarning):

@@ -120,8 +120,7 @@ def _best_of(steps: ExpectationMaximization, starts: list["Start"], least_gain: 
             advanced(1)
     if best is None:
         raise FitError(
-            f"EM reaches no estimate from any of {len(starts)} starts: in each, a class loses its rows or its spread. "
-            f"The first: {refusals[0]} MAP() keeps them by its prior."
+            f"EM reaches no estimate from any of {len(starts)} starts. The first: {refusals[0]} {steps.target.remedy}"
         ) from refusals[0]
     if not best.converged:
         hardly = (

@@ -36,20 +36,24 @@ class Target:
     Attributes:
         log_prior: parameters -> the log of what the likelihood is multiplied with.
         maximum: statistics of complete rows -> the parameters at the maximum; a `FitError` where there is none.
+        remedy: what to do where there is none from any start, for messages.
     """
 
     log_prior: Callable[[Parameters], float]
     maximum: Callable[[SufficientStatistics], Parameters]
+    remedy: str = ""
 
     @classmethod
     def likelihood(cls, conjugate: Conjugate) -> "Target":
         """The likelihood alone."""
-        return cls(lambda parameters: 0.0, conjugate.maximum_likelihood)
+        remedy = "MAP() keeps the rows and the spread of classes by its prior; Exact() takes complete rows alone."
+        return cls(lambda parameters: 0.0, conjugate.maximum_likelihood, remedy)
 
     @classmethod
     def posterior(cls, conjugate: Conjugate) -> "Target":
         """The posterior density."""
-        return cls(conjugate.log_prior, lambda statistics: conjugate.update(statistics).mode())
+        remedy = "NUTS() needs no mode."
+        return cls(conjugate.log_prior, lambda statistics: conjugate.update(statistics).mode(), remedy)
 
     @classmethod
     def inside(cls, conjugate: Conjugate) -> "Target":

@@ -9,6 +9,7 @@ import numpyro.distributions as dist
 import pandas as pd
 import pytest
 import scipy.sparse
+from counting import compilations
 from models.cases import CASES, ROWS, stated, take
 from models.test_missing_laws import with_holes
 from scipy import stats
@@ -23,9 +24,6 @@ from .oracles import assert_moments
 
 close = np.testing.assert_allclose
 every_case = pytest.mark.parametrize("name", CASES)
-POINTS = {"MLE": bg.MLE, "MAP": bg.MAP}
-# singular without pooling: three columns, and components of few rows
-UNBOUNDED = {"naive Bayes"}
 
 
 def hidden(y, share=0.5, seed=11):
@@ -249,6 +247,8 @@ def test_singular_starts_are_dropped_and_counted():
     assert fit.attributes["num_starts"] == 2 and fit.attributes["num_starts_dropped"] == 1
     assert fit.attributes["classes_without_labels"] == ("b",) and "'b'" in repr(fit)
     bg.fit(bg.NaiveBayes(), X, y, method=bg.MAP(starts=lone), schema=schema)
+    with pytest.raises(bg.FitError, match=r"any of 8 starts.*Beta.*NUTS\(\)"):
+        bg.fit(bg.NaiveBayes(bg.BetaBernoulli(0.5, 0.5)), (X > 3) * 1.0, y, method=bg.MAP(), schema=schema)
 
 
 def test_classes_without_any_label():
@@ -412,3 +412,20 @@ def test_nuts_sums_labels_of_programs_out():
     program = bg.GenerativeProgram(tossed, classes=2)
     fit = bg.fit(program, {"x": x}, labels, method=bg.NUTS(num_samples=2000), sample_weight=weights)
     assert_moments(fit.parameters["p"], mean, covariance, "p")
+
+
+@pytest.mark.filterwarnings("ignore::bayesgen.errors.ConvergenceWarning")  # short chains will do
+def test_a_second_fit_compiles_nothing():
+    """The numbers of rows with and without labels may differ, up to the next size that functions are compiled for."""
+    method = bg.NUTS(num_warmup=20, num_samples=20, num_chains=2)
+    model = bg.NaiveBayes(bg.BetaBernoulli(2.0, 3.0))
+    rng = np.random.default_rng(1)
+
+    def learn(num_rows):
+        x = rng.random((num_rows, 1)) < 0.4
+        bg.fit(model, x, np.where(np.arange(num_rows) < 6, np.arange(num_rows) % 2, None), method=method)
+
+    learn(19)
+    with compilations() as found:
+        learn(22)  # 13 and 16 rows without labels: 16 each
+    assert found == []
