@@ -215,7 +215,8 @@ def _check_sparse(data: np.ndarray, matrix: Any, names: Sequence[str], kind: str
         culprits = _counted(names, missing=missing, infinite=infinite)
         raise DataError(
             f"X is sparse, and has cells that are no finite number: {culprits}. What it does not store is zero, so "
-            "none of its cells can be missing: give a dense array, X.toarray(), or drop these rows."
+            "none of its cells can be missing. Drop these rows; or give a dense array, X.toarray(), to a model of "
+            "single columns, such as BetaBernoulli() or GammaPoisson() are."
         )
     if kind != "real":
         rule, words = _RULES[kind]

@@ -53,6 +53,10 @@ class GenerativeProgram(ProgramModel):
     Raises:
         ModelError: a program that breaks a convention; a label site whose values are not those of K classes.
 
+    Cells of attributes may be missing in data, numbers and joint normals in part, other events as a whole: they are
+    left out of the likelihood. A row in which an attribute is missing that another one depends on is refused with both
+    names, unless that one is missing too; covariates have to be there.
+
     The program is itself callable, so it runs under `numpyro.infer.Predictive`, `numpyro.render_model` and, with
     `numpyro.handlers.condition`, under `MCMC`.
 

@@ -39,9 +39,15 @@ def gaussian(name):
 
 
 METHODS = {"MAP": bg.MAP(), "Exact": bg.Exact(), "NUTS": bg.NUTS(num_warmup=100, num_samples=30, num_chains=2)}
-QUICK = [("joint", "Exact"), ("spherical", "Exact"), ("average", "Exact"), ("diag", "MAP")]
-SLOW = [("joint", "MAP"), ("tied", "Exact"), ("diag", "Exact"), ("spherical", "MAP"), ("average joint", "Exact"),
-        ("joint", "NUTS"), ("diag", "NUTS")]  # fmt: skip
+QUICK = [("joint", "Exact"), ("diag", "MAP")]
+EXACT = ["spherical", "average", "tied", "diag", "average joint"]
+SLOW = [
+    *((name, "Exact") for name in EXACT),
+    ("joint", "MAP"),
+    ("spherical", "MAP"),
+    ("joint", "NUTS"),
+    ("diag", "NUTS"),
+]
 FITTED = [*QUICK, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)]
 DATA = mixed(np.random.default_rng(3), 43)
 

@@ -139,7 +139,7 @@ CELLS = [
     (edges, "k", (ROW, 1), lambda: interval(1.0)),
     (edges, "c", (ROW,), lambda: counts(200)),
 ]
-QUICK = {"t of entangled", "x of inner_plate", "hits of covariate", "v of vectors", "k of edges"}
+QUICK = {"hits of covariate", "v of vectors"}
 
 
 def mostly_slow(names):
@@ -191,7 +191,7 @@ def holed(function):
     return latents, rows, y
 
 
-@some_slow([entangled, vectors], [mixed, inner_plate, handled, covariate, edges])
+@some_slow([vectors], [mixed, entangled, inner_plate, handled, covariate, edges])
 def test_summaries_draws_and_tables_agree_on_the_cells_that_are_there(function):
     """The density of the data is the prior and the sum of the table's entries, whatever is compressed."""
     own, (latents, whole, y), (_, rows, _) = bound(function), example(function), holed(function)
