@@ -43,11 +43,17 @@ class Summaries:
     def __repr__(self) -> str:
         facts = {
             "rows (total weight)": amount(self.total_weight),
+            "without labels": amount(self._unlabelled_weight),
             "columns": counted(self.schema.columns or ()),
             "classes": counted(self.schema.classes or ()),
             "next": "fit(model, summaries, method=...), one + two for those of other rows",
         }
         return described(f"Summaries for {self.model!r}", facts)
+
+    @property
+    def _unlabelled_weight(self) -> float | None:
+        known = float(self.statistics.class_weights.sum())
+        return None if self.statistics.unlabelled is None else self.total_weight - known
 
     @property
     def evidence(self) -> SufficientStatistics:
@@ -214,7 +220,7 @@ def summarize_tables(model: ConcreteModel, schema: Schema, tables: Iterable[Tabl
     return Summaries(model, schema, statistics, num_rows, _one_after_another(unlabelled_places))
 
 
-def _one_after_another(parts: Iterable[Int[np.ndarray, " m"] | None]) -> Int[np.ndarray, " m"] | None:
+def _one_after_another(parts: Iterable[Int[np.ndarray, " _"] | None]) -> Int[np.ndarray, " m"] | None:
     there = [part for part in parts if part is not None]
     return np.concatenate(there) if there else None
 
