@@ -16,6 +16,7 @@ from .completion import log_likelihood_of_groups
 from .conditionals import conditional_draws, conditional_means
 from .densities import Reference, RowDensity
 from .mahalanobis import Ellipsoids
+from .many_processes import marginal_log_probs
 from .moments import class_moments
 from .normal import LOG_2PI, middle, standard_log_density
 from .passes import Classes
@@ -83,6 +84,24 @@ class MultivariateNormalStatistic(Statistic):
     def density(self, parameters: Parameters) -> "MultivariateNormalDensity":
         """Invert the Cholesky factors once."""
         return MultivariateNormalDensity(Ellipsoids.of(parameters["loc"], parameters["scale_tril"]))
+
+    def log_prob_of_many(
+        self,
+        parameters: Mapping[str, Float[Array, "draws K ..."]],
+        values: Cells,
+        observed: Bool[Array, "n ..."] | None = None,
+    ) -> Float[Array, "K draws n"]:
+        """See `Statistic.log_prob_of_many`. Not differentiable where cells are missing."""
+        if observed is None:
+            return super().log_prob_of_many(parameters, values)
+        loc, scale_tril = _joint(parameters)
+        draws, num_classes, extra, dimension = loc.shape
+        rows, mask = (jnp.asarray(array).reshape(len(array), extra, dimension) for array in (values, observed))
+        total = jnp.zeros((len(rows), draws * num_classes))
+        for index in range(extra):
+            flat = loc[:, :, index].reshape(-1, dimension), scale_tril[:, :, index].reshape(-1, dimension, dimension)
+            total = total + marginal_log_probs(*flat, rows[:, index], mask[:, index])
+        return total.reshape(-1, draws, num_classes).transpose(2, 1, 0)
 
     def reference(self, parameters: Mapping[str, Float[Array, "draws K ..."]]) -> "MultivariateNormalReference":
         """Means in the middle of the draws, Cholesky factors there, and their inverses."""
