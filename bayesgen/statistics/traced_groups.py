@@ -89,9 +89,11 @@ def _expectation(
     both = ~observed[..., :, None] & ~observed[..., None, :]
     root = inverse_lower(jnp.linalg.cholesky(jnp.where(both, precision, eye)))
     conditional = jnp.where(both, jnp.swapaxes(root, -1, -2) @ root, 0.0)
-    completing = jnp.where(observed[..., None, :], eye - conditional @ precision, 0.0)
-    rows = jnp.einsum("...ij,...j->...i", completing, jnp.where(observed, summary.mean - loc[classes], 0.0))
-    maps, of_spread = completing[summary.spread], classes[summary.spread] == of_class
+    residuals = jnp.where(observed, summary.mean - loc[classes], 0.0)
+    slope = jnp.einsum("...ij,...j->...i", precision, residuals)
+    rows = residuals - jnp.einsum("...ij,...j->...i", conditional, slope)
+    spread, of_spread = summary.spread, classes[summary.spread] == of_class
+    maps = jnp.where(observed[spread][..., None, :], eye - conditional[spread] @ precision[spread], 0.0)
     within = jnp.einsum("...ij,...jk,...lk->...il", maps, summary.scatter, maps)
     expected = _Expected(
         weights.sum(1),

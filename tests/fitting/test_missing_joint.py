@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from counting import compilations
+from scipy.stats import multivariate_normal
 
 import bayesgen as bg
 from bayesgen.families import NormalInverseWishart
@@ -66,6 +67,24 @@ def test_the_path_of_em_is_told(method):
     predicted = bg.predict(fit, X, rule=bg.PlugIn()).probabilities
     close(predicted[4], fit.parameters["class_probs"], rtol=1e-12)  # a row of which nothing is there
     close(predicted.sum(1), 1.0, rtol=1e-12)
+
+
+@every_covariance
+def test_labels_and_cells_may_both_be_missing(covariance):
+    """The objective of EM is SciPy's log-likelihood of what is there: labels, cells, or neither of a row."""
+    X, y = data()
+    labels = np.where(np.random.default_rng(2).random(len(y)) < 0.4, None, y.astype(object))
+    fit = bg.fit(bg.GaussianDiscriminant(covariance), X, labels, method=bg.MLE(num_starts=2))
+    covariances = np.broadcast_to(fit.parameters["real_covariance"], (2, 3, 3))
+    total = 0.0
+    for row, label in zip(X, labels, strict=True):
+        there, logs = np.flatnonzero(~np.isnan(row)), np.log(fit.parameters["class_probs"])
+        for k, mean in enumerate(fit.parameters["real_mean"]):
+            if len(there):
+                within = covariances[k][np.ix_(there, there)]
+                logs[k] += multivariate_normal(mean[there], within).logpdf(row[there])
+        total += np.logaddexp(*logs) if label is None else logs[["a", "b"].index(label)]
+    close(fit.attributes["objective"], total, rtol=1e-10)
 
 
 def test_a_column_without_cells_in_a_class():
