@@ -1,5 +1,6 @@
 """Missing cells and responsibilities in statistics, against brute force: cells dropped, rows dropped, rows copied."""
 
+import dataclasses
 import functools
 
 import jax
@@ -170,10 +171,21 @@ def test_the_likelihood_of_what_is_observed(name, rng):
 
 
 @pytest.mark.parametrize(("name", "words"), [("Multinomial, probs", "a multinomial"), ("Dirichlet", "a Dirichlet")])
-def test_vectors_refuse_missing_cells_by_name(name, words, rng):
-    statistic, values, inert, codes, _ = data(name, rng)
+def test_vectors_are_left_out_as_a_whole_and_refuse_missing_parts_by_name(name, words, rng):
+    statistic, values, inert, codes, weights = data(name, rng)
+    whole = rng.random(values.shape[:-1]) < 0.6
+    observed = np.repeat(whole[..., None], values.shape[-1], -1)
+    holed = np.where(observed, values, np.nan)
+    found = statistic.summarize(holed, codes, CLASSES, weights, observed, inert)
+    for column in range(values.shape[1]):
+        rows, place = whole[:, column], slice(column, column + 1)
+        kept = {key: value[rows, place] for key, value in inert.items()}
+        expected = statistic.summarize(values[rows, place], codes[rows], CLASSES, weights[rows], inert=kept)
+        of_column = jax.tree.map(lambda array, place=place: array[:, place], found)
+        same(of_column, dataclasses.replace(expected, count=expected.count[:, None]))
+    observed[3, 0, 1] = not observed[3, 0, 1]
     with pytest.raises(DataError, match=rf"The vectors of {words} distribution have missing cells"):
-        statistic.summarize(values, codes, CLASSES, observed=np.ones(values.shape, bool), inert=inert)
+        statistic.summarize(values, codes, CLASSES, observed=observed, inert=inert)
 
 
 @pytest.mark.parametrize("soft", [False, True])
