@@ -2,11 +2,11 @@
 
 import dataclasses
 import functools
+import warnings
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
-from sklearn.utils._testing import ignore_warnings
 
 import bayesgen as bg
 from bayesgen.fitting.expectation import ExpectationMaximization, Target, center
@@ -44,9 +44,8 @@ def _gaussian(X, y, covariance, bound):
     spread = point["real_covariance" if covariance == "full" else "real_variance"]
     precisions = np.linalg.inv(spread) if covariance == "full" else 1 / spread
 
-    @ignore_warnings(category=ConvergenceWarning)
     def peer(num_iterations):
-        GaussianMixture(
+        mixture = GaussianMixture(
             NUM_CLASSES,
             covariance_type=covariance,
             tol=0,
@@ -55,7 +54,10 @@ def _gaussian(X, y, covariance, bound):
             weights_init=point["class_probs"],
             means_init=point["real_mean"],
             precisions_init=precisions,
-        ).fit(X)
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # it is stopped on purpose
+            mixture.fit(X)
 
     def once(_):
         # as `search_by_em` runs: chunks of rows have threads, products have none
