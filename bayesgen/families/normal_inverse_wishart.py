@@ -52,6 +52,9 @@ class NormalInverseWishart(JointCells, Family):
         scale: scale matrix S, (D, D); None resolves to diag(v), v the training columns' variances.
         tied: one covariance for all classes.
 
+    Rows of which cells are missing count by the density of what is there. The family is not closed under updating with
+    them: `MLE` and `MAP` maximise by EM, `NUTS` samples, and the closed forms refuse.
+
     Source: Murphy (2007), Conjugate Bayesian analysis of the Gaussian distribution, eq. 250-254 (posterior),
     258 (predictive), 266 (evidence).
 
