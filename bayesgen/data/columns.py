@@ -261,10 +261,13 @@ def values_of(series: Any) -> np.ndarray:
 
 
 def as_series(values: Any) -> Any:
-    """A series as narwhals sees it; None for anything else."""
+    """A series, or an array of pandas, which is one without index, as narwhals sees it; None for anything else."""
     if isinstance(values, np.ndarray | list | tuple):
         return None
     import narwhals as nw
 
+    pandas = sys.modules.get("pandas")  # where it was never imported, nothing of it can exist
+    if pandas is not None and isinstance(values, pandas.api.extensions.ExtensionArray):
+        values = pandas.Series(values)
     view = nw.from_native(values, pass_through=True, allow_series=True)
     return view if isinstance(view, nw.Series) else None

@@ -80,7 +80,8 @@ class BetaBernoulli(Family):
                 "a Beta(a, b) with a < 1 or b < 1 is unbounded, Beta(1, 1) is flat.",
                 "Give a and b of at least 1, one of them above 1, or use Exact().",
             )
-        return {"probs": (self.a - 1) / (self.a + self.b - 2)}
+        ones, zeros = self.a - 1, self.b - 1
+        return {"probs": ones / (ones + zeros)}  # of a + b - 2 rounding may leave less than of a - 1
 
     def variance(self) -> Parameters:
         """a b / ((a + b)^2 (a + b + 1))."""

@@ -1,5 +1,6 @@
 """Missing cells of rows, filled in: by their means given the cells that are there, or by draws."""
 
+import numbers
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ def imputed(fit: "Fit", X: Any, num_draws: int, seed: Seed) -> Any:
             "A program of one's own does not tell how its cells follow from each other, so it fills none in. State the "
             "model by blocks, GenerativeClassifier(...); predictions leave missing cells out as they are."
         )
-    if num_draws < 0:
+    if not isinstance(num_draws, numbers.Integral) or isinstance(num_draws, bool) or num_draws < 0:
         raise PredictionError(f"num_draws must be a whole number of at least 0, got {num_draws!r}.")
     table = read_table(X)
     fit.warn_of_new_values(table)
@@ -37,11 +38,11 @@ def imputed(fit: "Fit", X: Any, num_draws: int, seed: Seed) -> Any:
     fit.concrete.check_rows(fit.schema, rows.values)
     processes = fit.posterior.densities(conjugate)
     rng = generator(as_key(seed))
-    numbers = len(processes) * max(len(fit.classes), 1) + max(num_draws, 1) * sum(
+    row_size = len(processes) * max(len(fit.classes), 1) + max(num_draws, 1) * sum(
         np.shape(values)[1] for values in rows.values.values()
     )
     parts = []
-    for places in chunks(rows.num_rows, max(1, CHUNK_NUMBERS // numbers)):
+    for places in chunks(rows.num_rows, max(1, CHUNK_NUMBERS // row_size)):
         part = rows.take(places)
         responsibilities = _responsibilities(processes, part, places.start)
         drawn = _draws(processes, part, responsibilities, num_draws, rng) if num_draws else None

@@ -77,6 +77,7 @@ BINARY = {
     "list": {"c": TRUTHS},
     "masked": {"c": masked(TRUTHS, bool, True)},
     "pandas": pd.DataFrame({"c": pd.array(TRUTHS, "boolean")}),
+    "pandas array": {"c": pd.array(TRUTHS, "boolean")},
     "polars": pl.DataFrame({"c": TRUTHS}),
     "pyarrow": pa.table({"c": TRUTHS}),
 }
@@ -226,3 +227,16 @@ def test_masks_inside_of_lists_are_kept():
     found = bg.summarize(bg.NaiveBayes(), lists, ["x", "y", "x", "y", np.ma.masked])
     assert found.schema.kinds == {"a": "real", "b": "categorical"} and found.schema.classes == ("x", "y")
     np.testing.assert_array_equal(found.statistics.summaries["real"].count, [[2], [1]])
+
+
+def test_integers_of_a_pandas_array_stay_integers():
+    array = pd.array([3, None, 5, 3], "Int64")
+    schema, _, observed = encoded({"c": array}, "categorical")
+    assert list(map(type, schema.categories["c"])) == [int, int] and observed[:, 0].tolist() == [
+        True,
+        False,
+        True,
+        True,
+    ]
+    fit = bg.fit(bg.NaiveBayes(), [[0.0], [2.0], [1.0], [3.0]], array, method=bg.MAP())
+    assert fit.classes.dtype == np.int64

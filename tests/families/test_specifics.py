@@ -381,3 +381,9 @@ def test_wishart_evidences_with_a_prior_in_other_units_are_products_of_predictiv
         total += multivariate_t_logpdf(family, row)
         family = family.update(row[None])
     assert before.log_evidence(rows) == pytest.approx(total, rel=1e-9)
+
+
+def test_the_mode_of_weights_that_are_all_of_ones_is_one():
+    ones = np.random.default_rng(1).random(200)  # 1 + w + 1 - 2 is often less than 1 + w - 1
+    family = bg.BetaBernoulli().replace(a=1 + ones, b=np.ones(200))
+    np.testing.assert_array_equal(family.mode()["probs"], 1.0)

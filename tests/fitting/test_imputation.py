@@ -296,6 +296,9 @@ def test_what_cannot_be_filled_in_is_refused():
     with pytest.raises(bg.BayesgenError, match=r"fit\.best"):
         both.impute({"t": [None], "s": [True]})
     assert both.best.impute({"t": [None], "s": [True]})["s"].tolist() == [True]
+    for num_draws in (2.5, -1, True, "two"):
+        with pytest.raises(bg.BayesgenError, match="num_draws must be a whole number"):
+            certain.impute(X, num_draws)
     words = scipy.sparse.csr_array(rng.poisson(1.0, (9, 4)))
     text = bg.fit(bg.NaiveBayes(), words, np.arange(9) % 2, method=bg.Exact())
     assert (text.impute(words) != words).nnz == 0
