@@ -239,7 +239,7 @@ def test_a_mode_in_the_interior_is_that_of_a_grid():
     assert fit.ties == bg.fit(fit.point, [16, 23, 19, 20], method=bg.MAP()).ties
 
 
-@pytest.mark.parametrize("sampling", ["strong", "weak"])
+@pytest.mark.parametrize("sampling", ["strong", pytest.param("weak", marks=pytest.mark.slow)])
 def test_noise_alone_in_a_space_without_hyperparameters_with_negative_examples(sampling):
     space, noises = bg.number_game("murphy"), np.linspace(0.001, 0.999, 999)
     examples, labels = [16, 8, 10, 12, 64], [True, True, True, False, True]

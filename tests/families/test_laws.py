@@ -259,9 +259,9 @@ def test_draws_follow_the_posterior_density(name, rng, codes):
     case = CASES[name]
     prior, rows = case.table(), case.rows(rng, ROWS)
     posterior = prior.update(summarize(prior, rows, codes))
-    draws = posterior.sample(jax.random.key(2), (501,))
+    draws = posterior.sample(jax.random.key(2), (251,))
     row, label = rows[:1], codes[:1]
-    densities = [prior.row_density({k: v[i] for k, v in draws.items()}) for i in range(501)]
+    densities = [prior.row_density({k: v[i] for k, v in draws.items()}) for i in range(251)]
     terms = np.exp([density.log_prob(row)[0, label[0]] for density in densities])
     expected = np.exp(posterior.log_evidence(summarize(prior, row, label)))
     assert abs(terms.mean() - expected) < 5 * terms.std() / np.sqrt(len(terms))

@@ -80,15 +80,17 @@ def test_families_used_alone():
 def test_it_is_the_density_that_maximisers_see(name):
     """Without data, the log density over the parameters of a program is its prior: they agree to a constant, zero."""
     from models.cases import CASES
+    from program.programs import QUICKLY
 
     fit = CASES[name].exact
     conjugate, program = fit.concrete.conjugate(fit.schema), fit.program
+    density_of = jax.jit(lambda vector: ParameterDensity(program, _no_rows(fit))(vector), compiler_options=QUICKLY)
     for seed in (1, 2):
         parameters = conjugate.sample((), np.random.default_rng(seed))
         latents = program.latents_of(parameters)
         with jax.enable_x64(True):
             vector = free_vector(program, {site: latents[site] for site in program.latents})
-            density = float(ParameterDensity(program, _no_rows(fit))(vector))
+            density = float(density_of(vector))
         close(density, conjugate.log_prior(parameters), rtol=1e-9)
 
 

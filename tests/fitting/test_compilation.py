@@ -6,6 +6,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from counting import compilations
+from prediction.draws import drawn
 
 import bayesgen as bg
 from bayesgen.prediction import reliability
@@ -129,10 +130,15 @@ def test_a_learning_curve_of_a_built_in_model_without_its_closed_forms_compiles_
     assert found == []
 
 
-def test_prediction_with_draws_of_a_built_in_model_compiles_by_padded_size_only():
+@pytest.mark.parametrize("is_sampled", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_prediction_with_draws_of_a_built_in_model_compiles_by_padded_size_only(is_sampled):
+    """With a perfect sampler's draws, and with those of NUTS, which compiles nothing anew either."""
+
     def answer(size, queries):
         data, y = rows(size)
-        fit = bg.fit(bg.GaussianDiscriminant(), data["x"], y, method=METHODS["NUTS"], progress=False)
+        method = METHODS["NUTS"] if is_sampled else bg.Exact()
+        fit = bg.fit(bg.GaussianDiscriminant(), data["x"], y, method=method, progress=False)
+        fit = fit if is_sampled else drawn(fit, 4, 50)
         for rule in (bg.BMA(), bg.ConditionalAverage()):
             bg.predict(fit, data["x"][:queries], rule=rule)
 

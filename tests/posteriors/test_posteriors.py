@@ -1,6 +1,5 @@
 """What a fit holds: means of draws, where elements of a parameter cannot be averaged one by one."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -12,14 +11,14 @@ from bayesgen.data import Rows
 from bayesgen.posteriors import Draws
 
 PRIORS = {
-    "correlations": dist.LKJCholesky(3, 0.5).expand([2]).to_event(1),
-    "covariances": dist.InverseWishartCholesky(5.0, scale_tril=jnp.eye(3)).expand([2]).to_event(1),
+    "correlations": lambda: dist.LKJCholesky(3, 0.5).expand([2]).to_event(1),
+    "covariances": lambda: dist.InverseWishartCholesky(5.0, scale_tril=jnp.eye(3)).expand([2]).to_event(1),
 }
 
 
-def program_of(prior):
+def program_of(make_prior):
     def program(n):
-        factor = numpyro.sample("factor", prior)
+        factor = numpyro.sample("factor", make_prior())
         mean = numpyro.sample("mean", dist.Normal(0, 1).expand([2, 3]).to_event(2))
         with numpyro.plate("rows", n):
             y = numpyro.sample("y", dist.Bernoulli(0.5))
@@ -31,9 +30,11 @@ def program_of(prior):
 @pytest.mark.parametrize("name", PRIORS)
 def test_cholesky_factors_are_averaged_as_the_matrices_that_they_stand_for(name):
     program = program_of(PRIORS[name])
-    keys = jax.random.split(jax.random.key(0))
-    factors = np.asarray(PRIORS[name].sample(keys[0], (4, 25)), np.float64)
-    latents = {"factor": factors, "mean": np.asarray(jax.random.normal(keys[1], (4, 25, 2, 3)), np.float64)}
+    rng = np.random.default_rng(1)
+    factors = np.tril(rng.normal(size=(4, 25, 2, 3, 3)), -1) + np.eye(3) * rng.gamma(2.0, size=(4, 25, 2, 3, 1))
+    if name == "correlations":
+        factors /= np.linalg.norm(factors, axis=-1, keepdims=True)
+    latents = {"factor": factors, "mean": rng.normal(size=(4, 25, 2, 3))}
     posterior = Draws(program, latents, program.parameters_of(latents), {})
     assert set(posterior.mean) == {"factor", "mean"}
     matrices = (factors @ np.swapaxes(factors, -1, -2)).mean((0, 1))

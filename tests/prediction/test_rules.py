@@ -12,6 +12,7 @@ import scipy.special
 from models.cases import CASES
 
 import bayesgen as bg
+from bayesgen.fitting import prepare
 from bayesgen.posteriors import Draws
 from bayesgen.program import rowwise
 from prediction.draws import drawn
@@ -19,7 +20,6 @@ from prediction.draws import drawn
 close = np.testing.assert_allclose
 CASE = CASES["naive Bayes, integer labels"]
 SEEDS = 50
-SHORT = bg.NUTS(num_samples=100, num_chains=2)
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +52,16 @@ def test_errors_of_conditional_averages_are_calibrated(exact):
     assert_calibrated(estimates, np.stack([answer.standard_error for answer in answers]))
 
 
+def some_chains(draws, which):
+    groups = (draws.latents, draws.values, draws.sample_stats)
+    return Draws(draws.program, *({name: values[which] for name, values in group.items()} for group in groups))
+
+
 @pytest.mark.filterwarnings("ignore::bayesgen.ConvergenceWarning")
 def test_errors_of_averages_over_chains_are_calibrated(exact):
-    method, summaries = bg.NUTS(num_samples=500), bg.summarize(CASE.model, *CASE.data)
-    fits = [bg.fit(CASE.model, summaries, method=method, seed=s) for s in range(SEEDS)]
+    """Independent chains are run all at once, and taken as the fits of four chains each that they are."""
+    whole = bg.fit(CASE.model, *CASE.data, method=bg.NUTS(num_samples=500, num_chains=4 * SEEDS)).posterior
+    fits = [dataclasses.replace(exact, posterior=some_chains(whole, slice(4 * s, 4 * s + 4))) for s in range(SEEDS)]
     answers = [bg.predict(fit, CASE.new, rule=bg.BMA()) for fit in fits]
     estimates = np.stack([answer.probabilities for answer in answers])
     expected = bg.predict(exact, CASE.new, rule=bg.BMA()).probabilities
@@ -86,7 +92,9 @@ def test_a_class_that_no_draw_makes_possible_takes_nothing_of_the_entropy(offset
             numpyro.sample("x", dist.Normal(jnp.array([0.0, 0.0, offset])[y] / 16 + 0.01 * mean[y], 1.0))
 
     x = np.array([0.3, -0.8, 1.1, 0.2])
-    fit = bg.fit(bg.GenerativeProgram(program, classes=3), {"x": x}, np.array([0, 1, 0, 1]), method=SHORT)
+    problem = prepare(bg.GenerativeProgram(program, classes=3), {"x": x}, np.array([0, 1, 0, 1]))
+    latents = {"mean": np.random.default_rng(1).normal(size=(2, 100, 3))}  # of which the data say next to nothing
+    fit = problem.result(bg.NUTS(), Draws(problem.program, latents, latents, {}))
     answer = bg.predict(fit, {"x": np.array([0.0, offset / 16])}, rule=bg.BMA())
     assert (answer.probabilities[:, 2] == 0).all()
     close(answer.expected_entropy, np.log(2), atol=0.2)
@@ -110,7 +118,7 @@ def test_single_precision_is_enough_whatever_the_columns_are(covariance):
     rng, y = np.random.default_rng(3), np.arange(90) % 2
     first = rng.normal(size=90) + y
     X = np.stack([1e9 + 1e3 * first, 1e-4 * (first + 1e-4 * rng.normal(size=90)), rng.normal(size=90) - 7e4], axis=1)
-    fit = bg.fit(bg.GaussianDiscriminant(covariance), X, y, method=bg.NUTS(num_samples=250), progress=False)
+    fit = drawn(bg.fit(bg.GaussianDiscriminant(covariance), X, y, method=bg.Exact()), num_samples=250)
     rows = np.concatenate([X, X.mean(0) + 30 * (X[:5] - X.mean(0))])
     table = fit.log_joint(rows, at="draws")
     averaged = scipy.special.logsumexp(table, axis=0)

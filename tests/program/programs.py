@@ -159,7 +159,18 @@ PROGRAMS = {
 }
 
 
-BOUND = {function: program(function) for function in PROGRAMS}  # shared, so that each is probed once
+class Bound(dict):
+    """Function -> program, made when it is first asked for."""
+
+    def __init__(self, make):
+        self.make = make
+
+    def __missing__(self, function):
+        self[function] = self.make(function)
+        return self[function]
+
+
+BOUND = Bound(program)  # shared, so that each is probed once
 
 
 every_program = pytest.mark.parametrize("function", PROGRAMS, ids=lambda function: function.__name__)

@@ -104,7 +104,9 @@ def everything(n):
             numpyro.sample(name, make(unknown[name][y]))
 
 
-PROGRAM = bg.GenerativeProgram(everything, classes=3)
+@pytest.fixture(scope="module")
+def program():
+    return bg.GenerativeProgram(everything, classes=3)
 
 
 @pytest.fixture(scope="module")
@@ -114,46 +116,46 @@ def data():
 
 
 @pytest.fixture(scope="module")
-def draws(data):
-    return bg.fit(PROGRAM, *data, method=bg.NUTS(), seed=2)
+def draws(program, data):
+    return bg.fit(program, *data, method=bg.NUTS(), seed=2)
 
 
 @pytest.fixture(scope="module")
-def latents():
+def latents(program):
     rng = np.random.default_rng(5)
-    return {name: rng.normal(0, 0.7, 3) for name in PROGRAM.latents}
+    return {name: rng.normal(0, 0.7, 3) for name in program.latents}
 
 
 @every_distribution
-def test_it_is_compressed(name):
-    assert name in dict(PROGRAM.plan.compressed), PROGRAM.plan.reasons
+def test_it_is_compressed(program, name):
+    assert name in dict(program.plan.compressed), program.plan.reasons
 
 
-def test_the_density_is_numpyros(data, latents):
+def test_the_density_is_numpyros(program, data, latents):
     rows, y = data
     with jax.enable_x64(True):
         expected = float(reference_density(everything, ROWS)({**latents, **rows, "y": y}, {}))
-    np.testing.assert_allclose(PROGRAM.log_density(latents, rows, y), expected, rtol=1e-11)
+    np.testing.assert_allclose(program.log_density(latents, rows, y), expected, rtol=1e-11)
 
 
 @pytest.mark.slow
-def test_the_density_is_that_of_the_rows(data, latents):
+def test_the_density_is_that_of_the_rows(program, data, latents):
     rows, y = data
-    found = PROGRAM.log_density(latents, rows, y)
-    plan = type(PROGRAM.plan)((), PROGRAM.attributes, tuple((name, "told") for name in PROGRAM.attributes))
-    by_row = PROGRAM.replace(structure=PROGRAM.structure, plan=plan)
+    found = program.log_density(latents, rows, y)
+    plan = type(program.plan)((), program.attributes, tuple((name, "told") for name in program.attributes))
+    by_row = program.replace(structure=program.structure, plan=plan)
     np.testing.assert_allclose(by_row.log_density(latents, rows, y), found, rtol=1e-11)
 
 
 @pytest.fixture(scope="module")
-def slopes(data):
+def slopes(program, data):
     """NumPyro's gradient of the joint density at the mode that was found."""
     rows, y = data
-    mode = bg.fit(PROGRAM, rows, y, method=bg.MAP()).parameters
+    mode = bg.fit(program, rows, y, method=bg.MAP()).parameters
     with jax.enable_x64(True):
         known = {**rows, "y": y}
         return jax.jit(jax.grad(lambda latents: log_density(everything, (ROWS,), {}, {**latents, **known})[0]))(
-            {name: mode[name] for name in PROGRAM.latents}
+            {name: mode[name] for name in program.latents}
         )
 
 

@@ -1,7 +1,5 @@
 """Missing cells of programs of one's own: left out, against quadrature over them; or refused by both names."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,7 +23,6 @@ from program.programs import (
     mixed,
     outer_plate,
     probabilities,
-    program,
 )
 
 close = np.testing.assert_allclose
@@ -56,11 +53,6 @@ def edges(n):
         numpyro.sample("w", dist.Weibull(shape[y], 1.5))
         numpyro.sample("k", dist.Kumaraswamy(shape[y][:, None], jnp.array([2.0, 3.0])).to_event(1))
         numpyro.sample("c", dist.NegativeBinomial2(shape[y], 2.0))
-
-
-@functools.cache
-def bound(function):
-    return BOUND.get(function) or program(function)
 
 
 def vector_data(rng):
@@ -169,8 +161,8 @@ def test_the_density_without_a_cell_is_the_integral_over_it(function, name, cell
     if function is covariate:
         rows["trials"][ROW] = 4.0
     points, log_weights = values()
-    whole = bound(function).log_joint(latents, repeated(function, rows, name, cell, points))
-    found = bound(function).log_joint(latents, with_nan(function, rows, name, cell))[ROW]
+    whole = BOUND[function].log_joint(latents, repeated(function, rows, name, cell, points))
+    found = BOUND[function].log_joint(latents, with_nan(function, rows, name, cell))[ROW]
     close(found, logsumexp(whole + log_weights[:, None], axis=0), rtol=1e-6)
 
 
@@ -178,7 +170,7 @@ def holed(function):
     """Rows a fourth of whose univariate cells, and of whose other events, is missing; all rows have one or two."""
     latents, rows, y = example(function)
     rng = np.random.default_rng(22)
-    for name, site in bound(function).structure.attributes:
+    for name, site in BOUND[function].structure.attributes:
         if function is entangled and name == "x":
             continue  # `z` depends on it
         if function is vectors and name == "u":
@@ -194,7 +186,7 @@ def holed(function):
 @some_slow([vectors], [mixed, entangled, inner_plate, handled, covariate, edges])
 def test_summaries_draws_and_tables_agree_on_the_cells_that_are_there(function):
     """The density of the data is the prior and the sum of the table's entries, whatever is compressed."""
-    own, (latents, whole, y), (_, rows, _) = bound(function), example(function), holed(function)
+    own, (latents, whole, y), (_, rows, _) = BOUND[function], example(function), holed(function)
     of_labels = [own.log_joint(latents, X)[np.arange(ROWS), y].sum() for X in (whole, rows)]
     prior = own.log_density(latents, whole, y) - of_labels[0]
     close(own.log_density(latents, rows, y), prior + of_labels[1], rtol=1e-10)
@@ -208,7 +200,7 @@ def test_summaries_draws_and_tables_agree_on_the_cells_that_are_there(function):
 @some_slow([edges], [entangled, vectors])
 def test_densities_without_cells_have_slopes(function):
     """Reverse-mode derivatives against differences: what stands in missing places leaves no NaN in them."""
-    own, (_, rows, y) = bound(function), holed(function)
+    own, (_, rows, y) = BOUND[function], holed(function)
     statistics = bg.summarize(own, rows, y).statistics.padded()
     density = PosteriorDensity(own, statistics)
     rng = np.random.default_rng(23)
@@ -235,15 +227,15 @@ def test_what_stands_in_missing_places_does_not_matter_where_densities_are_scale
 
 def test_events_that_stand_as_a_whole_are_left_out_as_a_whole():
     latents, rows, _ = example(vectors)
-    table = bound(vectors).log_joint(latents, rows)[ROW]
+    table = BOUND[vectors].log_joint(latents, rows)[ROW]
     for name, density in {
         "s": lambda row, k: scipy.stats.dirichlet.logpdf(row, latents["alpha"][k]),
         "t": lambda row, k: scipy.stats.multivariate_t.logpdf(row, latents["mean"][k], [[1, 0.7], [0.7, 0.85]], df=5),
     }.items():
-        without = bound(vectors).log_joint(latents, with_nan(vectors, rows, name, (ROW,)))[ROW]
+        without = BOUND[vectors].log_joint(latents, with_nan(vectors, rows, name, (ROW,)))[ROW]
         close(table - without, [density(rows[name][ROW], k) for k in range(3)], rtol=1e-8)
         with pytest.raises(DataError, match=rf"'{name}' has events of which a part is missing, the first in row {ROW}"):
-            bound(vectors).read(None, with_nan(vectors, rows, name, (ROW, 1)))
+            BOUND[vectors].read(None, with_nan(vectors, rows, name, (ROW, 1)))
 
 
 def test_an_attribute_on_which_another_depends_is_refused_with_both_names():
@@ -252,7 +244,7 @@ def test_an_attribute_on_which_another_depends_is_refused_with_both_names():
     with pytest.raises(DataError, match=rf"'x' is missing in 2 rows, the first is row {ROW}.*makes 'z' from it"):
         bg.fit(BOUND[entangled], holes, y, method=bg.MAP())
     with pytest.raises(DataError, match=r"'u' is missing in 1 rows.*'v'"):
-        bound(vectors).log_joint(
+        BOUND[vectors].log_joint(
             *[with_nan(vectors, part, "u", (0,)) if "u" in part else part for part in example(vectors)[:2]]
         )
     both = with_nan(entangled, with_nan(entangled, holes, "z", (ROW,)), "z", (9,))

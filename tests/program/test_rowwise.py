@@ -12,7 +12,7 @@ import bayesgen as bg
 from bayesgen.data import Rows
 from bayesgen.program.density import unconstrained_log_density
 from bayesgen.program.rows import summarize_rows
-from program.programs import reference_density
+from program.programs import Bound, reference_density
 
 sample, normal, exp = numpyro.sample, dist.Normal, jnp.exp
 COVARIANCE = np.asarray([[2.0, 0.6], [0.6, 1.1]])
@@ -84,7 +84,7 @@ def program(attributes):
     return bg.GenerativeProgram(function, classes=3)
 
 
-BOUND = {attributes: program(attributes) for attributes in PROGRAMS}
+BOUND = Bound(program)
 every_program = pytest.mark.parametrize("attributes", PROGRAMS, ids=lambda attributes: attributes.__name__)
 
 
