@@ -69,9 +69,12 @@ def test_draws_have_the_exact_means_and_deviations(case):
         assert_draws_agree(cut(draws), cut(mean), cut(variances[name]), name)
 
 
-def test_averages_over_draws_are_within_their_errors(sampled):
+@pytest.mark.parametrize(
+    "names", [("naive Bayes", "discriminant, full"), pytest.param(("discriminant, tied",), marks=pytest.mark.slow)]
+)
+def test_averages_over_draws_are_within_their_errors(sampled, names):
     inside = []
-    for name in ("naive Bayes", "discriminant, full", "discriminant, tied"):
+    for name in names:
         one = CASES[name]
         if name not in sampled:
             sampled[name] = bg.fit(one.model, *one.data, method=bg.NUTS(), seed=20)

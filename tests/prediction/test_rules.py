@@ -190,7 +190,7 @@ def test_the_plug_in_at_the_mode_is_map(exact):
 
 @pytest.mark.filterwarnings("ignore:.*few draws decide")  # of an outlier
 def test_rows_and_draws_in_chunks_are_the_whole(chains, monkeypatch):
-    rows = {name: np.resize(values, 331) for name, values in CASE.data[0].items()}
+    rows = {name: np.resize(values, 139) for name, values in CASE.data[0].items()}
     rules = {"bma": bg.BMA(), "conditional": bg.ConditionalAverage(), "plug-in": bg.PlugIn()}
     whole = {name: bg.predict(chains, rows, rule=rule) for name, rule in rules.items()}
     monkeypatch.setattr(rowwise, "BUDGET_BYTES", 1.0)

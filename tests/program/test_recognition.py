@@ -199,7 +199,12 @@ RIGHT = {
 }
 
 
-@pytest.mark.parametrize("name", RIGHT)
+ALIKE = ("a constant of the class", "an average over classes", "scaled by a number")  # others stand for them
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in ALIKE else name for name in RIGHT]
+)
 def test_what_depends_on_the_label_alone_has_numpyros_density(name):
     attribute, compressed = RIGHT[name]
     program = with_attribute(attribute)
