@@ -4,6 +4,10 @@ import os
 import pathlib
 import signal
 
+# Threads of BLAS wait for each other's tiny products by spinning, and the workers of pytest-xdist use all cores anyway.
+# Before NumPy is imported, which reads it once.
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ.get("OPENBLAS_NUM_THREADS", "1")
+
 import jaxtyping
 from jaxtyping import install_import_hook
 

@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 import scipy.linalg  # noqa: F401, whose library is to be loaded before the first look
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import bayesgen as bg
 from bayesgen.runtime import threads
@@ -21,20 +21,22 @@ def limits():
 
 
 def test_overlapping_work_gives_the_libraries_their_threads_back():
-    before, inside, leave = limits(), threading.Event(), threading.Event()
+    inside, leave = threading.Event(), threading.Event()
 
     def first():
         with threads.ONE_THREAD_A_PRODUCT:
             inside.set()
             leave.wait()
 
-    thread = threading.Thread(target=first)
-    thread.start()
-    inside.wait()
-    with threads.ONE_THREAD_A_PRODUCT:  # entered after the other, left after it
-        leave.set()
-        thread.join()
-    assert limits() == before
+    with threadpool_limits(2, user_api="blas"):
+        before = limits()
+        thread = threading.Thread(target=first)
+        thread.start()
+        inside.wait()
+        with threads.ONE_THREAD_A_PRODUCT:  # entered after the other, left after it
+            leave.set()
+            thread.join()
+        assert limits() == before and 2 in before
 
 
 def test_results_come_in_order_and_errors_come_through(monkeypatch):
