@@ -214,3 +214,20 @@ def test_components_with_priors_of_their_own_have_names():
     fit = draws_of(unlike, latents, {"x": rng.normal(0, 1, 11)})
     with pytest.raises(bg.FitError, match="nothing to relabel"):
         fit.relabel()
+
+
+@pytest.mark.slow
+def test_a_program_is_sampled_about_one_mode_and_relabelled():
+    """From starts that end in mirror images of one mode, which are not taken for several."""
+    rng = np.random.default_rng(4)
+    groups = [rng.normal([-4, 1], 1.0, (23, 2)), rng.normal([4, -2], 0.5, (31, 2))]
+    mixture = bg.Mixture(bg.GenerativeProgram(alike, classes=2), 2)
+    with pytest.warns(bg.LabelSwitchingWarning):
+        fit = bg.fit(mixture, {"x": np.concatenate(groups)}, method=bg.NUTS(num_samples=500), seed=5)
+    assert fit.attributes["path"] == "whitened"
+    ordered = fit.relabel()
+    for name, value in ordered.parameters.items():
+        assert largest_rhat(value) < 1.03, name
+    centers = ordered.parameters["center"].mean((0, 1))
+    centers = centers[:, np.argsort(centers[0])]
+    close(centers, np.transpose([group.mean(0) for group in groups]), atol=0.1)
