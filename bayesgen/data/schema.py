@@ -163,16 +163,11 @@ class Schema:
         return self._encode_labels(y, takes_missing=False)
 
     def label_codes(self, labels: np.ndarray | None, name: str = "y") -> np.ndarray | None:
-        """`encode_labels` of training data, -1 for labels that are missing; None where there are no classes.
-
-        Raises DataError, by the name of the labels, where there are classes and no labels, or labels and no classes.
-        """
-        if (self.classes is None) != (labels is None):
-            raise DataError(
-                f"The model has no classes, so it takes no {name}: drop it."
-                if self.classes is None
-                else f"{name} is missing: the model has classes, and learns them from a label for each row."
-            )
+        """`encode_labels` of training data, -1 for labels that are missing; None where there are no classes."""
+        if labels is None and self.classes is not None:
+            raise DataError(f"{name} is missing: the model has classes, and learns them from a label for each row.")
+        if labels is not None and self.classes is None:
+            raise DataError(f"The model has no classes, so it takes no {name}: drop it.")
         return None if labels is None else self._encode_labels(labels, True, name)
 
     def _encode_labels(self, y: Any, takes_missing: bool, name: str = "y") -> np.ndarray:
