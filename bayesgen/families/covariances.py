@@ -71,7 +71,8 @@ def _check_rank(who: str, count: float, scatter: Float[Array, "D D"], dimension:
             f"Block {names.block!r}: the variance is zero at {who}, {names.column_name(int(np.argmin(spread)))} (a "
             "constant column), so the likelihood is unbounded. Use MAP() or Exact(), or drop the column."
         )
-    rank = np.linalg.matrix_rank(scatter / np.outer(spread, spread), hermitian=True)
+    correlations = scatter / np.outer(spread, spread)
+    rank = np.linalg.matrix_rank(correlations, hermitian=True) if np.isfinite(correlations).all() else 0
     if rank < dimension:
         raise FitError(
             f"Block {names.block!r}: {who} has {count:g} rows, and their covariance of dimension {dimension} has "
@@ -80,13 +81,34 @@ def _check_rank(who: str, count: float, scatter: Float[Array, "D D"], dimension:
         )
 
 
-def check_cells(together: Float[Array, "#K D D"], counts: Float[Array, "K D"], tied: bool, names: Names) -> None:
-    """Refuse means without cells, and covariances of columns that no row has both of."""
+def check_cells(
+    together: Float[Array, "#K D D"],
+    counts: Float[Array, "K D"],
+    scatter: Float[Array, "#K D"],
+    tied: bool,
+    names: Names,
+) -> None:
+    """Refuse means without cells, columns without variance, and covariances of columns that no row has both of.
+
+    Args:
+        together: weight of the rows that have both of two columns.
+        counts: weight of the cells of each column, by class.
+        scatter: of the cells of each column.
+        tied: whether classes have one covariance.
+        names: for messages.
+    """
     remedy = "Use MAP(), or columns with variances of their own (covariance='diag', NaiveBayes)."
     if (counts == 0).any():
         raise FitError(
             f"Block {names.block!r}: no cell is there at {names.where(counts == 0)}, so maximum likelihood has no "
-            f"estimate of its mean. {remedy}"
+            "estimate of its mean. Use MAP(), or leave out that class or column."
+        )
+    if (scatter == 0).any():
+        index, column = (int(i) for i in np.argwhere(scatter == 0)[0])
+        who = "all classes together" if tied else names.class_name((index,))
+        raise FitError(
+            f"Block {names.block!r}: the variance is zero at {who}, {names.column_name(column)} (a constant column), "
+            "so the likelihood is unbounded. Use MAP(), or drop the column."
         )
     if (together == 0).any():
         index, first, second = (int(i) for i in np.argwhere(together == 0)[0])

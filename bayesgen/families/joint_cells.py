@@ -44,13 +44,14 @@ class JointCells(Incomplete):
         return not isinstance(summary, PatternMoments)
 
     def check_estimable(self, summary: Summary, names: Names = ANONYMOUS) -> None:
-        """Every class needs rows, and a cell of every column; every covariance a row that has both its columns."""
+        """Every class needs cells of every column, not all equal; every covariance a row that has both its columns."""
         if not isinstance(summary, PatternMoments):
             return
         weights = np.zeros((self.batch_shape[0], summary.num_groups))
         weights[summary.classes, np.arange(summary.num_groups)] = summary.count
         together = np.einsum("kg,gd,ge->kde", weights, summary.observed, summary.observed, optimize=True)
-        check_cells(self._pool(together), np.diagonal(together, axis1=1, axis2=2), self.pooling.tied, names)
+        counts, scatter = np.diagonal(together, axis1=1, axis2=2), self._pool(np.asarray(summary.by_column().scatter))
+        check_cells(self._pool(together), counts, scatter, self.pooling.tied, names)
 
     def available(self, summary: Summary) -> Summary:
         """Means and variances of the cells of each column; of columns without cells in a class, those of the prior."""

@@ -160,3 +160,15 @@ def test_nuts_agrees_with_integrals_over_the_cell(covariance):
     with compilations() as compiled:
         bg.fit(model, holes, y, method=bg.NUTS(num_samples=500), schema=schema, seed=4)
     assert compiled == []
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, 7.3])
+@pytest.mark.parametrize("covariance", ["full", "tied"])
+def test_a_constant_column_that_lacks_cells_has_no_maximum_of_the_likelihood(covariance, value):
+    rng = np.random.default_rng(3)
+    X = np.c_[rng.normal(size=(31, 2)), np.where(np.arange(31) % 3, value, np.nan)]
+    X[5, 0] = np.nan
+    model, weights = bg.GaussianDiscriminant(covariance), rng.random(31)
+    for sample_weight in (None, weights):
+        with pytest.raises(bg.FitError, match=r"variance is zero at .*column 'x2'.*MAP\(\)"):
+            bg.fit(model, X, np.arange(31) % 2, method=bg.MLE(), sample_weight=sample_weight)
