@@ -58,11 +58,19 @@ def _(table: FrameTable, cells: Cells) -> Any:
         if len(rows) == len(column) and not _takes(column.dtype, found):
             columns.append(nw.new_series(name, values, backend=table.frame.implementation))
             continue
-        if column.dtype.is_integer() and (found != np.floor(found)).any():
+        if column.dtype.is_integer() and _are_integers(found, column.dtype):
+            values = [int(value) for value in values]
+        elif column.dtype.is_integer():
             column = column.cast(nw.Float64)
         filled_in = (column.cast(nw.String) if as_texts else column).scatter(rows.tolist(), values)
         columns.append(filled_in.cast(nw.Categorical) if as_texts else filled_in)
     return table.frame.with_columns(*columns).to_native()
+
+
+def _are_integers(values: np.ndarray, dtype: Any) -> bool:
+    """Whether numbers are whole and within the range of an integer dtype."""
+    limits = np.iinfo(str(dtype).lower())
+    return bool(((values == np.floor(values)) & (values >= limits.min) & (values <= limits.max)).all())
 
 
 def _takes(dtype: Any, values: np.ndarray) -> bool:

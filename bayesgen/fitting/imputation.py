@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.special
 
-from bayesgen.data import Rows, Schema, collected, decoded, filled, read_table
+from bayesgen.data import Rows, Schema, Table, collected, decoded, filled, read_table
 from bayesgen.errors import ModelError, PredictionError
 from bayesgen.models import Conjugate, Densities
 from bayesgen.posteriors import chunk_table
@@ -48,7 +48,9 @@ def imputed(fit: "Fit", X: Any, num_draws: int, seed: Seed) -> Any:
         drawn = _draws(processes, part, responsibilities, num_draws, rng) if num_draws else None
         parts.append(_means(processes, part, responsibilities) if drawn is None else drawn)
     found = {name: np.concatenate([part[name] for part in parts], axis=1) for name in rows.observed}
-    copies = [filled(table, _cells(fit.schema, conjugate, rows, found, draw)) for draw in range(max(num_draws, 1))]
+    copies = [
+        filled(table, _cells(fit.schema, table, conjugate, rows, found, draw)) for draw in range(max(num_draws, 1))
+    ]
     return collected(copies) if num_draws else copies[0]
 
 
@@ -108,15 +110,16 @@ def _double(values: Any) -> Float[np.ndarray, "n D"]:
 
 
 def _cells(
-    schema: Schema, conjugate: Conjugate, rows: Rows, found: Filled, draw: int
+    schema: Schema, table: Table, conjugate: Conjugate, rows: Rows, found: Filled, draw: int
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Column -> the rows in which it is missing, and what stands there now, as the user writes it."""
+    """Column of the table -> the rows in which it is missing, and what stands there now, as the user writes it."""
     cells = {}
     for block in conjugate.blocks:
         if block.name not in rows.observed:
             continue
-        for index, column in enumerate(block.columns):
+        names = schema.names_in(table, block.columns)
+        for index, (column, name) in enumerate(zip(block.columns, names, strict=True)):
             places = np.flatnonzero(~np.asarray(rows.observed[block.name][:, index]))
             if len(places):
-                cells[column] = (places, decoded(schema, column, found[block.name][draw, places, index]))
+                cells[name] = (places, decoded(schema, column, found[block.name][draw, places, index]))
     return cells

@@ -302,3 +302,23 @@ def test_what_cannot_be_filled_in_is_refused():
     words = scipy.sparse.csr_array(rng.poisson(1.0, (9, 4)))
     text = bg.fit(bg.NaiveBayes(), words, np.arange(9) % 2, method=bg.Exact())
     assert (text.impute(words) != words).nnz == 0
+
+
+@pytest.mark.parametrize("num_draws", [0, 2])
+def test_integers_of_frames_and_arrays_of_named_columns_are_filled_in(num_draws):
+    rng, y = np.random.default_rng(11), np.arange(24) % 2
+    X = pd.DataFrame({"size": rng.normal(size=24), "visits": rng.poisson(3 + 2 * y)})
+    fit = bg.fit(bg.NaiveBayes({"visits": bg.GammaPoisson()}), X, y, method=bg.Exact())
+    visits = pd.array([1, None, 4], dtype="Int64")
+    pandas = pd.DataFrame({"size": [0.5, 1.0, None], "visits": visits}, index=[7, 9, 9])
+    small = pl.DataFrame({"size": [0.5, 1.0, None], "visits": pl.Series([1, None, 4], dtype=pl.Int8)})
+    array = [[0.5, 1.0], [1.0, None], [None, 4.0]]
+    answers = [fit.impute(data, num_draws=num_draws, seed=3) for data in (pandas, small, array)]
+    last = [answer if num_draws == 0 else answer[-1] for answer in answers]
+    expected = np.asarray(last[2], float)
+    assert not np.isnan(expected).any() and expected[0].tolist() == [0.5, 1.0] and expected[2, 1] == 4.0
+    for frame in last[:2]:
+        np.testing.assert_allclose(frame.to_numpy().astype(float), expected, rtol=1e-12)
+    if num_draws:
+        assert last[0]["visits"].dtype == "Int64" and last[0].index.tolist() == [7, 9, 9]
+        assert last[1]["visits"].dtype == pl.Int8
