@@ -20,7 +20,7 @@ from .about import facts_of
 from .components import with_one_order
 from .data import Summaries
 from .export import to_datatree
-from .growing import kept_data, with_class, with_rows
+from .growing import kept_data, with_class, with_classes_kept, with_rows
 from .imputation import imputed
 from .reading import read_new_rows, rows_of_table, warn_of_new_values
 from .trained import Trained
@@ -264,9 +264,8 @@ class Fit(Trained):
         >>> more.parameters["real_mean"][[0, 2]].tolist() == fit.parameters["real_mean"].tolist()
         True
         """
-        return self._of(
-            with_class(kept_data(self.summaries, self.schema, self.method), label, X, sample_weight), seed, progress
-        )
+        data = with_class(kept_data(self.summaries, self.schema, self.method), label, X, sample_weight)
+        return with_classes_kept(self._of(data, seed, progress), self)
 
     def _of(self, data: Summaries, seed: Seed, progress: bool | None) -> "Fit":
         """The fit of other data by the same method."""

@@ -10,6 +10,7 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, FitError
 
 from .data import Summaries, as_summaries, summarize_tables
+from .export import class_axes
 
 AGAIN = (
     "Fit again on all rows: at once, or from the statistics of each part, which add up: one = summarize(model, X, y, "
@@ -62,6 +63,23 @@ def with_class(data: Summaries, label: Any, X: Any, sample_weight: Any) -> Summa
     tables = (_all_of_class(table, labels, place) for table in read_tables(X, None, sample_weight))
     known_classes = dataclasses.replace(data, schema=schema, statistics=data.statistics.with_empty_class(place))
     return known_classes + summarize_tables(data.model, schema, tables)
+
+
+def with_classes_kept(grown: Any, first: Any) -> Any:
+    """A fit with one more class than the first, in which the parameters of the others are what they were.
+
+    They are anyway, but where EM looked for them: steps are counted for all classes together.
+    """
+    if grown.summaries is None or grown.summaries.statistics.is_complete:
+        return grown
+    others = [grown.schema.classes.index(label) for label in first.schema.classes]
+    values = dict(grown.posterior.values)
+    for name, axis in class_axes(grown).items():
+        if name != "class_probs":
+            values[name] = np.moveaxis(np.array(values[name]), axis, 0)
+            values[name][others] = np.moveaxis(first.parameters[name], axis, 0)
+            values[name] = np.moveaxis(values[name], 0, axis)
+    return dataclasses.replace(grown, posterior=dataclasses.replace(grown.posterior, values=values))
 
 
 def _all_of_class(table: Table, labels: np.ndarray, place: int) -> Table:

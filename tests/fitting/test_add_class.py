@@ -213,3 +213,19 @@ def test_jointly_normal_rows_with_missing_cells_are_a_new_class_too():
         close(grown.parameters[parameter], value, rtol=1e-12, err_msg=parameter)
         if parameter != "class_probs":
             close(value[[0, 2]], fit.parameters[parameter], rtol=1e-4)  # found by EM, to its tolerance
+
+
+@pytest.mark.parametrize("method", [bg.MLE(), bg.MAP()], ids=["MLE", "MAP"])
+def test_other_classes_stay_where_em_looks_for_them(method):
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(53, 2)) @ np.array([[1.0, 0.7], [0.0, 0.6]])
+    X[rng.random(X.shape) < 0.2] = np.nan
+    y = np.repeat(["a", "b", "c"], [19, 17, 17])
+    old = y != "b"
+    first = bg.fit(bg.GaussianDiscriminant("full"), X[old], y[old], method=method)
+    grown = first.add_class("b", X[~old])
+    whole = bg.fit(bg.GaussianDiscriminant("full"), X, y, method=method, schema=grown.schema)
+    for name in ("real_mean", "real_covariance"):
+        assert (grown.parameters[name][[0, 2]] == first.parameters[name]).all(), name
+        close(grown.parameters[name], whole.parameters[name], rtol=1e-3, atol=1e-3)
+    close(grown.parameters["class_probs"], whole.parameters["class_probs"], rtol=1e-12)
