@@ -204,7 +204,7 @@ def refuse_missing(codes: np.ndarray, what: str) -> None:
     """DataError where `factorize` found missing values."""
     missing = np.flatnonzero(codes == _MISSING)
     if missing.size:
-        raise DataError(f"{what} has {missing.size} missing values (first at row {missing[0]}). Drop or impute them.")
+        raise DataError(f"{what} has {missing.size} missing values (first at row {missing[0]}). Drop these rows.")
 
 
 def _hash_text(values: np.ndarray) -> np.ndarray:

@@ -155,12 +155,12 @@ class Schema:
             refuse_missing_cells(observed, [column], "Drop or impute them.")
         return cells.reshape(values.shape)
 
-    def encode_labels(self, y: Any) -> np.ndarray:
-        """Codes (n,), int64, of labels (n,) among `classes`.
+    def encode_labels(self, y: Any, name: str = "y") -> np.ndarray:
+        """Codes (n,), int64, of labels (n,) among `classes`; `name` is what messages call them.
 
         Raises DataError for missing or unknown labels, and where y is empty or not 1-D.
         """
-        return self._encode_labels(y, takes_missing=False)
+        return self._encode_labels(y, False, name)
 
     def label_codes(self, labels: np.ndarray | None, name: str = "y") -> np.ndarray | None:
         """`encode_labels` of training data, -1 for labels that are missing; None where there are no classes."""

@@ -26,7 +26,7 @@ def true_classes(y_test: Any, classes: np.ndarray, num_rows: int) -> np.ndarray:
     Raises:
         DataError: a label that is none of the classes; another number of labels than of rows.
     """
-    truth = Schema(classes=classes.tolist()).encode_labels(y_test)
+    truth = Schema(classes=classes.tolist()).encode_labels(y_test, "y_test")
     if len(truth) != num_rows:
         raise DataError(f"X_test has {num_rows} rows and y_test {len(truth)} labels. Give one label a row.")
     return truth

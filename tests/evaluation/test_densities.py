@@ -149,3 +149,9 @@ def test_averages_of_densities_refuse_what_they_cannot_weigh(stacked):
     }.items():
         with pytest.raises(bg.FitError, match=message):
             call()
+
+
+def test_missing_labels_of_test_rows_are_refused_by_their_own_name():
+    X = [[1.0], [2.0], [5.0], [7.0]]
+    with pytest.raises(bg.DataError, match=r"y_test has 1 missing values \(first at row 2\)\. Drop these rows"):
+        bg.compare(bg.NaiveBayes(), X, list("aabb"), X, ["a", "a", None, "b"], methods=[(bg.Exact(), bg.BMA())])
