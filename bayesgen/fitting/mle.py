@@ -48,7 +48,7 @@ class MLE(PointMethod):
 
     def solve(self, problem: ProgramProblem) -> Fit:
         """Maximise the likelihood."""
-        conjugate, statistics = problem.conjugate, problem.data.statistics
+        conjugate, statistics = problem.conjugate, self._counted(problem.data.statistics)
         if conjugate is not None and statistics.unlabelled is None:
             conjugate.check_estimable(statistics)
         return super().solve(problem)

@@ -172,3 +172,10 @@ def test_a_constant_column_that_lacks_cells_has_no_maximum_of_the_likelihood(cov
     for sample_weight in (None, weights):
         with pytest.raises(bg.FitError, match=r"variance is zero at .*column 'x2'.*MAP\(\)"):
             bg.fit(model, X, np.arange(31) % 2, method=bg.MLE(), sample_weight=sample_weight)
+
+
+def test_rows_without_labels_that_do_not_count_do_not_hide_what_has_no_estimate():
+    X = [[1.0, np.nan], [2.0, np.nan], [np.nan, 1.0], [np.nan, 4.0], [0.5, 2.0], [2.5, 2.5], [1.0, 1.5], [0.0, 0.0]]
+    y = ["a", "a", "a", "a", "b", "b", "b", None]
+    with pytest.raises(bg.FitError, match=r"no row of class 'a' has both column 'x0' and column 'x1'"):
+        bg.fit(bg.GaussianDiscriminant("full"), X, y, method=bg.MLE(unlabelled_weight=0.0))
