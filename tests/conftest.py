@@ -1,5 +1,6 @@
 """What all tests share: types and shapes that are checked, one cache of JAX's compilations, and Ctrl-C everywhere."""
 
+import importlib.metadata
 import os
 import pathlib
 import signal
@@ -17,6 +18,10 @@ CACHE = pathlib.Path(__file__).parents[1] / ".pytest_cache" / "jax"
 
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+# Most programs of tests run for less time than they are compiled for. XLA ends a process for a flag it does not know.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+if importlib.metadata.version("jaxlib").startswith("0.10."):
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")  # compiling takes half the time
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # pytest-xdist has its workers, and what they start, ignore interrupts
     signal.signal(signal.SIGINT, signal.default_int_handler)
