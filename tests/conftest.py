@@ -38,6 +38,7 @@ CHECKED = [
     "bayesgen.solvers",
     "bayesgen.data.rows",
     "bayesgen.statistics",
+    "bayesgen.families",
     *(f"bayesgen.program.{name}" for name in INNER),
     "bayesgen.posteriors",
     *(f"bayesgen.prediction.{name}" for name in ("answer", "batches", "reliability")),
