@@ -114,6 +114,11 @@ class ExpectationMaximization:
         log_likelihood, parts = self._log_base, []
         if self._has_labelled:
             of_labelled, completed = self.conjugate.expectation(self.labelled, parameters)
+            if np.isneginf(of_labelled):
+                raise FitError(
+                    "Rows with labels have probability zero: a class that they are of is given the probability zero. "
+                    "Give it a positive one, class_prior=[...], or leave its rows out."
+                )
             log_likelihood, parts = log_likelihood + of_labelled, [completed]
         if self.unlabelled is not None:
             densities = self._densities(parameters)

@@ -429,3 +429,9 @@ def test_a_second_fit_compiles_nothing():
     with compilations() as found:
         learn(22)  # 13 and 16 rows without labels: 16 each
     assert found == []
+
+
+def test_labelled_rows_of_a_class_of_probability_zero_are_refused():
+    model = bg.NaiveBayes(class_prior=[0.0, 1.0])
+    with pytest.raises(bg.FitError, match="given the probability zero"):
+        bg.fit(model, [[1.0], [2.0], [3.0], [5.0], [4.0]], ["a", "a", "b", "b", None], method=bg.MAP())
