@@ -1,14 +1,11 @@
 """What a fit tells of itself."""
 
-from typing import TYPE_CHECKING
-
 from bayesgen.describe import amount, counted, quote_some, shapes
 
-if TYPE_CHECKING:
-    from .fit import Fit
+from .reading import TrainedOnRows
 
 
-def facts_of(fit: "Fit") -> dict[str, str | None]:
+def facts_of(fit: TrainedOnRows) -> dict[str, str | None]:
     """What `repr` tells of a fit, by name."""
     about_draws = fit.posterior.described
     return {
@@ -24,14 +21,14 @@ def facts_of(fit: "Fit") -> dict[str, str | None]:
     }
 
 
-def _about_labels(fit: "Fit") -> str | None:
+def _about_labels(fit: TrainedOnRows) -> str | None:
     """The weight of the rows without labels, and the classes of which no row has one."""
     weight, unnamed = (fit.attributes.get(name) for name in ("total_weight_unlabelled", "classes_without_labels"))
     lacking = f"; no row has the label {quote_some(unnamed)}" if unnamed else ""
     return None if weight is None else f"{amount(weight)}{lacking}"
 
 
-def _question(fit: "Fit") -> str:
+def _question(fit: TrainedOnRows) -> str:
     """How to ask it of new rows."""
     if len(fit.classes) == 0:
         return "fit.log_joint(X)"

@@ -5,15 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayesgen.posteriors import Exported
+from bayesgen.posteriors import Exported, ProcessPosterior
 from bayesgen.runtime import as_key
 from bayesgen.typing import Seed
+
+from .reading import TrainedOnRows
 
 if TYPE_CHECKING:
     from xarray import DataTree
 
 
-def to_datatree(fit: Any, num_draws: int = 1000, seed: Seed = 0) -> "DataTree":
+def to_datatree(fit: TrainedOnRows, num_draws: int = 1000, seed: Seed = 0) -> "DataTree":
     """Export the parameters.
 
     Groups: `posterior` (and `sample_stats`) of chains for NUTS; `posterior` of 4 x `num_draws` independent draws for
@@ -22,6 +24,7 @@ def to_datatree(fit: Any, num_draws: int = 1000, seed: Seed = 0) -> "DataTree":
     and `category`, with the labels' and columns' own names as coordinates. In a program of one's own an axis is `class`
     where its entries belong to one class each; the others are called `{site}_dim_{axis}`.
     """
+    assert isinstance(fit.posterior, ProcessPosterior)
     exported = fit.posterior.exported(int(num_draws), as_key(seed))
     coords, dims = axes(fit)
     return datatree(exported, coords, dims, fit.attributes | {"method": repr(fit.method)})
@@ -50,7 +53,7 @@ def datatree(
     return tree
 
 
-def axes(fit: Any) -> tuple[dict[str, Sequence[Any]], dict[str, Sequence[str]]]:
+def axes(fit: TrainedOnRows) -> tuple[dict[str, Sequence[Any]], dict[str, Sequence[str]]]:
     """(coords, dims) of the parameters of a fit, for ArviZ."""
     conjugate = fit.concrete.conjugate(fit.schema)
     coords, dims = _own_axes(fit) if conjugate is None else (conjugate.coordinates(fit.schema), conjugate.axes)
@@ -64,14 +67,14 @@ def axes(fit: Any) -> tuple[dict[str, Sequence[Any]], dict[str, Sequence[str]]]:
     }
 
 
-def class_axes(fit: Any) -> dict[str, int]:
+def class_axes(fit: TrainedOnRows) -> dict[str, int]:
     """Name of a parameter with an entry for each class -> the axis that is the class, among those of one draw."""
     _, dims_of = axes(fit)
     class_axis = fit.concrete.class_axis
     return {name: list(dims_of[name]).index(class_axis) for name in dims_of if class_axis in dims_of[name]}
 
 
-def _own_axes(fit: Any) -> tuple[dict[str, Sequence[Any]], dict[str, Sequence[str]]]:
+def _own_axes(fit: TrainedOnRows) -> tuple[dict[str, Sequence[Any]], dict[str, Sequence[str]]]:
     """A program of one's own: the axes that are the class are those that its attributes use as such."""
     dims: dict[str, Sequence[str]] = {}
     for site, class_axis in fit.program.class_axes.items():

@@ -1,20 +1,17 @@
 """`Fit`: what training gives, whatever the method."""
 
 import dataclasses
-import functools
 from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 import numpy as np
 
-from bayesgen.data import Rows, Schema, Table, levels_array
 from bayesgen.describe import described, quote_some
 from bayesgen.errors import DataError, ModelError, PredictionError
-from bayesgen.families import Family
 from bayesgen.posteriors import At, Parameters, Posterior
-from bayesgen.program import ConcreteModel, GenerativeProgram, Reduction, log_joint_draws, reduce_draws
+from bayesgen.program import Reduction, log_joint_draws, reduce_draws
 from bayesgen.runtime import as_key, check_seed, interrupts_kept, requested
-from bayesgen.typing import Float, Int, Seed, Shaped
+from bayesgen.typing import Float, Int, Seed
 
 from .about import facts_of
 from .components import with_one_order
@@ -22,8 +19,7 @@ from .data import Summaries
 from .export import to_datatree
 from .growing import kept_data, with_class, with_classes_kept, with_rows
 from .imputation import imputed
-from .reading import read_new_rows, rows_of_table, warn_of_new_values
-from .trained import Trained
+from .reading import TrainedOnRows
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -34,7 +30,7 @@ ENOUGH_DRAWS = 1000  # for a table of each, where there can be any number
 
 
 @dataclasses.dataclass(frozen=True)
-class Fit(Trained):
+class Fit(TrainedOnRows):
     """A trained model.
 
     `parameters` go by the program's sites, `{block}_{parameter}`; `parameters_of(column)` gives those of one column.
@@ -50,29 +46,8 @@ class Fit(Trained):
         attributes: how the fit came about (path of the sampler, device, total weight of the training rows), by name.
     """
 
-    schema: Schema
-    concrete: ConcreteModel = dataclasses.field(repr=False)
-    problem: Any = dataclasses.field(default=None, repr=False)
-    attributes: dict[str, Any] = dataclasses.field(default_factory=dict)
-
     def __repr__(self) -> str:
         return described(f"Fit of {self.model!r}", facts_of(self))
-
-    @functools.cached_property
-    def program(self) -> GenerativeProgram:
-        """The `GenerativeProgram` of the training data, bound when it is first asked for."""
-        return self.concrete.bind(self.schema)
-
-    @functools.cached_property
-    def prior(self) -> dict[str, Family] | None:
-        """name -> resolved family ("class" and each block), kept for updating; None for programs of one's own."""
-        conjugate = self.concrete.conjugate(self.schema)
-        return None if conjugate is None else dict(conjugate.families())
-
-    @property
-    def summaries(self) -> Summaries | None:
-        """The summarised training data, which tell whether two evidences are comparable; None where it keeps none."""
-        return None if self.problem is None else self.problem.data
 
     @property
     def state(self) -> Posterior:
@@ -97,27 +72,6 @@ class Fit(Trained):
         if block is None:
             raise DataError(f"There is no column {column!r}. The columns are {quote_some(self.schema.columns or ())}.")
         return block.of_column(column, self.parameters)
-
-    @property
-    def classes(self) -> Shaped[np.ndarray, " K"]:
-        """The labels in the order of the tables' columns, of the labels' own type."""
-        return levels_array(self.schema.classes or ())
-
-    def read(self, X: Any) -> Rows:
-        """Rows of new data by attribute site, checked; what has been read already is returned as it is.
-
-        X has the columns of the training schema, or is what `simulate` gives: the attribute sites and covariates of the
-        program, and perhaps its label site, which is not read.
-        """
-        return read_new_rows(self, X)
-
-    def rows_of(self, table: Table) -> Rows:
-        """The rows of a table, as `read` gives them, without its warning."""
-        return rows_of_table(self, table)
-
-    def warn_of_new_values(self, table: Table) -> None:
-        """One warning that counts the cells of values that are new and taken as missing, if there are any."""
-        warn_of_new_values(self, table)
 
     def log_joint(
         self, X: Any, at: At | Literal["draws"] = "mean", rows: Int[np.ndarray, " m"] | None = None

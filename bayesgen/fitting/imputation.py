@@ -2,7 +2,7 @@
 
 import numbers
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.special
@@ -14,15 +14,14 @@ from bayesgen.posteriors import chunk_table
 from bayesgen.runtime import as_key, chunks, generator
 from bayesgen.typing import Float, Seed, Shaped
 
-if TYPE_CHECKING:
-    from .fit import Fit
+from .reading import TrainedOnRows
 
 CHUNK_NUMBERS = 1 << 22  # of a table of processes, rows and classes, or of processes, rows and cells
 
 Filled = dict[str, Shaped[np.ndarray, "draws n D"]]  # block -> its cells
 
 
-def imputed(fit: "Fit", X: Any, num_draws: int, seed: Seed) -> Any:
+def imputed(fit: TrainedOnRows, X: Any, num_draws: int, seed: Seed) -> Any:
     """See `Fit.impute`."""
     conjugate = fit.concrete.conjugate(fit.schema)
     if conjugate is None:

@@ -1,42 +1,81 @@
-"""Reading new rows for a fit: by its columns, or by the sites of its program."""
+"""`TrainedOnRows`: what training on rows by column gives, and how it reads new rows."""
 
+import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
 
-from bayesgen.data import Rows, Table, read_table, unknown_cells, warn_of_unknown
-from bayesgen.program import read_rows
+import numpy as np
+
+from bayesgen.data import Rows, Schema, Table, levels_array, read_table, unknown_cells, warn_of_unknown
+from bayesgen.families import Family
+from bayesgen.program import ConcreteModel, GenerativeProgram, read_rows
+from bayesgen.typing import Shaped
+
+from .data import Summaries
+from .trained import Trained
 
 
-def read_new_rows(fit: Any, X: Any) -> Rows:
-    """See `Fit.read`."""
-    if isinstance(X, Rows):
-        return X
-    table = read_table(X)
-    warn_of_new_values(fit, table)
-    rows: Rows = fit.rows_of(table)
-    return rows
+@dataclasses.dataclass(frozen=True)
+class TrainedOnRows(Trained):
+    """A model that was trained on rows by column: what is known of it. `Fit` says what can be asked of it."""
 
+    schema: Schema
+    concrete: ConcreteModel = dataclasses.field(repr=False)
+    problem: Any = dataclasses.field(default=None, repr=False)
+    attributes: dict[str, Any] = dataclasses.field(default_factory=dict)
 
-def warn_of_new_values(fit: Any, table: Table) -> None:
-    """See `Fit.warn_of_new_values`."""
-    if not _are_sites(fit, table.names):
-        warn_of_unknown(unknown_cells(fit.schema, table))
+    @functools.cached_property
+    def program(self) -> GenerativeProgram:
+        """The `GenerativeProgram` of the training data, bound when it is first asked for."""
+        return self.concrete.bind(self.schema)
 
+    @functools.cached_property
+    def prior(self) -> dict[str, Family] | None:
+        """name -> resolved family ("class" and each block), kept for updating; None for programs of one's own."""
+        conjugate = self.concrete.conjugate(self.schema)
+        return None if conjugate is None else dict(conjugate.families())
 
-def rows_of_table(fit: Any, table: Table) -> Rows:
-    """See `Fit.rows_of`."""
-    if _are_sites(fit, table.names):
-        return read_rows(fit.program, table, labelled=True)
-    rows: Rows = fit.concrete.read(fit.schema, table)
-    fit.concrete.check_rows(fit.schema, rows.values)
-    return rows
+    @property
+    def summaries(self) -> Summaries | None:
+        """The summarised training data, which tell whether two evidences are comparable; None where it keeps none."""
+        return None if self.problem is None else self.problem.data
 
+    @property
+    def classes(self) -> Shaped[np.ndarray, " K"]:
+        """The labels in the order of the tables' columns, of the labels' own type."""
+        return levels_array(self.schema.classes or ())
 
-def _are_sites(fit: Any, names: Sequence[str]) -> bool:
-    """Whether these are the sites that the program makes, and not the columns that it was trained on."""
-    if names == fit.schema.columns:  # the usual case, for which no program is bound
-        return False
-    attributes = fit.program.attributes if fit.prior is None else fit.prior.keys() - {"class"}
-    sites = {*attributes, *fit.program.covariates}
-    few = len(names) <= len(sites) + 1  # columns may be very many
-    return few and sites == set(names) - {fit.program.label} and set(names) != set(fit.schema.columns or ())
+    def read(self, X: Any) -> Rows:
+        """Rows of new data by attribute site, checked; what has been read already is returned as it is.
+
+        X has the columns of the training schema, or is what `simulate` gives: the attribute sites and covariates of the
+        program, and perhaps its label site, which is not read.
+        """
+        if isinstance(X, Rows):
+            return X
+        table = read_table(X)
+        self.warn_of_new_values(table)
+        return self.rows_of(table)
+
+    def rows_of(self, table: Table) -> Rows:
+        """The rows of a table, as `read` gives them, without its warning."""
+        if self._are_sites(table.names):
+            return read_rows(self.program, table, labelled=True)
+        rows = self.concrete.read(self.schema, table)
+        self.concrete.check_rows(self.schema, rows.values)
+        return rows
+
+    def warn_of_new_values(self, table: Table) -> None:
+        """One warning that counts the cells of values that are new and taken as missing, if there are any."""
+        if not self._are_sites(table.names):
+            warn_of_unknown(unknown_cells(self.schema, table))
+
+    def _are_sites(self, names: Sequence[str]) -> bool:
+        """Whether these are the sites that the program makes, and not the columns that it was trained on."""
+        if names == self.schema.columns:  # the usual case, for which no program is bound
+            return False
+        attributes = self.program.attributes if self.prior is None else self.prior.keys() - {"class"}
+        sites = {*attributes, *self.program.covariates}
+        few = len(names) <= len(sites) + 1  # columns may be very many
+        return few and sites == set(names) - {self.program.label} and set(names) != set(self.schema.columns or ())
