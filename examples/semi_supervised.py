@@ -14,6 +14,8 @@ less. For the wine it always helps; and in text messages it finds spam from ten 
 
 The wine and the digits come with scikit-learn. The third panel is drawn where the file of the SMS Spam Collection
 (Almeida, Gómez Hidalgo and Yamakami 2011) is given: lines of label, tab, text.
+
+Needs matplotlib for the figure: pip install "bayesgen[plots]".
 """
 
 import argparse
@@ -108,6 +110,9 @@ def trained(model: Any, X: Any, y: np.ndarray, labelled: np.ndarray, method: bg.
 
 def draw_figure(tables: dict[str, pd.DataFrame], out: pathlib.Path) -> None:
     """A panel for each data set: means over the draws, and their standard errors."""
+    import matplotlib
+
+    matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, len(tables), figsize=(4.2 * len(tables), 3.6), squeeze=False)
