@@ -49,6 +49,11 @@ class Rows:
         return np.zeros(self.num_rows, np.int64) if self.labels is None else self.labels
 
     @property
+    def frequencies(self) -> Float[Array, " n"]:
+        """How often each row counts: its weight, or once where there are no weights."""
+        return np.ones(self.num_rows) if self.weights is None else self.weights
+
+    @property
     def cells_per_row(self) -> float:
         """How many numbers a row holds, on average; of sparse rows, how many are stored."""
         return sum(map(_num_cells, self.values.values())) / max(self.num_rows, 1)

@@ -41,7 +41,7 @@ def groupings(rows: Rows, conjugate: Conjugate | None, num_groups: int, rng: np.
     sample = rows.take(np.sort(places))
     features_of = _features_of(sample, conjugate)
     features = features_of(sample)
-    weights = np.ones(sample.num_rows) if sample.weights is None else np.asarray(sample.weights)
+    weights = np.asarray(sample.frequencies)
     num_centers = min(num_groups, int(np.count_nonzero(weights)))
     cells_per_row = (features.nnz if scipy.sparse.issparse(features) else features.size) / len(weights)
     chunks = even_chunks(rows.num_rows, CHUNK_CELLS / max(1.0, cells_per_row))

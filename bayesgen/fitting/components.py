@@ -11,6 +11,7 @@ from bayesgen.errors import FitError
 from bayesgen.posteriors import (
     Draws,
     UnnamedComponents,
+    chains_joined,
     entry_names,
     in_order,
     invariants,
@@ -21,7 +22,7 @@ from bayesgen.posteriors import (
 )
 from bayesgen.program import log_joint_draws, log_prior
 from bayesgen.runtime import as_key, generator
-from bayesgen.typing import Float, Int, Seed
+from bayesgen.typing import Int, Seed
 
 from .export import axes, class_axes
 
@@ -49,8 +50,8 @@ def unnamed(draws: Draws, axes_of: Axes, rows: Rows, seed: Seed) -> Draws:
     if not _is_exchangeable(draws, axes_of, some):
         return draws
     pairs = some_pairs(some.num_rows, rng)
-    table = log_joint_draws(draws.program, _flat(draws), some)
-    known = invariants(table, _weights(some), pairs, len(draws.sample_stats["diverging"]))
+    table = log_joint_draws(draws.program, chains_joined(draws.latents), some)
+    known = invariants(table, np.asarray(some.frequencies), pairs, len(draws.sample_stats["diverging"]))
     return dataclasses.replace(draws, components=UnnamedComponents(some, known))
 
 
@@ -68,9 +69,9 @@ def relabelled(draws: Draws, axes_of: Axes) -> tuple[Draws, Int[np.ndarray, "cha
     """The draws with their components in one order, and which component of each draw is the k-th now."""
     assert draws.components is not None
     rows = draws.components.rows
-    table = log_joint_draws(draws.program, _flat(draws), rows)
+    table = log_joint_draws(draws.program, chains_joined(draws.latents), rows)
     energies = draws.sample_stats["potential_energy"]
-    orders = matching_orders(table, _weights(rows), int(energies.argmin())).reshape(*energies.shape, -1)
+    orders = matching_orders(table, np.asarray(rows.frequencies), int(energies.argmin())).reshape(*energies.shape, -1)
     return dataclasses.replace(_ordered(draws, axes_of, orders), components=None), orders
 
 
@@ -89,12 +90,12 @@ def _is_exchangeable(draws: Draws, axes_of: Axes, rows: Rows) -> bool:
     num_components = draws.program.num_classes
     last = jax.tree.map(lambda value: value[-1:, -1:], (draws.latents, draws.values))
     last_draw = dataclasses.replace(draws, latents=last[0], values=last[1])
-    table, density = log_joint_draws(draws.program, _flat(last_draw), rows), _log_prior(last_draw)
+    table, density = log_joint_draws(draws.program, chains_joined(last_draw.latents), rows), _log_prior(last_draw)
     swapped, moved = np.arange(num_components), np.roll(np.arange(num_components), 1)
     swapped[:2] = [1, 0]
     for order in (swapped, moved):
         other = _ordered(last_draw, axes_of, order[None, None])
-        other_table = log_joint_draws(draws.program, _flat(other), rows)
+        other_table = log_joint_draws(draws.program, chains_joined(other.latents), rows)
         if not np.allclose(other_table, table[..., order], DIGITS, DIGITS) or not np.isclose(
             _log_prior(other), density, DIGITS, DIGITS
         ):
@@ -121,17 +122,8 @@ def _log_prior(draw: Draws) -> float:
 
 def _some_rows(rows: Rows, draws: Draws, rng: np.random.Generator) -> Rows:
     """As many of the rows that count as components need to be told apart."""
-    counting = np.flatnonzero(_weights(rows))
+    counting = np.flatnonzero(np.asarray(rows.frequencies))
     num_draws = draws.sample_stats["diverging"].size
     most = min(MOST_ROWS, max(1, MOST_NUMBERS // (num_draws * draws.program.num_classes)))
     chosen = counting if len(counting) <= most else np.sort(rng.choice(counting, most, replace=False))
-    return dataclasses.replace(rows.take(chosen), labels=None, weights=_weights(rows)[chosen])
-
-
-def _weights(rows: Rows) -> Float[np.ndarray, " n"]:
-    return np.ones(rows.num_rows) if rows.weights is None else np.asarray(rows.weights)
-
-
-def _flat(draws: Draws) -> dict[str, np.ndarray]:
-    """The latents with chains one after another."""
-    return {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.latents.items()}
+    return dataclasses.replace(rows.take(chosen), labels=None, weights=np.asarray(rows.frequencies)[chosen])

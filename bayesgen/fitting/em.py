@@ -13,11 +13,11 @@ from bayesgen.models import Conjugate
 from bayesgen.posteriors import Parameters
 from bayesgen.runtime import ONE_THREAD_A_PRODUCT, as_key, bar, generator
 from bayesgen.solvers import Ascent, ascend
-from bayesgen.statistics import SufficientStatistics
+from bayesgen.statistics import Classes, SufficientStatistics
 from bayesgen.typing import Int
 
 from .clustering import Grouping, groupings
-from .expectation import Classes, ExpectationMaximization, Target, center
+from .expectation import ExpectationMaximization, Target, center
 from .problem import ProgramProblem
 from .starts import Starts
 

@@ -9,7 +9,6 @@ Source: Dempster, Laird and Rubin (1977), Maximum likelihood from incomplete dat
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
 
 import numpy as np
 
@@ -20,13 +19,10 @@ from bayesgen.models import Conjugate, Densities
 from bayesgen.posteriors import Parameters, chunk_table, numbers_per_row
 from bayesgen.runtime import even_chunks, in_threads
 from bayesgen.solvers import Coordinates
-from bayesgen.statistics import Statistic, SufficientStatistics, Sums, class_counts, merged, summaries_of
+from bayesgen.statistics import Classes, Statistic, SufficientStatistics, Sums, class_counts, merged, summaries_of
 from bayesgen.typing import Array, Float, Int
 
 CHUNK_CELLS = 1 << 19  # of rows x classes x columns: what threads do not wait for each other with
-
-Classes: TypeAlias = Int[np.ndarray, " n"] | Float[np.ndarray, "n K"]
-"""The code of each row, or its responsibilities."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from bayesgen.describe import described, quote_some
 from bayesgen.errors import DataError, ModelError, PredictionError
-from bayesgen.posteriors import At, Parameters, Posterior
+from bayesgen.posteriors import At, Posterior, chains_joined
 from bayesgen.program import Reduction, log_joint_draws, reduce_draws
 from bayesgen.runtime import as_key, check_seed, interrupts_kept, requested
 from bayesgen.typing import Float, Int, Seed
@@ -93,7 +93,7 @@ class Fit(TrainedOnRows):
         wanted = wanted if rows is None else wanted.take(rows)
         if at != "draws":
             return self.posterior.log_joint(wanted, at)
-        latents = _flat(self.posterior.draws(ENOUGH_DRAWS, jax.random.key(0)))
+        latents = chains_joined(self.posterior.draws(ENOUGH_DRAWS, jax.random.key(0)))
         return log_joint_draws(self.program, latents, wanted)
 
     def reduce_draws(
@@ -104,7 +104,7 @@ class Fit(TrainedOnRows):
         Returns:
             (dict of arrays (n, ...), number of draws that were used).
         """
-        latents = _flat(self.posterior.draws(int(num_draws), as_key(seed)))
+        latents = chains_joined(self.posterior.draws(int(num_draws), as_key(seed)))
         total = len(next(iter(latents.values())))
         batch_size = max(1, total // num_batches)
         used = total // batch_size * batch_size
@@ -126,7 +126,7 @@ class Fit(TrainedOnRows):
         """
         first, second = jax.random.split(as_key(seed))
         if self.posterior.has_draws:
-            draws = _flat(self.posterior.draws(1, first))
+            draws = chains_joined(self.posterior.draws(1, first))
             index = int(jax.random.randint(first, (), 0, len(next(iter(draws.values())))))
             chosen = {name: value[index] for name, value in draws.items()}
         else:
@@ -245,8 +245,3 @@ class Fit(TrainedOnRows):
     def to_datatree(self, num_draws: int = 1000, seed: Seed = 0) -> "DataTree":
         """Export to an `xarray.DataTree` for ArviZ: see `bayesgen.fitting.export`."""
         return to_datatree(self, num_draws, seed)
-
-
-def _flat(latents: Parameters) -> Parameters:
-    """Merge the chain and draw axes."""
-    return {name: value.reshape(-1, *value.shape[2:]) for name, value in latents.items()}

@@ -16,11 +16,11 @@ from bayesgen.posteriors import Point
 from bayesgen.program import ProgramDensity
 from bayesgen.records import fill
 from bayesgen.runtime import as_key, generator
-from bayesgen.statistics import SufficientStatistics, merged
+from bayesgen.statistics import Classes, SufficientStatistics, merged
 
 from .clustering import groupings
 from .em import Options, search_by_em
-from .expectation import Classes, Target
+from .expectation import Target
 from .fit import Fit
 from .maximum import point_at_maximum
 from .problem import Method, ProgramProblem

@@ -1,17 +1,16 @@
 """Where to start looking for the classes of rows without labels: as users say, or at rows chosen at random."""
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from bayesgen.data import Schema
 from bayesgen.errors import DataError
 from bayesgen.records import fill, record
-from bayesgen.typing import Float, Int, Shaped
+from bayesgen.statistics import Classes
+from bayesgen.typing import Int, Shaped
 
 SUM_TO_ONE = 1e-6  # by how much responsibilities may miss it
-
-Classes: TypeAlias = Int[np.ndarray, " n"] | Float[np.ndarray, "n K"]
 
 
 @record

@@ -1,7 +1,7 @@
 """What training gives: points, conjugate posteriors, draws, averages of several."""
 
 from .average import AveragePosterior, Mixes, log_conditional, rows_of_members
-from .base import At, Exported, Parameters, Posterior, ProcessPosterior
+from .base import At, Exported, Parameters, Posterior, ProcessPosterior, chains_joined
 from .closed import chunk_table, numbers_per_row
 from .components import UnnamedComponents, invariants, some_pairs, warn_of_switching
 from .conjugate import ConjugatePosterior
@@ -22,6 +22,7 @@ __all__ = [
     "Posterior",
     "ProcessPosterior",
     "UnnamedComponents",
+    "chains_joined",
     "chunk_table",
     "entry_names",
     "in_order",

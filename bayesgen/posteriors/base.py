@@ -20,6 +20,11 @@ Parameters = dict[str, np.ndarray]
 ARVIZ_NAMES = {"num_steps": "n_steps", "accept_prob": "acceptance_rate"}
 
 
+def chains_joined(draws: Parameters) -> Parameters:
+    """The draws of all chains, (chain, draw, ...), along one axis: chains one after another."""
+    return {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
+
+
 @dataclasses.dataclass(frozen=True)
 class Exported:
     """The parameters of a posterior as ArviZ takes them.

@@ -12,7 +12,7 @@ from bayesgen.models import Conjugate, Densities
 from bayesgen.program import GenerativeProgram
 from bayesgen.typing import Float, PRNGKeyArray
 
-from .base import Exported, Parameters, ProcessPosterior
+from .base import Exported, Parameters, ProcessPosterior, chains_joined
 from .components import UnnamedComponents, warn_of_switching
 from .convergence import FEWEST_DRAWS, Entries
 
@@ -98,7 +98,7 @@ class Draws(ProcessPosterior):
 
     def densities(self, conjugate: Conjugate) -> list[Densities]:
         """Those at some of the draws, at even distances."""
-        flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in self.values.items()}
+        flat = chains_joined(self.values)
         total = len(next(iter(flat.values())))
         chosen = np.linspace(0, total - 1, min(total, DENSITIES)).round().astype(int)
         return [conjugate.densities_at({name: value[index] for name, value in flat.items()}) for index in chosen]

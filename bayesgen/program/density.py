@@ -47,7 +47,7 @@ def log_likelihood(
 def _unlabelled_log_likelihood(program: Program, evaluation: Evaluation, rows: Rows, hard: bool) -> Float[Array, ""]:
     table = log_joint_of(program, evaluation, rows)
     of_rows = table.max(1) if hard else logsumexp(table, axis=1)
-    weights = jnp.ones(rows.num_rows) if rows.weights is None else rows.weights
+    weights = rows.frequencies
     return jnp.where(weights > 0, weights * of_rows, 0.0).sum()
 
 
@@ -55,7 +55,7 @@ def _rowwise_log_likelihood(program: Program, latents: Arrays, rows: Rows) -> Fl
     tables = class_table(program, latents, rows.values, rows.covariates, program.plan.rowwise, rows.observed)
     log_joint = sum(tables.values(), start=jnp.zeros((rows.num_rows, program.num_classes)))
     of_labels = jnp.take_along_axis(log_joint, rows.codes[:, None], axis=1)[:, 0]
-    weights = jnp.ones(rows.num_rows) if rows.weights is None else rows.weights
+    weights = rows.frequencies
     return jnp.where(weights > 0, weights * of_labels, 0.0).sum()
 
 

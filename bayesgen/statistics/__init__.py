@@ -12,7 +12,7 @@ from .mahalanobis import Ellipsoids, restricted
 from .missing import filled, refuse_missing
 from .multivariate_normal import MultivariateNormalStatistic
 from .normal import NormalStatistic, column_sums, few, middle, scaled_squares
-from .passes import class_counts
+from .passes import Classes, class_counts
 from .patterns import PatternMoments
 from .registry import Conditional, is_registered, read_conditional, register, registered_types
 from .sparse_counts import sum_log_rising_of_cells
@@ -26,6 +26,7 @@ __all__ = [
     "POISSON",
     "CategoricalStatistic",
     "Cells",
+    "Classes",
     "ColumnwiseDensity",
     "Conditional",
     "Ellipsoids",

@@ -47,7 +47,7 @@ class SufficientStatistics:
     @property
     def total_weight(self) -> float:
         """How many rows there are, each counted with its weight, whether its class is known or not."""
-        unlabelled = 0.0 if self.unlabelled is None else _weights(self.unlabelled).sum()
+        unlabelled = 0.0 if self.unlabelled is None else self.unlabelled.frequencies.sum()
         return float(self.class_weights.sum() + unlabelled)
 
     @property
@@ -142,7 +142,7 @@ def sufficient_statistics(
         inert = {site: {name: array[places] for name, array in arrays.items()} for site, arrays in inert.items()}
     summaries = summaries_of(labelled, statistics, labelled.codes, num_classes, inert)
     class_weights = class_counts(labelled.codes, num_classes, labelled.weights)
-    kept = dataclasses.replace(labelled, weights=_weights(labelled)) if keeps_rows and labelled.num_rows else None
+    kept = dataclasses.replace(labelled, weights=labelled.frequencies) if keeps_rows and labelled.num_rows else None
     return SufficientStatistics(class_weights, summaries, first_rows(rows.covariates, num_classes), kept, unlabelled)
 
 
@@ -182,7 +182,7 @@ def _by_knowledge(rows: Rows) -> tuple[Rows, Rows | None]:
         return rows, None
     known = np.flatnonzero(codes >= 0)
     others = _taken(rows, np.flatnonzero(codes < 0)) if len(known) else rows
-    return _taken(rows, known), dataclasses.replace(others, labels=None, weights=_weights(others))
+    return _taken(rows, known), dataclasses.replace(others, labels=None, weights=others.frequencies)
 
 
 def _taken(rows: Rows, places: Int[Array, " m"]) -> Rows:
@@ -212,7 +212,3 @@ def _joined(parts: list[Rows | None]) -> Rows | None:
 def first_rows(covariates: Mapping[str, Num[Array, "n ..."]], size: int) -> dict[str, Num[Array, "size ..."]]:
     """The first row of each covariate, repeated: any value serves where only parameters are of interest."""
     return {name: pad(np.asarray(value)[:1], size) for name, value in covariates.items()}
-
-
-def _weights(rows: Rows) -> Float[Array, " n"]:
-    return np.ones(rows.num_rows) if rows.weights is None else rows.weights
