@@ -57,9 +57,14 @@ def take(X, rows):
 def stack(X, more):
     """The rows of X, then more."""
     if isinstance(X, dict):
-        return {name: np.concatenate([X[name], more[name]]) for name in X}
+        return {name: _concatenate([X[name], more[name]]) for name in X}
     join = scipy.sparse.vstack if scipy.sparse.issparse(X) else np.concatenate
     return join([X, more])
+
+
+def _concatenate(parts):
+    """Arrays one after another; masks stay."""
+    return (np.ma if isinstance(parts[0], np.ma.MaskedArray) else np).concatenate(parts)
 
 
 def stated(fit, X):
@@ -157,3 +162,40 @@ CASES = {
         mixed,
     ),
 }
+
+
+def with_holes(X, rng):
+    """The columns with a fifth of their cells masked, and one row of which nothing is there."""
+    masked = {}
+    for name, values in X.items():
+        missing = rng.random(len(values)) < 0.2
+        missing[2] = True
+        masked[name] = np.ma.array(values, mask=missing)
+    return masked
+
+
+@dataclasses.dataclass(frozen=True)
+class Holed(Case):
+    """A case with a fifth of its cells missing, in training rows and new ones."""
+
+    @functools.cached_property
+    def data(self):
+        X, y = Case.data.func(self)
+        return with_holes(X, np.random.default_rng(8)), y
+
+    @functools.cached_property
+    def new(self):
+        return with_holes(Case.new.func(self), np.random.default_rng(9))
+
+
+# sparse matrices and counts of one total have no missing cells; jointly normal ones are exact in whole rows only
+JOINT = {name for name in CASES if name.startswith(("discriminant, full", "discriminant, tied", "discriminant, inf"))}
+JOINT = (JOINT - {"discriminant, tied-diag", "discriminant, tied-spherical"}) | {
+    "discriminant, other kinds",
+    "own blocks",
+}
+WHOLE = {"multinomial, dense", "multinomial, sparse", "Bernoulli, sparse"}
+ALL = {
+    name: Holed(case.model, case.rows, case.labels, case.shares) for name, case in CASES.items() if name not in WHOLE
+}
+HOLED = {name: case for name, case in ALL.items() if name not in JOINT}

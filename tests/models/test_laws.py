@@ -12,10 +12,12 @@ from numpyro import handlers
 
 import bayesgen as bg
 
-from .cases import CASES, NEW, ROWS, stack, stated, take
+from .cases import CASES, HOLED, NEW, ROWS, stack, stated, take
 
 every_case = pytest.mark.parametrize("name", CASES)
-named_cases = pytest.mark.parametrize("name", [name for name, case in CASES.items() if isinstance(case.new, dict)])
+BOTH = CASES | {f"{name}, cells missing": case for name, case in HOLED.items()}
+every_case_of_both = pytest.mark.parametrize("name", BOTH)
+named_cases = pytest.mark.parametrize("name", [name for name, case in BOTH.items() if isinstance(case.new, dict)])
 every_method = pytest.mark.parametrize(
     "method", [bg.MLE(), bg.MAP(), bg.Exact()], ids=lambda method: type(method).__name__
 )
@@ -100,9 +102,9 @@ def test_a_row_given_twice_is_weight_two(name, method):
 
 
 @every_method
-@every_case
+@every_case_of_both
 def test_the_order_of_rows_does_not_matter(name, method):
-    case = CASES[name]
+    case = BOTH[name]
     X, y = case.data
     order = np.random.default_rng(2).permutation(ROWS)
     shuffled = bg.fit(case.model, take(X, order), y[order], method=method)
@@ -111,7 +113,7 @@ def test_the_order_of_rows_does_not_matter(name, method):
 
 @named_cases
 def test_named_columns_may_come_in_any_order(name):
-    case = CASES[name]
+    case = BOTH[name]
     X, y = case.data
     schema = bg.summarize(case.model, X, y).schema
     shuffled = bg.fit(case.model, dict(reversed(X.items())), y, method=bg.Exact(), schema=schema)
@@ -132,9 +134,9 @@ def test_merged_summaries_are_the_rows(name, method):
         assert_same_fit(bg.fit(case.model, merged, method=method), bg.fit(case.model, X, y, method=method))
 
 
-@every_case
+@every_case_of_both
 def test_updating_in_sequence_is_one_batch(name):
-    case = CASES[name]
+    case = BOTH[name]
     X, y = case.data
     schema, model = bg.summarize(case.model, X, y).schema, with_prior(case.exact)
     first = bg.fit(model, take(X, slice(0, 23)), y[:23], method=bg.Exact(), schema=schema)
@@ -145,9 +147,9 @@ def test_updating_in_sequence_is_one_batch(name):
 
 
 @every_method
-@every_case
+@every_case_of_both
 def test_a_fit_updated_in_parts_is_that_of_all_rows(name, method):
-    case = CASES[name]
+    case = BOTH[name]
     (X, y), schema = case.data, bg.summarize(case.model, *case.data).schema
     first = bg.fit(case.model, take(X, slice(0, 23)), y[:23], method=method, schema=schema)
     grown = first.update(take(X, slice(23, 24)), y[23:24]).update(take(X, slice(24, ROWS)), y[24:])
@@ -180,9 +182,9 @@ def test_averages_over_draws_of_an_exact_fit_are_near_its_closed_form(name):
     close(answer.probabilities.sum(1), 1.0, rtol=1e-12)
 
 
-@every_case
+@every_case_of_both
 def test_the_predictive_of_each_class_is_the_ratio_of_two_evidences(name):
-    case = CASES[name]
+    case = BOTH[name]
     X, y = case.data
     schema, model = bg.summarize(case.model, X, y).schema, with_prior(case.exact)
     table = case.exact.log_joint(case.new, at="predictive")
