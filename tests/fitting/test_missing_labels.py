@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 from counting import compilations
-from models.cases import CASES, ROWS, stated, take
-from models.test_missing_laws import with_holes
+from models.cases import CASES, ROWS, stated, take, with_holes
 from scipy import stats
 
 import bayesgen as bg
