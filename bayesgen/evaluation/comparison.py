@@ -1,14 +1,11 @@
 """Comparing answers: one or several models, learned and asked in several ways, scored on the same rows."""
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import xarray
 
 from bayesgen.concepts import ConceptLearner
 from bayesgen.data import Schema, check_index, read_table
@@ -16,10 +13,11 @@ from bayesgen.errors import BayesgenError, DataError, ModelError
 from bayesgen.fitting import MAP, MLE, NUTS, Exact, fit, prepare
 from bayesgen.prediction import BMA, PlugIn, predict
 
-from .answers import Answer, difference_table, disagreement_table, plain, prediction_table, score_table
+from .answers import Answer
 from .circumstances import row_names, true_classes, versions
-
-_NOT_IN_JSON = ["fit_seconds", "predict_seconds"]  # equal runs give equal results
+from .class_target import ClassTarget
+from .result import Comparison
+from .targets import DensityTarget, Target
 
 
 def default_methods() -> list[tuple[Any, Any]]:
@@ -31,126 +29,6 @@ def default_methods() -> list[tuple[Any, Any]]:
         (Exact(), BMA()),
         (NUTS(), BMA()),
     ]
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Comparison:
-    """What several answers say of the same test rows, and how well.
-
-    answers: one `Answer` for each model and (method, rule) pair, refused ones included.
-    classes: the K class labels. truth: index of each test row's true class, shape (n,). Where rows have no labels there
-        are no classes, truth is None, and what is compared are the densities of the test rows.
-    rows: what each test row is called, shape (n,): its index in a pandas frame, otherwise its position.
-    config, versions: what was compared, and with which versions of what.
-    """
-
-    answers: tuple[Answer, ...]
-    classes: np.ndarray
-    truth: np.ndarray | None
-    rows: np.ndarray
-    config: Mapping[str, Any] = field(default_factory=dict)
-    versions: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """One row per answer.
-
-        `accuracy`; `log_score`, the mean of log p(true class), or of log p(row) where rows have no labels (and then
-        the others are NaN), higher is better; `brier`, summed over the
-        classes, from 0 to 2, and `ece`, the calibration error in 15 bins of equal mass, lower is better.
-        `impossible` counts the test rows without probabilities, scored as certainty of a wrong class, and
-        `ruled_out` the others whose true class got probability zero.
-        `difference` is the mean log score minus that of the two-step MAP answer of the same model, and
-        `difference_from_mean` the same from the plug-in at the posterior mean, each with the standard error
-        of the paired difference. `refused` holds the message where there is no answer.
-        """
-        return score_table(self.answers, self.truth)
-
-    @property
-    def differences(self) -> pd.DataFrame:
-        """One row per two answers, of any models: the paired difference in mean log score, standard error."""
-        return difference_table(self.answers, self.truth)
-
-    @property
-    def disagreements(self) -> pd.DataFrame:
-        """One row per two answers and test row to which they give different classes.
-
-        With the truth, both labels, and the probability of every class by both: `p[class]`, `other_p[class]`.
-        """
-        return disagreement_table(self.answers, self.truth, self.classes, self.rows)
-
-    @property
-    def predictions(self) -> pd.DataFrame:
-        """One row per answer and test row: truth, label (None where impossible), all probabilities."""
-        return prediction_table(self.answers, self.truth, self.classes, self.rows)
-
-    def to_dict(self) -> dict[str, Any]:
-        """`config`, `versions`, `pairs`, `disagreements` in plain Python; None where a number is not finite.
-
-        Lists of probabilities follow `config["classes"]`. Times are left out: equal runs give equal results.
-        """
-        classes = self.classes.tolist()
-        disagreements = self.disagreements.to_dict("records")
-        for record in disagreements:
-            for prefix in ("", "other_"):
-                columns = [f"{prefix}p[{label}]" for label in classes]
-                record[f"{prefix}probabilities"] = [record.pop(column) for column in columns]
-        return plain(
-            {
-                "config": {**self.config, "classes": classes},
-                "versions": self.versions,
-                "pairs": self.table.drop(columns=_NOT_IN_JSON).to_dict("records"),
-                "disagreements": disagreements,
-            }
-        )
-
-    def to_json(self) -> str:
-        """`to_dict` as strict JSON: what is not finite is null."""
-        return json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False)
-
-    def to_datatree(self) -> xarray.DataTree:
-        """Groups `scores` (pair), `log_scores` (pair, row) and `predictions` (pair, row, class).
-
-        The coordinates `model`, `method` and `rule` run along `pair`. What a refused pair lacks is NaN. Without labels
-        there are no `predictions`.
-        """
-        scores = np.full((len(self.answers), len(self.rows)), np.nan)
-        for place, answer in enumerate(self.answers):
-            if answer.refused is None:
-                scores[place] = answer.log_scores(self.truth)
-        keys = [answer.key for answer in self.answers]
-        pair: dict[str, Any] = {"pair": [" · ".join(key.values()) for key in keys]}
-        pair |= {name: ("pair", [key[name] for key in keys]) for name in keys[0]}
-        truth = {} if self.truth is None else {"truth": ("row", self.classes[self.truth])}
-        row: dict[str, Any] = {"row": self.rows} | truth
-        columns = self.table.drop(columns=[*keys[0], "refused"]).astype(float)
-        variables = {str(name): ("pair", column.to_numpy()) for name, column in columns.items()}
-        groups = {
-            "scores": xarray.Dataset(variables, pair),
-            "log_scores": xarray.Dataset({"log_score": (("pair", "row"), scores)}, pair | row),
-        }
-        if self.truth is not None:
-            table = {"log_probability": (("pair", "row", "class"), self._log_probabilities())}
-            groups["predictions"] = xarray.Dataset(table, pair | row | {"class": self.classes})
-        tree = xarray.DataTree.from_dict(groups)
-        tree.attrs |= {
-            "config": json.dumps(plain(self.config)),
-            "versions": json.dumps(plain(self.versions)),
-        }
-        return tree
-
-    def _log_probabilities(self) -> np.ndarray:
-        """Those of every answer (pair, row, class); NaN where it was refused."""
-        logs = np.full((len(self.answers), len(self.rows), len(self.classes)), np.nan)
-        for place, answer in enumerate(self.answers):
-            if answer.refused is None:
-                logs[place] = answer.log_probabilities
-        return logs
-
-    def __repr__(self) -> str:
-        accuracy = [] if self.truth is None else ["accuracy"]
-        columns = ["model", "method", "rule", *accuracy, "log_score", "difference", "standard_error"]
-        return f"Comparison on {len(self.rows)} test rows\n{self.table[columns].to_string(index=False)}"
 
 
 def compare(
@@ -198,17 +76,14 @@ def compare(
     asked, train_rows = [], read_table(X).num_rows if y is None else len(y)
     for name, model in by_name.items():
         learn = _learner(model, X, y, schema=schema, seed=seed, progress=progress)
-        asked += list(_ask(name, learn, pairs, X_test, with_classes=y is not None))
-    predictions = [outcome for answer, outcome in asked if answer.refused is None]
-    if not predictions:
+        asked += list(_ask(name, learn, pairs, X_test))
+    answers = tuple(answer for answer, _ in asked)
+    if all(answer.refused for answer in answers):
         raise asked[0][1]
     num_rows = read_table(X_test).num_rows
-    classes = np.asarray([] if y_test is None else predictions[0].classes)
-    truth = None if y_test is None else true_classes(y_test, classes, num_rows)
     return Comparison(
-        answers=tuple(answer for answer, _ in asked),
-        classes=classes,
-        truth=truth,
+        answers=answers,
+        target=_target(answers, y_test, num_rows),
         rows=row_names(X_test, y_test, num_rows),
         config={
             "models": {name: repr(model) for name, model in by_name.items()},
@@ -219,6 +94,15 @@ def compare(
         },
         versions=versions(),
     )
+
+
+def _target(answers: Sequence[Answer], y_test: Any, num_rows: int) -> Target[Any]:
+    """What the answers are held against."""
+    predictions = [answer.prediction for answer in answers if answer.refused is None]
+    if y_test is None:
+        return DensityTarget()
+    classes = np.asarray(predictions[0].classes)
+    return ClassTarget(classes, true_classes(y_test, classes, num_rows))
 
 
 @dataclass(frozen=True)
@@ -254,9 +138,9 @@ def _learner(
 
 
 def _ask(
-    model_name: str, learn: Callable[..., Any], pairs: Sequence[tuple[Any, Any]], X_test: Any, *, with_classes: bool
+    model_name: str, learn: Callable[..., Any], pairs: Sequence[tuple[Any, Any]], X_test: Any
 ) -> Iterator[tuple[Answer, Any]]:
-    """Each pair's answer, with the prediction behind it or the error that refused it."""
+    """Each pair's answer, with the prediction or the error that refused it."""
     learned: dict[Any, _Attempt] = {}
     for (method, rule), (method_name, rule_name) in zip(pairs, _names_of(pairs), strict=True):
         if method not in learned:
@@ -265,14 +149,12 @@ def _ask(
         if fitted.refused is None:
             asked = _Attempt.at(predict, fitted.outcome, X_test, rule=rule)
         two_step = isinstance(rule, PlugIn)
-        is_answer = asked.refused is None
         yield (
             Answer(
                 model=model_name,
                 method=method_name,
                 rule=rule_name,
-                log_probabilities=np.asarray(asked.outcome.log_probabilities if is_answer and with_classes else ()),
-                log_densities=asked.outcome.log_marginal if is_answer and not with_classes else None,
+                prediction=asked.outcome if asked.refused is None else None,
                 refused=asked.refused,
                 fit_seconds=fitted.seconds,
                 predict_seconds=asked.seconds if fitted.refused is None else float("nan"),

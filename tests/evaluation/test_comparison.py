@@ -264,7 +264,7 @@ def test_real_models_are_compared():
     fitted = bg.fit(bg.GaussianDiscriminant(), split.X_train, split.y_train, method=bg.Exact())
     answer = bg.predict(fitted, split.X_test, rule=bg.BMA())
     mine = next(a for a in result.answers if (a.model, a.method, a.rule) == ("gda", "Exact", "BMA"))
-    np.testing.assert_allclose(mine.log_probabilities, answer.log_probabilities, rtol=1e-9)
+    np.testing.assert_allclose(mine.prediction.log_probabilities, answer.log_probabilities, rtol=1e-9)
     assert result.classes.tolist() == answer.classes.tolist()
 
 

@@ -1,14 +1,14 @@
 """What a person reads of a comparison in a terminal."""
 
 import io
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-from bayesgen.evaluation.answers import Answer
-from bayesgen.evaluation.comparison import Comparison
-from bayesgen.report.display import show
+from bayesgen.evaluation import Answer, ClassTarget, Comparison
+from bayesgen.report import show
 
 CLASSES = np.array(["versicolor", "virginica"])
 
@@ -17,18 +17,19 @@ def answer(method, rule, second, **marks):
     probabilities = np.array([[1 - p, p] for p in second])
     with np.errstate(divide="ignore"):
         logs = np.log(probabilities)
-    return Answer("gda", method, rule, logs, fit_seconds=12.0, predict_seconds=0.5, **marks)
+    said = SimpleNamespace(log_probabilities=logs)
+    return Answer("gda", method, rule, said, fit_seconds=12.0, predict_seconds=0.5, **marks)
 
 
 def comparison(*answers, truth=(1, 0, 1)):
     rows = np.array([7, 8, 9])
-    return Comparison(tuple(answers), CLASSES, np.array(truth), rows)
+    return Comparison(tuple(answers), ClassTarget(CLASSES, np.array(truth)), rows)
 
 
 MLE = answer("MLE", "PlugIn", [np.nan, 0.2, 0.9], two_step=True)
 MAP = answer("MAP", "PlugIn", [0.3, 0.2, 0.9], two_step=True, is_map=True)
 BMA = answer("Exact", "BMA", [0.6, 0.3, 0.8])
-REFUSED = Answer("gda", "NUTS", "BMA", np.empty((0, 0)), refused="the chains ran away")
+REFUSED = Answer("gda", "NUTS", "BMA", refused="the chains ran away")
 
 
 def text(result, width):
@@ -91,7 +92,7 @@ def test_many_disagreements_are_cut_to_the_widest_apart():
     first, second = generator.uniform(0.5, 1, size=30), generator.uniform(0, 0.5, size=30)
     one = answer("MAP", "PlugIn", first, two_step=True)
     other = answer("Exact", "BMA", second)
-    shown = text(Comparison((one, other), CLASSES, np.ones(30, int), np.arange(30)), 120)
+    shown = text(Comparison((one, other), ClassTarget(CLASSES, np.ones(30, int)), np.arange(30)), 120)
     assert "30 of 30 (the 10 widest apart; all are in --json and --out)" in shown
     rows = [line.split() for line in shown.splitlines() if line.split()[1:2] == ["virginica"]]
     assert [int(row[0]) for row in rows] == np.argsort(second - first)[:10].tolist()

@@ -1,0 +1,87 @@
+"""Probabilities of classes, as they are told in a terminal."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from rich.console import RenderableType
+from rich.text import Text
+
+from bayesgen.evaluation import ClassTarget, Comparison, DensityTarget, named_classes
+
+from .layout import Layout, Line, Spelling, layout_of
+from .table import WIDE, answer_table, signed
+
+_SHOWN = 10  # rows of disagreement
+
+
+class DensityLayout(Layout):
+    """Densities of rows of which nothing is predicted."""
+
+    scores = (
+        Line("accuracy", "accuracy", "{:.3f}".format, max),
+        Line("log score", "log_score", signed("{:.4f}"), max),
+        Line("Brier score", "brier", "{:.4f}".format, min),
+        Line("calibration error", "ece", "{:.4f}".format, min),
+    )
+    counts = (
+        Line("impossible rows", "impossible", "{:.0f}".format, min),
+        Line("true class ruled out", "ruled_out", "{:.0f}".format, min),
+    )
+    legend = (
+        "Log score: mean of log p(true class), higher is better. Brier "
+        "score (summed over classes, 0 to 2) and calibration error (15 bins of equal mass): lower is better."
+    )
+
+    def disagreements(
+        self, comparison: Comparison, model: str, width: int, spell: Spelling
+    ) -> Iterator[RenderableType]:
+        """None: nothing is named that could differ."""
+        yield from ()
+
+
+class ClassLayout(DensityLayout):
+    """Probabilities of classes."""
+
+    def disagreements(
+        self, comparison: Comparison, model: str, width: int, spell: Spelling
+    ) -> Iterator[RenderableType]:
+        """The rows to which this model's answers give different classes."""
+        answers = [answer for answer in comparison.answers if answer.model == model and answer.refused is None]
+        truth = comparison.truth
+        if len(answers) < 2 or truth is None:
+            return
+        named = np.stack([named_classes(answer.prediction.log_probabilities) for answer in answers])
+        possible = np.where(named < 0, named.max(axis=0), named)  # an answer that names no class disagrees with none
+        differing = np.flatnonzero(possible.min(axis=0) != possible.max(axis=0))
+        total = len(comparison.rows)
+        if len(differing) == 0:
+            yield Text(f"{model}: all answers name the same class in each of the {total} test rows.")
+            return
+        probabilities = np.exp(np.stack([answer.prediction.log_probabilities[differing] for answer in answers]))
+        apart = (np.nanmax(probabilities, axis=0) - np.nanmin(probabilities, axis=0)).max(axis=1)
+        order = np.argsort(-apart, kind="stable")
+        title = f"{model}: rows where the answers differ, {len(differing)} of {total}"
+        if len(order) > _SHOWN:
+            title += f" (the {_SHOWN} widest apart; all are in --json and --out)"
+        yield Text(title, style="bold")
+        table = answer_table(answers, "row", "truth")
+        for place in order[:_SHOWN]:
+            row = differing[place]
+            shown = [
+                _named_cell(comparison, int(index), int(truth[row]), probabilities[a, place], width)
+                for a, index in enumerate(named[:, row])
+            ]
+            table.add_row(str(comparison.rows[row]), str(comparison.classes[truth[row]]), *shown)
+        yield table
+
+
+def _named_cell(comparison: Comparison, index: int, truth: int, probabilities: np.ndarray, width: int) -> Text:
+    if index < 0:
+        return Text("impossible", style="dim")
+    separator = " " if width >= WIDE else "\n"
+    text = f"{comparison.classes[index]}{separator}{probabilities[index]:.3f}"
+    return Text(text, style="" if index == truth else "red")
+
+
+layout_of.register(DensityTarget)(lambda target: DensityLayout())
+layout_of.register(ClassTarget)(lambda target: ClassLayout())
