@@ -117,6 +117,13 @@ class Family(Incomplete, abc.ABC):
     def resolve(self, scale: Scale) -> Self:
         """Fill in defaults from the scale of the data and broadcast to the block's table of parameters."""
 
+    def of_one_class(self) -> Self:
+        """The family, resolved alone, as a table of one class: with an axis of length 1 first."""
+        assert self.batch_shape is not None
+        numbers = {k: v for k, v in self.hyperparameters.items() if not isinstance(v, dist.Distribution)}
+        with_axis = jax.tree.map(lambda value: value[None], numbers)
+        return self.replace(**with_axis, batch_shape=(1, *self.batch_shape))
+
     def scale_of(self, summary: Any) -> Scale:
         """The scale that a summary without class axis implies, for a family used alone."""
         return Scale(num_columns=_num_columns(summary))

@@ -35,7 +35,10 @@ class Scale:
 
 @dataclasses.dataclass(frozen=True)
 class Names:
-    """The names by which messages speak of a block, its classes and its columns."""
+    """The names by which messages speak of a block, its classes and its columns.
+
+    Where there are no classes, `classes` is None; it is empty where a table has the axis of one class even so.
+    """
 
     block: str = "data"
     classes: Sequence[Hashable] | None = None
@@ -43,7 +46,7 @@ class Names:
 
     def class_name(self, index: tuple[int, ...]) -> str:
         """Name the class of an index tuple, or the data where there are no classes."""
-        return f"class {self.classes[index[0]]!r}" if self.classes is not None and index else "the data"
+        return f"class {self.classes[index[0]]!r}" if self.classes and index else "the data"
 
     def column_name(self, index: int) -> str:
         """Name a column."""
@@ -54,7 +57,7 @@ class Names:
         index = tuple(int(i) for i in np.argwhere(bad)[0]) if np.ndim(bad) else ()
         words = []
         if self.classes is not None and index:
-            words.append(self.class_name(index))
+            words += [self.class_name(index)] if self.classes else []
             index = index[1:]
         if index:
             words.append(self.column_name(index[0]))

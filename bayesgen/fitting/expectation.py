@@ -158,7 +158,10 @@ class ExpectationMaximization:
             log_class_probs = np.log(parameters["class_probs"])
         of_blocks = ((block, self.conjugate.of_block(block, parameters)) for block in self.conjugate.blocks)
         return log_class_probs, [
-            (block.name, self._statistics[block.name].density(block.family.likelihood_parameters(of_block)))
+            (
+                block.name,
+                self._statistics[block.name].density(self.conjugate.table(block).likelihood_parameters(of_block)),
+            )
             for block, of_block in of_blocks
         ]
 

@@ -1,5 +1,6 @@
 """Models: recipes for generative programs, built from families."""
 
+from .blocks import BlockModel
 from .classifier import GenerativeClassifier
 from .conjugate import Block, Conjugate, Densities
 from .conjugate_structures import ConjugateStructures
@@ -10,6 +11,7 @@ from .structure_average import StructureAverage
 
 __all__ = [
     "Block",
+    "BlockModel",
     "Conjugate",
     "ConjugateStructures",
     "Densities",

@@ -31,6 +31,7 @@ def check_classes_apart(
             f"The class probabilities are fixed, {list(class_prior)}, and leave none for another class. Fit all rows "
             "anew with the probabilities of all classes, or with class_prior=DirichletCategorical()."
         )
+    assert resolved.class_prior is not None
     _check_prior("The class prior", class_prior, resolved.class_prior)
     for (name, family, _), block in zip(blocks, resolved.blocks, strict=True):
         _check_prior(f"Block {name!r}", family, block.family)

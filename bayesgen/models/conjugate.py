@@ -19,7 +19,7 @@ class Block:
 
     Attributes:
         name: the attribute site's name.
-        family: resolved family; its table of parameters has the classes as first axis.
+        family: resolved family; its table of parameters has the classes, where there are any, as first axis.
         columns: names of the columns.
     """
 
@@ -40,13 +40,16 @@ class Block:
 class Conjugate:
     """A class prior and blocks, all resolved: a prior over processes, or a posterior.
 
+    Without classes, families and parameters have no axis of classes. Statistics and densities of rows have one, of
+    length 1, which is put there and taken away here and nowhere else.
+
     Attributes:
-        class_prior: family over the K class probabilities.
+        class_prior: family over the K class probabilities; None without classes.
         blocks: the blocks, independent given the class.
         classes: the labels.
     """
 
-    class_prior: Family
+    class_prior: Family | None
     blocks: tuple[Block, ...]
     classes: tuple[Any, ...] = static()
 
@@ -56,22 +59,39 @@ class Conjugate:
         return not any(family.hierarchical for _, family in self.families())
 
     def families(self) -> list[tuple[str, Family]]:
-        """(name, family) of the class prior and of each block."""
-        return [("class", self.class_prior), *((block.name, block.family) for block in self.blocks)]
+        """(name, family) of the class prior, if there is one, and of each block."""
+        of_classes = [] if self.class_prior is None else [("class", self.class_prior)]
+        return [*of_classes, *((block.name, block.family) for block in self.blocks)]
 
     def open_blocks(self, statistics: SufficientStatistics) -> list[str]:
         """Names of the blocks of which these data leave no closed form: jointly normal columns with missing cells."""
         summaries = statistics.summaries
         return [block.name for block in self.blocks if not block.family.has_closed_form(summaries[block.name])]
 
+    def table(self, block: Block) -> Family:
+        """A block's family with the classes as first axis: of one class where there are none."""
+        return block.family if self.class_prior is not None else block.family.of_one_class()
+
+    def of_block(self, block: Block, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The parameters of one block, by the names that its family has for them, with the classes as first axis."""
+        values = {name: parameters[f"{block.name}_{name}"] for name in block.family.parameter_axes()}
+        if self.class_prior is not None:
+            return values
+        return {name: np.expand_dims(value, 0) for name, value in values.items()}
+
+    def _summary(self, block: Block, statistics: SufficientStatistics) -> Any:
+        """The summary that a block's own family is updated with: without classes, without their axis."""
+        summary = statistics.summaries[block.name]
+        return summary if self.class_prior is not None else summary.of_class(0)
+
     def available(self, statistics: SufficientStatistics) -> SufficientStatistics:
         """Statistics of whole rows that the cells that are there suggest: where to begin where some are missing."""
-        summaries = {block.name: block.family.available(statistics.summaries[block.name]) for block in self.blocks}
+        summaries = {block.name: self.table(block).available(statistics.summaries[block.name]) for block in self.blocks}
         return dataclasses.replace(statistics, summaries={**statistics.summaries, **summaries})
 
     def names(self, block: Block) -> Names:
         """Names for messages about a block."""
-        return Names(block.name, self.classes, block.columns)
+        return Names(block.name, None if self.class_prior is None else self.classes, block.columns)
 
     @property
     def class_names(self) -> Names:
@@ -80,13 +100,15 @@ class Conjugate:
 
     def update(self, evidence: SufficientStatistics) -> Self:
         """The posterior."""
-        families = [block.family.update(evidence.summaries[block.name]) for block in self.blocks]
-        return self.replace_families(self.class_prior.update(evidence.labels), families)
+        families = [block.family.update(self._summary(block, evidence)) for block in self.blocks]
+        class_prior = None if self.class_prior is None else self.class_prior.update(evidence.labels)
+        return self.replace_families(class_prior, families)
 
     def log_evidence(self, evidence: SufficientStatistics) -> float:
         """log p(X, y), all parameters integrated out."""
-        blocks = [block.family.log_evidence(evidence.summaries[block.name]) for block in self.blocks]
-        return float(self.class_prior.log_evidence(evidence.labels) + sum(blocks))
+        blocks = [block.family.log_evidence(self._summary(block, evidence)) for block in self.blocks]
+        of_labels = 0.0 if self.class_prior is None else self.class_prior.log_evidence(evidence.labels)
+        return float(of_labels + sum(blocks))
 
     def log_prior(self, parameters: Mapping[str, np.ndarray]) -> float:
         """Log prior density of given parameters, in the coordinates that `mode` maximises it in."""
@@ -94,38 +116,41 @@ class Conjugate:
 
     def log_likelihood(self, statistics: SufficientStatistics, parameters: Mapping[str, np.ndarray]) -> float:
         """log p(X, y | parameters) of labelled rows."""
-        summaries = [statistics.labels, *(statistics.summaries[block.name] for block in self.blocks)]
+        of_labels = [] if self.class_prior is None else [statistics.labels]
+        summaries = [*of_labels, *(statistics.summaries[block.name] for block in self.blocks)]
         pairs = zip(self._each_with(parameters), summaries, strict=True)
         return sum(family.log_likelihood(of_family, summary) for (family, of_family), summary in pairs)
 
     def check_estimable(self, statistics: SufficientStatistics) -> None:
         """Refuse data that lack cells and whose likelihood has no maximum, or several; a FitError names the place."""
         for block in self.blocks:
-            block.family.check_estimable(statistics.summaries[block.name], self.names(block))
+            names = Names(block.name, self.classes, block.columns)
+            self.table(block).check_estimable(statistics.summaries[block.name], names)
 
     def expectation(
         self, statistics: SufficientStatistics, parameters: Mapping[str, np.ndarray]
     ) -> tuple[float, SufficientStatistics]:
         """The log-likelihood of labelled rows, and their expected statistics with all cells, in one pass."""
-        log_likelihood = self.class_prior.log_likelihood({"probs": parameters["class_probs"]}, statistics.labels)
-        summaries = {}
+        log_likelihood, summaries = 0.0, {}
+        if self.class_prior is not None:
+            log_likelihood = self.class_prior.log_likelihood({"probs": parameters["class_probs"]}, statistics.labels)
         for block in self.blocks:
             summary, of_block = statistics.summaries[block.name], self.of_block(block, parameters)
-            of_cells, summaries[block.name] = block.family.expectation(summary, of_block)
+            of_cells, summaries[block.name] = self.table(block).expectation(summary, of_block)
             log_likelihood += of_cells
         return log_likelihood, dataclasses.replace(statistics, summaries=summaries)
 
     def completed(self, statistics: SufficientStatistics, parameters: Mapping[str, np.ndarray]) -> SufficientStatistics:
         """The expected statistics of labelled rows with all their cells, given parameters."""
         summaries = {
-            block.name: block.family.completed(statistics.summaries[block.name], self.of_block(block, parameters))
+            block.name: self.table(block).completed(statistics.summaries[block.name], self.of_block(block, parameters))
             for block in self.blocks
         }
         return dataclasses.replace(statistics, summaries=summaries)
 
     def open_vector(self, parameters: Mapping[str, np.ndarray]) -> Float[np.ndarray, " F"]:
         """The parameters that missing cells leave to be looked for, without constraints."""
-        return np.concatenate([b.family.open_vector(self.of_block(b, parameters)) for b in self.blocks])
+        return np.concatenate([self.table(b).open_vector(self.of_block(b, parameters)) for b in self.blocks])
 
     def at_open_vector(
         self, vector: Float[np.ndarray, " F"], others: Mapping[str, np.ndarray]
@@ -133,36 +158,40 @@ class Conjugate:
         """Parameters of which those of the vector replace some; None where floating point has none."""
         values, start = dict(others), 0
         for block in self.blocks:
-            stop = start + len(block.family.open_vector(self.of_block(block, others)))
-            of_block = block.family.at_open_vector(vector[start:stop])
+            family = self.table(block)
+            stop = start + len(family.open_vector(self.of_block(block, others)))
+            of_block = family.at_open_vector(vector[start:stop])
             if of_block is None:
                 return None
-            values |= {f"{block.name}_{name}": np.asarray(value) for name, value in of_block.items()}
+            for name, value in of_block.items():
+                values[f"{block.name}_{name}"] = np.asarray(value if self.class_prior is not None else value[0])
             start = stop
         return values
 
     def maximum_likelihood(self, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
         """The parameters of highest likelihood: {block}_{parameter} -> value."""
-        summary_of = {"class": statistics.labels, **statistics.summaries}
+        summary_of = {"class": statistics.labels} | {b.name: self._summary(b, statistics) for b in self.blocks}
         return self.collect(lambda family, names: family.maximum_likelihood(summary_of[names.block], names))
-
-    def of_block(self, block: Block, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The parameters of one block, by the names that its family has for them."""
-        return {name: parameters[f"{block.name}_{name}"] for name in block.family.parameter_axes()}
 
     def _each_with(self, parameters: Mapping[str, np.ndarray]) -> list[tuple[Family, dict[str, np.ndarray]]]:
         """The class prior and each block's family, with their parameters."""
-        of_blocks = [(block.family, self.of_block(block, parameters)) for block in self.blocks]
+        of_blocks = [(self.table(block), self.of_block(block, parameters)) for block in self.blocks]
+        if self.class_prior is None:
+            return of_blocks
         return [(self.class_prior, {"probs": parameters["class_probs"]}), *of_blocks]
 
     @property
     def axes(self) -> dict[str, tuple[str, ...]]:
         """{block}_{parameter} -> names of its axes: class, and those of the block, of which `coordinates` tells."""
-        axes: dict[str, tuple[str, ...]] = {"class_probs": ("class",)}
+        axes: dict[str, tuple[str, ...]] = {} if self.class_prior is None else {"class_probs": ("class",)}
         for block in self.blocks:
             prefix = self.prefix(block)
             for parameter, names in block.family.parameter_axes().items():
-                axes[f"{block.name}_{parameter}"] = tuple(name if name == "class" else prefix + name for name in names)
+                axes[f"{block.name}_{parameter}"] = tuple(
+                    name if name == "class" else prefix + name
+                    for name in names
+                    if name != "class" or self.class_prior is not None
+                )
         return axes
 
     def prefix(self, block: Block) -> str:
@@ -171,7 +200,9 @@ class Conjugate:
 
     def coordinates(self, schema: Schema) -> dict[str, Sequence[Any]]:
         """Name of an axis -> the names along it: labels, columns and categories."""
-        coordinates: dict[str, Sequence[Any]] = {"class": [str(label) for label in self.classes]}
+        coordinates: dict[str, Sequence[Any]] = {}
+        if self.class_prior is not None:
+            coordinates["class"] = [str(label) for label in self.classes]
         for block in self.blocks:
             prefix, columns = self.prefix(block), list(block.columns)
             coordinates |= {prefix + "feature": columns, prefix + "feature_2": columns}
@@ -197,7 +228,9 @@ class Conjugate:
 
     def collect(self, of_family: Callable[[Family, Names], Mapping[str, Any]]) -> dict[str, Any]:
         """Parameters of the class prior and of the blocks in one dict: {block}_{parameter} -> value."""
-        values = {f"class_{k}": v for k, v in of_family(self.class_prior, self.class_names).items()}
+        values: dict[str, Any] = {}
+        if self.class_prior is not None:
+            values |= {f"class_{k}": v for k, v in of_family(self.class_prior, self.class_names).items()}
         for block in self.blocks:
             parameters = of_family(block.family, self.names(block))
             values |= {f"{block.name}_{name}": value for name, value in parameters.items()}
@@ -207,15 +240,15 @@ class Conjugate:
         """Log class probabilities and the blocks' densities at given parameters."""
         blocks = []
         for block in self.blocks:
-            blocks.append((block.name, block.family.row_density(self.of_block(block, parameters))))
-        return _log(parameters["class_probs"]), blocks
+            blocks.append((block.name, self.table(block).row_density(self.of_block(block, parameters))))
+        return (np.zeros(1) if self.class_prior is None else _log(parameters["class_probs"])), blocks
 
     def predictive_densities(self) -> "Densities":
         """The same with the parameters integrated out."""
-        blocks = [(block.name, block.family.row_predictive()) for block in self.blocks]
-        return _log(np.asarray(self.class_prior.mean()["probs"])), blocks
+        blocks = [(block.name, self.table(block).row_predictive()) for block in self.blocks]
+        return np.zeros(1) if self.class_prior is None else _log(np.asarray(self.class_prior.mean()["probs"])), blocks
 
-    def replace_families(self, class_prior: Family, families: Iterable[Family]) -> Self:
+    def replace_families(self, class_prior: Family | None, families: Iterable[Family]) -> Self:
         """The same blocks with other families."""
         blocks = tuple(
             dataclasses.replace(block, family=family) for block, family in zip(self.blocks, families, strict=True)

@@ -1,12 +1,15 @@
-"""The NumPyro program of a classifier: one function for all of them, built from families."""
+"""NumPyro programs built from families: one function for all classifiers, and one for blocks without classes."""
 
+from collections.abc import Mapping
+
+import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 
 from bayesgen.families import Family
 from bayesgen.program import PytreeFunction
 from bayesgen.records import content_hash, record, static
-from bayesgen.typing import Array
+from bayesgen.typing import Array, Int
 
 LABEL, PLATE = "y", "instances"
 
@@ -16,16 +19,44 @@ def covariate_name(block: str) -> str:
     return f"{block}_total"
 
 
-@record
-class ClassifierFunction(PytreeFunction):
-    """class_probs ~ class prior; each block's parameters ~ its family; y ~ class_probs; each block ~ family given y.
+class FamiliesFunction(PytreeFunction):
+    """A program function made of families, whose hyperparameters are the leaves of a pytree, so that compiled
+    functions take them as arguments.
 
-    Its hyperparameters are the leaves of a pytree, so that compiled functions take them as arguments.
+    Attributes:
+        families: the blocks' resolved families.
+        names: the blocks' names.
+    """
+
+    families: tuple[Family, ...]
+    names: tuple[str, ...]
+
+    @property
+    def covariates(self) -> tuple[str, ...]:
+        """Names of the blocks' covariates."""
+        pairs = zip(self.names, self.families, strict=True)
+        return tuple(covariate_name(name) for name, family in pairs if family.covariate)
+
+    def _parameters(self) -> dict[str, dict[str, Array]]:
+        """Sample the parameters of each block."""
+        pairs = zip(self.names, self.families, strict=True)
+        return {name: family.sampled_hyperparameters(name).sample_sites(name) for name, family in pairs}
+
+    def _attributes(
+        self, parameters: Mapping[str, Mapping[str, Array]], labels: Int[Array, " n"], covariates: Mapping[str, Array]
+    ) -> None:
+        """Sample the attributes, of parameters with the classes first."""
+        for name, family in zip(self.names, self.families, strict=True):
+            given = {family.covariate: covariates[covariate_name(name)]} if family.covariate else {}
+            numpyro.sample(name, family.likelihood(parameters[name], labels, **given))
+
+
+@record
+class ClassifierFunction(FamiliesFunction):
+    """class_probs ~ class prior; each block's parameters ~ its family; y ~ class_probs; each block ~ family given y.
 
     Attributes:
         class_prior: resolved family.
-        families: the blocks' resolved families.
-        names: the blocks' names.
     """
 
     class_prior: Family
@@ -34,19 +65,29 @@ class ClassifierFunction(PytreeFunction):
 
     __hash__ = content_hash
 
-    @property
-    def covariates(self) -> tuple[str, ...]:
-        """Names of the blocks' covariates."""
-        pairs = zip(self.names, self.families, strict=True)
-        return tuple(covariate_name(name) for name, family in pairs if family.covariate)
-
     def __call__(self, n: int, **covariates: Array) -> None:
         """Generate n instances."""
         class_probs = self.class_prior.sampled_hyperparameters("class").sample_sites("class")["probs"]
-        blocks = list(zip(self.names, self.families, strict=True))
-        parameters = {name: family.sampled_hyperparameters(name).sample_sites(name) for name, family in blocks}
+        parameters = self._parameters()
         with numpyro.plate(PLATE, n):
             labels = numpyro.sample(LABEL, dist.Categorical(probs=class_probs))
-            for name, family in blocks:
-                given = {family.covariate: covariates[covariate_name(name)]} if family.covariate else {}
-                numpyro.sample(name, family.likelihood(parameters[name], labels, **given))
+            self._attributes(parameters, labels, covariates)
+
+
+@record
+class BlocksFunction(FamiliesFunction):
+    """Each block's parameters ~ its family, which stands alone; each block ~ its family's likelihood."""
+
+    families: tuple[Family, ...]
+    names: tuple[str, ...] = static()
+
+    __hash__ = content_hash
+
+    def __call__(self, n: int, **covariates: Array) -> None:
+        """Generate n instances: all are of the only class of a table of one."""
+        tables = {
+            name: {parameter: value[None] for parameter, value in of_block.items()}
+            for name, of_block in self._parameters().items()
+        }
+        with numpyro.plate(PLATE, n):
+            self._attributes(tables, jnp.zeros(1, int), covariates)
