@@ -1,5 +1,7 @@
 """NumPyro distributions that NumPyro lacks, one a file; what has a sufficient statistic registers it there."""
 
 from .gamma_poisson import PreciseGammaPoisson as PreciseGammaPoisson
+from .linear_normal import LINEAR_NORMAL as LINEAR_NORMAL
+from .linear_normal import LinearNormal
 
-__all__: list[str] = []
+__all__ = ["LinearNormal"]

@@ -1,14 +1,14 @@
 """Recognising which attribute sites can be compressed into sufficient statistics.
 
-A site is compressed if (1) no other attribute enters its distribution, and no covariate its parameters, by
-data-flow analysis of the program;
+A site is compressed if (1) no other attribute and no covariate enters its parameters (those of its base measure they
+may enter), by data-flow analysis of the program;
 (2) its distribution has a registered statistic; and (3) at draws from the prior, with random labels and rows,
 the distributions of the rows equal those of the K classes. What fails (1)-(3) is evaluated row by row, provided
 that rows are exchangeable: each row's probability must depend on nothing but the latents, its own label,
 attributes and covariates. That too is probed, and a program that fails is refused.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import jax
@@ -28,18 +28,19 @@ from .structure import Plan
 
 IN_TAILS = 1e-4  # of the largest number: in the tails, sums of large numbers cancel
 TOLERANCE = 1e-8
+COVARIATE = "covariate "  # what tells them from all else by name
 
 
 def make_plan(program: Program) -> Plan:
     """The plan of a program, made by probing it: what becomes of each attribute site. Inside float64."""
     probe = Probe(program)
     entangled = _entangled(probe)
-    reasons = {name: f"it depends on attribute {others[0]}" for name, others in entangled.items()} | _informed(probe)
+    reasons = _informed(probe, entangled)
     statistics, without = _statistics(probe)
     reasons |= {name: reason for name, reason in without.items() if name not in reasons}
     candidates = [name for name in program.attributes if name not in reasons]
     probe = probe.with_rows()
-    differing, inert = compare_rows(probe, candidates)
+    differing, inert = compare_rows(probe, candidates, bool(entangled))
     reasons |= differing
     rowwise = tuple(name for name in program.attributes if name in reasons)
     if rowwise:
@@ -56,7 +57,7 @@ def make_plan(program: Program) -> Plan:
 def check_plan(probe: Probe) -> None:
     """Refuse what the program's plan has not seen: distributions that are others with this number of rows."""
     plan = probe.program.plan
-    differing, _ = compare_rows(probe, [name for name, _ in plan.compressed])
+    differing, _ = compare_rows(probe, [name for name, _ in plan.compressed], bool(plan.dependences))
     if differing:
         raise ModelError(_not_exchangeable(min(differing)))
     if plan.rowwise:
@@ -66,28 +67,39 @@ def check_plan(probe: Probe) -> None:
 # --- what flows into a site ---------------------------------------------------------------------------------------
 
 
-def _informed(probe: Probe) -> dict[str, str]:
-    """Attributes into whose parameters (not those of the base measure) covariates flow: name -> reason."""
-    if not probe.covariates:
+def _informed(probe: Probe, entangled: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """Attributes into whose parameters (not those of the base measure) other columns flow: name -> reason."""
+    if not probe.covariates and not entangled:
         return {}
     latents, rows = probe.zeros()
 
-    def parts(values: Arrays, **covariates: Array) -> tuple[Any, Any]:
-        evaluation = evaluate(probe.program, values, probe.codes, rows, covariates)
-        conditionals = {name: evaluation.conditional(name) for name in rows}
-        parameters = {name: (c.parameters, c.mask) for name, c in conditionals.items() if c is not None}
+    def parts(latents: Arrays, rows: Arrays, **others: Array) -> tuple[Any, Any]:
+        covariates = {name.removeprefix(COVARIATE): values for name, values in others.items()}
+        evaluation = evaluate(probe.program, latents, probe.codes, rows, covariates)
+        read = {name: (evaluation.conditional(name), evaluation.scale(name)) for name in rows}
+        parameters = {name: (site.parameters, site.mask, scale) for name, (site, scale) in read.items() if site}
         return {"latents": evaluation.log_prior, "label": evaluation.label_log_probs}, parameters
 
-    outside, inside = eval_provenance(parts, values=latents, **probe.covariates)
-    names = set(probe.covariates)
+    others = {COVARIATE + name: values for name, values in probe.covariates.items()}
+    outside, inside = eval_provenance(parts, latents=latents, rows=rows, **others)
     for part, sources in outside.items():
-        if sources & names:
+        if sources & others.keys():
+            name = min(sources & others.keys()).removeprefix(COVARIATE)
             raise ModelError(
-                f"The covariate {min(sources & names)!r} enters the distribution of the {part}: only attributes may "
-                "depend on covariates."
+                f"The covariate {name!r} enters the distribution of the {part}: only attributes may depend on "
+                "covariates."
             )
-    flows = {name: frozenset().union(*jax.tree.leaves(sources)) & names for name, sources in inside.items()}
-    return {name: f"its parameters depend on covariate {min(sources)}" for name, sources in flows.items() if sources}
+    flows = {name: frozenset().union(*jax.tree.leaves(sources)) for name, sources in inside.items()}
+    reasons = {
+        name: f"it depends on attribute {needed[0]}"
+        for name, needed in entangled.items()
+        if name not in flows or "rows" in flows[name]
+    }
+    informing = {name: sources & others.keys() for name, sources in flows.items() if sources & others.keys()}
+    return reasons | {
+        name: f"its parameters depend on covariate {min(sources).removeprefix(COVARIATE)}"
+        for name, sources in informing.items()
+    }
 
 
 def _entangled(probe: Probe) -> dict[str, tuple[str, ...]]:
@@ -127,12 +139,17 @@ def _statistic(evaluation: Evaluation, name: str) -> Statistic | str:
 # --- whether rows are like their class, and alike -----------------------------------------------------------------
 
 
-def compare_rows(probe: Probe, names: Collection[str]) -> tuple[dict[str, str], list[str]]:
-    """Sites whose distributions in the rows are not those of the classes (name -> reason), and inert ones."""
+def compare_rows(probe: Probe, names: Collection[str], entangled: bool) -> tuple[dict[str, str], list[str]]:
+    """Sites whose distributions in the rows are not those of the classes (name -> reason), and inert ones.
+
+    Where the parameters of base measures depend on other attributes (`entangled`), they are looked at in the same rows.
+    """
+    rows_of_inert = probe.values(jax.random.key(2))[1] if entangled else None
 
     def measure(latents: Arrays, rows: Arrays) -> tuple[Any, Any, Any, Any]:
         by_row, by_few = probe.evaluate(latents, rows), probe.evaluate_few(latents, rows)
         by_class = probe.evaluate_classes(latents)
+        at_rows = by_row if rows_of_inert is None else probe.evaluate(latents, rows_of_inert)
         priors = (by_row.log_prior, by_few.log_prior), (by_class.log_prior, by_class.log_prior)
         labels = (
             (by_row.label_log_probs, by_few.label_log_probs),
@@ -144,7 +161,7 @@ def compare_rows(probe: Probe, names: Collection[str]) -> tuple[dict[str, str], 
             pairs[name] = (
                 (learned(by_row, name), learned(by_few, name)),
                 (_of_codes(classes, probe.codes), _of_codes(classes, probe.few_codes)),
-                by_row.compressed(name).inert,
+                at_rows.compressed(name).inert,
             )
         bounds = {
             name: jax.tree.leaves(base_support(message["fn"].support)) for name, message in by_class.sites.items()

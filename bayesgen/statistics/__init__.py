@@ -10,6 +10,7 @@ from .exponential import ExponentialFamily
 from .magnitudes import check_magnitudes, check_rows
 from .mahalanobis import Ellipsoids, restricted
 from .missing import filled, refuse_missing
+from .moments import class_moments
 from .multivariate_normal import MultivariateNormalStatistic
 from .normal import NormalStatistic, column_sums, few, middle, scaled_squares
 from .passes import Classes, class_counts
@@ -45,6 +46,7 @@ __all__ = [
     "check_magnitudes",
     "check_rows",
     "class_counts",
+    "class_moments",
     "column_sums",
     "conditional_draws",
     "conditional_means",

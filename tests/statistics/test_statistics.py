@@ -12,6 +12,7 @@ import pytest
 import scipy.sparse
 from scipy.stats import multivariate_normal
 
+from bayesgen.distributions import LinearNormal
 from bayesgen.runtime.chunking import CACHE_ROWS
 from bayesgen.statistics import Moments, is_registered, moments, read_conditional, registered_types
 from bayesgen.statistics.arrays import log_linear, safe_product
@@ -51,6 +52,14 @@ def counts(rng):
 
 def reals(rng):
     return rng.normal(1.0, 2.0, (ROWS, COLUMNS))
+
+
+def lines(rng):
+    return {
+        "coefficients": rng.normal(0, 1, (*TABLE, 3)),
+        "intercept": rng.normal(0, 2, TABLE),
+        "scale": rng.gamma(3.0, 0.5, TABLE),
+    }
 
 
 def positives(rng):
@@ -152,12 +161,16 @@ CASES = {
     ),
     "Normal": Case(dist.Normal, dist.Normal, location_scale, reals),
     "LogNormal": Case(dist.LogNormal, dist.LogNormal, location_scale, positives),
+    "LinearNormal": Case(  # the same features in every row; those that differ are in test_linear_normal
+        LinearNormal, functools.partial(LinearNormal, jnp.array([0.7, -1.1, 2.3])), lines, reals
+    ),
     "MultivariateNormal, scale_tril": normal_by("scale_tril"),
     "MultivariateNormal, covariance_matrix": normal_by("covariance_matrix"),
     "MultivariateNormal, precision_matrix": normal_by("precision_matrix"),
 }
 every_case = pytest.mark.parametrize("name", CASES)
-OWN = [kind for kind in registered_types() if kind.__module__.startswith("numpyro.")]  # not those of doctests
+OURS = ("numpyro.", "bayesgen.distributions.")  # not those of doctests
+OWN = [kind for kind in registered_types() if kind.__module__.startswith(OURS)]
 
 
 @pytest.fixture(autouse=True)
@@ -268,7 +281,7 @@ def test_what_needs_inert_parameters_says_so():
         for name, case in CASES.items()
         if statistic_of(case, case.parameters(np.random.default_rng(0)))[0].uses_inert
     }
-    assert told == {"Binomial, probs", "Binomial, logits", "Laplace"}
+    assert told == {"Binomial, probs", "Binomial, logits", "Laplace", "LinearNormal"}
 
 
 @every_case

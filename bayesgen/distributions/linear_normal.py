@@ -1,0 +1,230 @@
+"""Normal distributions whose mean is linear in features of the row: the noise of lines, curves and surfaces."""
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, NoReturn
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax.scipy.special import ndtr, ndtri
+from numpyro.distributions import constraints
+from numpyro.distributions.constraints import Constraint
+from numpyro.distributions.util import validate_sample
+
+from bayesgen.statistics import (
+    Classes,
+    Moments,
+    Parameters,
+    RowDensity,
+    Statistic,
+    class_moments,
+    filled,
+    flatten_rows,
+    namespace,
+    register,
+)
+from bayesgen.typing import Array, Bool, Float, Int, PRNGKeyArray, Real
+
+BLOCK_COLUMNS = 32  # with the same features, whose cross products are taken together
+HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+
+
+class LinearNormal(dist.Distribution):
+    """Normal distribution whose mean is linear in features: y ~ Normal(intercept + features @ coefficients, scale).
+
+    In a program it is a straight line, or by features of one's own (powers, splines, indicators) a curve or surface,
+    with Gaussian noise in y. The features may differ from row to row; they are covariates of the program, or other
+    attributes, and depend on no latent. Then the likelihood of any number of rows needs their means and cross products
+    alone: bayesgen runs through the rows once.
+
+    Args:
+        features: what the mean is linear in, the features last.
+        coefficients: of the features, likewise.
+        intercept: the mean where all features are 0.
+        scale: standard deviation of the noise, > 0.
+
+    >>> import bayesgen as bg, numpyro, numpyro.distributions as dist
+    >>> def line(n, *, x):
+    ...     slope = numpyro.sample("slope", dist.Normal(0, 10))
+    ...     with numpyro.plate("rows", n):
+    ...         numpyro.sample("y", bg.LinearNormal(x[:, None], slope[None], 0.0, 0.5))
+    >>> program = bg.GenerativeProgram(line, label=None)
+    >>> fit = bg.fit(program, {"x": [0.0, 1.0, 2.0], "y": [0.1, 1.9, 4.1]}, method=bg.MLE())
+    >>> fit.parameters["slope"].round(3).item()
+    2.02
+    """
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = {
+        "features": constraints.real_vector,
+        "coefficients": constraints.real_vector,
+        "intercept": constraints.real,
+        "scale": constraints.positive,
+    }
+    support = constraints.real
+    reparametrized_params: ClassVar[list[str]] = ["features", "coefficients", "intercept", "scale"]
+
+    def __init__(
+        self,
+        features: Real[Array, "*#batch F"],
+        coefficients: Real[Array, "*#batch F"],
+        intercept: Real[Array, "*#batch"] | float = 0.0,
+        scale: Real[Array, "*#batch"] | float = 1.0,
+        *,
+        validate_args: bool | None = None,
+    ) -> None:
+        shapes = jnp.shape(features), jnp.shape(coefficients)
+        if not all(shapes) or shapes[0][-1] != shapes[1][-1]:
+            raise ValueError(f"features and coefficients need a last axis of one length, got the shapes {shapes}.")
+        self.features, self.coefficients = jnp.asarray(features), jnp.asarray(coefficients)
+        self.intercept, self.scale = jnp.asarray(intercept), jnp.asarray(scale)
+        batch_shape = jnp.broadcast_shapes(*(shape[:-1] for shape in shapes), jnp.shape(intercept), jnp.shape(scale))
+        super().__init__(batch_shape=batch_shape, event_shape=(), validate_args=validate_args)
+
+    @property
+    def loc(self) -> Float[Array, "*#batch"]:
+        """Mean of each row."""
+        return self.intercept + (self.features * self.coefficients).sum(-1)
+
+    @property
+    def mean(self) -> Float[Array, "*batch"]:
+        """Mean of each row."""
+        return jnp.broadcast_to(self.loc, self.batch_shape)
+
+    @property
+    def variance(self) -> Float[Array, "*batch"]:
+        """Variance of the noise."""
+        return jnp.broadcast_to(self.scale**2, self.batch_shape)
+
+    def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Float[Array, "..."]:
+        """Draws of this shape, and then that of the batch."""
+        assert key is not None
+        return self.loc + self.scale * jax.random.normal(key, (*sample_shape, *self.batch_shape))
+
+    @validate_sample
+    def log_prob(self, value: Real[Array, "..."]) -> Float[Array, "..."]:
+        """Log density."""
+        return -0.5 * ((value - self.loc) / self.scale) ** 2 - jnp.log(self.scale) - HALF_LOG_2PI
+
+    def cdf(self, value: Real[Array, "..."]) -> Float[Array, "..."]:
+        """Cumulative distribution function."""
+        return ndtr((value - self.loc) / self.scale)
+
+    def icdf(self, q: Real[Array, "..."]) -> Float[Array, "..."]:
+        """Quantiles."""
+        return self.loc + self.scale * ndtri(q)
+
+
+@dataclasses.dataclass(frozen=True)
+class LinearNormalStatistic(Statistic):
+    """Columns with normal noise about means that are linear in features of the row.
+
+    Parameters: `coefficients` (K, *extra, F), `intercept` and `scale` (K, *extra); inert: `features`, (n, *extra, F),
+    or (n, F) where all columns have the same. The summary is that of (features, y) together, y last: `Moments` whose
+    mean is (K, *extra, F + 1), for each column over the rows in which its cell is there.
+    """
+
+    uses_inert = True
+    takes_squares = True
+
+    def summarize(
+        self,
+        values: Real[Array, " n *extra"],
+        classes: Classes,
+        num_classes: int,
+        weights: Real[Array, " n"] | None = None,
+        observed: Bool[Array, " n *extra"] | None = None,
+        inert: Mapping[str, Array] | None = None,
+    ) -> Moments:
+        """Centred moments and cross products of features and column. See `Statistic.summarize`."""
+        assert inert is not None
+        extra = values.shape[1:]
+        cells = flatten_rows(values if observed is None else filled(values, observed))
+        mask = None if observed is None else flatten_rows(observed)
+        parts = list(_of_blocks(inert["features"], cells, classes, num_classes, weights, mask))
+        xp = namespace(*(part.mean for part in parts))
+        mean, scatter = (
+            xp.concatenate(arrays, 1) for arrays in zip(*((p.mean, p.scatter) for p in parts), strict=True)
+        )
+        count = parts[0].count
+        if observed is not None:
+            counts = [xp.broadcast_to(part.count[:, None], part.mean.shape[:2]) for part in parts]
+            count = xp.concatenate(counts, 1).reshape(num_classes, *extra)
+        num_features = mean.shape[-1]
+        return Moments(
+            count,
+            mean.reshape(num_classes, *extra, num_features),
+            scatter.reshape(num_classes, *extra, num_features, num_features),
+            xp.zeros((num_classes, *extra)),
+        )
+
+    def log_likelihood(self, parameters: Parameters, summary: Moments) -> Float[Array, "..."]:  # type: ignore[override]
+        """-n log(scale) - n/2 log(2 pi) - (scatter of the residuals + n (their mean)^2) / (2 scale^2)."""
+        coefficients, intercept, scale = (parameters[name] for name in ("coefficients", "intercept", "scale"))
+        xp = namespace(coefficients, intercept, scale, summary.mean)
+        count = summary.count.reshape(summary.count.shape + (1,) * (scale.ndim - summary.count.ndim))
+        contrast = xp.concatenate([-coefficients, xp.ones((*coefficients.shape[:-1], 1))], -1)
+        residual = (contrast * summary.mean).sum(-1) - intercept
+        squares = xp.einsum("...i,...ij,...j->...", contrast, summary.scatter, contrast) + count * residual**2
+        return xp.asarray(summary.log_base - count * (xp.log(scale) + HALF_LOG_2PI) - 0.5 * squares / scale**2)
+
+    def density(self, parameters: Parameters) -> RowDensity:
+        """Not without features: see `Statistic.density`."""
+        _refuse_density()
+
+
+def _refuse_density() -> NoReturn:
+    raise NotImplementedError("Rows of a linear-normal distribution have no density without their features.")
+
+
+def _of_blocks(
+    features: Real[Array, "n ..."],
+    cells: Real[Array, "n m"],
+    classes: Classes,
+    num_classes: int,
+    weights: Real[Array, " n"] | None,
+    observed: Bool[Array, "n m"] | None,
+) -> Iterator[Moments]:
+    """Moments (K, columns, F + 1) of successive columns with their features."""
+    num_features, xp = features.shape[-1], namespace(features, cells, observed)
+    shared = features.ndim == 2
+    features = features if shared else features.reshape(*cells.shape, num_features)
+    for columns in _alike(shared, cells.shape[1], max(BLOCK_COLUMNS, num_features), observed):
+        of_block, of_rows = features if shared else features[:, columns.start], weights
+        if observed is not None:
+            there = observed[:, columns.start]
+            of_rows = there * (1.0 if weights is None else weights)
+            of_block = xp.where(there[:, None], of_block, 0)
+        together = xp.concatenate([of_block, cells[:, columns]], 1)
+        moments = class_moments(together, classes, num_classes, of_rows, matrix=True)
+        places = _places(num_features, cells[:, columns].shape[1])
+        scatter = moments.scatter[:, places[:, :, None], places[:, None, :]]
+        yield Moments(moments.count, moments.mean[:, places], scatter, moments.log_base)
+
+
+def _alike(shared: bool, num_columns: int, most: int, observed: Bool[Array, "n m"] | None) -> Iterator[slice]:
+    """Successive columns with the same features and the same rows: all of some blocks, or each on its own."""
+    step = most if shared and observed is None else 1
+    yield from (slice(start, start + step) for start in range(0, num_columns, step))
+
+
+def _places(num_features: int, num_columns: int) -> Int[np.ndarray, "columns {num_features}+1"]:
+    """Which rows of a matrix of features and columns belong to each column."""
+    of_features = np.broadcast_to(np.arange(num_features), (num_columns, num_features))
+    return np.concatenate([of_features, num_features + np.arange(num_columns)[:, None]], 1)
+
+
+def _parameters(distribution: LinearNormal) -> dict[str, Array]:
+    return {name: getattr(distribution, name) for name in ("coefficients", "intercept", "scale")}
+
+
+LINEAR_NORMAL = LinearNormalStatistic()
+register(
+    LinearNormal,
+    LINEAR_NORMAL,
+    _parameters,
+    inert=lambda distribution: {"features": distribution.features},
+    event_dims={"features": 1, "coefficients": 1},
+)
