@@ -16,6 +16,7 @@ from .messages import Message, innermost
 from .structure import Site
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+JOINTLY_NORMAL = dist.MultivariateNormal | dist.LowRankMultivariateNormal
 
 
 def whole_axes(distribution: dist.Distribution) -> int:
@@ -24,7 +25,7 @@ def whole_axes(distribution: dist.Distribution) -> int:
     None where events are numbers, and where they are jointly normal: then each part has a marginal.
     """
     leaf = innermost(distribution)
-    return 0 if isinstance(leaf, dist.MultivariateNormal) else len(leaf.event_shape)
+    return 0 if isinstance(leaf, JOINTLY_NORMAL) else len(leaf.event_shape)
 
 
 def check_missing(program: Program, rows: Rows) -> None:
@@ -103,14 +104,16 @@ def _of_cells(
         return _of_cells(distribution.base_dist, value, observed)
     if isinstance(distribution, dist.MaskedDistribution):
         return jnp.where(distribution._mask, _of_cells(distribution.base_dist, value, observed), 0.0)
-    if isinstance(distribution, dist.MultivariateNormal):
+    if isinstance(distribution, JOINTLY_NORMAL):
         return _marginal(distribution, value, observed)
     events = tuple(range(-len(distribution.event_shape), 0))
     return jnp.where(observed.all(events), distribution.log_prob(value), 0.0)
 
 
 def _marginal(
-    distribution: dist.MultivariateNormal, value: Float[Array, "..."], observed: Bool[Array, "..."]
+    distribution: dist.MultivariateNormal | dist.LowRankMultivariateNormal,
+    value: Float[Array, "..."],
+    observed: Bool[Array, "..."],
 ) -> Float[Array, "..."]:
     """Log density of the columns that are there: the others are made standard normal, and at zero."""
     loc, scale_tril = restricted(distribution.loc, distribution.scale_tril, observed)

@@ -16,6 +16,7 @@ from .arrays import Cells, log_factorial, namespace, precise, segment_sums, spec
 from .base import Parameters
 from .discrete import BernoulliStatistic, CategoricalStatistic
 from .exponential import ExponentialFamily
+from .low_rank_normal import LowRankNormalStatistic
 from .multivariate_normal import MultivariateNormalStatistic
 from .normal import NormalStatistic
 from .registry import register
@@ -126,6 +127,7 @@ LAPLACE = ExponentialFamily(  # an exponential family where the location is know
 NORMAL = NormalStatistic()
 LOG_NORMAL = NormalStatistic(log_scale=True)
 MULTIVARIATE_NORMAL = MultivariateNormalStatistic()
+LOW_RANK_NORMAL = LowRankNormalStatistic()
 
 # --- how each NumPyro distribution writes its parameters --------------------------------------------------------
 
@@ -193,4 +195,10 @@ register(
     MULTIVARIATE_NORMAL,
     _named("loc", "scale_tril"),
     event_dims={"loc": 1, "scale_tril": 2},
+)
+register(
+    dist.LowRankMultivariateNormal,
+    LOW_RANK_NORMAL,
+    _named("loc", "scale_tril", "cov_factor", "cov_diag"),
+    event_dims={"loc": 1, "scale_tril": 2, "cov_factor": 2, "cov_diag": 1},
 )

@@ -79,6 +79,10 @@ DISTRIBUTIONS = {
         "vector",
         lambda a: dist.MultivariateNormal(three(a), scale_tril=matrix(a, TRIL)),
     ),
+    "LowRankMultivariateNormal": (
+        "vector",
+        lambda a: dist.LowRankMultivariateNormal(three(a), matrix(a, TRIL[:, :1]), exp(three(a))),
+    ),
     "Multinomial by probs": ("words", lambda a: dist.Multinomial(6, probs=jax.nn.softmax(three(a)))),
     "Multinomial by logits": ("words", lambda a: dist.Multinomial(6, logits=three(a))),
     "Dirichlet": ("shares", lambda a: dist.Dirichlet(exp(three(a)))),

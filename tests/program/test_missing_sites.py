@@ -41,6 +41,7 @@ def vectors(n):
         numpyro.sample("s", dist.Dirichlet(alpha[y]))
         u = numpyro.sample("u", dist.Normal(mean[y, 0], 1.0))
         numpyro.sample("v", dist.MultivariateNormal(mean[y] * u[:, None], scale_tril=factor))
+        numpyro.sample("f", dist.LowRankMultivariateNormal(mean[y], factor[:, :1], jnp.array([0.3, 0.8])))
         numpyro.sample("t", dist.MultivariateStudentT(5.0, mean[y], factor))
 
 
@@ -57,7 +58,7 @@ def edges(n):
 
 def vector_data(rng):
     latents = {"p": rng.dirichlet(np.full(3, 4.0)), "mean": rng.normal(0, 1, (3, 2)), "alpha": rng.gamma(3, 1, (3, 3))}
-    rows = {name: rng.normal(0, 1, (ROWS, 2)) for name in "xvt"}
+    rows = {name: rng.normal(0, 1, (ROWS, 2)) for name in "xvft"}
     return latents, rows | {"u": rng.normal(0, 1, ROWS), "s": rng.dirichlet(np.ones(3), ROWS)}, rng.integers(0, 3, ROWS)
 
 
@@ -127,6 +128,7 @@ CELLS = [
     (covariate, "x", (ROW,), real_line),
     (vectors, "x", (ROW, 1), real_line),
     (vectors, "v", (ROW, 0), real_line),
+    (vectors, "f", (ROW, 1), real_line),
     (edges, "w", (ROW,), lambda: interval(30.0)),
     (edges, "k", (ROW, 1), lambda: interval(1.0)),
     (edges, "c", (ROW,), lambda: counts(200)),

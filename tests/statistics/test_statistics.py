@@ -98,6 +98,18 @@ def normal_by(name):
     return Case(dist.MultivariateNormal, lambda **p: dist.MultivariateNormal(**p), parameters, vectors)
 
 
+def low_rank(num_factors):
+    def parameters(rng):
+        return {
+            "loc": rng.normal(0, 2, (*TABLE, LENGTH)),
+            "cov_factor": rng.normal(0, 1.5, (*TABLE, LENGTH, num_factors)),
+            "cov_diag": rng.gamma(3.0, 0.2, (*TABLE, LENGTH)) + 0.1,
+        }
+
+    kind = dist.LowRankMultivariateNormal
+    return Case(kind, lambda **p: kind(**p), parameters, vectors)
+
+
 def vectors(rng):
     return rng.normal(0, 1, (ROWS, COLUMNS, LENGTH)) @ rng.normal(0, 1, (LENGTH, LENGTH)) + 2.0
 
@@ -167,6 +179,7 @@ CASES = {
     "MultivariateNormal, scale_tril": normal_by("scale_tril"),
     "MultivariateNormal, covariance_matrix": normal_by("covariance_matrix"),
     "MultivariateNormal, precision_matrix": normal_by("precision_matrix"),
+    "LowRankMultivariateNormal": low_rank(2),
 }
 every_case = pytest.mark.parametrize("name", CASES)
 OURS = ("numpyro.", "bayesgen.distributions.")  # not those of doctests
