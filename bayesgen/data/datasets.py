@@ -37,7 +37,8 @@ class Split:
 class Dataset:
     """Attributes and labels. `X` is a data frame (n, D), or a sparse matrix of counts; `y` a series (n,).
 
-    Rows whose label is missing are there to learn from, and are never in a test set.
+    Labels are classes, or numbers where a number is to be predicted. Rows whose label is missing are there to learn
+    from, and are never in a test set.
     """
 
     name: str
@@ -68,26 +69,35 @@ class Dataset:
         whole = Schema.infer(self.X, self.y)
         return Schema(categories=whole.categories, classes=whole.classes)
 
-    def split(self, *, test_size: float = 0.25, seed: int = 0) -> Split:
-        """A random test set of the share `test_size`, with every class in proportion.
+    def split(self, *, test_size: float = 0.25, seed: int = 0, by_class: bool = True) -> Split:
+        """A random test set of the share `test_size`, with every class in proportion unless `by_class` is False.
 
-        Raises DataError where a class has a single row, or where a side would have fewer rows than classes.
+        Raises DataError where a class has a single row, where a side would have fewer rows than classes, and, where
+        classes do not count, where a side would have no row.
         """
+        labelled = self.y.notna().to_numpy()
+        rows = np.flatnonzero(labelled)
+        if by_class:
+            self._check_split_classes()
+        try:
+            train, test = train_test_split(
+                rows, test_size=test_size, random_state=seed, stratify=self.y.iloc[rows] if by_class else None
+            )
+        except ValueError as refusal:
+            classes = f" in {self.y.nunique()} classes" if by_class else ""
+            raise DataError(
+                f"{len(rows)} rows{classes} cannot be split with test size {test_size}: {refusal}"
+            ) from refusal
+        return self._parts(np.sort(np.append(train, np.flatnonzero(~labelled))), np.sort(test))
+
+    def _check_split_classes(self) -> None:
+        """Refuse a class that cannot stand on both sides."""
         counts = self.y.value_counts()
         if counts.min() < 2:
             raise DataError(
                 f"Class {_plain(counts.idxmin())!r} of target {self.y.name!r} has one row only, and both "
                 f"sides of a split need one. Merge or drop such classes, or choose another target."
             )
-        labelled = self.y.notna().to_numpy()
-        rows = np.flatnonzero(labelled)
-        try:
-            train, test = train_test_split(rows, test_size=test_size, random_state=seed, stratify=self.y.iloc[rows])
-        except ValueError as refusal:
-            raise DataError(
-                f"{len(rows)} rows in {len(counts)} classes cannot be split with test size {test_size}: {refusal}"
-            ) from refusal
-        return self._parts(np.sort(np.append(train, np.flatnonzero(~labelled))), np.sort(test))
 
     def split_per_class(self, rows: int) -> Split:
         """The first `rows` rows of each class to learn from, all others to test on.
@@ -114,10 +124,10 @@ class Dataset:
 def load_dataset(source: str | Path, *, target: str | None = None, missing: Sequence[str] = ()) -> Dataset:
     """A data set of scikit-learn by name, or a table from a file.
 
-    source: "iris", "wine", "breast_cancer", "digits" (pixels as counts, one multinomial block), or the path
-        of a CSV or TSV file with a header line, perhaps gzipped, or of a Parquet file where pyarrow is
-        installed.
-    target: the column that holds the classes; None means the last one.
+    source: "iris", "wine", "breast_cancer", "digits" (pixels as counts, one multinomial block), "diabetes" (whose
+        target is a number), or the path of a CSV or TSV file with a header line, perhaps gzipped, or of a Parquet file
+        where pyarrow is installed.
+    target: the column that holds the classes, or the numbers to predict; None means the last one.
     missing: texts that mark a cell of a file as missing, such as "?", besides those that pandas knows: an empty cell,
         NA, NaN, null, None, ... (see `pandas.read_csv`).
 
@@ -165,10 +175,17 @@ def _class_names_last(load: Callable[..., Any]) -> Callable[[], pd.DataFrame]:
     return read
 
 
+def _load_diabetes() -> pd.DataFrame:
+    """Diabetes in its own units, the measure of its progression last."""
+    bunch = sklearn_datasets.load_diabetes(as_frame=True, scaled=False)
+    return bunch.data.assign(**{_TARGET: bunch.target})
+
+
 _FRAMES = {
     "iris": _class_names_last(sklearn_datasets.load_iris),
     "wine": _class_names_last(sklearn_datasets.load_wine),
     "breast_cancer": _class_names_last(sklearn_datasets.load_breast_cancer),
+    "diabetes": _load_diabetes,
 }
 _DIGITS = "digits"
 DATASET_NAMES = (*_FRAMES, _DIGITS)

@@ -86,6 +86,15 @@ def test_sets_of_scikit_learn_have_class_and_column_names(name, shape, classes):
     assert dataset.y.tolist() == bunch.target_names[bunch.target].tolist()
 
 
+def test_diabetes_has_a_number_to_predict_and_columns_in_their_own_units():
+    dataset = load_dataset("diabetes")
+    assert dataset.X.shape == (442, 10) and dataset.all_real and dataset.y.nunique() == 214
+    assert 18 < dataset.X.age.min() < dataset.X.age.max() < 80
+    np.testing.assert_allclose(np.corrcoef(dataset.X.bmi, dataset.y)[0, 1], 0.5865, atol=1e-4)
+    with pytest.raises(DataError, match="one row only"):
+        dataset.split()
+
+
 def test_digits_are_counts_in_a_sparse_matrix():
     dataset = load_dataset("digits")
     bunch = sklearn_datasets.load_digits()
@@ -144,7 +153,9 @@ def test_two_columns_of_one_name_are_refused_by_name(tmp_path, name):
 
 
 def test_a_file_that_is_not_there_and_a_folder_are_refused(tmp_path):
-    with pytest.raises(DataError, match=r"no file 'irs'\. Did you mean iris\?.*iris, wine, breast_cancer, digits"):
+    with pytest.raises(
+        DataError, match=r"no file 'irs'\. Did you mean iris\?.*iris, wine, breast_cancer, diabetes, digits"
+    ):
         load_dataset("irs")
     with pytest.raises(DataError, match="cannot be read"):
         load_dataset(tmp_path)
@@ -207,6 +218,19 @@ def test_a_split_keeps_classes_in_proportion_and_depends_on_the_seed_only():
     assert split.X_train.index.equals(split.y_train.index)
     assert dataset.split(test_size=0.2, seed=1).y_test.index.equals(split.y_test.index)
     assert not dataset.split(test_size=0.2, seed=2).y_test.index.equals(split.y_test.index)
+
+
+def test_a_split_of_numbers_is_one_of_rows(tmp_path):
+    dataset = load_dataset("diabetes")
+    split = dataset.split(test_size=0.25, seed=3, by_class=False)
+    assert len(split.y_test) == 111 and len(split.y_train) == 331
+    assert sorted([*split.y_train.index, *split.y_test.index]) == list(range(442))
+    assert dataset.split(test_size=0.25, seed=3, by_class=False).y_test.index.equals(split.y_test.index)
+    lines = ["x,y"] + [f"{row},{row / 7 if row % 3 else ''}" for row in range(30)]
+    holes = load_dataset(write(tmp_path / "t.csv", "\n".join(lines))).split(by_class=False)
+    assert holes.y_train.isna().sum() == 10 and not holes.y_test.isna().any() and len(holes.y_test) == 5
+    with pytest.raises(DataError, match=r"20 rows cannot be split with test size 0\.99"):
+        load_dataset(tmp_path / "t.csv").split(test_size=0.99, by_class=False)
 
 
 def test_a_split_per_class_learns_from_the_first_rows_of_each_class(tmp_path):

@@ -1,10 +1,18 @@
 """The continuous ranked probability score: closed forms against SciPy's integrals, quadrature against closed forms."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from bayesgen.statistics.crps import crps_by_quadrature, normal_crps, student_t_crps
+from bayesgen.statistics.crps import (
+    crps_by_quadrature,
+    half_distance_of_draws,
+    normal_crps,
+    student_t_crps,
+    student_t_distance,
+)
 
 Y = np.array([-40.0, -1.0, 2.0, 2.5, 9.0, 300.0])
 LOC, SCALE = np.full(6, 2.0), np.full(6, 0.7)
@@ -18,7 +26,7 @@ def integrated(distribution, y):
     def squared(u):
         return distribution.cdf(u) ** 2 if u < y else distribution.sf(u) ** 2
 
-    pieces = zip(ends[:-1], ends[1:], strict=True)
+    pieces = itertools.pairwise(ends)
     return sum(integrate.quad(squared, low, high, epsabs=0, epsrel=1e-11, limit=200)[0] for low, high in pieces)
 
 
@@ -66,6 +74,18 @@ def test_quadrature_of_mixtures_is_the_mean_distance_less_half_that_of_two_draws
     expected = to_truth - weights @ between @ weights / 2
     centre, scale = np.full(6, weights @ means), np.full(6, 20.0)
     np.testing.assert_allclose(crps_by_quadrature(cdf, Y, centre, scale), expected, rtol=1e-7)
+    half = half_distance_of_draws(cdf, lambda u: 1 - cdf(u), centre, scale)
+    np.testing.assert_allclose(half, weights @ between @ weights / 2, rtol=1e-7)
+
+
+def test_distances_of_draws_are_those_of_the_closed_forms():
+    df, loc, scale = np.array([2.1, 3.0, 5.0, 300.0]), np.array([2.0, -1e4, 0.0, 3.0]), np.array([0.7, 20.0, 1e3, 1e-3])
+    functions = (stats.t(df, loc, scale).cdf, stats.t(df, loc, scale).sf)
+    half = half_distance_of_draws(*functions, loc + scale, 4 * scale)
+    score, distance = student_t_crps(loc, df, loc, scale), student_t_distance(loc, df, loc, scale)
+    np.testing.assert_allclose(half, distance - score, rtol=1e-7)
+    np.testing.assert_allclose(distance, 2 * scale * stats.t(df).pdf(0) * df / (df - 1), rtol=1e-12)
+    assert np.isposinf(student_t_distance(loc, np.ones(4), loc, scale)).all()
 
 
 def test_the_score_is_that_of_many_draws():
