@@ -6,6 +6,7 @@ from .dirichlet_categorical import DirichletCategorical
 from .dirichlet_multinomial import DirichletMultinomial
 from .fixed_categorical import FixedCategorical as FixedCategorical
 from .gamma_poisson import GammaPoisson
+from .linear_normal_inverse_gamma import LinearNormalInverseGamma
 from .naming import Names, Scale
 from .normal_inverse_gamma import NormalInverseGamma
 from .normal_inverse_wishart import NormalInverseWishart
@@ -16,6 +17,7 @@ __all__ = [
     "DirichletMultinomial",
     "Family",
     "GammaPoisson",
+    "LinearNormalInverseGamma",
     "Names",
     "NormalInverseGamma",
     "NormalInverseWishart",

@@ -7,7 +7,7 @@ from typing import NoReturn
 import numpy as np
 
 from bayesgen.errors import FitError
-from bayesgen.typing import ArrayOrNumber, Bool, Float
+from bayesgen.typing import Array, ArrayOrNumber, Bool, Float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,6 +19,7 @@ class Scale:
         num_columns: D, or None for data without a column axis.
         num_categories: r, for categorical columns.
         mean, variance: those of the training columns (denominator N), where a family asks for them.
+        feature_mean, feature_variance: those of the features that the columns depend on, where there are any.
     """
 
     num_classes: int | None = None
@@ -26,6 +27,13 @@ class Scale:
     num_categories: int | None = None
     mean: Float[ArrayOrNumber, "*D"] | None = None
     variance: Float[ArrayOrNumber, "*D"] | None = None
+    feature_mean: Float[Array, "*#D F"] | None = None
+    feature_variance: Float[Array, "*#D F"] | None = None
+
+    @property
+    def num_features(self) -> int:
+        """How many features columns depend on."""
+        return 0 if self.feature_mean is None else self.feature_mean.shape[-1]
 
     @property
     def batch_shape(self) -> tuple[int, ...]:

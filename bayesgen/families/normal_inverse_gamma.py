@@ -136,7 +136,7 @@ class NormalInverseGamma(Family):
     def mean(self) -> Parameters:
         """Prior mean; scale / (shape - 1)."""
         family = self.closed("mean")
-        return {"mean": family.location, "variance": family.pooling.squeeze(_divide(family.scale, family.shape - 1))}
+        return {"mean": family.location, "variance": family.pooling.squeeze(quotient(family.scale, family.shape - 1))}
 
     def mode(self, names: Names = ANONYMOUS) -> Parameters:
         """Joint mode of means and variances: scale / (shape + 1 + c/2), c means sharing each variance."""
@@ -148,8 +148,8 @@ class NormalInverseGamma(Family):
     def variance(self) -> Parameters:
         """Variance of the mean (that of a Student t) and of the variance."""
         family = self.closed("variance")
-        expected = _divide(family.scale, family.shape - 1)
-        spread = _divide(expected**2, family.shape - 2)
+        expected = quotient(family.scale, family.shape - 1)
+        spread = quotient(expected**2, family.shape - 2)
         return {"mean": expected / family.kappa, "variance": family.pooling.squeeze(spread)}
 
     def maximum_likelihood(self, summary: Moments, names: Names = ANONYMOUS) -> Parameters:
@@ -235,7 +235,7 @@ class NormalInverseGamma(Family):
         return {"mean": ("class", "feature"), "variance": axes}
 
 
-def _divide(
+def quotient(
     numerator: Float[ArrayOrNumber, "*batch"], denominator: Float[ArrayOrNumber, "*batch"]
 ) -> Float[np.ndarray, "*batch"]:
     """numerator / denominator, infinite where the denominator is not positive (the moment does not exist)."""

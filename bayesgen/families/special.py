@@ -33,7 +33,7 @@ def slogdet_growth(matrices: Float[Array, "*#K D D"], growth: Float[Array, "*#K 
     return np.where(relative.sum(-1) < 1, np.log1p(relative).sum(-1), slogdet(matrices + growth) - slogdet(matrices))
 
 
-def log_normal(shifts: Float[Array, "*K D"], covariances: Float[Array, "*#K D D"]) -> Float[np.ndarray, "*K"]:
+def log_normal(shifts: Float[Array, "*K D"], covariances: Float[Array, "*#K D D"]) -> Float[ArrayOrNumber, "*K"]:
     """Log densities of jointly normal vectors, which are this far from their means."""
     whitened = np.linalg.solve(np.linalg.cholesky(covariances), shifts[..., None])[..., 0]
     return -0.5 * (slogdet(covariances) + shifts.shape[-1] * LOG_2PI + (whitened**2).sum(-1))

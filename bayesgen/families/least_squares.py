@@ -1,0 +1,187 @@
+"""Least squares from means and cross products: of data alone, or together with what a normal prior weighs."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+
+from bayesgen.errors import FitError, ModelError
+from bayesgen.statistics import Moments, namespace
+from bayesgen.typing import Array, ArrayOrNumber, Bool, Float
+
+from .covariances import SINGULAR
+from .naming import Names
+
+TAKES_PART = 1e-6  # of a feature in a combination of features that is constant
+
+
+@dataclasses.dataclass(frozen=True)
+class Regression:
+    """Least squares of a column on features, about a prior: its coefficients and what they leave.
+
+    Attributes:
+        coefficients: of least squares with the prior.
+        precision: of the coefficients, in units of the noise's variance.
+        growth: by how much the data make it larger.
+        squares: sum of squared residuals, and of distances from the prior in its units.
+        freedom: how many rows tell of the noise: one less where they have to tell of a flat intercept first.
+    """
+
+    coefficients: Float[Array, "*batch F"]
+    precision: Float[Array, "*batch F F"]
+    growth: Float[Array, "*batch F F"]
+    squares: Float[ArrayOrNumber, "*batch"]
+    freedom: Float[ArrayOrNumber, "*batch"]
+
+    @classmethod
+    def of(
+        cls,
+        summary: Moments,
+        coefficients: Float[Array, "*batch F"],
+        precision: Float[Array, "*batch F F"],
+        location: Float[ArrayOrNumber, "*batch"],
+        center: Float[Array, "*batch F"],
+        kappa: Float[ArrayOrNumber, "*batch"] | None,
+    ) -> "Regression":
+        """Least squares of what the prior's coefficients leave: then nothing large cancels.
+
+        Args:
+            summary: moments of features and column.
+            coefficients, precision: of the prior.
+            location, center: the prior's value at a point.
+            kappa: weight of that value; None where it is known.
+        """
+        count = row_counts(summary)
+        weight, freedom = count, count
+        if kappa is not None:
+            weight = count * kappa / np.where(count + kappa > 0, count + kappa, 1.0)
+            freedom = count - ((kappa == 0) & (count > 0))
+        features, column = summary.mean[..., :-1], summary.mean[..., -1]
+        among, across = summary.scatter[..., :-1, :-1], summary.scatter[..., :-1, -1]
+        of_prior = np.einsum("...ij,...j->...i", among, coefficients)
+        across_rest = across - of_prior
+        rest = summary.scatter[..., -1, -1] - ((across + across_rest) * coefficients).sum(-1)
+        shift = features - center
+        distance = column - location - (shift * coefficients).sum(-1)
+        weight = np.asarray(weight)
+        growth = among + weight[..., None, None] * shift[..., :, None] * shift[..., None, :]
+        slope = across_rest + (weight * distance)[..., None] * shift
+        step = np.linalg.solve(precision + growth, slope[..., None])[..., 0]
+        squares = rest + weight * distance**2 - (slope * step).sum(-1)
+        return cls(coefficients + step, precision + growth, growth, np.maximum(squares, 0.0), freedom)
+
+
+def row_counts(summary: Moments) -> Float[ArrayOrNumber, "*batch"]:
+    """Weight of the rows of each column."""
+    return np.broadcast_to(summary.cell_counts[..., 0], summary.mean.shape[:-1])
+
+
+def least_squares(summary: Moments, intercept: bool, names: Names) -> dict[str, ArrayOrNumber]:
+    """Intercept, coefficients and mean squared residual of each column.
+
+    Raises:
+        FitError: no rows; features of which some are linear in others, by name; a column without residuals.
+    """
+    counts = row_counts(summary)
+    if (counts == 0).any():
+        raise FitError(
+            f"Block {names.block!r}: no rows at {names.where(counts == 0)}, so maximum likelihood has no estimate. Use "
+            "Exact(), or leave that class out."
+        )
+    products = summary.scatter
+    if not intercept:
+        means = summary.mean
+        products = products + counts[..., None, None] * means[..., :, None] * means[..., None, :]
+    squares = np.diagonal(products, axis1=-2, axis2=-1)
+    units = np.sqrt(np.where(squares > 0, squares, 1.0))
+    products = products / (units[..., :, None] * units[..., None, :])
+    among, across, total = products[..., :-1, :-1], products[..., :-1, -1], products[..., -1, -1]
+    _check_rank(among, counts, names)
+    standard = np.linalg.solve(among, across[..., None])[..., 0]
+    residual = total - (across * standard).sum(-1)
+    _check_residual((total == 0) | (residual <= SINGULAR * total), names)
+    coefficients = standard * units[..., -1:] / units[..., :-1]
+    variance = residual * units[..., -1] ** 2 / counts
+    of_all = {"coefficients": coefficients, "variance": variance}
+    if not intercept:
+        return of_all
+    return {"intercept": summary.mean[..., -1] - (summary.mean[..., :-1] * coefficients).sum(-1), **of_all}
+
+
+def _check_rank(correlations: Float[Array, "*batch F F"], counts: Float[ArrayOrNumber, "..."], names: Names) -> None:
+    """Refuse features of which some are linear in others, or constant."""
+    if not correlations.shape[-1]:
+        return
+    values, vectors = np.linalg.eigh(correlations)
+    singular = values[..., 0] <= SINGULAR
+    if not singular.any():
+        return
+    place = tuple(np.argwhere(singular)[0])
+    constant = np.diagonal(correlations[place]) == 0
+    taking_part = constant if constant.any() else np.abs(vectors[place][:, 0]) > TAKES_PART
+    features = feature_names(names, correlations.ndim > 2, np.flatnonzero(taking_part).tolist())
+    problem = "is constant" if constant.any() else "are linear in each other"
+    if constant.sum() > 1:
+        problem = "are constant"
+    rows = float(np.asarray(counts)[place])
+    few = f" ({rows:g} rows for {len(constant)} features)" if rows <= len(constant) else ""
+    raise FitError(
+        f"Block {names.block!r}: the features {features} {problem}{few}, so least squares has no single answer. Drop "
+        "one of them (OneHotEncoder(drop='first'), SplineTransformer(include_bias=False)), or use MAP() or Exact(), "
+        "whose prior decides."
+    )
+
+
+def feature_names(names: Names, has_columns: bool, places: Sequence[int]) -> str:
+    """Names of some features: a block's columns are features where it has one column alone that depends on them."""
+    known = None if has_columns else names.columns
+    return ", ".join(repr(place if known is None else known[place]) for place in places)
+
+
+def _check_residual(none_left: Bool[ArrayOrNumber, "..."], names: Names) -> None:
+    if np.any(none_left):
+        where = names.where(none_left)
+        raise FitError(
+            f"Block {names.block!r}: the residuals of least squares are zero at {where}, so the likelihood is "
+            "unbounded. Use MAP() or Exact(), whose prior keeps the noise positive, or fewer features."
+        )
+
+
+def as_matrix(precision: Float[ArrayOrNumber, "..."], num_features: int) -> Float[Array, "*batch F F"]:
+    """A precision matrix from a number or one for each feature (on the diagonal); matrices as they are."""
+    xp = namespace(precision)
+    precision = xp.asarray(precision)
+    return precision if precision.ndim > 1 else xp.eye(num_features) * precision
+
+
+def check_precision(family: str, precision: Any) -> None:
+    """Refuse a precision that is not positive (definite) and finite."""
+    if precision is None or isinstance(precision, dist.Distribution | jnp.ndarray):
+        return
+    matrix = np.asarray(precision, np.float64)
+    is_good = bool(np.isfinite(matrix).all())
+    if is_good and matrix.ndim < 2:
+        is_good = bool((matrix > 0).all())
+    elif is_good:
+        is_good = matrix.shape[-1] == matrix.shape[-2] and np.allclose(matrix, np.swapaxes(matrix, -1, -2))
+        is_good = is_good and bool((np.linalg.eigvalsh(matrix) > 0).all())
+    if not is_good:
+        raise ModelError(
+            f"{family}: the hyperparameter precision must be positive and finite, a number, one for each feature or a "
+            "symmetric positive-definite matrix."
+        )
+
+
+def check_intercept(family: str, mean: Any, kappa: Any, center: Any, intercept: bool) -> None:
+    """Refuse what an intercept cannot be known by, and what is known of one that there is not."""
+    if not isinstance(kappa, dist.Distribution):
+        number = np.asarray(kappa, np.float64)
+        if not (np.isfinite(number) & (number >= 0)).all():
+            raise ModelError(f"{family}: the hyperparameter kappa must be finite and at least 0, got {kappa!r}.")
+    if isinstance(center, dist.Distribution):
+        raise ModelError(f"{family}: center is a point that is chosen, and not a distribution. Give numbers.")
+    if not intercept and not (mean is None and center is None):
+        raise ModelError(f"{family}: without an intercept there is no value to know: leave mean and center out.")

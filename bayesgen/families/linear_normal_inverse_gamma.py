@@ -1,0 +1,289 @@
+"""Linear normal-inverse-gamma: columns whose means are linear in features, as lines, curves and surfaces are."""
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from numpyro.distributions.util import cholesky_of_inverse
+from scipy.special import gammaln
+
+from bayesgen.errors import ModelError
+from bayesgen.records import fill, record, static
+from bayesgen.runtime import generator
+from bayesgen.statistics import Moments, log_rising
+from bayesgen.typing import Array, ArrayOrNumber, Float, Real
+
+from .base import Key, Parameters
+from .draws import sample_gamma
+from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_positive
+from .intercept import InterceptPrior
+from .least_squares import Regression, as_matrix, check_intercept, check_precision, least_squares, row_counts
+from .linear_family import LinearFamily
+from .naming import ANONYMOUS, Names, Scale
+from .normal_inverse_gamma import quotient
+from .special import LOG_2PI, log_normal, slogdet_growth
+
+
+@record
+class LinearNormalInverseGamma(LinearFamily):
+    """Columns with normal noise about means that are linear in features, a conjugate prior on all parameters.
+
+    Generative story, given the features f of the row and with c a point amid them::
+
+        variance     ~ InverseGamma(shape, scale)
+        coefficients ~ Normal(coefficients, variance * inverse(precision))
+        value at c   ~ Normal(mean, variance / kappa), or flat (density 1 in the units of the column) where kappa is 0
+        intercept    = value at c - c @ coefficients
+        x            ~ Normal(intercept + f @ coefficients, variance)
+
+    Args:
+        coefficients: prior mean of the coefficients, 0 or one for each feature.
+        precision: how well they are known before, a number, one for each feature, or a matrix, > 0; that of n rows
+            would be the features' scatter. None resolves to 0.01 diag(v), v the variances of the training features:
+            the coefficients' prior weighs what a hundredth of a row would tell.
+        mean: prior mean m of the value at c; None resolves to the training column's mean. Kept as `location`.
+        kappa: weight of that value, in rows, >= 0; 0 is a flat intercept.
+        shape: shape a of the inverse gamma, > 0.
+        scale: its scale b, > 0; None resolves to v/2, v the training column's variance (denominator N).
+        center: the point c amid the features; None resolves to the means of the training features.
+        intercept: whether there is one; without, the value where all features are 0 is 0.
+
+    A noise variance s that is known is shape=1e12, scale=1e12 * s.
+
+    Used alone, it takes rows (n, F + 1), the features and then the column. It has an evidence whatever kappa is: with a
+    flat intercept that of data whose mean has the density 1.
+
+    Source: Bishop, Pattern Recognition and Machine Learning, exercises 3.12 to 3.14 and 3.23; the intercept is about c
+    as the mean of Murphy (2007), section 6, is about m.
+
+    >>> rows = [[0.0, 1.1], [1.0, 2.9], [2.0, 5.2], [3.0, 6.8]]
+    >>> posterior = LinearNormalInverseGamma().update(rows)
+    >>> posterior.mean()["coefficients"].round(3).tolist(), float(posterior.mean()["intercept"].round(3))
+    ([1.935], 1.097)
+    """
+
+    coefficients: Hyperparameter
+    precision: Hyperparameter
+    location: Hyperparameter
+    kappa: Hyperparameter
+    shape: Hyperparameter
+    scale: Hyperparameter
+    center: Hyperparameter
+    intercept: bool = static()
+    scaled = True
+
+    def __init__(
+        self,
+        coefficients: Stated = 0.0,
+        precision: Stated = None,
+        mean: Stated = None,
+        kappa: Stated = 0.0,
+        shape: Stated = 1.5,
+        scale: Stated = None,
+        center: Stated = None,
+        *,
+        intercept: bool = True,
+    ) -> None:
+        name = type(self).__name__
+        check_positive(name, shape=shape, scale=scale)
+        check_precision(name, precision)
+        check_intercept(name, mean, kappa, center, intercept)
+        fill(self, coefficients=as_number(coefficients), precision=as_number(precision), location=as_number(mean))
+        fill(self, kappa=as_number(kappa), shape=as_number(shape), scale=as_number(scale), center=as_number(center))
+        fill(self, intercept=bool(intercept))
+        if not intercept:
+            fill(self, location=np.zeros(()), center=np.zeros(()))
+
+    # --- hyperparameters ---------------------------------------------------------------------------------------
+
+    def resolve(self, scale: Scale) -> Self:
+        """Broadcast to (K, D) and the features; missing hyperparameters come from means and variances of both."""
+        batch, num_features = scale.batch_shape, scale.num_features
+        precision = 0.01 * scale.feature_variance if self.precision is None else self.precision
+        if not isinstance(precision, dist.Distribution):
+            precision = np.broadcast_to(as_matrix(precision, num_features), (*batch, num_features, num_features))
+        rate = 0.5 * scale.variance if self.scale is None else self.scale
+        return self.replace(
+            coefficients=broadcast(self.coefficients, (*batch, num_features)),
+            precision=precision,
+            location=broadcast(scale.mean if self.location is None else self.location, batch),
+            kappa=broadcast(self.kappa, batch),
+            shape=broadcast(self.shape, batch),
+            scale=broadcast(rate, batch),
+            center=broadcast(scale.feature_mean if self.center is None else self.center, (*batch, num_features)),
+            batch_shape=batch,
+        )
+
+    def _implied_scale(self) -> Scale:
+        columns = np.broadcast_shapes(
+            *(np.shape(value) for value in (self.location, self.kappa, self.shape, self.scale))
+        )
+        shapes = [np.shape(value) for value in (self.coefficients, self.center, self.precision)]
+        num_features = max((shape[-1] for shape in shapes if shape), default=1)
+        return Scale(num_columns=columns[-1] if columns else None, feature_mean=np.zeros(num_features))
+
+    def scale_of(self, summary: Moments) -> Scale:
+        """Means and variances of features and columns; what is constant counts as of variance 1."""
+        variance = np.diagonal(summary.scatter, axis1=-2, axis2=-1) / np.maximum(summary.cell_counts, 1e-300)
+        variance = np.where(variance > 0, variance, 1.0)
+        return Scale(
+            num_columns=variance.shape[0] if variance.ndim > 1 else None,
+            mean=summary.mean[..., -1],
+            variance=variance[..., -1],
+            feature_mean=summary.mean[..., :-1],
+            feature_variance=variance[..., :-1],
+        )
+
+    # --- closed forms -------------------------------------------------------------------------------------------
+
+    def _regression(self, summary: Moments) -> Regression:
+        """Least squares of a summary with the prior's rows."""
+        kappa = self.kappa if self.intercept else None
+        return Regression.of(summary, self.coefficients, self.precision, self.location, self.center, kappa)
+
+    def _updated(self, summary: Moments) -> Self:
+        count, regression = row_counts(summary), self._regression(summary)
+        posterior = self.replace(
+            coefficients=regression.coefficients,
+            precision=regression.precision,
+            shape=self.shape + 0.5 * regression.freedom,
+            scale=self.scale + 0.5 * regression.squares,
+            batch_shape=count.shape,
+        )
+        if not self.intercept:
+            return posterior
+        kappa = self.kappa + count
+        share = count / np.where(kappa > 0, kappa, 1.0)
+        return posterior.replace(
+            location=self.location + share * (summary.mean[..., -1] - self.location),
+            center=self.center + share[..., None] * (summary.mean[..., :-1] - self.center),
+            kappa=kappa,
+        )
+
+    def _log_evidence(self, summary: Moments) -> Float[ArrayOrNumber, "..."]:
+        after, regression = self._updated(summary), self._regression(summary)
+        half, squares = 0.5 * regression.freedom, 0.5 * regression.squares
+        normals = -0.5 * slogdet_growth(self.precision, regression.growth) - half * LOG_2PI
+        if self.intercept:  # a flat one has the density 1, whatever kappa is
+            before, kappa = (np.where(family.kappa > 0, family.kappa, 1.0) for family in (self, after))
+            normals = normals + 0.5 * np.log(before / kappa)
+        scales = self.shape * np.log1p(squares / self.scale) + half * np.log(after.scale)
+        return normals + log_rising(self.shape, half) - scales
+
+    def _proper(self, verb: str) -> Self:
+        """The family as a table of numbers; a flat intercept has no moments, draws and predictive."""
+        family = self.closed(verb)
+        if self.intercept and (np.asarray(family.kappa) == 0).any():
+            raise ModelError(
+                f"{type(self).__name__}: {verb} does not exist, because the intercept is flat (kappa=0) before any "
+                "data. Update with data first, or give kappa a positive number."
+            )
+        return family
+
+    def _with_intercept(
+        self, location: Float[ArrayOrNumber, "..."], coefficients: Float[ArrayOrNumber, "..."], **others: Any
+    ) -> Parameters:
+        """Parameters by name; the intercept, if there is one, from the value at the center."""
+        named = {"coefficients": coefficients, **others}
+        return {"intercept": location - (self.center * coefficients).sum(-1), **named} if self.intercept else named
+
+    def mean(self) -> Parameters:
+        """Prior means; scale / (shape - 1) of the variance."""
+        family = self._proper("mean")
+        return family._with_intercept(
+            family.location, family.coefficients, variance=quotient(family.scale, family.shape - 1)
+        )
+
+    def mode(self, names: Names = ANONYMOUS) -> Parameters:
+        """Joint mode: the variance is scale / (shape + 1 + p/2), p being the number of coefficients and intercept."""
+        family = self._proper("mode")
+        size = family.coefficients.shape[-1] + family.intercept
+        return family._with_intercept(
+            family.location, family.coefficients, variance=family.scale / (family.shape + 1 + 0.5 * size)
+        )
+
+    def covariance(self) -> Float[np.ndarray, "*batch F F"]:
+        """Covariance of the coefficients, which are jointly Student-t."""
+        family = self.closed("covariance")
+        expected = quotient(family.scale, family.shape - 1)
+        return expected[..., None, None] * np.linalg.inv(family.precision)
+
+    def variance(self) -> Parameters:
+        """Variance of each parameter, elementwise."""
+        family = self._proper("variance")
+        expected, covariance = quotient(family.scale, family.shape - 1), family.covariance()
+        spread = quotient(expected**2, family.shape - 2)
+        of_others: Parameters = {"coefficients": np.diagonal(covariance, axis1=-2, axis2=-1), "variance": spread}
+        if not family.intercept:
+            return of_others
+        of_center = np.einsum("...i,...ij,...j->...", family.center, covariance, family.center)
+        return {"intercept": expected / family.kappa + of_center, **of_others}
+
+    def maximum_likelihood(self, summary: Moments, names: Names = ANONYMOUS) -> Parameters:
+        """Least squares, and the mean of its squared residuals."""
+        return least_squares(summary, self.intercept, names)
+
+    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> Parameters:
+        """Independent draws of intercept, coefficients and variance."""
+        family = self._proper("sample")
+        rng, factor = generator(key), np.linalg.cholesky(family.precision)
+        variance = 1.0 / sample_gamma(rng, family.shape, family.scale, shape)
+        deviation = np.sqrt(variance)
+        normal = rng.standard_normal((*shape, *family.coefficients.shape))
+        spread = np.linalg.solve(np.swapaxes(factor, -1, -2), normal[..., None])[..., 0]
+        coefficients = family.coefficients + deviation[..., None] * spread
+        location = family.location
+        if family.intercept:
+            location = location + deviation / np.sqrt(family.kappa) * rng.standard_normal(variance.shape)
+        return family._with_intercept(location, coefficients, variance=variance)
+
+    def predictive(self, features: Real[Array, "n F"]) -> dist.Distribution:  # type: ignore[override]
+        """Student t of the columns at features."""
+        return dist.StudentT(*self.predictive_parameters(np.asarray(features, np.float64)))
+
+    def predictive_parameters(
+        self, features: Real[Array, "n F"]
+    ) -> tuple[Float[ArrayOrNumber, " *batch"], Float[Array, " n *batch"], Float[Array, " n *batch"]]:
+        """Degrees of freedom, locations and scales of the Student t of the columns at features."""
+        family = self._proper("predictive")
+        shift = features - family.center[..., None, :]
+        whitened = shift @ np.swapaxes(np.linalg.inv(np.linalg.cholesky(family.precision)), -1, -2)
+        location = np.moveaxis(np.asarray(shift @ family.coefficients[..., None])[..., 0], -1, 0) + family.location
+        growth = 1.0 + np.moveaxis(np.einsum("...f,...f->...", whitened, whitened), -1, 0)
+        growth = growth + 1.0 / family.kappa if family.intercept else growth
+        return 2 * family.shape, location, np.sqrt(family.scale / family.shape * growth)
+
+    # --- what models and fits need ------------------------------------------------------------------------------
+
+    def sample_sites(self, name: str) -> Parameters:
+        """Sample `{name}_variance`, `{name}_coefficients` and, given these, `{name}_intercept`."""
+        batch, size = self.batch_shape, len(self.batch_shape)
+        prior = dist.InverseGamma(self.shape, self.scale).expand(batch).to_event(size)
+        variance = numpyro.sample(f"{name}_variance", prior)
+        num_features = self.center.shape[-1]
+        factor = cholesky_of_inverse(as_matrix(jnp.asarray(self.precision), num_features))
+        normal = dist.MultivariateNormal(self.coefficients, scale_tril=jnp.sqrt(variance)[..., None, None] * factor)
+        coefficients = numpyro.sample(f"{name}_coefficients", normal.expand(batch).to_event(size))
+        parameters = {"coefficients": coefficients, "variance": variance}
+        if not self.intercept:
+            return parameters
+        at_zero = self.location - (self.center * coefficients).sum(-1)
+        intercept = InterceptPrior(at_zero, variance, self.kappa).expand(batch).to_event(size)
+        return {"intercept": numpyro.sample(f"{name}_intercept", intercept), **parameters}
+
+    def _log_prior(self, parameters: Mapping[str, Array]) -> float:
+        family, variance = self.closed("log_prior"), np.asarray(parameters["variance"])
+        constant = family.shape * np.log(family.scale) - gammaln(family.shape)
+        of_variance = constant - (family.shape + 1) * np.log(variance) - family.scale / variance
+        shift = parameters["coefficients"] - family.coefficients
+        of_coefficients = log_normal(shift, variance[..., None, None] * np.linalg.inv(family.precision))
+        total = np.sum(of_variance) + np.sum(of_coefficients)
+        if family.intercept:
+            value = parameters["intercept"] + (family.center * parameters["coefficients"]).sum(-1)
+            precision = np.where(family.kappa > 0, family.kappa, 1.0) / variance
+            normal = 0.5 * (np.log(precision) - LOG_2PI - precision * (value - family.location) ** 2)
+            total = total + np.sum(np.where(family.kappa > 0, normal, 0.0))
+        return float(total)
