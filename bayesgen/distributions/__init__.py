@@ -3,5 +3,6 @@
 from .gamma_poisson import PreciseGammaPoisson as PreciseGammaPoisson
 from .linear_normal import LINEAR_NORMAL as LINEAR_NORMAL
 from .linear_normal import LinearNormal
+from .symmetric_chi import SymmetricChi as SymmetricChi
 
 __all__ = ["LinearNormal"]

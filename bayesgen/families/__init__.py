@@ -7,6 +7,7 @@ from .dirichlet_multinomial import DirichletMultinomial
 from .fixed_categorical import FixedCategorical as FixedCategorical
 from .gamma_poisson import GammaPoisson
 from .linear_normal_inverse_gamma import LinearNormalInverseGamma
+from .low_rank_normal import LowRankNormal
 from .naming import Names, Scale
 from .normal_inverse_gamma import NormalInverseGamma
 from .normal_inverse_wishart import NormalInverseWishart
@@ -18,6 +19,7 @@ __all__ = [
     "Family",
     "GammaPoisson",
     "LinearNormalInverseGamma",
+    "LowRankNormal",
     "Names",
     "NormalInverseGamma",
     "NormalInverseWishart",

@@ -48,6 +48,8 @@ class Family(Incomplete, abc.ABC):
     """Whether its columns may come as a scipy.sparse matrix."""
     takes_missing: ClassVar[bool] = True
     """Whether some cells of a row may be missing, the others still having a density."""
+    is_closed: ClassVar[bool] = True
+    """Whether the posterior is again of the family, where hyperparameters are numbers and no cell is missing."""
     batch_shape: TableShape = static(default=None, init=False)
     """The shape of the table of parameters; None until the family is resolved."""
 
@@ -192,6 +194,23 @@ class Family(Incomplete, abc.ABC):
     @abc.abstractmethod
     def maximum_likelihood(self, summary: Any, names: Names = ANONYMOUS) -> Parameters:
         """The parameters of highest likelihood; a `FitError` names the place where there are none."""
+
+    def maximum_posterior(self, summary: Any, names: Names = ANONYMOUS) -> Parameters:
+        """The joint mode of the parameters given rows, the family being the prior; a `FitError` names the place."""
+        return self.update(summary).mode(names)
+
+    def middle(self, summary: Any) -> Parameters:
+        """Parameters in the middle of the posterior, at which no probability is zero."""
+        return self.update(summary).center()
+
+    def center(self) -> Parameters:
+        """Parameters in the middle of the family: means, or the mode where one of them is infinite."""
+        mean = self.mean()
+        return mean if all(np.isfinite(value).all() for value in mean.values()) else self.mode()
+
+    def adapted(self, parameters: Mapping[str, Array]) -> Self:
+        """The same prior, its sites in coordinates that suit processes near one: what samplers move in."""
+        return self
 
     @abc.abstractmethod
     def sample(self, key: Key, shape: tuple[int, ...] = ()) -> Parameters:

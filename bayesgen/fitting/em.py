@@ -17,7 +17,7 @@ from bayesgen.statistics import Classes, SufficientStatistics
 from bayesgen.typing import Int
 
 from .clustering import Grouping, groupings
-from .expectation import ExpectationMaximization, Target, center
+from .expectation import ExpectationMaximization, Target
 from .problem import ProgramProblem
 from .starts import Starts
 
@@ -141,7 +141,7 @@ def _starts(problem: ProgramProblem, steps: ExpectationMaximization, options: Op
     Without any label: at rows grouped by k-means++ and at random in turn.
     """
     data, rows = problem.data, steps.unlabelled
-    conjugate, prior = steps.conjugate, center(steps.conjugate)
+    conjugate, prior = steps.conjugate, steps.conjugate.center()
     if rows is None:
         return [functools.partial(_middle, steps)]
     if options.starts is not None:
@@ -168,20 +168,20 @@ def _some_rows(num_rows: int, size: int, rng: np.random.Generator) -> Int[np.nda
 
 def _middle(steps: ExpectationMaximization) -> Parameters:
     """The middle of the posterior of the labelled rows, of which the cells that are there stand for all."""
-    return center(steps.conjugate.update(steps.conjugate.available(steps.labelled)))
+    return steps.conjugate.middle(steps.conjugate.available(steps.labelled))
 
 
 def _around_rows(steps: ExpectationMaximization, prior: Parameters, places: Int[np.ndarray, " K"]) -> Parameters:
     """The middle of the posterior of the labelled rows and one more row in each class."""
     assert steps.unlabelled is not None
     rows = dataclasses.replace(steps.unlabelled.take(places), weights=np.ones(len(places)))
-    return center(steps.conjugate.update(steps.given_classes(rows, np.arange(len(places)), prior)))
+    return steps.conjugate.middle(steps.given_classes(rows, np.arange(len(places)), prior))
 
 
 def _among_groups(steps: ExpectationMaximization, prior: Parameters, groups: Grouping) -> Parameters:
     """The middle of the posterior if the groups were the classes: it exists where a group is empty or has one row."""
     assert steps.unlabelled is not None
-    return center(steps.conjugate.update(steps.given_classes(steps.unlabelled, groups, prior)))
+    return steps.conjugate.middle(steps.given_classes(steps.unlabelled, groups, prior))
 
 
 def _maximum(steps: ExpectationMaximization, classes: Classes, prior: Parameters) -> Parameters:

@@ -54,6 +54,11 @@ def closed_prior(problem: ProgramProblem) -> Conjugate:
                 f"Exact() has no closed form for block {name!r}: its hyperparameter "
                 f"{', '.join(family.hierarchical)} is a distribution. Use NUTS() or MAP()."
             )
+        if not family.is_closed:
+            raise FitError(
+                f"Exact() has no closed form for block {name!r}: no posterior of {type(family).__name__} is again one. "
+                "Use NUTS(), or MAP() for the mode."
+            )
     for name in prior.open_blocks(problem.data.statistics):
         raise FitError(
             f"Exact() has no closed form for block {name!r}: cells of its jointly normal columns are missing. Use "

@@ -8,19 +8,18 @@ Source: Dempster, Laird and Rubin (1977), Maximum likelihood from incomplete dat
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 
 from bayesgen.data import Rows
 from bayesgen.errors import FitError
-from bayesgen.families import Family
 from bayesgen.models import Conjugate, Densities
 from bayesgen.posteriors import Parameters, chunk_table, numbers_per_row
 from bayesgen.runtime import even_chunks, in_threads
 from bayesgen.solvers import Coordinates
 from bayesgen.statistics import Classes, Statistic, SufficientStatistics, Sums, class_counts, merged, summaries_of
-from bayesgen.typing import Array, Float, Int
+from bayesgen.typing import Float, Int
 
 CHUNK_CELLS = 1 << 19  # of rows x classes x columns: what threads do not wait for each other with
 
@@ -49,12 +48,12 @@ class Target:
     def posterior(cls, conjugate: Conjugate) -> "Target":
         """The posterior density."""
         remedy = "NUTS() needs no mode."
-        return cls(conjugate.log_prior, lambda statistics: conjugate.update(statistics).mode(), remedy)
+        return cls(conjugate.log_prior, conjugate.maximum_posterior, remedy)
 
     @classmethod
     def inside(cls, conjugate: Conjugate) -> "Target":
         """The likelihood, by steps to the middles of posteriors: inside the space, where modes may lie at its edge."""
-        return cls(lambda parameters: 0.0, lambda statistics: center(conjugate.update(statistics)))
+        return cls(lambda parameters: 0.0, conjugate.middle)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,16 +211,3 @@ def _most_probable(table: Float[np.ndarray, "n K"]) -> tuple[Float[np.ndarray, "
     """Log joint densities of rows and their most probable classes, and these classes."""
     codes = table.argmax(1)
     return np.take_along_axis(table, codes[:, None], 1)[:, 0], codes
-
-
-def center(conjugate: Conjugate) -> Parameters:
-    """A process in the middle of a prior or posterior, at which no probability is zero.
-
-    It is the mean, family by family, or the mode where a mean is infinite.
-    """
-    return conjugate.collect(lambda family, names: _center(family))
-
-
-def _center(family: Family) -> Mapping[str, Array]:
-    mean = family.mean()
-    return mean if all(np.isfinite(value).all() for value in mean.values()) else family.mode()

@@ -33,7 +33,7 @@ class MAP(PointMethod):
         return super().solve(problem)
 
     def _has_closed_form(self, conjugate: Conjugate) -> bool:
-        return conjugate.is_closed
+        return conjugate.is_number
 
     def _target(self, conjugate: Conjugate) -> Target:
         return Target.posterior(conjugate)

@@ -10,12 +10,12 @@ import numpy as np
 
 from bayesgen.errors import FitError, ModelError
 from bayesgen.log_density import LogDensity
-from bayesgen.posteriors import Draws, entry_names, problems, warn_of, warn_of_switching
-from bayesgen.program import PosteriorDensity, dispersed_starts, free_vector, saturated_sites
+from bayesgen.posteriors import Draws, Parameters, entry_names, problems, warn_of, warn_of_switching
+from bayesgen.program import GenerativeProgram, PosteriorDensity, dispersed_starts, free_vector, saturated_sites
 from bayesgen.runtime import as_key, placed
 from bayesgen.solvers import Attempt, Chains, Settings, sample, unwhitened, whitened_at_mode
 from bayesgen.statistics import PatternMoments, SufficientStatistics
-from bayesgen.typing import Float
+from bayesgen.typing import Float, Seed
 
 from .components import unnamed
 from .em import inner_point
@@ -68,15 +68,18 @@ class NUTS(Method):
         problem.warn_of_constant_columns()
         problem.warn_of_unnamed_classes()
         _refuse_many_groups(problem.data.statistics)
-        program, density = problem.program, PosteriorDensity(problem.program, problem.statistics)
+        program, start = problem.program, _start(problem)
+        moving = program if start is None else program.adapted(start)
+        density = PosteriorDensity(moving, problem.statistics)
         if density.dimension == 0:
             raise FitError(
                 "NUTS has nothing to sample: the program has no continuous latent site. Use Exact(), or, for a program "
                 "of one's own, program.log_joint({}, X)."
             )
-        chains = self.chains(density, lambda: _starts(problem), problem.seed, problem.progress)
-        latents = {name: chains.values[name] for name in program.latents}
-        values = program.parameters_of(chains.values)
+        chains = self.chains(density, lambda: _starts(moving, start, problem.seed), problem.seed, problem.progress)
+        values = moving.parameters_of(chains.values)
+        sites = chains.values if moving is program else program.latents_of(values)
+        latents = {name: sites[name] for name in program.latents}
         draws = Draws(program, latents, values, chains.stats)
         fit = problem.result(self, draws, about(chains) | problem.about_labels)
         unlabelled = problem.data.statistics.unlabelled
@@ -139,12 +142,18 @@ def _refuse_many_groups(statistics: SufficientStatistics) -> None:
             )
 
 
-def _starts(problem: ProgramProblem) -> Float[np.ndarray, "starts D"]:
-    """Where to look for the mode: at the closed-form posterior mean where there is one, or where EM leads."""
+def _start(problem: ProgramProblem) -> Parameters | None:
+    """A process near the mode: the closed-form posterior mean where there is one, or where EM leads; else None."""
     conjugate = problem.conjugate
-    if conjugate is None or not conjugate.is_closed:
-        return dispersed_starts(problem.program, problem.seed)
+    if conjugate is None or not conjugate.is_number:
+        return None
     statistics = problem.data.statistics
-    point = conjugate.update(statistics).mean() if statistics.is_complete else inner_point(problem, conjugate)
-    latents = problem.program.latents_of(point)
-    return free_vector(problem.program, {name: latents[name] for name in problem.program.latents})[None]
+    return conjugate.middle(statistics) if statistics.is_complete else inner_point(problem, conjugate)
+
+
+def _starts(program: GenerativeProgram, start: Parameters | None, seed: Seed) -> Float[np.ndarray, "starts D"]:
+    """Where to look for the mode: at a process near it, or all over the space."""
+    if start is None:
+        return dispersed_starts(program, seed)
+    latents = program.latents_of(start)
+    return free_vector(program, {name: latents[name] for name in program.latents})[None]

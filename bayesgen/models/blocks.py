@@ -132,14 +132,9 @@ class BlockModel(ConcreteModel):
         else:
             function = ClassifierFunction(conjugate.class_prior, tuple(families.values()), tuple(families))
             program = GenerativeProgram(function, label=LABEL, classes=schema.classes)
-        coordinates = {
-            f"{name}_{site}": (f"{name}_{parameter}", transform)
-            for name, family in families.items()
-            for site, (parameter, transform) in family.coordinates.items()
-        }
         statistics = self.statistics(schema)
         plan = Plan(tuple((name, statistics[name]) for name in families))
-        return program.replace(coordinates=coordinates, plan=plan)
+        return program.replace(plan=plan)
 
     def _scale(self, schema: Schema, name: str, family: Family, columns: Sequence[str]) -> Scale:
         """What the family of a block is told: numbers of classes, columns and categories; means and variances."""

@@ -55,7 +55,12 @@ class Conjugate:
 
     @property
     def is_closed(self) -> bool:
-        """Whether every hyperparameter is a number, so that the closed forms apply."""
+        """Whether the posterior has a closed form, where no cell is missing."""
+        return self.is_number and all(family.is_closed for _, family in self.families())
+
+    @property
+    def is_number(self) -> bool:
+        """Whether every hyperparameter is a number, so that the joint mode has a closed form, or EM finds it."""
         return not any(family.hierarchical for _, family in self.families())
 
     def families(self) -> list[tuple[str, Family]]:
@@ -168,9 +173,27 @@ class Conjugate:
             start = stop
         return values
 
+    def maximum_posterior(self, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
+        """The joint mode of the parameters given complete rows: {block}_{parameter} -> value."""
+        summary_of = self._summaries(statistics)
+        return self.collect(lambda family, names: family.maximum_posterior(summary_of[names.block], names))
+
+    def middle(self, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
+        """A process in the middle of the posterior given complete rows, at which no probability is zero."""
+        summary_of = self._summaries(statistics)
+        return self.collect(lambda family, names: family.middle(summary_of[names.block]))
+
+    def center(self) -> dict[str, np.ndarray]:
+        """A process in the middle of the prior, at which no probability is zero."""
+        return self.collect(lambda family, names: family.center())
+
+    def _summaries(self, statistics: SufficientStatistics) -> dict[str, Any]:
+        """What is known of the labels and of each block, by the names that messages have for them."""
+        return {"class": statistics.labels} | {b.name: self._summary(b, statistics) for b in self.blocks}
+
     def maximum_likelihood(self, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
         """The parameters of highest likelihood: {block}_{parameter} -> value."""
-        summary_of = {"class": statistics.labels} | {b.name: self._summary(b, statistics) for b in self.blocks}
+        summary_of = self._summaries(statistics)
         return self.collect(lambda family, names: family.maximum_likelihood(summary_of[names.block], names))
 
     def _each_with(self, parameters: Mapping[str, np.ndarray]) -> list[tuple[Family, dict[str, np.ndarray]]]:

@@ -1,14 +1,16 @@
 """NumPyro programs built from families: one function for all classifiers, and one for blocks without classes."""
 
 from collections.abc import Mapping
+from typing import Self
 
 import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
+from numpyro.distributions.transforms import Transform
 
 from bayesgen.families import Family
 from bayesgen.program import PytreeFunction
-from bayesgen.records import content_hash, record, static
+from bayesgen.records import content_hash, copied, record, static
 from bayesgen.typing import Array, Int
 
 LABEL, PLATE = "y", "instances"
@@ -36,6 +38,24 @@ class FamiliesFunction(PytreeFunction):
         """Names of the blocks' covariates."""
         pairs = zip(self.names, self.families, strict=True)
         return tuple(covariate_name(name) for name, family in pairs if family.covariate)
+
+    @property
+    def coordinates(self) -> dict[str, tuple[str, Transform]]:
+        """Those of the families."""
+        return {
+            f"{name}_{site}": (f"{name}_{parameter}", transform)
+            for name, family in zip(self.names, self.families, strict=True)
+            for site, (parameter, transform) in family.coordinates.items()
+        }
+
+    def adapted(self, parameters: Mapping[str, Array]) -> Self:
+        """Each family in its coordinates near a process."""
+        families = []
+        for name, family in zip(self.names, self.families, strict=True):
+            of_block = {parameter: parameters[f"{name}_{parameter}"] for parameter in family.parameter_axes()}
+            families.append(family.adapted(of_block))
+        is_same = all(one is other for one, other in zip(families, self.families, strict=True))
+        return self if is_same else copied(self, families=tuple(families))
 
     def _parameters(self) -> dict[str, dict[str, Array]]:
         """Sample the parameters of each block."""

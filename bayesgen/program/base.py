@@ -27,13 +27,11 @@ class Program(abc.ABC):
         function: `function(n, **covariates)`.
         label: name of the label site, or None for a program without classes.
         classes: the labels in the order of the label site's values; none for a program without classes.
-        coordinates: site -> (the parameter that it stands for in other coordinates, the map from it to the site).
     """
 
     function: Callable[..., Any]
     label: str | None
     classes: tuple[Hashable, ...]
-    coordinates: dict[str, tuple[str, Transform]]
 
     @property
     @abc.abstractmethod
@@ -49,6 +47,11 @@ class Program(abc.ABC):
     @abc.abstractmethod
     def supports(self) -> Supports:
         """What is known, without the latents, of the values that attributes can take."""
+
+    @property
+    def coordinates(self) -> dict[str, tuple[str, Transform]]:
+        """Site -> (the parameter that it stands for in other coordinates, the map from it to the site)."""
+        return self.function.coordinates if isinstance(self.function, PytreeFunction) else {}
 
     @property
     def owner(self) -> Callable[..., Any] | None:
@@ -92,20 +95,23 @@ class Program(abc.ABC):
 
     def parameters_of(self, latents: Arrays) -> dict[str, np.ndarray]:
         """Latents in the coordinates that are reported: name -> array (any leading axes)."""
-        return _converted(latents, {site: (name, t.inv) for site, (name, t) in self.coordinates.items()})
+        return _converted(latents, {site: [(name, t.inv)] for site, (name, t) in self.coordinates.items()})
 
     def latents_of(self, parameters: Arrays) -> dict[str, np.ndarray]:
         """The inverse of `parameters_of`."""
-        return _converted(parameters, {name: (site, t) for site, (name, t) in self.coordinates.items()})
+        sites: dict[str, list[tuple[str, Transform]]] = {}
+        for site, (name, transform) in self.coordinates.items():
+            sites.setdefault(name, []).append((site, transform))
+        return _converted(parameters, sites)
 
 
-def _converted(values: Arrays, table: Mapping[str, tuple[str, Transform]]) -> dict[str, np.ndarray]:
+def _converted(values: Arrays, table: Mapping[str, list[tuple[str, Transform]]]) -> dict[str, np.ndarray]:
     converted = {}
     with jax.enable_x64(True):
         for name, value in values.items():
-            new_name, transform = table.get(name, (name, None))
-            if transform is None:
-                converted[new_name] = np.asarray(value)
-            elif new_name not in values:  # deterministic sites need no transforming
-                converted[new_name] = np.asarray(transform(jnp.asarray(value)))
+            for new_name, transform in table.get(name, [(name, None)]):
+                if transform is None:
+                    converted[new_name] = np.asarray(value)
+                elif new_name not in values:  # deterministic sites need no transforming
+                    converted[new_name] = np.asarray(transform(jnp.asarray(value)))
     return converted

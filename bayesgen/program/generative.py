@@ -11,7 +11,6 @@ import numpy as np
 import numpyro.distributions as dist
 from numpyro import handlers
 from numpyro.distributions.constraints import Constraint
-from numpyro.distributions.transforms import Transform
 
 from bayesgen.data import Schema, levels_array
 from bayesgen.describe import quote_some
@@ -21,6 +20,7 @@ from bayesgen.runtime import as_key
 from bayesgen.typing import Array, Float, Seed
 
 from .as_model import ProgramModel
+from .base import Arrays
 from .class_axes import find_class_axes
 from .data_side import find_latent_supports, find_supports
 from .density import log_density
@@ -80,7 +80,6 @@ class GenerativeProgram(ProgramModel):
     function: Callable[..., Any]
     label: str | None
     classes: tuple[Hashable, ...]
-    coordinates: dict[str, tuple[str, Transform]] = dataclasses.field(compare=False)
 
     def __init__(
         self,
@@ -98,7 +97,7 @@ class GenerativeProgram(ProgramModel):
         if label is not None and len(labels) < (1 if isinstance(function, PytreeFunction) else 2):
             raise ModelError(f"GenerativeProgram needs at least two classes, got {labels}.")
         function = referable(function)
-        fill(self, function=function, label=label, classes=labels, coordinates={})
+        fill(self, function=function, label=label, classes=labels)
         if not isinstance(function, PytreeFunction):
             _ = self.structure  # a program that breaks a convention is refused here, and not at the first fit
 
@@ -118,6 +117,13 @@ class GenerativeProgram(ProgramModel):
     def replace(self, **values: Any) -> "GenerativeProgram":
         """A copy with some attributes replaced, unchecked (structure and plan are found anew unless given)."""
         return copied(self, **values)
+
+    def adapted(self, parameters: Arrays) -> "GenerativeProgram":
+        """The same program, latents in coordinates that suit processes near one; itself where it has no others."""
+        if not isinstance(self.function, PytreeFunction):
+            return self
+        function = self.function.adapted(parameters)
+        return self if function is self.function else self.replace(function=function, plan=self.plan)
 
     # --- what the program consists of ---------------------------------------------------------------------------
 

@@ -4,11 +4,12 @@ import abc
 import dataclasses
 import functools
 import weakref
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Self, TypeVar
 
 import jax
 import numpy as np
+from numpyro.distributions.transforms import Transform
 
 from bayesgen.records import fill
 from bayesgen.typing import Array
@@ -27,6 +28,15 @@ class PytreeFunction(abc.ABC):
         """Names of the covariates that it takes."""
         return ()
 
+    @property
+    def coordinates(self) -> dict[str, tuple[str, Transform]]:
+        """Sites that stand for a parameter in other coordinates: see `Program`."""
+        return {}
+
+    def adapted(self, parameters: Mapping[str, Array]) -> Self:
+        """The same program, latents in coordinates that suit processes near one: what samplers move in."""
+        return self
+
     @abc.abstractmethod
     def __call__(self, n: int, **covariates: Array) -> Any: ...
 
@@ -43,15 +53,14 @@ def register(program_type: type) -> None:
         dynamic = isinstance(program.function, PytreeFunction)
         static = None if dynamic else weakref.ref(program.function)
         codes = tuple(range(len(program.classes)))
-        coordinates = tuple(program.coordinates.items())
-        fixed = (static, program.label, codes, program.structure, program.plan, coordinates)
+        fixed = (static, program.label, codes, program.structure, program.plan)
         return ((program.function,) if dynamic else ()), fixed
 
     def unflatten(fixed: Any, children: Any) -> Any:
-        static, label, codes, structure, plan, coordinates = fixed
+        static, label, codes, structure, plan = fixed
         function = static() if static else children[0]
         program: Any = fill(object.__new__(program_type), function=function, label=label, classes=codes)
-        return fill(program, structure=structure, plan=plan, coordinates=dict(coordinates))
+        return fill(program, structure=structure, plan=plan)
 
     jax.tree_util.register_pytree_node(program_type, flatten, unflatten)
 

@@ -1,0 +1,195 @@
+"""Covariances of a few factors and noise, W W' + v I: from spectra, and as triangular factors, which are identified."""
+
+import math
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from numpyro.distributions import constraints
+from numpyro.distributions.constraints import Constraint
+from numpyro.distributions.transforms import Transform
+
+from bayesgen.statistics import namespace
+from bayesgen.typing import Array, Float, Int
+
+Spectrum = tuple[Float[Array, "*K D"], Float[Array, "*K D D"]]
+"""Eigenvalues of covariances, the largest first, and their eigenvectors as columns."""
+
+
+def spectrum_of(covariances: Float[Array, "*K D D"]) -> Spectrum:
+    """Eigenvalues, the largest first, and eigenvectors."""
+    values, vectors = namespace(covariances).linalg.eigh(covariances)
+    return values[..., ::-1], vectors[..., ::-1]
+
+
+def least_squares(values: Float[Array, "*K D"], num_factors: int) -> tuple[Float[Array, "*K k"], Float[Array, "*K"]]:
+    """Squared lengths of the factors and the noise variance at which a covariance is nearest to one with these values.
+
+    Nearest is the normal distribution of least Kullback-Leibler divergence from that of the covariance: of the sample
+    covariance, the one of highest likelihood.
+
+    Source: Tipping and Bishop (1999), Probabilistic principal component analysis, eq. 7 and 8.
+    """
+    noise = values[..., num_factors:].mean(-1)
+    return values[..., :num_factors] - noise[..., None], noise
+
+
+def covariance_of(
+    lengths: Float[Array, "*K k"], noise: Float[Array, "*K"], vectors: Float[Array, "*K D D"]
+) -> Float[Array, "*K D D"]:
+    """The covariance whose factors have these squared lengths along the first of orthonormal vectors."""
+    xp, dimension = namespace(lengths, noise, vectors), vectors.shape[-1]
+    axes = vectors[..., : lengths.shape[-1]]
+    return (axes * lengths[..., None, :]) @ xp.swapaxes(axes, -1, -2) + noise[..., None, None] * xp.eye(dimension)
+
+
+def principal_loadings(covariances: Float[Array, "*K D D"], num_factors: int) -> Float[Array, "*K D k"]:
+    """Loadings W of covariances W W' + v I: orthogonal, the longest first, the largest entry of each positive.
+
+    Any rotation of the factors has the same covariance: these are the only ones whose columns are orthogonal, where no
+    two have one length.
+    """
+    xp = namespace(covariances)
+    values, vectors = spectrum_of(covariances)
+    lengths, _ = least_squares(values, num_factors)
+    axes = vectors[..., :num_factors]
+    largest = xp.take_along_axis(axes, xp.argmax(abs(axes), -2)[..., None, :], -2)
+    return axes * xp.sign(largest) * xp.sqrt(xp.maximum(lengths, 0.0))[..., None, :]
+
+
+# --- loadings as lower triangular matrices ----------------------------------------------------------------------
+
+
+def below(dimension: int, num_factors: int) -> tuple[Int[np.ndarray, " F"], Int[np.ndarray, " F"]]:
+    """Rows and columns of the entries of loadings (D, k) that are below the diagonal."""
+    return np.tril_indices(dimension, -1, num_factors)
+
+
+def triangular(diagonal: Float[Array, "*K k"], others: Float[Array, "*K F"], dimension: int) -> Float[Array, "*K D k"]:
+    """Loadings (D, k) that are lower triangular, of their diagonal and of what is below."""
+    num_factors = diagonal.shape[-1]
+    rows, columns = below(dimension, num_factors)
+    empty = jnp.zeros((*diagonal.shape[:-1], dimension, num_factors))
+    places = np.arange(num_factors)
+    return empty.at[..., places, places].set(diagonal).at[..., rows, columns].set(others)
+
+
+def made_triangular(loadings: Float[Array, "*K D k"]) -> Float[Array, "*K D k"]:
+    """Loadings, their factors rotated so that they are lower triangular with a nonnegative diagonal."""
+    num_factors = loadings.shape[-1]
+    rotation, upper = jnp.linalg.qr(jnp.swapaxes(loadings[..., :num_factors, :], -1, -2))
+    signs = jnp.where(jnp.diagonal(upper, axis1=-2, axis2=-1) < 0, -1.0, 1.0)
+    return jnp.tril(loadings @ (rotation * signs[..., None, :]))
+
+
+class FactorTransform(Transform):
+    """From covariances W W' + v I to sites that together stand for them: v, and W made triangular in a basis.
+
+    A covariance that is none of these is taken for the nearest one that is: see `least_squares`.
+
+    Args:
+        num_factors: k.
+        basis: orthonormal columns in whose coordinates W is made triangular; None for the columns themselves.
+    """
+
+    domain: ClassVar[Constraint] = constraints.positive_definite
+    codomain: ClassVar[Constraint] = constraints.real_vector
+
+    def __init__(self, num_factors: int, basis: Float[Array, "*K D D"] | None = None) -> None:
+        self.num_factors, self.basis = num_factors, basis
+
+    @property
+    def inv(self) -> Any:
+        """Of one site alone nothing follows: the covariance is recorded beside them."""
+        return lambda site: None
+
+    def log_abs_det_jacobian(self, x: Any, y: Float[Array, "..."], intermediates: Any = None) -> Float[Array, "..."]:
+        """Log-Jacobian of the site by loadings and noise, of which the orthogonal matrices are no part; of site `y`."""
+        return jnp.zeros(())
+
+    def tree_flatten(self) -> Any:
+        """The basis, and what is static."""
+        return (self.basis,), (("basis",), {"num_factors": self.num_factors})
+
+    def _loadings(self, covariances: Float[Array, "*draws D D"]) -> Float[Array, "*draws D k"]:
+        loadings = principal_loadings(covariances, self.num_factors)
+        if self.basis is not None:
+            loadings = jnp.swapaxes(self.basis, -1, -2) @ loadings
+        return made_triangular(loadings)
+
+
+class ToNoise(FactorTransform):
+    """The noise variance of covariances."""
+
+    codomain = constraints.positive
+
+    def __call__(self, x: Float[Array, "*draws D D"]) -> Float[Array, "*draws"]:
+        """The mean of the eigenvalues that are not the largest."""
+        return least_squares(spectrum_of(x)[0], self.num_factors)[1]
+
+
+class ToDiagonal(FactorTransform):
+    """The diagonal of triangular loadings."""
+
+    def __call__(self, x: Float[Array, "*draws D D"]) -> Float[Array, "*draws k"]:
+        """Nonnegative."""
+        return jnp.diagonal(self._loadings(x), axis1=-2, axis2=-1)
+
+    def log_abs_det_jacobian(self, x: Any, y: Float[Array, "... k"], intermediates: Any = None) -> Float[Array, "..."]:
+        """Loadings that are made triangular with the diagonal y are a volume of prod_j |y_j|^(k - j).
+
+        Source: Muirhead (1982), Aspects of Multivariate Statistical Theory, theorem 2.1.13.
+        """
+        free = np.arange(self.num_factors)[::-1]
+        return -(jnp.where(free == 0, 0.0, free * jnp.log(jnp.where(free == 0, 1.0, jnp.abs(y))))).sum(-1)
+
+
+class ToBelow(FactorTransform):
+    """The entries of triangular loadings below the diagonal."""
+
+    def __call__(self, x: Float[Array, "*draws D D"]) -> Float[Array, "*draws F"]:
+        """Row by row."""
+        return self._loadings(x)[(..., *below(x.shape[-1], self.num_factors))]
+
+
+# --- the mode of loadings and noise -----------------------------------------------------------------------------
+
+
+def posterior_spectrum(
+    values: Float[np.ndarray, " D"], count: float, num_factors: int, variance: float, shape: float, scale: float
+) -> tuple[Float[np.ndarray, " k"], float]:
+    """Squared lengths of the factors and noise variance at the joint mode of loadings and noise.
+
+    It maximises -count / 2 (log|C| + tr(inv(C) S)) - |W|^2 / (2 variance) - (shape + 1) log v - scale / v, where
+    C = W W' + v I and S has these eigenvalues. The axes of W are those of S, the first with the largest eigenvalue. Of
+    a factor that is there, length + v = c solves c^2 / variance + count (c - l) = 0, whatever v is; given how many
+    there are, m, v solves m v^2 / variance - P v + R = 0. The objective has a slope everywhere, so its maximum is among
+    these.
+
+    Args:
+        values: eigenvalues l, the largest first.
+        count: weight of the rows.
+        num_factors: k.
+        variance: of the entries of loadings.
+        shape, scale: of the inverse gamma distribution of the noise.
+    """
+    dimension = len(values)
+    totals = 2 * count * values / (count + np.sqrt(count**2 + 4 * count * values / variance)) if count else 0 * values
+    best, found = math.inf, (np.zeros(num_factors), math.nan)
+    for active in range(num_factors + 1):
+        power = count * (dimension - active) + 2 * (shape + 1)
+        rest = count * values[active:].sum() + 2 * scale
+        root = power**2 - 4 * active * rest / variance
+        if root < 0:
+            continue
+        noise = 2 * rest / (power + math.sqrt(root))
+        lengths = np.zeros(num_factors)
+        lengths[:active] = totals[:active] - noise
+        if (lengths[:active] <= 0).any():
+            continue
+        kept = totals[:active]
+        objective = count * (np.log(kept) + values[:active] / kept).sum() if active else 0.0
+        objective += lengths.sum() / variance + power * math.log(noise) + rest / noise
+        if objective < best:
+            best, found = objective, (lengths, float(noise))
+    return found
