@@ -10,7 +10,7 @@ from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.transforms import Transform
 
 from bayesgen.statistics import namespace
-from bayesgen.typing import Array, Float, Int
+from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 Spectrum = tuple[Float[Array, "*K D"], Float[Array, "*K D D"]]
 """Eigenvalues of covariances, the largest first, and their eigenvectors as columns."""
@@ -22,7 +22,9 @@ def spectrum_of(covariances: Float[Array, "*K D D"]) -> Spectrum:
     return values[..., ::-1], vectors[..., ::-1]
 
 
-def least_squares(values: Float[Array, "*K D"], num_factors: int) -> tuple[Float[Array, "*K k"], Float[Array, "*K"]]:
+def least_squares(
+    values: Float[Array, "*K D"], num_factors: int
+) -> tuple[Float[Array, "*K k"], Float[ArrayOrNumber, "*K"]]:
     """Squared lengths of the factors and the noise variance at which a covariance is nearest to one with these values.
 
     Nearest is the normal distribution of least Kullback-Leibler divergence from that of the covariance: of the sample
@@ -35,7 +37,7 @@ def least_squares(values: Float[Array, "*K D"], num_factors: int) -> tuple[Float
 
 
 def covariance_of(
-    lengths: Float[Array, "*K k"], noise: Float[Array, "*K"], vectors: Float[Array, "*K D D"]
+    lengths: Float[Array, "*K k"], noise: Float[ArrayOrNumber, "*K"], vectors: Float[Array, "*K D D"]
 ) -> Float[Array, "*K D D"]:
     """The covariance whose factors have these squared lengths along the first of orthonormal vectors."""
     xp, dimension = namespace(lengths, noise, vectors), vectors.shape[-1]
@@ -123,7 +125,7 @@ class ToNoise(FactorTransform):
 
     codomain = constraints.positive
 
-    def __call__(self, x: Float[Array, "*draws D D"]) -> Float[Array, "*draws"]:
+    def __call__(self, x: Float[Array, "*draws D D"]) -> Float[ArrayOrNumber, "*draws"]:
         """The mean of the eigenvalues that are not the largest."""
         return least_squares(spectrum_of(x)[0], self.num_factors)[1]
 

@@ -82,7 +82,7 @@ class LowRankNormal(JointCells, Family):
     >>> model = bg.GenerativeClassifier([("size", bg.LowRankNormal(1), ["x0", "x1", "x2"])])
     >>> fit = bg.fit(bg.Mixture(model, 1), X, method=bg.MLE())
     >>> fit.parameters["size_noise_variance"].round(4).tolist()
-    [0.0076]
+    [0.0041]
     """
 
     num_factors: int = static()

@@ -56,8 +56,10 @@ def assert_same(one, two, rtol=1e-11):
 
 def test_every_family_is_in_the_table():
     public = {name for name in bayesgen.families.__all__ if name not in ("Family", "Names", "Scale")}
-    with_features = {name for name in public if getattr(bayesgen.families, name).covariate == "features"}
-    assert {type(case.family).__name__ for case in CASES.values()} == public - with_features  # test_linear_families
+    families = [getattr(bayesgen.families, name) for name in public]
+    # those with features are in test_linear_families, those without a closed posterior have tests of their own
+    here = {family.__name__ for family in families if family.is_closed and family.covariate != "features"}
+    assert {type(case.family).__name__ for case in CASES.values()} == here
 
 
 @every_case
