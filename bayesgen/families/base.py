@@ -201,9 +201,9 @@ class Family(Incomplete, abc.ABC):
 
     def middle(self, summary: Any) -> Parameters:
         """Parameters in the middle of the posterior, at which no probability is zero."""
-        return self.update(summary).center()
+        return self.update(summary).typical()
 
-    def center(self) -> Parameters:
+    def typical(self) -> Parameters:
         """Parameters in the middle of the family: means, or the mode where one of them is infinite."""
         mean = self.mean()
         return mean if all(np.isfinite(value).all() for value in mean.values()) else self.mode()

@@ -185,7 +185,7 @@ class Conjugate:
 
     def center(self) -> dict[str, np.ndarray]:
         """A process in the middle of the prior, at which no probability is zero."""
-        return self.collect(lambda family, names: family.center())
+        return self.collect(lambda family, names: family.typical())
 
     def _summaries(self, statistics: SufficientStatistics) -> dict[str, Any]:
         """What is known of the labels and of each block, by the names that messages have for them."""
