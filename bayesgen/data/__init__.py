@@ -6,6 +6,7 @@ from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
 from .encoding import refuse_missing_cells, whole_numbers
 from .filling import collected, decoded, filled
 from .levels import as_level, levels_array, with_level
+from .response import ResponseColumn, response_values
 from .rows import Rows, joined
 from .schema import Schema
 from .tables import read_table
@@ -17,6 +18,7 @@ __all__ = [
     "ColumnKinds",
     "Dataset",
     "PositionalNames",
+    "ResponseColumn",
     "Rows",
     "Schema",
     "Split",
@@ -34,6 +36,7 @@ __all__ = [
     "read_table",
     "read_tables",
     "refuse_missing_cells",
+    "response_values",
     "successive_rows",
     "unknown_cells",
     "warn_of_unknown",

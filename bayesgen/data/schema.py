@@ -13,6 +13,7 @@ from .categories import as_labels, check_num_classes, distinct_values, encode_le
 from .columns import KINDS, ColumnKinds, PositionalNames, check_kinds, check_known, mismatch, text_names
 from .encoding import Encoded, category_codes, encode_categories, encode_numbers, refuse_missing_cells
 from .levels import declared_levels, sorted_levels
+from .response import ResponseColumn
 from .tables import read_table
 from .views import Table
 
@@ -38,6 +39,7 @@ class Schema:
     unknown: what becomes of a value that a categorical column never showed in training and does not declare (or of one
         but 0 and 1 in a binary column): "error" refuses it by name, "missing" takes the cell as missing, with one
         `UnknownValuesWarning` that counts such cells.
+    response: the name, mean and variance of a continuous label, the y of a regression; None where there is none.
 
     Raises DataError for an unknown kind and for empty or repeated categories, classes or columns.
     """
@@ -51,6 +53,7 @@ class Schema:
     mean: np.ndarray | None = field(default=None, compare=False)
     variance: np.ndarray | None = field(default=None, compare=False)
     unknown: str = "error"
+    response: ResponseColumn | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.kinds, ColumnKinds):
@@ -88,8 +91,8 @@ class Schema:
         """This schema with columns, kinds, categories and classes filled in from data.
 
         Kinds are those declared here, else those in `implied_kinds`, else those of the dtypes. `y` (n,) may
-        be None. A resolved schema comes back as it is, once it has been checked against the table. Raises
-        DataError where schema, table and labels do not fit each other.
+        be None. A resolved schema comes back as it is, once checked against the table. Raises DataError where schema,
+        table and labels do not fit each other.
         """
         if self.columns is None:
             schema = replace(self, columns=table.names, named=table.named, sparse=table.sparse)
@@ -114,10 +117,7 @@ class Schema:
         return self._names_among(table.names, table.named, columns)
 
     def encode(self, table: Table, columns: Sequence[str]) -> Any:
-        """The numbers of `encode_cells`, where no cell is missing.
-
-        Raises DataError for missing cells, and for what `encode_cells` refuses.
-        """
+        """The numbers of `encode_cells`. Raises DataError for missing cells, and for what that refuses."""
         values, observed = self.encode_cells(table, columns)
         if observed is not None:
             refuse_missing_cells(observed, columns, "Drop or impute them, or take them from encode_cells with a mask.")
@@ -200,7 +200,8 @@ class Schema:
         counts = {kind: len(self.columns_of(kind)) for kind in KINDS}
         kinds = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
         classes = "None" if self.classes is None else f"[{quote_some(self.classes)}]"
-        return f"Schema(columns=[{quote_some(self.columns, 5)}] ({kinds}), classes={classes})"
+        label = f"classes={classes}" if self.response is None else f"response={self.response.name!r}"
+        return f"Schema(columns=[{quote_some(self.columns, 5)}] ({kinds}), {label})"
 
     def _resolved_columns(self) -> Sequence[str]:
         if self.columns is None:

@@ -11,6 +11,7 @@ from .low_rank_normal import LowRankNormal
 from .naming import Names, Scale
 from .normal_inverse_gamma import NormalInverseGamma
 from .normal_inverse_wishart import NormalInverseWishart
+from .rows import MultivariateStudentTRows as MultivariateStudentTRows
 
 __all__ = [
     "BetaBernoulli",

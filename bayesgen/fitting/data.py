@@ -255,7 +255,8 @@ def _statistics(model: ConcreteModel, schema: Schema, table: Table) -> Iterator[
 def _same_scale(one: Schema, other: Schema) -> bool:
     """Whether two schemas of one kind know the same means and variances."""
     first, second = (np.asarray([schema.mean, schema.variance], np.float64) for schema in (one, other))
-    return np.array_equal(first, second, equal_nan=True)
+    responses = [(s.response.mean, s.response.variance) for s in (one, other) if s.response is not None]
+    return np.array_equal(first, second, equal_nan=True) and len(set(responses)) < 2
 
 
 def check_model(model: object) -> None:

@@ -139,6 +139,9 @@ class ProgramProblem(Problem):
             return
         is_constant = (schema.variance == 0) & (True if known is None else np.isnan(known))
         constant = [schema.columns[int(index)] for index in np.flatnonzero(is_constant)]
+        response, before = schema.response, self.data.schema.response
+        if response is not None and response.variance == 0 and (before is None or before.variance is None):
+            constant.append(response.name)
         if constant:
             warn(
                 f"Constant columns {constant}: their default prior takes variance 1. Drop them if they carry nothing.",

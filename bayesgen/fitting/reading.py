@@ -61,7 +61,8 @@ class TrainedOnRows(Trained):
     def rows_of(self, table: Table) -> Rows:
         """The rows of a table, as `read` gives them, without its warning."""
         if self._are_sites(table.names):
-            return read_rows(self.program, table, labelled=True)
+            rows = read_rows(self.program, table, labelled=True)
+            return rows if self.concrete.response is None else self.concrete.response.without(rows)
         rows = self.concrete.read(self.schema, table)
         self.concrete.check_rows(self.schema, rows.values)
         return rows

@@ -2,9 +2,11 @@
 
 from .blocks import BlockModel
 from .classifier import GenerativeClassifier
+from .closed_response import ClosedResponse as ClosedResponse
 from .conjugate import Block, Conjugate, Densities
 from .conjugate_structures import ConjugateStructures
 from .gaussian_discriminant import GaussianDiscriminant
+from .joint_gaussian_regression import JointGaussianRegression
 from .mixture import Mixture
 from .naive_bayes import NaiveBayes
 from .structure_average import StructureAverage
@@ -17,6 +19,7 @@ __all__ = [
     "Densities",
     "GaussianDiscriminant",
     "GenerativeClassifier",
+    "JointGaussianRegression",
     "Mixture",
     "NaiveBayes",
     "StructureAverage",

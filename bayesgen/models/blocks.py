@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesgen.data import Rows, Schema, Table, refuse_missing_cells
+from bayesgen.data import ResponseColumn, Rows, Schema, Table, refuse_missing_cells, response_values
 from bayesgen.errors import DataError, ModelError
 from bayesgen.families import Family, FixedCategorical, Scale
 from bayesgen.program import ConcreteModel, GenerativeProgram, Model, Plan, Recipe
@@ -15,8 +15,10 @@ from bayesgen.statistics import Cells, Moments, PatternMoments, Statistic, check
 from bayesgen.typing import Array, Bool, Float
 
 from .apart import ClassPrior
+from .closed_response import ClosedResponse
 from .conjugate import Block, Conjugate
 from .function import LABEL, BlocksFunction, ClassifierFunction
+from .regression import refuse_declared_classes
 
 
 class BlockModel(ConcreteModel):
@@ -32,9 +34,14 @@ class BlockModel(ConcreteModel):
 
     def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
         """The kinds of the columns are those of their blocks' families."""
-        if not self.has_labels:
-            refuse_classes(self, y, declared)
         kinds = {column: family.kind for _, family, columns in self.blocks for column in columns}
+        if self.response is not None:
+            refuse_declared_classes(type(self).__name__, declared)
+            response = declared.response or ResponseColumn()
+            declared = dataclasses.replace(declared, response=response)
+            kinds.pop(response.name)
+        elif not self.has_labels:
+            refuse_classes(self, y, declared)
         if declared.columns is not None:
             declared.check_table(table)
         names = table.names if declared.columns is None else declared.columns
@@ -58,7 +65,7 @@ class BlockModel(ConcreteModel):
         values: dict[str, Any] = {}
         observed: dict[str, Bool[Array, "n D"]] = {}
         for name, family, columns in self.blocks:
-            values[name], mask = schema.encode_cells(table, columns)
+            values[name], mask = _encoded(schema, table, columns)
             if mask is not None:
                 if not family.takes_missing:
                     refuse_missing_cells(mask, columns, _of_whole_rows(name, family))
@@ -82,10 +89,7 @@ class BlockModel(ConcreteModel):
         """Fill in means and variances of the columns, from the summaries of the blocks. Those that are known stay."""
         if not any(family.scaled for _, family, _ in self.blocks):
             return schema
-        unknown = np.full(len(schema.columns or ()), np.nan)
-        mean = unknown.copy() if schema.mean is None else schema.mean.copy()
-        variance = unknown.copy() if schema.variance is None else schema.variance.copy()
-        position = {name: index for index, name in enumerate(schema.columns or ())}
+        position, mean, variance = _moments(schema)
         for name, family, columns in self.blocks:
             if family.scaled:
                 where = np.array([position[column] for column in columns])
@@ -93,7 +97,15 @@ class BlockModel(ConcreteModel):
                 is_known = ~np.isnan(mean[where])
                 mean[where] = np.where(is_known, mean[where], found[0])
                 variance[where] = np.where(is_known, variance[where], found[1])
-        return dataclasses.replace(schema, mean=mean, variance=variance)
+        if schema.response is None:
+            return dataclasses.replace(schema, mean=mean, variance=variance)
+        response = dataclasses.replace(schema.response, mean=float(mean[-1]), variance=float(variance[-1]))
+        return dataclasses.replace(schema, mean=mean[:-1], variance=variance[:-1], response=response)
+
+    @property
+    def closed_response(self) -> ClosedResponse | None:
+        """See `Conjugate`."""
+        return None
 
     @property
     def has_labels(self) -> bool:
@@ -117,7 +129,7 @@ class BlockModel(ConcreteModel):
         )
         prior = self.class_prior
         if prior is None:
-            return Conjugate(None, blocks, ())
+            return Conjugate(None, blocks, (), closed_response=self.closed_response)
         prior = prior if isinstance(prior, Family) else FixedCategorical(prior)
         classes = tuple(schema.classes or ())
         return Conjugate(prior.resolve(Scale(num_categories=len(classes))), blocks, classes)
@@ -145,9 +157,9 @@ class BlockModel(ConcreteModel):
                     f"Block {name!r}: default hyperparameters come from the training columns, which this schema has "
                     "not seen. Bind with the schema of a fit (fit.schema), or give numbers."
                 )
-            position = {column: index for index, column in enumerate(schema.columns or ())}
+            position, means, variances = _moments(schema)
             where = [position[column] for column in columns]
-            mean, variance = schema.mean[where], schema.variance[where]
+            mean, variance = means[where], variances[where]
             variance = np.where(variance > 0, variance, 1.0)
         return self._shape(schema, columns, _num_categories(schema, name, family, columns), mean, variance)
 
@@ -167,6 +179,38 @@ class BlockModel(ConcreteModel):
         if num_categories is None:
             return family.statistic
         return family.resolve(self._shape(schema, columns, num_categories)).statistic
+
+
+def _encoded(schema: Schema, table: Table, columns: Sequence[str]) -> tuple[Any, Bool[np.ndarray, "n D"] | None]:
+    """The cells of a block, and a mask of those that are there; the response, which new rows lack, is its last column.
+
+    See `Schema.encode_cells`.
+    """
+    if schema.response is None or schema.response.name not in columns:
+        return schema.encode_cells(table, columns)
+    if table.labels is None:
+        response = np.full((table.num_rows, 1), np.nan)
+    else:
+        response = response_values(table.labels, schema.response.name)[:, None]
+    is_there = ~np.isnan(response)
+    if len(columns) == 1:
+        return response, None if is_there.all() else is_there
+    values, mask = schema.encode_cells(table, columns[:-1])
+    if mask is None and not is_there.all():
+        mask = np.ones(values.shape, bool)
+    return np.concatenate([values, response], 1), None if mask is None else np.concatenate([mask, is_there], 1)
+
+
+def _moments(schema: Schema) -> tuple[dict[str, int], Float[np.ndarray, " D"], Float[np.ndarray, " D"]]:
+    """The place of each column, the response after them, and their means and variances as far as they are known."""
+    columns, response = list(schema.columns or ()), schema.response
+    unknown = np.full(len(columns), np.nan)
+    moments = [unknown if known is None else known for known in (schema.mean, schema.variance)]
+    if response is not None:
+        columns.append(response.name)
+        of_response = [np.nan if known is None else known for known in (response.mean, response.variance)]
+        moments = [np.append(known, last) for known, last in zip(moments, of_response, strict=True)]
+    return {name: index for index, name in enumerate(columns)}, moments[0].copy(), moments[1].copy()
 
 
 def refuse_classes(model: Model, y: Any, declared: Schema) -> None:

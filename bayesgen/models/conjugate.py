@@ -12,6 +12,8 @@ from bayesgen.records import record, static
 from bayesgen.statistics import RowDensity, SufficientStatistics
 from bayesgen.typing import Float
 
+from .closed_response import ClosedResponse
+
 
 @record
 class Block:
@@ -47,11 +49,13 @@ class Conjugate:
         class_prior: family over the K class probabilities; None without classes.
         blocks: the blocks, independent given the class.
         classes: the labels.
+        closed_response: p(y | x) of a continuous label y in closed form; None where there is none, or no such label.
     """
 
     class_prior: Family | None
     blocks: tuple[Block, ...]
     classes: tuple[Any, ...] = static()
+    closed_response: ClosedResponse | None = static(default=None, kw_only=True)
 
     @property
     def is_closed(self) -> bool:

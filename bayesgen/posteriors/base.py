@@ -9,8 +9,9 @@ import numpy as np
 
 from bayesgen.data import Rows
 from bayesgen.errors import PredictionError
-from bayesgen.models import Conjugate, Densities
+from bayesgen.models import ClosedResponse, Conjugate, Densities
 from bayesgen.program import GenerativeProgram, program_table
+from bayesgen.statistics import Outcomes
 from bayesgen.typing import Float, PRNGKeyArray
 
 from .closed import closed_table
@@ -162,6 +163,23 @@ class ProcessPosterior(Posterior):
     @abc.abstractmethod
     def exported(self, num_draws: int, key: PRNGKeyArray) -> Exported:
         """What ArviZ is given."""
+
+    def outcomes(self, closed: ClosedResponse, rows: Rows, at: At) -> Outcomes | None:
+        """p(y | x) of a response in closed form, at a point or with the parameters integrated out; None without one.
+
+        Args:
+            closed: the model's closed form.
+            rows: rows that lack their response.
+            at: as `log_joint` takes it.
+
+        Raises:
+            PredictionError: a mode or predictive that this kind of posterior does not have.
+        """
+        self.require(at)
+        return self._outcomes(closed, rows, at)
+
+    def _outcomes(self, closed: ClosedResponse, rows: Rows, at: At) -> Outcomes | None:
+        return closed.at(self.mode if at == "mode" else self.mean, rows)
 
     def _log_joint(self, rows: Rows, at: At) -> Float[np.ndarray, "n K"]:
         parameters = self.mode if at == "mode" else self.mean

@@ -6,10 +6,10 @@ import functools
 import numpy as np
 
 from bayesgen.data import Rows, Schema
-from bayesgen.models import Conjugate, Densities
+from bayesgen.models import ClosedResponse, Conjugate, Densities
 from bayesgen.program import ConcreteModel, GenerativeProgram
 from bayesgen.runtime import generator
-from bayesgen.statistics import SufficientStatistics
+from bayesgen.statistics import Outcomes, SufficientStatistics
 from bayesgen.typing import Float, PRNGKeyArray
 
 from .base import At, Exported, Parameters, ProcessPosterior
@@ -65,6 +65,9 @@ class ConjugatePosterior(ProcessPosterior):
 
     def _log_joint(self, rows: Rows, at: At) -> Float[np.ndarray, "n K"]:
         return closed_table(self._predictive, rows) if at == "predictive" else super()._log_joint(rows, at)
+
+    def _outcomes(self, closed: ClosedResponse, rows: Rows, at: At) -> Outcomes | None:
+        return closed.predictive(self.conjugate, rows) if at == "predictive" else super()._outcomes(closed, rows, at)
 
     def densities(self, conjugate: Conjugate) -> list[Densities]:
         """The exact predictive."""

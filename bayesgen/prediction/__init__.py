@@ -1,8 +1,9 @@
-"""Inference: a rule turns a fit and new rows into class probabilities."""
+"""Inference: a rule turns a fit and new rows into class probabilities, or the distribution of a continuous label."""
 
 from .answer import ClassPrediction
 from .bma import BMA
 from .conditional_average import ConditionalAverage
+from .continuous import ContinuousPrediction
 from .density import DensityPrediction
 from .plug_in import PlugIn
 from .rule import Rule, predict
@@ -10,4 +11,13 @@ from .rule import answer as answer
 from .rule import log_densities as log_densities
 
 # what users see; other rooms may have the rest
-__all__ = ["BMA", "ClassPrediction", "ConditionalAverage", "DensityPrediction", "PlugIn", "Rule", "predict"]
+__all__ = [
+    "BMA",
+    "ClassPrediction",
+    "ConditionalAverage",
+    "ContinuousPrediction",
+    "DensityPrediction",
+    "PlugIn",
+    "Rule",
+    "predict",
+]

@@ -5,13 +5,17 @@ from typing import Any
 
 import numpy as np
 
+from bayesgen.data import Rows
+from bayesgen.errors import PredictionError
 from bayesgen.fitting import Fit
 from bayesgen.runtime import check_seed
 from bayesgen.typing import Seed
 
 from .answer import ClassPrediction, normalize, with_information
 from .batches import JOINT, JOINT_AND_ENTROPY
+from .continuous import ContinuousPrediction
 from .reliability import MIN_TAIL, NO_MEAN_K, least_effective, tail_indices
+from .responses import DrawsOfResponse, by_process
 from .rule import Rule
 
 MIN_EFFECTIVE_DRAWS = 20
@@ -60,6 +64,17 @@ class BMA(Rule):
         averages, size = fit.reduce_draws(X, JOINT_AND_ENTROPY, num_draws=self.entropy_draws, seed=self.seed)
         draws_that_count = least_effective(averages["log_joint"], size * averages["effective"], size)
         return with_information(answer, averages, unknown=draws_that_count < MIN_TAIL)
+
+    def respond(self, fit: Fit, rows: Rows) -> ContinuousPrediction:
+        """The predictive in closed form, or the mixture over draws, each weighed by p(x | Q)."""
+        if self.entropy_draws:
+            raise PredictionError(
+                "BMA: entropy_draws splits the entropy of class probabilities, and this fit has a continuous label. "
+                "Leave it out."
+            )
+        if fit.posterior.has_predictive:
+            return by_process(fit, rows, "predictive")
+        return DrawsOfResponse.of(fit, weighs=True).answer(rows)
 
     def averages_draws(self, fit: Fit) -> bool:
         """Where there is no closed form, or the entropy is to be split."""

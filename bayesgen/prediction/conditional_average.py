@@ -5,12 +5,15 @@ from typing import Any
 
 import numpy as np
 
+from bayesgen.data import Rows
 from bayesgen.fitting import Fit
 from bayesgen.runtime import check_seed
 from bayesgen.typing import Seed
 
 from .answer import ClassPrediction, with_information
 from .batches import CONDITIONAL
+from .continuous import ContinuousPrediction
+from .responses import DrawsOfResponse
 from .rule import Rule
 
 
@@ -40,6 +43,10 @@ class ConditionalAverage(Rule):
             logs = np.log(averages["probabilities"])
         answer = ClassPrediction(logs, fit.classes, averages["log_marginal"], averages["error"])
         return with_information(answer, averages, unknown=False)
+
+    def respond(self, fit: Fit, rows: Rows) -> ContinuousPrediction:
+        """The mixture of what the draws say, all of one weight."""
+        return DrawsOfResponse.of(fit, False, self.num_draws, self.seed).answer(rows)
 
     def averages_draws(self, fit: Fit) -> bool:
         """Always."""

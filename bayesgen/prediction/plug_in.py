@@ -3,10 +3,13 @@
 import dataclasses
 from typing import Any, Literal
 
+from bayesgen.data import Rows
 from bayesgen.errors import PredictionError
 from bayesgen.fitting import Fit
 
 from .answer import ClassPrediction, normalize
+from .continuous import ContinuousPrediction
+from .responses import by_process
 from .rule import Rule
 
 
@@ -30,6 +33,10 @@ class PlugIn(Rule):
         """Normalise the table at the process."""
         log_probabilities, log_marginal = normalize(fit.log_joint(X, at=self.at))
         return ClassPrediction(log_probabilities, fit.classes, log_marginal)
+
+    def respond(self, fit: Fit, rows: Rows) -> ContinuousPrediction:
+        """p(y | x, Q) at the process."""
+        return by_process(fit, rows, self.at)
 
     def remedy(self, fit: Fit) -> str:
         """Another process, or all of them."""

@@ -8,16 +8,18 @@ from typing import Any, overload
 
 import numpy as np
 
-from bayesgen.data import Table, read_table
+from bayesgen.data import Rows, Table, read_table
 from bayesgen.errors import DataError, ImpossibleRowsWarning, PredictionError, warn
 from bayesgen.fitting import Fit, Trained
 from bayesgen.runtime import interrupts_kept, requested, used
 from bayesgen.typing import Float
 
 from .answer import ClassPrediction, joined
+from .continuous import ContinuousPrediction, joined_answers
 from .density import DensityPrediction
 from .reliability import warn_of_few_draws
 
+CONTINUOUS_NUMBERS = 4  # of a row, besides its cells: locations, scales, degrees of freedom, log densities
 AVERAGED_TABLES = 8  # as large as one table of log-joints, in place of it: means, errors and what they come from
 
 
@@ -35,6 +37,10 @@ class Rule(abc.ABC):
     def apply(self, fit: Fit, X: Any) -> ClassPrediction:
         """Class probabilities of rows, as `fit.read` gives them or in any form that it takes."""
 
+    def respond(self, fit: Fit, rows: Rows) -> ContinuousPrediction:
+        """The distribution of the continuous label of rows, as `fit.read` gives them."""
+        raise PredictionError(f"{type(self).__name__} answers by classes, and this fit has a continuous label.")
+
     def remedy(self, fit: Fit) -> str:
         """What to do about rows that every class calls impossible."""
         return "No process of the posterior makes them possible: look at these rows, or give the model a wider prior."
@@ -49,7 +55,7 @@ def predict(fit: Fit, X: Any, *, rule: Rule, device: str | None = None) -> Class
 @overload
 def predict(fit: Trained, X: Any, *, rule: Rule, device: str | None = None) -> Any: ...
 def predict(fit: Trained, X: Any, *, rule: Rule, device: str | None = None) -> Any:
-    """Class probabilities of new rows.
+    """Class probabilities of new rows; of a fit with a continuous label the distribution of that.
 
     Args:
         fit: what `bayesgen.fit` gave.
@@ -87,6 +93,8 @@ def answer(fit: Any, rule: Rule, X: Any) -> Any:
     """What a rule says of queries to a fit. Fits that answer otherwise than by classes register here."""
     table = read_table(X, least_rows=0)
     fit.warn_of_new_values(table)
+    if fit.concrete.response is not None:
+        return _continuous(fit, rule, table)
     classes = dataclasses.replace(_in_chunks(fit, rule, table), device=used())
     if classes.pareto_k is not None:
         warn_of_few_draws(classes.pareto_k)
@@ -101,6 +109,21 @@ def log_densities(fit: Trained, X: Any, rule: Rule) -> Float[np.ndarray, " n"]:
     """log p(x) of rows as a rule has it: by the best process or averaged over all, whatever classes there are."""
     densities: Float[np.ndarray, " n"] = answer(fit, rule, X).log_marginal
     return densities
+
+
+def _continuous(fit: Fit, rule: Rule, table: Table) -> ContinuousPrediction:
+    """The distribution of the continuous label of each row."""
+    chunks = table.chunks(CONTINUOUS_NUMBERS)
+    try:
+        parts = [rule.respond(fit, fit.rows_of(table.rows(places))) for places in chunks]
+    except DataError:
+        if len(chunks) > 1:
+            fit.rows_of(table)  # names the row, and counts, in the whole table
+        raise
+    prediction = dataclasses.replace(joined_answers(parts), device=used())
+    if prediction.pareto_k is not None:
+        warn_of_few_draws(prediction.pareto_k)
+    return prediction
 
 
 def _in_chunks(fit: Fit, rule: Rule, table: Table) -> ClassPrediction:

@@ -7,6 +7,7 @@ from .latent_space import at_free, free_of
 from .log_densities import LikelihoodDensity, ParameterDensity, PosteriorDensity, ProgramDensity, free_vector
 from .model import ConcreteModel, Model, Recipe
 from .pytree import PytreeFunction
+from .response import Response
 from .rows import read_rows
 from .rowwise import Reduction, log_joint_draws, program_table, reduce_draws
 from .saturation import saturated_sites
@@ -26,6 +27,7 @@ __all__ = [
     "PytreeFunction",
     "Recipe",
     "Reduction",
+    "Response",
     "at_free",
     "dispersed",
     "dispersed_starts",

@@ -11,6 +11,8 @@ from bayesgen.errors import DataError, FitError
 from bayesgen.statistics import Cells, Statistic, SufficientStatistics, sufficient_statistics
 from bayesgen.typing import Int
 
+from .response import Response
+
 
 class Model:
     """What `bayesgen.fit` takes as its first argument: a statement of how data come about."""
@@ -51,6 +53,11 @@ class ConcreteModel(Recipe):
         """Whether rows come with labels, all or some of them: those of a mixture have none."""
         return True
 
+    @property
+    def response(self) -> Response | None:
+        """Where the continuous label stands among the attributes; None for a model without one."""
+        return None
+
     def concrete(self, schema: Schema) -> "ConcreteModel":
         """The model itself."""
         return self
@@ -61,6 +68,9 @@ class ConcreteModel(Recipe):
         Raises:
             DataError: no labels where there are classes, or labels where there are none.
         """
+        if self.response is not None:
+            check_has_response(table)
+            return None
         if table.labels is None and self.has_labels:
             raise DataError(
                 "y is missing: the model has classes, and learns them from labels. For rows without any label give "
@@ -103,3 +113,9 @@ class ConcreteModel(Recipe):
     @abc.abstractmethod
     def conjugate(self, schema: Schema) -> Any:
         """The model's conjugate blocks, or None where it has no closed forms."""
+
+
+def check_has_response(table: Table) -> None:
+    """Refuse training rows without their response."""
+    if table.labels is None:
+        raise DataError("y is missing: a regression learns from the number that belongs to each row. Give y.")

@@ -7,12 +7,15 @@ from .conditionals import conditional_draws, conditional_means
 from .densities import ColumnwiseDensity, Reference, RowDensity
 from .discrete import CategoricalStatistic
 from .exponential import ExponentialFamily
+from .last_given_rest import LastGivenRest, last_given_rest
 from .magnitudes import check_magnitudes, check_rows
 from .mahalanobis import Ellipsoids, restricted
 from .missing import filled, refuse_missing
+from .mixed_outcomes import DeferredOutcomes, JoinedOutcomes, MixtureOutcomes, joined_outcomes, solved
 from .moments import class_moments
 from .multivariate_normal import MultivariateNormalStatistic
 from .normal import NormalStatistic, column_sums, few, middle, scaled_squares
+from .outcomes import LocationScale, NormalOutcomes, Outcomes, StudentTOutcomes
 from .passes import Classes, class_counts
 from .patterns import PatternMoments
 from .registry import Conditional, is_registered, read_conditional, register, registered_types
@@ -30,16 +33,24 @@ __all__ = [
     "Classes",
     "ColumnwiseDensity",
     "Conditional",
+    "DeferredOutcomes",
     "Ellipsoids",
     "ExponentialFamily",
+    "JoinedOutcomes",
+    "LastGivenRest",
+    "LocationScale",
+    "MixtureOutcomes",
     "Moments",
     "MultivariateNormalStatistic",
+    "NormalOutcomes",
     "NormalStatistic",
+    "Outcomes",
     "Parameters",
     "PatternMoments",
     "Reference",
     "RowDensity",
     "Statistic",
+    "StudentTOutcomes",
     "SufficientStatistics",
     "Summary",
     "Sums",
@@ -56,6 +67,8 @@ __all__ = [
     "first_rows",
     "flatten_rows",
     "is_registered",
+    "joined_outcomes",
+    "last_given_rest",
     "log_factorial",
     "log_rising",
     "merged",
@@ -70,6 +83,7 @@ __all__ = [
     "row_sums",
     "safe_product",
     "scaled_squares",
+    "solved",
     "sufficient_statistics",
     "sum_log_rising",
     "sum_log_rising_of_cells",

@@ -1,0 +1,69 @@
+"""The response: a continuous label, the y of a regression, and its one door."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bayesgen.describe import quote_some
+from bayesgen.errors import DataError
+from bayesgen.typing import Float, Shaped
+
+FOR_CLASSES = (
+    "For classes use a classifier, such as NaiveBayes(); for numbers that are written otherwise, convert them."
+)
+
+
+@dataclass(frozen=True)
+class ResponseColumn:
+    """What is known of the response.
+
+    Attributes:
+        name: what it is called.
+        mean, variance: of the training rows in which it is there (denominator N); None until a fit fills them in.
+            Default priors come from them. They take no part in comparisons.
+    """
+
+    name: str = "y"
+    mean: float | None = field(default=None, compare=False)
+    variance: float | None = field(default=None, compare=False)
+
+
+def response_values(labels: Shaped[np.ndarray, " n"], name: str = "y") -> Float[np.ndarray, " n"]:
+    """The values of a response, NaN where they are missing.
+
+    Raises:
+        DataError: what are no numbers (texts, booleans, dates), and infinite ones.
+    """
+    if labels.dtype.kind == "O":
+        labels = _of_objects(labels, name)
+    if labels.dtype.kind not in "iuf":
+        raise DataError(
+            f"{name} has dtype {labels.dtype}, and a regression wants numbers: its label is continuous. {FOR_CLASSES}"
+        )
+    values = labels.astype(np.float64, copy=False)
+    infinite = np.isinf(values)
+    if infinite.any():
+        raise DataError(
+            f"{name} has {int(infinite.sum())} infinite values, the first at row {int(np.argmax(infinite))}. Correct "
+            "them, or make them NaN where the value is not known."
+        )
+    return values
+
+
+def _of_objects(labels: Shaped[np.ndarray, " n"], name: str) -> Float[np.ndarray, " n"]:
+    """Numbers among missing values."""
+    import pandas as pd
+
+    missing = np.asarray(pd.isna(labels))
+    wrong = [value for value in labels[~missing].tolist() if isinstance(value, str | bytes | bool | np.bool_)]
+    try:
+        values = np.full(len(labels), np.nan)
+        values[~missing] = [] if wrong else labels[~missing].astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        wrong = labels[~missing].tolist()
+    if wrong:
+        raise DataError(
+            f"{name} holds {quote_some(dict.fromkeys(map(str, wrong)), 5)}, and a regression wants numbers: its "
+            f"label is continuous. {FOR_CLASSES}"
+        )
+    return values

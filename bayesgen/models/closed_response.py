@@ -1,0 +1,77 @@
+"""What blocks tell of a response in closed form, given the rest of a row."""
+
+import abc
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bayesgen.data import Rows
+from bayesgen.families import MultivariateStudentTRows
+from bayesgen.program import Response
+from bayesgen.statistics import LastGivenRest, NormalOutcomes, Outcomes, StudentTOutcomes, last_given_rest
+from bayesgen.typing import Float
+
+if TYPE_CHECKING:
+    from .conjugate import Conjugate
+
+
+class ClosedResponse(abc.ABC):
+    """p(y | x) in closed form. It is structure, without numbers: it hashes by content."""
+
+    @abc.abstractmethod
+    def at(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> Outcomes | None:
+        """p(y | x, Q) of rows that lack y, at the parameters of a process; None where there is no closed form.
+
+        Parameters may have a leading axis of draws: then so have the outcomes.
+        """
+
+    @abc.abstractmethod
+    def predictive(self, conjugate: "Conjugate", rows: Rows) -> Outcomes | None:
+        """The same with the parameters integrated out, p(y | x, T); None where there is no closed form."""
+
+
+@dataclasses.dataclass(frozen=True)
+class JointNormalResponse(ClosedResponse):
+    """The last column of a block of jointly normal columns, given the others that are there.
+
+    Attributes:
+        response: where it stands.
+    """
+
+    response: Response
+
+    def at(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> NormalOutcomes:
+        """Normal: the regression of y on x."""
+        mean, covariance = (np.asarray(parameters[f"{self.response.site}_{name}"]) for name in ("mean", "covariance"))
+        is_one = mean.ndim == 1
+        given = self._given_rest(mean[None] if is_one else mean, covariance[None] if is_one else covariance, rows)
+        return NormalOutcomes(given.loc[0], given.scale[0]) if is_one else NormalOutcomes(given.loc, given.scale)
+
+    def predictive(self, conjugate: "Conjugate", rows: Rows) -> StudentTOutcomes:
+        """Student t: with as many more degrees of freedom as columns of x are there, and a scale that grows with x.
+
+        Source: Ding (2016), On the conditional distribution of the multivariate t distribution, section 2.
+        """
+        density = dict(conjugate.predictive_densities()[1])[self.response.site]
+        assert isinstance(density, MultivariateStudentTRows)
+        loc, factor = (np.asarray(array)[:, 0] for array in (density.ellipsoids.loc, density.ellipsoids.scale_tril))
+        given = self._given_rest(loc, factor @ np.swapaxes(factor, -1, -2), rows, with_squares=True)
+        assert given.squares is not None
+        df = float(np.asarray(density.df)[0]) + given.num_observed
+        spread = np.sqrt((float(np.asarray(density.df)[0]) + given.squares[0]) / df)
+        return StudentTOutcomes(df, given.loc[0], given.scale[0] * spread)
+
+    def _given_rest(
+        self,
+        loc: Float[np.ndarray, "S P"],
+        matrix: Float[np.ndarray, "S P P"],
+        rows: Rows,
+        *,
+        with_squares: bool = False,
+    ) -> LastGivenRest:
+        cells = np.asarray(rows.values[self.response.site], np.float64)[:, :-1]
+        mask = rows.observed.get(self.response.site)
+        observed = None if mask is None else np.asarray(mask)[:, :-1]
+        return last_given_rest(loc, matrix, cells, observed, with_squares=with_squares)

@@ -1,0 +1,95 @@
+"""`JointGaussianRegression`: columns and response jointly normal."""
+
+import dataclasses
+from typing import Any
+
+from bayesgen.data import Schema, Table
+from bayesgen.errors import DataError, ModelError
+from bayesgen.families import NormalInverseWishart
+from bayesgen.program import ConcreteModel, Recipe, Response
+
+from .blocks import BlockModel
+from .closed_response import JointNormalResponse
+from .regression import check_has_no_components, regression_schema
+
+SITE = "joint"
+
+
+@dataclasses.dataclass(frozen=True)
+class JointGaussianRegression(Recipe):
+    """Regression with a generative model of everything: the columns x and the response y are jointly normal.
+
+    Generative story::
+
+        covariance ~ InverseWishart(df, scale)
+        mean       ~ Normal(m, covariance / kappa)
+        (x, y)     ~ Normal(mean, covariance)
+
+    so that p(y | x, Q) is normal, with the regression of y on x as its mean. It has closed forms for everything: its
+    MLE predicts as least squares does; the one-step answer of `Exact()`, p(y | x, T), is a Student-t distribution whose
+    scale grows with the distance of x from the training rows. Because x is modelled too, cells of new rows may be
+    missing: p(y | what is there). In training rows they may be for `MLE`, `MAP` and `NUTS`, and so may y.
+
+    Args:
+        prior: a `NormalInverseWishart` over the columns and then y; None for its defaults, in the units of the data.
+
+    The one block, and site, is called `joint`: its columns are those of X and then y.
+
+    Source: Murphy, Machine Learning: A Probabilistic Perspective, section 4.3.1 (conditioning); Ding (2016), On the
+    conditional distribution of the multivariate t distribution, section 2.
+
+    >>> import bayesgen as bg
+    >>> X, y = [[1.0], [2.0], [3.0], [4.0], [5.0]], [1.1, 1.9, 3.2, 3.9, 5.1]
+    >>> fit = bg.fit(bg.JointGaussianRegression(), X, y, method=bg.Exact())
+    >>> answer = bg.predict(fit, [[2.5], [None]], rule=bg.BMA())
+    >>> answer.mean.round(2).tolist(), answer.interval(0.9).round(1).tolist()
+    ([2.62, 3.04], [[1.3, 3.9], [0.5, 5.5]])
+    """
+
+    prior: NormalInverseWishart | None = None
+
+    def __post_init__(self) -> None:
+        if self.prior is not None and not isinstance(self.prior, NormalInverseWishart):
+            raise ModelError(
+                f"JointGaussianRegression takes a NormalInverseWishart as prior, got {type(self.prior).__name__}."
+            )
+
+    def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
+        """The columns are real, and the response is called y."""
+        schema = regression_schema(self, table, declared)
+        assert schema.response is not None
+        if schema.response.name in (schema.columns or ()):
+            raise DataError(
+                f"X has a column {schema.response.name!r}, which is what the response is called among the columns of "
+                "their joint distribution. Rename the column, or leave it out if it is the response itself."
+            )
+        return schema
+
+    def with_components(self, num_components: int) -> Recipe:
+        """Refuse: see `Recipe.with_components`."""
+        check_has_no_components(self)
+
+    def concrete(self, schema: Schema) -> ConcreteModel:
+        """The model with its columns."""
+        assert schema.response is not None
+        columns = (*(schema.columns or ()), schema.response.name)
+        return JointColumns(((SITE, self.prior or NormalInverseWishart(), columns),))
+
+
+@dataclasses.dataclass(frozen=True)
+class JointColumns(BlockModel):
+    """A block of columns of which the last is the response."""
+
+    blocks: tuple[tuple[str, NormalInverseWishart, tuple[str, ...]], ...]
+    class_prior = None
+
+    @property
+    def response(self) -> Response:
+        """The last column."""
+        name, _, columns = self.blocks[0]
+        return Response(name, len(columns) - 1)
+
+    @property
+    def closed_response(self) -> JointNormalResponse:
+        """Normal, and Student t."""
+        return JointNormalResponse(self.response)

@@ -1,0 +1,142 @@
+"""`ContinuousPrediction`: the distribution of a continuous label of new rows."""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bayesgen.describe import described
+from bayesgen.errors import PredictionError
+from bayesgen.runtime import as_key, generator
+from bayesgen.statistics import Outcomes, joined_outcomes
+from bayesgen.typing import Float, Seed
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FRAME_INTERVAL = 0.9
+
+
+@dataclasses.dataclass(frozen=True)
+class ContinuousPrediction:
+    """The distribution of the continuous label y of n new rows.
+
+    Attributes:
+        outcomes: p(y | x) of each row.
+        log_marginal: log p(x), as the rule has it; None where x is given and not modelled.
+        standard_error: Monte Carlo standard error of each mean; None where it is exact.
+        pareto_k: tail index of the weights of draws; see `ClassPrediction`. None where there are no weights.
+        device: "cpu" or "gpu", where it was computed.
+
+    >>> import bayesgen as bg
+    >>> X, y = [[1.0], [2.0], [3.0], [4.0]], [2.1, 3.9, 6.2, 7.9]
+    >>> fit = bg.fit(bg.JointGaussianRegression(), X, y, method=bg.Exact())
+    >>> answer = bg.predict(fit, [[2.5], [3.5]], rule=bg.BMA())
+    >>> answer.mean.round(1).tolist(), answer.quantile([0.25, 0.75]).shape, answer.draws(3).shape
+    ([5.0, 6.6], (2, 2), (3, 2))
+    """
+
+    outcomes: Outcomes
+    log_marginal: Float[np.ndarray, " n"] | None = None
+    standard_error: Float[np.ndarray, " n"] | None = None
+    pareto_k: Float[np.ndarray, " n"] | None = None
+    device: str = "cpu"
+
+    def __len__(self) -> int:
+        return self.outcomes.num_rows
+
+    def __repr__(self) -> str:
+        values, errors = self.mean, self.standard_error
+        facts: dict[str, str | None] = {}
+        if len(self):
+            facts = {
+                "means": f"{values.min():,.6g} to {values.max():,.6g}",
+                "standard deviations": f"{self.std.min():,.6g} to {self.std.max():,.6g}",
+                "standard error of the means": None if errors is None else f"at most {errors.max():.2g}",
+                "next": "answer.mean, answer.interval(0.9), answer.log_density(y), answer.to_frame()",
+            }
+        return described(f"ContinuousPrediction of {len(self)} rows", facts)
+
+    @functools.cached_property
+    def mean(self) -> Float[np.ndarray, " n"]:
+        """Means of p(y | x); NaN where there is none."""
+        return np.asarray(self.outcomes.mean)
+
+    @functools.cached_property
+    def std(self) -> Float[np.ndarray, " n"]:
+        """Standard deviations; infinite where there is none."""
+        return np.asarray(self.outcomes.std)
+
+    def quantile(self, q: ArrayLike) -> Float[np.ndarray, "n ..."]:
+        """Quantiles of each row.
+
+        Args:
+            q: a probability in (0, 1), or (m,) of them.
+
+        Returns:
+            (n,), or (n, m).
+        """
+        probabilities = np.asarray(q, np.float64)
+        if probabilities.ndim > 1 or not ((probabilities > 0) & (probabilities < 1)).all():
+            raise PredictionError(f"quantile takes a probability between 0 and 1, or a list of them; got {q!r}.")
+        if probabilities.ndim == 0:
+            return np.asarray(self.outcomes.quantile(float(probabilities)))
+        columns = [self.outcomes.quantile(float(probability)) for probability in probabilities]
+        return np.stack(columns, -1) if columns else np.zeros((len(self), 0))
+
+    def interval(self, prob: float = FRAME_INTERVAL) -> Float[np.ndarray, "n 2"]:
+        """Central intervals that hold y with this probability: as much lies below as above."""
+        if not isinstance(prob, float | np.floating) or not 0 < prob < 1:
+            raise PredictionError(f"interval takes a probability between 0 and 1, got {prob!r}.")
+        return self.quantile([(1 - prob) / 2, (1 + prob) / 2])
+
+    def cdf(self, y: ArrayLike) -> Float[np.ndarray, "... n"]:
+        """P(y_i <= y | x_i): at a number, at one value a row (n,), or at several (m, n)."""
+        return np.asarray(self.outcomes.cdf(self._values(y)))
+
+    def log_density(self, y: ArrayLike) -> Float[np.ndarray, "... n"]:
+        """log p(y | x_i): at a number, at one value a row (n,), or at several (m, n)."""
+        return np.asarray(self.outcomes.log_density(self._values(y)))
+
+    def draws(self, n: int, *, seed: Seed = 0) -> Float[np.ndarray, "draws n"]:
+        """n draws of y for each row, independent of each other."""
+        if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 1:
+            raise PredictionError(f"draws takes a whole number of at least 1, got {n!r}.")
+        return np.asarray(self.outcomes.draws(generator(as_key(seed)), int(n)))
+
+    def to_frame(self) -> "pd.DataFrame":
+        """A pandas frame: mean, standard deviation, median and the 90% interval of each row."""
+        import pandas as pd
+
+        low, median, high = self.quantile([(1 - FRAME_INTERVAL) / 2, 0.5, (1 + FRAME_INTERVAL) / 2]).T
+        return pd.DataFrame({"mean": self.mean, "std": self.std, "median": median, "lower": low, "upper": high})
+
+    def _values(self, y: ArrayLike) -> Float[np.ndarray, "..."]:
+        values = np.asarray(y, np.float64)
+        if values.ndim and values.shape[-1] != len(self):
+            raise PredictionError(
+                f"y has shape {values.shape}, and {len(self)} rows were predicted: give one number for each row, a "
+                "number for all, or (m, n) for m values of each row."
+            )
+        return values
+
+
+def joined_answers(answers: Sequence[ContinuousPrediction]) -> ContinuousPrediction:
+    """The answer for all rows, from those for successive blocks of them."""
+    if len(answers) == 1:
+        return answers[0]
+
+    def join(name: str) -> Float[np.ndarray, " n"] | None:
+        parts = [getattr(answer, name) for answer in answers]
+        return None if parts[0] is None else np.concatenate(parts)
+
+    return ContinuousPrediction(
+        joined_outcomes([answer.outcomes for answer in answers]),
+        join("log_marginal"),
+        join("standard_error"),
+        join("pareto_k"),
+        answers[0].device,
+    )

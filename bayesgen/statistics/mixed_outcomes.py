@@ -1,0 +1,249 @@
+"""Outcomes that are made of others: mixtures of them, one set after another, and such as are made when asked for."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import jax
+import numpy as np
+import scipy.special
+
+from bayesgen.records import record
+from bayesgen.typing import ArrayOrNumber, Float, Int
+
+from .outcomes import Outcomes
+
+MOST_STEPS = 200  # of a search for quantiles, which halves a bracket at worst
+DIGITS = 1e-15  # of a quantile, in units of the ends of its bracket; and of the function, which is a probability
+
+
+@record
+class MixtureOutcomes(Outcomes):
+    """Mixtures of S distributions for each row: by draw, or by structure.
+
+    Attributes:
+        log_weights: logs of the weights, which sum to 1.
+        components: `Outcomes` whose parameters have a leading axis, or a tuple of `Outcomes`.
+    """
+
+    log_weights: Float[np.ndarray, "S n"]
+    components: Outcomes | tuple[Outcomes, ...]
+
+    @property
+    def num_rows(self) -> int:
+        """The last axis."""
+        return int(self.log_weights.shape[-1])
+
+    def _of_components(self, ask: Callable[[Outcomes], Float[np.ndarray, "..."]]) -> Float[np.ndarray, "S n"]:
+        """What each component says."""
+        if isinstance(self.components, Outcomes):
+            return ask(self.components)
+        return np.stack([ask(component) for component in self.components])
+
+    @property
+    def weights(self) -> Float[np.ndarray, "S n"]:
+        """The weights."""
+        return np.exp(self.log_weights)
+
+    @property
+    def means(self) -> Float[np.ndarray, "S n"]:
+        """Those of the components."""
+        return np.broadcast_to(self._of_components(lambda outcomes: outcomes.mean), self.log_weights.shape)
+
+    @property
+    def mean(self) -> Float[np.ndarray, " n"]:
+        """Weighted means of the means; a component without weight has no part in them."""
+        return _weighted(self.weights, self.means)
+
+    @property
+    def std(self) -> Float[np.ndarray, " n"]:
+        """From the variances within components and between them."""
+        weights, means, stds = self.weights, self.means, self._of_components(lambda outcomes: outcomes.std)
+        return np.sqrt(_weighted(weights, stds**2 + (means - _weighted(weights, means)) ** 2))
+
+    def log_density(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
+        """Log densities of values."""
+
+        def of_each(row_values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+            logs = self.log_weights + self._of_components(lambda outcomes: outcomes.log_density(row_values))
+            return scipy.special.logsumexp(logs, axis=0)
+
+        return self._of_each(of_each, values)
+
+    def cdf(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
+        """Probabilities of being at most so large."""
+        weights = self.weights
+
+        def of_each(row_values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+            return _weighted(weights, self._of_components(lambda outcomes: outcomes.cdf(row_values)))
+
+        return self._of_each(of_each, values)
+
+    def _of_each(
+        self,
+        function: Callable[[Float[np.ndarray, " n"]], Float[np.ndarray, " n"]],
+        values: Float[ArrayOrNumber, "..."],
+    ) -> Float[np.ndarray, "..."]:
+        """A function of one value a row, of several."""
+        values = np.asarray(values, np.float64)
+        shape = np.broadcast_shapes(values.shape, (self.num_rows,))
+        table = np.broadcast_to(values, shape).reshape(-1, self.num_rows)
+        return np.stack([function(row_values) for row_values in table]).reshape(shape)
+
+    def quantile(self, probability: float) -> Float[np.ndarray, " n"]:
+        """Between the least and the greatest of the components' quantiles, by Newton's steps and bisection."""
+        ends = self._of_components(lambda outcomes: outcomes.quantile(probability))
+        counts = self.log_weights > -np.inf
+        low, high = np.where(counts, ends, np.inf).min(0), np.where(counts, ends, -np.inf).max(0)
+        return solved(lambda x: self.cdf(x) - probability, lambda x: np.exp(self.log_density(x)), low, high)
+
+    def draws(self, rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "num n"]:
+        """Draws of components, and of each of these."""
+        bounds = self.weights.cumsum(0)
+        uniform = rng.random((num_draws, self.num_rows)) * bounds[-1]
+        chosen = np.stack(
+            [np.searchsorted(of_row, u, "right") for of_row, u in zip(bounds.T, uniform.T, strict=True)], -1
+        ) if self.num_rows else np.zeros((num_draws, 0), int)  # fmt: skip
+        chosen = np.minimum(chosen, len(bounds) - 1)
+        if isinstance(self.components, Outcomes):
+            one = jax.tree.map(lambda leaf: _picked(leaf, chosen), self.components)
+            return one.draws(rng, 1)[0]
+        of_components = np.stack([component.draws(rng, num_draws) for component in self.components])
+        return np.take_along_axis(of_components, chosen[None], 0)[0]
+
+
+def _picked(leaf: Float[np.ndarray, "#S #n"], chosen: Int[np.ndarray, "num n"]) -> Float[np.ndarray, "num n"]:
+    """A parameter of the chosen components, which may be the same for all."""
+    rows = np.arange(chosen.shape[1]) if leaf.shape[1] > 1 else np.zeros(chosen.shape[1], int)
+    return leaf[chosen if len(leaf) > 1 else np.zeros_like(chosen), rows]
+
+
+def _weighted(weights: Float[np.ndarray, "S n"], values: Float[np.ndarray, "#S #n"]) -> Float[np.ndarray, " n"]:
+    """Weighted sums, in which what has no weight has no part whatever it is."""
+    return np.where(weights > 0, weights * values, 0.0).sum(0)
+
+
+def solved(
+    function: Callable[[Float[np.ndarray, " n"]], Float[np.ndarray, " n"]],
+    slope: Callable[[Float[np.ndarray, " n"]], Float[np.ndarray, " n"]],
+    low: Float[np.ndarray, " n"],
+    high: Float[np.ndarray, " n"],
+) -> Float[np.ndarray, " n"]:
+    """Where rising functions are zero, between two ends: by Newton's steps, by halves where these leave the bracket."""
+    least = DIGITS * np.maximum(abs(low), abs(high))
+    point = 0.5 * (low + high)
+    for _ in range(MOST_STEPS):
+        value = function(point)
+        low, high = np.where(value <= 0, point, low), np.where(value >= 0, point, high)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            step = point - value / slope(point)
+        is_inside = (step > low) & (step < high)
+        following = np.where(is_inside, step, 0.5 * (low + high))
+        is_settled = (high - low <= least) | (is_inside & (abs(following - point) <= least)) | (abs(value) <= DIGITS)
+        following = np.where(abs(value) <= DIGITS, point, following)
+        point = following
+        if is_settled.all():
+            break
+    return point
+
+
+@dataclasses.dataclass(frozen=True)
+class JoinedOutcomes(Outcomes):
+    """Outcomes of successive rows, one part after another.
+
+    Attributes:
+        parts: those of some rows each, in order.
+    """
+
+    parts: tuple[Outcomes, ...]
+
+    @property
+    def num_rows(self) -> int:
+        """Of all parts."""
+        return sum(part.num_rows for part in self.parts)
+
+    @property
+    def mean(self) -> Float[np.ndarray, " n"]:
+        """Part by part."""
+        return np.concatenate([part.mean for part in self.parts], -1)
+
+    @property
+    def std(self) -> Float[np.ndarray, " n"]:
+        """Part by part."""
+        return np.concatenate([part.std for part in self.parts], -1)
+
+    def log_density(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
+        """Part by part."""
+        return self._of_parts(values, lambda part, of_part: part.log_density(of_part))
+
+    def cdf(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
+        """Part by part."""
+        return self._of_parts(values, lambda part, of_part: part.cdf(of_part))
+
+    def quantile(self, probability: float) -> Float[np.ndarray, " n"]:
+        """Part by part."""
+        return np.concatenate([part.quantile(probability) for part in self.parts], -1)
+
+    def draws(self, rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "num n"]:
+        """Part by part."""
+        return np.concatenate([part.draws(rng, num_draws) for part in self.parts], -1)
+
+    def _of_parts(
+        self,
+        values: Float[ArrayOrNumber, "..."],
+        ask: Callable[[Outcomes, Float[np.ndarray, "..."]], Float[np.ndarray, "..."]],
+    ) -> Float[np.ndarray, "..."]:
+        values = np.asarray(values, np.float64)
+        whole = np.broadcast_to(values, np.broadcast_shapes(values.shape, (self.num_rows,)))
+        ends = np.cumsum([part.num_rows for part in self.parts])[:-1]
+        pairs = zip(self.parts, np.split(whole, ends, axis=-1), strict=True)
+        return np.concatenate([ask(part, of_part) for part, of_part in pairs], -1)
+
+
+def joined_outcomes(parts: Sequence[Outcomes]) -> Outcomes:
+    """The outcomes of all rows, from those of successive ones."""
+    return parts[0] if len(parts) == 1 else JoinedOutcomes(tuple(parts))
+
+
+@dataclasses.dataclass(frozen=True)
+class DeferredOutcomes(Outcomes):
+    """Outcomes that are made anew whenever they are asked: they are larger than what they are made of.
+
+    Attributes:
+        make: makes them.
+        means, stds: theirs.
+    """
+
+    make: Callable[[], Outcomes]
+    means: Float[np.ndarray, " n"]
+    stds: Float[np.ndarray, " n"]
+
+    @property
+    def num_rows(self) -> int:
+        """As many as there are means."""
+        return len(self.means)
+
+    @property
+    def mean(self) -> Float[np.ndarray, " n"]:
+        """Means, which are kept."""
+        return self.means
+
+    @property
+    def std(self) -> Float[np.ndarray, " n"]:
+        """Standard deviations, which are kept."""
+        return self.stds
+
+    def log_density(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
+        """Log densities of values."""
+        return self.make().log_density(values)
+
+    def cdf(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
+        """Probabilities of being at most so large."""
+        return self.make().cdf(values)
+
+    def quantile(self, probability: float) -> Float[np.ndarray, " n"]:
+        """Quantiles."""
+        return self.make().quantile(probability)
+
+    def draws(self, rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "num n"]:
+        """Independent draws."""
+        return self.make().draws(rng, num_draws)

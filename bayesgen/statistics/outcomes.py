@@ -1,0 +1,145 @@
+"""`Outcomes`: one-dimensional distributions, one a row: what is known of a response."""
+
+import abc
+
+import numpy as np
+import scipy.special
+import scipy.stats
+
+from bayesgen.records import record
+from bayesgen.typing import ArrayOrNumber, Float
+
+LOG_2PI = float(np.log(2 * np.pi))
+
+
+class Outcomes(abc.ABC):
+    """n distributions of numbers. Values that are asked about have the rows last, (..., n)."""
+
+    @property
+    @abc.abstractmethod
+    def num_rows(self) -> int:
+        """n."""
+
+    @property
+    @abc.abstractmethod
+    def mean(self) -> Float[np.ndarray, "*draws n"]:
+        """Means; NaN where there is none."""
+
+    @property
+    @abc.abstractmethod
+    def std(self) -> Float[np.ndarray, "*draws n"]:
+        """Standard deviations; infinite where there is none."""
+
+    @abc.abstractmethod
+    def log_density(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
+        """Log densities of values."""
+
+    @abc.abstractmethod
+    def cdf(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
+        """Probabilities of being at most so large."""
+
+    @abc.abstractmethod
+    def quantile(self, probability: float) -> Float[np.ndarray, "*draws n"]:
+        """The value below which a number falls with this probability, in (0, 1)."""
+
+    @abc.abstractmethod
+    def draws(self, rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "num ... n"]:
+        """Independent draws from each."""
+
+
+class LocationScale(Outcomes):
+    """Shifted and scaled forms of one distribution. With a leading axis of draws there are n for each draw."""
+
+    loc: Float[np.ndarray, "*draws n"]
+    scale: Float[np.ndarray, "*draws n"]
+
+    @property
+    def num_rows(self) -> int:
+        """The last axis."""
+        return int(self.loc.shape[-1])
+
+    @abc.abstractmethod
+    def standard_draws(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Float[np.ndarray, "*shape"]:
+        """Draws about 0 with scale 1; the shape ends in that of the parameters."""
+
+    def draws(self, rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "num ... n"]:
+        """Independent draws from each."""
+        return self.loc + self.scale * self.standard_draws(rng, (num_draws, *self.loc.shape))
+
+
+@record
+class NormalOutcomes(LocationScale):
+    """Normal distributions.
+
+    >>> outcomes = NormalOutcomes(np.array([0.0, 3.0]), np.array([1.0, 2.0]))
+    >>> outcomes.quantile(0.975).round(2).tolist()
+    [1.96, 6.92]
+    """
+
+    loc: Float[np.ndarray, "*draws n"]
+    scale: Float[np.ndarray, "*draws n"]
+
+    @property
+    def mean(self) -> Float[np.ndarray, "*draws n"]:
+        """Locations."""
+        return self.loc
+
+    @property
+    def std(self) -> Float[np.ndarray, "*draws n"]:
+        """Scales."""
+        return np.broadcast_to(self.scale, self.loc.shape)
+
+    def log_density(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
+        """Log densities of values."""
+        return -0.5 * (((values - self.loc) / self.scale) ** 2 + LOG_2PI) - np.log(self.scale)
+
+    def cdf(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
+        """Probabilities of being at most so large."""
+        return scipy.special.ndtr((values - self.loc) / self.scale)
+
+    def quantile(self, probability: float) -> Float[np.ndarray, "*draws n"]:
+        """Quantiles."""
+        return self.loc + self.scale * scipy.special.ndtri(probability)
+
+    def standard_draws(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Float[np.ndarray, "*shape"]:
+        """Standard normal ones."""
+        return rng.standard_normal(shape)
+
+
+@record
+class StudentTOutcomes(LocationScale):
+    """Student-t distributions. There is no mean at 1 degree of freedom and below, no standard deviation at 2."""
+
+    df: Float[np.ndarray, "*draws n"]
+    loc: Float[np.ndarray, "*draws n"]
+    scale: Float[np.ndarray, "*draws n"]
+
+    @property
+    def mean(self) -> Float[np.ndarray, "*draws n"]:
+        """Locations, where there is a mean."""
+        return np.where(self.df > 1, self.loc, np.nan)
+
+    @property
+    def std(self) -> Float[np.ndarray, "*draws n"]:
+        """scale sqrt(df / (df - 2))."""
+        excess = np.maximum(self.df - 2, 0.0)
+        with np.errstate(divide="ignore"):
+            return self.scale * np.sqrt(self.df / excess)
+
+    def log_density(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
+        """Log densities of values."""
+        half = 0.5 * self.df
+        constant = -scipy.special.betaln(half, 0.5) - 0.5 * np.log(self.df) - np.log(self.scale)
+        return constant - (half + 0.5) * np.log1p(((values - self.loc) / self.scale) ** 2 / self.df)
+
+    def cdf(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
+        """Probabilities of being at most so large."""
+        return scipy.special.stdtr(self.df, (values - self.loc) / self.scale)
+
+    def quantile(self, probability: float) -> Float[np.ndarray, "*draws n"]:
+        """Quantiles."""
+        return self.loc + self.scale * scipy.special.stdtrit(self.df, probability)
+
+    def standard_draws(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Float[np.ndarray, "*shape"]:
+        """Standard Student-t ones."""
+        return rng.standard_t(self.df, shape)
