@@ -33,6 +33,21 @@ class ModelName(StrEnum):
     NAIVE_BAYES_AVERAGE = "naive-bayes-average"
     GDA = "gda"
     GDA_AVERAGE = "gda-average"
+    JOINT_GAUSSIAN = "joint-gaussian"
+
+
+class TaskName(StrEnum):
+    """What `--task` can name."""
+
+    CLASSIFICATION = "classification"
+    REGRESSION = "regression"
+
+
+_OF_NUMBERS = (ModelName.JOINT_GAUSSIAN,)
+_MODELS_OF = {
+    TaskName.CLASSIFICATION: [name for name in ModelName if name not in _OF_NUMBERS],
+    TaskName.REGRESSION: [*_OF_NUMBERS],
+}
 
 
 class CovarianceName(StrEnum):
@@ -132,13 +147,17 @@ Data = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="iris, wine, breast_cancer, digits, or the path of a CSV or TSV file (perhaps gzipped) or of a "
-        "Parquet file, with column names.",
+        help="iris, wine, breast_cancer, digits, diabetes (a regression), or the path of a CSV or TSV file (perhaps "
+        "gzipped) or of a Parquet file, with column names.",
     ),
 ]
 Target = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="Column that holds the classes.", show_default="the last")
+    str | None,
+    typer.Option(
+        metavar="COLUMN", help="Column that holds the classes, or the numbers to predict.", show_default="the last"
+    ),
 ]
+TaskOption = Annotated[TaskName, typer.Option(help="What is predicted: the class of a row, or a number (regression).")]
 Missing = Annotated[
     list[str] | None,
     typer.Option(
@@ -160,9 +179,10 @@ Models = Annotated[
     list[ModelName] | None,
     typer.Option(
         metavar="|".join(ModelName),
-        help="Model to compare; may be repeated. An average is over structures: over which columns depend on the "
-        "class, or over the four covariances; exact only.",
-        show_default="gda where all columns are numbers, else naive-bayes",
+        help=f"Model to compare; may be repeated. Of classes: {', '.join(_MODELS_OF[TaskName.CLASSIFICATION])}; an "
+        "average is over structures, over which columns depend on the class, or over the four covariances, exact only. "
+        f"Of numbers: {', '.join(_MODELS_OF[TaskName.REGRESSION])}.",
+        show_default="gda where all columns are numbers, else naive-bayes; joint-gaussian for numbers",
     ),
 ]
 Covariance = Annotated[CovarianceName | None, typer.Option(help="Covariance of gda.", show_default="full")]
@@ -189,7 +209,8 @@ Out = Annotated[
     typer.Option(
         file_okay=False,
         metavar="FOLDER",
-        help="Write result.json, table.csv, predictions.csv and config.json there.",
+        help="Write result.json, table.csv, predictions.csv and config.json there; for a regression also coverage.png, "
+        "where matplotlib is installed.",
     ),
 ]
 
@@ -198,6 +219,7 @@ Out = Annotated[
 def compare(
     data: Data = "iris",
     target: Target = None,
+    task: TaskOption = TaskName.CLASSIFICATION,
     missing: Missing = None,
     unknown: Unknown = None,
     model: Models = None,
@@ -214,6 +236,11 @@ def compare(
         raise typer.BadParameter("--per-class says what to test on already: leave --test-size out.")
     if test_size is not None and not 0 < test_size < 1:
         raise typer.BadParameter("--test-size is a share, between 0 and 1.")
+    strange = [name for name in model or () if name not in _MODELS_OF[task]]
+    if strange:
+        raise typer.BadParameter(f"{strange[0]} is no model of a {task}: take one of {', '.join(_MODELS_OF[task])}.")
+    if task is TaskName.REGRESSION and (per_class is not None or covariance is not None):
+        raise typer.BadParameter("--per-class and --covariance are of classes, and --task regression has none.")
     if covariance is not None and model is not None and ModelName.GDA not in model:
         raise typer.BadParameter("--covariance is of gda: add --model gda.")
     from bayesgen.runtime import interruptibly
@@ -222,6 +249,7 @@ def compare(
     options = commands.CompareOptions(
         data=data,
         target=target,
+        task=task.value,
         models=None if model is None else tuple(dict.fromkeys(model)),
         covariance=covariance,
         test_size=test_size,

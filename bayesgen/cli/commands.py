@@ -3,28 +3,28 @@
 import hashlib
 import json
 import os
-import shlex
 import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TextIO
 
 from rich.console import Console
 from rich.text import Text
 
-from bayesgen.averaging import average
-from bayesgen.data import DATASET_NAMES, Dataset, Schema, Split, load_dataset
+from bayesgen.data import DATASET_NAMES, Dataset, Split, load_dataset
 from bayesgen.errors import BayesgenError, BayesgenWarning, warn
 from bayesgen.evaluation import Comparison, compare
 from bayesgen.fitting import MAP, MLE, NUTS, Exact
-from bayesgen.models import GaussianDiscriminant, NaiveBayes
 from bayesgen.prediction import BMA, PlugIn
 from bayesgen.report import can_encode, show
 from bayesgen.runtime import interruptibly
+
+from .options import CompareOptions
+from .tasks import TASKS, TEST_SIZE, Task
 
 _METHODS: dict[str, list[tuple[Any, Any]]] = {
     "mle": [(MLE(), PlugIn())],
@@ -32,56 +32,6 @@ _METHODS: dict[str, list[tuple[Any, Any]]] = {
     "exact": [(Exact(), PlugIn(at="mean")), (Exact(), BMA())],
     "nuts": [(NUTS(), BMA())],
 }
-_AVERAGED = ("full", "tied", "diag", "spherical")  # covariances of gda-average
-_MODELS = {
-    "naive-bayes": lambda covariance: NaiveBayes(),
-    "naive-bayes-average": lambda covariance: NaiveBayes(structure="average"),
-    "gda": lambda covariance: GaussianDiscriminant(covariance=covariance or "full"),
-    "gda-average": lambda covariance: average([GaussianDiscriminant(form) for form in _AVERAGED]),
-}
-_TEST_SIZE = 0.25
-
-
-@dataclass(frozen=True)
-class CompareOptions:
-    """The options of `bayesgen compare`, as given; None stands for the default of each."""
-
-    data: str
-    target: str | None = None
-    models: tuple[str, ...] | None = None
-    covariance: str | None = None
-    test_size: float | None = None
-    per_class: int | None = None
-    methods: tuple[str, ...] = tuple(_METHODS)
-    seed: int = 0
-    missing: tuple[str, ...] = ()
-    unknown: str | None = None
-
-    def settled(self, dataset: Dataset) -> "CompareOptions":
-        """The same options with the defaults that these data settle filled in."""
-        joint = dataset.all_real or self.covariance is not None  # one model by default: NUTS compiles for each
-        return replace(
-            self,
-            target=str(dataset.y.name),
-            models=self.models or ("gda" if joint else "naive-bayes",),
-            test_size=self.test_size or (_TEST_SIZE if self.per_class is None else None),
-        )
-
-    def command_line(self) -> str:
-        """The command that does the same again."""
-        named = {
-            "--target": [self.target],
-            "--missing": self.missing,
-            "--unknown": [self.unknown],
-            "--model": self.models or (),
-            "--covariance": [self.covariance],
-            "--test-size": [self.test_size],
-            "--per-class": [self.per_class],
-            "--methods": [",".join(self.methods)],
-            "--seed": [self.seed],
-        }
-        pairs = ((option, str(value)) for option, values in named.items() for value in values if value is not None)
-        return shlex.join(["bayesgen", "compare", self.data, *(word for pair in pairs for word in pair)])
 
 
 def run_compare(options: CompareOptions, *, as_json: bool, out: Path | None) -> int:
@@ -94,7 +44,7 @@ def run_compare(options: CompareOptions, *, as_json: bool, out: Path | None) -> 
                 contexts.enter_context(_folder(out))
             comparison, title = interruptibly(lambda: _compare(options))
             if out is not None:
-                _write(comparison, out)
+                _write(comparison, TASKS[options.task], out)
     except (BayesgenError, OSError) as refusal:
         messages.print(Text.assemble(("bayesgen: ", "bold red"), str(refusal)))
         return 1
@@ -110,21 +60,20 @@ def run_compare(options: CompareOptions, *, as_json: bool, out: Path | None) -> 
 def _compare(options: CompareOptions) -> tuple[Comparison, str]:
     """The comparison, and its title."""
     dataset = load_dataset(options.data, target=options.target, missing=options.missing)
-    options = options.settled(dataset)
-    _note_models_without_numbers(options, dataset)
-    if options.per_class is None:
-        split = dataset.split(test_size=options.test_size or _TEST_SIZE, seed=options.seed)
-    else:
-        split = dataset.split_per_class(options.per_class)
+    task = TASKS[options.task]
+    options = _settled(options, task, dataset)
+    split = task.split(options, dataset)
+    for note in task.notes(options, dataset):
+        warn(note)
     comparison = compare(
-        {name: _MODELS[name](options.covariance) for name in options.models or ()},
+        {name: task.models[name](options, dataset) for name in options.models or ()},
         split.X_train,
         split.y_train,
         split.X_test,
         split.y_test,
         methods=[pair for name in options.methods for pair in _METHODS[name]],
         seed=options.seed,
-        schema=_schema(options, dataset),
+        schema=task.schema(options, dataset),
     )
     file = Path(options.data)
     config = {
@@ -132,30 +81,25 @@ def _compare(options: CompareOptions) -> tuple[Comparison, str]:
         "options": asdict(options),
         "data_sha256": None if options.data in DATASET_NAMES else hashlib.sha256(file.read_bytes()).hexdigest(),
     }
-    return replace(comparison, config=config | dict(comparison.config)), _title(options, split)
+    return replace(comparison, config=config | dict(comparison.config)), _title(options, task, split)
 
 
-def _schema(options: CompareOptions, dataset: Dataset) -> Schema:
-    """What is declared of the whole file: its values and classes, or its classes alone."""
-    declared = dataset.declared
-    return Schema(classes=declared.classes, unknown="missing") if options.unknown == "missing" else declared
+def _settled(options: CompareOptions, task: Task, dataset: Dataset) -> CompareOptions:
+    """The options with the defaults that these data settle filled in."""
+    return replace(
+        options,
+        target=str(dataset.y.name),
+        models=options.models or task.default_models(options, dataset),
+        test_size=options.test_size or (TEST_SIZE if options.per_class is None else None),
+    )
 
 
-def _note_models_without_numbers(options: CompareOptions, dataset: Dataset) -> None:
-    """Warn where a Gaussian model would be naive Bayes by another name."""
-    gaussian = [name for name in options.models or () if name.startswith("gda")]
-    if gaussian and not dataset.any_real:
-        warn(f"No column of {dataset.name} holds real numbers, so {' and '.join(gaussian)} is naive Bayes here.")
-
-
-def _title(options: CompareOptions, split: Split) -> str:
-    classes = sorted(split.y_train.dropna().unique().tolist())
+def _title(options: CompareOptions, task: Task, split: Split) -> str:
     num_unlabelled = int(split.y_train.isna().sum())
     unlabelled = f" ({num_unlabelled} without labels)" if num_unlabelled else ""
-    names = ", ".join(map(str, classes[:5])) + (", ..." if len(classes) > 5 else "")
     return (
         f"{Path(options.data).name}: {len(split.y_train)} rows to learn from{unlabelled}, {len(split.y_test)} to test "
-        f"on, {len(classes)} classes of {options.target} ({names}), seed {options.seed}"
+        f"on, {task.told(options, split)}, seed {options.seed}"
     )
 
 
@@ -173,7 +117,7 @@ def _folder(path: Path) -> Iterator[None]:
         raise
 
 
-def _write(comparison: Comparison, folder: Path) -> None:
+def _write(comparison: Comparison, task: Task, folder: Path) -> None:
     """Write all files aside, then give them their names, so that none is ever there in part."""
     result = comparison.to_dict()
     try:
@@ -183,6 +127,8 @@ def _write(comparison: Comparison, folder: Path) -> None:
                 (aside / f"{stem}.json").write_text(_json(content, "utf-8") + "\n", encoding="utf-8")
             comparison.table.to_csv(aside / "table.csv", index=False)
             comparison.predictions.to_csv(aside / "predictions.csv", index=False)
+            for file_name, draw in task.figures(comparison).items():
+                draw(aside / file_name)
             for file in aside.iterdir():
                 os.replace(file, folder / file.name)
     except OSError as error:

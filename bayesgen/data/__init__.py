@@ -1,7 +1,7 @@
 """What users hand over, read and checked: the one door where bad data are refused."""
 
 from .chunks import naming_origin, read_tables
-from .columns import ColumnKinds, PositionalNames, check_index
+from .columns import ColumnKinds, PositionalNames, as_array, check_index
 from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
 from .encoding import refuse_missing_cells, whole_numbers
 from .filling import collected, decoded, filled
@@ -24,6 +24,7 @@ __all__ = [
     "Split",
     "Table",
     "UnknownCells",
+    "as_array",
     "as_level",
     "check_index",
     "collected",

@@ -50,20 +50,27 @@ def response_values(labels: Shaped[np.ndarray, " n"], name: str = "y") -> Float[
     return values
 
 
+def _is_number(value: object) -> bool:
+    """Whether an object is a number: no text that could be read as one, and no truth value."""
+    if isinstance(value, str | bytes | bool | np.bool_):
+        return False
+    try:
+        return bool(np.isfinite(float(value)))  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
 def _of_objects(labels: Shaped[np.ndarray, " n"], name: str) -> Float[np.ndarray, " n"]:
     """Numbers among missing values."""
     import pandas as pd
 
     missing = np.asarray(pd.isna(labels))
-    wrong = [value for value in labels[~missing].tolist() if isinstance(value, str | bytes | bool | np.bool_)]
-    try:
-        values = np.full(len(labels), np.nan)
-        values[~missing] = [] if wrong else labels[~missing].astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
-        wrong = labels[~missing].tolist()
+    wrong = [value for value in labels[~missing].tolist() if not _is_number(value)]
     if wrong:
         raise DataError(
             f"{name} holds {quote_some(dict.fromkeys(map(str, wrong)), 5)}, and a regression wants numbers: its "
             f"label is continuous. {FOR_CLASSES}"
         )
+    values = np.full(len(labels), np.nan)
+    values[~missing] = [float(value) for value in labels[~missing]]
     return values

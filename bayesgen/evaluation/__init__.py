@@ -1,8 +1,10 @@
 """Comparing models, methods and rules on test rows."""
 
 from .answers import Answer
+from .answers import Scored as Scored
 from .class_target import ClassTarget as ClassTarget
 from .comparison import compare
+from .continuous_target import ContinuousTarget as ContinuousTarget
 from .result import Comparison
 from .scores import named_classes as named_classes
 from .targets import DensityTarget as DensityTarget

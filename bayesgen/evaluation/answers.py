@@ -58,7 +58,7 @@ class Scored:
         return self.row_scores["log_score"]
 
 
-def scored(answers: Sequence[Answer], target: Target[Any]) -> tuple[Scored, ...]:
+def score_rows(answers: Sequence[Answer], target: Target[Any]) -> tuple[Scored, ...]:
     """The answers that were not refused, with the scores of each test row."""
     given = (answer for answer in answers if answer.refused is None)
     return tuple(Scored(answer, target.row_scores(answer.prediction)) for answer in given)

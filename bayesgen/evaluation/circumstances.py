@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 
 from bayesgen import __version__
-from bayesgen.data import Schema
+from bayesgen.data import Schema, as_array, response_values
 from bayesgen.errors import DataError
+from bayesgen.typing import Float
 
 VERSIONS_OF = ("numpyro", "jax", "numpy", "scipy", "scikit-learn", "arviz-base")
 
@@ -30,6 +31,24 @@ def true_classes(y_test: Any, classes: np.ndarray, num_rows: int) -> np.ndarray:
     if len(truth) != num_rows:
         raise DataError(f"X_test has {num_rows} rows and y_test {len(truth)} labels. Give one label a row.")
     return truth
+
+
+def true_values(y_test: Any, num_rows: int) -> Float[np.ndarray, " n"]:
+    """The response of each test row.
+
+    Raises:
+        DataError: what is no finite number, or missing; another number of responses than of rows.
+    """
+    values = response_values(as_array(y_test, "y_test"), "y_test")
+    if values.shape != (num_rows,):
+        raise DataError(f"X_test has {num_rows} rows, and y_test the shape {values.shape}. Give one number a row.")
+    missing = np.isnan(values)
+    if missing.any():
+        raise DataError(
+            f"y_test has {missing.sum()} missing values (first at row {int(np.argmax(missing))}). Drop these rows: "
+            "what is not known cannot be scored."
+        )
+    return values
 
 
 def row_names(X_test: Any, y_test: Any, num_rows: int) -> np.ndarray:

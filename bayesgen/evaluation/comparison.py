@@ -9,13 +9,15 @@ import numpy as np
 
 from bayesgen.concepts import ConceptLearner
 from bayesgen.data import Schema, check_index, read_table
+from bayesgen.describe import quote_some
 from bayesgen.errors import BayesgenError, DataError, ModelError
 from bayesgen.fitting import MAP, MLE, NUTS, Exact, fit, prepare
-from bayesgen.prediction import BMA, PlugIn, predict
+from bayesgen.prediction import BMA, ContinuousPrediction, PlugIn, predict
 
 from .answers import Answer
-from .circumstances import row_names, true_classes, versions
+from .circumstances import row_names, true_classes, true_values, versions
 from .class_target import ClassTarget
+from .continuous_target import ContinuousTarget
 from .result import Comparison
 from .targets import DensityTarget, Target
 
@@ -46,16 +48,26 @@ def compare(
     """Learn every model by every method, ask by every rule, and score the answers on the same test rows.
 
     models: one model, or a mapping name -> model.
-    X, y, schema, seed, progress: as `fit` takes them. X_test, y_test: rows and labels to score on. Models of rows
-        without labels (mixtures, programs with label=None) take y=None and y_test=None, and are scored by the density
-        of the test rows.
+    X, y, schema, seed, progress: as `fit` takes them. X_test, y_test: rows and labels to score on: classes, or numbers
+        for models of a continuous label. Models of rows without labels (mixtures, programs with label=None) take y=None
+        and y_test=None, and are scored by the density of the test rows.
     methods: (method, rule) pairs; None means MLE + PlugIn, MAP + PlugIn, Exact + PlugIn(at="mean"),
         Exact + BMA and NUTS + BMA. A method that stands in several pairs is fitted once.
 
     A (method, rule) pair that a model refuses with a `BayesgenError` becomes a row with its message. Where
     every pair is refused there is nothing to compare, and the first refusal is raised. Raises DataError where
     y_test holds a class that the training labels lack, or has another length than X_test, or one of y and y_test is
-    None, and ModelError for a concept learner, which has no classes.
+    None, and ModelError for a concept learner, which has no classes, and where some models predict classes and others
+    numbers.
+
+    >>> import bayesgen as bg
+    >>> rows = bg.load_dataset("diabetes").split(by_class=False)
+    >>> data = (rows.X_train, rows.y_train, rows.X_test, rows.y_test)
+    >>> both = [(bg.Exact(), bg.PlugIn()), (bg.Exact(), bg.BMA())]
+    >>> bg.compare(bg.JointGaussianRegression(), *data, methods=both).table[["rule", "rmse", "coverage_95"]].round(2)
+               rule   rmse  coverage_95
+    0  PlugIn(mean)  56.46         0.95
+    1           BMA  56.46         0.95
     """
     if (y is None) != (y_test is None):
         raise DataError(
@@ -98,10 +110,19 @@ def compare(
 
 def _target(answers: Sequence[Answer], y_test: Any, num_rows: int) -> Target[Any]:
     """What the answers are held against."""
-    predictions = [answer.prediction for answer in answers if answer.refused is None]
+    given = [answer for answer in answers if answer.refused is None]
     if y_test is None:
         return DensityTarget()
-    classes = np.asarray(predictions[0].classes)
+    of_numbers = [answer.model for answer in given if isinstance(answer.prediction, ContinuousPrediction)]
+    of_classes = [answer.model for answer in given if not isinstance(answer.prediction, ContinuousPrediction)]
+    if of_numbers and of_classes:
+        raise ModelError(
+            f"{quote_some(dict.fromkeys(of_numbers))} predict a number, and {quote_some(dict.fromkeys(of_classes))} a "
+            "class. A density of y and a probability of its class are not comparable: compare either kind by itself."
+        )
+    if of_numbers:
+        return ContinuousTarget(true_values(y_test, num_rows))
+    classes = np.asarray(given[0].prediction.classes)
     return ClassTarget(classes, true_classes(y_test, classes, num_rows))
 
 

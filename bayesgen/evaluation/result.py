@@ -19,8 +19,8 @@ from .answers import (
     difference_table,
     disagreement_table,
     prediction_table,
+    score_rows,
     score_table,
-    scored,
 )
 from .targets import Target
 
@@ -54,42 +54,56 @@ class Comparison:
         return self.target.truth
 
     @functools.cached_property
-    def _given(self) -> tuple[Scored, ...]:
+    def scored(self) -> tuple[Scored, ...]:
         """The answers that were not refused, with the scores of each test row."""
-        return scored(self.answers, self.target)
+        return score_rows(self.answers, self.target)
 
     @property
     def table(self) -> pd.DataFrame:
         """One row per answer.
 
         Of classes: `accuracy`; `log_score`, the mean of log p(true class), or of log p(row) where rows have no labels
-        (and then the others are NaN), higher is better; `brier`, summed over the
-        classes, from 0 to 2, and `ece`, the calibration error in 15 bins of equal mass, lower is better.
-        `impossible` counts the test rows without probabilities, scored as certainty of a wrong class, and
-        `ruled_out` the others whose true class got probability zero.
+        (and then the others are NaN), higher is better; `brier`, summed over the classes, from 0 to 2, and `ece`, the
+        calibration error in 15 bins of equal mass, lower is better. `impossible` counts the test rows without
+        probabilities, scored as certainty of a wrong class, and `ruled_out` the others whose true class got
+        probability zero.
+
+        Of numbers: `log_score`, the mean of log p(y | x), higher is better; `rmse`, of the mean, and `crps`, the
+        continuous ranked probability score, in the units of y, lower is better; `coverage_50`, `coverage_80` and
+        `coverage_95`, the shares of rows whose y lies in the central interval of 50, 80 and 95 %, and `width_50` and so
+        on, the mean widths of these. `impossible` counts the rows without a density, scored as the worst there is, and
+        `ruled_out` the others whose y has the density zero.
+
         `difference` is the mean log score minus that of the two-step MAP answer of the same model, and
-        `difference_from_mean` the same from the plug-in at the posterior mean, each with the standard error
-        of the paired difference. `refused` holds the message where there is no answer.
+        `difference_from_mean` the same from the plug-in at the posterior mean, each with the standard error of the
+        paired difference. `refused` holds the message where there is no answer.
         """
-        return score_table(self.answers, self._given, self.target)
+        return score_table(self.answers, self.scored, self.target)
 
     @property
     def differences(self) -> pd.DataFrame:
         """One row per two answers, of any models: the paired difference in mean log score, standard error."""
-        return difference_table(self._given)
+        return difference_table(self.scored)
 
     @property
     def disagreements(self) -> pd.DataFrame:
-        """One row per two answers and test row to which they give different classes.
+        """One row per two answers and test row in which they differ, with the truth and what both say.
 
-        With the truth, both labels, and the probability of every class by both: `p[class]`, `other_p[class]`.
+        Of classes: the rows to which they give different ones, both labels, and the probability of every class by both:
+        `p[class]`, `other_p[class]`. Of numbers: the ten rows in which their log scores differ most, and by more than
+        0.01, with mean, standard deviation, intervals and scores of both.
         """
-        return disagreement_table(self._given, self.target, self.rows)
+        return disagreement_table(self.scored, self.target, self.rows)
 
     @property
     def predictions(self) -> pd.DataFrame:
-        """One row per answer and test row: truth, label (None where impossible), all probabilities."""
-        return prediction_table(self._given, self.target, self.rows)
+        """One row per answer and test row, with the truth.
+
+        Of classes: label (None where impossible), all probabilities. Of numbers: mean, standard deviation, ends of the
+        central intervals (`lower_95`, ...), log score, CRPS, and `pit`, the probability of a value up to the truth,
+        which is uniform over rows where answers are calibrated.
+        """
+        return prediction_table(self.scored, self.target, self.rows)
 
     def to_dict(self) -> dict[str, Any]:
         """`config`, `versions`, `pairs`, `disagreements` in plain Python; None where a number is not finite.
@@ -110,7 +124,7 @@ class Comparison:
         return json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False)
 
     def to_datatree(self) -> xarray.DataTree:
-        """Groups `scores` (pair), `log_scores` (pair, row) and `predictions` (pair, row, class).
+        """Groups `scores` (pair), `log_scores` (pair, row) and `predictions` (pair, row) and further axes.
 
         The coordinates `model`, `method` and `rule` run along `pair`. What a refused pair lacks is NaN. Without labels
         there are no `predictions`.
@@ -122,12 +136,12 @@ class Comparison:
             name: ("row", values) for name, values in self.target.truth_columns(slice(None)).items()
         }
         columns = self.table.drop(columns=[*keys[0], "refused"]).astype(float)
-        log_scores = self._of_pairs([one.log_scores for one in self._given])
+        log_scores = self._of_pairs([one.log_scores for one in self.scored])
         groups = {
             "scores": xarray.Dataset({str(n): ("pair", values.to_numpy()) for n, values in columns.items()}, pair),
             "log_scores": xarray.Dataset({"log_score": (("pair", "row"), log_scores)}, pair | row),
         }
-        arrays = [self.target.arrays(one.answer.prediction, one.row_scores) for one in self._given]
+        arrays = [self.target.arrays(one.answer.prediction, one.row_scores) for one in self.scored]
         if arrays and arrays[0]:
             variables = {
                 name: (("pair", "row", *axes), self._of_pairs([of_answer[name][1] for of_answer in arrays]))

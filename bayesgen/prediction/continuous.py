@@ -101,6 +101,14 @@ class ContinuousPrediction:
         """log p(y | x_i): at a number, at one value a row (n,), or at several (m, n)."""
         return np.asarray(self.outcomes.log_density(self._values(y)))
 
+    def crps(self, y: ArrayLike) -> Float[np.ndarray, " n"]:
+        """The continuous ranked probability score of what y was, in its units: the smaller the better.
+
+        ∫ (F(u) − 1[u ≥ y])² du, a proper score (Gneiting & Raftery 2007, eq. 20), to a relative error of about 1e-8: at
+        a number, or at one value a row (n,).
+        """
+        return np.asarray(self.outcomes.crps(np.broadcast_to(self._values(y), (len(self),))))
+
     def draws(self, n: int, *, seed: Seed = 0) -> Float[np.ndarray, "draws n"]:
         """n draws of y for each row, independent of each other."""
         if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 1:

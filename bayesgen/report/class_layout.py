@@ -83,5 +83,11 @@ def _named_cell(comparison: Comparison, index: int, truth: int, probabilities: n
     return Text(text, style="" if index == truth else "red")
 
 
-layout_of.register(DensityTarget)(lambda target: DensityLayout())
-layout_of.register(ClassTarget)(lambda target: ClassLayout())
+@layout_of.register
+def _(target: DensityTarget) -> Layout:
+    return DensityLayout()
+
+
+@layout_of.register
+def _(target: ClassTarget) -> Layout:
+    return ClassLayout()

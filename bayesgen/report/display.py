@@ -41,7 +41,8 @@ def show(comparison: Comparison, title: str, console: Console) -> None:
 def _score_table(comparison: Comparison, layout: Layout, model: str, width: int, spell: Spelling) -> Table:
     scores = comparison.table
     scores = scores[scores.model == model]
-    table = answer_table([answer for answer in comparison.answers if answer.model == model], "")
+    answers = [answer for answer in comparison.answers if answer.model == model]
+    table = answer_table(answers, "")
 
     def add(line: Line) -> None:
         values = scores[line.column].astype(float).tolist()
@@ -49,6 +50,9 @@ def _score_table(comparison: Comparison, layout: Layout, model: str, width: int,
 
     for line in layout.scores:
         add(line)
+    drawings = {id(one.answer): layout.drawings(one) for one in comparison.scored}
+    for name in dict.fromkeys(name for lines in drawings.values() for name in lines):
+        table.add_row(name, *(Text(spell(drawings.get(id(answer), {}).get(name, "–"))) for answer in answers))
     separator = " " if width >= WIDE else "\n"
     for name, column, error in (
         ("vs MAP", "difference", "standard_error"),

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 from rich.console import RenderableType
 
-from bayesgen.evaluation import Comparison
-from bayesgen.evaluation import Target as Target
+from bayesgen.evaluation import Comparison, Scored
 
 Spelling = Callable[[str], str]
 
@@ -34,6 +33,10 @@ class Layout(abc.ABC):
     scores: tuple[Line, ...]
     counts: tuple[Line, ...]
     legend: str
+
+    def drawings(self, scored: Scored) -> dict[str, str]:
+        """More lines of the table of scores: what is drawn of an answer in a few signs, by the name of the line."""
+        return {}
 
     @abc.abstractmethod
     def disagreements(

@@ -14,7 +14,9 @@ _STEP_STYLES = {True: "cyan", False: "green"}
 _STEP_NAMES = {True: "two-step", False: "one-step"}
 _RULE_NAMES = {"PlugIn": "plug-in", "PlugIn(mean)": "at mean", "PlugIn(mode)": "at mode"}
 
-_ASCII = {"−": "-", "–": "-", "±": "+-", "∞": "inf"}  # what stands for signs that an output cannot encode
+BARS = "▁▂▃▄▅▆▇█"
+# what stands for signs that an output cannot encode
+_ASCII = {"−": "-", "–": "-", "±": "+-", "∞": "inf", "≥": ">="} | {bar: str(n) for n, bar in enumerate(BARS, start=1)}
 
 
 def can_encode(text: str, encoding: str) -> bool:

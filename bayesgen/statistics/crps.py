@@ -19,16 +19,16 @@ _FEW = 1e-4  # so near to one degree of freedom the terms of the closed form can
 
 
 def normal_distance(
-    y: Float[np.ndarray, "*n"], mean: Float[np.ndarray, "*n"], std: Float[np.ndarray, "*n"]
-) -> Float[np.ndarray, "*n"]:
+    y: Float[np.ndarray, "#*n"], mean: Float[np.ndarray, "#*n"], std: Float[np.ndarray, "#*n"]
+) -> Float[np.ndarray, "..."]:
     """E|X − y| of Normal(mean, std²): σ [z (2Φ(z) − 1) + 2φ(z)]."""
     z = (y - mean) / std
     return std * (z * (2 * special.ndtr(z) - 1) + np.sqrt(2 / np.pi) * np.exp(-0.5 * z**2))
 
 
 def normal_crps(
-    y: Float[np.ndarray, "*n"], mean: Float[np.ndarray, "*n"], std: Float[np.ndarray, "*n"]
-) -> Float[np.ndarray, "*n"]:
+    y: Float[np.ndarray, "#*n"], mean: Float[np.ndarray, "#*n"], std: Float[np.ndarray, "#*n"]
+) -> Float[np.ndarray, "..."]:
     """CRPS of Normal(mean, std²): σ [z (2Φ(z) − 1) + 2φ(z) − 1/√π] (Gneiting & Raftery 2007, eq. 21).
 
     >>> normal_crps(np.array([1.0]), np.array([1.0]), np.array([2.0])).round(4)
@@ -38,27 +38,27 @@ def normal_crps(
 
 
 def student_t_distance(
-    y: Float[np.ndarray, "*n"],
-    df: Float[np.ndarray, "*n"],
-    loc: Float[np.ndarray, "*n"],
-    scale: Float[np.ndarray, "*n"],
-) -> Float[np.ndarray, "*n"]:
+    y: Float[np.ndarray, "#*n"],
+    df: Float[np.ndarray, "#*n"],
+    loc: Float[np.ndarray, "#*n"],
+    scale: Float[np.ndarray, "#*n"],
+) -> Float[np.ndarray, "..."]:
     """E|X − y| of a Student-t: s [z (2F(z) − 1) + 2 f(z) (ν + z²)/(ν − 1)]; infinite where ν is 1 or less."""
     with np.errstate(divide="ignore"):
         return np.where(df > 1, scale * _standard_t_distance((y - loc) / scale, df), np.inf)
 
 
-def _standard_t_distance(z: Float[np.ndarray, "*n"], df: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
+def _standard_t_distance(z: Float[np.ndarray, "#*n"], df: Float[np.ndarray, "#*n"]) -> Float[np.ndarray, "..."]:
     density = np.exp(-special.betaln(df / 2, 0.5) - (df + 1) / 2 * np.log1p(z**2 / df)) / np.sqrt(df)
     return z * (2 * special.stdtr(df, z) - 1) + 2 * density * (df + z**2) / (df - 1)
 
 
 def student_t_crps(
-    y: Float[np.ndarray, "*n"],
-    df: Float[np.ndarray, "*n"],
-    loc: Float[np.ndarray, "*n"],
-    scale: Float[np.ndarray, "*n"],
-) -> Float[np.ndarray, "*n"]:
+    y: Float[np.ndarray, "#*n"],
+    df: Float[np.ndarray, "#*n"],
+    loc: Float[np.ndarray, "#*n"],
+    scale: Float[np.ndarray, "#*n"],
+) -> Float[np.ndarray, "..."]:
     """CRPS of the Student-t with density t_ν((y − loc) / scale) / scale (Jordan, Krüger & Lerch 2019, appendix A).
 
     s [z (2F(z) − 1) + 2 f(z) (ν + z²)/(ν − 1) − 2√ν/(ν − 1) B(1/2, ν − 1/2) / B(1/2, ν/2)²]. They state it for ν > 1;
@@ -72,7 +72,7 @@ def student_t_crps(
     return scale * np.where(df > 0.5, np.where(near_one, limit, elsewhere), np.inf)
 
 
-def _standard_t_crps(z: Float[np.ndarray, "*n"], df: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
+def _standard_t_crps(z: Float[np.ndarray, "#*n"], df: Float[np.ndarray, "#*n"]) -> Float[np.ndarray, "..."]:
     log_ratio = special.betaln(0.5, df - 0.5) - 2 * special.betaln(0.5, df / 2)
     return _standard_t_distance(z, df) - 2 * np.sqrt(df) / (df - 1) * np.exp(log_ratio)
 
@@ -93,12 +93,15 @@ def half_distance_of_draws(
         survival: 1 − F, to full precision above the centre.
         centre: about the middle of each distribution.
         scale: about its width, above zero. Its variance has to be finite.
+
+    Rows whose centre or scale is not finite give NaN.
     """
+    known = np.isfinite(centre) & np.isfinite(scale)
     half_width = _half_width(cdf, survival, centre, scale)
 
     def integrand(w: float) -> Float[np.ndarray, " n"]:
         beyond = (cdf if w < 0 else survival)(centre + scale * np.sinh(w))
-        return beyond * (1 - beyond) * np.cosh(w)
+        return np.where(known, beyond * (1 - beyond) * np.cosh(w), 0.0)
 
     num_steps = 16
     total = sum(integrand(w) for w in np.linspace(-half_width, half_width, num_steps + 1)) / num_steps
@@ -109,9 +112,9 @@ def half_distance_of_draws(
         settled = bool((np.abs(finer - total) <= RELATIVE_ERROR * finer).all())
         total = finer
         if settled:
-            return total * 2 * half_width * scale
+            return np.where(known, total * 2 * half_width * scale, np.nan)
     integral, _ = integrate.quad_vec(integrand, -half_width, half_width, epsabs=0.0, epsrel=RELATIVE_ERROR, norm="max")
-    return integral * scale
+    return np.where(known, integral * scale, np.nan)
 
 
 def crps_by_quadrature(
@@ -130,7 +133,10 @@ def crps_by_quadrature(
         y: what was to be told.
         centre: about the middle of each distribution.
         scale: about its width, above zero.
+
+    Rows whose centre or scale is not finite give NaN.
     """
+    known = np.isfinite(centre) & np.isfinite(scale)
     half_width = _half_width(cdf, lambda u: 1 - cdf(u), centre, scale)
     at_y = np.arcsinh((y - centre) / scale)
     ends = np.minimum(at_y, -half_width), np.maximum(at_y, half_width)
@@ -141,10 +147,10 @@ def crps_by_quadrature(
         below, above = ends[0] + share * lengths[0], at_y + share * lengths[1]
         left = cdf(centre + scale * np.sinh(below)) ** 2 * np.cosh(below) * lengths[0]
         right = (1 - cdf(centre + scale * np.sinh(above))) ** 2 * np.cosh(above) * lengths[1]
-        return (left + right) * (scale / size)
+        return np.where(known, (left + right) * (scale / size), 0.0)
 
     total, _ = integrate.quad_vec(integrand, 0.0, 1.0, epsabs=0.0, epsrel=RELATIVE_ERROR, norm="max")
-    return total * size
+    return np.where(known, total * size, np.nan)
 
 
 def _half_width(cdf: Cdf, survival: Cdf, centre: Float[np.ndarray, " n"], scale: Float[np.ndarray, " n"]) -> float:
@@ -153,7 +159,7 @@ def _half_width(cdf: Cdf, survival: Cdf, centre: Float[np.ndarray, " n"], scale:
     while half_width < _WIDEST:
         distance = np.sinh(half_width)
         beyond = np.maximum(cdf(centre - scale * distance), survival(centre + scale * distance))
-        if np.max(beyond, initial=0.0) * distance <= _TAIL:
+        if np.max(beyond, initial=0.0, where=~np.isnan(beyond)) * distance <= _TAIL:
             break
         half_width *= 1.25
     return half_width

@@ -10,7 +10,8 @@ import scipy.special
 from bayesgen.records import record
 from bayesgen.typing import ArrayOrNumber, Float, Int
 
-from .outcomes import Outcomes
+from .crps import half_distance_of_draws
+from .outcomes import Outcomes, centre_and_scale
 
 MOST_STEPS = 200  # of a search for quantiles, which halves a bracket at worst
 DIGITS = 1e-15  # of a quantile, in units of the ends of its bracket; and of the function, which is a probability
@@ -95,6 +96,35 @@ class MixtureOutcomes(Outcomes):
         counts = self.log_weights > -np.inf
         low, high = np.where(counts, ends, np.inf).min(0), np.where(counts, ends, -np.inf).max(0)
         return solved(lambda x: self.cdf(x) - probability, lambda x: np.exp(self.log_density(x)), low, high)
+
+    def survival(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
+        """Probabilities of being larger."""
+        weights = self.weights
+
+        def of_each(row_values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+            return _weighted(weights, self._of_components(lambda outcomes: outcomes.survival(row_values)))
+
+        return self._of_each(of_each, values)
+
+    def mean_distance(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, " n"] | None:
+        """E|X − value|, where all components have a closed form of it."""
+        components = (self.components,) if isinstance(self.components, Outcomes) else self.components
+        distances = [component.mean_distance(values) for component in components]
+        known = [distance for distance in distances if distance is not None]
+        if len(known) < len(distances):
+            return None
+        return _weighted(self.weights, known[0] if isinstance(self.components, Outcomes) else np.stack(known))
+
+    def crps(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, " n"]:
+        """The continuous ranked probability score, E|X − value| − E|X − X'| / 2 (Gneiting & Raftery 2007, eq. 21).
+
+        The first in closed form, the second by quadrature; both by quadrature where a component has no closed form or
+        the mixture no finite variance.
+        """
+        distance = self.mean_distance(values) if np.isfinite(self.std).all() else None
+        if distance is None:
+            return super().crps(values)
+        return distance - half_distance_of_draws(self.cdf, self.survival, *centre_and_scale(self))
 
     def draws(self, rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "num n"]:
         """Draws of components, and of each of these."""
@@ -183,6 +213,10 @@ class JoinedOutcomes(Outcomes):
         """Part by part."""
         return np.concatenate([part.quantile(probability) for part in self.parts], -1)
 
+    def crps(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, " n"]:
+        """Part by part."""
+        return self._of_parts(values, lambda part, of_part: part.crps(of_part))
+
     def draws(self, rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "num n"]:
         """Part by part."""
         return np.concatenate([part.draws(rng, num_draws) for part in self.parts], -1)
@@ -243,6 +277,10 @@ class DeferredOutcomes(Outcomes):
     def quantile(self, probability: float) -> Float[np.ndarray, " n"]:
         """Quantiles."""
         return self.make().quantile(probability)
+
+    def crps(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, " n"]:
+        """The continuous ranked probability score of values."""
+        return self.make().crps(values)
 
     def draws(self, rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "num n"]:
         """Independent draws."""

@@ -9,6 +9,8 @@ import scipy.stats
 from bayesgen.records import record
 from bayesgen.typing import ArrayOrNumber, Float
 
+from .crps import crps_by_quadrature, normal_crps, normal_distance, student_t_crps, student_t_distance
+
 LOG_2PI = float(np.log(2 * np.pi))
 
 
@@ -46,6 +48,32 @@ class Outcomes(abc.ABC):
     def draws(self, rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "num ... n"]:
         """Independent draws from each."""
 
+    def survival(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
+        """Probabilities of being larger."""
+        return 1 - self.cdf(values)
+
+    def mean_distance(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, "*draws n"] | None:
+        """E|X − value|; None where it has no closed form."""
+        return None
+
+    def crps(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, "*draws n"]:
+        """The continuous ranked probability score of a value for each row, in its units: the smaller the better.
+
+        By quadrature of the distribution function, unless there is a closed form: see `bayesgen.statistics.crps`.
+        """
+        return crps_by_quadrature(self.cdf, np.asarray(values, np.float64), *centre_and_scale(self))
+
+
+def centre_and_scale(outcomes: Outcomes) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+    """About the middle of each distribution, and its width."""
+    mean, std = np.asarray(outcomes.mean), np.asarray(outcomes.std)
+    is_known = np.isfinite(mean) & np.isfinite(std) & (std > 0)
+    if is_known.all():
+        return mean, std
+    with np.errstate(invalid="ignore"):  # rows that are impossible have none
+        low, middle, high = (outcomes.quantile(probability) for probability in (0.25, 0.5, 0.75))
+        return np.where(is_known, mean, middle), np.where(is_known, std, high - low)
+
 
 class LocationScale(Outcomes):
     """Shifted and scaled forms of one distribution. With a leading axis of draws there are n for each draw."""
@@ -61,6 +89,10 @@ class LocationScale(Outcomes):
     @abc.abstractmethod
     def standard_draws(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Float[np.ndarray, "*shape"]:
         """Draws about 0 with scale 1; the shape ends in that of the parameters."""
+
+    def survival(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
+        """Probabilities of being larger, however small: the distributions are symmetric."""
+        return self.cdf(2 * self.loc - values)
 
     def draws(self, rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "num ... n"]:
         """Independent draws from each."""
@@ -101,6 +133,14 @@ class NormalOutcomes(LocationScale):
         """Quantiles."""
         return self.loc + self.scale * scipy.special.ndtri(probability)
 
+    def mean_distance(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, "*draws n"]:
+        """E|X − value|."""
+        return normal_distance(np.asarray(values, np.float64), self.loc, self.scale)
+
+    def crps(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, "*draws n"]:
+        """The continuous ranked probability score in closed form (Gneiting & Raftery 2007, eq. 21)."""
+        return normal_crps(np.asarray(values, np.float64), self.loc, self.scale)
+
     def standard_draws(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Float[np.ndarray, "*shape"]:
         """Standard normal ones."""
         return rng.standard_normal(shape)
@@ -139,6 +179,14 @@ class StudentTOutcomes(LocationScale):
     def quantile(self, probability: float) -> Float[np.ndarray, "*draws n"]:
         """Quantiles."""
         return self.loc + self.scale * scipy.special.stdtrit(self.df, probability)
+
+    def mean_distance(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, "*draws n"]:
+        """E|X − value|; infinite where there is no mean."""
+        return student_t_distance(np.asarray(values, np.float64), self.df, self.loc, self.scale)
+
+    def crps(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, "*draws n"]:
+        """The continuous ranked probability score in closed form (Jordan, Krüger & Lerch 2019, appendix A)."""
+        return student_t_crps(np.asarray(values, np.float64), self.df, self.loc, self.scale)
 
     def standard_draws(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Float[np.ndarray, "*shape"]:
         """Standard Student-t ones."""

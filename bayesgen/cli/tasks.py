@@ -1,0 +1,148 @@
+"""What `bayesgen compare` can be asked to do: tell classes, or numbers; with which models, on which split."""
+
+import abc
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from bayesgen.averaging import average
+from bayesgen.data import Dataset, Schema, Split
+from bayesgen.errors import DataError, warn
+from bayesgen.evaluation import Comparison
+from bayesgen.models import GaussianDiscriminant, JointGaussianRegression, NaiveBayes
+from bayesgen.report import can_draw, coverage_figure, save
+
+from .options import CompareOptions
+
+_AVERAGED = ("full", "tied", "diag", "spherical")  # covariances of gda-average
+TEST_SIZE = 0.25
+_MANY = 20  # different numbers in a target from which on it is told that they are taken as classes
+
+
+class Task(abc.ABC):
+    """What is to be told of new rows.
+
+    Attributes:
+        models: models by the name that `--model` has for them, made for some options and data.
+    """
+
+    models: ClassVar[Mapping[str, Callable[[CompareOptions, Dataset], Any]]]
+
+    @abc.abstractmethod
+    def default_models(self, options: CompareOptions, dataset: Dataset) -> tuple[str, ...]:
+        """The models where none is named."""
+
+    @abc.abstractmethod
+    def split(self, options: CompareOptions, dataset: Dataset) -> Split:
+        """The rows to learn from and to test on."""
+
+    @abc.abstractmethod
+    def schema(self, options: CompareOptions, dataset: Dataset) -> Schema:
+        """What is declared of the columns and labels."""
+
+    @abc.abstractmethod
+    def told(self, options: CompareOptions, split: Split) -> str:
+        """What is to be told, for the title."""
+
+    def notes(self, options: CompareOptions, dataset: Dataset) -> list[str]:
+        """What a person may not have meant."""
+        return []
+
+    def figures(self, comparison: Comparison) -> Mapping[str, Callable[[Path], None]]:
+        """Functions that draw into a file, by the name of the file."""
+        return {}
+
+
+class Classification(Task):
+    """Classes are told."""
+
+    models = MappingProxyType(
+        {
+            "naive-bayes": lambda options, dataset: NaiveBayes(),
+            "naive-bayes-average": lambda options, dataset: NaiveBayes(structure="average"),
+            "gda": lambda options, dataset: GaussianDiscriminant(covariance=options.covariance or "full"),
+            "gda-average": lambda options, dataset: average([GaussianDiscriminant(form) for form in _AVERAGED]),
+        }
+    )
+
+    def default_models(self, options: CompareOptions, dataset: Dataset) -> tuple[str, ...]:
+        """One, since NUTS compiles for each: jointly normal columns where all are numbers."""
+        return ("gda" if dataset.all_real or options.covariance is not None else "naive-bayes",)
+
+    def split(self, options: CompareOptions, dataset: Dataset) -> Split:
+        """With classes in proportion, or the first rows of each."""
+        try:
+            if options.per_class is not None:
+                return dataset.split_per_class(options.per_class)
+            return dataset.split(test_size=options.test_size or TEST_SIZE, seed=options.seed)
+        except DataError as refusal:
+            raise DataError(f"{refusal} {_told_as_numbers(dataset)}".strip()) from refusal
+
+    def schema(self, options: CompareOptions, dataset: Dataset) -> Schema:
+        """Values and classes of the whole file, or its classes alone."""
+        declared = dataset.declared
+        return Schema(classes=declared.classes, unknown="missing") if options.unknown == "missing" else declared
+
+    def told(self, options: CompareOptions, split: Split) -> str:
+        """How many classes, and the first of them."""
+        classes = sorted(split.y_train.dropna().unique().tolist())
+        names = ", ".join(map(str, classes[:5])) + (", ..." if len(classes) > 5 else "")
+        return f"{len(classes)} classes of {options.target} ({names})"
+
+    def notes(self, options: CompareOptions, dataset: Dataset) -> list[str]:
+        """Gaussian models that are naive Bayes by another name; numbers that are taken as classes."""
+        gaussian = [name for name in options.models or () if name.startswith("gda")]
+        alike = f"No column of {dataset.name} holds real numbers, so {' and '.join(gaussian)} is naive Bayes here."
+        notes = [alike if gaussian and not dataset.any_real else "", _told_as_numbers(dataset)]
+        return [note for note in notes if note]
+
+
+def _told_as_numbers(dataset: Dataset) -> str:
+    """A hint that a target may be meant as numbers; empty where it holds few different ones."""
+    y = dataset.y.dropna()
+    is_number = pd.api.types.is_numeric_dtype(y.dtype) and not pd.api.types.is_bool_dtype(y.dtype)
+    num_values = y.nunique()
+    if not is_number or num_values <= _MANY:
+        return ""
+    return (
+        f"Target {y.name!r} holds {num_values} different numbers, each of which is taken as a class. To predict the "
+        "number: --task regression."
+    )
+
+
+class Regression(Task):
+    """A number is told."""
+
+    models = MappingProxyType({"joint-gaussian": lambda options, dataset: JointGaussianRegression()})
+
+    def default_models(self, options: CompareOptions, dataset: Dataset) -> tuple[str, ...]:
+        """Columns and target jointly normal."""
+        return ("joint-gaussian",)
+
+    def split(self, options: CompareOptions, dataset: Dataset) -> Split:
+        """Of rows at random."""
+        return dataset.split(test_size=options.test_size or TEST_SIZE, seed=options.seed, by_class=False)
+
+    def schema(self, options: CompareOptions, dataset: Dataset) -> Schema:
+        """Values of the whole file."""
+        declared = dataset.declared
+        return Schema(unknown="missing") if options.unknown == "missing" else Schema(categories=declared.categories)
+
+    def told(self, options: CompareOptions, split: Split) -> str:
+        """The range of the numbers."""
+        known = split.y_train.dropna().to_numpy(np.float64)
+        return f"{options.target} from {known.min():,.5g} to {known.max():,.5g}"
+
+    def figures(self, comparison: Comparison) -> Mapping[str, Callable[[Path], None]]:
+        """How often intervals hold the truth."""
+        if not can_draw():
+            warn('No coverage.png is drawn without matplotlib: pip install "bayesgen[plots]".')
+            return {}
+        return {"coverage.png": lambda path: save(coverage_figure(comparison), path)}
+
+
+TASKS: Mapping[str, Task] = {"classification": Classification(), "regression": Regression()}

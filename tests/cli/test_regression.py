@@ -1,0 +1,110 @@
+"""The command line where a number is predicted."""
+
+import json
+import shlex
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import bayesgen as bg
+from bayesgen.cli.app import app
+
+QUICK = ["--task", "regression", "--methods", "map,exact"]
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """Runs the command in a terminal of 100 columns without colours."""
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    def invoke(*arguments):
+        return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+    return invoke
+
+
+def test_diabetes_is_compared_out_of_the_box(run):
+    result = run("compare", "diabetes", *QUICK)
+    assert result.exit_code == 0, result.stderr
+    assert "diabetes: 331 rows to learn from, 111 to test on, target from 25 to 346, seed 0" in result.stdout
+    for words in ("RMSE", "CRPS", "in 95% interval", "two-step", "one-step", "vs MAP", "truths by tenth"):
+        assert words in result.stdout
+
+
+def test_all_models_answer_and_the_command_runs_again(run, tmp_path):
+    names = ["joint-gaussian"]
+    out = tmp_path / "results"
+    models = [word for name in names for word in ("--model", name)]
+    result = run("compare", "diabetes", *models, *QUICK, "--json", "--out", out)
+    assert result.exit_code == 0, result.stderr
+    content = json.loads(result.stdout)
+    assert [pair["model"] for pair in content["pairs"]] == [name for name in names for _ in range(3)]
+    assert all(pair["refused"] is None and 50 < pair["rmse"] < 65 for pair in content["pairs"])
+    predictions = pd.read_csv(out / "predictions.csv")
+    assert len(predictions) == 3 * len(names) * 111 and predictions.pit.between(0, 1).all()
+    names = {"config.json", "coverage.png", "predictions.csv", "result.json", "table.csv"}
+    assert {path.name for path in out.iterdir()} == names
+    again = run(*shlex.split(content["config"]["command"])[1:], "--json")
+    assert json.loads(again.stdout)["pairs"] == content["pairs"]
+
+
+def test_scores_are_those_of_the_fit(run):
+    content = json.loads(run("compare", "diabetes", *QUICK, "--model", "joint-gaussian", "--seed", 3, "--json").stdout)
+    split = bg.load_dataset("diabetes").split(seed=3, by_class=False)
+    fit = bg.fit(bg.JointGaussianRegression(), split.X_train, split.y_train, method=bg.Exact())
+    answer = bg.predict(fit, split.X_test, rule=bg.BMA())
+    pair = content["pairs"][-1]
+    assert pair["log_score"] == pytest.approx(answer.log_density(split.y_test).mean(), rel=1e-9)
+    assert pair["rmse"] == pytest.approx(np.sqrt(np.mean((answer.mean - split.y_test) ** 2)), rel=1e-9)
+    low, high = answer.interval(0.8).T
+    assert pair["coverage_80"] == pytest.approx(split.y_test.between(low, high).mean())
+
+
+def test_the_target_of_a_file_and_missing_cells_of_it_and_of_columns(run, tmp_path):
+    rng = np.random.default_rng(1)
+    size = rng.normal(100, 20, 60)
+    frame = pd.DataFrame(
+        {"price": (3 * size + rng.normal(0, 9, 60)).round(2), "size": size.round(1), "age": rng.integers(0, 50, 60)}
+    )
+    frame = frame.astype(str)
+    frame.loc[3:9, "age"] = "?"
+    frame.loc[50:55, "price"] = ""
+    path = tmp_path / "houses.csv"
+    frame.to_csv(path, index=False)
+    wanted = ["compare", path, "--target", "price", "--missing", "?", "--model", "joint-gaussian"]
+    result = run(*wanted, "--task", "regression", "--methods", "map", "--json")
+    assert result.exit_code == 0, result.stderr
+    content = json.loads(result.stdout)
+    assert content["config"]["test_rows"] == 14 and content["pairs"][0]["rmse"] < 15
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--task", "regression", "--model", "gda"], "gda is no model of a regression"),
+        (["--model", "joint-gaussian"], "joint-gaussian is no model of a classification"),
+        (["--task", "regression", "--per-class", "5"], "--per-class"),
+        (["--task", "regression", "--covariance", "tied"], "--covariance"),
+        (["--task", "ranking"], "ranking"),
+    ],
+)
+def test_wrong_usage_is_status_2(run, arguments, words):
+    result = run("compare", "diabetes", *arguments)
+    assert result.exit_code == 2 and result.stdout == ""
+    assert words in " ".join(result.stderr.replace("│", " ").split())
+
+
+def test_numbers_taken_as_classes_are_told_how_to_predict_them(run):
+    result = run("compare", "diabetes", "--methods", "exact")
+    assert result.exit_code == 1
+    assert "holds 214 different numbers" in result.stderr and "--task regression" in result.stderr
+    assert "--task" not in run("compare", "iris", "--methods", "exact").stderr
+
+
+def test_classes_taken_as_numbers_are_refused_by_name(run):
+    result = run("compare", "iris", *QUICK, "--model", "joint-gaussian")
+    assert result.exit_code == 1
+    assert "numbers" in result.stderr and result.stdout == ""
