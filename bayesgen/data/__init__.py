@@ -1,5 +1,6 @@
 """What users hand over, read and checked: the one door where bad data are refused."""
 
+from .basis import Basis, fingerprint, fitted_basis, transformer_input
 from .chunks import naming_origin, read_tables
 from .columns import ColumnKinds, PositionalNames, as_array, check_index
 from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
@@ -15,6 +16,7 @@ from .views import Table, successive_rows
 
 __all__ = [
     "DATASET_NAMES",
+    "Basis",
     "ColumnKinds",
     "Dataset",
     "PositionalNames",
@@ -30,6 +32,8 @@ __all__ = [
     "collected",
     "decoded",
     "filled",
+    "fingerprint",
+    "fitted_basis",
     "joined",
     "levels_array",
     "load_dataset",
@@ -39,6 +43,7 @@ __all__ = [
     "refuse_missing_cells",
     "response_values",
     "successive_rows",
+    "transformer_input",
     "unknown_cells",
     "warn_of_unknown",
     "whole_numbers",

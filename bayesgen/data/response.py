@@ -8,6 +8,8 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 from bayesgen.typing import Float, Shaped
 
+from .basis import Basis
+
 FOR_CLASSES = (
     "For classes use a classifier, such as NaiveBayes(); for numbers that are written otherwise, convert them."
 )
@@ -21,11 +23,19 @@ class ResponseColumn:
         name: what it is called.
         mean, variance: of the training rows in which it is there (denominator N); None until a fit fills them in.
             Default priors come from them. They take no part in comparisons.
+        basis: the features that it is linear in, as training rows have shown them; None where there are none.
     """
 
     name: str = "y"
     mean: float | None = field(default=None, compare=False)
     variance: float | None = field(default=None, compare=False)
+    basis: Basis | None = None
+
+    @property
+    def constant(self) -> list[str]:
+        """Names of its features without variance in training, and its own if it has none."""
+        of_features = [] if self.basis is None else self.basis.constant
+        return [*of_features, *([self.name] if self.variance == 0 else [])]
 
 
 def response_values(labels: Shaped[np.ndarray, " n"], name: str = "y") -> Float[np.ndarray, " n"]:

@@ -60,18 +60,48 @@ class Regression:
             weight = count * kappa / np.where(count + kappa > 0, count + kappa, 1.0)
             freedom = count - ((kappa == 0) & (count > 0))
         features, column = summary.mean[..., :-1], summary.mean[..., -1]
-        among, across = summary.scatter[..., :-1, :-1], summary.scatter[..., :-1, -1]
-        of_prior = np.einsum("...ij,...j->...i", among, coefficients)
-        across_rest = across - of_prior
-        rest = summary.scatter[..., -1, -1] - ((across + across_rest) * coefficients).sum(-1)
         shift = features - center
-        distance = column - location - (shift * coefficients).sum(-1)
+        rest = np.asarray(column - location - (shift * coefficients).sum(-1))
         weight = np.asarray(weight)
-        growth = among + weight[..., None, None] * shift[..., :, None] * shift[..., None, :]
-        slope = across_rest + (weight * distance)[..., None] * shift
-        step = np.linalg.solve(precision + growth, slope[..., None])[..., 0]
-        squares = rest + weight * distance**2 - (slope * step).sum(-1)
-        return cls(coefficients + step, precision + growth, growth, np.maximum(squares, 0.0), freedom)
+        of_data = root(summary.scatter)
+        of_data_rest = of_data[..., -1] - np.einsum("...ij,...j->...i", of_data[..., :-1], coefficients)
+        of_prior = np.swapaxes(np.linalg.cholesky(precision), -1, -2)
+        of_means = np.sqrt(weight)[..., None] * shift
+        step, squares, _ = solution(
+            np.concatenate([of_prior, of_data[..., :-1], of_means[..., None, :]], -2),
+            np.concatenate([0.0 * coefficients, of_data_rest, (np.sqrt(weight) * rest)[..., None]], -1),
+        )
+        growth = summary.scatter[..., :-1, :-1] + of_means[..., :, None] * of_means[..., None, :]
+        return cls(coefficients + step, precision + growth, growth, squares, freedom)
+
+
+def root(matrix: Float[Array, "*batch P P"]) -> Float[np.ndarray, "*batch P P"]:
+    """R with R' R the matrix, which is positive semidefinite: rows whose cross products are those of data."""
+    matrix = np.asarray(matrix)
+    units = np.sqrt(np.diagonal(matrix, axis1=-2, axis2=-1))
+    positive = np.where(units > 0, units, 1.0)
+    standard = matrix / (positive[..., :, None] * positive[..., None, :])
+    try:
+        factor = np.swapaxes(np.linalg.cholesky(standard), -1, -2)
+    except np.linalg.LinAlgError:  # some columns are constant, or linear in others
+        values, vectors = np.linalg.eigh(standard)
+        factor = np.sqrt(np.maximum(values, 0.0))[..., :, None] * np.swapaxes(vectors, -1, -2)
+    return factor * units[..., None, :]
+
+
+def solution(
+    rows: Float[np.ndarray, "*batch m F"], targets: Float[np.ndarray, "*batch m"]
+) -> tuple[Float[np.ndarray, "*batch F"], Float[ArrayOrNumber, "*batch"], Float[np.ndarray, "*batch F F"]]:
+    """The coefficients of least squares by a QR decomposition, their sum of squares, and R of rows in equal units."""
+    units = np.sqrt((rows**2).sum(-2))
+    units = np.where(units > 0, units, 1.0)
+    orthogonal, triangular = np.linalg.qr(rows / units[..., None, :])
+    projected = np.swapaxes(orthogonal, -1, -2) @ targets[..., None]
+    is_zero = np.diagonal(triangular, axis1=-2, axis2=-1) == 0
+    solvable = triangular + is_zero[..., None] * np.eye(rows.shape[-1])
+    coefficients = np.linalg.solve(solvable, projected)[..., 0] / units
+    residuals = targets - np.einsum("...ij,...j->...i", rows, coefficients)
+    return coefficients, (residuals**2).sum(-1), triangular
 
 
 def row_counts(summary: Moments) -> Float[ArrayOrNumber, "*batch"]:
@@ -91,41 +121,38 @@ def least_squares(summary: Moments, intercept: bool, names: Names) -> dict[str, 
             f"Block {names.block!r}: no rows at {names.where(counts == 0)}, so maximum likelihood has no estimate. Use "
             "Exact(), or leave that class out."
         )
-    products = summary.scatter
+    rows = root(summary.scatter)
     if not intercept:
-        means = summary.mean
-        products = products + counts[..., None, None] * means[..., :, None] * means[..., None, :]
-    squares = np.diagonal(products, axis1=-2, axis2=-1)
-    units = np.sqrt(np.where(squares > 0, squares, 1.0))
-    products = products / (units[..., :, None] * units[..., None, :])
-    among, across, total = products[..., :-1, :-1], products[..., :-1, -1], products[..., -1, -1]
-    _check_rank(among, counts, names)
-    standard = np.linalg.solve(among, across[..., None])[..., 0]
-    residual = total - (across * standard).sum(-1)
-    _check_residual((total == 0) | (residual <= SINGULAR * total), names)
-    coefficients = standard * units[..., -1:] / units[..., :-1]
-    variance = residual * units[..., -1] ** 2 / counts
-    of_all = {"coefficients": coefficients, "variance": variance}
-    if not intercept:
-        return of_all
-    return {"intercept": summary.mean[..., -1] - (summary.mean[..., :-1] * coefficients).sum(-1), **of_all}
+        rows = np.concatenate([rows, np.sqrt(counts)[..., None, None] * summary.mean[..., None, :]], -2)
+    coefficients, squares, triangular = solution(rows[..., :-1], rows[..., -1])
+    _check_rank(triangular, (rows[..., :-1] ** 2).sum(-2) == 0, counts, names)
+    _check_residual(squares <= SINGULAR * (rows[..., -1] ** 2).sum(-1), names)
+    found = {"coefficients": coefficients, "variance": squares / counts}
+    if intercept:
+        found = {"intercept": summary.mean[..., -1] - (summary.mean[..., :-1] * coefficients).sum(-1), **found}
+    return {name: np.asarray(value) for name, value in found.items()}
 
 
-def _check_rank(correlations: Float[Array, "*batch F F"], counts: Float[ArrayOrNumber, "..."], names: Names) -> None:
+def _check_rank(
+    triangular: Float[np.ndarray, "*batch F F"],
+    is_constant: Bool[np.ndarray, "*batch F"],
+    counts: Float[ArrayOrNumber, "*batch"],
+    names: Names,
+) -> None:
     """Refuse features of which some are linear in others, or constant."""
-    if not correlations.shape[-1]:
+    if not triangular.shape[-1]:
         return
-    values, vectors = np.linalg.eigh(correlations)
-    singular = values[..., 0] <= SINGULAR
+    _, values, vectors = np.linalg.svd(triangular)
+    singular = values[..., -1] ** 2 <= SINGULAR
     if not singular.any():
         return
     place = tuple(np.argwhere(singular)[0])
-    constant = np.diagonal(correlations[place]) == 0
-    taking_part = constant if constant.any() else np.abs(vectors[place][:, 0]) > TAKES_PART
-    features = feature_names(names, correlations.ndim > 2, np.flatnonzero(taking_part).tolist())
-    problem = "is constant" if constant.any() else "are linear in each other"
-    if constant.sum() > 1:
-        problem = "are constant"
+    constant = is_constant[place]
+    taking_part = constant if constant.any() else np.abs(vectors[place][-1]) > TAKES_PART
+    features = feature_names(names, triangular.ndim > 2, np.flatnonzero(taking_part).tolist())
+    problem = "are linear in each other"
+    if constant.any():
+        problem = "are constant" if constant.sum() > 1 else "is constant"
     rows = float(np.asarray(counts)[place])
     few = f" ({rows:g} rows for {len(constant)} features)" if rows <= len(constant) else ""
     raise FitError(

@@ -188,7 +188,9 @@ class LinearNormalInverseGamma(LinearFamily):
     ) -> Parameters:
         """Parameters by name; the intercept, if there is one, from the value at the center."""
         named = {"coefficients": coefficients, **others}
-        return {"intercept": location - (self.center * coefficients).sum(-1), **named} if self.intercept else named
+        if self.intercept:
+            named = {"intercept": location - (self.center * coefficients).sum(-1), **named}
+        return {name: np.asarray(value) for name, value in named.items()}
 
     def mean(self) -> Parameters:
         """Prior means; scale / (shape - 1) of the variance."""

@@ -135,13 +135,13 @@ class ProgramProblem(Problem):
         Where the schema came with its scale, the fit that found it has said so.
         """
         schema, known = self.data.scaled_schema, self.data.schema.variance
-        if schema.variance is None or schema.columns is None:
-            return
-        is_constant = (schema.variance == 0) & (True if known is None else np.isnan(known))
-        constant = [schema.columns[int(index)] for index in np.flatnonzero(is_constant)]
+        constant = []
+        if schema.variance is not None and schema.columns is not None:
+            is_constant = (schema.variance == 0) & (True if known is None else np.isnan(known))
+            constant = [schema.columns[int(index)] for index in np.flatnonzero(is_constant)]
         response, before = schema.response, self.data.schema.response
-        if response is not None and response.variance == 0 and (before is None or before.variance is None):
-            constant.append(response.name)
+        if response is not None and (before is None or before.variance is None):
+            constant += response.constant
         if constant:
             warn(
                 f"Constant columns {constant}: their default prior takes variance 1. Drop them if they carry nothing.",

@@ -7,6 +7,7 @@ from .conjugate import Block, Conjugate, Densities
 from .conjugate_structures import ConjugateStructures
 from .gaussian_discriminant import GaussianDiscriminant
 from .joint_gaussian_regression import JointGaussianRegression
+from .linear_regression import LinearRegression
 from .mixture import Mixture
 from .naive_bayes import NaiveBayes
 from .structure_average import StructureAverage
@@ -20,6 +21,7 @@ __all__ = [
     "GaussianDiscriminant",
     "GenerativeClassifier",
     "JointGaussianRegression",
+    "LinearRegression",
     "Mixture",
     "NaiveBayes",
     "StructureAverage",

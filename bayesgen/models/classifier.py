@@ -103,4 +103,6 @@ def _check_columns_once(blocks: Sequence[tuple[str, Family, Sequence[str]]]) -> 
 def _sites(name: str, family: Family) -> set[str]:
     """Names of the sites of a block besides the attribute: parameters, hyperparameters and the covariate."""
     suffixes = {*family.parameter_axes(), *family.coordinates, *family.hierarchical}
-    return {f"{name}_{suffix}" for suffix in suffixes} | ({covariate_name(name)} if family.covariate else set())
+    return {f"{name}_{suffix}" for suffix in suffixes} | (
+        {covariate_name(name, family.covariate)} if family.covariate else set()
+    )

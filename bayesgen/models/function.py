@@ -16,9 +16,9 @@ from bayesgen.typing import Array, Int
 LABEL, PLATE = "y", "instances"
 
 
-def covariate_name(block: str) -> str:
-    """Name of the covariate that a block's likelihood takes: the total of a multinomial row."""
-    return f"{block}_total"
+def covariate_name(block: str, covariate: str) -> str:
+    """Name of the covariate that a block's likelihood takes: the total of a multinomial row, the features of a line."""
+    return f"{block}_{covariate.removesuffix('_count')}"
 
 
 class FamiliesFunction(PytreeFunction):
@@ -37,7 +37,7 @@ class FamiliesFunction(PytreeFunction):
     def covariates(self) -> tuple[str, ...]:
         """Names of the blocks' covariates."""
         pairs = zip(self.names, self.families, strict=True)
-        return tuple(covariate_name(name) for name, family in pairs if family.covariate)
+        return tuple(covariate_name(name, family.covariate) for name, family in pairs if family.covariate)
 
     @property
     def coordinates(self) -> dict[str, tuple[str, Transform]]:
@@ -67,7 +67,7 @@ class FamiliesFunction(PytreeFunction):
     ) -> None:
         """Sample the attributes, of parameters with the classes first."""
         for name, family in zip(self.names, self.families, strict=True):
-            given = {family.covariate: covariates[covariate_name(name)]} if family.covariate else {}
+            given = {family.covariate: covariates[covariate_name(name, family.covariate)]} if family.covariate else {}
             numpyro.sample(name, family.likelihood(parameters[name], labels, **given))
 
 

@@ -1,0 +1,279 @@
+"""`LinearRegression`: the response about a line, curve or surface in the columns, which are given."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayesgen.data import (
+    Basis,
+    ResponseColumn,
+    Rows,
+    Schema,
+    Table,
+    fingerprint,
+    fitted_basis,
+    refuse_missing_cells,
+    response_values,
+    transformer_input,
+)
+from bayesgen.errors import DataError, ModelError
+from bayesgen.families import Family, LinearNormalInverseGamma, Scale
+from bayesgen.program import ConcreteModel, Recipe, Response
+from bayesgen.statistics import (
+    Cells,
+    Moments,
+    NormalOutcomes,
+    StudentTOutcomes,
+    SufficientStatistics,
+    check_magnitudes,
+    check_rows,
+    sufficient_statistics,
+)
+from bayesgen.typing import Float
+
+from .blocks import BlockModel
+from .closed_response import ClosedResponse
+from .regression import check_has_no_components, refuse_declared_classes, regression_schema
+
+if TYPE_CHECKING:
+    from .conjugate import Conjugate
+
+SITE, FEATURES = "y", "y_features"
+GIVEN = (
+    "The model has no distribution for X, which is given. Drop these rows, begin the basis with an imputer "
+    "(LinearRegression(basis=make_pipeline(SimpleImputer(), ...))), or use JointGaussianRegression() or "
+    "NaiveBayesRegression(), which take missing cells."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class LinearRegression(Recipe):
+    """Regression on a line, or by basis functions on a curve or surface, with Gaussian noise in y.
+
+    Generative story, given the features f(x) of the row, whose means in training are c::
+
+        variance     ~ InverseGamma(shape, scale)
+        coefficients ~ Normal(0, variance * inverse(precision))
+        value at c   ~ flat
+        y            ~ Normal(value at c + (f(x) - c) @ coefficients, variance)
+
+    Its MLE is least squares. x is given and not modelled: `log_marginal` of its answers is None, cells of X may not be
+    missing, and evidence, log p(y | X), says how well a basis does. Rows whose y is missing say nothing.
+
+    Args:
+        basis: any scikit-learn transformer (PolynomialFeatures, SplineTransformer, a pipeline, a ColumnTransformer
+            with encoders for columns of other kinds...) that makes the features of a row of it alone; None for the
+            columns themselves. A copy is fitted once, to the training X, each row once whatever its weight (to the
+            first chunk, where data come in chunks), and kept in the schema of the fit. A feature that is 1 in every
+            training row, such as the bias of PolynomialFeatures, is the intercept and left out.
+        prior: a `LinearNormalInverseGamma`; None for its defaults, weak ones in the units of the data, of which the
+            coefficients' weighs a hundredth of a row.
+        intercept: whether there is one; without, y is 0 on average where all features are 0.
+
+    Parameters are `y_intercept`, the mean of y where all features are 0, `y_coefficients` by the names of the features,
+    and `y_variance`.
+
+    Source: Bishop, Pattern Recognition and Machine Learning, sections 3.1 and 3.3.
+
+    >>> import bayesgen as bg
+    >>> from sklearn.preprocessing import PolynomialFeatures
+    >>> X = [[0.0], [1.0], [2.0], [3.0], [4.0], [5.0], [6.0], [7.0]]
+    >>> y = [0.1, 0.9, 4.2, 8.8, 16.1, 24.9, 36.2, 48.8]
+    >>> model = bg.LinearRegression(PolynomialFeatures(2))
+    >>> fit = bg.fit(model, X, y, method=bg.Exact())
+    >>> bg.predict(fit, [[8.0]], rule=bg.BMA()).mean.round(1).tolist()
+    [63.7]
+    >>> line = bg.fit(bg.LinearRegression(), X, y, method=bg.Exact())
+    >>> bool(fit.log_evidence > line.log_evidence)
+    True
+    """
+
+    basis: Any = dataclasses.field(default=None, compare=False)
+    prior: LinearNormalInverseGamma | None = None
+    intercept: bool = True
+    stated: str = dataclasses.field(default="", init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.basis is not None:
+            object.__setattr__(self, "stated", _fingerprint(self.basis))
+        prior = self.prior
+        if prior is not None and not isinstance(prior, LinearNormalInverseGamma):
+            raise ModelError(f"LinearRegression takes a LinearNormalInverseGamma as prior, got {type(prior).__name__}.")
+        if prior is not None and prior.intercept != self.intercept:
+            raise ModelError(
+                f"LinearRegression(intercept={self.intercept}) has a prior with intercept={prior.intercept}: state "
+                "the same of both."
+            )
+
+    def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
+        """The columns and, where there is a basis, what it learned of them."""
+        if self.basis is None and table.sparse:
+            raise DataError("X is sparse, and LinearRegression() takes every cell of its columns. Give X.toarray().")
+        if self.basis is None:
+            schema = regression_schema(self, table, declared)
+        else:
+            refuse_declared_classes(type(self).__name__, declared)
+            schema = declared.resolve(table)
+        response = schema.response or ResponseColumn()
+        if response.basis is None:
+            basis = Basis(tuple(schema.columns or ())) if self.basis is None else self._fitted(schema, table)
+            response = dataclasses.replace(response, basis=basis)
+        return dataclasses.replace(schema, response=response)
+
+    def _fitted(self, schema: Schema, table: Table) -> Basis:
+        return fitted_basis(self.basis, _input(schema, table), table.num_rows, intercept=self.intercept)
+
+    def with_components(self, num_components: int) -> Recipe:
+        """Refuse: see `Recipe.with_components`."""
+        check_has_no_components(self)
+
+    def concrete(self, schema: Schema) -> ConcreteModel:
+        """The model with its features."""
+        basis = _basis(schema)
+        if basis.stated != self.stated:
+            raise ModelError(
+                f"The schema has the features of another basis than {self!r}: {basis.transformer!r}. Fit with a "
+                "schema that has none, or with the same basis."
+            )
+        family = self.prior or LinearNormalInverseGamma(intercept=self.intercept)
+        return FeatureRegression(((SITE, family, basis.names),))
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureRegression(BlockModel):
+    """A response about a line in features that are given."""
+
+    blocks: tuple[tuple[str, LinearNormalInverseGamma, tuple[str, ...]], ...]
+    class_prior = None
+
+    @property
+    def response(self) -> Response:
+        """The only site."""
+        return Response(SITE)
+
+    @property
+    def closed_response(self) -> "LinearResponse":
+        """Normal, and Student t."""
+        return LinearResponse()
+
+    def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
+        """A schema that knows the features."""
+        if declared.response is None or declared.response.basis is None:
+            raise ModelError("The features of a regression are found by LinearRegression(...): fit that.")
+        return declared.resolve(table)
+
+    def read(self, schema: Schema, table: Table) -> Rows:
+        """The response, NaN where it is missing, as attribute, and the features as covariate."""
+        schema.check_table(table)
+        features = _features(schema, table)
+        check_rows(features, 1.0, functools.partial(_feature_name, self.blocks[0][2]))
+        if table.labels is None:
+            y = np.full(table.num_rows, np.nan)
+        else:
+            assert schema.response is not None
+            y = response_values(table.labels, schema.response.name)
+        is_there = ~np.isnan(y)
+        return Rows({SITE: y}, {} if is_there.all() and len(y) else {SITE: is_there}, {FEATURES: features})
+
+    def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
+        """Features have been looked at; new rows have no response."""
+
+    def summarize(self, schema: Schema, rows: Rows) -> SufficientStatistics:
+        """Means and cross products of features and response."""
+        inert = {SITE: {"features": rows.covariates[FEATURES]}}
+        return sufficient_statistics(rows, self.statistics(schema), 1, inert=inert)
+
+    def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
+        """Fill in means and variances of features and response. Those that are known stay."""
+        basis, response, summary = _basis(schema), schema.response, summaries[SITE]
+        assert response is not None and isinstance(summary, Moments)
+        names = (*basis.names, response.name)
+        check_magnitudes(summary, functools.partial(_feature_name, names))
+        count = float(np.ravel(summary.count)[0])
+        mean, variance = np.asarray(summary.mean)[0], np.diagonal(summary.scatter[0]) / max(count, 1e-300)
+        variance = variance if count else np.ones_like(variance)
+        if basis.mean is None:
+            basis = dataclasses.replace(basis, mean=mean[:-1], variance=variance[:-1])
+        if response.mean is None:
+            response = dataclasses.replace(response, mean=float(mean[-1]), variance=float(variance[-1]))
+        return dataclasses.replace(schema, response=dataclasses.replace(response, basis=basis))
+
+    def _scale(self, schema: Schema, name: str, family: Family, columns: Sequence[str]) -> Scale:
+        """Means and variances of response and features; what is constant counts as of variance 1."""
+        basis, response = _basis(schema), schema.response
+        if response is None or basis.mean is None or basis.variance is None or response.variance is None:
+            raise ModelError(
+                "The default prior comes from the training rows, which this schema has not seen. Bind with the schema "
+                "of a fit (fit.schema)."
+            )
+        return Scale(
+            mean=np.asarray(response.mean),
+            variance=np.asarray(response.variance if response.variance > 0 else 1.0),
+            feature_mean=basis.mean,
+            feature_variance=np.where(basis.variance > 0, basis.variance, 1.0),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class LinearResponse(ClosedResponse):
+    """A response about a line in features that are given."""
+
+    def at(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> NormalOutcomes:
+        """Normal about the line."""
+        coefficients, variance = (np.asarray(parameters[f"{SITE}_{name}"]) for name in ("coefficients", "variance"))
+        intercept = np.asarray(parameters.get(f"{SITE}_intercept", 0.0))
+        loc = coefficients @ np.asarray(rows.covariates[FEATURES], np.float64).T + intercept[..., None]
+        return NormalOutcomes(loc, np.broadcast_to(np.sqrt(variance)[..., None], loc.shape))
+
+    def predictive(self, conjugate: "Conjugate", rows: Rows) -> StudentTOutcomes:
+        """Student t, whose scale grows with the distance of the features from those of training."""
+        family = conjugate.blocks[0].family
+        assert isinstance(family, LinearNormalInverseGamma)
+        features = np.asarray(rows.covariates[FEATURES], np.float64)
+        df, loc, scale = map(np.asarray, family.predictive_parameters(features))
+        return StudentTOutcomes(np.broadcast_to(df, loc.shape), loc, scale)
+
+
+def _fingerprint(basis: Any) -> str:
+    """What tells the basis from others.
+
+    Raises:
+        ModelError: what is no transformer.
+    """
+    from sklearn.base import clone
+
+    if isinstance(basis, type) or not (hasattr(basis, "fit") and hasattr(basis, "transform")):
+        raise ModelError(
+            f"basis= takes a scikit-learn transformer, such as PolynomialFeatures(2), got {basis!r}. A function of "
+            "one's own is FunctionTransformer(function)."
+        )
+    return fingerprint(clone(basis))
+
+
+def _basis(schema: Schema) -> Basis:
+    assert schema.response is not None and schema.response.basis is not None
+    return schema.response.basis
+
+
+def _features(schema: Schema, table: Table) -> Float[np.ndarray, "n F"]:
+    """The features of rows: real columns, or what the basis makes of them."""
+    basis = _basis(schema)
+    if basis.transformer is not None:
+        return basis.features(_input(schema, table), table.num_rows)
+    columns = schema.columns or ()
+    features, observed = schema.encode_cells(table, columns)
+    if observed is not None:
+        refuse_missing_cells(observed, columns, GIVEN)
+    return np.asarray(features)
+
+
+def _input(schema: Schema, table: Table) -> Any:
+    columns = tuple(schema.columns or ())
+    return transformer_input(table, tuple(schema.names_in(table, columns)), columns if schema.named else None)
+
+
+def _feature_name(names: Sequence[str], place: tuple[int, ...]) -> str:
+    return f"The feature {names[place[0]]!r}"
