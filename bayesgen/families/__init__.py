@@ -4,6 +4,8 @@ from .base import Family
 from .beta_bernoulli import BetaBernoulli
 from .dirichlet_categorical import DirichletCategorical
 from .dirichlet_multinomial import DirichletMultinomial
+from .factor_evidence import log_evidences_of_factors as log_evidences_of_factors
+from .factors import nearest_factors as nearest_factors
 from .fixed_categorical import FixedCategorical as FixedCategorical
 from .gamma_poisson import GammaPoisson
 from .linear_normal_inverse_gamma import LinearNormalInverseGamma

@@ -45,18 +45,20 @@ def covariance_of(
     return (axes * lengths[..., None, :]) @ xp.swapaxes(axes, -1, -2) + noise[..., None, None] * xp.eye(dimension)
 
 
-def principal_loadings(covariances: Float[Array, "*K D D"], num_factors: int) -> Float[Array, "*K D k"]:
-    """Loadings W of covariances W W' + v I: orthogonal, the longest first, the largest entry of each positive.
+def nearest_factors(
+    covariances: Float[Array, "*K D D"], num_factors: int
+) -> tuple[Float[Array, "*K D k"], Float[ArrayOrNumber, "*K"]]:
+    """Loadings W and noise variance v of the covariances W W' + v I that are nearest to some: see `least_squares`.
 
-    Any rotation of the factors has the same covariance: these are the only ones whose columns are orthogonal, where no
-    two have one length.
+    The loadings are orthogonal, the longest first, the largest entry of each positive. Any rotation of the factors has
+    the same covariance: these are the only ones whose columns are orthogonal, where no two have one length.
     """
     xp = namespace(covariances)
     values, vectors = spectrum_of(covariances)
-    lengths, _ = least_squares(values, num_factors)
+    lengths, noise = least_squares(values, num_factors)
     axes = vectors[..., :num_factors]
     largest = xp.take_along_axis(axes, xp.argmax(abs(axes), -2)[..., None, :], -2)
-    return axes * xp.sign(largest) * xp.sqrt(xp.maximum(lengths, 0.0))[..., None, :]
+    return axes * xp.sign(largest) * xp.sqrt(xp.maximum(lengths, 0.0))[..., None, :], noise
 
 
 # --- loadings as lower triangular matrices ----------------------------------------------------------------------
@@ -100,10 +102,9 @@ class FactorTransform(Transform):
     def __init__(self, num_factors: int, basis: Float[Array, "*K D D"] | None = None) -> None:
         self.num_factors, self.basis = num_factors, basis
 
-    @property
-    def inv(self) -> Any:
-        """Of one site alone nothing follows: the covariance is recorded beside them."""
-        return lambda site: None
+    def _inverse(self, y: Float[Array, "..."]) -> Float[Array, ""]:
+        """No number: one site does not tell the covariance, which the program records beside them."""
+        return jnp.full((), jnp.nan)
 
     def log_abs_det_jacobian(self, x: Any, y: Float[Array, "..."], intermediates: Any = None) -> Float[Array, "..."]:
         """Log-Jacobian of the site by loadings and noise, of which the orthogonal matrices are no part; of site `y`."""
@@ -114,7 +115,7 @@ class FactorTransform(Transform):
         return (self.basis,), (("basis",), {"num_factors": self.num_factors})
 
     def _loadings(self, covariances: Float[Array, "*draws D D"]) -> Float[Array, "*draws D k"]:
-        loadings = principal_loadings(covariances, self.num_factors)
+        loadings, _ = nearest_factors(covariances, self.num_factors)
         if self.basis is not None:
             loadings = jnp.swapaxes(self.basis, -1, -2) @ loadings
         return made_triangular(loadings)

@@ -8,7 +8,8 @@ import numpy as np
 
 from bayesgen.describe import described, quote_some
 from bayesgen.errors import DataError, ModelError, PredictionError
-from bayesgen.posteriors import At, Posterior, chains_joined
+from bayesgen.models import FactorCoordinates
+from bayesgen.posteriors import At, Posterior, ProcessPosterior, chains_joined
 from bayesgen.program import Reduction, log_joint_draws, reduce_draws
 from bayesgen.runtime import as_key, check_seed, interrupts_kept, requested
 from bayesgen.typing import Float, Int, Seed
@@ -43,6 +44,8 @@ class Fit(TrainedOnRows):
         posterior: what was learned (a point, a conjugate posterior or draws).
         problem: the model and the summarised training data, from which it learns further; None for `NUTS`, and where
             rows have no sufficient statistic.
+        approximate_log_evidence: a named approximation of the log evidence, where the model has one
+            (`ProbabilisticPCA`), up to what depends on the numbers of rows and columns alone; else None.
         attributes: how the fit came about (path of the sampler, device, total weight of the training rows), by name.
     """
 
@@ -161,6 +164,28 @@ class Fit(TrainedOnRows):
         (100, 2, 2)
         """
         return imputed(self, X, num_draws, seed)
+
+    def transform(self, X: Any) -> FactorCoordinates:
+        """The posterior of the coordinates of rows on a surface of few dimensions, of `ProbabilisticPCA`.
+
+        The process is the point, or that of the posterior means (of the covariance: the nearest one of the model's).
+        `numpy.asarray` of the answer gives the means, (n, k). Cells may be missing.
+
+        Args:
+            X: rows, in any form that `fit` takes.
+
+        Raises:
+            ModelError: a model that has no such coordinates; an average, whose members have coordinates of their own.
+
+        >>> import bayesgen as bg
+        >>> X = [[1.0, 2.1, 0.1], [2.0, 3.9, 0.0], [3.0, 6.2, -0.1], [4.0, 7.9, 0.1], [5.0, 10.1, 0.0]]
+        >>> fit = bg.fit(bg.ProbabilisticPCA(1), X, method=bg.MLE())
+        >>> fit.transform(X).mean.round(1).ravel().tolist()
+        [-1.4, -0.7, 0.0, 0.7, 1.4]
+        """
+        if not isinstance(self.posterior, ProcessPosterior):
+            raise ModelError("The members of an average have coordinates of their own: ask one, fit.best.transform(X).")
+        return self.concrete.transform(self.posterior.mean, self.read(X))
 
     def update(
         self, X: Any, y: Any = None, *, sample_weight: Any = None, seed: Seed = 0, progress: bool | None = None

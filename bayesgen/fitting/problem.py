@@ -42,6 +42,11 @@ class Problem(abc.ABC):
         """Whether rows have labels, all or some of them."""
         return True
 
+    @property
+    def approximates_evidence(self) -> bool:
+        """Whether fits by any method know an approximation of their log evidence."""
+        return False
+
     @abc.abstractmethod
     def solved_by(self, method: "Method") -> Any:
         """The fit by a method.
@@ -70,7 +75,15 @@ class ProgramProblem(Problem):
         """What the method makes of it, if the model is one for the method."""
         if not method.gives_evidence:
             self.data.model.check_searchable(type(method).__name__)
-        return method.solve(self)
+        model = self.data.model.settled(self.data.statistics)
+        if model is self.data.model:
+            return method.solve(self)
+        return method.solve(dataclasses.replace(self, data=dataclasses.replace(self.data, model=model)))
+
+    @property
+    def approximates_evidence(self) -> bool:
+        """As the model says."""
+        return self.data.model.approximates_evidence
 
     @functools.cached_property
     def program(self) -> GenerativeProgram:
@@ -97,6 +110,7 @@ class ProgramProblem(Problem):
             method=method,
             posterior=posterior,
             concrete=self.data.model,
+            approximate_log_evidence=self.data.model.approximate_log_evidence(statistics),
             problem=dataclasses.replace(self, seed=0, progress=None) if keeps_data else None,
             attributes={**(attributes or {}), "total_weight": self.data.total_weight, "device": used()},
         )

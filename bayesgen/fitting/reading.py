@@ -24,6 +24,7 @@ class TrainedOnRows(Trained):
     concrete: ConcreteModel = dataclasses.field(repr=False)
     problem: Any = dataclasses.field(default=None, repr=False)
     attributes: dict[str, Any] = dataclasses.field(default_factory=dict)
+    approximate_log_evidence: float | None = None
 
     @functools.cached_property
     def program(self) -> GenerativeProgram:

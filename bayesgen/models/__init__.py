@@ -5,11 +5,13 @@ from .classifier import GenerativeClassifier
 from .closed_response import ClosedResponse as ClosedResponse
 from .conjugate import Block, Conjugate, Densities
 from .conjugate_structures import ConjugateStructures
+from .factor_coordinates import FactorCoordinates as FactorCoordinates
 from .gaussian_discriminant import GaussianDiscriminant
 from .joint_gaussian_regression import JointGaussianRegression
 from .linear_regression import LinearRegression
 from .mixture import Mixture
 from .naive_bayes import NaiveBayes
+from .probabilistic_pca import ProbabilisticPCA
 from .structure_average import StructureAverage
 
 __all__ = [
@@ -24,5 +26,6 @@ __all__ = [
     "LinearRegression",
     "Mixture",
     "NaiveBayes",
+    "ProbabilisticPCA",
     "StructureAverage",
 ]

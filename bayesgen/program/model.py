@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bayesgen.data import Rows, Schema, Table
-from bayesgen.errors import DataError, FitError
+from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.statistics import Cells, Statistic, SufficientStatistics, sufficient_statistics
 from bayesgen.typing import Int
 
@@ -20,6 +20,9 @@ class Model:
 
 class Recipe(Model, abc.ABC):
     """A recipe for a generative program of rows."""
+
+    approximates_evidence: ClassVar[bool] = False
+    """Whether fits by any method know an approximation of their log evidence."""
 
     @abc.abstractmethod
     def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
@@ -102,6 +105,21 @@ class ConcreteModel(Recipe):
     @abc.abstractmethod
     def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
         """The schema with the columns' means and variances filled in, where default priors need them."""
+
+    def settled(self, statistics: SufficientStatistics) -> "ConcreteModel":
+        """The model with those of its choices made that are left to the training data."""
+        return self
+
+    def approximate_log_evidence(self, statistics: SufficientStatistics) -> float | None:
+        """A named approximation of the log evidence, comparable among models of one kind; None where there is none."""
+        return None
+
+    def transform(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> Any:
+        """Coordinates of rows on what a process has them lie near."""
+        raise ModelError(
+            f"{type(self).__name__} has no coordinates of rows: transform is for ProbabilisticPCA(), whose rows lie "
+            "near a surface."
+        )
 
     def check_searchable(self, method: str) -> None:
         """Refuse a method, by its name, that looks for processes of one program, where these are not all there are."""

@@ -11,7 +11,7 @@ from sklearn.decomposition import PCA
 
 from bayesgen.errors import FitError, ModelError
 from bayesgen.families import LowRankNormal, Names, NormalInverseWishart, Scale
-from bayesgen.families.factors import least_squares, principal_loadings, spectrum_of
+from bayesgen.families.factors import least_squares, nearest_factors, spectrum_of
 
 CLASSES, COLUMNS, FACTORS = 2, 5, 3
 close = np.testing.assert_allclose
@@ -107,7 +107,6 @@ def test_draws_have_the_moments_that_are_told():
         error = 5 * draws[name].std(0) / np.sqrt(20_000)
         assert (abs(draws[name].mean(0) - expected) < error).all(), name
         close(light[name].var(0), variance.variance()[name], rtol=0.25, err_msg=name)
-    close(principal_loadings(draws["covariance"], FACTORS).shape, (20_000, CLASSES, COLUMNS, FACTORS))
 
 
 def test_maximum_likelihood_is_that_of_scikit_learn(rng):
@@ -119,7 +118,7 @@ def test_maximum_likelihood_is_that_of_scikit_learn(rng):
         peer, share = PCA(FACTORS).fit(members), (len(members) - 1) / len(members)  # its spectrum has n - 1
         close(point["noise_variance"][k], peer.noise_variance_ * share, rtol=1e-10)
         close(point["covariance"][k], peer.get_covariance() * share, rtol=1e-10, atol=1e-10)
-        axes = principal_loadings(point["covariance"], FACTORS)[k]
+        axes = nearest_factors(point["covariance"], FACTORS)[0][k]
         close(abs((axes / np.linalg.norm(axes, axis=0)).T @ peer.components_.T), np.eye(FACTORS), atol=1e-8)
 
 

@@ -1,0 +1,173 @@
+"""`ProbabilisticPCA`: rows near a surface of a few dimensions."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bayesgen.data import Rows, Schema, Table
+from bayesgen.describe import quote_some
+from bayesgen.errors import DataError, FitError, ModelError
+from bayesgen.families import LowRankNormal, log_evidences_of_factors
+from bayesgen.program import ConcreteModel, Recipe
+from bayesgen.records import fill
+from bayesgen.statistics import Moments, SufficientStatistics
+from bayesgen.typing import Float
+
+from .blocks import BlockModel, refuse_classes
+from .factor_coordinates import FactorCoordinates
+from .naive_bayes import NaiveBayes
+
+SITE = "real"
+
+
+@dataclasses.dataclass(frozen=True)
+class ProbabilisticPCA(Recipe):
+    """Probabilistic principal component analysis: rows near a line, plane or surface of k dimensions, and noise.
+
+    Generative story, for k factors::
+
+        noise_variance, loadings, mean ~ the prior, a `LowRankNormal`
+        factors ~ Normal(0, I), k of them for each row
+        real    ~ Normal(mean + loadings factors, noise_variance I)
+
+    so that real ~ Normal(mean, loadings loadings' + noise_variance I). It has no classes, and is fitted without y:
+    `MLE()` in closed form (the subspace is that of principal component analysis), `MAP()`, or `NUTS()`; `Exact()`
+    refuses. Cells may be missing: EM then. `predict` gives densities of rows, and `fit.transform(X)` the posterior of
+    their factors, the coordinates on the surface. Noise has one variance for all columns, so give columns of like
+    units: nothing is scaled silently.
+
+    Parameters are `real_mean`, `real_covariance` and `real_noise_variance`. Loadings are known but for a rotation, and
+    are no parameter: see `LowRankNormal`. `fit.transform(X).loadings` are those whose columns are orthogonal.
+
+    Args:
+        num_factors: k, from 1 to the number of columns less 1. None chooses the number of highest approximate evidence
+            (Minka 2000), from the eigenvalues of the covariance of complete rows; it is in `fit.concrete.num_factors`,
+            and updating keeps it.
+        prior: a `LowRankNormal` with hyperparameters of one's own, whose number of factors is not looked at; None for
+            the defaults, in the units of the data.
+
+    `fit.approximate_log_evidence` is Minka's value, whatever the prior and the method: `average([ProbabilisticPCA(1),
+    ProbabilisticPCA(2)])` weighs by it. `Mixture(ProbabilisticPCA(2), 3)` is a mixture of such surfaces.
+
+    Source: Tipping and Bishop (1999), Probabilistic principal component analysis; Minka (2000), Automatic choice of
+    dimensionality for PCA.
+
+    >>> import bayesgen as bg
+    >>> X = [[1.0, 2.1, 0.1], [2.0, 3.9, 0.0], [3.0, 6.2, -0.1], [4.0, 7.9, 0.1], [5.0, 10.1, 0.0]]
+    >>> fit = bg.fit(bg.ProbabilisticPCA(1), X, method=bg.MLE())
+    >>> fit.transform([[3.0, 6.0, 0.0], [5.0, None, 0.0]]).mean.round(2).tolist()
+    [[-0.01], [1.41]]
+    """
+
+    num_factors: int | None = None
+    prior: LowRankNormal | None = None
+    approximates_evidence: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.prior is not None and not isinstance(self.prior, LowRankNormal):
+            raise ModelError(f"ProbabilisticPCA takes a LowRankNormal as prior, got {type(self.prior).__name__}.")
+        if self.num_factors is not None:
+            fill(self, num_factors=LowRankNormal(self.num_factors).num_factors)  # which refuses what is no number
+
+    def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
+        """All columns are real.
+
+        Raises:
+            DataError: labels, declared classes; columns of other kinds, by name.
+        """
+        refuse_classes(self, y, declared)
+        schema = declared.resolve(table)
+        others = [name for name in schema.columns or () if schema.kinds[name] != "real"]
+        if others:
+            raise DataError(
+                f"ProbabilisticPCA takes real columns, and {quote_some(others)} are not. Leave them out, or declare "
+                "Schema(kinds={...: 'real'}) if they are numbers."
+            )
+        return schema
+
+    def with_components(self, num_components: int) -> Recipe:
+        """Each component a surface of its own."""
+        if self.num_factors is None:
+            raise ModelError(
+                "ProbabilisticPCA: num_factors=None chooses by the covariance of all rows, which tells nothing of the "
+                "components of a mixture. Give a number."
+            )
+        return NaiveBayes({"real": self._family(self.num_factors)})
+
+    def concrete(self, schema: Schema) -> ConcreteModel:
+        """The model with its columns."""
+        family = self._family(1 if self.num_factors is None else self.num_factors)
+        return FactorColumns(((SITE, family, schema.columns or ()),), self.num_factors is not None)
+
+    def _family(self, num_factors: int) -> LowRankNormal:
+        return (self.prior or LowRankNormal()).replace(num_factors=num_factors)
+
+
+@dataclasses.dataclass(frozen=True)
+class FactorColumns(BlockModel):
+    """Columns of a few factors and noise, without classes.
+
+    Attributes:
+        blocks: one, with a `LowRankNormal`.
+        is_chosen: whether its number of factors is known, or yet to be chosen by the data.
+    """
+
+    blocks: Sequence[tuple[str, LowRankNormal, Sequence[str]]]
+    is_chosen: bool = True
+    class_prior = None
+    approximates_evidence: ClassVar[bool] = True
+
+    @property
+    def num_factors(self) -> int | None:
+        """How many factors there are; None where the data are yet to tell."""
+        return self.blocks[0][1].num_factors if self.is_chosen else None
+
+    def settled(self, statistics: SufficientStatistics) -> ConcreteModel:
+        """The model with the number of factors of highest approximate evidence, where none was given.
+
+        Raises:
+            FitError: rows that lack cells, or are too few.
+        """
+        if self.is_chosen:
+            return self
+        evidences = self._evidences(statistics)
+        if evidences is None:
+            raise FitError(
+                "ProbabilisticPCA: num_factors=None chooses by the eigenvalues of complete rows, and cells are missing."
+                " Give a number."
+            )
+        if not np.isfinite(evidences).any():
+            raise FitError(
+                "ProbabilisticPCA: num_factors=None finds no number of factors that leaves any noise: there are too "
+                "few rows or columns, or columns are linear combinations of others. Give a number, with MAP()."
+            )
+        name, family, columns = self.blocks[0]
+        chosen = family.replace(num_factors=1 + int(np.argmax(evidences)))
+        return dataclasses.replace(self, blocks=((name, chosen, columns),), is_chosen=True)
+
+    def approximate_log_evidence(self, statistics: SufficientStatistics) -> float | None:
+        """Minka's value: see `log_evidences_of_factors`. None where cells are missing, or no noise is left."""
+        evidences = self._evidences(statistics)
+        if evidences is None or self.num_factors is None or self.num_factors > len(evidences):
+            return None
+        value = float(evidences[self.num_factors - 1])
+        return value if np.isfinite(value) else None
+
+    def _evidences(self, statistics: SufficientStatistics) -> Float[np.ndarray, " numbers"] | None:
+        summary = statistics.summaries[SITE]
+        if not isinstance(summary, Moments):
+            return None
+        count = float(summary.count[0])
+        if count <= 1:
+            return np.full(summary.mean.shape[-1] - 1, -np.inf)
+        values = np.linalg.eigvalsh(np.asarray(summary.scatter[0]) / (count - 1))[::-1]
+        return log_evidences_of_factors(values, count)
+
+    def transform(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> FactorCoordinates:
+        """The posterior of the factors of rows, at a process."""
+        _, family, _ = self.blocks[0]
+        mean, covariance = (np.asarray(parameters[f"{SITE}_{name}"]) for name in ("mean", "covariance"))
+        cells = np.asarray(rows.values[SITE]), np.asarray(rows.observed[SITE]) if SITE in rows.observed else None
+        return FactorCoordinates.of(mean, covariance, family.num_factors, *cells)
