@@ -1,8 +1,8 @@
 """NumPyro distributions that NumPyro lacks, one a file; what has a sufficient statistic registers it there."""
 
+from .chi import Chi as Chi
 from .gamma_poisson import PreciseGammaPoisson as PreciseGammaPoisson
 from .linear_normal import LINEAR_NORMAL as LINEAR_NORMAL
 from .linear_normal import LinearNormal
-from .symmetric_chi import SymmetricChi as SymmetricChi
 
 __all__ = ["LinearNormal"]

@@ -12,7 +12,7 @@ import numpyro.distributions as dist
 from numpyro.distributions.transforms import Transform
 from scipy.special import gammaln
 
-from bayesgen.distributions import SymmetricChi
+from bayesgen.distributions import Chi
 from bayesgen.errors import FitError, ModelError
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
@@ -263,8 +263,13 @@ class LowRankNormal(JointCells, Family):
         }
 
     def middle(self, summary: Moments) -> Parameters:
-        """The joint mode, which is inside the space."""
-        return self.maximum_posterior(summary)
+        """The joint mode, its factors no shorter than rows can tell from none: there the space has its edge."""
+        mode, count = self.maximum_posterior(summary), np.asarray(summary.count)
+        noise = np.asarray(mode["noise_variance"])
+        values, vectors = spectrum_of(np.asarray(mode["covariance"]))
+        least = (noise / (1 + count))[..., None]
+        lengths = np.maximum(values[..., : self.num_factors] - noise[..., None], least)
+        return mode | {"covariance": covariance_of(lengths, noise, vectors)}
 
     def _updated(self, summary: Summary) -> NoReturn:
         _refuse("update")
@@ -343,7 +348,7 @@ class LowRankNormal(JointCells, Family):
         )
         noise = numpyro.sample(f"{name}_noise", dist.InverseGamma(shape, scale).to_event(len(classes)))
         freedom = jnp.asarray(np.arange(num_factors, 0, -1.0))
-        on_diagonal = SymmetricChi(freedom, width[..., None]).to_event(len(classes) + 1)
+        on_diagonal = Chi(freedom, width[..., None]).to_event(len(classes) + 1)
         diagonal = numpyro.sample(f"{name}_diagonal", on_diagonal)
         size = len(below(dimension, num_factors)[0])
         others = dist.Normal(0.0, width[..., None]).expand((*classes, size)).to_event(len(classes) + 1)
