@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Float, Int, Num, PRNGKeyArray, Real, Shaped
+from jaxtyping import Bool, Float, Int, Integer, Num, PRNGKeyArray, Real, Shaped
 
 Array: TypeAlias = np.ndarray | jax.Array
 if TYPE_CHECKING:  # NumPy's stubs call an array what arithmetic on arrays without axes gives
@@ -17,4 +17,4 @@ else:  # it is one of NumPy's numbers
     ArrayOrNumber = np.ndarray | jax.Array | np.floating | np.bool_
 Seed: TypeAlias = int | np.integer | Array  # an array is one JAX key, of the new kind or the old one
 
-__all__ = ["Array", "ArrayOrNumber", "Bool", "Float", "Int", "Num", "PRNGKeyArray", "Real", "Seed", "Shaped"]
+__all__ = ["Array", "ArrayOrNumber", "Bool", "Float", "Int", "Integer", "Num", "PRNGKeyArray", "Real", "Seed", "Shaped"]

@@ -1,7 +1,8 @@
 """Whether log evidences are comparable: they must be log densities of the same data."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from bayesgen.data import Binned, ColumnKinds, Kind, Schema
 from bayesgen.errors import FitError
 from bayesgen.fitting import Fit
 
@@ -57,11 +58,19 @@ def _difference(one: Fit, other: Fit) -> str | None:
         )
     if one.schema.classes != other.schema.classes:
         return f"the classes are {list(one.schema.classes or ())} and {list(other.schema.classes or ())}. {OTHER_ROWS}"
-    if one.schema.kinds != other.schema.kinds:
+    if _events(one.schema) != _events(other.schema):
         return f"the columns or their kinds differ (binary events are other data than counts). {OTHER_EVENTS}"
     if one.schema.columns != other.schema.columns or one.schema.categories != other.schema.categories:
         return f"the columns' order or their categories differ. {OTHER_ROWS}"
     return None
+
+
+def _events(schema: Schema) -> Mapping[str, Kind]:
+    """The kinds of columns, as far as they say what their densities are of: the numbers of binned ones are real."""
+    kinds = schema.kinds
+    if isinstance(kinds, ColumnKinds) and not kinds.overrides and not isinstance(kinds.default, Binned):
+        return kinds
+    return {column: "real" if isinstance(kind, Binned) else kind for column, kind in kinds.items()}
 
 
 def _conditioned_columns(fit: Fit) -> set[tuple[str, ...]]:

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from bayesgen.families import DirichletHistogram
 from bayesgen.fitting import Fit
 from bayesgen.statistics import Moments, PatternMoments, SufficientStatistics, Summary, Sums, outer_or_square
 from bayesgen.typing import Array, Float
 
 RELATIVE = 1e-9
 CELLS = "cells by class"  # that are there
+TOTALS = "totals by class"
 OFFSET = 1e-6  # rounding of a mean by this share of it makes no other data of centred sums
 
 
@@ -37,24 +39,28 @@ class Fact:
 def facts(fit: Fit, statistics: SufficientStatistics) -> dict[str, Fact]:
     """What the summaries of a fit's sites say, by words for it.
 
-    All fits of the same data whose columns have the same kinds have these facts; products of columns by a block of
-    the same columns alone.
+    All fits of the same data whose columns have the same kinds have these facts, NaN where the summary of a column does
+    not tell one, such as the squares of one that is binned; products of columns by a block of the same columns alone.
     """
     counts = np.asarray(statistics.class_weights)
     found = {"rows by class": Fact(counts, counts)}
     position = {name: index for index, name in enumerate(fit.schema.columns or ())}
     for block in fit.concrete.conjugate(fit.schema).blocks:
         columns = [position[name] for name in block.columns]
-        for name, fact in _of_block(statistics.summaries[block.name], len(columns)).items():
+        summary = statistics.summaries[block.name]
+        family = block.family
+        binned = isinstance(family, DirichletHistogram)
+        of_block = _of_bins(summary, family) if binned else _of_block(summary, len(columns))
+        for name, fact in of_block.items():
             _place(found, name, fact, columns, len(position))
-        found |= _products(statistics.summaries[block.name], block.columns)
+        found |= _products(summary, block.columns)
     return found
 
 
 def _place(found: dict[str, Fact], name: str, fact: Fact, columns: Sequence[int], num_columns: int) -> None:
     """Put a block's (K, d, ...) where its columns are among all, (K, D, ...)."""
     shape = (len(fact.values), num_columns, *fact.values.shape[2:])
-    whole = found.setdefault(name, Fact(np.zeros(shape), np.zeros(shape)))
+    whole = found.setdefault(name, Fact(np.full(shape, np.nan), np.full(shape, np.nan)))
     whole.values[:, columns], whole.size[:, columns] = fact.values, fact.size
 
 
@@ -72,7 +78,7 @@ def _(summary: Moments, num_columns: int) -> dict[str, Fact]:
     totals, spread = np.asarray(count * summary.mean), np.sqrt(count * np.maximum(squares, 0.0))
     return {
         CELLS: Fact(count, count),
-        "totals by class": Fact(totals, np.abs(totals) + spread),
+        TOTALS: Fact(totals, np.abs(totals) + spread),
         "squares about the class means": Fact(squares, np.asarray(_reach(summary)) ** 2),
     }
 
@@ -92,6 +98,14 @@ def _(summary: Sums, num_columns: int) -> dict[str, Fact]:
     return {CELLS: Fact(counts, counts)} | each | {"log base measures by class": Fact(base, 1 + np.abs(base))}
 
 
+def _of_bins(summary: Any, family: DirichletHistogram) -> dict[str, Fact]:
+    """What binned columns share with real ones, whatever the bins: their cells and totals."""
+    counts, totals = map(np.asarray, summary.totals)
+    cells = counts.sum(-1)
+    reach = np.abs(np.where(np.isfinite(family.edges), family.edges, 0.0)).max(-1) + family.tails.max(-1)
+    return {CELLS: Fact(cells, cells), TOTALS: Fact(totals, np.abs(totals) + cells * reach)}
+
+
 def _sum(total: Float[Array, "K ..."], count: Float[Array, "K ..."]) -> Fact:
     """Sums of counts, which may be differences of the number of rows and others."""
     total, count = np.asarray(total), np.asarray(count)
@@ -101,7 +115,7 @@ def _sum(total: Float[Array, "K ..."], count: Float[Array, "K ..."]) -> Fact:
 def _words(index: int, total: Float[Array, "K ..."]) -> str:
     if total.ndim > 2:
         return f"counts by class of {total.shape[-1]} values"
-    return "totals by class" if index == 0 else "counts of zeros by class"
+    return TOTALS if index == 0 else "counts of zeros by class"
 
 
 def _products(summary: Summary, columns: Sequence[str]) -> dict[str, Fact]:

@@ -1,6 +1,7 @@
 """What users hand over, read and checked: the one door where bad data are refused."""
 
 from .basis import Basis, fingerprint, fitted_basis, transformer_input
+from .binned import BINNED, Binned, Kind, name_of_kind
 from .chunks import naming_origin, read_tables
 from .columns import ColumnKinds, PositionalNames, as_array, check_index
 from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
@@ -15,10 +16,13 @@ from .unknown import UnknownCells, unknown_cells, warn_of_unknown
 from .views import Table, successive_rows
 
 __all__ = [
+    "BINNED",
     "DATASET_NAMES",
     "Basis",
+    "Binned",
     "ColumnKinds",
     "Dataset",
+    "Kind",
     "PositionalNames",
     "ResponseColumn",
     "Rows",
@@ -37,6 +41,7 @@ __all__ = [
     "joined",
     "levels_array",
     "load_dataset",
+    "name_of_kind",
     "naming_origin",
     "read_table",
     "read_tables",

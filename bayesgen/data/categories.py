@@ -11,6 +11,7 @@ from bayesgen.runtime import checked_chunks
 
 from .columns import WHOLE_FLOATS, as_array, as_series
 from .levels import dtype_levels, own_type, sorted_levels
+from .views import Table
 
 _BLOCK_ROWS = 1 << 20
 _MISSING, UNKNOWN = -1, -2
@@ -48,6 +49,24 @@ def distinct_values(values: np.ndarray, what: str) -> tuple[list[Any], bool]:
         found |= dict.fromkeys(distinct)
         missing = missing or bool((codes == _MISSING).any())
     return list(found), missing
+
+
+def inferred_categories(column: str, table: Table, name: str) -> Sequence[Any]:
+    """The values of a categorical column, which its table calls `name`: those that its dtype declares, or those seen.
+
+    Raises DataError where every cell is missing.
+    """
+    declared = table.levels(name)
+    if declared is not None:
+        return declared
+    what = f"Column {column!r}"
+    distinct, _ = distinct_values(table.column(name).reshape(-1), what)
+    if not distinct:
+        raise DataError(
+            f"{what} is categorical, and every cell is missing. Drop it, or declare its values: "
+            f"Schema(categories={{{column!r}: [...]}})."
+        )
+    return sorted_levels(distinct, what)
 
 
 def check_num_classes(classes: Sequence[Any] | None) -> None:

@@ -11,8 +11,10 @@ import numpy as np
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 
+from .binned import BINNED, Binned, Kind
+
 WHOLE_FLOATS = 2.0**53  # up to here every integer is a float
-KINDS = ("real", "binary", "categorical", "count")
+KINDS = ("real", "binary", "categorical", "count", BINNED)
 
 
 @final
@@ -71,17 +73,17 @@ class PositionalNames(Sequence[str]):
 
 
 @final
-class ColumnKinds(Mapping[str, str]):
+class ColumnKinds(Mapping[str, Kind]):
     """The kinds of columns that share one, `default`, but for a few: `overrides` is column -> kind."""
 
     __hash__ = None  # type: ignore[assignment]  # equal to dicts
 
-    def __init__(self, names: Sequence[str], default: str, overrides: Mapping[str, str]) -> None:
+    def __init__(self, names: Sequence[str], default: Kind, overrides: Mapping[str, Kind]) -> None:
         self.names = names
         self.default = default
         self.overrides = {name: kind for name, kind in overrides.items() if kind != default}
 
-    def __getitem__(self, name: str) -> str:
+    def __getitem__(self, name: str) -> Kind:
         if name in self.overrides:
             return self.overrides[name]
         if name not in self.names:
@@ -114,11 +116,11 @@ def text_names(names: Iterable[Any]) -> tuple[str, ...]:
     return texts
 
 
-def check_kinds(kinds: Mapping[str, str]) -> None:
+def check_kinds(kinds: Mapping[str, Kind]) -> None:
     """DataError for a kind that is none of KINDS."""
     stated = kinds.overrides.items() if isinstance(kinds, ColumnKinds) else kinds.items()
     for column, kind in stated:
-        if kind not in KINDS:
+        if not isinstance(kind, Binned) and kind not in KINDS:
             raise DataError(f"Column {column!r} is given the kind {kind!r}. The kinds are {quote_some(KINDS)}.")
 
 

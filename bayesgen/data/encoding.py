@@ -29,7 +29,7 @@ _RULES: Mapping[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
 
 
 def encode_numbers(matrix: Any, names: Sequence[str], kind: str, *, takes_unknown: bool = False) -> Encoded:
-    """The cells of real, binary or count columns as floats, and which of them are there: None where all are.
+    """The cells of real, binned, binary or count columns as floats, and which of them are there: None where all are.
 
     `matrix` is (n, D), an ndarray or csr_array; `names` are its D columns. Floating real columns come back as
     they are, without a copy; everything else as float64. Missing cells are NaN in real columns and 0 in others. Raises
@@ -44,7 +44,7 @@ def encode_numbers(matrix: Any, names: Sequence[str], kind: str, *, takes_unknow
     chunks = checked_chunks(numbers.shape)
     finite = all(np.isfinite(numbers[rows]).all() for rows in chunks)
     observed = None if finite else _observed(numbers, names, kind)
-    if kind == "real":
+    if kind not in _RULES:
         return numbers, observed
     rule, words = _RULES[kind]
     if kind == "binary" and takes_unknown:
@@ -202,7 +202,7 @@ def _encode_sparse(matrix: Any, names: Sequence[str], kind: str) -> Any:
     data = _as_floats(matrix.data[:, None], names, kind)[:, 0]
     if not (kind == "count" and _are_counts(data[:, None])):
         _check_sparse(data, matrix, names, kind)
-    data = data if kind == "real" else data.astype(np.float64, copy=False)
+    data = data if kind not in _RULES else data.astype(np.float64, copy=False)
     encoded = sharing_cells(data, matrix.indices, matrix.indptr, matrix.shape[1])
     encoded.has_canonical_format = True
     return encoded
@@ -218,7 +218,7 @@ def _check_sparse(data: np.ndarray, matrix: Any, names: Sequence[str], kind: str
             "none of its cells can be missing. Drop these rows; or give a dense array, X.toarray(), to a model of "
             "single columns, such as BetaBernoulli() or GammaPoisson() are."
         )
-    if kind != "real":
+    if kind in _RULES:
         rule, words = _RULES[kind]
         good = rule(data)
         if not good.all():

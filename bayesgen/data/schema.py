@@ -1,5 +1,6 @@
 """What the data look like: columns, kinds, categories, classes. The one door where bad data are refused."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, final
@@ -9,13 +10,15 @@ import numpy as np
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 
-from .categories import as_labels, check_num_classes, distinct_values, encode_levels, inferred_classes
-from .columns import KINDS, ColumnKinds, PositionalNames, check_kinds, check_known, mismatch, text_names
+from .binned import BINNED, Binned, Kind, name_of_kind, with_bins
+from .categories import as_labels, check_num_classes, encode_levels, inferred_categories, inferred_classes
+from .columns import KINDS, ColumnKinds, PositionalNames, check_kinds, check_known, text_names
 from .encoding import Encoded, category_codes, encode_categories, encode_numbers, refuse_missing_cells
-from .levels import declared_levels, sorted_levels
+from .levels import declared_levels
+from .resolving import check_ends, resolved_bins
 from .response import ResponseColumn
 from .tables import read_table
-from .views import Table
+from .views import Table, names_among
 
 ONE_COMPONENT = (0,)  # the classes of a mixture that is none: its rows have no labels that could be of one class alone
 
@@ -25,7 +28,8 @@ ONE_COMPONENT = (0,)  # the classes of a mixture that is none: its rows have no 
 class Schema:
     """What the columns and labels of a data set are. What is not stated is inferred by `resolve`.
 
-    kinds: column -> "real" | "binary" | "categorical" | "count".
+    kinds: column -> "real" | "binary" | "categorical" | "count" | `Binned(...)`, bins of numbers, whose edges come from
+        the data where they are not stated.
     categories: column -> every value it may take, in order; values that the training data lack included. What is
         not stated is what the dtype declares (a pandas Categorical with all its categories, a polars Enum), and
         else the sorted values seen (a polars Categorical and an Arrow dictionary declare nothing).
@@ -44,7 +48,7 @@ class Schema:
     Raises DataError for an unknown kind and for empty or repeated categories, classes or columns.
     """
 
-    kinds: Mapping[str, str] = field(default_factory=dict)
+    kinds: Mapping[str, Kind] = field(default_factory=dict)
     categories: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     classes: Sequence[Any] | None = None
     columns: Sequence[str] | None = None
@@ -57,7 +61,7 @@ class Schema:
 
     def __post_init__(self) -> None:
         if not isinstance(self.kinds, ColumnKinds):
-            _set(self, "kinds", dict(self.kinds))
+            _set(self, "kinds", {column: with_bins(kind) for column, kind in self.kinds.items()})
         check_kinds(self.kinds)
         if self.unknown not in ("error", "missing"):
             raise DataError(f"Schema: unknown must be 'error' or 'missing', got {self.unknown!r}.")
@@ -82,12 +86,12 @@ class Schema:
         y: Any = None,
         *,
         declared: "Schema | None" = None,
-        kinds: Mapping[str, str] | None = None,
+        kinds: Mapping[str, Kind] | None = None,
     ) -> "Schema":
         """The resolved schema of these data: `declared` first, then `kinds`, then what the dtypes say."""
         return (declared or cls()).resolve(read_table(X), y, implied_kinds=kinds or {})
 
-    def resolve(self, table: Table, y: Any = None, *, implied_kinds: Mapping[str, str] | None = None) -> "Schema":
+    def resolve(self, table: Table, y: Any = None, *, implied_kinds: Mapping[str, Kind] | None = None) -> "Schema":
         """This schema with columns, kinds, categories and classes filled in from data.
 
         Kinds are those declared here, else those in `implied_kinds`, else those of the dtypes. `y` (n,) may
@@ -100,7 +104,8 @@ class Schema:
             self.check_table(table)
             is_resolved = len(self.kinds) == len(self.columns)
             schema = self if is_resolved else replace(self, sparse=table.sparse)
-        schema = replace(schema, kinds=schema._complete_kinds(table, implied_kinds or {}))
+        kinds = schema._complete_kinds(table, implied_kinds or {})
+        schema = replace(schema, kinds=resolved_bins(kinds, table, functools.partial(schema.names_in, table)))
         return replace(
             schema, categories=schema._complete_categories(table), classes=self._complete_classes(y, table.num_rows)
         )
@@ -114,7 +119,7 @@ class Schema:
 
     def names_in(self, table: Table, columns: Sequence[str]) -> Sequence[str]:
         """What a table calls some columns. DataError unless it has this schema's columns."""
-        return self._names_among(table.names, table.named, columns)
+        return names_among(self._resolved_columns(), self.named, table, columns)
 
     def encode(self, table: Table, columns: Sequence[str]) -> Any:
         """The numbers of `encode_cells`. Raises DataError for missing cells, and for what that refuses."""
@@ -127,7 +132,7 @@ class Schema:
         """The numbers (n, len(columns)) of some columns of one kind, and a mask of the cells that are there.
 
         The numbers are a csr_array where the table is sparse; the mask is None where no cell is missing.
-        real: floats as they are, without a copy where possible; other numbers as float64; NaN where missing.
+        real, binned: floats as they are, without a copy where possible; other numbers as float64; NaN where missing.
         binary: 0.0 and 1.0. count: whole numbers as float64. categorical: codes 0..r-1, int64, never sparse. 0 where
         missing.
         Raises DataError for cells that are infinite, of the wrong type, or outside the kind (see `unknown`), for
@@ -139,7 +144,10 @@ class Schema:
         if kind == "categorical":
             places = dict(zip(columns, names, strict=True))
             return encode_categories(table, places, self.categories, takes_unknown=takes_unknown)
-        return encode_numbers(table.matrix(names), columns, kind, takes_unknown=takes_unknown)
+        numbers, observed = encode_numbers(table.matrix(names), columns, kind, takes_unknown=takes_unknown)
+        if kind == BINNED:
+            check_ends(numbers, observed, {column: self.bins(column) for column in columns})
+        return numbers, observed
 
     def encode_column(self, table: Table, column: str) -> np.ndarray:
         """`encode` of one column of a mapping, which may be (n, ...), in its own shape."""
@@ -184,12 +192,25 @@ class Schema:
             raise DataError(f"Column {column!r} is not a categorical column of the schema.")
         return len(self.categories[column])
 
+    def num_values(self, column: str) -> int | None:
+        """How many values, or bins, a column has; None where it is of a kind that has not finitely many."""
+        if isinstance(self.kinds[column], Binned):
+            return self.bins(column).num_bins
+        return self.num_categories(column) if self.kinds[column] == "categorical" else None
+
+    def bins(self, column: str) -> Binned:
+        """The bins of a binned column. DataError where the column is not binned."""
+        kind = self.kinds.get(column)
+        if not isinstance(kind, Binned):
+            raise DataError(f"Column {column!r} is not a binned column of the schema.")
+        return kind
+
     def columns_of(self, kind: str) -> Sequence[str]:
         """The columns of one kind, in order; `columns` itself where that is all of them."""
         columns = self._resolved_columns()
         if isinstance(self.kinds, ColumnKinds) and not self.kinds.overrides:
-            return columns if kind == self.kinds.default else ()
-        chosen = tuple(column for column in columns if self.kinds[column] == kind)
+            return columns if kind == name_of_kind(self.kinds.default) else ()
+        chosen = tuple(column for column in columns if name_of_kind(self.kinds[column]) == kind)
         return columns if len(chosen) == len(columns) else chosen
 
     def __repr__(self) -> str:
@@ -208,9 +229,9 @@ class Schema:
             raise DataError("The schema has no columns yet. Resolve it first, or use Schema.infer(X, y).")
         return self.columns
 
-    def _complete_kinds(self, table: Table, implied_kinds: Mapping[str, str]) -> Mapping[str, str]:
+    def _complete_kinds(self, table: Table, implied_kinds: Mapping[str, Kind]) -> Mapping[str, Kind]:
         columns = self._resolved_columns()
-        default = table.uniform_kind
+        default: Kind | None = table.uniform_kind
         if isinstance(implied_kinds, ColumnKinds):  # one kind for all columns, however many
             default, implied_kinds = implied_kinds.default, implied_kinds.overrides
         stated_names = () if isinstance(self.kinds, ColumnKinds) else self.kinds
@@ -228,27 +249,14 @@ class Schema:
         for column in self.categories:
             if self.kinds[column] != "categorical":
                 raise DataError(
-                    f"Column {column!r} has categories, and is {self.kinds[column]}. Leave them out, or "
+                    f"Column {column!r} has categories, and is {name_of_kind(self.kinds[column])}. Leave them out, or "
                     f"declare Schema(kinds={{{column!r}: 'categorical'}})."
                 )
         columns = self.columns_of("categorical")
         names = self.names_in(table, columns)
-        return {c: self._categories_of(c, table, name) for c, name in zip(columns, names, strict=True)}
-
-    def _categories_of(self, column: str, table: Table, name: str) -> Sequence[Any]:
-        if column in self.categories:
-            return self.categories[column]
-        declared = table.levels(name)
-        if declared is not None:
-            return declared
-        what = f"Column {column!r}"
-        distinct, _ = distinct_values(table.column(name).reshape(-1), what)
-        if not distinct:
-            raise DataError(
-                f"{what} is categorical, and every cell is missing. Drop it, or declare its values: "
-                f"Schema(categories={{{column!r}: [...]}})."
-            )
-        return sorted_levels(distinct, what)
+        known = self.categories
+        pairs = zip(columns, names, strict=True)
+        return {c: known[c] if c in known else inferred_categories(c, table, name) for c, name in pairs}
 
     def _complete_classes(self, y: Any, num_rows: int) -> Sequence[Any] | None:
         if y is None:
@@ -263,37 +271,12 @@ class Schema:
 
     def _common_kind(self, columns: Sequence[str]) -> str:
         if isinstance(self.kinds, ColumnKinds) and not self.kinds.overrides and columns == self.columns:
-            return self.kinds.default
+            return name_of_kind(self.kinds.default)
         check_known(columns, self._resolved_columns(), self.named)
-        kinds = {self.kinds[column]: column for column in columns}
+        kinds = {name_of_kind(self.kinds[column]): column for column in columns}
         if len(kinds) != 1:
             raise DataError(f"Columns of one kind are encoded together, and these are {kinds or 'none'}.")
         return next(iter(kinds))
-
-    def _names_among(self, names: Sequence[str], named: bool, columns: Sequence[str]) -> Sequence[str]:
-        """What a table with these names calls some columns. An array given for named columns is taken by position.
-
-        Raises:
-            DataError: names that are not those of this schema's columns.
-        """
-        known = self._resolved_columns()
-        if not named:
-            if len(names) != len(known):
-                raise DataError(
-                    f"X has {len(names)} columns, and the schema has {len(known)}: "
-                    f"{quote_some(known)}. Give it those columns, in that order."
-                )
-            if not self.named:
-                return columns
-            if columns is self.columns:
-                return names
-            place = {column: j for j, column in enumerate(known)}
-            return [names[place[column]] for column in columns]
-        message = None if tuple(names) == known else mismatch(known, names)
-        if message is not None:
-            origin = "" if self.named else " The schema comes from an array: give an array, or these names."
-            raise DataError(f"{message}{origin} Rename, add or drop columns.")
-        return columns
 
 
 def _set(schema: Schema, name: str, value: Any) -> None:

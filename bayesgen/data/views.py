@@ -11,10 +11,11 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
+from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 from bayesgen.runtime import table_chunks
 
-from .columns import PositionalNames, as_integers, holds_integers, values_of
+from .columns import PositionalNames, as_integers, holds_integers, mismatch, values_of
 from .levels import dtype_levels
 
 
@@ -229,6 +230,38 @@ class MappingTable(Table):
                 f"Pass its parts as columns of their own."
             )
         return array
+
+
+def names_among(known: Sequence[str], are_names: bool, table: Table, columns: Sequence[str]) -> Sequence[str]:
+    """What a table calls some columns of a schema. An array given for named columns is taken by position.
+
+    Args:
+        known: the columns of the schema.
+        are_names: whether they are the user's, and not positions.
+        table: the table.
+        columns: those asked for.
+
+    Raises:
+        DataError: a table whose columns are not those of the schema.
+    """
+    names = table.names
+    if not table.named:
+        if len(names) != len(known):
+            raise DataError(
+                f"X has {len(names)} columns, and the schema has {len(known)}: "
+                f"{quote_some(known)}. Give it those columns, in that order."
+            )
+        if not are_names:
+            return columns
+        if columns is known:
+            return names
+        place = {column: j for j, column in enumerate(known)}
+        return [names[place[column]] for column in columns]
+    message = None if tuple(names) == known else mismatch(known, names)
+    if message is not None:
+        origin = "" if are_names else " The schema comes from an array: give an array, or these names."
+        raise DataError(f"{message}{origin} Rename, add or drop columns.")
+    return columns
 
 
 def successive_rows(values: Any, part: slice) -> Any:

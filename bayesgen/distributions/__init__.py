@@ -4,5 +4,6 @@ from .chi import Chi as Chi
 from .gamma_poisson import PreciseGammaPoisson as PreciseGammaPoisson
 from .linear_normal import LINEAR_NORMAL as LINEAR_NORMAL
 from .linear_normal import LinearNormal
+from .piecewise_uniform import PiecewiseUniform
 
-__all__ = ["LinearNormal"]
+__all__ = ["LinearNormal", "PiecewiseUniform"]

@@ -9,6 +9,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
+from bayesgen.data import Kind
 from bayesgen.errors import ModelError
 from bayesgen.records import content_hash, copied, field_names, record, static
 from bayesgen.statistics import Moments, RowDensity, Statistic, Summary, check_magnitudes
@@ -34,7 +35,7 @@ class Family(Incomplete, abc.ABC):
     """
 
     kind: ClassVar[str]
-    """The kind of column (see `Schema`) that the family models."""
+    """The name of the kind of column (see `Schema`) that the family models."""
     joint: ClassVar[bool] = False
     """Whether the columns of a block are modelled jointly, so that none of them stands alone."""
     scaled: ClassVar[bool] = False
@@ -114,6 +115,10 @@ class Family(Incomplete, abc.ABC):
     def _implied_scale(self) -> Scale:
         """The scale that hyperparameters which are all numbers imply, for a prior used alone."""
         raise NotImplementedError
+
+    def kind_of_column(self, index: int) -> Kind:
+        """The kind that a column of the block is declared to have by this family, where nothing else declares one."""
+        return self.kind
 
     @abc.abstractmethod
     def resolve(self, scale: Scale) -> Self:

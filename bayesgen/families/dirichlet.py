@@ -80,6 +80,7 @@ class DirichletFamily(Family):
 
     def variance(self) -> Parameters:
         """p (1 - p) / (total + 1)."""
+        self._require_vector("variance")
         probs = self.mean()["probs"]
         return {"probs": probs * (1 - probs) / (self.concentration.sum(-1, keepdims=True) + 1)}
 

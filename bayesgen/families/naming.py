@@ -18,6 +18,7 @@ class Scale:
         num_classes: K, or None where a family is used alone.
         num_columns: D, or None for data without a column axis.
         num_categories: r, for categorical columns.
+        edges, tails: those of the bins, for binned columns.
         mean, variance: those of the training columns (denominator N), where a family asks for them.
         feature_mean, feature_variance: those of the features that the columns depend on, where there are any.
     """
@@ -29,6 +30,8 @@ class Scale:
     variance: Float[ArrayOrNumber, "*D"] | None = None
     feature_mean: Float[Array, "*#D F"] | None = None
     feature_variance: Float[Array, "*#D F"] | None = None
+    edges: Float[np.ndarray, "D edges"] | None = None
+    tails: Float[np.ndarray, "D 2"] | None = None
 
     @property
     def num_features(self) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesgen.data import ResponseColumn, Rows, Schema, Table, refuse_missing_cells, response_values
+from bayesgen.data import BINNED, ResponseColumn, Rows, Schema, Table, refuse_missing_cells, response_values
 from bayesgen.errors import DataError, ModelError
 from bayesgen.families import Family, FixedCategorical, Scale
 from bayesgen.program import ConcreteModel, GenerativeProgram, Model, Plan, Recipe
@@ -34,7 +34,11 @@ class BlockModel(ConcreteModel):
 
     def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
         """The kinds of the columns are those of their blocks' families."""
-        kinds = {column: family.kind for _, family, columns in self.blocks for column in columns}
+        kinds = {
+            column: family.kind_of_column(index)
+            for _, family, columns in self.blocks
+            for index, column in enumerate(columns)
+        }
         if self.response is not None:
             refuse_declared_classes(type(self).__name__, declared)
             response = declared.response or ResponseColumn()
@@ -161,24 +165,23 @@ class BlockModel(ConcreteModel):
             where = [position[column] for column in columns]
             mean, variance = means[where], variances[where]
             variance = np.where(variance > 0, variance, 1.0)
-        return self._shape(schema, columns, _num_categories(schema, name, family, columns), mean, variance)
+        return dataclasses.replace(self._shape(schema, name, family, columns), mean=mean, variance=variance)
 
-    def _shape(
-        self,
-        schema: Schema,
-        columns: Sequence[str],
-        num_categories: int | None,
-        mean: Float[np.ndarray, " D"] | None = None,
-        variance: Float[np.ndarray, " D"] | None = None,
-    ) -> Scale:
+    def _shape(self, schema: Schema, name: str, family: Family, columns: Sequence[str]) -> Scale:
+        """What the family of a block is told before any summaries are known."""
         num_classes = len(schema.classes or ()) if self.has_labels else None
-        return Scale(num_classes, len(columns), num_categories, mean, variance)
+        scale = Scale(num_classes, len(columns), _num_values(schema, name, family, columns))
+        if family.kind != BINNED:
+            return scale
+        bins = [schema.bins(column) for column in columns]
+        edges, tails = (
+            np.asarray(table, np.float64) for table in zip(*((b.edges, b.tails) for b in bins), strict=True)
+        )
+        return dataclasses.replace(scale, edges=edges, tails=tails)
 
     def _statistic(self, family: Family, schema: Schema, name: str, columns: Sequence[str]) -> Statistic:
-        num_categories = _num_categories(schema, name, family, columns)
-        if num_categories is None:
-            return family.statistic
-        return family.resolve(self._shape(schema, columns, num_categories)).statistic
+        shape = self._shape(schema, name, family, columns)
+        return family.statistic if shape.num_categories is None else family.resolve(shape).statistic
 
 
 def _encoded(schema: Schema, table: Table, columns: Sequence[str]) -> tuple[Any, Bool[np.ndarray, "n D"] | None]:
@@ -233,14 +236,18 @@ def _of_whole_rows(name: str, family: Family) -> str:
     )
 
 
-def _num_categories(schema: Schema, name: str, family: Family, columns: Sequence[str]) -> int | None:
-    if family.kind != "categorical":
+def _num_values(schema: Schema, name: str, family: Family, columns: Sequence[str]) -> int | None:
+    """How many values, or bins, each column of a block has; None where they are of a kind without such a number."""
+    if family.kind not in ("categorical", BINNED):
         return None
-    numbers = {schema.num_categories(column) for column in columns}
+    numbers = {schema.num_values(column) or 0 for column in columns}
     if len(numbers) != 1:
+        what, remedy = (
+            ("bins", "state edges") if family.kind == BINNED else ("values", "declare Schema(categories=...)")
+        )
         raise ModelError(
-            f"Block {name!r}: its columns have {sorted(numbers)} numbers of values. Put columns with different "
-            "numbers of values into different blocks, or declare Schema(categories=...)."
+            f"Block {name!r}: its columns have {sorted(numbers)} numbers of {what}. Put columns with different "
+            f"numbers of {what} into different blocks, or {remedy}."
         )
     return numbers.pop()
 

@@ -233,8 +233,12 @@ class Conjugate:
         for block in self.blocks:
             prefix, columns = self.prefix(block), list(block.columns)
             coordinates |= {prefix + "feature": columns, prefix + "feature_2": columns}
-            if any("category" in names for names in block.family.parameter_axes().values()):
+            axes = {axis for names in block.family.parameter_axes().values() for axis in names}
+            if "category" in axes:
                 coordinates[prefix + "category"] = _categories(schema, columns)
+            if "bin" in axes:  # of several columns, each has bins of its own
+                bins = schema.bins(columns[0])
+                coordinates[prefix + "bin"] = range(bins.num_bins) if columns[1:] else list(bins.names)
         return coordinates
 
     def block_of(self, column: str) -> Block | None:

@@ -6,11 +6,12 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bayesgen.data import ColumnKinds, Schema, Table
+from bayesgen.data import ColumnKinds, Kind, Schema, Table, name_of_kind
 from bayesgen.errors import ModelError
 from bayesgen.families import (
     BetaBernoulli,
     DirichletCategorical,
+    DirichletHistogram,
     DirichletMultinomial,
     Family,
     GammaPoisson,
@@ -27,6 +28,7 @@ DEFAULTS: dict[str, Callable[[], Family]] = {
     "binary": BetaBernoulli,
     "categorical": DirichletCategorical,
     "count": GammaPoisson,
+    "binned": DirichletHistogram,
 }
 
 STRUCTURES: dict[str, Callable[[GenerativeClassifier, float], ConcreteModel]] = {
@@ -46,17 +48,20 @@ class NaiveBayes(Recipe):
         each column ~ its family's likelihood with the parameters of class y
 
     Args:
-        families: one family for all columns; or a mapping from a kind ("real", "binary", "categorical", "count") or
-            a column's name to a family, where the column's name wins; or None for the defaults: normal-inverse-gamma,
-            Beta-Bernoulli, Dirichlet-categorical, gamma-Poisson (a sparse matrix: Dirichlet-multinomial).
+        families: one family for all columns; or a mapping from a kind ("real", "binary", "categorical", "count",
+            "binned") or a column's name to a family, where the column's name wins; or None for the defaults:
+            normal-inverse-gamma, Beta-Bernoulli, Dirichlet-categorical, gamma-Poisson (a sparse matrix:
+            Dirichlet-multinomial), Dirichlet-histogram. {"real": DirichletHistogram(5)} cuts every real column into
+            five bins, Schema(kinds={"age": Binned(5)}) one of them.
         class_prior: a `DirichletCategorical`, or K fixed probabilities.
         structure: "full", or "average": average over which columns depend on the class at all. See `StructureAverage`.
         dependence_prior: prior probability that a column depends on the class, where structures are averaged.
 
     The blocks, and so the sites of the program, are called real, binary, count, and categorical_2, categorical_3, ...
-    by the number of values. Columns of one kind with equal families are one block; a second family makes a second
-    block, real_part2. Families that model columns jointly, or have a hyperparameter that is a distribution, take the
-    columns that a kind (or the one family) gives them; given by a column's name, they model that column alone.
+    and binned_2, binned_3, ... by the number of values or bins. Columns of one kind with equal families are one block;
+    a second family makes a second block, real_part2. Families that model columns jointly, or have a hyperparameter that
+    is a distribution, take the columns that a kind (or the one family) gives them; given by a column's name, they model
+    that column alone.
 
     Source: Murphy, Machine Learning: A Probabilistic Perspective, section 3.5.
 
@@ -88,7 +93,9 @@ class NaiveBayes(Recipe):
     def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
         """Kinds come from the dtypes, or from the family that was chosen for a column or its kind."""
         if isinstance(self.families, Family):
-            return declared.resolve(table, y, implied_kinds=ColumnKinds(table.names, self.families.kind, {}))
+            return declared.resolve(
+                table, y, implied_kinds=ColumnKinds(table.names, self.families.kind_of_column(0), {})
+            )
         families = dict(self.families or {})
         unknown = [name for name in families if name not in DEFAULTS and name not in table.names]
         if unknown:
@@ -96,17 +103,18 @@ class NaiveBayes(Recipe):
         implied = {}
         if families:
             for name in table.names:
-                family = families.get(name) or families.get(declared.kinds.get(name) or table.inferred_kind(name))
+                kind = name_of_kind(declared.kinds.get(name) or table.inferred_kind(name))
+                family = families.get(name) or families.get(kind)
                 if family is not None:
-                    implied[name] = family.kind
+                    implied[name] = family.kind_of_column(0)
         return declared.resolve(table, y, implied_kinds=implied)
 
     def concrete(self, schema: Schema) -> ConcreteModel:
         """The `GenerativeClassifier` (or average of them) with the blocks that the schema's kinds call for."""
         groups: dict[tuple[str, int | None, Family, str | None], list[str]] = {}
-        for name, kind in _kinds(schema):
-            family = self._family(name, kind, schema.sparse)
-            size = schema.num_categories(name) if kind == "categorical" else None
+        for name, of_column in _kinds(schema):
+            kind = name_of_kind(of_column)
+            family, size = self._family(name, kind, schema.sparse), schema.num_values(name)
             groups.setdefault((kind, size, family, self._owner(name, family)), []).append(name)
         taken: dict[str, int] = {}
         blocks = []
@@ -154,7 +162,7 @@ def _default(kind: str, is_sparse: bool) -> Family:
     return (DirichletMultinomial if kind == "count" and is_sparse else DEFAULTS[kind])()
 
 
-def _kinds(schema: Schema) -> list[tuple[str, str]]:
+def _kinds(schema: Schema) -> list[tuple[str, Kind]]:
     """(column, kind) of every column; of the first alone where all are of one kind that needs no look at values."""
     kinds = schema.kinds
     is_uniform = isinstance(kinds, ColumnKinds) and not kinds.overrides and kinds.default != "categorical"

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import NoReturn
 
-from bayesgen.data import ResponseColumn, Schema, Table
+from bayesgen.data import ResponseColumn, Schema, Table, name_of_kind
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, ModelError
 from bayesgen.program import Recipe
@@ -23,7 +23,7 @@ def regression_schema(model: Recipe, table: Table, declared: Schema) -> Schema:
     columns = schema.columns or ()
     others = [column for column in columns if schema.kinds[column] not in TAKEN]
     if others:
-        kinds = ", ".join(sorted({schema.kinds[column] for column in others}))
+        kinds = ", ".join(sorted({name_of_kind(schema.kinds[column]) for column in others}))
         raise DataError(
             f"{name} takes real columns, and {quote_some(others)} are {kinds}. Turn them into numbers: "
             "LinearRegression(basis=...) with an encoder does so (OneHotEncoder, in a ColumnTransformer), or convert "

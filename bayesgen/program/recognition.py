@@ -133,6 +133,8 @@ def _statistic(evaluation: Evaluation, name: str) -> Statistic | str:
     conditional, scale = evaluation.conditional(name), evaluation.scale(name)
     if conditional is None:
         return f"{type(evaluation.sites[name]['fn']).__name__} has no registered statistic"
+    if not conditional.statistic.summarizes:
+        return "the program computes the edges of its bins: write them as numbers, by NumPy or as a list"
     return "it is scaled by an array" if scale is not None and jnp.ndim(scale) else conditional.statistic
 
 

@@ -2,11 +2,13 @@
 
 from .arrays import Cells, flatten_rows, log_factorial, log_rising, namespace, row_sums, safe_product, sum_log_rising
 from .base import Parameters, Statistic
+from .bins import bin_moments, bin_widths, excess, flat_edges, quantiles
 from .completion import expected_moments
 from .conditionals import conditional_draws, conditional_means
 from .densities import ColumnwiseDensity, Reference, RowDensity
 from .discrete import CategoricalStatistic
 from .exponential import ExponentialFamily
+from .histogram import HistogramStatistic
 from .last_given_rest import LastGivenRest, last_given_rest
 from .magnitudes import check_magnitudes, check_rows
 from .mahalanobis import Ellipsoids, restricted
@@ -36,6 +38,7 @@ __all__ = [
     "DeferredOutcomes",
     "Ellipsoids",
     "ExponentialFamily",
+    "HistogramStatistic",
     "JoinedOutcomes",
     "LastGivenRest",
     "LocationScale",
@@ -54,6 +57,8 @@ __all__ = [
     "SufficientStatistics",
     "Summary",
     "Sums",
+    "bin_moments",
+    "bin_widths",
     "check_magnitudes",
     "check_rows",
     "class_counts",
@@ -61,10 +66,12 @@ __all__ = [
     "column_sums",
     "conditional_draws",
     "conditional_means",
+    "excess",
     "expected_moments",
     "few",
     "filled",
     "first_rows",
+    "flat_edges",
     "flatten_rows",
     "is_registered",
     "joined_outcomes",
@@ -75,6 +82,7 @@ __all__ = [
     "middle",
     "namespace",
     "outer_or_square",
+    "quantiles",
     "read_conditional",
     "refuse_missing",
     "register",

@@ -24,6 +24,11 @@ class Statistic(abc.ABC):
     uses_inert: bool = False
     takes_squares: bool = False
 
+    @property
+    def summarizes(self) -> bool:
+        """Whether it knows all that summaries take of the distribution: edges of bins, where there are any."""
+        return True
+
     @abc.abstractmethod
     def summarize(
         self,

@@ -9,6 +9,7 @@ from scipy import stats
 from bayesgen.families import (
     BetaBernoulli,
     DirichletCategorical,
+    DirichletHistogram,
     DirichletMultinomial,
     Family,
     GammaPoisson,
@@ -73,6 +74,19 @@ def log_dirichlet(family, parameters):
 def log_category(parameters, rows, codes):
     picked = np.take_along_axis(parameters["probs"][codes], rows.astype(int)[..., None], -1)
     return np.log(picked[..., 0]).sum(-1)
+
+
+EDGES, TAILS = [-2.0, -0.4, 0.3, 1.1, 2.9, 4.0], [0.8, 1.7]
+
+
+def log_histogram(parameters, rows, codes):
+    """A mixture of what is in each bin: of uniform numbers, and at both ends of exponential ones beyond."""
+    starts, widths = np.asarray(EDGES[:-1]), np.diff(EDGES)
+    parts = stats.uniform.pdf(rows[..., None], starts, widths)
+    for place, beyond, tail in ((0, EDGES[0] - rows, TAILS[0]), (-1, rows - EDGES[-1], TAILS[1])):
+        share = tail / (tail + widths[place])
+        parts[..., place] = (1 - share) * parts[..., place] + share * stats.expon.pdf(beyond, scale=tail)
+    return np.log((parameters["probs"][codes] * parts).sum(-1)).sum(-1)
 
 
 def normal_inverse_gamma(tied=False, spherical=False):
@@ -147,6 +161,14 @@ CASES = {
         lambda rng: {"probs": rng.dirichlet(np.full(VALUES, 2.0), (CLASSES, COLUMNS))},
         log_dirichlet,
         log_category,
+        simplex=True,
+    ),
+    "DirichletHistogram": Case(
+        DirichletHistogram(concentration=[1.7, 2.6, 1.4, 3.1, 1.2], edges=EDGES, tails=TAILS),
+        lambda rng, n: rng.normal(0.8, 2.0, (n, COLUMNS)),
+        lambda rng: {"probs": rng.dirichlet(np.full(VALUES, 2.0), (CLASSES, COLUMNS))},
+        log_dirichlet,
+        log_histogram,
         simplex=True,
     ),
     "DirichletMultinomial": Case(

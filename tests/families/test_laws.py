@@ -372,7 +372,7 @@ POSITIVE = [
     for name in CASES
     if "," not in name
     for key in CASES[name].family.hyperparameters
-    if key != "location" and (name, key) != ("NormalInverseWishart", "scale")
+    if key not in ("location", "edges", "tails") and (name, key) != ("NormalInverseWishart", "scale")
 ]
 
 

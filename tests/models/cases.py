@@ -149,6 +149,19 @@ CASES = {
     "multinomial, dense": Case(bg.NaiveBayes(bg.DirichletMultinomial([1.0, 1.5, 2.0, 1.2, 1.3])), documents, **THREE),
     "multinomial, sparse": Case(bg.NaiveBayes(class_prior=[0.2, 0.3, 0.5]), sparse_documents, **THREE),
     "Bernoulli, sparse": Case(bg.NaiveBayes(bg.BetaBernoulli(1.7, 2.6)), sparse_words, **THREE),
+    "naive Bayes, binned": Case(
+        bg.NaiveBayes({"real": bg.DirichletHistogram(5), "visits": COUNTS, "calls": COUNTS}), mixed, **THREE
+    ),
+    "naive Bayes, bins stated": Case(
+        bg.NaiveBayes(
+            {
+                "height": bg.DirichletHistogram(concentration=[1.4, 2.0], edges=[-0.5, 0.1, 0.6], tails=[0.3, 0.2]),
+                "weight": bg.DirichletHistogram(4, 1.7),
+                "age": bg.NormalInverseGamma(),
+            }
+        ),
+        REALS,
+    ),
     "own blocks": Case(
         bg.GenerativeClassifier(
             [

@@ -67,6 +67,10 @@ DISTRIBUTIONS = {
     "HalfNormal": ("positive", lambda a: dist.HalfNormal(exp(a))),
     "Laplace at a known location": ("real", lambda a: dist.Laplace(0.7, exp(a))),
     "Normal": ("real", lambda a: dist.Normal(a, exp(0.3 * a))),
+    "PiecewiseUniform": (
+        "real",
+        lambda a: bg.PiecewiseUniform([-1.0, 0.4, 0.9, 2.5], jax.nn.softmax(three(a)), [0.7, 1.6]),
+    ),
     "MultivariateNormal by covariance_matrix": (
         "vector",
         lambda a: dist.MultivariateNormal(three(a), matrix(a, TRIL @ TRIL.T)),

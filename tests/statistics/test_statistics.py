@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse
 from scipy.stats import multivariate_normal
 
-from bayesgen.distributions import LinearNormal
+from bayesgen.distributions import LinearNormal, PiecewiseUniform
 from bayesgen.runtime.chunking import CACHE_ROWS
 from bayesgen.statistics import Moments, is_registered, moments, read_conditional, registered_types
 from bayesgen.statistics.arrays import log_linear, safe_product
@@ -134,6 +134,8 @@ def multinomial(**p):
     return dist.Multinomial(TOTAL, **p)
 
 
+EDGES, TAILS = np.array([-np.inf, -0.2, 0.9, 1.7, 2.4, 4.0]), np.array([0.4, 1.3])
+
 CASES = {
     "Bernoulli, probs": Case(dist.BernoulliProbs, dist.Bernoulli, unit, binary),
     "Bernoulli, logits": Case(dist.BernoulliLogits, dist.Bernoulli, logits, binary),
@@ -175,6 +177,9 @@ CASES = {
     "LogNormal": Case(dist.LogNormal, dist.LogNormal, location_scale, positives),
     "LinearNormal": Case(  # the same features in every row; those that differ are in test_linear_normal
         LinearNormal, functools.partial(LinearNormal, jnp.array([0.7, -1.1, 2.3])), lines, reals
+    ),
+    "PiecewiseUniform": Case(  # in bins that all columns share; those of each are in test_histogram
+        PiecewiseUniform, lambda probs: PiecewiseUniform(EDGES, probs, TAILS), probabilities, reals
     ),
     "MultivariateNormal, scale_tril": normal_by("scale_tril"),
     "MultivariateNormal, covariance_matrix": normal_by("covariance_matrix"),

@@ -1,0 +1,235 @@
+"""`Binned`: the kind of a column of real numbers that are told apart by the bins they fall into."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, TypeAlias, final
+
+import numpy as np
+
+from bayesgen.describe import quote_some
+from bayesgen.errors import DataError
+from bayesgen.typing import Float
+
+DEFAULT_BINS = 10
+BINNED = "binned"
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Binned:
+    """The kind of a column of numbers that are told apart only by the bins that they fall into.
+
+    Bins are half-open: a number that is an edge is in the bin that begins there. Numbers beyond the two ends are in the
+    two end bins. Cells stay the numbers that they are: models give each bin a probability, which inside the bin is
+    spread evenly over its width, and which beyond an end falls off exponentially, so that every number has a density,
+    of the same data as that of a normal distribution.
+
+    Args:
+        num_bins: how many bins of about equal numbers of training rows, at least two; 10 where no edges are stated.
+        edges: the num_bins + 1 edges in increasing order, the two ends included; an end may be infinite. None: they
+            come from the training rows, cut half-way between neighbouring values at the quantiles 1/num_bins,
+            2/num_bins, ..., with infinite ends. No cut divides equal values; where one value makes up several bins
+            there are fewer of them, and a warning says so.
+        tails: the scale of the exponential fall-off beyond each end, in the units of the column: one number or two. 0
+            is no fall-off: numbers beyond that end are refused. None: the scales of highest likelihood, see below.
+
+    Where an end is infinite the whole end bin is the fall-off, which starts at its finite edge, and whose scale is the
+    mean distance of the training values from there. Where it is finite the bin is flat up to there: of n rows in a bin
+    of width w, of which those beyond the end are D away from it in sum, the scale s is the positive solution of
+    n s^2 = D (w + s), and at least w / (n + 1), so that beyond an end that nothing has passed there is about the
+    probability of one row more. Scales are rounded to six digits.
+
+    What is not stated is settled by the first rows that a schema sees (of data in chunks, the first chunk), with
+    their weights, and stays: `fit.schema.kinds[column]` has the edges and tails. They are part of the model. Where
+    they come from the training rows, the evidence of the fit is that of these rows given bins that suit them, and is
+    a little too good; it is exact where `edges` and `tails` are stated.
+
+    Raises:
+        DataError: fewer than two bins; edges that do not increase; tails that are negative, or 0 at an infinite end.
+
+    >>> Binned(edges=[0, 18, 65, float("inf")]).names
+    ('[0, 18)', '[18, 65)', '[65, inf)')
+    >>> import bayesgen as bg
+    >>> schema = bg.Schema(kinds={"age": Binned(2)})
+    >>> fit = bg.fit(bg.NaiveBayes(), {"age": [20, 30, 50, 70]}, list("aabb"), method=bg.Exact(), schema=schema)
+    >>> fit.schema.kinds["age"]
+    Binned(edges=(-inf, 40.0, inf), tails=(15.0, 20.0))
+    """
+
+    num_bins: int
+    edges: tuple[float, ...] | None
+    tails: tuple[float, float] | None
+
+    def __init__(self, num_bins: int | None = None, edges: Any = None, tails: Any = None) -> None:
+        if num_bins is not None and (not isinstance(num_bins, Integral) or isinstance(num_bins, bool) or num_bins < 2):
+            raise DataError(f"Binned: num_bins must be a whole number and at least 2, got {num_bins!r}.")
+        ends = None if edges is None else _as_edges(edges)
+        if ends is not None and num_bins not in (None, len(ends) - 1):
+            raise DataError(
+                f"Binned: {len(ends)} edges are those of {len(ends) - 1} bins, not of {num_bins}. Leave num_bins out."
+            )
+        size = len(ends) - 1 if ends is not None else DEFAULT_BINS if num_bins is None else int(num_bins)
+        object.__setattr__(self, "num_bins", size)
+        object.__setattr__(self, "edges", ends)
+        object.__setattr__(self, "tails", None if tails is None else _as_tails(tails, ends))
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether edges and tails are known."""
+        return self.edges is not None and self.tails is not None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the bins, '[2, 3.5)'. DataError where their edges are not known yet."""
+        edges = self._known_edges
+        short = [f"{edge:.6g}" for edge in edges]
+        words = short if len(set(short)) == len(short) else [repr(edge) for edge in edges]
+        starts = ["(" if math.isinf(edge) else "[" for edge in edges]
+        return tuple(
+            f"{start}{words[j]}, {words[j + 1]})" for j, start in enumerate(starts[:-1])
+        )  # what is beyond a finite end is in the bin that ends there
+
+    def codes(self, values: Float[np.ndarray, " n"]) -> np.ndarray:
+        """The number of the bin, from 0, of each value (n,). Of NaN it means nothing."""
+        return np.searchsorted(np.asarray(self._known_edges[1:-1]), values, side="right")
+
+    @property
+    def _known_edges(self) -> tuple[float, ...]:
+        if self.edges is None:
+            raise DataError(
+                "These bins have no edges yet: a fit finds them. Look at fit.schema.kinds, or state edges=."
+            )
+        return self.edges
+
+    def resolved(
+        self, values: Float[np.ndarray, " n"], weights: Float[np.ndarray, " n"] | None, column: str
+    ) -> "Binned":
+        """The bins with their edges and tails, from the values of a column that are there.
+
+        Raises:
+            DataError: values that tell no edges or tails, naming the column.
+        """
+        if self.is_resolved:
+            return self
+        order = np.argsort(values, kind="stable") if weights is not None else None
+        ordered = np.sort(values) if order is None else values[order]
+        sizes = None if weights is None or order is None else weights[order]
+        edges = self.edges or (-math.inf, *_cuts(ordered, sizes, self.num_bins, column), math.inf)
+        tails = self.tails or _tails(np.asarray(edges), ordered, sizes, column)
+        return Binned(edges=edges, tails=tails)
+
+    def __repr__(self) -> str:
+        stated = {"edges": self.edges, "tails": self.tails}
+        shown = [f"{name}={value}" for name, value in stated.items() if value is not None]
+        return f"Binned({', '.join(shown if self.edges else [str(self.num_bins), *shown])})"
+
+
+Kind: TypeAlias = str | Binned
+"""The kind of a column: its name, or bins."""
+
+
+def name_of_kind(kind: Kind) -> str:
+    """The name of a kind: that of bins is "binned"."""
+    return BINNED if isinstance(kind, Binned) else kind
+
+
+def _as_edges(edges: Any) -> tuple[float, ...]:
+    try:
+        array = np.asarray(edges, np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"Binned: edges must be numbers, got {edges!r}.") from None
+    if array.ndim != 1 or len(array) < 3:
+        raise DataError(f"Binned: edges are at least three numbers, of two bins or more, got {edges!r}.")
+    if not (np.diff(array) > 0).all() or not np.isfinite(array[1:-1]).all():
+        raise DataError(
+            f"Binned: edges must increase, and only the ends may be infinite, got {quote_some(array.tolist())}."
+        )
+    return tuple(array.tolist())
+
+
+def _as_tails(tails: Any, edges: Sequence[float] | None) -> tuple[float, float]:
+    try:
+        left, right = np.broadcast_to(np.asarray(tails, np.float64), (2,)).tolist()
+    except (TypeError, ValueError):
+        raise DataError(f"Binned: tails must be a number or two, got {tails!r}.") from None
+    ends = (-math.inf, math.inf) if edges is None else (edges[0], edges[-1])
+    for scale, end in zip((left, right), ends, strict=True):
+        if not (0 <= scale < math.inf):
+            raise DataError(f"Binned: tails must be finite and not negative, got {tails!r}.")
+        if scale == 0 and math.isinf(end):
+            raise DataError(
+                "Binned: a bin with an infinite end needs a tail above 0, or its density would be zero. Give tails "
+                "above 0, or edges with finite ends."
+            )
+    return left, right
+
+
+def _cuts(
+    ordered: Float[np.ndarray, " n"], weights: Float[np.ndarray, " n"] | None, num_bins: int, column: str
+) -> tuple[float, ...]:
+    """The edges between bins of about equal weight, each between two neighbouring values."""
+    if not len(ordered):
+        raise DataError(
+            f"Column {column!r} is binned, and every cell is missing. Drop it, or state its bins: "
+            f"Schema(kinds={{{column!r}: Binned(edges=[...])}})."
+        )
+    if ordered[0] == ordered[-1]:
+        raise DataError(
+            f"Column {column!r} is binned, and has one value only, {ordered[0]:g}, which cannot be cut into bins. Drop "
+            f"it, or state its bins: Schema(kinds={{{column!r}: Binned(edges=[...])}})."
+        )
+    size = len(ordered)
+    upto = np.arange(1.0, size + 1) if weights is None else np.cumsum(weights)
+    wanted = upto[-1] * np.arange(1, num_bins) / num_bins
+    # the number of values below a cut; equal values are on one side of it, that which leaves bins more nearly equal
+    near = np.clip(np.searchsorted(upto, wanted * (1 - 1e-12), side="left") + 1, 1, size - 1)
+    below = np.searchsorted(ordered, ordered[near - 1], side="left")
+    above = np.searchsorted(ordered, ordered[near - 1], side="right")
+    sums = np.concatenate([[0.0], upto])
+    first = (below > 0) & ((above == size) | (wanted - sums[below] < sums[above] - wanted))
+    places = np.unique(np.where(first, below, above))
+    lower, upper = (ordered[at].astype(np.float64) for at in (places - 1, places))
+    middle = lower + (upper / 2 - lower / 2)
+    return tuple(np.where(middle > lower, middle, upper).tolist())
+
+
+def _tails(
+    edges: Float[np.ndarray, " edges"],
+    ordered: Float[np.ndarray, " n"],
+    weights: Float[np.ndarray, " n"] | None,
+    column: str,
+) -> tuple[float, float]:
+    """The scales of highest likelihood of the fall-off beyond both ends; see `Binned`."""
+    stop, start = (int(np.searchsorted(ordered, edge, side="left")) for edge in (edges[1], edges[-2]))
+    ends = (slice(0, stop), slice(start, len(ordered)))
+    cells = [(ordered[end], None if weights is None else weights[end]) for end in ends]
+    left = _scale(edges[1] - edges[0], edges[1], -1.0, *cells[0])
+    right = _scale(edges[-1] - edges[-2], edges[-2], 1.0, *cells[1])
+    inner = np.diff(edges[1:-1])
+    left = left or (inner[0] if len(inner) else right)
+    right = right or (inner[-1] if len(inner) else left)
+    if not left or not right:
+        raise DataError(
+            f"Column {column!r}: no training value is inside the end bins of {quote_some(edges.tolist())}, so nothing "
+            "tells how far they reach. State tails=, or finite ends."
+        )
+    return float(f"{left:.6g}"), float(f"{right:.6g}")  # the order of rows has no part in so many digits
+
+
+def _scale(
+    width: float, edge: float, sign: float, values: Float[np.ndarray, " n"], weights: Float[np.ndarray, " n"] | None
+) -> float:
+    """The scale of the fall-off beyond one end, of the values in the end bin; 0 where nothing tells it."""
+    flat = 0.0 if math.isinf(width) else width
+    beyond = np.maximum(sign * (values - edge) - flat, 0.0)
+    number = float(len(values) if weights is None else weights.sum())
+    total = float(beyond.sum() if weights is None else beyond @ weights)
+    likeliest = (total + math.sqrt(total**2 + 4 * number * total * flat)) / (2 * number) if number else 0.0
+    return max(likeliest, flat / (number + 1))
+
+
+def with_bins(kind: Kind) -> Kind:
+    """The kind, "binned" as bins of the default number."""
+    return Binned() if kind == BINNED else kind

@@ -1,0 +1,74 @@
+"""Bins of columns, found in the rows that a schema is resolved with."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from bayesgen.errors import DataError, warn
+from bayesgen.runtime import all_in_threads
+
+from .binned import BINNED, Binned, Kind
+from .columns import ColumnKinds
+from .encoding import encode_numbers
+from .views import Table
+
+
+def resolved_bins(
+    kinds: Mapping[str, Kind], table: Table, names_of: Callable[[Sequence[str]], Sequence[str]]
+) -> Mapping[str, Kind]:
+    """The kinds of columns with edges and tails for all bins; `names_of` gives what the table calls some columns.
+
+    One warning names the columns that have fewer bins than were asked for, because too many of their values are equal.
+
+    Raises:
+        DataError: binned columns that hold no numbers, or none that tell their bins, and those of sparse tables.
+    """
+    uniform = isinstance(kinds, ColumnKinds) and not isinstance(kinds.default, Binned)
+    some = kinds.overrides if isinstance(kinds, ColumnKinds) and uniform else kinds  # columns may be very many
+    stated = {column: kind for column, kind in some.items() if isinstance(kind, Binned) and not kind.is_resolved}
+    if not stated:
+        return kinds
+    if table.sparse:
+        raise DataError(
+            f"X is sparse, and column {next(iter(stated))!r} is binned, which takes every cell. Give it X.toarray()."
+        )
+    names = dict(zip(stated, names_of(list(stated)), strict=True))
+
+    def bins_of(column: str) -> Binned:
+        cells, observed = encode_numbers(table.matrix([names[column]]), [column], BINNED)
+        there = slice(None) if observed is None else observed[:, 0]
+        weights = None if table.weights is None else table.weights[there]
+        return stated[column].resolved(np.asarray(cells)[there, 0], weights, column)
+
+    found = dict(zip(stated, all_in_threads(bins_of, list(stated)), strict=True))
+    fewer = [
+        f"{column!r} ({found[column].num_bins} of {bins.num_bins})"
+        for column, bins in stated.items()
+        if found[column].num_bins < bins.num_bins
+    ]
+    if fewer:
+        more = f" and {len(fewer) - 10} more" if len(fewer) > 10 else ""
+        warn(
+            f"Columns have fewer bins than were asked for, because no bin divides equal values: "
+            f"{', '.join(fewer[:10])}{more}."
+        )
+    if isinstance(kinds, ColumnKinds) and uniform:
+        return ColumnKinds(kinds.names, kinds.default, {**kinds.overrides, **found})
+    return {**kinds, **found}
+
+
+def check_ends(numbers: np.ndarray, observed: np.ndarray | None, columns: Mapping[str, Binned]) -> None:
+    """DataError for cells (n, D) beyond an end of the bins of their column that has no tail; it names the column."""
+    for index, (column, bins) in enumerate(columns.items()):
+        if bins.edges is None or bins.tails is None or all(bins.tails):
+            continue
+        cells = numbers[:, index]
+        outside = (bins.tails[0] == 0) & (cells < bins.edges[0]) | (bins.tails[1] == 0) & (cells > bins.edges[-1])
+        outside = outside if observed is None else outside & observed[:, index]
+        if outside.any():
+            row = int(np.argmax(outside))
+            raise DataError(
+                f"Column {column!r} has {cells[row]:g} at row {row}, beyond the ends of its bins, {bins.edges[0]:g} "
+                f"and {bins.edges[-1]:g}, where they have no tails. Correct it, or declare it with tails above 0, "
+                f"Schema(kinds={{{column!r}: Binned(edges=..., tails=...)}}), or with wider edges."
+            )

@@ -1,0 +1,154 @@
+"""Dirichlet-histogram: columns of numbers that are told apart by bins."""
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+import numpyro.distributions as dist
+
+from bayesgen.data import Binned, Kind
+from bayesgen.distributions import PiecewiseUniform
+from bayesgen.errors import ModelError
+from bayesgen.records import fill, record, static
+from bayesgen.statistics import HistogramStatistic, RowDensity
+from bayesgen.typing import Array, Float, Int
+
+from .base import Parameters
+from .dirichlet import DirichletFamily
+from .hyperparameters import Hyperparameter, Stated, as_number, check_positive
+from .naming import Scale
+
+
+@record
+class DirichletHistogram(DirichletFamily):
+    """Columns of numbers in bins with a Dirichlet prior on the probabilities of the bins.
+
+    Generative story::
+
+        probs ~ Dirichlet(concentration)
+        x     ~ PiecewiseUniform(edges, probs, tails)
+
+    Densities and evidences are those of the numbers themselves, so they may be set beside those of normal columns.
+
+    Args:
+        num_bins: how many bins of about equal numbers of training rows, where no edges are stated; None is 10.
+        concentration: pseudo-counts, > 0; a scalar stands for equal ones.
+        edges: the edges of the bins, the two ends included, or None: from the training columns. See `Binned`, which
+            a column may be declared as in place of this.
+        tails: the scales of the fall-off beyond both ends, or None: in a model from the training columns; of a family
+            used alone, none.
+
+    Used alone, without a model to say what the bins are, it needs edges.
+
+    Raises:
+        DataError: what `Binned` refuses.
+        ModelError: used alone without edges; edges or tails that are not those of the schema.
+
+    Source: Dougherty, Kohavi and Sahami (1995), Supervised and unsupervised discretization of continuous features.
+
+    >>> posterior = DirichletHistogram(edges=[0, 1, 4]).update([0.2, 0.4, 3.0])
+    >>> posterior.mean()["probs"].tolist()
+    [0.6, 0.4]
+    >>> round(float(posterior.predictive().log_prob(2.0)), 4)  # log(0.4 / 3)
+    -2.0149
+    """
+
+    concentration: Hyperparameter
+    edges: Hyperparameter
+    tails: Hyperparameter
+    num_bins: int = static()
+    kind = "binned"
+    is_linear = True
+
+    def __init__(
+        self, num_bins: int | None = None, concentration: Stated = 1.0, *, edges: Any = None, tails: Any = None
+    ) -> None:
+        check_positive("DirichletHistogram", concentration=concentration)
+        if np.ndim(edges) < 2:  # else it is a table, one of a fit
+            bins = Binned(num_bins, edges, tails)
+            num_bins, edges, tails = bins.num_bins, bins.edges, bins.tails
+        size, value = np.shape(edges)[-1] - 1 if num_bins is None else num_bins, as_number(concentration)
+        if edges is not None and isinstance(value, np.ndarray) and not value.ndim:
+            value = np.full(size, value)
+        fill(self, concentration=value, edges=as_number(edges), tails=as_number(tails), num_bins=size)
+
+    def kind_of_column(self, index: int) -> Kind:
+        """The bins of a column of the block, as far as they are stated."""
+        if np.ndim(self.edges) < 2:
+            return Binned(self.num_bins, self.edges, self.tails)
+        edges, tails = (table.reshape(-1, *table.shape[-2:])[0, index] for table in (self.edges, self.tails))
+        return Binned(edges=edges, tails=tails)
+
+    def resolve(self, scale: Scale) -> Self:
+        """Broadcast to (K, D, r), and edges and tails likewise."""
+        edges, tails = self._bins(scale)
+        shape, length = scale.batch_shape, edges.shape[-1] - 1
+        edges, tails = np.broadcast_to(edges, (*shape, length + 1)), np.broadcast_to(tails, (*shape, 2))
+        return self._resolved(shape, length).replace(edges=edges, tails=tails, num_bins=length)
+
+    def _bins(self, scale: Scale) -> tuple[Array, Array]:
+        """The edges and tails, of the columns or of this family itself."""
+        if {"edges", "tails"}.intersection(self.hierarchical):
+            self.require_numbers("a density within bins")
+        if scale.edges is None or scale.tails is None:
+            if self.edges is None:
+                raise ModelError(
+                    "DirichletHistogram used alone has no training columns to find bins for: give edges, and tails "
+                    "where an end is infinite."
+                )
+            if self.tails is None and np.isinf(self.edges).any():
+                raise ModelError(
+                    "DirichletHistogram used alone with an infinite end needs tails: its bin has no other width."
+                )
+            return self.edges, np.zeros(2) if self.tails is None else self.tails
+        for name, own, of_columns in (("edges", self.edges, scale.edges), ("tails", self.tails, scale.tails)):
+            if own is not None and not _agree(own, of_columns):
+                raise ModelError(
+                    f"DirichletHistogram: its {name} are not those of its columns in the schema. State them once, in "
+                    "Schema(kinds={column: Binned(...)}) or in the family."
+                )
+        return scale.edges, scale.tails
+
+    @property
+    def _of_columns(self) -> tuple[Array, Array]:
+        """Edges and tails without the axis of classes, for all of which they are the same."""
+        has_classes = len(self.batch_shape) == 3
+        return (self.edges[0], self.tails[0]) if has_classes else (self.edges, self.tails)
+
+    @property
+    def statistic(self) -> HistogramStatistic:
+        """Counts of each bin."""
+        family = self if self.batch_shape is not None else self.resolve(Scale())
+        edges, tails = family._of_columns
+        return HistogramStatistic(self.num_bins, np.asarray(edges), np.asarray(tails))
+
+    def predictive(self) -> dist.Distribution:
+        """Piecewise uniform with the mean probabilities (exact for one row)."""
+        self.require_numbers("predictive")
+        probs, family = self.mean()["probs"], self if self.batch_shape is not None else self.resolve(Scale())
+        has_tails = bool((family.tails > 0).any())
+        return PiecewiseUniform(family.edges, probs, family.tails if has_tails else None)
+
+    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, " n"]) -> dist.Distribution:
+        """Piecewise uniform columns."""
+        edges, tails = self._of_columns
+        return PiecewiseUniform(edges, parameters["probs"][labels], tails).to_event(1)
+
+    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> Parameters:
+        """Log probabilities, and the bins that they are of."""
+        return {**super().likelihood_parameters(parameters), "edges": self.edges, "tails": self.tails}
+
+    def row_predictive(self) -> RowDensity:
+        """The mean is exact for one row."""
+        return self.row_density(self.mean())
+
+    def parameter_axes(self) -> dict[str, tuple[str, ...]]:
+        """probs: (class, feature, bin)."""
+        return {"probs": ("class", "feature", "bin")}
+
+
+def _agree(own: Float[Array, "... edges"], of_columns: Float[Array, "D edges"]) -> bool:
+    """Whether edges or tails, of all columns or of each, are these."""
+    columns = own.shape[-2] if own.ndim > 1 else 1
+    alike = own.shape[-1] == of_columns.shape[-1] and columns in (1, len(of_columns))
+    return alike and bool((own == of_columns).all())
