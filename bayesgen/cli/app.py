@@ -33,6 +33,7 @@ class ModelName(StrEnum):
     NAIVE_BAYES_AVERAGE = "naive-bayes-average"
     GDA = "gda"
     GDA_AVERAGE = "gda-average"
+    LINEAR = "linear"
     JOINT_GAUSSIAN = "joint-gaussian"
 
 
@@ -43,7 +44,7 @@ class TaskName(StrEnum):
     REGRESSION = "regression"
 
 
-_OF_NUMBERS = (ModelName.JOINT_GAUSSIAN,)
+_OF_NUMBERS = (ModelName.LINEAR, ModelName.JOINT_GAUSSIAN)
 _MODELS_OF = {
     TaskName.CLASSIFICATION: [name for name in ModelName if name not in _OF_NUMBERS],
     TaskName.REGRESSION: [*_OF_NUMBERS],
@@ -157,6 +158,10 @@ Target = Annotated[
         metavar="COLUMN", help="Column that holds the classes, or the numbers to predict.", show_default="the last"
     ),
 ]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option(metavar="COLUMN", help="Column to leave out; may be repeated.", show_default=False),
+]
 TaskOption = Annotated[TaskName, typer.Option(help="What is predicted: the class of a row, or a number (regression).")]
 Missing = Annotated[
     list[str] | None,
@@ -182,7 +187,7 @@ Models = Annotated[
         help=f"Model to compare; may be repeated. Of classes: {', '.join(_MODELS_OF[TaskName.CLASSIFICATION])}; an "
         "average is over structures, over which columns depend on the class, or over the four covariances, exact only. "
         f"Of numbers: {', '.join(_MODELS_OF[TaskName.REGRESSION])}.",
-        show_default="gda where all columns are numbers, else naive-bayes; joint-gaussian for numbers",
+        show_default="gda where all columns are numbers, else naive-bayes; linear for numbers",
     ),
 ]
 Covariance = Annotated[CovarianceName | None, typer.Option(help="Covariance of gda.", show_default="full")]
@@ -219,6 +224,7 @@ Out = Annotated[
 def compare(
     data: Data = "iris",
     target: Target = None,
+    drop: Drop = None,
     task: TaskOption = TaskName.CLASSIFICATION,
     missing: Missing = None,
     unknown: Unknown = None,
@@ -249,6 +255,7 @@ def compare(
     options = commands.CompareOptions(
         data=data,
         target=target,
+        drop=tuple(dict.fromkeys(drop or ())),
         task=task.value,
         models=None if model is None else tuple(dict.fromkeys(model)),
         covariance=covariance,

@@ -11,6 +11,7 @@ class CompareOptions:
 
     data: str
     target: str | None = None
+    drop: tuple[str, ...] = ()
     task: str = "classification"
     models: tuple[str, ...] | None = None
     covariance: str | None = None
@@ -25,6 +26,7 @@ class CompareOptions:
         """The command that does the same again."""
         named: dict[str, Sequence[object]] = {
             "--target": [self.target],
+            "--drop": self.drop,
             "--task": [self.task],
             "--missing": self.missing,
             "--unknown": [self.unknown],

@@ -8,12 +8,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+from sklearn.compose import ColumnTransformer
+from sklearn.preprocessing import OneHotEncoder
 
 from bayesgen.averaging import average
 from bayesgen.data import Dataset, Schema, Split
 from bayesgen.errors import DataError, warn
 from bayesgen.evaluation import Comparison
-from bayesgen.models import GaussianDiscriminant, JointGaussianRegression, NaiveBayes
+from bayesgen.models import GaussianDiscriminant, JointGaussianRegression, LinearRegression, NaiveBayes
 from bayesgen.report import can_draw, coverage_figure, save
 
 from .options import CompareOptions
@@ -114,14 +116,40 @@ def _told_as_numbers(dataset: Dataset) -> str:
     )
 
 
+def _encoder(options: CompareOptions, dataset: Dataset) -> ColumnTransformer | None:
+    """What makes numbers of columns of texts: one for each value but the first, and for missing cells, 0 or 1.
+
+    None where all columns are numbers. Values that training rows lack have a number of theirs too where they are
+    declared, and are taken as the first where not.
+    """
+    declared = dataset.declared.categories
+    values = {name: list(declared.get(name, (False, True))) for name in dataset.not_real}
+    if not values:
+        return None
+    for name, of_column in values.items():
+        if dataset.X[name].isna().any():
+            of_column.append(np.nan)
+    if options.unknown == "missing":
+        encoder = OneHotEncoder(drop="first", handle_unknown="ignore", sparse_output=False)
+    else:
+        categories = [np.asarray(of_column, object) for of_column in values.values()]
+        encoder = OneHotEncoder(categories=categories, drop="first", sparse_output=False)
+    return ColumnTransformer([("values", encoder, [*values])], remainder="passthrough", verbose_feature_names_out=False)
+
+
 class Regression(Task):
     """A number is told."""
 
-    models = MappingProxyType({"joint-gaussian": lambda options, dataset: JointGaussianRegression()})
+    models = MappingProxyType(
+        {
+            "linear": lambda options, dataset: LinearRegression(_encoder(options, dataset)),
+            "joint-gaussian": lambda options, dataset: JointGaussianRegression(),
+        }
+    )
 
     def default_models(self, options: CompareOptions, dataset: Dataset) -> tuple[str, ...]:
-        """Columns and target jointly normal."""
-        return ("joint-gaussian",)
+        """A line in the columns."""
+        return ("linear",)
 
     def split(self, options: CompareOptions, dataset: Dataset) -> Split:
         """Of rows at random."""

@@ -1,12 +1,9 @@
 """Data sets to try things on: scikit-learn's by name, and files; and how to split them for testing."""
 
+import dataclasses
 import difflib
-import warnings
-import zlib
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ from sklearn.model_selection import train_test_split
 
 from bayesgen.errors import BayesgenWarning, DataError, warn
 
+from .files import read_file
 from .schema import Schema
 
 _TARGET = "target"
@@ -62,6 +60,24 @@ class Dataset:
         return [
             pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype) for dtype in self.X.dtypes
         ]
+
+    @property
+    def not_real(self) -> list[str]:
+        """Names of the columns of a frame that do not hold numbers."""
+        columns = self.X.columns if isinstance(self.X, pd.DataFrame) else ()
+        return [str(name) for name, is_real in zip(columns, self._are_real(), strict=False) if not is_real]
+
+    def without(self, columns: Sequence[str]) -> "Dataset":
+        """The same without some columns. Raises DataError for a name that no column has, and where none is left."""
+        if len(columns) == 0:
+            return self
+        names = list(self.X.columns) if isinstance(self.X, pd.DataFrame) else []
+        for name in columns:
+            if name not in names:
+                raise DataError(_no_column(self.name, name, names, "leave out"))
+        if set(columns) >= set(names):
+            raise DataError(f"{self.name} has no column left. Leave fewer out.")
+        return dataclasses.replace(self, X=self.X.drop(columns=list(columns)))
 
     @property
     def declared(self) -> Schema:
@@ -142,12 +158,12 @@ def load_dataset(source: str | Path, *, target: str | None = None, missing: Sequ
     name = str(source)
     if name == _DIGITS:
         return _load_digits(target)
-    frame = _FRAMES[name]() if name in _FRAMES else _read_file(Path(source), missing)
+    frame = _FRAMES[name]() if name in _FRAMES else read_file(Path(source), missing, DATASET_NAMES)
     frame = frame.rename(columns=str)
     if target is None:
         target = frame.columns[-1]
     if target not in frame:
-        raise DataError(_no_target(name, target, list(frame.columns)))
+        raise DataError(_no_column(name, target, list(frame.columns), "predict"))
     y, X = frame[target], frame.drop(columns=target)
     if X.shape[1] == 0:
         raise DataError(f"{name} has one column only, {target!r}. Are its cells separated otherwise?")
@@ -198,69 +214,10 @@ def _load_digits(target: str | None) -> Dataset:
     return Dataset(_DIGITS, sparse.csr_array(bunch.data.astype(int)), pd.Series(bunch.target, name=_TARGET))
 
 
-def _no_target(name: str, target: str, columns: list[str]) -> str:
-    close = difflib.get_close_matches(target, columns, n=1)
+def _no_column(name: str, wanted: str, columns: list[str], purpose: str) -> str:
+    close = difflib.get_close_matches(wanted, columns, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
-    return f"{name} has no column {target!r} to predict.{hint} Its columns: {', '.join(map(repr, columns))}."
-
-
-def _read_text(separator: str) -> Callable[[Path, Sequence[str]], pd.DataFrame]:
-    def read(path: Path, missing: Sequence[str]) -> pd.DataFrame:
-        header = pd.read_csv(path, sep=separator, header=None, nrows=1, dtype=str, keep_default_na=False)
-        _check_distinct(path, header.iloc[0].tolist())  # pandas would rename the second of two
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # it tells of cells about to be dropped
-            return pd.read_csv(path, sep=separator, index_col=False, low_memory=False, na_values=list(missing))
-
-    return read
-
-
-def _read_parquet(path: Path, missing: Sequence[str]) -> pd.DataFrame:
-    if find_spec("pyarrow") is None:
-        raise DataError(f"{path} is a Parquet file, which pyarrow reads. Install it: pip install pyarrow")
-    from pyarrow import parquet
-
-    _check_distinct(path, parquet.read_schema(path).names)
-    frame = pd.read_parquet(path, engine="pyarrow")
-    return frame.mask(frame.isin(list(missing))) if missing else frame
-
-
-def _check_distinct(path: Path, names: list[str]) -> None:
-    """Refuse a table in which two columns have one name (several may have none)."""
-    repeated = [name for name, count in Counter(filter(None, names)).items() if count > 1]
-    if repeated:
-        raise DataError(f"{path} has several columns called {', '.join(map(repr, repeated))}. Rename or drop some.")
-
-
-_READERS = {
-    ".tsv": _read_text("\t"),
-    ".tab": _read_text("\t"),
-    ".parquet": _read_parquet,
-    ".pq": _read_parquet,
-}
-# ValueError covers what pandas and Arrow raise of contents they cannot read, other encodings included.
-_UNREADABLE = (OSError, EOFError, ValueError, zlib.error, pd.errors.ParserWarning)
-
-
-def _read_file(path: Path, missing: Sequence[str]) -> pd.DataFrame:
-    if not path.exists():
-        close = difflib.get_close_matches(str(path), DATASET_NAMES, n=1)
-        hint = f" Did you mean {close[0]}?" if close else ""
-        known = ", ".join(DATASET_NAMES)
-        raise DataError(f"There is no file {str(path)!r}.{hint} The data sets known by name are {known}.")
-    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
-    read = _READERS.get(suffixes[-1] if suffixes else "", _read_text(","))
-    try:
-        frame = read(path, missing)
-    except DataError:
-        raise
-    except pd.errors.EmptyDataError as refusal:
-        raise DataError(f"{path} is empty. It needs a header line and rows.") from refusal
-    except _UNREADABLE as refusal:
-        raise DataError(f"{path} cannot be read as a table: {str(refusal).strip()}") from refusal
-    if len(frame) == 0:
-        raise DataError(f"{path} has no rows below its header line.")
-    return frame
+    return f"{name} has no column {wanted!r} to {purpose}.{hint} Its columns: {', '.join(map(repr, columns))}."
 
 
 def _warn_of_question_marks(X: pd.DataFrame) -> None:

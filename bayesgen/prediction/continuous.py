@@ -107,7 +107,10 @@ class ContinuousPrediction:
         ∫ (F(u) − 1[u ≥ y])² du, a proper score (Gneiting & Raftery 2007, eq. 20), to a relative error of about 1e-8: at
         a number, or at one value a row (n,).
         """
-        return np.asarray(self.outcomes.crps(np.broadcast_to(self._values(y), (len(self),))))
+        values = self._values(y)
+        if values.ndim > 1:
+            raise PredictionError(f"crps takes a number, or one for each row; y has shape {values.shape}.")
+        return np.asarray(self.outcomes.crps(np.broadcast_to(values, (len(self),))))
 
     def draws(self, n: int, *, seed: Seed = 0) -> Float[np.ndarray, "draws n"]:
         """n draws of y for each row, independent of each other."""

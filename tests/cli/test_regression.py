@@ -35,7 +35,7 @@ def test_diabetes_is_compared_out_of_the_box(run):
 
 
 def test_all_models_answer_and_the_command_runs_again(run, tmp_path):
-    names = ["joint-gaussian"]
+    names = ["linear", "joint-gaussian"]
     out = tmp_path / "results"
     models = [word for name in names for word in ("--model", name)]
     result = run("compare", "diabetes", *models, *QUICK, "--json", "--out", out)
@@ -61,6 +61,39 @@ def test_scores_are_those_of_the_fit(run):
     assert pair["rmse"] == pytest.approx(np.sqrt(np.mean((answer.mean - split.y_test) ** 2)), rel=1e-9)
     low, high = answer.interval(0.8).T
     assert pair["coverage_80"] == pytest.approx(split.y_test.between(low, high).mean())
+
+
+def houses(path, rows=90):
+    """Prices of houses, whose last three are of a kind that few have."""
+    rng = np.random.default_rng(4)
+    frame = pd.DataFrame({"kind": np.where(np.arange(rows) % 3, "flat", "villa"), "size": rng.normal(100, 20, rows)})
+    frame.loc[rows - 3 :, "kind"] = ["castle", "hut", "castle"]
+    frame["garden"] = rng.random(rows) < 0.5
+    frame["colour"] = np.where(rng.random(rows) < 0.2, "", np.where(rng.random(rows) < 0.5, "red", "white"))
+    worth = frame.kind.map({"flat": 0, "villa": 80, "castle": 300, "hut": -100}) + 30 * frame.garden
+    frame["price"] = (3 * frame["size"] + worth + rng.normal(0, 9, rows)).round(2)
+    frame.to_csv(path, index=False)
+    return path
+
+
+def test_lines_take_texts_and_what_is_missing_of_them_and_values_that_training_rows_lack(run, tmp_path):
+    path = houses(tmp_path / "houses.csv")
+    for more in ([], ["--unknown", "missing"]):
+        result = run("compare", path, "--task", "regression", "--methods", "exact", "--json", *more)
+        assert result.exit_code == 0, result.stderr
+        pair = json.loads(result.stdout)["pairs"][1]
+        assert pair["refused"] is None and pair["rmse"] < 40  # the size alone leaves a spread of some 50
+
+
+def test_columns_are_left_out_so_that_other_models_take_the_rest(run, tmp_path):
+    path = houses(tmp_path / "houses.csv")
+    wanted = ["compare", path, "--task", "regression", "--model", "joint-gaussian", "--methods", "map", "--json"]
+    refused = run(*wanted)
+    assert refused.exit_code == 1 and "'kind', 'garden', 'colour' are binary, categorical" in refused.stderr
+    result = run(*wanted, "--drop", "kind", "--drop", "colour", "--drop", "garden")
+    assert result.exit_code == 0, result.stderr
+    assert "--drop kind --drop colour --drop garden" in json.loads(result.stdout)["config"]["command"]
+    assert run(*wanted, "--drop", "kinds").stderr.startswith("bayesgen: ")
 
 
 def test_the_target_of_a_file_and_missing_cells_of_it_and_of_columns(run, tmp_path):

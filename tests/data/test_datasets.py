@@ -9,7 +9,7 @@ from scipy import sparse
 from sklearn import datasets as sklearn_datasets
 
 from bayesgen import BayesgenWarning, DataError
-from bayesgen.data import datasets
+from bayesgen.data import files
 from bayesgen.data.datasets import load_dataset
 
 TABLE = pd.DataFrame(
@@ -168,7 +168,7 @@ def test_a_target_that_is_not_there_is_refused_with_the_columns(tmp_path):
 
 
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets, "find_spec", lambda name: None)
+    monkeypatch.setattr(files, "find_spec", lambda name: None)
     with pytest.raises(DataError, match="pip install pyarrow"):
         load_dataset(write(tmp_path / "t.parquet", "x"))
 
@@ -207,6 +207,19 @@ def test_rows_without_labels_are_learned_from_and_not_tested_on(tmp_path):
         assert sorted([*split.y_train.index, *split.y_test.index]) == list(range(30))
         assert split.X_train.index.tolist() == split.y_train.index.tolist() == sorted(split.y_train.index)
     assert dataset.split_per_class(3).y_train.value_counts().tolist() == [3, 3]
+
+
+def test_columns_are_left_out_by_name():
+    dataset = load_dataset("diabetes")
+    fewer = dataset.without(["bmi", "age"])
+    assert fewer.X.columns.tolist() == [name for name in dataset.X.columns if name not in ("bmi", "age")]
+    assert fewer.y is dataset.y and dataset.without([]) is dataset
+    with pytest.raises(DataError, match=r"diabetes has no column 'bmj' to leave out\. Did you mean 'bmi'\?"):
+        dataset.without(["bmj"])
+    with pytest.raises(DataError, match="diabetes has no column left"):
+        dataset.without(dataset.X.columns)
+    with pytest.raises(DataError, match="digits has no column 'x3' to leave out"):
+        load_dataset("digits").without(["x3"])
 
 
 def test_a_split_keeps_classes_in_proportion_and_depends_on_the_seed_only():
