@@ -10,7 +10,7 @@ from rich.text import Text
 from bayesgen.evaluation import Comparison, ContinuousTarget, Scored
 
 from .layout import Layout, Line, Spelling, layout_of
-from .table import BARS, WIDE, answer_table, signed
+from .table import BARS, WIDE, answer_table, signed, significant
 
 _SHOWN = 10  # rows in which answers differ
 _TENTHS, _EVEN_BAR = 10, 3  # as high is the bar of a tenth of the truths
@@ -27,12 +27,12 @@ class ContinuousLayout(Layout):
 
     scores = (
         Line("log score", "log_score", signed("{:.4f}"), max),
-        Line("RMSE", "rmse", "{:,.4g}".format, min),
-        Line("CRPS", "crps", "{:,.4g}".format, min),
+        Line("RMSE", "rmse", significant, min),
+        Line("CRPS", "crps", significant, min),
         Line("in 50% interval", "coverage_50", "{:.1%}".format, _nearest(0.5)),
         Line("in 80% interval", "coverage_80", "{:.1%}".format, _nearest(0.8)),
         Line("in 95% interval", "coverage_95", "{:.1%}".format, _nearest(0.95)),
-        Line("95% width", "width_95", "{:,.4g}".format, None),
+        Line("95% width", "width_95", significant, None),
     )
     counts = (
         Line("impossible rows", "impossible", "{:.0f}".format, min),
@@ -84,7 +84,7 @@ class ContinuousLayout(Layout):
                     one.answer.prediction.mean[row], one.answer.prediction.std[row], one.log_scores[row], width
                 )
                 cells.append(Text(spell(text), style="red" if outside else ""))
-            table.add_row(str(comparison.rows[row]), f"{truth:,.5g}", *cells)
+            table.add_row(str(comparison.rows[row]), _plain(truth), *cells)
         yield table
         yield Text("Red: the truth lies outside the central interval of 95%.", style="dim")
 
@@ -94,7 +94,13 @@ def _cell(mean: float, std: float, log_score: float, width: int) -> str:
     if np.isnan(mean) and np.isneginf(log_score):
         return "impossible"
     separator = "  " if width >= WIDE else "\n"
-    return f"{mean:,.4g} ±{std:,.3g}{separator}{signed('{:.2f}')(log_score)}".replace("-", "−")
+    return f"{significant(mean)} ±{significant(std, 3)}{separator}{signed('{:.2f}')(log_score)}"
+
+
+def _plain(truth: float) -> str:
+    """A number as it may stand in the data."""
+    text = significant(truth, 6)
+    return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
 
 
 @layout_of.register

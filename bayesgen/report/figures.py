@@ -34,7 +34,8 @@ def coverage_figure(comparison: Comparison) -> "Figure":
     from matplotlib.figure import Figure
 
     models = list(dict.fromkeys(one.answer.model for one in comparison.scored))
-    figure = Figure(figsize=(1.0 + 4.0 * len(models), 4.6), layout="constrained")
+    figure = Figure(figsize=(1.0 + 4.0 * len(models), 4.6))
+    figure.set_layout_engine("constrained", wspace=0.06)  # numbers at the ends of axes stand apart
     panels = figure.subplots(1, len(models), squeeze=False, sharey=True)[0]
     for panel, model in zip(panels, models, strict=True):
         _draw(panel, [one for one in comparison.scored if one.answer.model == model], len(comparison.rows))

@@ -51,6 +51,21 @@ def signed(pattern: str) -> Callable[[float], str]:
     return lambda value: "−∞" if value == -math.inf else pattern.format(value).replace("-", "−")
 
 
+def significant(value: float, digits: int = 4) -> str:
+    """A number to so many significant digits, all of which are written, in full unless it is very large or small.
+
+    >>> significant(200.04), significant(-1234567.0), significant(0.012345, 3), significant(1.5e-7)
+    ('200.0', '−1,234,567', '0.0123', '1.500e−07')
+    """
+    if not math.isfinite(value) or value == 0:
+        text = f"{value:g}".replace("inf", "∞")
+    elif 1e-4 <= abs(value) < 1e9:
+        text = f"{value:,.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
+    else:
+        text = f"{value:.{digits - 1}e}"
+    return text.replace("-", "−")
+
+
 def cells(
     values: Sequence[float],
     text: Callable[[float], str],

@@ -54,7 +54,9 @@ def test_scores_and_coverage_stand_in_one_column_per_answer():
     lines = {line[:17].strip(): line.split() for line in text(SURE, RIGHT, GONE).splitlines()}
     covered = [np.mean(np.abs(Y - MEAN) <= stats.norm.ppf(0.75) * std) for std in (5.0, 10.0)]
     assert lines["in 50% interval"][3:] == [f"{share:.1%}" for share in covered] + ["–"]
-    assert lines["CRPS"][1:] == [f"{normal_crps(Y, MEAN, np.full(400, std)).mean():.4g}" for std in (5.0, 10.0)] + ["–"]
+    assert lines["CRPS"][1:] == [f"{normal_crps(Y, MEAN, np.full(400, std)).mean():#.4g}" for std in (5.0, 10.0)] + [
+        "–"
+    ]
     assert "NUTS refused: the chains ran away" in text(SURE, GONE)
 
 
@@ -72,7 +74,7 @@ def test_rows_in_which_log_scores_differ_most_come_first_and_equal_answers_are_t
     apart = np.abs(stats.norm.logpdf(Y, MEAN, 5) - stats.norm.logpdf(Y, MEAN, 10))
     row = int(np.argmax(apart))
     line = next(line for line in shown.splitlines() if line.strip().startswith(f"{row} "))
-    assert line.split()[1:4] == [f"{Y[row]:,.5g}", f"{MEAN[row]:,.4g}", "±5"]
+    assert line.split()[1:4] == [f"{Y[row]:.6g}", f"{MEAN[row]:#.4g}", "±5.00"]
     assert "curve: the log scores of all answers are within 0.01 in each of the 400 test rows." in shown
 
 
