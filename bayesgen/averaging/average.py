@@ -5,7 +5,7 @@ from typing import Any
 
 from bayesgen.data import Schema
 from bayesgen.errors import FitError
-from bayesgen.fitting import Exact, Fit, fit
+from bayesgen.fitting import MLE, Exact, Fit, fit
 from bayesgen.program import Model, Recipe
 from bayesgen.typing import Seed
 
@@ -38,14 +38,18 @@ def average(
 
     Args:
         members: `Exact` fits of the same rows; or models. With X and y these are fitted to them by `Exact()`. Mixtures,
-            and fits of them by any method, are averaged by "stacking" or "pseudo-bma".
+            and fits of them by any method, are averaged by "stacking" or "pseudo-bma". `ProbabilisticPCA` of several
+            numbers of factors, and fits of them by any method, may be averaged by approximate evidences: see `weights`.
         prior: (M,) nonnegative prior weights of the structures, normalised here; None for equal ones.
         weights: "evidence": posterior probabilities of the structures, from the log evidences, by which `BMA()` mixes
             the joints p(x, y). "stacking": the mixture with the best log score on rows left out; "pseudo-bma":
             proportional to the exponential of each member's log score there. By these two `BMA()` mixes class
             probabilities, so members may model different events (Bernoulli and multinomial), and the answer's
             `log_marginal` is zero: there is no p(x). Of rows without labels (mixtures, programs with label=None) they
-            score and mix the densities: `BMA()` gives them, as `log_marginal`, and no class probabilities.
+            score and mix the densities: `BMA()` gives them, as `log_marginal`, and no class probabilities. Where all
+            members have an approximation of their evidence alone (`fit.approximate_log_evidence`), "evidence" weighs by
+            that, and the fit says so: its `log_evidence` is None, and `approximate_log_evidence` is that of all. The
+            two are never mixed in one average.
         X, y: the training rows, for models, and for rows left out. No y where rows have no labels.
         schema: what is known of the columns, for models.
         folds: number of folds of the rows left out, as many as rows for leave-one-out, priors kept; None where X and y
@@ -114,7 +118,8 @@ def _weighting(name: str, prior: Any, folds: int | None, seed: Seed) -> Weightin
 def _as_fit(member: Fit | Model, X: Any, y: Any, schema: Schema | None, weighting: Weighting) -> Fit:
     if isinstance(member, Fit):
         return member
-    if X is None or y is None:
+    is_approximate = isinstance(member, Recipe) and member.approximates_evidence
+    if X is None or (y is None and not is_approximate):
         raise FitError(f"{type(member).__name__} is a model, not a fit: give X= and y= to fit it to.")
     weighting.check_models([member])
-    return fit(member, X, y, method=Exact(), schema=schema)
+    return fit(member, X, y, method=MLE() if is_approximate else Exact(), schema=schema)

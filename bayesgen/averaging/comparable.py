@@ -1,39 +1,83 @@
 """Whether log evidences are comparable: they must be log densities of the same data."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 from bayesgen.data import Binned, ColumnKinds, Kind, Schema
 from bayesgen.errors import FitError
 from bayesgen.fitting import Fit
 
-from .facts import Fact, facts
+from .facts import Fact, facts, facts_of_scale
 from .fit import AverageFit
 
 OTHER_EVENTS = 'Average with weights="stacking", which compares class probabilities only.'
 OTHER_ROWS = "Fit all members to the same rows, with one schema."
 
 
+@dataclasses.dataclass(frozen=True)
+class Evidences:
+    """What fits are weighed by.
+
+    Attributes:
+        values: log evidences, or approximations of them up to what all share.
+        is_approximate: whether they are approximations.
+    """
+
+    values: list[float]
+    is_approximate: bool
+
+
+def evidences_of(fits: Sequence[Fit]) -> Evidences:
+    """The log evidences of fits, all exact or all approximate.
+
+    Raises:
+        FitError: a fit that has neither; exact ones beside approximate ones.
+    """
+    exact, approximate = ([f.log_evidence for f in fits], [f.approximate_log_evidence for f in fits])
+    for index, fit in enumerate(fits):
+        if exact[index] is None and approximate[index] is None:
+            raise FitError(_without_evidence(index, fit))
+    values = [value for value in exact if value is not None]
+    if len(values) == len(fits):
+        return Evidences(values, False)
+    if values:
+        one, other = (next(i for i, value in enumerate(exact) if (value is None) is lacks) for lacks in (False, True))
+        raise FitError(
+            f"Member {one} has its log evidence, and member {other} an approximation of its own, up to what fits of "
+            "its kind share: the two are not comparable. Average each kind for itself, or with "
+            'weights="stacking", which compares densities of rows left out.'
+        )
+    return Evidences([value for value in approximate if value is not None], True)
+
+
+def _without_evidence(index: int, fit: Fit) -> str:
+    if fit.concrete.approximates_evidence:
+        return (
+            f"Member {index} has no approximate log evidence: cells of its rows are missing, or its factors leave no "
+            'noise. Fit complete rows, fewer factors, or average with weights="stacking".'
+        )
+    return (
+        f"Member {index} was fitted with {fit.method!r}, which has no log evidence: averaging needs one, and it is not "
+        "available yet for NUTS, MLE and MAP. Fit with Exact(), or give the model itself with X= and y=."
+    )
+
+
 def check_comparable(fits: Sequence[Fit]) -> None:
     """Refuse fits whose evidences are not densities of the same rows and labels.
 
     Raises:
-        FitError: a fit without evidence, or fits of different data.
+        FitError: fits of different data.
     """
-    for index, fit in enumerate(fits):
-        if fit.log_evidence is None:
-            raise FitError(
-                f"Member {index} was fitted with {fit.method!r}, which has no log evidence: averaging needs one, and "
-                "it is not available yet for NUTS, MLE and MAP. Fit with Exact(), or give the model itself with X= and "
-                "y=."
-            )
     leaves = [_leaf(fit) for fit in fits]
+    have_summaries = all(leaf.summaries is not None for leaf in leaves)
     known: dict[str, tuple[int, Fact]] = {}
     for index, leaf in enumerate(leaves):
         why = _difference(leaves[0], leaf)
         if why:
             raise FitError(f"The evidences of members 0 and {index} are not comparable: {why}")
-        assert leaf.summaries is not None
-        for name, fact in facts(leaf, leaf.summaries.statistics).items():
+        assert leaf.summaries is not None or not have_summaries
+        of_leaf = facts(leaf, leaf.summaries.statistics) if have_summaries and leaf.summaries else facts_of_scale(leaf)
+        for name, fact in of_leaf.items():
             other, expected = known.setdefault(name, (index, fact))
             if expected.differs(fact):
                 raise FitError(

@@ -57,6 +57,18 @@ def facts(fit: Fit, statistics: SufficientStatistics) -> dict[str, Fact]:
     return found
 
 
+def facts_of_scale(fit: Fit) -> dict[str, Fact]:
+    """What is known of the data of a fit that keeps no summaries: their weight, and the means and variances."""
+    weight, schema = np.asarray(fit.attributes["total_weight"], np.float64), fit.schema
+    assert schema.mean is not None and schema.variance is not None
+    reach = np.abs(schema.mean) + np.sqrt(schema.variance)
+    return {
+        "weights of all rows": Fact(weight, weight),
+        "means of columns": Fact(np.asarray(schema.mean), reach),
+        "variances of columns": Fact(np.asarray(schema.variance), schema.variance + OFFSET * reach**2),
+    }
+
+
 def _place(found: dict[str, Fact], name: str, fact: Fact, columns: Sequence[int], num_columns: int) -> None:
     """Put a block's (K, d, ...) where its columns are among all, (K, D, ...)."""
     shape = (len(fact.values), num_columns, *fact.values.shape[2:])

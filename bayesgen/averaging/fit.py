@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     import xarray
 
 WITHOUT_CLASSES = (
-    "The members of this average have classes, or components, of their own, and it has none: there are no class "
+    "The members of this average have classes, or components, of their own or none at all, and it has none: there are "
+    "no class "
     "probabilities or responsibilities. Its densities are answer.log_marginal; for responsibilities ask one member, "
     "predict(fit.best, X, rule=...)."
 )
@@ -52,6 +53,7 @@ class AverageFit(Fit):
             "rows (total weight)": amount(self.best.attributes.get("total_weight")),
             "classes": counted(self.classes),
             "log evidence": amount(self.log_evidence),
+            "approximate log evidence, which weights are made of": amount(self.approximate_log_evidence),
             **structures,
             "next": "predict(fit, X, rule=BMA()), fit.weights, fit.members, fit.best",
         }
@@ -163,6 +165,7 @@ def average_fit(
     *,
     mixes: Mixes,
     log_evidence: float | None = None,
+    approximate_log_evidence: float | None = None,
 ) -> AverageFit:
     """Put fits and their weights together."""
     fits = tuple(fits)
@@ -175,6 +178,7 @@ def average_fit(
         posterior=AveragePosterior(tuple(fit.posterior for fit in fits), np.asarray(weights), mixes, log_evidence),
         concrete=best.concrete,
         attributes={"weights": tuple(np.asarray(weights).tolist())},
+        approximate_log_evidence=approximate_log_evidence,
         members=fits,
         scores=np.asarray(scores),
     )

@@ -17,7 +17,8 @@ class AverageModel(Model):
     """Several models of the same data, one of which is the structure. `bayesgen.average` of models makes one.
 
     `Exact()` fits every member and weighs them; other methods refuse, because they give no log evidence. Models of rows
-    without labels, such as mixtures, are fitted by any method, and weighed by the densities of rows left out.
+    without labels, such as mixtures, are fitted by any method, and weighed by the densities of rows left out;
+    `ProbabilisticPCA` by any method, too, and weighed by approximate evidences.
 
     Attributes:
         members: the models.
@@ -51,9 +52,14 @@ class AverageProblem(Problem):
         """Whether its rows have labels."""
         return all(problem.has_labels for problem in self.data)
 
+    @property
+    def approximates_evidence(self) -> bool:
+        """Whether all members do."""
+        return all(problem.approximates_evidence for problem in self.data)
+
     def solved_by(self, method: Method) -> AverageFit:
         """The average of the members' fits by the method."""
-        self.model.weighting.check_method(method, self.has_labels)
+        self.model.weighting.check_method(method, self.has_labels, self.approximates_evidence)
         members = [dataclasses.replace(member, seed=self.seed, progress=self.progress) for member in self.data]
         return self.model.weighting.mix([member.solved_by(method) for member in members], self.X, self.y)
 

@@ -14,7 +14,7 @@ from bayesgen.program import ConcreteModel, Model
 from bayesgen.records import content_hash, record
 from bayesgen.typing import Float, Seed
 
-from .comparable import check_comparable
+from .comparable import check_comparable, evidences_of
 from .fit import AverageFit, average_fit
 from .left_out import assign_folds, cross_validated_scores, held_out_scores
 from .weights import posterior_weights, pseudo_bma_weights, stacking_weights
@@ -35,9 +35,15 @@ class Weighting(abc.ABC):
     def check_models(self, models: Sequence[Model]) -> None:
         """Refuse members that are models, where only fits will do, or models that cannot be weighed."""
 
-    def check_method(self, method: Method, with_labels: bool) -> None:
-        """Refuse a method of fitting the members, of rows with or without labels, whose fits cannot be weighed."""
-        if not method.gives_evidence:
+    def check_method(self, method: Method, with_labels: bool, is_approximate: bool = False) -> None:
+        """Refuse a method of fitting the members whose fits cannot be weighed.
+
+        Args:
+            method: the method.
+            with_labels: whether rows have labels.
+            is_approximate: whether fits by any method know an approximation of their evidence.
+        """
+        if not (method.gives_evidence or is_approximate):
             raise FitError(
                 f"An average over structures weighs exact fits, and that of {type(method).__name__}() is none: it has "
                 "no log evidence. Use Exact(), or fit a single structure."
@@ -68,12 +74,14 @@ class ByEvidence(Weighting):
             raise FitError(WITHOUT_EVIDENCE.format(mixtures[0]))
 
     def mix(self, fits: Sequence[Fit], X: Any, y: Any) -> AverageFit:
-        """Mix joints."""
+        """Mix joints; densities of rows, where evidences are approximate and there are no classes."""
         self.check_models([fit.model for fit in fits])
+        evidences = evidences_of(fits)
         check_comparable(fits)
-        evidences = [fit.log_evidence for fit in fits]
-        shares, total = posterior_weights(np.array(evidences, float), _normalized(self.prior, len(fits)))
-        return average_fit(fits, shares, evidences, self, mixes="joint", log_evidence=total)
+        shares, total = posterior_weights(np.array(evidences.values, float), _normalized(self.prior, len(fits)))
+        if evidences.is_approximate:
+            return average_fit(fits, shares, evidences.values, self, mixes="marginal", approximate_log_evidence=total)
+        return average_fit(fits, shares, evidences.values, self, mixes="joint", log_evidence=total)
 
 
 class LeftOut(Weighting):
@@ -97,7 +105,7 @@ class LeftOut(Weighting):
         if self.folds is None:
             raise FitError("folds=None takes X and y as rows that no member has seen: give fits, not models.")
 
-    def check_method(self, method: Method, with_labels: bool) -> None:
+    def check_method(self, method: Method, with_labels: bool, is_approximate: bool = False) -> None:
         """Densities of rows come of any method."""
         if with_labels:
             super().check_method(method, with_labels)
