@@ -66,7 +66,13 @@ class AverageProblem(Problem):
 
 @prepare.register
 def _(
-    model: AverageModel, X: Any, y: Any = None, *, schema: Schema | None = None, sample_weight: Any = None
+    model: AverageModel,
+    X: Any,
+    y: Any = None,
+    *,
+    schema: Schema | None = None,
+    sample_weight: Any = None,
+    keeps_rows: bool = False,
 ) -> AverageProblem:
     if isinstance(X, Summaries):
         raise DataError(
@@ -76,6 +82,9 @@ def _(
     check_read_often(X)
     if model.weighting.needs_rows and sample_weight is not None:
         raise FitError("Rows are left out to learn these weights: give X and y as they are, without sample_weight.")
-    members = tuple(prepare(member, X, y, schema=schema, sample_weight=sample_weight) for member in model.members)
+    members = tuple(
+        prepare(member, X, y, schema=schema, sample_weight=sample_weight, keeps_rows=keeps_rows)
+        for member in model.members
+    )
     rows = {"X": X, "y": y} if model.weighting.needs_rows else {}
     return AverageProblem(model, members, **rows)

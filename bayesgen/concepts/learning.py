@@ -39,6 +39,10 @@ class ConceptProblem(Problem):
     def solved_by(self, method: Method) -> ConceptFit:
         """The hypotheses weighed by the examples, and hyperparameters that follow a distribution, by the method."""
         _refuse_contradictions(self.data)
+        if method.needs_rows:
+            raise FitError(
+                f"A concept learner has no labels whose p(y | x) {method!r} could maximise. Use MLE() or MAP()."
+            )
         match method:
             case Exact():
                 return self._enumerated(method)
@@ -92,7 +96,13 @@ class ConceptProblem(Problem):
 
 @prepare.register
 def _(
-    model: ConceptLearner, X: Any, y: Any = None, *, schema: Schema | None = None, sample_weight: Any = None
+    model: ConceptLearner,
+    X: Any,
+    y: Any = None,
+    *,
+    schema: Schema | None = None,
+    sample_weight: Any = None,
+    keeps_rows: bool = False,
 ) -> ConceptProblem:
     if schema is not None or sample_weight is not None:
         raise DataError("A concept learner takes examples alone: no schema or sample_weight.")

@@ -87,7 +87,8 @@ def compare(
         )
     asked, train_rows = [], read_table(X).num_rows if y is None else len(y)
     for name, model in by_name.items():
-        learn = _learner(model, X, y, schema=schema, seed=seed, progress=progress)
+        read = {"keeps_rows": True} if any(method.needs_rows for method, _ in pairs) else {}
+        learn = _learner(model, X, y, seed=seed, progress=progress, schema=schema, **read)
         asked += list(_ask(name, learn, pairs, X_test))
     answers = tuple(answer for answer, _ in asked)
     if all(answer.refused for answer in answers):
@@ -144,11 +145,9 @@ class _Attempt:
         return cls(outcome, refused, time.perf_counter() - start)
 
 
-def _learner(
-    model: Any, X: Any, y: Any, *, schema: Schema | None, seed: Any, progress: bool | None
-) -> Callable[..., Any]:
-    """`fit` of a model by a method given later; the data are read and summarised once for all methods."""
-    data = _Attempt.at(prepare, model, X, y, schema=schema)
+def _learner(model: Any, X: Any, y: Any, *, seed: Any, progress: bool | None, **read: Any) -> Callable[..., Any]:
+    """`fit` of a model by a method given later; the data are read, as `prepare` says, and summarised once for all."""
+    data = _Attempt.at(prepare, model, X, y, **read)
 
     def learn(*, method: Any) -> Any:
         if isinstance(data.outcome, BayesgenError):
@@ -180,7 +179,7 @@ def _ask(
                 fit_seconds=fitted.seconds,
                 predict_seconds=asked.seconds if fitted.refused is None else float("nan"),
                 two_step=two_step,
-                is_map=two_step and isinstance(method, MAP),
+                is_map=two_step and isinstance(method, MAP) and not method.needs_rows,
                 is_mean=two_step and isinstance(method, Exact | NUTS) and rule.at != "mode",
             ),
             asked.outcome,

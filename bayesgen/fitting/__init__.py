@@ -8,6 +8,7 @@ from .map import MAP
 from .mle import MLE
 from .nuts import NUTS
 from .nuts import about as about
+from .objectives import Hybrid
 from .problem import Method
 from .problem import Problem as Problem
 from .problem import ProgramProblem as ProgramProblem
@@ -16,4 +17,4 @@ from .training import fit
 from .training import prepare as prepare
 
 # what users see; other rooms may have the rest
-__all__ = ["MAP", "MLE", "NUTS", "Exact", "Fit", "Method", "Summaries", "fit", "summarize"]
+__all__ = ["MAP", "MLE", "NUTS", "Exact", "Fit", "Hybrid", "Method", "Summaries", "fit", "summarize"]

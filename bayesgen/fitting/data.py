@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bayesgen.data import Schema, Table, naming_origin, read_tables, unknown_cells, warn_of_unknown
+from bayesgen.data import Rows, Schema, Table, joined, naming_origin, read_tables, unknown_cells, warn_of_unknown
 from bayesgen.describe import amount, counted, described
 from bayesgen.errors import DataError
 from bayesgen.program import ConcreteModel, GenerativeProgram, Model, Recipe
@@ -32,6 +32,7 @@ class Summaries:
         statistics: the sufficient statistics.
         num_rows: how many rows were given.
         unlabelled_places: which of them have no label, by position; None where all have one.
+        rows: the rows with labels, with weights, where a method needs them; else None.
     """
 
     model: ConcreteModel
@@ -39,6 +40,7 @@ class Summaries:
     statistics: SufficientStatistics
     num_rows: int = dataclasses.field(default=0, compare=False)
     unlabelled_places: Int[np.ndarray, " m"] | None = dataclasses.field(default=None, compare=False)
+    rows: Rows | None = dataclasses.field(default=None, compare=False)
 
     def __repr__(self) -> str:
         facts = {
@@ -90,6 +92,7 @@ class Summaries:
             statistics=self.statistics + other.statistics,
             num_rows=self.num_rows + other.num_rows,
             unlabelled_places=_one_after_another([self.unlabelled_places, later]),
+            rows=None if self.rows is None or other.rows is None else joined([self.rows, other.rows]),
         )
 
     def __add__(self, other: "Summaries") -> "Summaries":
@@ -177,6 +180,13 @@ def summarize(
     >>> fit.parameters["real_mean"].tolist()
     [[1.5], [6.0]]
     """
+    return _summarized(model, X, y, schema, sample_weight)
+
+
+def _summarized(
+    model: Recipe, X: Any, y: Any, schema: Schema | None, sample_weight: Any, keeps_rows: bool = False
+) -> Summaries:
+    """See `summarize`; with the rows that have labels, if they are to be kept."""
     check_model(model)
     tables = read_tables(X, y, sample_weight)
     first = next(tables)
@@ -186,38 +196,49 @@ def summarize(
             declared = dataclasses.replace(declared, classes=first.declared_classes)
         schema = model.infer_schema(first, first.labels, declared)
         concrete = model.concrete(schema)
-    return summarize_tables(concrete, schema, itertools.chain([first], tables))
+    return summarize_tables(concrete, schema, itertools.chain([first], tables), keeps_rows)
 
 
 def as_summaries(
-    model: Any, X: Any, y: Any = None, *, schema: Schema | None = None, sample_weight: Any = None
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    schema: Schema | None = None,
+    sample_weight: Any = None,
+    keeps_rows: bool = False,
 ) -> Summaries:
     """The summaries of training data, which may be such already. DataError: those of another model, or more beside."""
     if not isinstance(X, Summaries):
-        return summarize(model, X, y, schema=schema, sample_weight=sample_weight)
+        return _summarized(model, X, y, schema, sample_weight, keeps_rows)
     if y is not None or sample_weight is not None or schema is not None:
         raise DataError("Summaries hold their labels, weights and schema already: pass them alone.")
     X.check_made_for(model)
     return X
 
 
-def summarize_tables(model: ConcreteModel, schema: Schema, tables: Iterable[Table]) -> Summaries:
-    """The summaries of all tables together."""
+def summarize_tables(
+    model: ConcreteModel, schema: Schema, tables: Iterable[Table], keeps_rows: bool = False
+) -> Summaries:
+    """The summaries of all tables together; with the rows that have labels, if they are to be kept."""
     num_rows, unlabelled_places, unknown = 0, [], Counter[str]()
+    kept: list[Rows] = []
 
     def parts() -> Iterator[SufficientStatistics]:
         nonlocal num_rows
         for table in tables:
             with naming_origin(table.chunk_number, table.num_dropped):
                 unknown.update(unknown_cells(schema, table))
-            for statistics, places in _statistics(model, schema, table):
+            for statistics, places, rows in _statistics(model, schema, table, keeps_rows):
                 unlabelled_places.append(None if places is None else num_rows + places)
+                kept.extend(rows)
                 yield statistics
             num_rows += table.num_rows + table.num_dropped
 
     statistics = merged(parts())
     warn_of_unknown(unknown)
-    return Summaries(model, schema, statistics, num_rows, _one_after_another(unlabelled_places))
+    rows = joined(kept) if kept else None
+    return Summaries(model, schema, statistics, num_rows, _one_after_another(unlabelled_places), rows)
 
 
 def _one_after_another(parts: Iterable[Int[np.ndarray, " _"] | None]) -> Int[np.ndarray, " m"] | None:
@@ -225,11 +246,11 @@ def _one_after_another(parts: Iterable[Int[np.ndarray, " _"] | None]) -> Int[np.
     return np.concatenate(there) if there else None
 
 
-Part: TypeAlias = tuple[SufficientStatistics, Int[np.ndarray, " m"] | None]
-"""The statistics of some rows of a table, and which of its rows as given have no label."""
+Part: TypeAlias = tuple[SufficientStatistics, Int[np.ndarray, " m"] | None, list[Rows]]
+"""The statistics of some rows of a table, which of its rows as given have no label, and the others if they are kept."""
 
 
-def _statistics(model: ConcreteModel, schema: Schema, table: Table) -> Iterator[Part]:
+def _statistics(model: ConcreteModel, schema: Schema, table: Table, keeps_rows: bool) -> Iterator[Part]:
     """The sufficient statistics of each chunk of a table."""
 
     def of_rows(places: slice) -> Part:
@@ -238,9 +259,10 @@ def _statistics(model: ConcreteModel, schema: Schema, table: Table) -> Iterator[
         rows = dataclasses.replace(model.read(schema, chunk), labels=labels, weights=chunk.weights)
         statistics = model.summarize(schema, rows)
         if labels is None or statistics.unlabelled is None:
-            return statistics, None
+            return statistics, None, [_counted(rows)] if keeps_rows and labels is not None else []
         missing = np.flatnonzero(labels < 0)
-        return statistics, missing + places.start if chunk.kept is None else chunk.kept[missing]
+        labelled = [_counted(rows.take(np.flatnonzero(labels >= 0)))] if keeps_rows else []
+        return statistics, missing + places.start if chunk.kept is None else chunk.kept[missing], labelled
 
     with naming_origin(table.chunk_number, table.num_dropped):
         try:
@@ -250,6 +272,11 @@ def _statistics(model: ConcreteModel, schema: Schema, table: Table) -> Iterator[
             found = error
         of_rows(slice(0, table.num_rows))  # names the row, and counts, in the table as it was given
         raise found
+
+
+def _counted(rows: Rows) -> Rows:
+    """The rows, with how often each counts."""
+    return dataclasses.replace(rows, weights=rows.frequencies)
 
 
 def _same_scale(one: Schema, other: Schema) -> bool:

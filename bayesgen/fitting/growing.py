@@ -34,6 +34,11 @@ def kept_data(data: Summaries | None, schema: Schema, method: Any) -> Summaries:
     if not method.keeps_statistics:
         name = type(method).__name__
         raise FitError(f"A fit by {name}() holds draws, given the rows that it was fitted to and no others. {AGAIN}")
+    if method.needs_rows:
+        raise FitError(
+            f"A fit of p(y | x), which {method!r} maximises, tells of the rows that it was fitted to, and keeps none "
+            "of them. Fit again on all rows at once: fit(model, X, y, method=...)."
+        )
     raise FitError(f"Some rows of this fit are not in any sufficient statistic, and a fit keeps no rows. {AGAIN}")
 
 

@@ -12,7 +12,7 @@ from .point import PointMethod
 from .problem import ProgramProblem
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class MAP(PointMethod):
     """Maximum a posteriori: argmax_Q p(Q | T), the first of the two steps.
 
@@ -22,15 +22,18 @@ class MAP(PointMethod):
     constrained space. A mode is not invariant: in other coordinates it is another process.
 
     Args:
-        num_starts, starts, assignment, unlabelled_weight: see `MLE`.
+        num_starts, starts, assignment, unlabelled_weight, objective: see `MLE`. The log prior counts once in all of
+            them; it decides between processes with one p(y | x), and bounds what separable classes do not, unless it is
+            flat.
     """
 
+    has_prior = True
     what = "posterior density"
 
-    def solve(self, problem: ProgramProblem) -> Fit:
+    def joint_fit(self, problem: ProgramProblem) -> Fit:
         """Maximise the posterior density."""
         problem.warn_of_constant_columns()
-        return super().solve(problem)
+        return super().joint_fit(problem)
 
     def _has_closed_form(self, conjugate: Conjugate) -> bool:
         return conjugate.is_number
@@ -38,5 +41,5 @@ class MAP(PointMethod):
     def _target(self, conjugate: Conjugate) -> Target:
         return Target.posterior(conjugate)
 
-    def _density(self, problem: ProgramProblem, statistics: SufficientStatistics) -> ParameterDensity:
+    def joint_density(self, problem: ProgramProblem, statistics: SufficientStatistics) -> ParameterDensity:
         return ParameterDensity(problem.program, statistics, self.assignment == "hard")

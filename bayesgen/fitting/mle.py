@@ -12,7 +12,7 @@ from .point import PointMethod
 from .problem import ProgramProblem
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class MLE(PointMethod):
     """Maximum likelihood: argmax_Q p(T | Q). The prior is ignored.
 
@@ -30,28 +30,43 @@ class MLE(PointMethod):
             p(x, k | Q), which is what k-means maximises.
         unlabelled_weight: how much a row without label counts, of a row with one (EM-lambda). Where the model is wrong,
             many of them can outvote the labels.
+        objective: "joint", log p(X, y | Q): generative training. "conditional", log p(y | X, Q): discriminative
+            training, in which rows without labels say nothing and are left out. `Hybrid(coupling)` is between the two.
+
+    The last two are found by one climb from the joint fit, and need the rows: `Summaries` are refused, and their fits
+    are not updated. Many processes may have one p(y | x): the one that the climb reaches is returned, and
+    `fit.attributes["unidentified_directions"]` counts the directions, as the training rows tell, in which p(y | x) does
+    not change there (None beyond 1,200 dimensions). `fit.attributes["objective"]` is what was reached, and
+    "objective_of_joint_fit" the same at the start. Where classes are separable, log p(y | X, Q) has no maximum, and is
+    refused.
 
     Without labels the likelihood of variances that are not pooled is unbounded: starts that lead to a singular class
     are dropped and counted, in `fit.attributes["num_starts_dropped"]`.
 
     Source: Nigam, McCallum, Thrun and Mitchell (2000), Text classification from labeled and unlabeled documents using
-    EM, section 5; Celeux and Govaert (1992), A classification EM algorithm, for hard assignments.
+    EM, section 5; Celeux and Govaert (1992), A classification EM algorithm, for hard assignments; Minka (2005),
+    Discriminative models, not discriminative training.
 
     >>> import bayesgen as bg
     >>> X, y = [[1.0], [2.0], [7.0], [9.0], [1.5], [8.5], [2.5], [7.5]], ["low", "low", "high", "high"] + 4 * [None]
     >>> fit = bg.fit(bg.NaiveBayes(), X, y, method=bg.MLE())
     >>> fit.parameters["real_mean"].round(2).tolist()
     [[8.0], [1.75]]
+    >>> X, y = [[1.0], [2.0], [4.5], [3.5], [7.0], [9.0]], ["low", "low", "low", "high", "high", "high"]
+    >>> fit = bg.fit(bg.GaussianDiscriminant("tied"), X, y, method=bg.MLE(objective="conditional"))
+    >>> bg.predict(fit, [[4.0]], rule=bg.PlugIn()).probabilities.round(3).tolist()  # as logistic regression has it
+    [[0.456, 0.544]]
     """
 
+    has_prior = False
     what = "likelihood"
 
-    def solve(self, problem: ProgramProblem) -> Fit:
+    def joint_fit(self, problem: ProgramProblem) -> Fit:
         """Maximise the likelihood."""
-        conjugate, statistics = problem.conjugate, self._counted(problem.data.statistics)
+        conjugate, statistics = problem.conjugate, self.counted(problem.data.statistics)
         if conjugate is not None and statistics.unlabelled is None:
             conjugate.check_estimable(statistics)
-        return super().solve(problem)
+        return super().joint_fit(problem)
 
     def _has_closed_form(self, conjugate: Conjugate) -> bool:
         return True
@@ -59,5 +74,5 @@ class MLE(PointMethod):
     def _target(self, conjugate: Conjugate) -> Target:
         return Target.likelihood(conjugate)
 
-    def _density(self, problem: ProgramProblem, statistics: SufficientStatistics) -> LikelihoodDensity:
+    def joint_density(self, problem: ProgramProblem, statistics: SufficientStatistics) -> LikelihoodDensity:
         return LikelihoodDensity(problem.program, statistics, self.assignment == "hard")

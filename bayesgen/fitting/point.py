@@ -5,11 +5,10 @@ import dataclasses
 import itertools
 import numbers
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from bayesgen.data import Rows
 from bayesgen.errors import DataError, ModelError
 from bayesgen.models import Conjugate
 from bayesgen.posteriors import Point
@@ -23,8 +22,10 @@ from .em import Options, search_by_em
 from .expectation import Target
 from .fit import Fit
 from .maximum import point_at_maximum
-from .problem import Method, ProgramProblem
-from .starts import Starts
+from .objectives import Joint, as_objective
+from .problem import ProgramProblem
+from .searching import Searching
+from .starts import Starts, rows_of_classes
 
 ASSIGNMENTS = ("soft", "hard")
 GROUPINGS = 2  # among the starts of a search where no row has its label: by k-means++, and about random rows
@@ -32,15 +33,14 @@ LABELLED_STARTS, UNLABELLED_STARTS = 4, 8  # where every row has its label, like
 
 
 @dataclasses.dataclass(frozen=True)
-class PointMethod(Method):
+class PointMethod(Searching):
     """A method whose fit is a point. See `MLE` and `MAP` for its arguments."""
 
     num_starts: int | None = None
     starts: Any = None
     assignment: str = "soft"
     unlabelled_weight: float = 1.0
-    what: ClassVar[str]
-    """What is maximised, for messages."""
+    objective: Any = "joint"
 
     def __post_init__(self) -> None:
         name = type(self).__name__
@@ -53,11 +53,29 @@ class PointMethod(Method):
             raise ModelError(f"{name}: unlabelled_weight must be a finite number and at least 0, got {weight!r}.")
         if self.starts is not None and not isinstance(self.starts, Starts):
             fill(self, starts=Starts(self.starts))
+        fill(self, objective=as_objective(self.objective))
+        if self.objective != Joint() and self.assignment == "hard":
+            raise ModelError(
+                f"{name}: assignment='hard' is for objective='joint' alone, which is what k-means maximises."
+            )
+
+    def __repr__(self) -> str:
+        fields = [field.name for field in dataclasses.fields(self) if field.name != "objective" or self.needs_rows]
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in fields)})"
+
+    @property
+    def needs_rows(self) -> bool:
+        """As the objective does."""
+        return self.objective.needs_rows
 
     def solve(self, problem: ProgramProblem) -> Fit:
-        """Maximise."""
+        """Maximise the objective."""
+        return self.objective.solved(self, problem)
+
+    def joint_fit(self, problem: ProgramProblem) -> Fit:
+        """Maximise the joint density of rows and labels."""
         problem.warn_of_unnamed_classes()
-        conjugate, statistics = problem.conjugate, self._counted(problem.data.statistics)
+        conjugate, statistics = problem.conjugate, self.counted(problem.data.statistics)
         if conjugate is None or not self._has_closed_form(conjugate):
             return problem.result(self, self._by_search(problem, statistics), problem.about_labels)
         target = self._target(conjugate)
@@ -68,7 +86,7 @@ class PointMethod(Method):
         point = Point(None, search.best.point, conjugate)
         return problem.result(self, point, search.attributes | problem.about_labels)
 
-    def _counted(self, statistics: SufficientStatistics) -> SufficientStatistics:
+    def counted(self, statistics: SufficientStatistics) -> SufficientStatistics:
         """The statistics with the weight that rows without labels have here."""
         rows = statistics.unlabelled
         if rows is None and self.starts is not None:
@@ -91,11 +109,11 @@ class PointMethod(Method):
         """What is maximised, for blocks."""
 
     @abc.abstractmethod
-    def _density(self, problem: ProgramProblem, statistics: SufficientStatistics) -> ProgramDensity:
-        """What is maximised, for a program."""
+    def joint_density(self, problem: ProgramProblem, statistics: SufficientStatistics) -> ProgramDensity:
+        """What a joint fit maximises, for a program."""
 
     def _by_search(self, problem: ProgramProblem, statistics: SufficientStatistics) -> Point:
-        density = self._density(problem, statistics.padded())
+        density = self.joint_density(problem, statistics.padded())
         starts = _complete_data(problem, statistics, self.starts)
         num_climbs = len(starts) if self.starts else self.climbs(statistics.unlabelled is None)
         return point_at_maximum(problem, density, num_climbs, self.what, starts)
@@ -125,15 +143,4 @@ def _complete_data(
     else:
         assert data.unlabelled_places is not None
         given = starts.classes(data.scaled_schema, data.num_rows, data.unlabelled_places)
-    return [merged([labelled, data.model.summarize(data.schema, _with_classes(rows, classes))]) for classes in given]
-
-
-def _with_classes(rows: Rows, classes: Classes) -> Rows:
-    """Rows with these classes; where responsibilities are given, each row once in every class, with its share."""
-    if classes.ndim == 1:
-        return dataclasses.replace(rows, labels=classes)
-    num_rows, num_classes = classes.shape
-    copies = rows.take(np.tile(np.arange(num_rows), num_classes))
-    assert rows.weights is not None
-    weights = (classes * np.asarray(rows.weights)[:, None]).T.ravel()
-    return dataclasses.replace(copies, labels=np.repeat(np.arange(num_classes), num_rows), weights=weights)
+    return [merged([labelled, data.model.summarize(data.schema, rows_of_classes(rows, classes))]) for classes in given]

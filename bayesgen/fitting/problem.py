@@ -103,7 +103,8 @@ class ProgramProblem(Problem):
     def result(self, method: "Method", posterior: Posterior, attributes: dict[str, Any] | None = None) -> Fit:
         """Wrap what was learned, with the data where the method's fits keep them and they are statistics alone."""
         statistics = self.data.statistics
-        keeps_data = method.keeps_statistics and statistics.rows is None and statistics.unlabelled is None
+        are_statistics = not method.needs_rows and statistics.rows is None and statistics.unlabelled is None
+        keeps_data = method.keeps_statistics and are_statistics
         return Fit(
             model=self.model,
             schema=self.data.scaled_schema,
@@ -170,6 +171,11 @@ class Method(abc.ABC):
     """Whether its fits have the log evidence, parameters integrated out in closed form."""
     keeps_statistics: ClassVar[bool] = True
     """Whether its fits keep the statistics of their data, to learn from more rows."""
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether it looks at rows one by one, so that they are kept besides their statistics."""
+        return False
 
     def check_counts(self, **counts: object) -> None:
         """Refuse arguments, by name, that are not whole numbers of at least 1.

@@ -1,10 +1,11 @@
 """Where to start looking for the classes of rows without labels: as users say, or at rows chosen at random."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 
-from bayesgen.data import Schema
+from bayesgen.data import Rows, Schema
 from bayesgen.errors import DataError
 from bayesgen.records import fill, record
 from bayesgen.statistics import Classes
@@ -91,3 +92,14 @@ def _responsibilities(array: np.ndarray, num_classes: int, places: Int[np.ndarra
             "those of a row sum to 1."
         )
     return shares / shares.sum(1, keepdims=True)
+
+
+def rows_of_classes(rows: Rows, classes: Classes) -> Rows:
+    """Rows with these classes; where responsibilities are given, each row once in every class, with its share."""
+    if classes.ndim == 1:
+        return dataclasses.replace(rows, labels=classes)
+    num_rows, num_classes = classes.shape
+    copies = rows.take(np.tile(np.arange(num_rows), num_classes))
+    assert rows.weights is not None
+    weights = (classes * np.asarray(rows.weights)[:, None]).T.ravel()
+    return dataclasses.replace(copies, labels=np.repeat(np.arange(num_classes), num_rows), weights=weights)

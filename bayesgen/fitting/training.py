@@ -68,11 +68,24 @@ def fit(
         raise DataError(f"method must be an object such as MLE(), MAP(), Exact() or NUTS(), got {method!r}.")
     check_seed(seed)
     with requested(device), interrupts_kept():
-        problem = X if isinstance(X, Problem) else prepare(model, X, y, schema=schema, sample_weight=sample_weight)
+        read = {"schema": schema, "sample_weight": sample_weight, "keeps_rows": method.needs_rows}
+        problem = X if isinstance(X, Problem) else prepare(model, X, y, **read)
         return dataclasses.replace(problem, seed=seed, progress=progress).solved_by(method)
 
 
 @functools.singledispatch
-def prepare(model: Any, X: Any, y: Any = None, *, schema: Schema | None = None, sample_weight: Any = None) -> Problem:
-    """The problem of training a model, its data read. Models of other data than rows by column register their own."""
-    return ProgramProblem(model, as_summaries(model, X, y, schema=schema, sample_weight=sample_weight))
+def prepare(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    schema: Schema | None = None,
+    sample_weight: Any = None,
+    keeps_rows: bool = False,
+) -> Problem:
+    """The problem of training a model, its data read. Models of other data than rows by column register their own.
+
+    `keeps_rows` says that the problem is for methods some of which need labelled rows, not their statistics alone.
+    """
+    data = as_summaries(model, X, y, schema=schema, sample_weight=sample_weight, keeps_rows=keeps_rows)
+    return ProgramProblem(model, data)

@@ -1,5 +1,6 @@
 """Generative programs: NumPyro functions that make data, and what can be computed from them."""
 
+from .conditional import AttributesDensity, ConditionalDensity, slope_along, slopes_of_log_odds
 from .density import log_prior
 from .generative import GenerativeProgram
 from .joint import finite
@@ -16,7 +17,9 @@ from .structure import Plan
 
 __all__ = [
     "DRAWS",
+    "AttributesDensity",
     "ConcreteModel",
+    "ConditionalDensity",
     "GenerativeProgram",
     "LikelihoodDensity",
     "Model",
@@ -40,4 +43,6 @@ __all__ = [
     "read_rows",
     "reduce_draws",
     "saturated_sites",
+    "slope_along",
+    "slopes_of_log_odds",
 ]

@@ -89,6 +89,11 @@ def parameter_log_density(
     likelihood = log_likelihood(program, evaluation, statistics, hard)
     if not prior:
         return likelihood
-    density = likelihood + evaluation.log_prior - program.log_coordinate_jacobian(evaluation.latents)
+    return likelihood + parameter_log_prior(program, evaluation)
+
+
+def parameter_log_prior(program: Program, evaluation: Evaluation) -> Float[Array, ""]:
+    """Log prior density over the program's parameters; -inf nearer to a pole than values resolve."""
+    density = evaluation.log_prior - program.log_coordinate_jacobian(evaluation.latents)
     # beyond, the prior of a program of one's own rises without end and its likelihood, which sees values, does not fall
     return jnp.where(evaluation.at_pole, -jnp.inf, density)

@@ -17,18 +17,14 @@ from .generative import GenerativeProgram
 from .structure import Structure
 
 
-class ProgramDensity(LogDensity):
+class LatentsDensity(LogDensity):
     """A log density of a program's latents. The vector holds their unconstrained values, site after site.
 
     Attributes:
         program: the bound program.
-        statistics: the data.
-        hard: whether rows without labels count by their most probable class alone.
     """
 
     program: GenerativeProgram
-    statistics: SufficientStatistics
-    hard: bool = False
 
     @property
     def dimension(self) -> int:
@@ -63,6 +59,24 @@ class ProgramDensity(LogDensity):
         return (*classes, np.concatenate(others)[:, None]) if others else classes
 
     @property
+    def owner(self) -> Any:
+        """The program's."""
+        return self.program.owner
+
+
+class ProgramDensity(LatentsDensity):
+    """A log density of a program's latents given the statistics of data.
+
+    Attributes:
+        program: the bound program.
+        statistics: the data.
+        hard: whether rows without labels count by their most probable class alone.
+    """
+
+    statistics: SufficientStatistics
+    hard: bool = False
+
+    @property
     def cost(self) -> float:
         """One multiplication for each number of the data, and class where these are rows."""
         return density_work(self.program, self.statistics)
@@ -76,11 +90,6 @@ class ProgramDensity(LogDensity):
     def has_symmetries(self) -> bool:
         """Whether no row has a label, so that classes may be swapped."""
         return self.statistics.unlabelled is not None and not np.any(self.statistics.class_weights)
-
-    @property
-    def owner(self) -> Any:
-        """The program's."""
-        return self.program.owner
 
 
 @record

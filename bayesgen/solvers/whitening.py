@@ -1,6 +1,6 @@
 """Coordinates in which a posterior is nearly a standard normal: centred at its mode, scaled by its curvature."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
@@ -12,8 +12,11 @@ from bayesgen.records import record
 from bayesgen.runtime import OwnedJit
 from bayesgen.typing import Array, Float, Int
 
+from .curvature import Curvature
 from .evaluator import QUICKLY
 from .maximize import Optimum
+
+LEAST_SIZE = 1e-6  # of scaled curvature: along flatter directions coordinates are no wider than a thousand times others
 
 
 @record
@@ -41,6 +44,12 @@ class Whitening:
         shift = parts[0] if len(parts) == 1 else jnp.concatenate(parts)
         return self.center + (shift if self.places is None else shift[self.places])
 
+    @property
+    def widths(self) -> Float[np.ndarray, " D"]:
+        """How far each coordinate moves for moves of length one, at most."""
+        rows = np.concatenate([np.sqrt((np.asarray(factor) ** 2).sum(-1)).ravel() for factor in self.factors])
+        return rows if self.places is None else rows[np.asarray(self.places)]
+
     @classmethod
     def shift(cls, center: Float[np.ndarray, " D"]) -> "Whitening":
         """A shift alone, which whitens nothing."""
@@ -55,9 +64,31 @@ class Whitening:
     def at_peak(cls, peak: Optimum) -> "Whitening":
         """The map of the Laplace approximation at a peak, an optimum whose curvature is known."""
         assert peak.curvature is not None and peak.curvature.inverse_roots is not None
-        order = np.concatenate([index.ravel() for index in peak.curvature.members])
+        return cls._of_blocks(peak.vector, peak.curvature, peak.curvature.inverse_roots)
+
+    @classmethod
+    def at_point(cls, center: Float[np.ndarray, " D"], curvature: Curvature) -> "Whitening":
+        """The map to coordinates in which the curvature at a point, which need be no peak, has size one or less."""
+        return cls._of_blocks(center, curvature, [_root_of_size(block) for block in curvature.blocks])
+
+    @classmethod
+    def _of_blocks(
+        cls, center: Float[np.ndarray, " D"], curvature: Curvature, factors: Iterable[Float[np.ndarray, "_ _ _"]]
+    ) -> "Whitening":
+        order = np.concatenate([index.ravel() for index in curvature.members])
         natural = np.array_equal(order, np.arange(len(order)))
-        return cls(peak.vector, tuple(peak.curvature.inverse_roots), None if natural else np.argsort(order))
+        return cls(center, tuple(factors), None if natural else np.argsort(order))
+
+
+def _root_of_size(block: Float[np.ndarray, "blocks size size"]) -> Float[np.ndarray, "blocks size size"]:
+    """Factors F with F F' = inv(|block|), sizes of eigenvalues once the diagonal is scaled to one; none is tiny."""
+    diagonal = np.abs(np.diagonal(block, axis1=1, axis2=2))
+    usable = np.isfinite(diagonal) & (diagonal > 0)
+    scale = 1 / np.sqrt(np.where(usable, diagonal, 1.0))
+    scaled = np.nan_to_num(block * scale[:, :, None] * scale[:, None, :], posinf=0.0, neginf=0.0)
+    values, vectors = np.linalg.eigh(scaled)
+    sizes = np.maximum(np.abs(values), LEAST_SIZE)
+    return scale[:, :, None] * vectors / np.sqrt(sizes)[:, None, :]
 
 
 def _product(factor: Float[Array, "blocks size size"], vector: Float[Array, " m"]) -> Float[Array, " m"]:

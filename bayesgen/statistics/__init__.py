@@ -22,7 +22,7 @@ from .passes import Classes, class_counts
 from .patterns import PatternMoments
 from .registry import Conditional, is_registered, read_conditional, register, registered_types
 from .sparse_counts import sum_log_rising_of_cells
-from .sufficient import SufficientStatistics, first_rows, merged, sufficient_statistics, summaries_of
+from .sufficient import SufficientStatistics, first_rows, merged, padded_rows, sufficient_statistics, summaries_of
 from .summaries import Moments, Summary, Sums, outer_or_square
 from .table import BERNOULLI, MULTINOMIAL, POISSON
 
@@ -82,6 +82,7 @@ __all__ = [
     "middle",
     "namespace",
     "outer_or_square",
+    "padded_rows",
     "quantiles",
     "read_conditional",
     "refuse_missing",

@@ -90,7 +90,7 @@ class SufficientStatistics:
         summaries = _padded_summaries(self.summaries)
         if self.rows is None and self.unlabelled is None and summaries is self.summaries:
             return self
-        rows, unlabelled = (None if part is None else _padded(part) for part in (self.rows, self.unlabelled))
+        rows, unlabelled = (None if part is None else padded_rows(part) for part in (self.rows, self.unlabelled))
         return dataclasses.replace(self, summaries=summaries, rows=rows, unlabelled=unlabelled)
 
 
@@ -99,10 +99,15 @@ def _padded_summaries(summaries: dict[str, Summary]) -> dict[str, Summary]:
     return summaries if all(padded[site] is summary for site, summary in summaries.items()) else padded
 
 
-def _padded(rows: Rows) -> Rows:
+def padded_rows(rows: Rows) -> Rows:
+    """The rows and others of weight zero, up to a number for which functions are compiled once; all of them dense.
+
+    Raises:
+        DataError: sparse rows that would take too much memory.
+    """
     size, num_rows = padded_size(rows.num_rows), rows.num_rows
     padded = jax.tree.map(lambda array: pad(_dense(array), size), rows)
-    return dataclasses.replace(padded, weights=np.where(np.arange(size) < num_rows, padded.weights, 0.0))
+    return dataclasses.replace(padded, weights=np.where(np.arange(size) < num_rows, padded.frequencies, 0.0))
 
 
 def _dense(array: Any) -> np.ndarray:
@@ -112,9 +117,10 @@ def _dense(array: Any) -> np.ndarray:
     num_rows, num_columns = array.shape
     if num_rows * num_columns > MOST_DENSE_CELLS:
         raise DataError(
-            f"{num_rows:,} sparse rows without labels, of {num_columns:,} columns, enter sampling and searches as a "
-            f"dense array, which would take {num_rows * num_columns / 2**27:,.0f} GB. Use MAP() with hyperparameters "
-            "that are numbers, whose EM keeps them sparse, or fewer rows or columns."
+            f"{num_rows:,} sparse rows of {num_columns:,} columns, which sampling and searches look at one by one, "
+            f"would take {num_rows * num_columns / 2**27:,.0f} GB as the dense array that they need. Use MAP() with "
+            "hyperparameters that are numbers, and its joint objective, which keep them sparse; or fewer rows or "
+            "columns."
         )
     return array.toarray()
 

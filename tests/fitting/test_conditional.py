@@ -1,0 +1,247 @@
+"""Discriminative training: against logistic regression, an independent ascent, and what it has to refuse."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+import scipy.optimize
+import scipy.special
+from sklearn.datasets import load_iris
+from sklearn.linear_model import LogisticRegression
+
+import bayesgen as bg
+from bayesgen.errors import DataError, FitError, ModelError
+from bayesgen.fitting import prepare
+from bayesgen.program import ConditionalDensity, free_vector
+from bayesgen.statistics import padded_rows
+
+CONDITIONAL = bg.MLE(objective="conditional")
+close = np.testing.assert_allclose
+
+
+def logistic(features, y, weights=None):
+    """Probabilities of multinomial logistic regression without penalty."""
+    Z = (features - features.mean(0)) / features.std(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of names of its own arguments
+        fitted = LogisticRegression(C=np.inf, tol=1e-10, max_iter=5000).fit(Z, y, weights)
+    return fitted.predict_proba(Z)
+
+
+def probabilities(fit, X):
+    return bg.predict(fit, X, rule=bg.PlugIn()).probabilities
+
+
+def log_scores(fit, X, y):
+    """log p(y | x) of labelled rows, from the table of log-joints alone."""
+    table = fit.log_joint(X)
+    codes = np.searchsorted(fit.classes, y)
+    return scipy.special.log_softmax(table, axis=1)[np.arange(len(codes)), codes]
+
+
+@pytest.fixture(scope="module")
+def reals():
+    """Three classes that overlap and are not normal, in correlated columns of unlike scales and offsets."""
+    rng = np.random.default_rng(0)
+    y = rng.choice(3, 211, p=[0.2, 0.5, 0.3])
+    latent = rng.normal(size=(211, 2)) + np.array([[0.0, 0.0], [0.9, -0.4], [-0.3, 1.0]])[y]
+    latent += 0.3 * latent**2
+    X = latent @ np.array([[1.0, 0.6], [0.0, 0.7]]) * [0.01, 100.0] + [5.0, 300.0]
+    return X, np.asarray(["ape", "bear", "cow"])[y]
+
+
+@pytest.fixture(scope="module")
+def tied(reals):
+    return bg.fit(bg.GaussianDiscriminant("tied"), *reals, method=CONDITIONAL)
+
+
+def test_tied_classes_are_logistic_regression(reals, tied):
+    X, y = reals
+    close(probabilities(tied, X), logistic(X, y), atol=2e-6)
+    joint = bg.fit(bg.GaussianDiscriminant("tied"), X, y, method=bg.MLE())
+    assert tied.attributes["objective"] == pytest.approx(log_scores(tied, X, y).sum(), abs=1e-9)
+    assert tied.attributes["objective_of_joint_fit"] == pytest.approx(log_scores(joint, X, y).sum(), abs=1e-9)
+    assert tied.attributes["objective"] > tied.attributes["objective_of_joint_fit"] + 0.1
+    # 2 + 6 + 3 parameters, of which p(y | x) has (3 - 1) * (2 + 1)
+    assert tied.attributes["unidentified_directions"] == 11 - 6
+
+
+def test_weights_are_repeated_rows_in_any_order_and_rows_without_label_say_nothing(reals):
+    X, y = reals
+    rng = np.random.default_rng(1)
+    weights = rng.integers(0, 3, len(y))
+    model = bg.GaussianDiscriminant("tied", class_prior=[0.2, 0.5, 0.3])  # intercepts come from the means alone
+    weighted = bg.fit(model, X, y, method=CONDITIONAL, sample_weight=weights)
+    close(probabilities(weighted, X), logistic(X, y, weights) if not weights.all() else 0, atol=2e-5)
+    repeated = rng.permutation(np.repeat(np.arange(len(y)), weights))
+    more = np.concatenate([X[repeated], X[:17] + 1])
+    labels = np.concatenate([y[repeated].astype(object), [None] * 17])
+    close(probabilities(bg.fit(model, more, labels, method=CONDITIONAL), X), probabilities(weighted, X), atol=1e-7)
+    assert weighted.parameters["class_probs"].tolist() == [0.2, 0.5, 0.3]
+
+
+@pytest.mark.parametrize("kind", ["binary", "categorical"])
+def test_naive_bayes_is_logistic_regression_on_indicators(kind):
+    rng = np.random.default_rng(2)
+    y = rng.integers(0, 2, 300)
+    first = rng.random(300) < 0.3 + 0.3 * y
+    second = (
+        rng.integers(0, 3, 300) * (rng.random(300) < 0.6 + 0.2 * y)
+        if kind == "categorical"
+        else first ^ (rng.random(300) < 0.2)
+    )
+    X = {"first": first, "second": np.asarray(["a", "b", "c"])[second] if kind == "categorical" else second}
+    fit = bg.fit(bg.NaiveBayes(), X, y, method=CONDITIONAL)
+    others = [second == value for value in range(1, 3)] if kind == "categorical" else [second]
+    features = np.stack([first, *others], 1).astype(float)
+    close(probabilities(fit, X), logistic(features, y), atol=1e-5)
+
+
+def one_scale(n):
+    """Two classes about means of their own, whose spread is one."""
+    share = numpyro.sample("share", dist.Beta(2.0, 2.0))
+    mean = numpyro.sample("mean", dist.Normal(0.0, 5.0).expand([2]).to_event(1))
+    scale = numpyro.sample("scale", dist.HalfNormal(3.0))
+    with numpyro.plate("rows", n):
+        y = numpyro.sample("y", dist.Bernoulli(share))
+        x = numpyro.sample("x", dist.Normal(mean[y], scale))
+        numpyro.sample("z", dist.Normal(mean[1 - y] + 0.3 * x, 2.0))  # depends on x: run row by row
+
+
+@pytest.fixture(scope="module")
+def own():
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 2, 83)
+    X = {"x": rng.normal(0.7 * y, 1.3), "z": rng.normal(-0.5 * y, 2.0)}
+    return bg.GenerativeProgram(one_scale, classes=2), X, y
+
+
+def test_the_density_and_its_slopes_are_those_of_the_program(own):
+    program, X, y = own
+    weights = np.random.default_rng(4).integers(0, 3, len(y)).astype(float)
+    rows = prepare(program, X, y, sample_weight=weights, keeps_rows=True).data.rows
+    latents = {"share": 0.3, "mean": np.array([0.4, -0.8]), "scale": 1.7}
+
+    def expected(move):
+        moved = {name: value + step for (name, value), step in zip(latents.items(), move, strict=True)}
+        table = scipy.special.log_softmax(program.log_joint(moved, X), axis=1)
+        return weights @ table[np.arange(len(y)), y]
+
+    with jax.enable_x64(True):
+        vector = jnp.asarray(free_vector(program, {name: np.asarray(value) for name, value in latents.items()}))
+        density = ConditionalDensity(program, padded_rows(rows))
+        assert float(density(vector)) == pytest.approx(expected([0.0, 0.0, 0.0]), rel=1e-12)
+        slopes = np.asarray(jax.grad(density)(vector))
+    # d share = share (1 - share) du, d scale = scale du
+    steps = [([1e-5, 0, 0], 0.3 * 0.7), ([0, np.array([1e-5, 0]), 0], 1.0), ([0, np.array([0, 1e-5]), 0], 1.0)]
+    steps.append(([0, 0, 1e-5], 1.7))
+    for slope, (step, factor) in zip(slopes, steps, strict=True):
+        negative = [-1 * part for part in step]
+        assert slope == pytest.approx((expected(step) - expected(negative)) / 2e-5 * factor, rel=1e-6)
+
+
+@pytest.mark.parametrize("method", [CONDITIONAL, bg.MAP(objective="conditional")], ids=["MLE", "MAP"])
+def test_a_program_of_ones_own_reaches_what_another_search_does(own, method):
+    program, X, y = own
+    fit = bg.fit(program, X, y, method=method)
+
+    def objective(vector):
+        latents = {"share": scipy.special.expit(vector[0]), "mean": vector[1:3], "scale": np.exp(vector[3])}
+        table = scipy.special.log_softmax(program.log_joint(latents, X), axis=1)
+        priors = scipy.stats.beta(2, 2).logpdf(latents["share"]) + scipy.stats.halfnorm(0, 3).logpdf(latents["scale"])
+        priors += scipy.stats.norm(0, 5).logpdf(latents["mean"]).sum()
+        return -table[np.arange(len(y)), y].sum() - (priors if isinstance(method, bg.MAP) else 0.0)
+
+    found = scipy.optimize.minimize(objective, np.zeros(4), method="Nelder-Mead", options={"maxiter": 400})
+    assert fit.attributes["objective"] >= -found.fun - 1e-6
+    assert fit.attributes["objective"] == pytest.approx(-found.fun, abs=1e-2)
+
+
+def test_missing_cells_are_left_out_of_the_conditional_density():
+    rng = np.random.default_rng(5)
+    y = rng.integers(0, 2, 97)
+    X = rng.normal(size=(97, 2)) + np.outer(y, [0.8, -0.5])
+    X[rng.random(X.shape) < 0.2] = np.nan
+    fit = bg.fit(bg.GaussianDiscriminant("tied"), X, y, method=CONDITIONAL)
+    joint = bg.fit(bg.GaussianDiscriminant("tied"), X, y, method=bg.MLE())
+    best = log_scores(fit, X, y).sum()
+    assert best == pytest.approx(fit.attributes["objective"], abs=1e-9)
+    assert best > log_scores(joint, X, y).sum() + 1e-3
+    program, latents = fit.program, fit.program.latents_of(fit.parameters)
+    rows = {"real": np.ma.masked_invalid(X)}
+    for seed in range(6):  # no neighbour is higher
+        noise = np.random.default_rng(seed).normal(size=2)
+        moved = latents | {"real_mean": latents["real_mean"] + 0.02 * np.outer([1, -1], noise)}
+        table = scipy.special.log_softmax(program.log_joint(moved, rows), axis=1)
+        assert table[np.arange(97), y].sum() < best
+
+
+# --- what has no maximum, and what cannot be asked ----------------------------------------------------------------
+
+
+def test_separable_classes_are_refused_unless_a_prior_bounds_them():
+    X, y = load_iris(return_X_y=True)  # one kind apart from the two others, which overlap
+    with pytest.raises(FitError, match=r"rises without end along site 'real_.*MAP"):
+        bg.fit(bg.GaussianDiscriminant("tied"), X, y, method=CONDITIONAL)
+    fit = bg.fit(bg.GaussianDiscriminant("tied"), X, y, method=bg.MAP(objective="conditional"))
+    assert np.isfinite(fit.parameters["real_covariance"]).all()
+    joint = bg.fit(bg.GaussianDiscriminant("tied"), X, y, method=bg.MAP())
+    assert log_scores(fit, X, y).sum() > log_scores(joint, X, y).sum()
+
+
+def test_values_of_one_class_alone_are_refused_under_flat_priors():
+    """A value that only one class has follows with certainty: its odds have no end."""
+    rng = np.random.default_rng(6)
+    y = rng.integers(0, 2, 60)
+    X = {"one": (rng.random(60) < 0.4) & (y == 1), "two": rng.random(60) < 0.3 + 0.4 * y}
+    for method in (CONDITIONAL, bg.MAP(objective="conditional")):  # Beta(1, 1) is flat
+        with pytest.raises(FitError, match="rises without end along site 'binary_probs'"):
+            bg.fit(bg.NaiveBayes(), X, y, method=method)
+    bounded = bg.NaiveBayes(bg.BetaBernoulli(2, 2), class_prior=bg.DirichletCategorical(2))
+    fit = bg.fit(bounded, X, y, method=bg.MAP(objective="conditional"))
+    assert (fit.parameters["binary_probs"] > 0).all()
+
+
+def test_what_cannot_be_asked_is_refused_by_name(reals, tied):
+    X, y = reals
+    model = bg.GaussianDiscriminant("tied")
+    with pytest.raises(FitError, match="Summaries do not tell"):
+        bg.fit(model, bg.summarize(model, X, y), method=CONDITIONAL)
+    with pytest.raises(FitError, match="Fit again on all rows"):
+        tied.update(X[:3], y[:3])
+    with pytest.raises(FitError, match="There are no labels"):
+        bg.fit(bg.Mixture(model, 2), X, method=CONDITIONAL)
+    with pytest.raises(FitError, match="No row has a label"):
+        bg.fit(model, X, [None] * len(y), method=CONDITIONAL, schema=bg.Schema(classes=["ape", "bear"]))
+    with pytest.raises(ModelError, match="objective must be one of"):
+        bg.MAP(objective="discriminative")
+    with pytest.raises(ModelError, match="assignment='hard'"):
+        bg.MLE(objective="conditional", assignment="hard")
+    with pytest.raises(DataError, match="every row has its label"):
+        bg.fit(model, X, y, method=bg.MLE(objective="conditional", starts=y))
+    with pytest.raises(FitError, match="concept learner"):
+        bg.fit(bg.ConceptLearner(bg.number_game()), [16, 8], method=CONDITIONAL)
+
+
+def test_objectives_are_named_only_where_they_are_not_joint():
+    assert repr(bg.MLE()) == "MLE(num_starts=None, starts=None, assignment='soft', unlabelled_weight=1.0)"
+    assert repr(CONDITIONAL).endswith("objective='conditional')")
+    assert CONDITIONAL == bg.MLE(objective="conditional") != bg.MLE() == bg.MLE(objective="joint")
+    assert bg.MAP(objective=bg.Hybrid(0.5)) == bg.MAP(objective=bg.Hybrid(0.5)) != bg.MAP(objective=bg.Hybrid(1.5))
+
+
+def test_a_comparison_reads_once_and_its_reference_is_the_joint_mode(reals):
+    X, y = reals
+    pairs = [(CONDITIONAL, bg.PlugIn()), (bg.MAP(objective="conditional"), bg.PlugIn()), (bg.MAP(), bg.PlugIn())]
+    table = bg.compare(bg.GaussianDiscriminant("tied"), X, y, X, y, methods=pairs).table
+    assert table["refused"].isna().all()
+    assert table["difference"].to_list()[2] == 0 and table["difference"].to_list()[0] > 0
+    close(
+        table["log_score"].to_list()[0],
+        log_scores(bg.fit(bg.GaussianDiscriminant("tied"), X, y, method=CONDITIONAL), X, y).mean(),
+        rtol=1e-12,
+    )
