@@ -166,11 +166,10 @@ def solved(
         low, high = np.where(value <= 0, point, low), np.where(value >= 0, point, high)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             step = point - value / slope(point)
+        is_small = abs(step - point) <= least  # also onto or past an end that is as near
         is_inside = (step > low) & (step < high)
-        following = np.where(is_inside, step, 0.5 * (low + high))
-        is_settled = (high - low <= least) | (is_inside & (abs(following - point) <= least)) | (abs(value) <= DIGITS)
-        following = np.where(abs(value) <= DIGITS, point, following)
-        point = following
+        is_settled = (high - low <= least) | is_small | (abs(value) <= DIGITS)
+        point = np.where(is_settled, point, np.where(is_inside, step, 0.5 * (low + high)))
         if is_settled.all():
             break
     return point
