@@ -1,0 +1,99 @@
+"""Do 80 % intervals hold 80 % of what they are about? Two steps, one step and few rows.
+
+    python examples/regression_coverage.py [--simulations 4000] [--out regression_coverage.svg]
+
+Lines are drawn from a stated prior, then noise and rows, and the prior is what the fit is told: nothing is wrong with
+the model. A new y is drawn at a new x, and its interval is asked of the two-step answer (the most probable line and
+noise) and of the one-step answer (averaged over all lines and noises that may have made the rows). From five rows, the
+most probable process is too sure of itself: it passes near these rows by choice, and its noise is that of what is left.
+The one-step answer covers what it says, at any number of rows. With a hundred rows, they agree.
+"""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import bayesgen as bg
+
+SIZES = (5, 20, 100)
+LEVELS = (0.5, 0.8, 0.95)
+NUM_FEATURES = 2
+# variance ~ InverseGamma(3, 2); coefficients, and the intercept at x = 0 ~ Normal(0, variance)
+PRIOR = bg.LinearNormalInverseGamma(coefficients=0, precision=1, mean=0, kappa=1, shape=3, scale=2, center=0)
+RULES = {"two-step": bg.PlugIn("mode"), "one-step": bg.BMA()}
+COLORS = {"two-step": "#c44e52", "one-step": "#4c72b0"}
+
+
+def rows(rng: np.random.Generator, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """One process, drawn from the prior, and rows that it makes."""
+    variance = 2.0 / rng.standard_gamma(3.0)
+    intercept, *coefficients = rng.normal(0.0, np.sqrt(variance), 1 + NUM_FEATURES)
+    X = rng.normal(0.0, 1.0, (size, NUM_FEATURES))
+    return X, intercept + X @ coefficients + rng.normal(0.0, np.sqrt(variance), size)
+
+
+def places(sizes: Sequence[int], simulations: int, seed: int = 0) -> pd.DataFrame:
+    """Where new values fall in their predictive distributions: the probability of a smaller one.
+
+    Args:
+        sizes: numbers of training rows.
+        simulations: how many processes are drawn, for each of these.
+        seed: of the simulations.
+    """
+    rng, found = np.random.default_rng(seed), []
+    model = bg.LinearRegression(prior=PRIOR)
+    for size in sizes:
+        for _ in range(simulations):
+            X, y = rows(rng, size + 1)
+            fit = bg.fit(model, X[:-1], y[:-1], method=bg.Exact())
+            for name, rule in RULES.items():
+                answer = bg.predict(fit, X[-1:], rule=rule)
+                found.append((size, name, answer.cdf(y[-1:]).item()))
+    return pd.DataFrame(found, columns=["rows", "answer", "place"])
+
+
+def coverage(found: pd.DataFrame, levels: Sequence[float] = LEVELS) -> pd.DataFrame:
+    """The share of central intervals that hold the new value, by number of rows and answer."""
+    distance = (2 * found.place - 1).abs()
+    shares = {f"{level:.0%}": distance <= level for level in levels}
+    return pd.DataFrame(shares).groupby([found.rows, found.answer]).mean()
+
+
+def figure(found: pd.DataFrame) -> Any:
+    """Coverage against what intervals say, a panel for each number of rows."""
+    import matplotlib.pyplot as plt
+
+    levels = np.linspace(0, 1, 101)
+    sizes = found.rows.unique().tolist()
+    drawn, axes = plt.subplots(1, len(sizes), figsize=(2.9 * len(sizes), 3.2), sharey=True, layout="constrained")
+    for ax, size in zip(np.atleast_1d(axes), sizes, strict=True):
+        ax.plot([0, 1], [0, 1], color="0.75", linewidth=1)
+        for name, color in COLORS.items():
+            of_answer = found[(found.rows == size) & (found.answer == name)].place
+            shares = (np.abs(2 * of_answer.to_numpy() - 1)[:, None] <= levels).mean(0)
+            ax.plot(levels, shares, color=color, linewidth=2, label=name)
+        ax.set(title=f"{size} rows", xlabel="probability of the interval", xlim=(0, 1), ylim=(0, 1), aspect="equal")
+        ax.spines[["top", "right"]].set_visible(False)
+    first = np.atleast_1d(axes)[0]
+    first.set_ylabel("share that holds the new y")
+    first.legend(frameon=False, loc="upper left")
+    return drawn
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the coverage of intervals, and draw it."""
+    parser = argparse.ArgumentParser(description="Coverage of two-step and one-step intervals of a regression.")
+    parser.add_argument("--simulations", type=int, default=4000, help="processes that are drawn for each size")
+    parser.add_argument("--out", default="regression_coverage.svg", help="file of the figure")
+    given = parser.parse_args(arguments)
+    found = places(SIZES, given.simulations)
+    print("Share of intervals that hold the new y")
+    print(coverage(found).round(3).to_string())
+    figure(found).savefig(given.out)
+
+
+if __name__ == "__main__":
+    main()
