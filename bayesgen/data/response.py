@@ -1,6 +1,8 @@
 """The response: a continuous label, the y of a regression, and its one door."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -68,6 +70,20 @@ def _is_number(value: object) -> bool:
         return bool(np.isfinite(float(value)))  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         return False
+
+
+def refuse_classes_of_response(owner: str, classes: Sequence[Any] | None) -> None:
+    """Refuse classes, where the label is continuous.
+
+    Raises:
+        DataError: saying what takes classes.
+    """
+    if classes is not None:
+        raise DataError(
+            f"{owner} predicts numbers, and its y has, or was declared to have, the classes {quote_some(classes)}. For "
+            "classes use a classifier, such as NaiveBayes(); for a regression give y as plain numbers and leave "
+            "Schema(classes=...) out."
+        )
 
 
 def _of_objects(labels: Shaped[np.ndarray, " n"], name: str) -> Float[np.ndarray, " n"]:

@@ -31,7 +31,7 @@ def _about_labels(fit: TrainedOnRows) -> str | None:
 
 def _question(fit: TrainedOnRows) -> str:
     """How to ask it of new rows."""
-    if len(fit.classes) == 0:
+    if len(fit.classes) == 0 and fit.concrete.response is None:
         return "fit.log_joint(X)"
     order = "" if fit.posterior.has_order else "fit.relabel(), "
     return f"{order}predict(fit, X, rule={'PlugIn()' if fit.posterior.is_point else 'BMA()'})"

@@ -92,6 +92,12 @@ class Fit(TrainedOnRows):
         """
         if at not in TABLES:
             raise PredictionError(f"at must be one of {list(TABLES)}, got {at!r}.")
+        response = self.concrete.response
+        if response is not None and response.is_needed:
+            raise PredictionError(
+                f"The model makes attributes from the continuous label, so log p(x) is an integral over "
+                f"{response.site!r}. Ask for predict(fit, X, rule=...).log_marginal."
+            )
         wanted = self.read(X)
         wanted = wanted if rows is None else wanted.take(rows)
         if at != "draws":

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import NoReturn
 
-from bayesgen.data import ResponseColumn, Schema, Table, name_of_kind
+from bayesgen.data import ResponseColumn, Schema, Table, name_of_kind, refuse_classes_of_response
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, ModelError
 from bayesgen.program import Recipe
@@ -40,12 +40,7 @@ def refuse_declared_classes(name: str, declared: Schema) -> None:
     Raises:
         DataError: saying what takes classes.
     """
-    if declared.classes is not None:
-        raise DataError(
-            f"{name} predicts numbers, and its y has, or was declared to have, the classes "
-            f"{quote_some(declared.classes)}. For classes use a classifier, such as NaiveBayes(); for a regression "
-            "give y as plain numbers and leave Schema(classes=...) out."
-        )
+    refuse_classes_of_response(name, declared.classes)
 
 
 def check_has_no_components(model: Recipe) -> NoReturn:

@@ -92,7 +92,7 @@ class Draws(ProcessPosterior):
             warn_of_switching()
         supports = self.program.latent_supports
         return {
-            name: _mean_factor(value) if isinstance(supports.get(name), CHOLESKY) else value.mean((0, 1))
+            name: _mean_factor(value) if isinstance(supports.get(name), CHOLESKY) else np.asarray(value.mean((0, 1)))
             for name, value in self.values.items()
         }
 

@@ -14,8 +14,9 @@ from bayesgen.typing import Seed
 from .answer import ClassPrediction, normalize, with_information
 from .batches import JOINT, JOINT_AND_ENTROPY
 from .continuous import ContinuousPrediction
+from .draws_of_response import DrawsOfResponse
 from .reliability import MIN_TAIL, NO_MEAN_K, least_effective, tail_indices
-from .responses import DrawsOfResponse, by_process
+from .responses import by_process
 from .rule import Rule
 
 MIN_EFFECTIVE_DRAWS = 20

@@ -13,7 +13,7 @@ from bayesgen.typing import Seed
 from .answer import ClassPrediction, with_information
 from .batches import CONDITIONAL
 from .continuous import ContinuousPrediction
-from .responses import DrawsOfResponse
+from .draws_of_response import DrawsOfResponse
 from .rule import Rule
 
 

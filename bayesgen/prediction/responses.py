@@ -1,26 +1,36 @@
-"""What a fit says of a response: p(y | x) by one process, with parameters integrated out, or averaged over draws."""
+"""What a fit says of a response: p(y | x) by one process, or with parameters integrated out."""
 
 import dataclasses
 import functools
 
+import jax
 import numpy as np
 import scipy.special
 
 from bayesgen.data import Rows
 from bayesgen.fitting import Fit
 from bayesgen.models import ClosedResponse
-from bayesgen.posteriors import At, Parameters, ProcessPosterior, chains_joined
-from bayesgen.program import log_joint_draws
+from bayesgen.posteriors import At, ProcessPosterior, chains_joined
+from bayesgen.program import Response
 from bayesgen.runtime import as_key, chunks
-from bayesgen.statistics import DeferredOutcomes, MixtureOutcomes
-from bayesgen.typing import Float, Seed
+from bayesgen.statistics import DeferredOutcomes, Outcomes
+from bayesgen.typing import Float, Int
 
-from .batches import ratio_error
 from .continuous import ContinuousPrediction, joined_answers
-from .reliability import tail_indices
+from .grid import LogJoint, outcomes_on_grid
+from .line import Line
+from .parabola import as_normal
 
-AVERAGED_NUMBERS = 1 << 21  # of draws x rows that are held at once
-NUM_BATCHES = 100
+GRID_ROWS = 512  # that are looked at on some hundreds of points each at once
+COMPILED_ROWS = 8192  # programs are run at a multiple of so many, and compiled once
+SIMULATED, FEW_DRAWS = 512, 8  # values of a response, and processes that make them, that say where it may be
+
+
+def response_of(fit: Fit) -> Response:
+    """Where the response of a fit stands."""
+    response = fit.concrete.response
+    assert response is not None
+    return response
 
 
 def closed_response(fit: Fit) -> ClosedResponse | None:
@@ -32,101 +42,113 @@ def closed_response(fit: Fit) -> ClosedResponse | None:
 def by_process(fit: Fit, rows: Rows, at: At) -> ContinuousPrediction:
     """p(y | x, Q) at a process, or the predictive p(y | x, T) of an exact fit."""
     closed, posterior = closed_response(fit), fit.posterior
-    assert closed is not None and isinstance(posterior, ProcessPosterior)
-    outcomes = posterior.outcomes(closed, rows, at)
-    assert outcomes is not None
-    return ContinuousPrediction(outcomes, log_marginal(fit, rows, at))
+    assert isinstance(posterior, ProcessPosterior)
+    outcomes = None if closed is None else posterior.outcomes(closed, rows, at)
+    if outcomes is not None:
+        return ContinuousPrediction(outcomes, _log_marginal(fit, rows, at, outcomes))
+    line = line_of(fit, rows)
+    places = chunks(rows.num_rows, GRID_ROWS) or [slice(0, 0)]
+    return joined_answers(
+        [_by_log_joint(JointOfProcess(fit, rows.take(part), at), line, len(places)) for part in places]
+    )
 
 
-def log_marginal(fit: Fit, rows: Rows, at: At) -> Float[np.ndarray, " n"] | None:
-    """log p(x); None where x is given, and nothing but the response is modelled."""
-    response = fit.concrete.response
-    assert response is not None
-    return None if response.is_alone(rows) else fit.posterior.log_joint(rows, at)[:, 0]
+def _log_marginal(fit: Fit, rows: Rows, at: At, outcomes: Outcomes) -> Float[np.ndarray, " n"] | None:
+    """log p(x); None where x is given, and nothing but the response is modelled.
+
+    Where attributes are made from the response, it is log p(x, y) - log p(y | x), whatever y: at its median.
+    """
+    response = response_of(fit)
+    if response.is_alone(rows):
+        return None
+    if not response.is_needed:
+        return fit.posterior.log_joint(rows, at)[:, 0]
+    values = outcomes.quantile(0.5)
+    return fit.posterior.log_joint(response.put(rows, values), at)[:, 0] - outcomes.log_density(values)
 
 
 @dataclasses.dataclass(frozen=True)
-class DrawsOfResponse:
-    """Processes that are averaged over.
+class JointOfRows:
+    """log p(x, y) of rows, as a function of positions of rows and values of y.
 
     Attributes:
         fit: the fit.
-        closed: p(y | x, Q) in closed form.
-        latents: site -> (draws, ...).
-        parameters: the same in the coordinates that are reported.
-        weighs: whether a draw weighs by p(x | Q), as in the one-step answer; else all count alike.
+        rows: the rows.
     """
 
     fit: Fit
-    closed: ClosedResponse
-    latents: Parameters
-    parameters: Parameters
-    weighs: bool
+    rows: Rows
 
-    @classmethod
-    def of(cls, fit: Fit, weighs: bool, num_draws: int = 4000, seed: Seed = 0) -> "DrawsOfResponse":
-        """So many draws from the posterior of a fit, or all there are where they come from chains."""
-        closed = closed_response(fit)
-        assert closed is not None
-        latents = chains_joined(fit.posterior.draws(num_draws, as_key(seed)))
-        return cls(fit, closed, latents, fit.program.parameters_of(latents), weighs)
-
-    @property
-    def num_draws(self) -> int:
-        """How many there are."""
-        return len(next(iter(self.latents.values())))
-
-    def log_marginals(self, rows: Rows) -> Float[np.ndarray, "draws n"] | None:
-        """log p(x | Q_s); None where x is given, and nothing but the response is modelled."""
-        response = self.fit.concrete.response
-        assert response is not None
-        if response.is_alone(rows):
-            return None
-        return np.asarray(log_joint_draws(self.fit.program, self.latents, rows))[..., 0]
-
-    def mixture(self, rows: Rows) -> MixtureOutcomes:
-        """p(y | x) of a few rows, as a mixture of what the draws say."""
-        return self._mixture(rows, self.log_marginals(rows) if self.weighs else None)
-
-    def _mixture(self, rows: Rows, log_marginals: Float[np.ndarray, "draws n"] | None) -> MixtureOutcomes:
-        components = self.closed.at(self.parameters, rows)
-        assert components is not None
-        if log_marginals is None or not self.weighs:
-            log_marginals = np.zeros((self.num_draws, rows.num_rows))
-        return MixtureOutcomes(log_marginals - scipy.special.logsumexp(log_marginals, axis=0), components)
-
-    def answer(self, rows: Rows) -> ContinuousPrediction:
-        """The answer for rows, chunk by chunk: the distributions of draws are made anew whenever they are asked."""
-        places = chunks(rows.num_rows, max(1, AVERAGED_NUMBERS // self.num_draws)) or [slice(0, 0)]
-        return joined_answers([self._answer(rows.take(part)) for part in places])
-
-    def _answer(self, rows: Rows) -> ContinuousPrediction:
-        logs = self.log_marginals(rows)
-        mixture = self._mixture(rows, logs)
-        return ContinuousPrediction(
-            DeferredOutcomes(functools.partial(self.mixture, rows), mixture.mean, mixture.std),
-            None if logs is None else scipy.special.logsumexp(logs, axis=0) - np.log(self.num_draws),
-            _error_of_mean(mixture.means, mixture.weights),
-            None if logs is None or not self.weighs else _tails(logs, mixture.weights),
-        )
+    def with_values(self, places: Int[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> Rows:
+        """The rows at these places with these values; more of them where programs would be compiled anew."""
+        more = -len(places) % COMPILED_ROWS if closed_response(self.fit) is None else 0
+        places, values = (np.concatenate([array, np.repeat(array[:1], more)]) for array in (places, values))
+        return response_of(self.fit).put(self.rows.take(places), values)
 
 
-def _error_of_mean(
-    means: Float[np.ndarray, "draws n"], weights: Float[np.ndarray, "draws n"]
-) -> Float[np.ndarray, " n"]:
-    """Monte Carlo standard error of the weighted mean, from means of successive draws."""
-    size = max(1, len(means) // NUM_BATCHES)
-    used = len(means) // size * size
-    center = (weights * means).sum(0)
-    parts, totals = (
-        array[:used].reshape(-1, size, array.shape[1]).mean(1) for array in (weights * (means - center), weights)
+@dataclasses.dataclass(frozen=True)
+class JointOfProcess(JointOfRows):
+    """log p(x, y) at one process, or with the parameters integrated out in closed form."""
+
+    at: At
+
+    def __call__(self, places: Int[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
+        """Log joints."""
+        if not len(places):
+            return np.zeros(0)
+        return self.fit.posterior.log_joint(self.with_values(places, values), self.at)[: len(places), 0]
+
+
+def _by_log_joint(joint: JointOfProcess, line: Line, num_parts: int) -> ContinuousPrediction:
+    """The answer by the log joint of some rows alone: normal where it is a parabola, else on a grid."""
+    is_alone, size = response_of(joint.fit).is_alone(joint.rows), joint.rows.num_rows
+    normal = as_normal(joint, size, line)
+    if normal is not None:
+        return ContinuousPrediction(normal[0], None if is_alone else normal[1])
+    outcomes, log_normalizer = outcomes_on_grid(joint, size, line)
+    return ContinuousPrediction(
+        kept_or_deferred(outcomes, joint, line, num_parts), None if is_alone else log_normalizer
     )
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(ratio_error(parts[:, None], totals)[0])
 
 
-def _tails(logs: Float[np.ndarray, "draws n"], weights: Float[np.ndarray, "draws n"]) -> Float[np.ndarray, " n"]:
-    """Pareto's k of the weights of draws."""
-    effective = 1 / (weights**2).sum(0)
-    mean = scipy.special.logsumexp(logs, axis=0)
-    return tail_indices(lambda places: logs[:, places, None], mean[:, None], effective[:, None], len(logs))
+def kept_or_deferred(outcomes: Outcomes, joint: LogJoint, line: Line, num_parts: int) -> Outcomes:
+    """A grid itself, or where there are many of them what makes it anew whenever it is asked."""
+    if num_parts == 1:
+        return outcomes
+    return DeferredOutcomes(functools.partial(_grid, joint, outcomes.num_rows, line), outcomes.mean, outcomes.std)
+
+
+def _grid(joint: LogJoint, size: int, line: Line) -> Outcomes:
+    return outcomes_on_grid(joint, size, line)[0]
+
+
+def line_of(fit: Fit, rows: Rows) -> Line:
+    """Where the response is looked for: about its training values, or about what the fit makes of it itself."""
+    support, known = fit.concrete.response_support, fit.schema.response
+    if known is not None and known.mean is not None and known.variance:
+        spread = np.sqrt(known.variance) * scipy.special.ndtri(np.arange(1, 100) / 100)
+        return Line.of(support, known.mean + spread)
+    return Line.of(support, _simulated(fit, rows))
+
+
+def _simulated(fit: Fit, rows: Rows) -> Float[np.ndarray, " m"]:
+    """Values of the response that processes of the fit make."""
+    program, site = fit.program, response_of(fit).site
+    if fit.posterior.has_draws:
+        draws = chains_joined(fit.posterior.draws(FEW_DRAWS, as_key(0)))
+        total = len(next(iter(draws.values())))
+        chosen = np.linspace(0, total - 1, FEW_DRAWS).astype(int)
+        processes = [{name: draws[name][index] for name in program.latents} for index in chosen]
+    else:
+        latents = program.latents_of(fit.parameters)
+        processes = [{name: latents[name] for name in program.latents}]
+    size = SIMULATED // len(processes)
+    places = np.arange(size) * max(rows.num_rows, 1) // size
+    ones = {name: np.ones(size) for name in rows.covariates}
+    covariates = {k: v[places] for k, v in rows.covariates.items()} if rows.num_rows else ones
+    keys = jax.random.split(as_key(0), len(processes))
+    made = [
+        program.simulate(size, seed=key, latents=latents, **covariates)[site]
+        for key, latents in zip(keys, processes, strict=True)
+    ]
+    return np.concatenate(made).astype(np.float64)

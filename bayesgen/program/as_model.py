@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesgen.data import Rows, Schema, Table
+from bayesgen.data import ResponseColumn, Rows, Schema, Table, refuse_classes_of_response
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, FitError
 from bayesgen.runtime import check_not_forked
@@ -25,6 +25,7 @@ from bayesgen.typing import Int
 
 from .base import Program
 from .model import ConcreteModel
+from .response import Response
 from .rows import check_numbers, read_rows, summarize_rows
 
 
@@ -40,7 +41,10 @@ class ProgramModel(Program, ConcreteModel):
         if y is not None and self.label is not None and self.classes == tuple(range(self.num_classes)):
             check_numbers(y, self.num_classes)
         self.check_row_count(table.num_rows)
-        names = (*self.attributes, *self.covariates)
+        names = tuple(name for name in (*self.attributes, *self.covariates) if name != self.response_site)
+        if self.response_site is not None:
+            refuse_classes_of_response("The program", declared.classes)
+            return dataclasses.replace(declared, columns=names, response=ResponseColumn(self.response_site))
         return dataclasses.replace(declared, columns=names, classes=self.classes or None)
 
     def label_codes(self, schema: Schema, table: Table) -> Int[np.ndarray, " n"] | None:
@@ -59,6 +63,14 @@ class ProgramModel(Program, ConcreteModel):
         for site, statistic in self.plan.compressed:
             if statistic.takes_squares:
                 check_rows(attributes[site], 1.0, functools.partial(_column_name, site))
+
+    @functools.cached_property
+    def response(self) -> Response | None:
+        """The continuous label, if there is one."""
+        site = self.response_site
+        if site is None:
+            return None
+        return Response(site, None, any(site in others for _, others in self.plan.dependences))
 
     @property
     def has_labels(self) -> bool:

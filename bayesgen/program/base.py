@@ -27,11 +27,13 @@ class Program(abc.ABC):
         function: `function(n, **covariates)`.
         label: name of the label site, or None for a program without classes.
         classes: the labels in the order of the label site's values; none for a program without classes.
+        response_site: name of the site of a continuous label, which is one of the attributes; None without one.
     """
 
     function: Callable[..., Any]
     label: str | None
     classes: tuple[Hashable, ...]
+    response_site: str | None
 
     @property
     @abc.abstractmethod

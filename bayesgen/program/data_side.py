@@ -12,6 +12,7 @@ from numpyro.distributions.constraints import Constraint
 from numpyro.ops.provenance import eval_provenance
 
 from bayesgen.data import Rows
+from bayesgen.errors import ModelError
 from bayesgen.runtime import OwnedJit, over_chunks
 from bayesgen.typing import Array, Int
 
@@ -38,6 +39,23 @@ def find_latent_supports(program: Program) -> dict[str, Constraint]:
     with jax.enable_x64(True):
         trace = run_abstractly(program, 2)
     return {name: base_support(trace[name]["support"]) for name in program.latents}
+
+
+def find_response_support(program: Program) -> Constraint:
+    """The support of a continuous label.
+
+    Raises:
+        ModelError: one that differs between rows, or depends on latents.
+    """
+    assert program.response_site is not None
+    with jax.enable_x64(True):
+        support = base_support(run_abstractly(program, 2)[program.response_site]["support"])
+    if any(np.ndim(bound) or isinstance(bound, jax.core.Tracer) for bound in jax.tree.leaves(support)):
+        raise ModelError(
+            f"The support of the label {program.response_site!r} is not the same for all rows: let its bounds be "
+            "numbers."
+        )
+    return support
 
 
 def find_supports(program: Program) -> Supports:

@@ -1,5 +1,6 @@
 """Finding the structure of a program by running it at two sizes."""
 
+import jax
 import jax.numpy as jnp
 from numpyro.distributions.transforms import biject_to
 from numpyro.primitives import CondIndepStackFrame
@@ -9,7 +10,7 @@ from bayesgen.errors import ModelError
 from .arbitrary import run_abstractly
 from .base import Program
 from .conventions import check_label, check_same_sites, check_signature, check_sites
-from .messages import Message, Trace, in_plate, is_deterministic, is_plate, samples
+from .messages import Message, Trace, in_plate, innermost, is_deterministic, is_plate, samples
 from .missing import whole_axes
 from .structure import Site, Structure
 
@@ -42,6 +43,40 @@ def find_structure(program: Program) -> Structure:
         deterministics=tuple(name for name, message in first.items() if _is_of_no_row(message, second, plate.name)),
         covariates=program.covariates,
     )
+
+
+def continuous_label(program: Program, label: str, stated: bool | None) -> str | None:
+    """The label site where it is continuous, or None where it is one of classes.
+
+    Raises:
+        ModelError: a site that is not what was stated of it, or not one number a row.
+    """
+    check_signature(program.function)
+    with jax.enable_x64(True):
+        message = samples(run_abstractly(program, SIZES[0])).get(label)
+        if message is None or message["support"].is_discrete:
+            if stated:
+                found = "has no such site" if message is None else f"samples it from {_kind(message)}, of whole numbers"
+                raise ModelError(
+                    f"continuous=True says that the label {label!r} is continuous, and the program {found}."
+                )
+            return None
+        if stated is False:
+            raise ModelError(
+                f"continuous=False says that the label {label!r} is one of classes, and the program samples it from "
+                f"{_kind(message)}."
+            )
+        site = find_structure(program).attribute.get(label)
+    if site is None or site.row_shape:
+        raise ModelError(
+            f"The continuous label {label!r} has to be one number for each row: sample it in the plate of the rows "
+            "alone, and without to_event."
+        )
+    return label
+
+
+def _kind(message: Message) -> str:
+    return type(innermost(message["fn"])).__name__
 
 
 def _instance_plate(first: Trace, second: Trace) -> CondIndepStackFrame:

@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from numpyro import handlers
+from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
 
-from bayesgen.data import Schema, levels_array
+from bayesgen.data import Rows, Schema, levels_array, read_table
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, ModelError
 from bayesgen.records import copied, fill
@@ -22,10 +23,11 @@ from bayesgen.typing import Array, Float, Seed
 from .as_model import ProgramModel
 from .base import Arrays
 from .class_axes import find_class_axes
-from .data_side import find_latent_supports, find_supports
+from .data_side import find_latent_supports, find_response_support, find_supports
 from .density import log_density
-from .discovery import find_structure
+from .discovery import continuous_label, find_structure
 from .evaluation import evaluate_classes
+from .missing import check_missing
 from .pytree import PytreeFunction, found_once, referable, register
 from .recognition import make_plan
 from .row_check import RowCheck
@@ -47,8 +49,11 @@ class GenerativeProgram(ProgramModel):
         function: `function(n, *, covariates...)`, any NumPyro program that follows the conventions: no `obs=`, no
             `numpyro.param`, no subsampling, no latent per row, attributes not reparametrised. It is traced when the
             program is made, so that Python's `if` and NumPy see no sampled value: use `jnp.where` and `jax.numpy`.
-        label: name of the label site, or None for a program without classes.
-        classes: the labels in the order of the label site's values 0 to K - 1, or their number K. Not for label=None.
+        label: name of the label site, or None for a program without one.
+        classes: the labels in the order of the label site's values 0 to K - 1, or their number K. Not for label=None,
+            and not for a continuous label.
+        continuous: whether the label is continuous, the y of a regression; None to see by its distribution. It is then
+            one more attribute, which new rows lack: `predict` gives its distribution.
 
     Raises:
         ModelError: a program that breaks a convention; a label site whose values are not those of K classes.
@@ -80,6 +85,7 @@ class GenerativeProgram(ProgramModel):
     function: Callable[..., Any]
     label: str | None
     classes: tuple[Hashable, ...]
+    response_site: str | None
 
     def __init__(
         self,
@@ -87,7 +93,15 @@ class GenerativeProgram(ProgramModel):
         *,
         label: str | None = "y",
         classes: int | Iterable[Any] | None = None,
+        continuous: bool | None = None,
     ) -> None:
+        function, response_site = referable(function), None
+        if continuous and (label is None or classes is not None):
+            raise ModelError("A continuous label has a name and no classes: give label=, and leave classes= out.")
+        if label is not None and classes is None and not isinstance(function, PytreeFunction):
+            fill(self, function=function, label=None, classes=(), response_site=None)
+            response_site = continuous_label(self, label, continuous)
+            label = label if response_site is None else None
         if label is not None and classes is None:
             raise ModelError("GenerativeProgram needs classes=: the labels in order, or their number.")
         if label is None and classes is not None:
@@ -96,8 +110,7 @@ class GenerativeProgram(ProgramModel):
         labels = tuple(range(stated) if isinstance(stated, int | np.integer) else stated)
         if label is not None and len(labels) < (1 if isinstance(function, PytreeFunction) else 2):
             raise ModelError(f"GenerativeProgram needs at least two classes, got {labels}.")
-        function = referable(function)
-        fill(self, function=function, label=label, classes=labels)
+        fill(self, function=function, label=label, classes=labels, response_site=response_site)
         if not isinstance(function, PytreeFunction):
             _ = self.structure  # a program that breaks a convention is refused here, and not at the first fit
 
@@ -108,7 +121,7 @@ class GenerativeProgram(ProgramModel):
     def __repr__(self) -> str:
         name = getattr(self.function, "__name__", type(self.function).__name__)
         classes = f", classes=[{quote_some(self.classes)}]" if self.classes else ""
-        return f"GenerativeProgram({name}, label={self.label!r}{classes})"
+        return f"GenerativeProgram({name}, label={self.response_site or self.label!r}{classes})"
 
     def __call__(self, n: int, **covariates: Any) -> Any:
         """Generate n instances inside NumPyro's handlers; what the function returns."""
@@ -143,6 +156,11 @@ class GenerativeProgram(ProgramModel):
     def supports(self) -> Supports:
         """What is known, without the latents, of the values that attributes can take."""
         return find_supports(self)
+
+    @functools.cached_property
+    def response_support(self) -> Constraint:
+        """The values that a continuous label may take."""
+        return constraints.real if self.response_site is None else find_response_support(self)
 
     @functools.cached_property
     def latent_supports(self) -> dict[str, Constraint]:
@@ -202,14 +220,18 @@ class GenerativeProgram(ProgramModel):
             evaluation = evaluate_classes(self, self._complete(latents))
             return {name: jax.tree.map(np.asarray, site["fn"]) for name, site in evaluation.sites.items()}
 
-    def log_joint(self, latents: Mapping[str, Any], X: Any) -> Float[np.ndarray, "n K"]:
-        """log p(x_i, y = k | latents) of rows.
+    def log_joint(self, latents: Mapping[str, Any], X: Any, y: Any = None) -> Float[np.ndarray, "n K"]:
+        """log p(x_i, y = k | latents) of rows; where the label is continuous, log p(x_i, y_i | latents), (n, 1).
 
         Args:
             latents: site -> value.
             X: mapping or data frame with the attribute sites (and covariates) as names.
+            y: a continuous label of each row. Without it the table is log p(x_i | latents), if no attribute is made
+                from the label.
         """
-        rows = self.read(None, X)
+        rows = self._read_with(X, y)
+        if y is not None and self.response is None:
+            raise DataError("log_joint takes y for a continuous label alone: its table has all classes.")
         with jax.enable_x64(True):
             return np.asarray(log_joint(self, self._complete(latents), rows))
 
@@ -220,11 +242,19 @@ class GenerativeProgram(ProgramModel):
 
         The density of the latents is that of their sites, in the constrained space.
         """
-        rows = self.read(None, X)
+        rows = self._read_with(X, y)
         if self.label is not None:
             rows = dataclasses.replace(rows, labels=Schema(classes=self.classes).label_codes(y))
         with jax.enable_x64(True):
             return float(log_density(self, self._complete(latents), summarize_rows(self, rows).padded()))
+
+    def _read_with(self, X: Any, y: Any) -> Rows:
+        """Rows with their continuous label, if they have one."""
+        if self.response is None:
+            return self.read(None, X)
+        rows = self.read(None, read_table(X, y))
+        check_missing(self, rows)
+        return rows
 
     def _complete(self, latents: Mapping[str, Any]) -> dict[str, Array]:
         """The latents as arrays. A DataError names those that are not given: they would be drawn in silence."""

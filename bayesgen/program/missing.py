@@ -1,6 +1,7 @@
 """Rows of a program of which cells are missing: which may be, and log probabilities that leave them out."""
 
 import math
+from collections.abc import Collection
 
 import jax.numpy as jnp
 import numpy as np
@@ -28,8 +29,13 @@ def whole_axes(distribution: dist.Distribution) -> int:
     return 0 if isinstance(leaf, JOINTLY_NORMAL) else len(leaf.event_shape)
 
 
-def check_missing(program: Program, rows: Rows) -> None:
+def check_missing(program: Program, rows: Rows, looked_for: Collection[str | None] = ()) -> None:
     """Refuse missing cells that cannot be left out: parts of events, and what another attribute depends on.
+
+    Args:
+        program: the program.
+        rows: the data.
+        looked_for: attributes that are to be predicted, whose values will be tried.
 
     Raises:
         DataError: naming the attribute or both, and the first such row.
@@ -40,7 +46,8 @@ def check_missing(program: Program, rows: Rows) -> None:
         return
     for name, needed in program.plan.dependences:
         for other in needed:
-            _check_known(rows, name, other)
+            if other not in looked_for:
+                _check_known(rows, name, other)
 
 
 def _check_whole(name: str, site: Site, observed: Bool[Array, "n ..."]) -> None:

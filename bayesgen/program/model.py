@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
+from numpyro.distributions import constraints
+from numpyro.distributions.constraints import Constraint
 
 from bayesgen.data import Rows, Schema, Table
 from bayesgen.errors import DataError, FitError, ModelError
@@ -60,6 +62,11 @@ class ConcreteModel(Recipe):
     def response(self) -> Response | None:
         """Where the continuous label stands among the attributes; None for a model without one."""
         return None
+
+    @property
+    def response_support(self) -> Constraint:
+        """The values that the response may take."""
+        return constraints.real
 
     def concrete(self, schema: Schema) -> "ConcreteModel":
         """The model itself."""

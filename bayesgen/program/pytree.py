@@ -53,14 +53,14 @@ def register(program_type: type) -> None:
         dynamic = isinstance(program.function, PytreeFunction)
         static = None if dynamic else weakref.ref(program.function)
         codes = tuple(range(len(program.classes)))
-        fixed = (static, program.label, codes, program.structure, program.plan)
+        fixed = (static, program.label, codes, program.response_site, program.structure, program.plan)
         return ((program.function,) if dynamic else ()), fixed
 
     def unflatten(fixed: Any, children: Any) -> Any:
-        static, label, codes, structure, plan = fixed
+        static, label, codes, response_site, structure, plan = fixed
         function = static() if static else children[0]
         program: Any = fill(object.__new__(program_type), function=function, label=label, classes=codes)
-        return fill(program, structure=structure, plan=plan)
+        return fill(program, response_site=response_site, structure=structure, plan=plan)
 
     jax.tree_util.register_pytree_node(program_type, flatten, unflatten)
 

@@ -15,10 +15,12 @@ class Response:
     Attributes:
         site: the attribute site.
         column: its place among the columns of the site; None where the site is the response alone, (n,).
+        is_needed: whether other attributes are made from it, so that nothing is known of these without it.
     """
 
     site: str
     column: int | None = None
+    is_needed: bool = False
 
     def put(self, rows: Rows, values: Float[Array, " n"]) -> Rows:
         """The rows with these values of the response."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
 
-from bayesgen.data import Rows, Table, read_table
+from bayesgen.data import Rows, Table, read_table, response_values
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 from bayesgen.statistics import SufficientStatistics, sufficient_statistics
@@ -35,20 +35,30 @@ def read_rows(program: Program, X: Any, labelled: bool = False) -> Rows:
     """
     table = read_table(X)
     structure = program.structure
-    columns = _columns(program, table, {program.label} if labelled else set())
+    columns = _columns(program, table, {program.label, program.response_site} if labelled else set())
+    if program.response_site is not None:
+        columns[program.response_site] = _response(program, table)
     values = {name: _attribute(name, site, columns[name]) for name, site in structure.attributes}
     observed = {name: ~np.isnan(cells) for name, cells in values.items() if np.isnan(cells.min(initial=0))}
     for name, mask in observed.items():
         if structure.attribute[name].discrete:
             values[name] = np.where(mask, values[name], 0.0)
     rows = Rows(values, observed, {name: _covariate(name, columns[name]) for name in structure.covariates})
-    check_missing(program, rows)
+    is_new = program.response_site is not None and table.labels is None
+    check_missing(program, rows, {program.response_site} if is_new else set())
     check_values(program, rows)
     return rows
 
 
+def _response(program: Program, table: Table) -> Float[np.ndarray, " n"]:
+    """The continuous label, NaN where it is missing, as in all new rows."""
+    if table.labels is None:
+        return np.full(table.num_rows, np.nan)
+    return response_values(table.labels, program.response_site or "y")
+
+
 def _columns(program: Program, table: Table, unread: set[str | None]) -> dict[str, Shaped[np.ndarray, "n ..."]]:
-    wanted = [*program.attributes, *program.covariates]
+    wanted = [name for name in (*program.attributes, *program.covariates) if name != program.response_site]
     if not table.named:
         if len(wanted) == 1:
             return {wanted[0]: np.asarray(table.matrix(table.names))}

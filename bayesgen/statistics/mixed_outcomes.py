@@ -153,11 +153,11 @@ def _weighted(weights: Float[np.ndarray, "S n"], values: Float[np.ndarray, "#S #
 
 
 def solved(
-    function: Callable[[Float[np.ndarray, " n"]], Float[np.ndarray, " n"]],
-    slope: Callable[[Float[np.ndarray, " n"]], Float[np.ndarray, " n"]],
-    low: Float[np.ndarray, " n"],
-    high: Float[np.ndarray, " n"],
-) -> Float[np.ndarray, " n"]:
+    function: Callable[[Float[np.ndarray, "..."]], Float[np.ndarray, "..."]],
+    slope: Callable[[Float[np.ndarray, "..."]], Float[np.ndarray, "..."]],
+    low: Float[np.ndarray, "..."],
+    high: Float[np.ndarray, "..."],
+) -> Float[np.ndarray, "..."]:
     """Where rising functions are zero, between two ends: by Newton's steps, by halves where these leave the bracket."""
     least = DIGITS * np.maximum(abs(low), abs(high))
     point = 0.5 * (low + high)

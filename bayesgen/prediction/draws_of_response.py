@@ -1,0 +1,219 @@
+"""What draws of a posterior say of a response: p(y | x) as a mixture over them."""
+
+import dataclasses
+import functools
+
+import numpy as np
+import scipy.special
+
+from bayesgen.data import Rows
+from bayesgen.fitting import Fit
+from bayesgen.models import ClosedResponse
+from bayesgen.posteriors import Parameters, chains_joined
+from bayesgen.program import log_joint_draws
+from bayesgen.runtime import as_key, chunks
+from bayesgen.statistics import DeferredOutcomes, MixtureOutcomes, NormalOutcomes, Outcomes
+from bayesgen.typing import Float, Int, Seed
+
+from .batches import ratio_error
+from .continuous import ContinuousPrediction, joined_answers
+from .grid import GridOutcomes, outcomes_on_grid
+from .parabola import POINTS, parabolas, points_about
+from .reliability import tail_indices
+from .responses import by_process, closed_response, kept_or_deferred, line_of, response_of
+
+AVERAGED_NUMBERS = 1 << 21  # of draws x rows that are held at once
+NUM_BATCHES = 100
+
+
+@dataclasses.dataclass(frozen=True)
+class DrawsOfResponse:
+    """Processes that are averaged over.
+
+    Attributes:
+        fit: the fit.
+        closed: p(y | x, Q) in closed form, where there is one.
+        latents: site -> (draws, ...).
+        parameters: the same in the coordinates that are reported.
+        weighs: whether a draw weighs by p(x | Q), as in the one-step answer; else all count alike.
+    """
+
+    fit: Fit
+    closed: ClosedResponse | None
+    latents: Parameters
+    parameters: Parameters
+    weighs: bool
+
+    @classmethod
+    def of(cls, fit: Fit, weighs: bool, num_draws: int = 4000, seed: Seed = 0) -> "DrawsOfResponse":
+        """So many draws from the posterior of a fit, or all there are where they come from chains."""
+        latents = chains_joined(fit.posterior.draws(num_draws, as_key(seed)))
+        return cls(fit, closed_response(fit), latents, fit.program.parameters_of(latents), weighs)
+
+    @property
+    def num_draws(self) -> int:
+        """How many there are."""
+        return len(next(iter(self.latents.values())))
+
+    def answer(self, rows: Rows) -> ContinuousPrediction:
+        """The answer for rows, chunk by chunk: the distributions of draws are made anew whenever they are asked."""
+        places = chunks(rows.num_rows, max(1, AVERAGED_NUMBERS // self.num_draws)) or [slice(0, 0)]
+        return joined_answers([self._answer(rows.take(part)) for part in places])
+
+    def _answer(self, rows: Rows) -> ContinuousPrediction:
+        by_draw = self.by_draw(rows)
+        if by_draw is None:
+            return self._on_grid(rows)
+        mixture = self._mixture(*by_draw)
+        outcomes = DeferredOutcomes(functools.partial(self.mixture, rows), mixture.mean, mixture.std)
+        return self._averaged(outcomes, mixture.means, by_draw[1])
+
+    def mixture(self, rows: Rows) -> MixtureOutcomes:
+        """p(y | x) of a few rows, as a mixture of what the draws say, which is in closed form."""
+        by_draw = self.by_draw(rows)
+        assert by_draw is not None
+        return self._mixture(*by_draw)
+
+    def _mixture(self, components: Outcomes, log_marginals: Float[np.ndarray, "draws n"] | None) -> MixtureOutcomes:
+        return MixtureOutcomes(self._log_weights(log_marginals, components.num_rows), components)
+
+    def _log_weights(
+        self, log_marginals: Float[np.ndarray, "draws n"] | None, num_rows: int
+    ) -> Float[np.ndarray, "draws n"]:
+        if log_marginals is None or not self.weighs:
+            log_marginals = np.zeros((self.num_draws, num_rows))
+        return log_marginals - scipy.special.logsumexp(log_marginals, axis=0)
+
+    def _averaged(
+        self,
+        outcomes: Outcomes,
+        means: Float[np.ndarray, "draws n"],
+        log_marginals: Float[np.ndarray, "draws n"] | None,
+    ) -> ContinuousPrediction:
+        """The answer, and what is known of its Monte Carlo error."""
+        weights = np.exp(self._log_weights(log_marginals, outcomes.num_rows))
+        logs = log_marginals
+        return ContinuousPrediction(
+            outcomes,
+            None if logs is None else scipy.special.logsumexp(logs, axis=0) - np.log(self.num_draws),
+            _error_of_mean(means, weights),
+            None if logs is None or not self.weighs else _tails(logs, weights),
+        )
+
+    def by_draw(self, rows: Rows) -> tuple[Outcomes, Float[np.ndarray, "draws n"] | None] | None:
+        """What each draw says of y, and log p(x | Q) (None where x is given); None where no closed form is known."""
+        components = None if self.closed is None else self.closed.at(self.parameters, rows)
+        if components is None:
+            return self._parabolas(rows)
+        response = response_of(self.fit)
+        if response.is_alone(rows):
+            return components, None
+        if not response.is_needed:
+            return components, self.log_joints(rows)
+        center = components.mean.mean(0)
+        return components, self.log_joints(response.put(rows, center)) - components.log_density(center)
+
+    def log_joints(self, rows: Rows) -> Float[np.ndarray, "draws n"]:
+        """Log joints of rows under each draw."""
+        return np.asarray(log_joint_draws(self.fit.program, self.latents, rows))[..., 0]
+
+    def _parabolas(self, rows: Rows) -> tuple[NormalOutcomes, Float[np.ndarray, "draws n"] | None] | None:
+        """Normal distributions, where the log joints of all draws and rows are parabolas in y."""
+        if not line_of(self.fit, rows).is_real or not rows.num_rows:
+            return None
+        middle, size = by_process(self.fit, rows, "mean"), rows.num_rows
+        if not isinstance(middle.outcomes, NormalOutcomes):
+            return None
+        points = points_about(middle.mean, middle.std)
+        candidates = response_of(self.fit).put(rows.take(np.tile(np.arange(size), len(POINTS))), points.ravel())
+        logs = self.log_joints(candidates).reshape(self.num_draws, len(POINTS), size).swapaxes(0, 1)
+        found = parabolas(logs, middle.mean, middle.std)
+        if not found.fits.all():
+            return None
+        log_marginals = None if response_of(self.fit).is_alone(rows) else found.log_integral
+        return NormalOutcomes(found.loc, found.scale), log_marginals
+
+    # --- by quadrature ------------------------------------------------------------------------------------------
+
+    def _on_grid(self, rows: Rows) -> ContinuousPrediction:
+        """The mixture by its log density alone, normalised by quadrature; so is p(x | Q) of each draw."""
+        line, size = line_of(self.fit, rows), rows.num_rows
+        no_normalizers = np.zeros((self.num_draws, size))
+        joint = MeanJoint(self, rows, no_normalizers)
+        grid, _ = outcomes_on_grid(joint, size, line)
+        log_marginals, means = self._moments(rows, grid)
+        if not self.weighs:
+            for _ in range(2):  # panels that suit the draws that x makes improbable, too
+                joint = MeanJoint(self, rows, log_marginals)
+                grid, _ = outcomes_on_grid(joint, size, line)
+                log_marginals, means = self._moments(rows, grid)
+        known = None if response_of(self.fit).is_alone(rows) else log_marginals
+        return self._averaged(kept_or_deferred(grid, joint, line, 1), means, known)
+
+    def _moments(
+        self, rows: Rows, grid: GridOutcomes
+    ) -> tuple[Float[np.ndarray, "draws n"], Float[np.ndarray, "draws n"]]:
+        """Log p(x | Q) and the mean of y of each draw, by the nodes of a grid."""
+        log_marginals, means = np.full((2, self.num_draws, rows.num_rows), -np.inf)
+        for row in range(rows.num_rows):
+            values, log_weights = grid.nodes_of(row)
+            if len(values):
+                logs = self.log_joints_at(rows, np.full(len(values), row), values) + log_weights
+                log_marginals[:, row] = scipy.special.logsumexp(logs, axis=1)
+                shares = np.exp(logs - log_marginals[:, row, None])
+                means[:, row] = shares @ values
+        return log_marginals, means
+
+    def log_joints_at(
+        self, rows: Rows, places: Int[np.ndarray, " m"], values: Float[np.ndarray, " m"]
+    ) -> Float[np.ndarray, "draws m"]:
+        """Log joints of rows at these places, with these values."""
+        size = max(len(places), 1)
+        more = (1 << (size - 1).bit_length()) - len(places)  # few sizes, for which the program is compiled
+        places, values = (np.concatenate([array, np.repeat(array[:1], more)]) for array in (places, values))
+        return self.log_joints(response_of(self.fit).put(rows.take(places), values))[:, : len(places) - more]
+
+
+@dataclasses.dataclass(frozen=True)
+class MeanJoint:
+    """Log of the mean over draws of p(x, y | Q), each divided by a number of its own and of the row.
+
+    Attributes:
+        draws: the draws.
+        rows: the rows.
+        log_divisors: zeros for the one-step answer; log p(x | Q) where all draws count alike.
+    """
+
+    draws: DrawsOfResponse
+    rows: Rows
+    log_divisors: Float[np.ndarray, "draws n"]
+
+    def __call__(self, places: Int[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
+        """Log means."""
+        parts = chunks(len(places), max(1, AVERAGED_NUMBERS // self.draws.num_draws))
+        return np.concatenate([np.zeros(0), *(self._of_few(places[part], values[part]) for part in parts)])
+
+    def _of_few(self, places: Int[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
+        logs = self.draws.log_joints_at(self.rows, places, values) - self.log_divisors[:, places]
+        return scipy.special.logsumexp(logs, axis=0) - np.log(len(logs))
+
+
+def _error_of_mean(
+    means: Float[np.ndarray, "draws n"], weights: Float[np.ndarray, "draws n"]
+) -> Float[np.ndarray, " n"]:
+    """Monte Carlo standard error of the weighted mean, from means of successive draws."""
+    size = max(1, len(means) // NUM_BATCHES)
+    used = len(means) // size * size
+    center = (weights * means).sum(0)
+    parts, totals = (
+        array[:used].reshape(-1, size, array.shape[1]).mean(1) for array in (weights * (means - center), weights)
+    )
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(ratio_error(parts[:, None], totals)[0])
+
+
+def _tails(logs: Float[np.ndarray, "draws n"], weights: Float[np.ndarray, "draws n"]) -> Float[np.ndarray, " n"]:
+    """Pareto's k of the weights of draws."""
+    effective = 1 / (weights**2).sum(0)
+    mean = scipy.special.logsumexp(logs, axis=0)
+    return tail_indices(lambda places: logs[:, places, None], mean[:, None], effective[:, None], len(logs))

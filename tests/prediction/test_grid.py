@@ -1,0 +1,140 @@
+"""Quadrature of a response's log joint, against SciPy: heavy tails, several peaks, every support, rows far out."""
+
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import scipy.integrate
+import scipy.stats
+from numpyro.distributions import constraints
+
+from bayesgen.prediction.grid import outcomes_on_grid
+from bayesgen.prediction.line import Line
+from bayesgen.prediction.parabola import as_normal
+from bayesgen.prediction.rules_of_quadrature import GAUSS, KRONROD, NODES, antiderivatives, interpolants
+
+close = np.testing.assert_allclose
+REAL = Line(dist.biject_to(constraints.real), 0.3, 1.7)
+LOC, SCALE = np.array([0.0, 1e-3, -37.0, 5.0, 1e3]), np.array([1.0, 1e-5, 1e-3, 1e3, 2.0])
+CASES = {
+    "normal": (constraints.real, scipy.stats.norm(LOC, SCALE)),
+    "Student t": (constraints.real, scipy.stats.t(np.array([4.0, 3.5, 5.0, 4.5, 30.0]), LOC, SCALE)),
+    "Gumbel": (constraints.real, scipy.stats.gumbel_r(LOC, SCALE)),
+    "gamma": (constraints.positive, scipy.stats.gamma(np.array([0.5, 1.0, 2.0, 30.0, 900.0]), scale=3.0)),
+    "beta": (constraints.unit_interval, scipy.stats.beta(np.array([0.5, 1.0, 2.0, 4e3, 3.0]), 2.5)),
+    "bounded": (constraints.interval(-2.0, 5.0), scipy.stats.beta([2.0] * 5, 3.0, loc=-2, scale=7)),
+    "above": (constraints.greater_than(4.0), scipy.stats.gamma([2.0] * 5, loc=4.0)),
+}
+every = pytest.mark.parametrize("name", CASES)
+
+
+def line_of(support, oracle):
+    """About values of the first and the third distribution, which tell little of the others."""
+    values = oracle.rvs((200, 5), random_state=np.random.default_rng(0))
+    return Line.of(support, values[:, [0, 2]].ravel())
+
+
+def on_grid(name):
+    support, oracle = CASES[name]
+    parameters = [np.broadcast_to(p, (5,)) for p in oracle.args]
+    keywords = {key: np.broadcast_to(p, (5,)) for key, p in oracle.kwds.items()}
+    shift = np.array([0.0, 700.0, -1e4, 3.0, 0.5])  # of the log joint: log p(x)
+
+    def log_joint(places, values):
+        with np.errstate(divide="ignore", over="ignore"):
+            of_rows = {key: p[places] for key, p in keywords.items()}
+            return oracle.dist.logpdf(values, *(p[places] for p in parameters), **of_rows) + shift[places]
+
+    outcomes, log_normalizer = outcomes_on_grid(log_joint, 5, line_of(support, oracle))
+    return outcomes, oracle, log_normalizer - shift
+
+
+def test_the_rules_are_exact_for_polynomials():
+    for power in range(23):
+        exact = (1 - (-1) ** (power + 1)) / (power + 1)
+        close(KRONROD @ NODES**power, exact, atol=1e-15)
+        if power < 14:
+            close(GAUSS @ NODES**power, exact, atol=1e-15)
+    x = np.linspace(-1, 1, 7)
+    for power in (0, 3, 14):
+        close(interpolants(x) @ NODES**power, x**power, atol=1e-13)
+        close(antiderivatives(x) @ NODES**power, (x ** (power + 1) - (-1.0) ** (power + 1)) / (power + 1), atol=1e-14)
+
+
+@every
+def test_densities_moments_and_quantiles_are_scipys(name):
+    outcomes, oracle, log_normalizer = on_grid(name)
+    close(log_normalizer, 0.0, atol=1e-8)
+    close(outcomes.mean, oracle.mean(), rtol=1e-6, atol=1e-8)
+    close(outcomes.std, oracle.std(), rtol=1e-4 if name == "Student t" else 1e-6)
+    for q in (0.003, 0.2, 0.5, 0.99):
+        close(oracle.cdf(outcomes.quantile(q)), q, rtol=1e-6)
+        close(outcomes.cdf(oracle.ppf(q)), q, rtol=1e-6)
+        close(outcomes.log_density(oracle.ppf(q)), oracle.logpdf(oracle.ppf(q)), rtol=1e-7, atol=1e-6)
+
+
+def test_values_beyond_the_support():
+    outcomes, *_ = on_grid("bounded")
+    assert np.isneginf(outcomes.log_density(np.asarray(5.5))).all()
+    close(outcomes.cdf(np.asarray(5.5)), 1.0)
+    close(outcomes.cdf(np.asarray(-3.0)), 0.0)
+    assert np.isnan(outcomes.cdf(np.full(5, np.nan))).all()
+
+
+def test_draws_are_of_the_distribution():
+    outcomes, oracle, _ = on_grid("gamma")
+    draws = outcomes.draws(np.random.default_rng(1), 500)
+    assert draws.shape == (500, 5)
+    for row in range(5):
+        assert scipy.stats.kstest(oracle.cdf(draws)[:, row], "uniform").pvalue > 1e-3
+
+
+def test_several_peaks_are_all_found():
+    x, noise = np.array([4.0, 0.0, 100.0, -2.0]), 1e-3
+
+    def log_joint(places, values):
+        return scipy.stats.norm.logpdf(values) + scipy.stats.norm.logpdf(x[places], values**2, noise)
+
+    outcomes, log_normalizer = outcomes_on_grid(log_joint, 4, REAL)
+    close(outcomes.mean, 0.0, atol=1e-6)
+    close(outcomes.cdf(np.zeros(4)), 0.5, rtol=1e-7)
+    close(outcomes.quantile(0.75)[[0, 2]], np.sqrt(x[[0, 2]]), rtol=1e-3)
+    for row, top in ((0, 2.0), (1, 0.0), (3, 0.0)):
+        width = 0.3 if row == 1 else 0.01
+        at_top = log_joint(np.array([row]), np.array([top]))
+        integral, _ = scipy.integrate.quad(
+            lambda y, row=row, at_top=at_top: float(np.exp(log_joint(np.array([row]), np.array([y])) - at_top)[0]),
+            top - width, top + width, points=[top], epsabs=0, epsrel=1e-10, limit=200,
+        )  # fmt: skip
+        sides = 2 if row == 0 else 1
+        close(log_normalizer[row], at_top[0] + np.log(sides * integral), atol=1e-7)
+
+
+def test_rows_that_are_impossible():
+    outcomes, log_normalizer = outcomes_on_grid(
+        lambda places, values: np.where(places == 0, -np.inf, -(values**2)), 2, REAL
+    )
+    assert np.isneginf(log_normalizer[0]) and np.isfinite(log_normalizer[1])
+    for values in (outcomes.mean, outcomes.std, outcomes.quantile(0.3), outcomes.cdf(np.zeros(2))):
+        assert np.isnan(values[0]) and np.isfinite(values[1])
+
+
+def test_jumps_are_cut_down_to():
+    outcomes, log_normalizer = outcomes_on_grid(lambda places, y: np.where(y > 0.1, -y, -np.inf), 1, REAL)
+    close(outcomes.mean, 1.1, rtol=1e-9)
+    close(log_normalizer, -0.1, rtol=1e-8)
+    close(outcomes.quantile(0.5), 0.1 + np.log(2), rtol=1e-9)
+
+
+def test_parabolas_are_known_for_what_they_are():
+    def log_joint(places, values):
+        return scipy.stats.norm.logpdf(values, LOC[places], SCALE[places]) + 70 * places
+
+    outcomes, log_normalizer = as_normal(log_joint, 5, REAL)
+    close(outcomes.loc, LOC, rtol=1e-9, atol=1e-9)
+    close(outcomes.scale, SCALE, rtol=1e-8)
+    close(log_normalizer, 70 * np.arange(5), atol=1e-8)
+    assert as_normal(lambda places, values: scipy.stats.t.logpdf(values, 1e3), 1, REAL) is None
+    assert as_normal(lambda places, values: -(values**2) - 1e-4 * values**4, 1, REAL) is None
+    assert as_normal(lambda places, values: values**2, 1, REAL) is None
+    positive = Line(dist.biject_to(constraints.positive), 0.0, 1.0)
+    assert as_normal(log_joint, 5, positive) is None
