@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse
 from sklearn.cluster import kmeans_plusplus
 
-from bayesgen.data import Rows
+from bayesgen.data import BINNED, Rows
 from bayesgen.models import Conjugate
 from bayesgen.runtime import all_in_threads, even_chunks
 from bayesgen.typing import Bool, Float, Int
@@ -84,7 +84,7 @@ def _features_of(sample: Rows, conjugate: Conjugate | None) -> Callable[[Rows], 
         elif hasattr(values, "tocsr"):
             of_sites[site] = _as_they_are
         else:
-            is_real = family is None or family.kind == "real"
+            is_real = family is None or family.kind in ("real", BINNED)
             of_sites[site] = _standardizing(_flat(values, _mask(sample, site)), is_real)
 
     def features_of(rows: Rows) -> Features:

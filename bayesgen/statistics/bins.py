@@ -56,16 +56,20 @@ def bin_codes(values: Real[Array, "n D"], edges: Float[Array, "D edges"]) -> Int
     inner = edges[:, 1:-1]
     if namespace(values, edges) is jnp:
         return (values[:, :, None] >= inner).sum(-1)
-    codes = np.zeros((values.shape[1], len(values)), np.uint8 if inner.shape[1] < 256 else np.int64)
-    for part in chunks(len(values)):  # which stay in the processor's cache
-        columns, cells = np.ascontiguousarray(values[part].T), codes[:, part]
-        if inner.shape[1] > FEW_EDGES:
-            for column, cell, of_column in zip(columns, cells, inner, strict=True):
-                cell[:] = np.searchsorted(of_column, column, side="right")
-        else:
-            for edge in inner.T:
-                cells += columns >= edge[:, None]
-    return codes.T
+    parts = [reached(np.ascontiguousarray(values[part].T), inner) for part in chunks(len(values))]
+    return np.concatenate(parts, axis=1).T if parts else np.zeros(values.shape, np.int64)
+
+
+def reached(columns: Real[Array, "D n"], edges: Float[Array, "D edges"]) -> Integer[np.ndarray, "D n"]:
+    """How many edges, which increase, each number has reached. Of NaN it means nothing."""
+    if edges.shape[1] > FEW_EDGES:
+        pairs = zip(columns, edges, strict=True)
+        return np.stack([np.searchsorted(of_column, column, side="right") for column, of_column in pairs])
+    number, is_reached = np.zeros(columns.shape, np.uint8), np.empty(columns.shape, bool)
+    for edge in edges.T:
+        np.greater_equal(columns, edge[:, None], out=is_reached)
+        number += is_reached.view(np.uint8)
+    return number
 
 
 def bin_means(edges: Float[Array, "*#D edges"], tails: Float[Array, "*#D 2"]) -> Float[Array, "*D r"]:

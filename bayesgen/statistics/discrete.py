@@ -154,7 +154,7 @@ def _group_width(num_classes: int, num_categories: int) -> int:
     return width
 
 
-def count_jointly(
+def _count_jointly(
     rows: Shaped[Array, "n m"],
     codes: Int[Array, " n"],
     num_classes: int,
@@ -218,7 +218,7 @@ class CategoricalStatistic(Statistic):
             values, size = filled(values, observed, self.num_categories), size + 1
         rows = flatten_rows(values)
         if classes.ndim == 1 and namespace(values, classes, weights) is np:
-            counts = count_jointly(rows, classes, num_classes, weights, size)[..., : self.num_categories]
+            counts = _count_jointly(rows, classes, num_classes, weights, size)[..., : self.num_categories]
         else:
             of_values = [
                 class_sums(rows == value, classes, num_classes, weights) for value in range(self.num_categories)

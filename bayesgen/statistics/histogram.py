@@ -2,20 +2,21 @@
 
 import dataclasses
 from collections.abc import Mapping
+from typing import NoReturn
 
 import numpy as np
 
 from bayesgen.errors import DataError
 from bayesgen.records import record, static
-from bayesgen.typing import Array, Bool, Float, Int, Integer, Real, Shaped
+from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
 from .arrays import Cells, flatten_rows, namespace, safe_product
 from .base import Parameters, Statistic
+from .bin_totals import bin_totals
 from .bins import bin_codes, bin_means, bin_widths, excess, quantiles
 from .densities import RowDensity, Weight
-from .discrete import count_jointly
 from .missing import filled
-from .passes import Classes, class_counts, class_sums
+from .passes import Classes, class_counts
 from .summaries import Sums
 
 
@@ -60,55 +61,20 @@ class HistogramStatistic(Statistic):
         assert self.edges is not None and self.tails is not None, "the edges are not known"
         cells = values if observed is None else filled(values, observed, 0.0)
         rows, mask = flatten_rows(cells), None if observed is None else flatten_rows(observed)
-        shape, size = (num_classes, *values.shape[1:]), self.num_bins
         edges, tails = (np.broadcast_to(array, (rows.shape[1], array.shape[-1])) for array in (self.edges, self.tails))
-        counts = self._counts(bin_codes(rows, edges), classes, num_classes, weights, mask)
-        xp = namespace(counts)
-        with np.errstate(over="ignore", invalid="ignore"):  # of sums, which tell data apart and are in no density
-            sums = class_sums(rows, classes, num_classes, weights, mask)
-        base = xp.zeros(counts.shape[:-1])
+        totals = bin_totals(rows, edges, classes, num_classes, weights, mask)
+        xp = namespace(totals.counts)
+        base = xp.zeros(totals.sums.shape)
         if self.has_base:
-            beyond = self._beyond(rows, edges, tails, mask)
-            beyond = class_sums(beyond, classes, num_classes, weights, mask)
-            base = -(counts * np.log(bin_widths(edges, tails))).sum(-1) - beyond
-        count = class_counts(classes, num_classes, weights, observed)
-        return Sums(count, (counts.reshape(*shape, size), sums.reshape(shape)), base.reshape(shape))
-
-    def _counts(
-        self,
-        codes: Integer[Array, "n m"],
-        classes: Classes,
-        num_classes: int,
-        weights: Real[Array, " n"] | None,
-        mask: Bool[Array, "n m"] | None,
-    ) -> Float[Array, "K m r"]:
-        size = self.num_bins
-        if classes.ndim == 1 and namespace(codes, classes, weights, mask) is np:
-            if mask is None:
-                return count_jointly(codes, classes, num_classes, weights, size)
-            there = np.where(mask, codes, np.asarray(size, np.int64))  # missing cells have a bin of their own
-            return count_jointly(there, classes, num_classes, weights, size + 1)[..., :size]
-        of_bins = [class_sums(codes == index, classes, num_classes, weights, mask) for index in range(size)]
-        return namespace(*of_bins).stack(of_bins, -1)
-
-    @staticmethod
-    def _beyond(
-        rows: Real[Array, "n m"],
-        edges: Float[np.ndarray, "m edges"],
-        tails: Float[np.ndarray, "m 2"],
-        mask: Bool[Array, "n m"] | None,
-    ) -> Float[Array, "n m"]:
-        """See `excess`. DataError: numbers beyond an end without a tail."""
-        beyond = excess(rows, edges, tails)
-        if namespace(beyond, mask) is np and not tails.all():
-            outside = np.isinf(beyond) if mask is None else np.isinf(beyond) & mask
-            if outside.any():
-                row, column = np.argwhere(outside)[0].tolist()
-                raise DataError(
-                    f"{rows[row, column]:g} in row {row} lies beyond the ends of its bins, "
-                    f"{edges[column, 0]:g} and {edges[column, -1]:g}, which have no tails. State tails, or wider edges."
-                )
-        return beyond
+            base = -(totals.counts * np.log(bin_widths(edges, tails))).sum(-1)
+            for tail, beyond in ((tails[:, 0], totals.left), (tails[:, 1], totals.right)):
+                if xp is np and (beyond[:, tail == 0] > 0).any():
+                    _refuse_outside(rows, edges, tails, mask)
+                base = base - beyond / np.where(tail > 0, tail, 1.0)
+        count, shape = class_counts(classes, num_classes, weights, observed), (num_classes, *values.shape[1:])
+        return Sums(
+            count, (totals.counts.reshape(*shape, self.num_bins), totals.sums.reshape(shape)), base.reshape(shape)
+        )
 
     def log_likelihood(self, parameters: Parameters, summary: Sums) -> Float[Array, "..."]:  # type: ignore[override]
         """Sum over bins of count times log probability, less the logs of widths."""
@@ -190,3 +156,18 @@ class HistogramDensity(RowDensity):
         weights = (xp.reshape(logs, (-1, 1, 1)) for logs in (log_weight, log_other_weight))
         tables = (logs + table for logs, table in zip(weights, (self.log_probs, other.log_probs), strict=True))
         return dataclasses.replace(self, log_probs=xp.logaddexp(*tables))
+
+
+def _refuse_outside(
+    rows: Real[np.ndarray, "n m"],
+    edges: Float[np.ndarray, "m edges"],
+    tails: Float[np.ndarray, "m 2"],
+    observed: Bool[np.ndarray, "n m"] | None,
+) -> NoReturn:
+    """Refuse the first number beyond an end that has no tail."""
+    outside = np.isinf(excess(rows, edges, tails))
+    row, column = np.argwhere(outside if observed is None else outside & observed)[0].tolist()
+    raise DataError(
+        f"{rows[row, column]:g} in row {row} lies beyond the ends of its bins, {edges[column, 0]:g} and "
+        f"{edges[column, -1]:g}, which have no tails. State tails, or wider edges."
+    )
