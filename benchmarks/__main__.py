@@ -22,6 +22,7 @@ ROOMS = (
     "mixtures",
     "memory",
     "missing",
+    "surfaces",
     "cold",
     "sampling",
     "gpu",

@@ -213,6 +213,10 @@ class Family(Incomplete, abc.ABC):
         mean = self.mean()
         return mean if all(np.isfinite(value).all() for value in mean.values()) else self.mode()
 
+    def sketch(self, summary: Any) -> Parameters:
+        """Rough parameters of rows whatever the prior, of which `adapted` makes something: none, mostly."""
+        return {}
+
     def adapted(self, parameters: Mapping[str, Array]) -> Self:
         """The same prior, its sites in coordinates that suit processes near one: what samplers move in."""
         return self

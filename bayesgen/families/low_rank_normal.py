@@ -157,6 +157,13 @@ class LowRankNormal(JointCells, Family):
         variance = np.diagonal(summary.scatter, axis1=-2, axis2=-1) / max(summary.count, 1e-300)
         return Scale(num_columns=len(variance), mean=summary.mean, variance=variance)
 
+    def sketch(self, summary: Moments | PatternMoments) -> Parameters:
+        """The covariance of complete rows; variances alone, where cells are missing."""
+        if isinstance(summary, PatternMoments):
+            variances = np.asarray(summary.by_column().scatter)
+            return {"covariance": variances[..., None] * np.eye(variances.shape[-1])}
+        return {"covariance": summary.scatter}
+
     def adapted(self, parameters: Mapping[str, Array]) -> Self:
         """The same prior, loadings being made triangular in the axes of the covariance at a process."""
         return self.replace(basis=spectrum_of(np.asarray(parameters["covariance"]))[1])

@@ -69,7 +69,9 @@ class NUTS(Method):
         problem.warn_of_unnamed_classes()
         _refuse_many_groups(problem.data.statistics)
         program, start = problem.program, _start(problem)
-        moving = program if start is None else program.adapted(start)
+        conjugate = problem.conjugate
+        near = conjugate.sketch(problem.data.statistics) if start is None and conjugate is not None else start
+        moving = program if near is None else program.adapted(near)
         density = PosteriorDensity(moving, problem.statistics)
         if density.dimension == 0:
             raise FitError(

@@ -187,6 +187,11 @@ class Conjugate:
         summary_of = self._summaries(statistics)
         return self.collect(lambda family, names: family.middle(summary_of[names.block]))
 
+    def sketch(self, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
+        """Rough parameters, whatever the prior, by which programs choose coordinates: see `Family.adapted`."""
+        summary_of = self._summaries(statistics)
+        return self.collect(lambda family, names: family.sketch(summary_of[names.block]))
+
     def center(self) -> dict[str, np.ndarray]:
         """A process in the middle of the prior, at which no probability is zero."""
         return self.collect(lambda family, names: family.typical())

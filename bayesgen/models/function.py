@@ -52,7 +52,8 @@ class FamiliesFunction(PytreeFunction):
         """Each family in its coordinates near a process."""
         families = []
         for name, family in zip(self.names, self.families, strict=True):
-            of_block = {parameter: parameters[f"{name}_{parameter}"] for parameter in family.parameter_axes()}
+            keys = {parameter: f"{name}_{parameter}" for parameter in family.parameter_axes()}
+            of_block = {parameter: parameters[key] for parameter, key in keys.items() if key in parameters}
             families.append(family.adapted(of_block))
         is_same = all(one is other for one, other in zip(families, self.families, strict=True))
         return self if is_same else copied(self, families=tuple(families))

@@ -177,6 +177,31 @@ CASES = {
 }
 
 
+def alike(rng, codes):
+    """Correlated real columns of like scales, as noise that is alike in all of them wants."""
+    return {name: 10.0 ** (2 - 2 * j) * values for j, (name, values) in enumerate(REALS(rng, codes).items())}
+
+
+# families without a closed posterior: what is said of points holds of these, too
+OPEN = {
+    "low rank": Case(
+        bg.GenerativeClassifier([("size", bg.LowRankNormal(2), ["weight", "height", "age"])]), alike, **THREE
+    ),
+    "low rank beside others": Case(
+        bg.GenerativeClassifier(
+            [
+                ("size", bg.LowRankNormal(1, kappa=0.6, shape=2.3), ["weight", "height"]),
+                ("number", bg.GammaPoisson(), ["calls", "visits"]),
+                ("rest", bg.BetaBernoulli(2, 3), ["tame", "wild"]),
+                ("diet", bg.DirichletCategorical(), ["food"]),
+                ("coat", bg.DirichletCategorical(), ["fur"]),
+            ]
+        ),
+        mixed,
+    ),
+}
+
+
 def with_holes(X, rng):
     """The columns with a fifth of their cells masked, and one row of which nothing is there."""
     masked = {}

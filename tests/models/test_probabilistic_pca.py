@@ -1,9 +1,12 @@
 """Probabilistic PCA against scikit-learn, dense Gaussian conditioning, and its own invariances."""
 
 import numpy as np
+import numpyro.distributions as dist
 import pandas as pd
 import pytest
+import scipy.special
 import scipy.stats
+from arviz_stats.base import array_stats
 from sklearn.decomposition import PCA
 from sklearn.decomposition._pca import _assess_dimension
 
@@ -199,6 +202,66 @@ def test_a_factor_that_is_not_there_and_a_column_of_noise_alone_do_not_hinder_ch
     fit = bg.fit(bg.ProbabilisticPCA(2), X, method=bg.NUTS(num_samples=400))  # warnings, of R-hat as well, are errors
     assert not fit.sample_stats["diverging"].any()
     close(fit.parameters["real_covariance"].mean((0, 1)), np.cov(X.T), rtol=1.0, atol=2.0)
+
+
+def posterior_by_quadrature(X, prior):
+    """Means of covariance and noise variance of one factor in two columns, the mean summed out: on a grid.
+
+    Loadings are (r cos a, r sin a), of density r exp(-r^2 / 2 scale^2) in r and even in a.
+    """
+    size, shift = len(X), X.mean(0) - prior.location
+    scatter = (X - X.mean(0)).T @ (X - X.mean(0))
+    scatter += prior.kappa * size / (prior.kappa + size) * np.outer(shift, shift)
+    radius, angle = np.linspace(1e-4, 9, 241), np.linspace(0, np.pi, 120, endpoint=False)
+    noise = np.exp(np.linspace(np.log(0.02), np.log(3.0), 161))
+    r, a, v = (array.ravel() for array in np.meshgrid(radius, angle, noise, indexing="ij"))
+    loadings = np.stack([r * np.cos(a), r * np.sin(a)], -1)
+    covariance = loadings[:, :, None] * loadings[:, None, :] + v[:, None, None] * np.eye(2)
+    logs = -0.5 * size * np.linalg.slogdet(covariance)[1]
+    logs -= 0.5 * np.trace(np.linalg.solve(covariance, np.broadcast_to(scatter, covariance.shape)), axis1=1, axis2=2)
+    logs += np.log(r) - 0.5 * (r / prior.loadings_scale) ** 2
+    logs += scipy.stats.invgamma.logpdf(v, prior.shape, scale=prior.scale) + np.log(v)
+    weights = scipy.special.softmax(logs)
+    return np.einsum("s,sij->ij", weights, covariance), weights @ v, weights @ v**2
+
+
+def test_draws_have_the_posterior_that_quadrature_gives():
+    rng = np.random.default_rng(18)
+    X = rng.normal(size=(11, 1)) * [1.5, -0.8] + rng.normal(0, 0.5, (11, 2)) + [1.0, 3.0]
+    prior = bg.LowRankNormal(1, [0.5, 2.0], 0.3, 1.4, 2.2, 0.5)
+    fit = bg.fit(bg.ProbabilisticPCA(1, prior), X, method=bg.NUTS())
+    covariance, noise, square = posterior_by_quadrature(X, prior)
+    draws = {
+        "covariance": (fit.parameters["real_covariance"], covariance),
+        "noise": (fit.parameters["real_noise_variance"], noise),
+        "square": (fit.parameters["real_noise_variance"] ** 2, square),
+    }
+    for name, (chains, expected) in draws.items():
+        flat = chains.reshape(*chains.shape[:2], -1)
+        errors = [array_stats.mcse(flat[..., place], method="mean") for place in range(flat.shape[-1])]
+        assert (abs(flat.mean((0, 1)) - np.ravel(expected)) < 4 * np.array(errors)).all(), name
+
+
+@pytest.mark.parametrize(
+    "method", [bg.MAP(), pytest.param(bg.NUTS(num_samples=300), marks=pytest.mark.slow)], ids=["MAP", "NUTS"]
+)
+def test_a_hyperparameter_may_be_a_distribution(method, X):
+    """One that is nearly a number gives nearly what the number gives."""
+    priors = [bg.LowRankNormal(loadings_scale=scale) for scale in (dist.LogNormal(0.5, 0.01), np.exp(0.5))]
+    one, other = (bg.fit(bg.ProbabilisticPCA(FACTORS, prior), X, method=method).posterior.mean for prior in priors)
+    tolerance = 0.02 if method == bg.MAP() else 0.15
+    for name, expected in other.items():
+        close(one[name], expected, rtol=tolerance, atol=tolerance * np.abs(expected).max(), err_msg=name)
+
+
+def test_missing_cells_are_filled_in_by_what_the_surface_says(fit):
+    row = np.array([[1.0, np.nan, -2.0, 0.5, np.nan, 3.0, 0.0]])
+    there = ~np.isnan(row[0])
+    mean, covariance = fit.parameters["real_mean"], fit.parameters["real_covariance"]
+    slope = covariance[np.ix_(~there, there)] @ np.linalg.inv(covariance[np.ix_(there, there)])
+    close(fit.impute(row)[0, ~there], mean[~there] + slope @ (row[0, there] - mean[there]), rtol=1e-9)
+    coordinates = fit.transform(row)
+    close((mean + coordinates.loadings @ coordinates.mean[0])[~there], fit.impute(row)[0, ~there], rtol=1e-8)
 
 
 # --- how many factors -------------------------------------------------------------------------------------------
