@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping
-from typing import ClassVar, NoReturn
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -14,11 +14,12 @@ from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.util import validate_sample
 
+from bayesgen.records import record, static
 from bayesgen.statistics import (
     Classes,
+    DensityGivenFeatures,
     Moments,
     Parameters,
-    RowDensity,
     Statistic,
     class_moments,
     filled,
@@ -170,13 +171,32 @@ class LinearNormalStatistic(Statistic):
         squares = xp.einsum("...i,...ij,...j->...", contrast, summary.scatter, contrast) + count * residual**2
         return xp.asarray(summary.log_base - count * (xp.log(scale) + HALF_LOG_2PI) - 0.5 * squares / scale**2)
 
-    def density(self, parameters: Parameters) -> RowDensity:
-        """Not without features: see `Statistic.density`."""
-        _refuse_density()
+    def density(self, parameters: Parameters) -> "LinearNormalRows":
+        """The densities of rows with their features."""
+        return LinearNormalRows(parameters["coefficients"], parameters["intercept"], parameters["scale"])
 
 
-def _refuse_density() -> NoReturn:
-    raise NotImplementedError("Rows of a linear-normal distribution have no density without their features.")
+@record
+class LinearNormalRows(DensityGivenFeatures):
+    """Densities of rows of columns about lines in their features."""
+
+    coefficients: Float[Array, "K *extra F"]
+    intercept: Float[Array, " K *extra"]
+    scale: Float[Array, " K *extra"]
+    source: str = static(default="")
+
+    def log_prob_given(
+        self, features: Float[Array, "n F"], values: Float[Array, "n ..."], observed: Bool[Array, "n ..."] | None
+    ) -> Float[Array, "n K"]:
+        """Log density of each row under each class, given its features."""
+        num_classes, num_features = self.coefficients.shape[0], self.coefficients.shape[-1]
+        cells = flatten_rows(values if observed is None else filled(values, observed))[:, None]
+        slopes = self.coefficients.reshape(num_classes, -1, num_features)
+        intercept, scale = (array.reshape(num_classes, -1) for array in (self.intercept, self.scale))
+        xp = namespace(features, cells, slopes)
+        loc = xp.einsum("nf,kmf->nkm", features, slopes) + intercept
+        logs = -0.5 * ((cells - loc) / scale) ** 2 - xp.log(scale) - HALF_LOG_2PI
+        return (logs if observed is None else xp.where(flatten_rows(observed)[:, None], logs, 0.0)).sum(-1)
 
 
 def _of_blocks(

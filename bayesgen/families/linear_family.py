@@ -1,6 +1,7 @@
 """What families of columns with means linear in features are to programs and statistics, whatever their prior."""
 
 import abc
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,8 +12,8 @@ import numpyro.distributions as dist
 from bayesgen.distributions import LINEAR_NORMAL, LinearNormal
 from bayesgen.errors import ModelError
 from bayesgen.records import record, static
-from bayesgen.statistics import Moments, RowDensity
-from bayesgen.typing import Array, Int
+from bayesgen.statistics import DensityGivenFeatures, Moments, filled, log_rising
+from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int
 
 from .base import Family, Parameters
 
@@ -58,9 +59,15 @@ class LinearFamily(Family, abc.ABC):
         codes = np.zeros(len(rows), np.int64)
         return self.statistic.summarize(rows[:, -1], codes, 1, weights, inert=inert).of_class(0)
 
-    def row_predictive(self) -> RowDensity:
-        """None without features: see `predictive_parameters`."""
-        raise NotImplementedError("Rows have no predictive density without their features.")
+    @abc.abstractmethod
+    def predictive_parameters(
+        self, features: Float[Array, "n F"]
+    ) -> tuple[Float[ArrayOrNumber, " *batch"], Float[Array, " n *batch"], Float[Array, " n *batch"]]:
+        """Degrees of freedom, locations and scales of the predictive Student t of the columns at features."""
+
+    def row_predictive(self) -> "LinearStudentTRows":
+        """Student-t columns, given the features of the rows."""
+        return LinearStudentTRows(self)
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         """intercept, variance: (class, feature), coefficients: (class, feature, regressor).
@@ -70,3 +77,22 @@ class LinearFamily(Family, abc.ABC):
         axes = () if self.batch_shape == () else ("class", "feature")
         of_all = {"coefficients": (*axes, "regressor" if axes else "feature"), "variance": axes}
         return {"intercept": axes, **of_all} if self.intercept else of_all
+
+
+@record
+class LinearStudentTRows(DensityGivenFeatures):
+    """Densities of rows of columns about lines, the parameters integrated out."""
+
+    family: LinearFamily
+    source: str = static(default="")
+
+    def log_prob_given(
+        self, features: Float[Array, "n F"], values: Float[Array, "n ..."], observed: Bool[Array, "n ..."] | None
+    ) -> Float[Array, "n K"]:
+        """Log density of each row under each class, given its features."""
+        df, loc, scale = (np.asarray(array) for array in self.family.predictive_parameters(np.asarray(features)))
+        cells = np.asarray(values if observed is None else filled(values, observed))[:, None]
+        constant = log_rising(0.5 * df, 0.5) - 0.5 * np.log(df * math.pi) - np.log(scale)
+        logs = constant - 0.5 * (df + 1) * np.log1p(((cells - loc) / scale) ** 2 / df)
+        logs = logs if observed is None else np.where(np.asarray(observed)[:, None], logs, 0.0)
+        return logs.reshape(*logs.shape[:2], -1).sum(-1)

@@ -12,7 +12,7 @@ from scipy.special import gammaln
 from bayesgen.errors import FitError
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
-from bayesgen.statistics import Moments, NormalStatistic, RowDensity, log_rising
+from bayesgen.statistics import Moments, NormalStatistic, RowDensity, flatten_rows, log_rising
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .base import Family, Key, Parameters
@@ -227,10 +227,12 @@ class NormalInverseGamma(Family):
         shape = np.broadcast_to(self.shape, np.broadcast_shapes(self.location.shape, self.shape.shape))
         spread = np.sqrt(self.scale / self.shape * (self.kappa + 1) / self.kappa)
         rows = ConcentricStudentTRows if self.pooling.spherical else StudentTRows
-        return rows(2 * shape, self.location, spread)
+        return rows(flatten_rows(2 * shape), flatten_rows(self.location), flatten_rows(spread))
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
-        """mean: (class, feature); variance: the same, without the shared axes."""
+        """mean: (class, feature); variance: the same, without the shared axes. None of one column alone."""
+        if self.batch_shape == ():
+            return {"mean": (), "variance": ()}
         axes = ("class",) * (not self.pooling.tied) + ("feature",) * (not self.pooling.spherical)
         return {"mean": ("class", "feature"), "variance": axes}
 

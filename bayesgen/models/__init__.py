@@ -11,6 +11,7 @@ from .joint_gaussian_regression import JointGaussianRegression
 from .linear_regression import LinearRegression
 from .mixture import Mixture
 from .naive_bayes import NaiveBayes
+from .naive_bayes_regression import NaiveBayesRegression
 from .probabilistic_pca import ProbabilisticPCA
 from .structure_average import StructureAverage
 
@@ -26,6 +27,7 @@ __all__ = [
     "LinearRegression",
     "Mixture",
     "NaiveBayes",
+    "NaiveBayesRegression",
     "ProbabilisticPCA",
     "StructureAverage",
 ]

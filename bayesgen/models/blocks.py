@@ -10,7 +10,7 @@ import numpy as np
 from bayesgen.data import BINNED, ResponseColumn, Rows, Schema, Table, refuse_missing_cells, response_values
 from bayesgen.errors import DataError, ModelError
 from bayesgen.families import Family, FixedCategorical, Scale
-from bayesgen.program import ConcreteModel, GenerativeProgram, Model, Plan, Recipe
+from bayesgen.program import ConcreteModel, GenerativeProgram, Model, Plan, PytreeFunction, Recipe
 from bayesgen.statistics import Cells, Moments, PatternMoments, Statistic, check_magnitudes, check_rows
 from bayesgen.typing import Array, Bool, Float
 
@@ -107,6 +107,11 @@ class BlockModel(ConcreteModel):
         return dataclasses.replace(schema, mean=mean[:-1], variance=variance[:-1], response=response)
 
     @property
+    def given(self) -> Mapping[str, str]:
+        """Block -> the site or covariate that holds the features on which its columns depend, where there are any."""
+        return {}
+
+    @property
     def closed_response(self) -> ClosedResponse | None:
         """See `Conjugate`."""
         return None
@@ -128,7 +133,7 @@ class BlockModel(ConcreteModel):
     def conjugate(self, schema: Schema) -> Conjugate:
         """The resolved class prior and blocks; without classes, blocks whose families stand alone."""
         blocks = tuple(
-            Block(name, family.resolve(self._scale(schema, name, family, columns)), columns)
+            Block(name, family.resolve(self._scale(schema, name, family, columns)), columns, self.given.get(name))
             for name, family, columns in self.blocks
         )
         prior = self.class_prior
@@ -143,14 +148,19 @@ class BlockModel(ConcreteModel):
         conjugate = self.conjugate(schema)
         families = {block.name: block.family for block in conjugate.blocks}
         if conjugate.class_prior is None:
-            alone = BlocksFunction(tuple(families.values()), tuple(families))
-            program = GenerativeProgram(alone, label=None)
+            program = GenerativeProgram(self._function(families), label=None)
         else:
             function = ClassifierFunction(conjugate.class_prior, tuple(families.values()), tuple(families))
             program = GenerativeProgram(function, label=LABEL, classes=schema.classes)
         statistics = self.statistics(schema)
-        plan = Plan(tuple((name, statistics[name]) for name in families))
+        dependences = tuple((name, (source,)) for name, source in self.given.items() if source in families)
+        compressed = tuple((name, statistics[name]) for name in families)
+        plan = Plan(compressed, inert=tuple(self.given), dependences=dependences)
         return program.replace(plan=plan)
+
+    def _function(self, families: Mapping[str, Family]) -> PytreeFunction:
+        """The program's function, without classes, of families by block."""
+        return BlocksFunction(tuple(families.values()), tuple(families))
 
     def _scale(self, schema: Schema, name: str, family: Family, columns: Sequence[str]) -> Scale:
         """What the family of a block is told: numbers of classes, columns and categories; means and variances."""

@@ -8,8 +8,8 @@ import numpy as np
 
 from bayesgen.data import Schema
 from bayesgen.families import Family, Names
-from bayesgen.records import record, static
-from bayesgen.statistics import RowDensity, SufficientStatistics
+from bayesgen.records import copied, record, static
+from bayesgen.statistics import DensityGivenFeatures, RowDensity, SufficientStatistics
 from bayesgen.typing import Float
 
 from .closed_response import ClosedResponse
@@ -23,11 +23,13 @@ class Block:
         name: the attribute site's name.
         family: resolved family; its table of parameters has the classes, where there are any, as first axis.
         columns: names of the columns.
+        given: the site or covariate that holds the features on which the columns depend; None where there are none.
     """
 
     name: str = static()
     family: Family
     columns: Sequence[str] = static()
+    given: str | None = static(default=None)
 
     def of_column(self, column: str, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The entries of one column in the block's parameters, which may have leading axes: parameter -> value."""
@@ -269,19 +271,20 @@ class Conjugate:
             values |= {f"class_{k}": v for k, v in of_family(self.class_prior, self.class_names).items()}
         for block in self.blocks:
             parameters = of_family(block.family, self.names(block))
-            values |= {f"{block.name}_{name}": value for name, value in parameters.items()}
+            values |= {f"{block.name}_{name}": np.asarray(value) for name, value in parameters.items()}
         return values
 
     def densities_at(self, parameters: Mapping[str, np.ndarray]) -> "Densities":
         """Log class probabilities and the blocks' densities at given parameters."""
         blocks = []
         for block in self.blocks:
-            blocks.append((block.name, self.table(block).row_density(self.of_block(block, parameters))))
+            density = self.table(block).row_density(self.of_block(block, parameters))
+            blocks.append((block.name, _given(block, density)))
         return (np.zeros(1) if self.class_prior is None else _log(parameters["class_probs"])), blocks
 
     def predictive_densities(self) -> "Densities":
         """The same with the parameters integrated out."""
-        blocks = [(block.name, self.table(block).row_predictive()) for block in self.blocks]
+        blocks = [(block.name, _given(block, self.table(block).row_predictive())) for block in self.blocks]
         return np.zeros(1) if self.class_prior is None else _log(np.asarray(self.class_prior.mean()["probs"])), blocks
 
     def replace_families(self, class_prior: Family | None, families: Iterable[Family]) -> Self:
@@ -293,6 +296,11 @@ class Conjugate:
 
 
 Densities = tuple[np.ndarray, list[tuple[str, RowDensity]]]  # log class probabilities (K,); of each block
+
+
+def _given(block: Block, density: RowDensity) -> RowDensity:
+    """The density, told where the features are that it depends on."""
+    return copied(density, source=block.given) if isinstance(density, DensityGivenFeatures) else density
 
 
 def _categories(schema: Schema, columns: Sequence[str]) -> Sequence[Any]:

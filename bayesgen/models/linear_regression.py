@@ -155,6 +155,11 @@ class FeatureRegression(BlockModel):
         return Response(SITE)
 
     @property
+    def given(self) -> Mapping[str, str]:
+        """The features are a covariate."""
+        return {SITE: FEATURES}
+
+    @property
     def closed_response(self) -> "LinearResponse":
         """Normal, and Student t."""
         return LinearResponse()

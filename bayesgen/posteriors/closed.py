@@ -1,11 +1,12 @@
 """Tables of log-joints in closed form, for models with conjugate blocks: NumPy only, chunked over rows."""
 
+import dataclasses
 import math
 from typing import Any
 
 import numpy as np
 
-from bayesgen.data import Rows, successive_rows
+from bayesgen.data import Rows
 from bayesgen.models import Densities
 from bayesgen.runtime import all_in_threads, even_chunks
 from bayesgen.typing import Float
@@ -33,11 +34,11 @@ def numbers_per_row(rows: Rows, num_classes: int) -> float:
 def chunk_table(densities: Densities, rows: Rows, part: slice) -> Float[np.ndarray, "n K"]:
     """The table of some successive rows, made in this thread."""
     table, blocks = densities
+    chunk = rows.take(part)
+    chunk = dataclasses.replace(chunk, values={name: _precise(values) for name, values in chunk.values.items()})
     with np.errstate(divide="ignore", over="ignore"):
         for name, density in blocks:
-            observed = rows.observed.get(name)
-            mask = None if observed is None else observed[part]
-            table = table + density.log_prob(_chunk(rows.values[name], part), mask)
+            table = table + density.log_prob_of(chunk, name)
     return table
 
 
@@ -47,8 +48,6 @@ def _numbers_per_row(values: Any, num_classes: int) -> int | float:
     return num_classes * max(math.prod(values.shape[1:]), 1)
 
 
-def _chunk(values: Any, rows: slice) -> Any:
-    """Some successive rows, in double precision where they are dense."""
-    if hasattr(values, "tocsr"):
-        return successive_rows(values, rows)
-    return values[rows].astype(np.float64, copy=False)
+def _precise(values: Any) -> Any:
+    """Values in double precision where they are dense."""
+    return values if hasattr(values, "tocsr") else values.astype(np.float64, copy=False)

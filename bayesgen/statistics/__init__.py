@@ -5,7 +5,7 @@ from .base import Parameters, Statistic
 from .bins import bin_moments, bin_widths, excess, flat_edges, quantiles
 from .completion import expected_moments
 from .conditionals import conditional_draws, conditional_means
-from .densities import ColumnwiseDensity, Reference, RowDensity
+from .densities import ColumnwiseDensity, DensityGivenFeatures, Reference, RowDensity
 from .discrete import CategoricalStatistic
 from .exponential import ExponentialFamily
 from .histogram import HistogramStatistic
@@ -36,6 +36,7 @@ __all__ = [
     "ColumnwiseDensity",
     "Conditional",
     "DeferredOutcomes",
+    "DensityGivenFeatures",
     "Ellipsoids",
     "ExponentialFamily",
     "HistogramStatistic",

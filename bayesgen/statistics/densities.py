@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import scipy.special
 
+from bayesgen.data import Rows
 from bayesgen.records import record
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
@@ -27,6 +28,10 @@ class RowDensity(abc.ABC):
             observed: mask of the cells that are there, of the rows' shape; None where all are. The density is that of
                 these cells, whatever stands in the others.
         """
+
+    def log_prob_of(self, rows: Rows, site: str) -> Float[Array, "n K"]:
+        """Log density of this site of rows under each class."""
+        return self.log_prob(rows.values[site], rows.observed.get(site))
 
     def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m *r"]:
         """Mean of each missing cell given those of its row that are there, under each class.
@@ -52,6 +57,28 @@ class RowDensity(abc.ABC):
         `other` has the same classes or one; weights are numbers, or (D,) for columns that mix each on its own.
         """
         return MixedRows(self, other, log_weight, log_other_weight)
+
+
+class DensityGivenFeatures(RowDensity):
+    """Densities that depend on features of the row: another site of it, or a covariate, which `source` names."""
+
+    source: str
+
+    @abc.abstractmethod
+    def log_prob_given(
+        self, features: Float[Array, "n F"], values: Float[Array, "n ..."], observed: Bool[Array, "n ..."] | None
+    ) -> Float[Array, "n K"]:
+        """Log density of each row under each class, given its features. See `log_prob`."""
+
+    def log_prob_of(self, rows: Rows, site: str) -> Float[Array, "n K"]:
+        """Log density of this site of rows under each class, given its features, which are at their place."""
+        features = rows.values[self.source] if self.source in rows.values else rows.covariates[self.source]
+        features = features[:, None] if features.ndim == 1 else features
+        return self.log_prob_given(features, rows.values[site], rows.observed.get(site))
+
+    def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
+        """Not without features."""
+        raise NotImplementedError(f"{type(self).__name__} has no density of rows without their features.")
 
 
 class ColumnwiseDensity(RowDensity):

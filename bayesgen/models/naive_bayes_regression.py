@@ -1,0 +1,250 @@
+"""`NaiveBayesRegression`: columns independent given a continuous response."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+
+from bayesgen.data import Rows, Schema, Table, response_values
+from bayesgen.errors import DataError, ModelError
+from bayesgen.families import Family, LinearNormalInverseGamma, NormalInverseGamma, Scale
+from bayesgen.program import ConcreteModel, PytreeFunction, Recipe, Response
+from bayesgen.records import content_hash, record, static
+from bayesgen.statistics import (
+    Cells,
+    Moments,
+    NormalOutcomes,
+    SufficientStatistics,
+    check_magnitudes,
+    check_rows,
+    sufficient_statistics,
+)
+from bayesgen.typing import Array, Bool
+
+from .blocks import BlockModel
+from .closed_response import ClosedResponse
+from .function import PLATE, FamiliesFunction
+from .regression import check_has_no_components, regression_schema
+
+if TYPE_CHECKING:
+    from .conjugate import Conjugate
+
+SITE, COLUMNS = "y", "real"
+
+
+@dataclasses.dataclass(frozen=True)
+class NaiveBayesRegression(Recipe):
+    """Regression by naive Bayes: given the response y, the columns are independent, each about a line in y.
+
+    Generative story, with c the training mean of y::
+
+        y_variance           ~ InverseGamma(shape, scale)
+        y_mean               ~ Normal(m, y_variance / kappa)
+        y                    ~ Normal(y_mean, y_variance)
+        real_variance[j]     ~ InverseGamma(shape, scale[j])
+        real_coefficients[j] ~ Normal(0, real_variance[j] / precision)
+        value of j at c      ~ Normal(m[j], real_variance[j] / kappa)
+        real[j]              ~ Normal(value of j at c + (y - c) real_coefficients[j], real_variance[j])
+
+    At one process, p(y | x, Q) is normal, in closed form; the one-step answer p(y | x, T) is proportional to a product
+    of Student-t densities whose scales depend on y, and is normalised by quadrature. Cells of columns may be missing,
+    in training and in new rows: the others tell what they tell. Where y is missing in training, nothing is known of
+    the columns: such rows are refused.
+
+    Args:
+        prior: a `LinearNormalInverseGamma` with one feature, y, for the columns; None for its defaults with kappa=0.01.
+        response_prior: a `NormalInverseGamma` for y; None for its defaults.
+
+    The blocks, and sites, are called `y` and `real`; `real_coefficients` has a last axis of length 1, the slope in y.
+
+    >>> import bayesgen as bg
+    >>> X, y = [[1.0, 9.1], [2.0, 8.2], [3.0, None], [4.0, 5.8], [5.0, 5.1]], [1.1, 1.9, 3.2, 3.9, 5.1]
+    >>> fit = bg.fit(bg.NaiveBayesRegression(), X, y, method=bg.MAP())
+    >>> bg.predict(fit, [[2.5, 7.5], [None, 7.5]], rule=bg.PlugIn()).mean.round(1).tolist()
+    [2.6, 2.7]
+    """
+
+    prior: LinearNormalInverseGamma | None = None
+    response_prior: NormalInverseGamma | None = None
+
+    def __post_init__(self) -> None:
+        for name, family in (("prior", LinearNormalInverseGamma), ("response_prior", NormalInverseGamma)):
+            given = getattr(self, name)
+            if given is not None and not isinstance(given, family):
+                raise ModelError(
+                    f"NaiveBayesRegression takes a {family.__name__} as {name}, got {type(given).__name__}."
+                )
+
+    def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
+        """The columns are real."""
+        if table.sparse:
+            raise DataError(
+                "X is sparse, and NaiveBayesRegression() takes every cell of its columns. Give X.toarray()."
+            )
+        return regression_schema(self, table, declared)
+
+    def with_components(self, num_components: int) -> Recipe:
+        """Refuse: see `Recipe.with_components`."""
+        check_has_no_components(self)
+
+    def concrete(self, schema: Schema) -> ConcreteModel:
+        """The model with its columns."""
+        assert schema.response is not None
+        lines = self.prior or LinearNormalInverseGamma(kappa=0.01)
+        response = self.response_prior or NormalInverseGamma()
+        return ColumnsOfResponse(
+            ((SITE, response, (schema.response.name,)), (COLUMNS, lines, tuple(schema.columns or ())))
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class ColumnsOfResponse(BlockModel):
+    """A normal response, and columns about lines in it."""
+
+    blocks: tuple[tuple[str, Family, tuple[str, ...]], ...]
+    class_prior = None
+
+    @property
+    def response(self) -> Response:
+        """A site of its own."""
+        return Response(SITE, is_needed=True)
+
+    @property
+    def given(self) -> Mapping[str, str]:
+        """The columns depend on the response."""
+        return {COLUMNS: SITE}
+
+    @property
+    def closed_response(self) -> "NaiveResponse":
+        """Normal at a process."""
+        return NaiveResponse()
+
+    def _function(self, families: Mapping[str, Family]) -> PytreeFunction:
+        return NaiveRegressionFunction(tuple(families.values()), tuple(families))
+
+    def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
+        """A schema with real columns."""
+        return NaiveBayesRegression().infer_schema(table, y, declared)
+
+    def read(self, schema: Schema, table: Table) -> Rows:
+        """The response, NaN in new rows, and the columns."""
+        schema.check_table(table)
+        assert schema.response is not None
+        cells, mask = schema.encode_cells(table, schema.columns or ())
+        observed: dict[str, Bool[Array, "n ..."]] = {} if mask is None else {COLUMNS: mask}
+        if table.labels is None:
+            is_there = np.zeros(table.num_rows, bool)
+            return Rows({SITE: np.full(table.num_rows, np.nan), COLUMNS: cells}, {SITE: is_there, **observed})
+        y = response_values(table.labels, schema.response.name)
+        missing = np.isnan(y)
+        if missing.any():
+            raise DataError(
+                f"{schema.response.name} is missing in {int(missing.sum())} rows, the first at row "
+                f"{int(np.argmax(missing))}, and the distribution of the columns depends on it. Drop these rows, or "
+                "use JointGaussianRegression(), which learns from them by MLE(), MAP() and NUTS()."
+            )
+        return Rows({SITE: y, COLUMNS: cells}, observed)
+
+    def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
+        """See `ConcreteModel.check_rows`."""
+        units = 1.0 if schema.variance is None else np.sqrt(np.where(schema.variance > 0, schema.variance, 1.0))
+        check_rows(attributes[COLUMNS], units, functools.partial(_column_name, schema.columns or ()))
+
+    def summarize(self, schema: Schema, rows: Rows) -> SufficientStatistics:
+        """Moments of the response, and of each column together with it."""
+        inert = {COLUMNS: {"features": rows.values[SITE][:, None]}}
+        return sufficient_statistics(rows, self.statistics(schema), 1, inert=inert)
+
+    def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
+        """Fill in means and variances of response and columns. Those that are known stay."""
+        response, of_response, of_columns = schema.response, summaries[SITE], summaries[COLUMNS]
+        assert response is not None and isinstance(of_response, Moments) and isinstance(of_columns, Moments)
+        name = response.name
+        check_magnitudes(of_response, lambda place: f"The response {name!r}")
+        check_magnitudes(of_columns, functools.partial(_column_name, schema.columns or ()))
+        if response.mean is None:
+            variance = of_response.scatter[0] / of_response.count[0]
+            response = dataclasses.replace(response, mean=float(of_response.mean[0]), variance=float(variance))
+        if schema.mean is not None:
+            return dataclasses.replace(schema, response=response)
+        mean, scatter = np.asarray(of_columns.mean)[0, :, -1], np.asarray(of_columns.scatter)[0, :, -1, -1]
+        count = np.broadcast_to(np.asarray(of_columns.count)[0], mean.shape)
+        variance = np.where(count > 0, scatter / np.where(count > 0, count, 1.0), 1.0)
+        return dataclasses.replace(schema, response=response, mean=mean, variance=variance)
+
+    def _scale(self, schema: Schema, name: str, family: Family, columns: Sequence[str]) -> Scale:
+        """Means and variances of columns and response; what is constant counts as of variance 1."""
+        response = schema.response
+        if response is None or response.variance is None or schema.mean is None or schema.variance is None:
+            raise ModelError(
+                "The default prior comes from the training rows, which this schema has not seen. Bind with the schema "
+                "of a fit (fit.schema)."
+            )
+        variance = response.variance if response.variance > 0 else 1.0
+        if name == SITE:
+            return Scale(mean=np.asarray(response.mean), variance=np.asarray(variance))
+        return Scale(
+            num_columns=len(columns),
+            mean=schema.mean,
+            variance=np.where(schema.variance > 0, schema.variance, 1.0),
+            feature_mean=np.array([response.mean]),
+            feature_variance=np.array([variance]),
+        )
+
+
+@record
+class NaiveRegressionFunction(FamiliesFunction):
+    """The response's parameters and the columns' ~ their families; y ~ normal; the columns ~ lines in y."""
+
+    families: tuple[Family, ...]
+    names: tuple[str, ...] = static()
+
+    __hash__ = content_hash
+
+    @property
+    def covariates(self) -> tuple[str, ...]:
+        """None: the feature is an attribute."""
+        return ()
+
+    def __call__(self, n: int, **covariates: Array) -> None:
+        """Generate n instances."""
+        parameters, lines = self._parameters(), self.families[1]
+        assert isinstance(lines, LinearNormalInverseGamma)
+        of_response = parameters[SITE]
+        tables = {name: value[None] for name, value in parameters[COLUMNS].items()}
+        with numpyro.plate(PLATE, n):
+            y = numpyro.sample(SITE, dist.Normal(of_response["mean"], jnp.sqrt(of_response["variance"])))
+            numpyro.sample(COLUMNS, lines.likelihood(tables, jnp.zeros(1, int), features=y))
+
+
+@dataclasses.dataclass(frozen=True)
+class NaiveResponse(ClosedResponse):
+    """A normal response, of which each column that is there tells on its own."""
+
+    def at(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> NormalOutcomes:
+        """Normal: the precisions add up, that of y and b^2 / s^2 of each column with slope b and deviation s."""
+        mean, variance = (np.asarray(parameters[f"{SITE}_{name}"])[..., None] for name in ("mean", "variance"))
+        of_lines = (np.asarray(parameters[f"{COLUMNS}_{name}"]) for name in ("intercept", "coefficients", "variance"))
+        intercept, coefficients, noise = of_lines
+        slopes = coefficients[..., 0]
+        expected = intercept + slopes * mean  # of the columns at the mean of y
+        middle = expected.reshape(-1, expected.shape[-1]).mean(0)
+        cells, mask = np.asarray(rows.values[COLUMNS], np.float64), rows.observed.get(COLUMNS)
+        there = np.ones(cells.shape) if mask is None else np.asarray(mask, np.float64)
+        shifts = np.where(there > 0, cells - middle, 0.0)
+        weights = slopes / noise
+        precision = 1 / variance + (weights * slopes) @ there.T
+        slope = weights @ shifts.T + (weights * (middle - expected)) @ there.T
+        return NormalOutcomes(mean + slope / precision, 1 / np.sqrt(precision))
+
+    def predictive(self, conjugate: "Conjugate", rows: Rows) -> None:
+        """None: a product of Student-t densities has no closed form."""
+
+
+def _column_name(columns: Sequence[str], place: tuple[int, ...]) -> str:
+    return f"Column {columns[place[0]]!r}"
