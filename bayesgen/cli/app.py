@@ -191,6 +191,16 @@ Models = Annotated[
     ),
 ]
 Covariance = Annotated[CovarianceName | None, typer.Option(help="Covariance of gda.", show_default="full")]
+Bins = Annotated[
+    int | None,
+    typer.Option(
+        min=2,
+        metavar="N",
+        help="Discretise: columns of numbers of naive-bayes are in N bins of about equal numbers of training rows, and "
+        "not normal.",
+        show_default=False,
+    ),
+]
 TestSize = Annotated[
     float | None,
     typer.Option(metavar="SHARE", help="Test on this share of the rows, at random.", show_default="0.25"),
@@ -230,6 +240,7 @@ def compare(
     unknown: Unknown = None,
     model: Models = None,
     covariance: Covariance = None,
+    bins: Bins = None,
     test_size: TestSize = None,
     per_class: PerClass = None,
     methods: Methods = ["mle,map,exact,nuts"],  # noqa: B006 - Typer reads it, nobody changes it
@@ -245,10 +256,14 @@ def compare(
     strange = [name for name in model or () if name not in _MODELS_OF[task]]
     if strange:
         raise typer.BadParameter(f"{strange[0]} is no model of a {task}: take one of {', '.join(_MODELS_OF[task])}.")
-    if task is TaskName.REGRESSION and (per_class is not None or covariance is not None):
-        raise typer.BadParameter("--per-class and --covariance are of classes, and --task regression has none.")
+    of_classes = {"--per-class": per_class, "--covariance": covariance, "--bins": bins}
+    given = [option for option, value in of_classes.items() if value is not None]
+    if task is TaskName.REGRESSION and given:
+        raise typer.BadParameter(f"{given[0]} is of classes, and --task regression has none.")
     if covariance is not None and model is not None and ModelName.GDA not in model:
         raise typer.BadParameter("--covariance is of gda: add --model gda.")
+    if bins is not None and model is not None and not {ModelName.NAIVE_BAYES, ModelName.NAIVE_BAYES_AVERAGE} & {*model}:
+        raise typer.BadParameter("--bins is of naive-bayes: add --model naive-bayes.")
     from bayesgen.runtime import interruptibly
 
     commands = interruptibly(lambda: import_module("bayesgen.cli.commands"))  # JAX would swallow a Ctrl-C at times
@@ -259,6 +274,7 @@ def compare(
         task=task.value,
         models=None if model is None else tuple(dict.fromkeys(model)),
         covariance=covariance,
+        bins=bins,
         test_size=test_size,
         per_class=per_class,
         methods=tuple(methods),

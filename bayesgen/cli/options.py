@@ -15,6 +15,7 @@ class CompareOptions:
     task: str = "classification"
     models: tuple[str, ...] | None = None
     covariance: str | None = None
+    bins: int | None = None
     test_size: float | None = None
     per_class: int | None = None
     methods: tuple[str, ...] = ("mle", "map", "exact", "nuts")
@@ -32,6 +33,7 @@ class CompareOptions:
             "--unknown": [self.unknown],
             "--model": self.models or (),
             "--covariance": [self.covariance],
+            "--bins": [self.bins],
             "--test-size": [self.test_size],
             "--per-class": [self.per_class],
             "--methods": [",".join(self.methods)],

@@ -15,6 +15,7 @@ from bayesgen.averaging import average
 from bayesgen.data import Dataset, Schema, Split
 from bayesgen.errors import DataError, warn
 from bayesgen.evaluation import Comparison
+from bayesgen.families import DirichletHistogram, Family
 from bayesgen.models import GaussianDiscriminant, JointGaussianRegression, LinearRegression, NaiveBayes
 from bayesgen.report import can_draw, coverage_figure, save
 
@@ -64,15 +65,17 @@ class Classification(Task):
 
     models = MappingProxyType(
         {
-            "naive-bayes": lambda options, dataset: NaiveBayes(),
-            "naive-bayes-average": lambda options, dataset: NaiveBayes(structure="average"),
+            "naive-bayes": lambda options, dataset: NaiveBayes(_of_numbers(options)),
+            "naive-bayes-average": lambda options, dataset: NaiveBayes(_of_numbers(options), structure="average"),
             "gda": lambda options, dataset: GaussianDiscriminant(covariance=options.covariance or "full"),
             "gda-average": lambda options, dataset: average([GaussianDiscriminant(form) for form in _AVERAGED]),
         }
     )
 
     def default_models(self, options: CompareOptions, dataset: Dataset) -> tuple[str, ...]:
-        """One, since NUTS compiles for each: jointly normal columns where all are numbers."""
+        """One, since NUTS compiles for each: jointly normal columns where all are numbers, which are in no bins."""
+        if options.bins is not None:
+            return ("naive-bayes",)
         return ("gda" if dataset.all_real or options.covariance is not None else "naive-bayes",)
 
     def split(self, options: CompareOptions, dataset: Dataset) -> Split:
@@ -93,14 +96,25 @@ class Classification(Task):
         """How many classes, and the first of them."""
         classes = sorted(split.y_train.dropna().unique().tolist())
         names = ", ".join(map(str, classes[:5])) + (", ..." if len(classes) > 5 else "")
-        return f"{len(classes)} classes of {options.target} ({names})"
+        bins = "" if options.bins is None else f", naive Bayes with {options.bins} bins"
+        return f"{len(classes)} classes of {options.target} ({names}){bins}"
 
     def notes(self, options: CompareOptions, dataset: Dataset) -> list[str]:
-        """Gaussian models that are naive Bayes by another name; numbers that are taken as classes."""
+        """Gaussian models that are naive Bayes by another name; bins of nothing; numbers that are taken as classes."""
         gaussian = [name for name in options.models or () if name.startswith("gda")]
         alike = f"No column of {dataset.name} holds real numbers, so {' and '.join(gaussian)} is naive Bayes here."
-        notes = [alike if gaussian and not dataset.any_real else "", _told_as_numbers(dataset)]
+        no_bins = f"No column of {dataset.name} holds real numbers, so --bins does nothing here."
+        notes = [
+            alike if gaussian and not dataset.any_real else "",
+            no_bins if options.bins is not None and not dataset.any_real else "",
+            _told_as_numbers(dataset),
+        ]
         return [note for note in notes if note]
+
+
+def _of_numbers(options: CompareOptions) -> dict[str, Family]:
+    """The family of columns of numbers: none is named where they are normal, as by default."""
+    return {} if options.bins is None else {"real": DirichletHistogram(options.bins)}
 
 
 def _told_as_numbers(dataset: Dataset) -> str:

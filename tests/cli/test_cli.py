@@ -93,6 +93,38 @@ def test_a_file_is_compared_by_the_model_that_fits_its_columns(run, mixed):
     assert all(pair["refused"] is None for pair in content["pairs"])
 
 
+def test_numbers_may_be_in_bins(run, mixed):
+    result = run("compare", mixed, "--target", "kind", "--bins", 3, "--json", *FAST)
+    assert result.exit_code == 0, result.stderr
+    content = json.loads(result.stdout)
+    assert content["config"]["options"]["bins"] == 3 and "--bins 3" in content["config"]["command"]
+    dataset = load_dataset(mixed, target="kind")
+    split = dataset.split(seed=0)
+    model = bayesgen.NaiveBayes({"real": bayesgen.DirichletHistogram(3)})
+    expected = bayesgen.compare(
+        model, split.X_train, split.y_train, split.X_test, split.y_test, schema=dataset.declared,
+        methods=[(bayesgen.Exact(), bayesgen.BMA())],
+    )  # fmt: skip
+    assert {pair["model"] for pair in content["pairs"]} == {"naive-bayes"}
+    averaged = [pair for pair in content["pairs"] if "BMA" in pair["rule"]]
+    assert [pair["log_score"] for pair in averaged] == pytest.approx(expected.table.log_score.tolist())
+    again = run(*shlex.split(content["config"]["command"])[1:], "--json")
+    assert json.loads(again.stdout) == content
+    assert "naive Bayes with 3 bins" in " ".join(
+        run("compare", mixed, "--target", "kind", "--bins", 3, *FAST).stdout.split()
+    )
+
+
+def test_bins_of_a_constant_column_and_of_no_numbers_are_told(run, tmp_path):
+    path = tmp_path / "constant.csv"
+    path.write_text("size,kind\n" + "2.5,a\n2.5,b\n" * 6)
+    result = run("compare", path, "--bins", 4, *FAST)
+    assert result.exit_code == 1 and "'size' is binned, and has one value only, 2.5" in result.stderr
+    path.write_text("colour,kind\n" + "red,a\nblue,b\n" * 6)
+    result = run("compare", path, "--bins", 4, *FAST)
+    assert result.exit_code == 0 and "so --bins does nothing here" in result.stderr
+
+
 def test_digits_are_compared_as_counts(run):
     result = run("compare", "digits", "--json", *FAST)
     assert result.exit_code == 0, result.stderr
@@ -184,6 +216,9 @@ def test_a_folder_that_cannot_be_made_is_status_1(run, tmp_path):
         ["compare", "--model", "lda"],
         ["compare", "--covariance", "round"],
         ["compare", "--covariance", "tied", "--model", "naive-bayes"],
+        ["compare", "--model", "gda", "--bins", "5"],
+        ["compare", "--task", "regression", "--bins", "5"],
+        ["compare", "--bins", "1"],
         ["compare", "--test-size", "1.5"],
         ["compare", "--test-size", "0.5", "--per-class", "5"],
         ["compare", "--per-class", "0"],
