@@ -12,7 +12,8 @@ from sklearn.compose import ColumnTransformer
 from sklearn.preprocessing import OneHotEncoder
 
 from bayesgen.averaging import average
-from bayesgen.data import Dataset, Schema, Split
+from bayesgen.data import Dataset, ResponseColumn, Schema, Split
+from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, warn
 from bayesgen.evaluation import Comparison
 from bayesgen.families import DirichletHistogram, Family
@@ -130,13 +131,27 @@ def _told_as_numbers(dataset: Dataset) -> str:
     )
 
 
+def _check_numbers(y: pd.Series) -> None:
+    """Refuse a target of other than numbers, with what it holds."""
+    if pd.api.types.is_numeric_dtype(y.dtype) and not pd.api.types.is_bool_dtype(y.dtype):
+        return
+    known = y.dropna()
+    numbers = pd.to_numeric(known.astype(str), errors="coerce")
+    strange = list(dict.fromkeys(known[numbers.isna()].tolist()))
+    what = quote_some(strange, 5) if strange else f"{y.dtype}"
+    raise DataError(
+        f"Target {y.name!r} holds {what}, and a regression predicts numbers. Name another target; for cells that are "
+        "missing say --missing '?', or whatever marks them; for classes leave --task regression out."
+    )
+
+
 def _encoder(options: CompareOptions, dataset: Dataset) -> ColumnTransformer | None:
     """What makes numbers of columns of texts: one for each value but the first, and for missing cells, 0 or 1.
 
     None where all columns are numbers. Values that training rows lack have a number of theirs too where they are
     declared, and are taken as the first where not.
     """
-    declared = dataset.declared.categories
+    declared = dataset.categories
     values = {name: list(declared.get(name, (False, True))) for name in dataset.not_real}
     if not values:
         return None
@@ -167,12 +182,27 @@ class Regression(Task):
 
     def split(self, options: CompareOptions, dataset: Dataset) -> Split:
         """Of rows at random."""
+        _check_numbers(dataset.y)
         return dataset.split(test_size=options.test_size or TEST_SIZE, seed=options.seed, by_class=False)
 
     def schema(self, options: CompareOptions, dataset: Dataset) -> Schema:
-        """Values of the whole file."""
-        declared = dataset.declared
-        return Schema(unknown="missing") if options.unknown == "missing" else Schema(categories=declared.categories)
+        """The name of the target, and values of the whole file."""
+        response = ResponseColumn(str(dataset.y.name))
+        if options.unknown == "missing":
+            return Schema(unknown="missing", response=response)
+        return Schema(categories=dataset.categories, response=response)
+
+    def notes(self, options: CompareOptions, dataset: Dataset) -> list[str]:
+        """Columns of texts that hardly repeat, each of which a line takes for a number of its own."""
+        num_rows = len(dataset.y)
+        many = {name: dataset.X[name].nunique() for name in dataset.not_real if "linear" in (options.models or ())}
+        named = [f"{name!r} ({count:,} values)" for name, count in many.items() if count > num_rows / 4]
+        if not named:
+            return []
+        return [
+            "A line has a coefficient for each value of a column of texts, and these hardly repeat: "
+            f"{', '.join(named)}. To leave a column out: --drop."
+        ]
 
     def told(self, options: CompareOptions, split: Split) -> str:
         """The range of the numbers."""

@@ -2,7 +2,7 @@
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,11 @@ class Dataset:
         if set(columns) >= set(names):
             raise DataError(f"{self.name} has no column left. Leave fewer out.")
         return dataclasses.replace(self, X=self.X.drop(columns=list(columns)))
+
+    @property
+    def categories(self) -> Mapping[str, Any]:
+        """Every category of each column of texts, of the whole table."""
+        return Schema.infer(self.X).categories
 
     @property
     def declared(self) -> Schema:

@@ -137,7 +137,38 @@ def test_numbers_taken_as_classes_are_told_how_to_predict_them(run):
     assert "--task" not in run("compare", "iris", "--methods", "exact").stderr
 
 
-def test_classes_taken_as_numbers_are_refused_by_name(run):
-    result = run("compare", "iris", *QUICK, "--model", "joint-gaussian")
-    assert result.exit_code == 1
-    assert "numbers" in result.stderr and result.stdout == ""
+def lots(path, **columns):
+    """A file of sizes and prices, with other columns or others in their place."""
+    size = np.random.default_rng(0).normal(100, 20, 40)
+    frame = pd.DataFrame({"size": size, "price": 3 * size + np.random.default_rng(1).normal(0, 9, 40)} | columns)
+    frame.to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("price", "message"),
+    [
+        (["low", "high"] * 20, "Target 'price' holds 'low', 'high', and a regression predicts numbers"),
+        (["?"] + ["3.5"] * 39, "Target 'price' holds '?', and a regression"),
+        ([True, False] * 20, "Target 'price' holds True, False"),
+    ],
+)
+def test_a_target_of_other_than_numbers_is_refused_with_what_it_holds(run, tmp_path, price, message):
+    result = run("compare", lots(tmp_path / "lots.csv", price=price), "--target", "price", *QUICK)
+    assert result.exit_code == 1 and result.stdout == ""
+    assert message in result.stderr and "--missing '?'" in result.stderr
+
+
+def test_texts_that_hardly_repeat_are_noted(run, tmp_path):
+    path = lots(tmp_path / "lots.csv", name=[f"lot {number}" for number in range(40)])
+    wanted = ["compare", path, "--target", "price", "--task", "regression", "--methods", "exact"]
+    assert "these hardly repeat: 'name' (40 values)" in run(*wanted).stderr
+    assert "note" not in run(*wanted, "--drop", "name").stderr
+
+
+def test_a_column_may_be_called_as_the_response_is_elsewhere_and_a_target_may_be_constant(run, tmp_path):
+    path = lots(tmp_path / "lots.csv", y=np.arange(40.0))
+    wanted = ["--target", "price", "--model", "joint-gaussian", "--task", "regression", "--methods", "exact"]
+    assert run("compare", path, *wanted).exit_code == 0
+    constant = run("compare", lots(tmp_path / "lots.csv", price=5), *wanted)
+    assert constant.exit_code == 0 and "Constant columns ['price']" in constant.stderr
