@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from bayesgen.data import Binned, ColumnKinds, Kind, Schema
 from bayesgen.errors import FitError
 from bayesgen.fitting import Fit
+from bayesgen.program import ConcreteModel
 
 from .facts import Fact, facts, facts_of_scale
 from .fit import AverageFit
@@ -62,6 +63,20 @@ def _without_evidence(index: int, fit: Fit) -> str:
     )
 
 
+def check_labels_alike(models: Sequence[ConcreteModel]) -> None:
+    """Refuse models of classes beside models of a continuous label.
+
+    Raises:
+        FitError: naming the members.
+    """
+    continuous = [index for index, model in enumerate(models) if model.response is not None]
+    if 0 < len(continuous) < len(models):
+        raise FitError(
+            f"Members {continuous} have a continuous label and the others have none: what they say of y is of "
+            "different things. Average those with one, or those without."
+        )
+
+
 def check_comparable(fits: Sequence[Fit]) -> None:
     """Refuse fits whose evidences are not densities of the same rows and labels.
 
@@ -69,6 +84,7 @@ def check_comparable(fits: Sequence[Fit]) -> None:
         FitError: fits of different data.
     """
     leaves = [_leaf(fit) for fit in fits]
+    check_labels_alike([leaf.concrete for leaf in leaves])
     have_summaries = all(leaf.summaries is not None for leaf in leaves)
     known: dict[str, tuple[int, Fact]] = {}
     for index, leaf in enumerate(leaves):
@@ -95,6 +111,11 @@ def _leaf(fit: Fit) -> Fit:
 
 def _difference(one: Fit, other: Fit) -> str | None:
     """What tells the kinds of data of two fits apart, in words; None where nothing does."""
+    if _models_columns(one) != _models_columns(other):
+        return (
+            "one is a density of y given X, which is not modelled, and the other of X and y together, so they are "
+            'densities of different data. Average with weights="stacking", which compares log p(y | X) only.'
+        )
     if _conditioned_columns(one) != _conditioned_columns(other):
         return (
             "one is a density given the row totals (multinomial events), the other is not, so they are densities of "
@@ -109,6 +130,14 @@ def _difference(one: Fit, other: Fit) -> str | None:
     return None
 
 
+def _models_columns(fit: Fit) -> bool:
+    """Whether the columns of X have a distribution, which they have but in regressions on what is given."""
+    response, conjugate = fit.concrete.response, fit.concrete.conjugate(fit.schema)
+    if response is None or conjugate is None:
+        return True
+    return response.column not in (None, 0) or len(conjugate.blocks) > 1
+
+
 def _events(schema: Schema) -> Mapping[str, Kind]:
     """The kinds of columns, as far as they say what their densities are of: the numbers of binned ones are real."""
     kinds = schema.kinds
@@ -119,5 +148,7 @@ def _events(schema: Schema) -> Mapping[str, Kind]:
 
 def _conditioned_columns(fit: Fit) -> set[tuple[str, ...]]:
     """The columns that are modelled given their total."""
+    if fit.concrete.response is not None:
+        return set()
     conjugate = fit.concrete.conjugate(fit.schema)
     return {tuple(block.columns) for block in conjugate.blocks if block.family.covariate}

@@ -9,6 +9,7 @@ import numpy as np
 
 from bayesgen.families import DirichletHistogram
 from bayesgen.fitting import Fit
+from bayesgen.program import Response
 from bayesgen.statistics import Moments, PatternMoments, SufficientStatistics, Summary, Sums, outer_or_square
 from bayesgen.typing import Array, Float
 
@@ -43,6 +44,8 @@ def facts(fit: Fit, statistics: SufficientStatistics) -> dict[str, Fact]:
     not tell one, such as the squares of one that is binned; products of columns by a block of the same columns alone.
     """
     counts = np.asarray(statistics.class_weights)
+    if fit.concrete.response is not None:
+        return _of_response(fit.concrete.response, statistics)
     found = {"rows by class": Fact(counts, counts)}
     position = {name: index for index, name in enumerate(fit.schema.columns or ())}
     for block in fit.concrete.conjugate(fit.schema).blocks:
@@ -55,6 +58,12 @@ def facts(fit: Fit, statistics: SufficientStatistics) -> dict[str, Fact]:
             _place(found, name, fact, columns, len(position))
         found |= _products(summary, block.columns)
     return found
+
+
+def _of_response(response: Response, statistics: SufficientStatistics) -> dict[str, Fact]:
+    """What is known of a continuous label, the last column of its block, whatever it is modelled with."""
+    of_columns = _of_block(statistics.summaries[response.site], 0)
+    return {f"{name} of y": Fact(fact.values[:, -1], fact.size[:, -1]) for name, fact in of_columns.items()}
 
 
 def facts_of_scale(fit: Fit) -> dict[str, Fact]:

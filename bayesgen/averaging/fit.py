@@ -166,12 +166,12 @@ def average_fit(
     mixes: Mixes,
     log_evidence: float | None = None,
     approximate_log_evidence: float | None = None,
+    kind: type[AverageFit] | None = None,
 ) -> AverageFit:
-    """Put fits and their weights together."""
+    """Put fits and their weights together, in a fit of a kind that suits them."""
     fits = tuple(fits)
     best = fits[int(np.argmax(weights))]
-    kind = AverageDensityFit if mixes == "marginal" else AverageFit
-    return kind(
+    return (kind or (AverageDensityFit if mixes == "marginal" else AverageFit))(
         model=tuple(fit.model for fit in fits),
         schema=best.schema,
         method=method,

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from bayesgen.data import Rows, read_table
+from bayesgen.data import Rows, Table, read_table, response_values
 from bayesgen.errors import DataError
 from bayesgen.fitting import Fit, ProgramProblem, Summaries
 from bayesgen.posteriors import log_conditional
-from bayesgen.prediction import BMA, PlugIn
+from bayesgen.prediction import BMA, ContinuousPrediction, PlugIn, answer
 from bayesgen.runtime import as_key, generator
 from bayesgen.typing import Float, Int, Seed
 
@@ -20,6 +20,8 @@ def held_out_scores(fit: Fit, X: Any, y: Any) -> Float[np.ndarray, " n"]:
     """log p(y_i | x_i) of rows that the fit has not seen; log p(x_i) where there are no labels."""
     if y is None:
         return _log_densities(fit, fit.read(X))
+    if fit.concrete.response is not None:
+        return _of_response(fit, read_table(X, y))
     codes = fit.schema.encode_labels(y)
     return _own_class(fit.log_joint(X, at="predictive"), codes)
 
@@ -34,6 +36,8 @@ def cross_validated_scores(fit: Fit, X: Any, y: Any, folds: Int[np.ndarray, " n"
     """
     if y is None:
         return _cross_validated_densities(fit, X, folds)
+    if fit.concrete.response is not None:
+        return _cross_validated_responses(fit, read_table(X, y), folds)
     codes = fit.schema.encode_labels(y)
     rows = dataclasses.replace(fit.read(X), labels=codes)
     _check_trained_on(fit, rows)
@@ -44,6 +48,30 @@ def cross_validated_scores(fit: Fit, X: Any, y: Any, folds: Int[np.ndarray, " n"
         table = rest.posterior.log_joint(rows.take(out), "predictive")
         scores[out] = _own_class(table, codes[out])
     return scores
+
+
+def _cross_validated_responses(fit: Fit, table: Table, folds: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    rows = fit.concrete.read(fit.schema, table)
+    _check_trained_on(fit, rows)
+    scores = np.empty(rows.num_rows)
+    for fold in np.unique(folds):
+        out = np.flatnonzero(folds == fold)
+        rest = _refit(fit, rows.take(np.flatnonzero(folds != fold)))
+        scores[out] = _of_response(rest, table.rows(out))
+    return scores
+
+
+def _of_response(fit: Fit, table: Table) -> Float[np.ndarray, " n"]:
+    """log p(y_i | x_i) of a continuous label, which has to be there."""
+    assert table.labels is not None
+    values = response_values(table.labels)
+    if np.isnan(values).any():
+        raise DataError(
+            f"y is missing in {int(np.isnan(values).sum())} rows, the first is row {int(np.argmax(np.isnan(values)))}, "
+            "and weights are learned on what members say of it. Leave these rows out."
+        )
+    prediction: ContinuousPrediction = answer(fit, BMA(), dataclasses.replace(table, labels=None))
+    return prediction.log_density(values)
 
 
 def _cross_validated_densities(fit: Fit, X: Any, folds: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:

@@ -10,13 +10,15 @@ import numpy as np
 from bayesgen.errors import FitError
 from bayesgen.fitting import Fit, Method
 from bayesgen.models import Mixture
+from bayesgen.posteriors import Mixes
 from bayesgen.program import ConcreteModel, Model
 from bayesgen.records import content_hash, record
 from bayesgen.typing import Float, Seed
 
-from .comparable import check_comparable, evidences_of
+from .comparable import check_comparable, check_labels_alike, evidences_of
 from .fit import AverageFit, average_fit
 from .left_out import assign_folds, cross_validated_scores, held_out_scores
+from .response import AverageResponseFit
 from .weights import posterior_weights, pseudo_bma_weights, stacking_weights
 
 WITHOUT_EVIDENCE = (
@@ -81,7 +83,8 @@ class ByEvidence(Weighting):
         shares, total = posterior_weights(np.array(evidences.values, float), _normalized(self.prior, len(fits)))
         if evidences.is_approximate:
             return average_fit(fits, shares, evidences.values, self, mixes="marginal", approximate_log_evidence=total)
-        return average_fit(fits, shares, evidences.values, self, mixes="joint", log_evidence=total)
+        kind = _kind_of(fits)
+        return average_fit(fits, shares, evidences.values, self, mixes="joint", log_evidence=total, kind=kind)
 
 
 class LeftOut(Weighting):
@@ -115,7 +118,8 @@ class LeftOut(Weighting):
         with_labels = have_labels([fit.concrete for fit in fits])
         log_scores = self._log_scores(fits, X, y, with_labels)
         shares, scores = self.weights_of(log_scores), log_scores.sum(0)
-        return average_fit(fits, shares, scores, self, mixes="conditional" if with_labels else "marginal")
+        mixes: Mixes = "conditional" if with_labels else "marginal"
+        return average_fit(fits, shares, scores, self, mixes=mixes, kind=_kind_of(fits))
 
     def _log_scores(self, fits: Sequence[Fit], X: Any, y: Any, with_labels: bool) -> Float[np.ndarray, "n M"]:
         """The log score of each row by each member that has not seen it."""
@@ -154,13 +158,19 @@ class PseudoBMA(LeftOut):
         return pseudo_bma_weights(log_scores)
 
 
+def _kind_of(fits: Sequence[Fit]) -> type[AverageFit] | None:
+    """The kind of average of fits with a continuous label; None for that of others."""
+    return AverageResponseFit if fits[0].concrete.response is not None else None
+
+
 def have_labels(models: Sequence[ConcreteModel]) -> bool:
     """Whether models are of rows with labels.
 
     Raises:
         FitError: where some are and some are not.
     """
-    answers = [model.has_labels for model in models]
+    check_labels_alike(models)
+    answers = [model.has_labels or model.response is not None for model in models]
     if answers != [answers[0]] * len(answers):
         raise FitError(
             f"Members {[i for i, labelled in enumerate(answers) if labelled]} learn from labels and the others have "

@@ -99,6 +99,11 @@ class Fit(TrainedOnRows):
                 f"{response.site!r}. Ask for predict(fit, X, rule=...).log_marginal."
             )
         wanted = self.read(X)
+        if response is not None and response.is_alone(wanted):
+            raise PredictionError(
+                "X is given and not modelled, so there is no log p(x). Ask for "
+                "predict(fit, X, rule=...).log_density(y)."
+            )
         wanted = wanted if rows is None else wanted.take(rows)
         if at != "draws":
             return self.posterior.log_joint(wanted, at)

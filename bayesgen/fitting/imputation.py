@@ -29,6 +29,12 @@ def imputed(fit: TrainedOnRows, X: Any, num_draws: int, seed: Seed) -> Any:
             "A program of one's own does not tell how its cells follow from each other, so it fills none in. State the "
             "model by blocks, GenerativeClassifier(...); predictions leave missing cells out as they are."
         )
+    response = fit.concrete.response
+    if response is not None and (response.column is None or response.is_needed):
+        raise ModelError(
+            f"{type(fit.model).__name__} does not tell of the cells of X on their own: it has them given, or makes "
+            "them from y. JointGaussianRegression() fills cells in."
+        )
     if not isinstance(num_draws, numbers.Integral) or isinstance(num_draws, bool) or num_draws < 0:
         raise PredictionError(f"num_draws must be a whole number of at least 0, got {num_draws!r}.")
     table = read_table(X)
@@ -116,8 +122,10 @@ def _cells(
     for block in conjugate.blocks:
         if block.name not in rows.observed:
             continue
-        names = schema.names_in(table, block.columns)
-        for index, (column, name) in enumerate(zip(block.columns, names, strict=True)):
+        response = None if schema.response is None else schema.response.name  # which is no column of X, and the last
+        columns = [column for column in block.columns if column != response]
+        names = schema.names_in(table, columns)
+        for index, (column, name) in enumerate(zip(columns, names, strict=True)):
             places = np.flatnonzero(~np.asarray(rows.observed[block.name][:, index]))
             if len(places):
                 cells[name] = (places, decoded(schema, column, found[block.name][draw, places, index]))

@@ -217,3 +217,17 @@ def test_missing_numbers_among_integers():
     fits = [bg.fit(MODEL, X[:, :1], y, method=bg.MLE()) for y in ([None, *range(40)], [np.nan, *range(40)])]
     close(fits[0].parameters["joint_mean"], fits[1].parameters["joint_mean"], rtol=1e-9)
     assert fits[0].schema.response.mean == 19.5
+
+
+def test_missing_cells_of_rows_are_filled_in(exact):
+    rows = NEW.copy()
+    rows[1, 0] = rows[2, 2] = np.nan
+    means, draws = exact.impute(rows), exact.impute(rows, num_draws=300, seed=1)
+    assert means.shape == (5, 3) and draws.shape == (300, 5, 3)
+    close(means[[0, 3, 4]], NEW[[0, 3, 4]])
+    for place in ((1, 0), (2, 2)):
+        spread = draws[:, *place].std()
+        assert spread > 0 and abs(draws[:, *place].mean() - means[place]) < 5 * spread / 300**0.5
+    line = bg.fit(bg.LinearRegression(), X, Y, method=EXACT)
+    with pytest.raises(bg.ModelError, match=r"JointGaussianRegression\(\) fills cells in"):
+        line.impute(NEW)
