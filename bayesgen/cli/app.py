@@ -35,6 +35,7 @@ class ModelName(StrEnum):
     GDA_AVERAGE = "gda-average"
     LINEAR = "linear"
     JOINT_GAUSSIAN = "joint-gaussian"
+    NAIVE_BAYES_REGRESSION = "naive-bayes-regression"
 
 
 class TaskName(StrEnum):
@@ -44,7 +45,7 @@ class TaskName(StrEnum):
     REGRESSION = "regression"
 
 
-_OF_NUMBERS = (ModelName.LINEAR, ModelName.JOINT_GAUSSIAN)
+_OF_NUMBERS = (ModelName.LINEAR, ModelName.JOINT_GAUSSIAN, ModelName.NAIVE_BAYES_REGRESSION)
 _MODELS_OF = {
     TaskName.CLASSIFICATION: [name for name in ModelName if name not in _OF_NUMBERS],
     TaskName.REGRESSION: [*_OF_NUMBERS],

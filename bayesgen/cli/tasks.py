@@ -17,7 +17,13 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, warn
 from bayesgen.evaluation import Comparison
 from bayesgen.families import DirichletHistogram, Family
-from bayesgen.models import GaussianDiscriminant, JointGaussianRegression, LinearRegression, NaiveBayes
+from bayesgen.models import (
+    GaussianDiscriminant,
+    JointGaussianRegression,
+    LinearRegression,
+    NaiveBayes,
+    NaiveBayesRegression,
+)
 from bayesgen.report import can_draw, coverage_figure, save
 
 from .options import CompareOptions
@@ -173,6 +179,7 @@ class Regression(Task):
         {
             "linear": lambda options, dataset: LinearRegression(_encoder(options, dataset)),
             "joint-gaussian": lambda options, dataset: JointGaussianRegression(),
+            "naive-bayes-regression": lambda options, dataset: NaiveBayesRegression(),
         }
     )
 

@@ -35,7 +35,7 @@ def test_diabetes_is_compared_out_of_the_box(run):
 
 
 def test_all_models_answer_and_the_command_runs_again(run, tmp_path):
-    names = ["linear", "joint-gaussian"]
+    names = ["linear", "joint-gaussian", "naive-bayes-regression"]
     out = tmp_path / "results"
     models = [word for name in names for word in ("--model", name)]
     result = run("compare", "diabetes", *models, *QUICK, "--json", "--out", out)
