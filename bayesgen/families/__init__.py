@@ -9,6 +9,7 @@ from .factor_evidence import log_evidences_of_factors as log_evidences_of_factor
 from .factors import nearest_factors as nearest_factors
 from .fixed_categorical import FixedCategorical as FixedCategorical
 from .gamma_poisson import GammaPoisson
+from .linear_family import LinearFamily as LinearFamily
 from .linear_normal_inverse_gamma import LinearNormalInverseGamma
 from .low_rank_normal import LowRankNormal
 from .naming import Names, Scale

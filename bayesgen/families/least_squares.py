@@ -1,7 +1,7 @@
 """Least squares from means and cross products: of data alone, or together with what a normal prior weighs."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -212,3 +212,13 @@ def check_intercept(family: str, mean: Any, kappa: Any, center: Any, intercept: 
         raise ModelError(f"{family}: center is a point that is chosen, and not a distribution. Give numbers.")
     if not intercept and not (mean is None and center is None):
         raise ModelError(f"{family}: without an intercept there is no value to know: leave mean and center out.")
+
+
+def check_features(family: str, num_features: int, stated: Mapping[str, Any]) -> None:
+    """Refuse hyperparameters that are given for another number of features."""
+    for name, value in stated.items():
+        shape = () if isinstance(value, dist.Distribution) else np.shape(value)
+        if shape and shape[-1] != num_features and shape != (1,):
+            raise ModelError(
+                f"{family}: the hyperparameter {name} is given for {shape[-1]} features, and there are {num_features}."
+            )

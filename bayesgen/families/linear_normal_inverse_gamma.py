@@ -20,7 +20,15 @@ from .base import Key, Parameters
 from .draws import sample_gamma
 from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_positive
 from .intercept import InterceptPrior
-from .least_squares import Regression, as_matrix, check_intercept, check_precision, least_squares, row_counts
+from .least_squares import (
+    Regression,
+    as_matrix,
+    check_features,
+    check_intercept,
+    check_precision,
+    least_squares,
+    row_counts,
+)
 from .linear_family import LinearFamily
 from .naming import ANONYMOUS, Names, Scale
 from .normal_inverse_gamma import quotient
@@ -91,17 +99,17 @@ class LinearNormalInverseGamma(LinearFamily):
         check_positive(name, shape=shape, scale=scale)
         check_precision(name, precision)
         check_intercept(name, mean, kappa, center, intercept)
+        if not intercept:
+            mean = center = 0.0
         fill(self, coefficients=as_number(coefficients), precision=as_number(precision), location=as_number(mean))
         fill(self, kappa=as_number(kappa), shape=as_number(shape), scale=as_number(scale), center=as_number(center))
         fill(self, intercept=bool(intercept))
-        if not intercept:
-            fill(self, location=np.zeros(()), center=np.zeros(()))
-
-    # --- hyperparameters ---------------------------------------------------------------------------------------
 
     def resolve(self, scale: Scale) -> Self:
         """Broadcast to (K, D) and the features; missing hyperparameters come from means and variances of both."""
         batch, num_features = scale.batch_shape, scale.num_features
+        stated = {"coefficients": self.coefficients, "precision": self.precision, "center": self.center}
+        check_features(type(self).__name__, num_features, stated)
         precision = 0.01 * scale.feature_variance if self.precision is None else self.precision
         if not isinstance(precision, dist.Distribution):
             precision = np.broadcast_to(as_matrix(precision, num_features), (*batch, num_features, num_features))

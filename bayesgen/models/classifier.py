@@ -8,7 +8,7 @@ import numpy as np
 
 from bayesgen.data import PositionalNames, Schema
 from bayesgen.errors import ModelError
-from bayesgen.families import DirichletCategorical, Family
+from bayesgen.families import DirichletCategorical, Family, LinearFamily
 from bayesgen.records import fill
 
 from .apart import ClassPrior, check_classes_apart
@@ -55,6 +55,11 @@ class GenerativeClassifier(BlockModel):
             raise ModelError(f"A block cannot be called {min(reserved)!r}: that name is taken.")
         _check_columns_once(self.blocks)
         for name, family, _ in self.blocks:
+            if isinstance(family, LinearFamily):
+                raise ModelError(
+                    f"Block {name!r}: the columns of {type(family).__name__} depend on features, which a classifier "
+                    "does not have. It is the prior of LinearRegression() and NaiveBayesRegression()."
+                )
             clashing = _sites(name, family).intersection(names)
             if clashing:
                 raise ModelError(

@@ -199,7 +199,8 @@ class FeatureRegression(BlockModel):
         check_magnitudes(summary, functools.partial(_feature_name, names))
         count = float(np.ravel(summary.count)[0])
         mean, variance = np.asarray(summary.mean)[0], np.diagonal(summary.scatter[0]) / max(count, 1e-300)
-        variance = variance if count else np.ones_like(variance)
+        if not count:
+            raise DataError(f"{response.name} is missing in every row, so that nothing is learned. Give it.")
         if basis.mean is None:
             basis = dataclasses.replace(basis, mean=mean[:-1], variance=variance[:-1])
         if response.mean is None:

@@ -199,7 +199,14 @@ class GenerativeProgram(ProgramModel):
         Returns:
             Dict of the attributes (n at the instance plate's axis), the covariates and, under the label's name, the
             class labels.
+
+        Raises:
+            DataError: covariates that are not given, by name.
         """
+        missing = [name for name in self.covariates if name not in covariates]
+        if missing:
+            given = ", ".join(f"{name}=..." for name in missing)
+            raise DataError(f"The program computes with covariates that each row has: write simulate(n, {given}).")
         key = as_key(seed)
         with jax.enable_x64(True):
             known = {name: jnp.asarray(value) for name, value in (latents or {}).items()}

@@ -22,13 +22,14 @@ from bayesgen import (
     Exact,
     LinearNormalInverseGamma,
     LinearRegression,
+    NaiveBayes,
     PlugIn,
     Schema,
     fit,
     predict,
     summarize,
 )
-from bayesgen.errors import ConstantColumnWarning, DataError, FitError, ModelError
+from bayesgen.errors import ConstantColumnWarning, DataError, FitError, ModelError, PredictionError
 
 ROWS = 41
 close = np.testing.assert_allclose
@@ -291,3 +292,25 @@ def test_labels_and_schemas_of_other_models_are_refused(data, frame):
     with pytest.warns(ConstantColumnWarning, match="'x2', 'y'"):
         lone = fit(LinearRegression(), X[:1], y[:1], method=MAP())
     assert np.isfinite(lone.parameters["y_variance"])
+
+
+def test_what_makes_no_sense_is_refused(data):
+    X, y = data
+    learned = fit(LinearRegression(), X, y, method=Exact())
+    with pytest.raises(ModelError, match=r"JointGaussianRegression\(\) fills cells in"):
+        learned.impute(X)
+    with pytest.raises(DataError, match=r"simulate\(n, y_features="):
+        learned.simulate(3)
+    with pytest.raises(ModelError, match="coefficients is given for 2 features, and there are 3"):
+        fit(LinearRegression(prior=LinearNormalInverseGamma([1.0, 2.0])), X, y, method=Exact())
+    with pytest.raises(ModelError, match="precision is given for 2 features"):
+        fit(LinearRegression(prior=LinearNormalInverseGamma(precision=np.eye(2))), X, y, method=Exact())
+    with pytest.raises(DataError, match="y is missing in every row"):
+        fit(LinearRegression(), X, np.full(ROWS, np.nan), method=Exact())
+    with pytest.raises(ModelError, match=r"prior of LinearRegression\(\) and NaiveBayesRegression"):
+        fit(NaiveBayes(LinearNormalInverseGamma()), X, y > np.median(y), method=Exact())
+    with pytest.raises(DataError, match=r"'x0' has .* squares overflow"):
+        predict(learned, X * 1e160, rule=BMA())
+    assert predict(learned, X[:0], rule=BMA()).mean.shape == (0,)
+    with pytest.raises(PredictionError, match="X is given and not modelled"):
+        learned.log_joint(X[:2])
