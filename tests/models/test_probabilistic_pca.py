@@ -1,5 +1,7 @@
 """Probabilistic PCA against scikit-learn, dense Gaussian conditioning, and its own invariances."""
 
+import dataclasses
+
 import numpy as np
 import numpyro.distributions as dist
 import pandas as pd
@@ -11,6 +13,8 @@ from sklearn.decomposition import PCA
 from sklearn.decomposition._pca import _assess_dimension
 
 import bayesgen as bg
+from bayesgen.fitting.expectation import ExpectationMaximization, Target
+from bayesgen.fitting.training import prepare
 
 close = np.testing.assert_allclose
 ROWS, COLUMNS, FACTORS = 61, 7, 2
@@ -125,6 +129,26 @@ def test_cells_that_are_missing_are_left_out(X):
             "real_covariance": moved @ moved.T + other * np.eye(COLUMNS),
         }
         assert marginal(near).sum() < top
+
+
+@pytest.mark.parametrize("target", [Target.likelihood, Target.posterior], ids=["likelihood", "posterior"])
+@pytest.mark.parametrize("model", [bg.ProbabilisticPCA(FACTORS), bg.Mixture(bg.ProbabilisticPCA(1), 2)], ids=repr)
+def test_steps_of_em_never_lower_the_objective(model, target, X):
+    problem = prepare(model, with_holes(X))
+    conjugate, statistics = problem.conjugate, problem.data.statistics
+    rows, rng = statistics.unlabelled, np.random.default_rng(20)
+    labelled = dataclasses.replace(statistics, unlabelled=None)
+    steps = ExpectationMaximization(conjugate, target(conjugate), labelled, rows)
+    if rows is None:
+        point = conjugate.middle(conjugate.available(labelled))
+    else:
+        point = conjugate.middle(steps.given_classes(rows, rng.integers(0, 2, rows.num_rows), conjugate.center()))
+    objectives = []
+    for _ in range(12):
+        objective, point = steps.step(point)
+        objectives.append(objective)
+    gains = np.diff(objectives)
+    assert (gains > -1e-9 * abs(objectives[0])).all() and gains[0] > 1e-3
 
 
 @pytest.mark.parametrize("method", [bg.MLE(), bg.MAP()], ids=["MLE", "MAP"])
