@@ -7,6 +7,8 @@ import scipy.sparse
 from sklearn.datasets import load_iris
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.naive_bayes import CategoricalNB, GaussianNB, MultinomialNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import KBinsDiscretizer
 
 import bayesgen as bg
 
@@ -20,7 +22,7 @@ def measures(quick):
     num_rows = 100_000 if quick else 1_000_000
     X, y = reals(num_rows)
     size = f"{num_rows:,} x {NUM_COLUMNS}"
-    for measure in (_naive, _full, _full_probabilities):
+    for measure in (_naive, _full, _full_probabilities, _binned, _binned_price):
         yield functools.partial(measure, X, y, f"{size}, {NUM_CLASSES} classes, float32")
     yield functools.partial(_categorical, num_rows, size)
     yield functools.partial(_multinomial, *words(num_rows // 50))
@@ -110,6 +112,35 @@ def _categorical(num_rows, size):
         lambda: CategoricalNB().fit(X, y),
         "CategoricalNB",
         note="then 20x; the same pseudo-counts of 1",
+    )
+
+
+def _binned(X, y, size):
+    """Discretise, then naive Bayes: bins at training quantiles, and the counts in them."""
+    model = bg.NaiveBayes(bg.DirichletHistogram(10))
+    cutter = KBinsDiscretizer(
+        10, encode="ordinal", strategy="quantile", quantile_method="averaged_inverted_cdf", subsample=None
+    )
+    return duel(
+        f"fit naive Bayes in 10 bins, {size}",
+        Faster(4),
+        lambda: bg.fit(model, X, y, method=bg.Exact()),
+        lambda: make_pipeline(cutter, CategoricalNB()).fit(X, y),
+        "KBinsDiscretizer + CategoricalNB",
+        note="all rows tell the quantiles",
+    )
+
+
+def _binned_price(X, y, size):
+    """What bins that are known cost over normal columns."""
+    binned = bg.NaiveBayes(bg.DirichletHistogram(10))
+    schema = bg.fit(binned, X, y, method=bg.Exact()).schema
+    return duel(
+        f"fit naive Bayes in 10 known bins, {size}",
+        Price(6),
+        lambda: bg.fit(binned, X, y, method=bg.Exact(), schema=schema),
+        lambda: bg.fit(bg.NaiveBayes(), X, y, method=bg.Exact()),
+        "normal columns",
     )
 
 

@@ -46,6 +46,9 @@ class Binned:
     they come from the training rows, the evidence of the fit is that of these rows given bins that suit them, and is
     a little too good; it is exact where `edges` and `tails` are stated.
 
+    `Schema(kinds={"age": Binned(5)})` bins one column, `NaiveBayes({"real": DirichletHistogram(5)})` all columns of
+    numbers.
+
     Raises:
         DataError: fewer than two bins; edges that do not increase; tails that are negative, or 0 at an infinite end.
 
@@ -135,6 +138,15 @@ def name_of_kind(kind: Kind) -> str:
     return BINNED if isinstance(kind, Binned) else kind
 
 
+def constant_columns(columns: Sequence[str]) -> str:
+    """What to say of columns that are to be binned, and have one value each."""
+    have = "Column {} is binned, and has" if len(columns) == 1 else "Columns {} are binned, and each of them has"
+    return (
+        f"{have.format(quote_some(columns))} one value only, which cannot be cut into bins. Leave such columns out, or "
+        f"state their bins: Schema(kinds={{{columns[0]!r}: Binned(edges=[...])}})."
+    )
+
+
 def _as_edges(edges: Any) -> tuple[float, ...]:
     try:
         array = np.asarray(edges, np.float64)
@@ -176,10 +188,7 @@ def _cuts(
             f"Schema(kinds={{{column!r}: Binned(edges=[...])}})."
         )
     if ordered[0] == ordered[-1]:
-        raise DataError(
-            f"Column {column!r} is binned, and has one value only, {ordered[0]:g}, which cannot be cut into bins. Drop "
-            f"it, or state its bins: Schema(kinds={{{column!r}: Binned(edges=[...])}})."
-        )
+        raise DataError(constant_columns([column]))
     size = len(ordered)
     upto = np.arange(1.0, size + 1) if weights is None else np.cumsum(weights)
     wanted = upto[-1] * np.arange(1, num_bins) / num_bins

@@ -132,8 +132,15 @@ def check_known(names: Sequence[str], columns: Sequence[str], named: bool) -> No
         note = "" if named else " (X has no column names, so they are named by position)"
         raise DataError(
             f"The schema speaks of {quote_some(unknown)}, and the columns are {quote_some(columns)}{note}."
-            f"{_look_alikes(unknown, columns)} Correct the names."
+            f"{_look_alikes(unknown, columns)}{_of_kinds(unknown)} Correct the names."
         )
+
+
+def _of_kinds(names: Sequence[str]) -> str:
+    """A hint for names of kinds that stand where names of columns do."""
+    kinds = [name for name in names if name in KINDS]
+    hint = "A schema tells of columns one by one; a model takes a family for all columns of a kind"
+    return f" {hint}, NaiveBayes({{{kinds[0]!r}: ...}})." if kinds else ""
 
 
 def mismatch(columns: Sequence[str], found: Sequence[str]) -> str | None:

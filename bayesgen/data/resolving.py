@@ -7,7 +7,7 @@ import numpy as np
 from bayesgen.errors import DataError, warn
 from bayesgen.runtime import all_in_threads
 
-from .binned import BINNED, Binned, Kind
+from .binned import BINNED, Binned, Kind, constant_columns
 from .columns import ColumnKinds
 from .encoding import encode_numbers
 from .views import Table
@@ -34,13 +34,18 @@ def resolved_bins(
         )
     names = dict(zip(stated, names_of(list(stated)), strict=True))
 
-    def bins_of(column: str) -> Binned:
+    def bins_of(column: str) -> Binned | None:
         cells, observed = encode_numbers(table.matrix([names[column]]), [column], BINNED)
         there = slice(None) if observed is None else observed[:, 0]
-        weights = None if table.weights is None else table.weights[there]
-        return stated[column].resolved(np.asarray(cells)[there, 0], weights, column)
+        weights, values = None if table.weights is None else table.weights[there], np.asarray(cells)[there, 0]
+        if stated[column].edges is None and len(values) and values.min() == values.max():
+            return None
+        return stated[column].resolved(values, weights, column)
 
-    found = dict(zip(stated, all_in_threads(bins_of, list(stated)), strict=True))
+    results = dict(zip(stated, all_in_threads(bins_of, list(stated)), strict=True))
+    found = {column: bins for column, bins in results.items() if bins is not None}
+    if len(found) < len(stated):
+        raise DataError(constant_columns([column for column in stated if column not in found]))
     fewer = [
         f"{column!r} ({found[column].num_bins} of {bins.num_bins})"
         for column, bins in stated.items()

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bayesgen.data import ColumnKinds, Kind, Schema, Table, name_of_kind
+from bayesgen.data import Binned, ColumnKinds, Kind, Schema, Table, name_of_kind
 from bayesgen.errors import ModelError
 from bayesgen.families import (
     BetaBernoulli,
@@ -80,6 +80,10 @@ class NaiveBayes(Recipe):
     def __post_init__(self) -> None:
         families = dict(self.families) if isinstance(self.families, Mapping) else self.families
         fill(self, families=families, class_prior=as_class_prior(self.class_prior))
+        stated = families.values() if isinstance(families, dict) else (families,)
+        for family in stated:
+            if family is not None:
+                check_family(family)
         if self.structure not in STRUCTURES:
             raise ModelError(f"structure must be one of {list(STRUCTURES)}, got {self.structure!r}.")
         if not 0 <= self.dependence_prior <= 1:
@@ -154,6 +158,19 @@ class NaiveBayes(Recipe):
         """A family that was given for another kind of dtype, such as counts in real columns."""
         given = {} if isinstance(self.families, Family) else self.families or {}
         return next((family for key, family in given.items() if key in DEFAULTS and family.kind == kind), None)
+
+
+def check_family(family: object) -> None:
+    """ModelError for what stands where a family has to, such as a class or bins; it says what to write."""
+    if isinstance(family, Family):
+        return
+    if isinstance(family, Binned):
+        stated = f"edges={list(family.edges)}" if family.edges else f"{family.num_bins}"
+        raise ModelError(
+            f"families= takes families, and {family!r} is a kind of column. Write DirichletHistogram({stated}), or "
+            "declare the column, Schema(kinds={column: Binned(...)})."
+        )
+    raise ModelError(f"families= takes families such as NormalInverseGamma(), got {family!r}.")
 
 
 @functools.cache

@@ -10,7 +10,7 @@ from .arrays import namespace
 from .bins import bin_codes, flat_edges, reached
 from .passes import Classes, class_sums
 
-CHUNK_ROWS = 1 << 13  # whose columns stay in a processor's cache: `_binned` in benchmarks/closed_form
+CHUNK_ROWS = 1 << 13  # whose columns stay in a processor's cache: `_binned` in benchmarks
 
 
 @record

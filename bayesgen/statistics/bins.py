@@ -15,7 +15,7 @@ from bayesgen.typing import Array, Float, Integer, Real
 
 from .arrays import namespace
 
-FEW_EDGES = 64  # up to here to compare with each of them is faster than to search: `_binned` in benchmarks/closed_form
+FEW_EDGES = 255  # are counted in a byte, and comparing with each is faster than searching: `_binned` in benchmarks
 
 
 def flat_edges(edges: Float[Array, "*D edges"]) -> Float[Array, "*D edges"]:

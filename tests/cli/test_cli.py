@@ -119,7 +119,7 @@ def test_bins_of_a_constant_column_and_of_no_numbers_are_told(run, tmp_path):
     path = tmp_path / "constant.csv"
     path.write_text("size,kind\n" + "2.5,a\n2.5,b\n" * 6)
     result = run("compare", path, "--bins", 4, *FAST)
-    assert result.exit_code == 1 and "'size' is binned, and has one value only, 2.5" in result.stderr
+    assert result.exit_code == 1 and "'size' is binned, and has one value only" in result.stderr
     path.write_text("colour,kind\n" + "red,a\nblue,b\n" * 6)
     result = run("compare", path, "--bins", 4, *FAST)
     assert result.exit_code == 0 and "so --bins does nothing here" in result.stderr

@@ -178,7 +178,8 @@ def test_columns_with_fewer_bins_are_named_once():
 @pytest.mark.parametrize(
     ("X", "match"),
     [
-        ({"c": [2.0, 2.0, 2.0]}, "'c' is binned, and has one value only, 2,.*edges="),
+        ({"c": [2.0, 2.0, 2.0]}, "'c' is binned, and has one value only.*edges="),
+        ({"c": [2.0, 2.0], "d": [1.0, 2.0], "e": [3, 3]}, "Columns 'c', 'e' are binned, and each .* one value only"),
         ({"c": [np.nan, np.nan]}, "'c' is binned, and every cell is missing.*edges="),
         ({"c": ["x", "y"]}, "'c' is binned, and has 'x' at row 0. Turn it into a number"),
         ({"c": [1.0, INF]}, "'c'.*1 infinite"),
@@ -186,7 +187,12 @@ def test_columns_with_fewer_bins_are_named_once():
 )
 def test_columns_that_cannot_be_binned_are_refused_by_name(X, match):
     with pytest.raises(DataError, match=match):
-        bg.Schema.infer(X, declared=bg.Schema(kinds={"c": bg.Binned(2)}))
+        bg.Schema.infer(X, declared=bg.Schema(kinds=dict.fromkeys(X, bg.Binned(2))))
+
+
+def test_a_kind_in_place_of_a_column_is_told_apart_from_a_wrong_name():
+    with pytest.raises(DataError, match=r"speaks of 'real'.*one by one; a model takes .* NaiveBayes\(\{'real'"):
+        bg.Schema.infer({"c": [1.0, 2.0]}, declared=bg.Schema(kinds={"real": bg.Binned(2)}))
 
 
 def test_sparse_columns_and_declared_categories_are_refused():

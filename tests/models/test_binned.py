@@ -156,6 +156,20 @@ def test_bins_come_from_the_first_chunk():
     close(fit.log_evidence, first.update(*chunks[1]).log_evidence, rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("families", "match"),
+    [
+        (bg.Binned(5), r"is a kind of column. Write DirichletHistogram\(5\)"),
+        ({"a": bg.Binned(edges=[0, 1, 2])}, r"Write DirichletHistogram\(edges=\[0.0, 1.0, 2.0\]\)"),
+        ({"real": bg.DirichletHistogram}, "takes families such as NormalInverseGamma"),
+        ("binned", "takes families such as NormalInverseGamma"),
+    ],
+)
+def test_what_is_no_family_is_refused_with_what_to_write(families, match):
+    with pytest.raises(bg.ModelError, match=match):
+        bg.NaiveBayes(families)
+
+
 def test_blocks_of_columns_with_unlike_numbers_of_bins_are_refused():
     X, y = rows()
     schema = bg.Schema(kinds={"a": bg.Binned(3), "b": bg.Binned(4), "c": bg.Binned(4)})
