@@ -62,7 +62,10 @@ def facts(fit: Fit, statistics: SufficientStatistics) -> dict[str, Fact]:
 
 def _of_response(response: Response, statistics: SufficientStatistics) -> dict[str, Fact]:
     """What is known of a continuous label, the last column of its block, whatever it is modelled with."""
-    of_columns = _of_block(statistics.summaries[response.site], 0)
+    summary = statistics.summaries[response.site]
+    if isinstance(summary, Moments) and summary.mean.ndim == 1:  # a site that is one number a row
+        summary = dataclasses.replace(summary, mean=summary.mean[:, None], scatter=summary.scatter[:, None])
+    of_columns = _of_block(summary, 0)
     return {f"{name} of y": Fact(fact.values[:, -1], fact.size[:, -1]) for name, fact in of_columns.items()}
 
 

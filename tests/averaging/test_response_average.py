@@ -80,6 +80,15 @@ def test_weights_of_rows_left_out_compare_what_is_said_of_y(weights):
         bg.average(fits, weights=weights, X=NEW, y=[1, 2, None, 4, 5], folds=None)
 
 
+def test_models_of_unlike_structure_are_weighed_where_both_model_x():
+    both = bg.average([*fits_of([JOINTS[0], bg.NaiveBayesRegression()])])
+    answer = bg.predict(both, NEW, rule=BMA)
+    alone = [bg.predict(fit, NEW, rule=BMA) for fit in both.members]
+    joint = [np.log(w) + one.log_marginal for w, one in zip(both.weights, alone, strict=True)]
+    close(answer.log_marginal, scipy.special.logsumexp(joint, axis=0))
+    close(answer.cdf(answer.quantile([0.1, 0.9]).T).T, [[0.1, 0.9]] * 5, rtol=1e-6)
+
+
 def test_what_cannot_be_averaged_is_refused():
     joint, line = fits_of([JOINTS[0], LINES[0]])
     with pytest.raises(bg.FitError, match="one is a density of y given X"):
