@@ -62,6 +62,7 @@ def closed_prior(problem: ProgramProblem) -> Conjugate:
     for name in prior.open_blocks(problem.data.statistics):
         raise FitError(
             f"Exact() has no closed form for block {name!r}: cells of its jointly normal columns are missing. Use "
-            "NUTS() or MAP(), or give each column a variance of its own (covariance='diag', NaiveBayes)."
+            "NUTS() or MAP(), leave those rows out, or give each column a variance of its own (covariance='diag', "
+            "NaiveBayes, NaiveBayesRegression)."
         )
     return prior
