@@ -8,9 +8,42 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
+from numpyro.distributions.transforms import AffineTransform, Transform, biject_to
 
 from bayesgen.errors import ModelError
-from bayesgen.typing import Array, Float, PRNGKeyArray, Real
+from bayesgen.typing import Array, Bool, Float, PRNGKeyArray, Real
+
+
+class RealAbout(Constraint):
+    """The real numbers, whose unconstrained coordinate is the distance from a point."""
+
+    is_discrete = False
+    event_dim = 0
+
+    def __init__(self, point: Real[Array, "..."]) -> None:
+        self.point = point
+
+    def __call__(self, x: Real[Array, "..."]) -> Bool[Array, "..."]:
+        """Whether they are numbers, and finite."""
+        return constraints.real(x)
+
+    def feasible_like(self, prototype: Real[Array, "..."]) -> Float[Array, "..."]:
+        """Zeros."""
+        return jnp.zeros_like(prototype)
+
+    def tree_flatten(self) -> tuple[tuple[Array], tuple[tuple[str], dict[str, str]]]:
+        """The point is a leaf."""
+        return (self.point,), (("point",), {})
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RealAbout) and self.point is other.point
+
+    __hash__ = object.__hash__
+
+
+@biject_to.register(RealAbout)
+def _from_distance(support: RealAbout) -> Transform:
+    return AffineTransform(support.point, 1.0, domain=constraints.real)
 
 
 class InterceptPrior(dist.Distribution):
@@ -27,7 +60,11 @@ class InterceptPrior(dist.Distribution):
         "noise_variance": constraints.positive,
         "kappa": constraints.nonnegative,
     }
-    support = constraints.real
+
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
+    def support(self) -> Constraint:
+        """All numbers, looked at from the location: far from 0, what coefficients say of it counts for nothing then."""
+        return RealAbout(self.loc)
 
     def __init__(
         self, loc: Real[Array, "*#batch"], noise_variance: Float[Array, "*#batch"], kappa: Float[Array, "*#batch"]

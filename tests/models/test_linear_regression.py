@@ -178,6 +178,18 @@ def test_chains_find_the_exact_posterior(data):
     close(one.std, other.std, rtol=0.1)
 
 
+def test_chains_do_not_mind_offsets(data):
+    """The intercept is sampled by the value amid the features: far from 0 it follows from the coefficients."""
+    X, y = data
+    method = NUTS(num_samples=200, num_chains=2)
+    plain, moved = (fit(LinearRegression(), X[:, :2] + offset, y, method=method, seed=2) for offset in (0.0, 1e6))
+    for name in ("y_coefficients", "y_variance"):
+        close(plain.parameters[name].mean((0, 1)), moved.parameters[name].mean((0, 1)), rtol=0.2, atol=0.05)
+    assert moved.posterior.sample_stats["num_steps"].mean() < 10
+    exact = fit(LinearRegression(), X[:, :2] + 1e6, y, method=Exact())
+    close(predict(moved, X[:5, :2] + 1e6, rule=BMA()).mean, predict(exact, X[:5, :2] + 1e6, rule=BMA()).mean, atol=0.2)
+
+
 def test_far_off_and_unlike_columns_predict_alike(data):
     X, y = data
     units, offsets = np.array([1e-6, 1e4, 1.0]), np.array([1.0, 1e9, 0.0])
