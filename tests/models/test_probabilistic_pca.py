@@ -187,7 +187,8 @@ def test_rows_in_another_order_twice_in_chunks_or_one_after_another(X, method):
         same(whole, bg.fit(model, X[:20], method=method).update(X[20:]))
 
 
-def test_draws_agree_with_the_maximum_where_rows_are_many(X):
+@pytest.mark.slow  # quadrature is in every run
+def test_draws_agree_with_the_maximum_where_rows_are_many():
     many = surface(np.random.default_rng(11), 4000)
     point = bg.fit(bg.ProbabilisticPCA(FACTORS), many, method=bg.MLE())
     draws = bg.fit(bg.ProbabilisticPCA(FACTORS), many, method=bg.NUTS(num_samples=300))
@@ -266,9 +267,8 @@ def test_draws_have_the_posterior_that_quadrature_gives():
         assert (abs(flat.mean((0, 1)) - np.ravel(expected)) < 4 * np.array(errors)).all(), name
 
 
-@pytest.mark.parametrize(
-    "method", [bg.MAP(), pytest.param(bg.NUTS(num_samples=300), marks=pytest.mark.slow)], ids=["MAP", "NUTS"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [bg.MAP(), bg.NUTS(num_samples=300)], ids=["MAP", "NUTS"])
 def test_a_hyperparameter_may_be_a_distribution(method, X):
     """One that is nearly a number gives nearly what the number gives."""
     priors = [bg.LowRankNormal(loadings_scale=scale) for scale in (dist.LogNormal(0.5, 0.01), np.exp(0.5))]
