@@ -35,7 +35,8 @@ def resolved_bins(
     names = dict(zip(stated, names_of(list(stated)), strict=True))
 
     def bins_of(column: str) -> Binned | None:
-        cells, observed = encode_numbers(table.matrix([names[column]]), [column], BINNED)
+        matrix = np.ascontiguousarray(table.matrix([names[column]]))  # of a wide table each look at a column is slow
+        cells, observed = encode_numbers(matrix, [column], BINNED)
         there = slice(None) if observed is None else observed[:, 0]
         weights, values = None if table.weights is None else table.weights[there], np.asarray(cells)[there, 0]
         if stated[column].edges is None and len(values) and values.min() == values.max():

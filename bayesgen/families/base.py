@@ -76,8 +76,8 @@ class Family(Incomplete, abc.ABC):
 
     def __repr__(self) -> str:
         values = {**self.hyperparameters, **{name: getattr(self, name) for name in self.flags}}
-        shown = ", ".join(f"{name}={_shown(value)}" for name, value in values.items())
-        return f"{type(self).__name__}({shown})"
+        arguments = ", ".join(f"{name}={shown(value)}" for name, value in values.items())
+        return f"{type(self).__name__}({arguments})"
 
     def argument_names(self, names: Iterable[str]) -> str:
         """Hyperparameters under the names of the constructor's arguments."""
@@ -290,7 +290,7 @@ def _num_columns(summary: Any) -> int | None:
     return shape[0] if shape else None
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """A hyperparameter as it is written: numbers as such, arrays by shape, so that reprs stay short."""
     if isinstance(value, np.ndarray | jax.Array):
         return f"{value.item():g}" if value.ndim == 0 else f"<array {value.shape}>"

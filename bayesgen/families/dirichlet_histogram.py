@@ -13,7 +13,7 @@ from bayesgen.records import fill, record, static
 from bayesgen.statistics import HistogramStatistic, RowDensity
 from bayesgen.typing import Array, Float, Int
 
-from .base import Parameters
+from .base import Parameters, shown
 from .dirichlet import DirichletFamily
 from .hyperparameters import Hyperparameter, Stated, as_number, check_positive
 from .naming import Scale
@@ -71,6 +71,11 @@ class DirichletHistogram(DirichletFamily):
         if edges is not None and isinstance(value, np.ndarray) and not value.ndim:
             value = np.full(size, value)
         fill(self, concentration=value, edges=as_number(edges), tails=as_number(tails), num_bins=size)
+
+    def __repr__(self) -> str:
+        stated = [] if self.edges is not None else [str(self.num_bins)]
+        stated += [f"{name}={shown(value)}" for name, value in self.hyperparameters.items() if value is not None]
+        return f"DirichletHistogram({', '.join(stated)})"
 
     def kind_of_column(self, index: int) -> Kind:
         """The bins of a column of the block, as far as they are stated."""
