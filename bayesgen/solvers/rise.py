@@ -71,6 +71,11 @@ def rise(density: LogDensity, start: Vector) -> Rise:
             return Rise(vector, evaluator.at(vector)[0])
         value, gradient = evaluator.at(vector)
         turns, (higher, gain) = _turns(evaluator, vector, step), _highest(evaluator, vector, step)
+        if not turns and gain < -NO_GAIN:
+            raise FitError(
+                "No maximum was reached: the climb has come where rounding hides whether the objective rises. Columns "
+                "of very unlike scales that share one variance lead there: standardise them, or use objective='joint'."
+            )
         if not turns and gain <= NO_GAIN:
             return Rise(vector, value, step / np.linalg.norm(step))
         if gain <= 0 or (turns and gradient @ step <= NO_GAIN):

@@ -1,0 +1,117 @@
+"""Between generative and discriminative: accuracy by the coupling of the two, where the model is wrong.
+
+    python examples/hybrid.py [--draws 40] [--labelled 4] [--unlabelled 200] [--out hybrid.pdf]
+
+After Lasserre, Bishop and Minka (2006, section 4): two classes lie beside each other and are long and upright, while
+the model takes them for round. A few rows have labels, many have none. Generative training finds round clusters in the
+unlabelled rows, which are an upper and a lower one, and not the classes. Discriminative training looks at the labels
+alone, which are few. `Hybrid(coupling)` lets two processes differ, one that tells labels and one that tells where rows
+are, and is best in between.
+
+The one-step answer averages over all processes that may have made the data: of the labelled rows alone (`Exact`), or of
+all rows (`NUTS`, for some of the draws). Its model is as wrong, and averaging does not mend that.
+
+Needs matplotlib for the figure: pip install "bayesgen[plots]".
+"""
+
+import argparse
+import pathlib
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import bayesgen as bg
+
+MODEL = bg.GaussianDiscriminant("tied-spherical", class_prior=[0.5, 0.5])
+COUPLINGS = np.geomspace(0.03, 30, 9)
+SPREAD, GAP = (0.7, 1.35), 2.2  # of both classes, across and upright; between them
+NUM_TEST = 1000
+
+
+def simulate(num_rows: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of two upright classes, half of them of each."""
+    y = np.arange(num_rows) % 2
+    return rng.normal(size=(num_rows, 2)) * SPREAD + np.outer(y, [GAP, 0.0]), y
+
+
+def accuracies(num_draws: int, num_labelled: int, num_unlabelled: int, num_sampled: int) -> pd.DataFrame:
+    """One row for each draw of the data and way of learning, by NUTS() for the first of the draws alone."""
+    records = []
+    for draw in range(num_draws):
+        rng = np.random.default_rng(draw)
+        (X, y), (X_test, y_test) = simulate(num_labelled + num_unlabelled, rng), simulate(NUM_TEST, rng)
+        labels = y.astype(object)
+        labels[num_labelled:] = None
+        known = slice(0, num_labelled)
+        fits = {coupling: trained(X, labels, bg.Hybrid(coupling)) for coupling in COUPLINGS}
+        fits |= {"generative": trained(X, labels, "joint"), "discriminative": trained(X, labels, "conditional")}
+        answers = {name: (fit, bg.PlugIn()) for name, fit in fits.items()}
+        exact = bg.fit(MODEL, X[known], y[known], method=bg.Exact())
+        answers["one-step, labelled rows"] = exact, bg.BMA()
+        if draw < num_sampled:
+            answers["one-step, all rows"] = sampled(X, labels), bg.BMA()
+        for name, (fit, rule) in answers.items():
+            accuracy = np.mean(bg.predict(fit, X_test, rule=rule).labels == y_test)
+            records.append({"draw": draw, "learned": name, "accuracy": accuracy})
+    return pd.DataFrame(records)
+
+
+def trained(X: np.ndarray, labels: np.ndarray, objective: Any) -> Any:
+    """The fit that maximises an objective."""
+    return bg.fit(MODEL, X, labels, method=bg.MAP(objective=objective, num_starts=1), progress=False)
+
+
+def sampled(X: np.ndarray, labels: np.ndarray) -> Any:
+    """Draws, given all rows."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bg.ConvergenceWarning)  # there may be two ways to tell classes apart
+        return bg.fit(MODEL, X, labels, method=bg.NUTS(num_samples=500), progress=False)
+
+
+def summary(table: pd.DataFrame) -> pd.DataFrame:
+    """Means over the draws, and their standard errors."""
+    return table.groupby("learned", sort=False)["accuracy"].agg(["mean", "sem", "size"])
+
+
+def draw_figure(means: pd.DataFrame, X: np.ndarray, y: np.ndarray, out: pathlib.Path) -> None:
+    """The data; and accuracy against the coupling, between its limits and beside the one-step answers."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, (left, axis) = plt.subplots(1, 2, figsize=(9.6, 4.2), width_ratios=[1, 2])
+    left.scatter(*X.T, c=np.where(y == 0, "tab:blue", "tab:orange"), s=6)
+    left.set(title="two upright classes", aspect="equal", xlabel="across", ylabel="upright")
+    hybrid = means.loc[list(COUPLINGS)]
+    axis.errorbar(COUPLINGS, hybrid["mean"], hybrid["sem"], marker="o", capsize=3, color="k", label="Hybrid(coupling)")
+    for (name, row), style in zip(means.drop(list(COUPLINGS)).iterrows(), ["--", "-.", ":", (0, (5, 1))], strict=False):
+        (line,) = axis.plot(COUPLINGS[[0, -1]], [row["mean"]] * 2, linestyle=style, label=name)
+        axis.fill_between(
+            COUPLINGS[[0, -1]], row["mean"] - row["sem"], row["mean"] + row["sem"], color=line.get_color(), alpha=0.15
+        )
+    axis.set(xscale="log", xlabel="coupling", ylabel="accuracy on test rows", title="means and standard errors")
+    axis.legend(frameon=False)
+    figure.tight_layout()
+    figure.savefig(out)
+
+
+def main() -> None:
+    """Measure, print, draw."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--draws", type=int, default=40, help="random draws of the data")
+    parser.add_argument("--labelled", type=int, default=4, help="rows with labels")
+    parser.add_argument("--unlabelled", type=int, default=200, help="rows without")
+    parser.add_argument("--sampled", type=int, default=5, help="draws of the data that NUTS() is asked of")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("hybrid.pdf"))
+    options = parser.parse_args()
+    table = accuracies(options.draws, options.labelled, options.unlabelled, options.sampled)
+    means = summary(table)
+    print(means.round(3).to_string())
+    draw_figure(means, *simulate(options.unlabelled, np.random.default_rng(0)), options.out)
+
+
+if __name__ == "__main__":
+    main()
