@@ -259,9 +259,9 @@ def _statistics(model: ConcreteModel, schema: Schema, table: Table, keeps_rows: 
         rows = dataclasses.replace(model.read(schema, chunk), labels=labels, weights=chunk.weights)
         statistics = model.summarize(schema, rows)
         if labels is None or statistics.unlabelled is None:
-            return statistics, None, [_counted(rows)] if keeps_rows and labels is not None else []
+            return statistics, None, [_labelled(model, rows)] if keeps_rows else []
         missing = np.flatnonzero(labels < 0)
-        labelled = [_counted(rows.take(np.flatnonzero(labels >= 0)))] if keeps_rows else []
+        labelled = [_labelled(model, rows)] if keeps_rows else []
         return statistics, missing + places.start if chunk.kept is None else chunk.kept[missing], labelled
 
     with naming_origin(table.chunk_number, table.num_dropped):
@@ -274,9 +274,15 @@ def _statistics(model: ConcreteModel, schema: Schema, table: Table, keeps_rows: 
         raise found
 
 
-def _counted(rows: Rows) -> Rows:
-    """The rows, with how often each counts."""
-    return dataclasses.replace(rows, weights=rows.frequencies)
+def _labelled(model: ConcreteModel, rows: Rows) -> Rows:
+    """The rows that have a label, with how often each counts."""
+    has_label = np.ones(rows.num_rows, bool)
+    if rows.labels is not None:
+        has_label = np.asarray(rows.labels) >= 0
+    elif model.response is not None:
+        has_label = ~np.isnan(model.response.values(rows))
+    labelled = rows if has_label.all() else rows.take(np.flatnonzero(has_label))
+    return dataclasses.replace(labelled, weights=labelled.frequencies)
 
 
 def _same_scale(one: Schema, other: Schema) -> bool:

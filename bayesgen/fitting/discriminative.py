@@ -6,29 +6,26 @@ and 1, whatever the units of the columns and the number of rows: 0 along directi
 """
 
 import dataclasses
-from typing import Any
 
 import jax
 import numpy as np
 
 from bayesgen.data import Rows, joined
 from bayesgen.errors import FitError
-from bayesgen.log_density import LogDensity
-from bayesgen.posteriors import Parameters, Point
-from bayesgen.program import AttributesDensity, ConditionalDensity, GenerativeProgram, free_vector
+from bayesgen.program import AttributesDensity, ConditionalDensity
 from bayesgen.runtime import placed
-from bayesgen.solvers import Rise, Whitened, Whitening, curvature_at, evaluator_of, rise
+from bayesgen.solvers import Whitened, Whitening, evaluator_of, rise
 from bayesgen.statistics import SufficientStatistics, merged, padded_rows
 from bayesgen.typing import Float
 
+from .climbing import endless, refuse_endless, result_at, start_of, values_at, whitening_at
 from .coupled import CoupledDensity
 from .fit import Fit
 from .identification import MOST_DIMENSIONS, SURE, Effects
 from .problem import ProgramProblem
+from .response_given import response_fit
 from .searching import Searching
 from .starts import rows_of_classes
-
-AT_THE_EDGE = 12.0  # where a coordinate starts that the joint fit has infinitely far out: a probability of 1e-5
 
 
 def conditional_fit(method: Searching, problem: ProgramProblem) -> Fit:
@@ -37,16 +34,18 @@ def conditional_fit(method: Searching, problem: ProgramProblem) -> Fit:
     Raises:
         FitError: rows without any label, or of which only summaries are left; an objective without a maximum.
     """
+    if problem.data.model.response is not None:
+        return response_fit(method, problem, problem.data.model.response)
     rows = labelled_rows(problem)
     labelled = _without_unlabelled(problem)
     joint = method.joint_fit(labelled)
     program, statistics = problem.program, labelled.data.statistics
     density = ConditionalDensity(program, padded_rows(rows), method.has_prior)
     with jax.enable_x64(True), placed(density.cost):
-        start = _start(labelled, joint)
-        whitening = _whitening(method, labelled, statistics, start)
+        start = start_of(labelled, joint)
+        whitening = whitening_at(method, labelled, statistics, start)
         found = rise(Whitened(density, whitening), np.zeros(len(start)))
-        _refuse_endless(found, whitening, density, method)
+        refuse_endless(found, whitening, density, method)
         vector = np.asarray(whitening(found.vector))
         num_unidentified = _checked(density, rows, vector, found.value, whitening, method)
         attributes = {
@@ -54,8 +53,8 @@ def conditional_fit(method: Searching, problem: ProgramProblem) -> Fit:
             "objective_of_joint_fit": evaluator_of(Whitened(density, whitening)).at(np.zeros(len(start)))[0],
             "unidentified_directions": num_unidentified,
         }
-        point = _values(program, density, vector, joint.posterior.parameters)
-    return _result(method, problem, joint, point, attributes)
+        point = values_at(program, density, vector, joint.posterior.parameters)
+    return result_at(method, problem, joint, point, attributes)
 
 
 def hybrid_fit(method: Searching, problem: ProgramProblem, coupling: float) -> Fit:
@@ -73,17 +72,17 @@ def hybrid_fit(method: Searching, problem: ProgramProblem, coupling: float) -> F
     labels = ConditionalDensity(program, padded_rows(rows), method.has_prior)
     attributes = AttributesDensity(program, padded_rows(joined(everything)))
     with jax.enable_x64(True), placed(labels.cost + attributes.cost):
-        start = _start(problem, joint)
+        start = start_of(problem, joint)
         complete = _complete(problem, statistics, joint)
-        whitening = _whitening(method, problem, complete, start)
+        whitening = whitening_at(method, problem, complete, start)
         density = CoupledDensity(labels, attributes, whitening, np.asarray(coupling**2 * complete.total_weight))
         found = rise(density, np.zeros(density.dimension))
-        _refuse_endless(found, whitening, labels, method)
+        refuse_endless(found, whitening, labels, method)
         first, second = (np.asarray(vector) for vector in density.pair(found.vector))
         known = joint.posterior.parameters
-        about = {"objective": found.value, "other_parameters": _values(program, labels, second, known)}
-        point = _values(program, labels, first, known)
-    return _result(method, problem, joint, point, about)
+        about = {"objective": found.value, "other_parameters": values_at(program, labels, second, known)}
+        point = values_at(program, labels, first, known)
+    return result_at(method, problem, joint, point, about)
 
 
 def labelled_rows(problem: ProgramProblem) -> Rows:
@@ -98,10 +97,7 @@ def labelled_rows(problem: ProgramProblem) -> Rows:
             "Mixture; or objective='joint'."
         )
     if problem.data.model.response is not None:
-        raise FitError(
-            "The label is continuous, and log p(x) of a regression is not at hand to be left out of the joint density. "
-            "Use objective='joint'; LinearRegression is discriminative as it stands."
-        )
+        raise FitError("The label is continuous, and Hybrid() is of classes. Use objective='joint' or 'conditional'.")
     if problem.data.rows is None:
         raise FitError(
             "Summaries do not tell p(y | x), which objective='conditional' and Hybrid() maximise: they need the rows. "
@@ -124,32 +120,6 @@ def _without_unlabelled(problem: ProgramProblem) -> ProgramProblem:
     return dataclasses.replace(problem, data=of_labelled)
 
 
-def _start(problem: ProgramProblem, joint: Fit) -> Float[np.ndarray, " D"]:
-    """The unconstrained vector of the joint fit, inside the space where that has probabilities of zero."""
-    program = problem.program
-    vector = _vector(program, joint.posterior.parameters)
-    conjugate = problem.conjugate
-    if not np.isfinite(vector).all() and conjugate is not None and conjugate.is_closed:
-        statistics = dataclasses.replace(problem.data.statistics, unlabelled=None)
-        middle = _vector(program, conjugate.update(conjugate.available(statistics)).center())
-        vector = np.where(np.isfinite(vector).all(), vector, middle)
-    return np.nan_to_num(vector, nan=0.0, posinf=AT_THE_EDGE, neginf=-AT_THE_EDGE)
-
-
-def _vector(program: GenerativeProgram, parameters: Parameters) -> Float[np.ndarray, " D"]:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        latents = program.latents_of(parameters)
-        return free_vector(program, {name: latents[name] for name in program.latents})
-
-
-def _whitening(
-    method: Searching, problem: ProgramProblem, statistics: SufficientStatistics, start: Float[np.ndarray, " D"]
-) -> Whitening:
-    """Coordinates in which the joint density of complete data has curvature one about the start."""
-    evaluator = evaluator_of(method.joint_density(problem, statistics.padded()))
-    return Whitening.at_point(start, curvature_at(evaluator, start))
-
-
 def _complete(problem: ProgramProblem, statistics: SufficientStatistics, joint: Fit) -> SufficientStatistics:
     """The statistics of all rows, those without labels in all classes with their responsibilities at the joint fit."""
     rows, data = statistics.unlabelled, problem.data
@@ -159,18 +129,6 @@ def _complete(problem: ProgramProblem, statistics: SufficientStatistics, joint: 
     table = joint.posterior.log_joint(rows)
     shares = np.exp(table - np.logaddexp.reduce(table, axis=1, keepdims=True))
     return merged([labelled, data.model.summarize(data.schema, rows_of_classes(rows, shares))])
-
-
-def _refuse_endless(found: Rise, whitening: Whitening, density: LogDensity, method: Searching) -> None:
-    """Refuse an objective that rises without end.
-
-    Raises:
-        FitError: naming the site along which it does.
-    """
-    if found.endless is None:
-        return
-    direction = found.endless.reshape(-1, density.dimension).sum(0)  # of the first point, where there are two
-    raise _endless(np.asarray(whitening(direction)) - whitening.center, whitening, density, method)
 
 
 def _checked(
@@ -188,44 +146,10 @@ def _checked(
     """
     if len(vector) > MOST_DIMENSIONS:
         if not method.has_prior and value >= -SURE * float(np.sum(rows.frequencies)):
-            raise _endless(vector - whitening.center, whitening, density, method)
+            raise endless(vector - whitening.center, whitening, density, method)
         return None
     effects = Effects.at(density, rows, vector, whitening.widths)
     direction = effects.separation(effects.without_prior)
     if direction is not None:
-        raise _endless(direction, whitening, density, method)
+        raise endless(direction, whitening, density, method)
     return effects.num_unidentified
-
-
-def _endless(
-    direction: Float[np.ndarray, " D"], whitening: Whitening, density: LogDensity, method: Searching
-) -> FitError:
-    """What to say of an objective that rises without end along a direction."""
-    site = density.name_of(int(np.argmax(np.abs(direction) / whitening.widths)))
-    remedy = (
-        "Give that site a prior that bounds it (concentrations, a and b above 1)"
-        if method.has_prior
-        else "MAP(objective='conditional') has one, by its prior"
-    )
-    return FitError(
-        f"The conditional {method.what} has no maximum: it rises without end along site {site!r}, as it does where "
-        f"classes are separable, wholly or in part, so that some labels follow from these columns with certainty. "
-        f"{remedy}; or use objective='joint'."
-    )
-
-
-def _values(
-    program: GenerativeProgram, density: LogDensity, vector: Float[np.ndarray, " D"], known: Parameters
-) -> Parameters:
-    """The parameters of an unconstrained vector; what is no latent is as it was."""
-    values = {name: np.asarray(value) for name, value in density.constrain(vector).items()}
-    found = program.parameters_of(values)
-    return {name: found.get(name, value) for name, value in known.items()}
-
-
-def _result(
-    method: Searching, problem: ProgramProblem, joint: Fit, point: Parameters, attributes: dict[str, Any]
-) -> Fit:
-    """The fit at a point, of the kind that the joint fit is."""
-    assert isinstance(joint.posterior, Point)
-    return problem.result(method, dataclasses.replace(joint.posterior, values=point), attributes | problem.about_labels)

@@ -1,6 +1,6 @@
 """Generative programs: NumPyro functions that make data, and what can be computed from them."""
 
-from .conditional import AttributesDensity, ConditionalDensity, slope_along, slopes_of_log_odds
+from .conditional import AttributesDensity, ConditionalDensity, ResponseDensity, slope_along, slopes_of_log_odds
 from .density import log_prior
 from .generative import GenerativeProgram
 from .joint import finite
@@ -31,6 +31,7 @@ __all__ = [
     "Recipe",
     "Reduction",
     "Response",
+    "ResponseDensity",
     "at_free",
     "dispersed",
     "dispersed_starts",

@@ -17,9 +17,10 @@ from jax.scipy.special import logsumexp
 from bayesgen.data import Rows
 from bayesgen.records import record, static
 from bayesgen.runtime import OwnedJit
+from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Array, Float
 
-from .density import parameter_log_prior
+from .density import density_work, log_likelihood, parameter_log_prior
 from .evaluation import Evaluation, evaluate_classes
 from .generative import GenerativeProgram
 from .joint import log_joint_of
@@ -169,3 +170,40 @@ def _against_labels(program: GenerativeProgram, vector: Float[Array, " D"], rows
     """log p(x, k) - log p(x, y) of rows with label y."""
     table = log_joint_of(program, evaluation_at(program, vector, rows), rows)
     return table - jnp.take_along_axis(table, rows.codes[:, None], axis=1)
+
+
+@record
+class ResponseDensity(LatentsDensity):
+    """Log density of a continuous label given the attributes, with or without the prior of the parameters.
+
+    Attributes:
+        program: the bound program.
+        statistics: of the rows.
+        without: of the same rows without their label.
+        prior: whether the log prior density is added, in the coordinates that are reported.
+    """
+
+    program: GenerativeProgram
+    statistics: SufficientStatistics
+    without: SufficientStatistics
+    prior: bool = static(default=False)
+
+    def __call__(self, vector: Float[Array, " D"]) -> Float[Array, ""]:
+        """log p(x, y | Q) - log p(x | Q), and log p(Q)."""
+        free = unravel(self.program.structure, vector)
+        evaluation = evaluate_classes(self.program, free, self.statistics.covariates, unconstrained=True)
+        of_both, of_attributes = (
+            log_likelihood(self.program, evaluation, statistics) for statistics in (self.statistics, self.without)
+        )
+        total = of_both - of_attributes
+        return total + parameter_log_prior(self.program, evaluation) if self.prior else total
+
+    @property
+    def cost(self) -> float:
+        """Of both densities."""
+        return density_work(self.program, self.statistics) + density_work(self.program, self.without)
+
+    @property
+    def loops_over_rows(self) -> bool:
+        """Whether some sites have no sufficient statistic."""
+        return self.statistics.rows is not None

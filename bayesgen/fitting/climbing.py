@@ -1,0 +1,92 @@
+"""Climbs from the joint fit: where they start, in which coordinates, and what is made of where they lead."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from bayesgen.errors import FitError
+from bayesgen.log_density import LogDensity
+from bayesgen.posteriors import Parameters, Point
+from bayesgen.program import GenerativeProgram, free_vector
+from bayesgen.solvers import Rise, Whitening, curvature_at, evaluator_of
+from bayesgen.statistics import SufficientStatistics
+from bayesgen.typing import Float
+
+from .fit import Fit
+from .problem import ProgramProblem
+from .searching import Searching
+
+AT_THE_EDGE = 12.0  # where a coordinate starts that the joint fit has infinitely far out: a probability of 1e-5
+
+
+def start_of(problem: ProgramProblem, joint: Fit) -> Float[np.ndarray, " D"]:
+    """The unconstrained vector of the joint fit, inside the space where that has probabilities of zero."""
+    program = problem.program
+    vector = _vector(program, joint.posterior.parameters)
+    conjugate = problem.conjugate
+    if not np.isfinite(vector).all() and conjugate is not None and conjugate.is_closed:
+        statistics = dataclasses.replace(problem.data.statistics, unlabelled=None)
+        middle = _vector(program, conjugate.update(conjugate.available(statistics)).center())
+        vector = np.where(np.isfinite(vector).all(), vector, middle)
+    return np.nan_to_num(vector, nan=0.0, posinf=AT_THE_EDGE, neginf=-AT_THE_EDGE)
+
+
+def _vector(program: GenerativeProgram, parameters: Parameters) -> Float[np.ndarray, " D"]:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        latents = program.latents_of(parameters)
+        return free_vector(program, {name: latents[name] for name in program.latents})
+
+
+def whitening_at(
+    method: Searching, problem: ProgramProblem, statistics: SufficientStatistics, start: Float[np.ndarray, " D"]
+) -> Whitening:
+    """Coordinates in which the joint density of complete data has curvature one about the start."""
+    evaluator = evaluator_of(method.joint_density(problem, statistics.padded()))
+    return Whitening.at_point(start, curvature_at(evaluator, start))
+
+
+def refuse_endless(found: Rise, whitening: Whitening, density: LogDensity, method: Searching) -> None:
+    """Refuse an objective that rises without end.
+
+    Raises:
+        FitError: naming the site along which it does.
+    """
+    if found.endless is None:
+        return
+    direction = found.endless.reshape(-1, density.dimension).sum(0)  # of the first point, where there are two
+    raise endless(np.asarray(whitening(direction)) - whitening.center, whitening, density, method)
+
+
+def endless(
+    direction: Float[np.ndarray, " D"], whitening: Whitening, density: LogDensity, method: Searching
+) -> FitError:
+    """What to say of an objective that rises without end along a direction."""
+    site = density.name_of(int(np.argmax(np.abs(direction) / whitening.widths)))
+    remedy = (
+        "Give that site a prior that bounds it (concentrations, a and b above 1)"
+        if method.has_prior
+        else "MAP(objective='conditional') has one, by its prior"
+    )
+    return FitError(
+        f"The conditional {method.what} has no maximum: it rises without end along site {site!r}, as it does where "
+        f"classes are separable, wholly or in part, so that some labels follow from these columns with certainty. "
+        f"{remedy}; or use objective='joint'."
+    )
+
+
+def values_at(
+    program: GenerativeProgram, density: LogDensity, vector: Float[np.ndarray, " D"], known: Parameters
+) -> Parameters:
+    """The parameters of an unconstrained vector; what is no latent is as it was."""
+    values = {name: np.asarray(value) for name, value in density.constrain(vector).items()}
+    found = program.parameters_of(values)
+    return {name: found.get(name, value) for name, value in known.items()}
+
+
+def result_at(
+    method: Searching, problem: ProgramProblem, joint: Fit, point: Parameters, attributes: dict[str, Any]
+) -> Fit:
+    """The fit at a point, of the kind that the joint fit is."""
+    assert isinstance(joint.posterior, Point)
+    return problem.result(method, dataclasses.replace(joint.posterior, values=point), attributes | problem.about_labels)
