@@ -91,13 +91,13 @@ def labelled_rows(problem: ProgramProblem) -> Rows:
     Raises:
         FitError: where there are none, or they were not kept.
     """
+    if problem.data.model.response is not None:
+        raise FitError("The label is continuous, and Hybrid() is of classes. Use objective='joint' or 'conditional'.")
     if not problem.has_labels:
         raise FitError(
             "There are no labels, so there is no p(y | x) to maximise. Give y, and the model itself where it is a "
             "Mixture; or objective='joint'."
         )
-    if problem.data.model.response is not None:
-        raise FitError("The label is continuous, and Hybrid() is of classes. Use objective='joint' or 'conditional'.")
     if problem.data.rows is None:
         raise FitError(
             "Summaries do not tell p(y | x), which objective='conditional' and Hybrid() maximise: they need the rows. "
