@@ -1,12 +1,12 @@
 """Between generative and discriminative: accuracy by the coupling of the two, where the model is wrong.
 
-    python examples/hybrid.py [--draws 40] [--labelled 4] [--unlabelled 200] [--out hybrid.pdf]
+    python examples/hybrid.py [--draws 120] [--labelled 4] [--unlabelled 200] [--out hybrid.pdf]
 
 After Lasserre, Bishop and Minka (2006, section 4): two classes lie beside each other and are long and upright, while
 the model takes them for round. A few rows have labels, many have none. Generative training looks for round clusters in
 the unlabelled rows, and in some draws those are an upper and a lower one, and not the classes. Discriminative training
 looks at the labels alone, which are few. `Hybrid(coupling)` lets two processes differ, one that tells labels and one
-that tells where rows are; a coupling between the limits is a little better than both.
+that tells where rows are; a coupling between the limits is better than both.
 
 The one-step answer averages over all processes that may have made the data: of the labelled rows alone (`Exact`), or of
 all rows (`NUTS`). Its model is as wrong; yet averaging over all rows does not fall for one way to cluster them.
@@ -26,7 +26,7 @@ import bayesgen as bg
 
 MODEL = bg.GaussianDiscriminant("tied-spherical", class_prior=[0.5, 0.5])
 COUPLINGS = np.geomspace(0.03, 30, 9)
-SPREAD, GAP = (0.8, 1.5), 2.65  # of both classes, across and upright; between them
+SPREAD, GAP = (0.8, 1.5), 2.7  # of both classes, across and upright; between them
 NUM_TEST = 1000
 
 
@@ -116,7 +116,7 @@ def draw_figure(means: pd.DataFrame, X: np.ndarray, y: np.ndarray, out: pathlib.
 def main() -> None:
     """Measure, print, draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--draws", type=int, default=40, help="random draws of the data")
+    parser.add_argument("--draws", type=int, default=120, help="random draws of the data")
     parser.add_argument("--labelled", type=int, default=4, help="rows with labels")
     parser.add_argument("--unlabelled", type=int, default=200, help="rows without")
     parser.add_argument(
