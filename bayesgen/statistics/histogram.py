@@ -8,11 +8,12 @@ import numpy as np
 
 from bayesgen.errors import DataError
 from bayesgen.records import record, static
+from bayesgen.runtime import chunks
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
 from .arrays import Cells, flatten_rows, namespace, safe_product
 from .base import Parameters, Statistic
-from .bin_totals import bin_totals
+from .bin_totals import CHUNK_ROWS, bin_totals
 from .bins import bin_codes, bin_means, bin_widths, excess, quantiles
 from .densities import RowDensity, Weight
 from .missing import filled
@@ -115,10 +116,19 @@ class HistogramDensity(RowDensity):
         """Log density of each row under each class."""
         rows = flatten_rows(values if observed is None else filled(values, observed, 0.0))
         mask = None if observed is None else flatten_rows(observed)
-        xp = namespace(self.log_probs, rows, mask)
-        table, codes = self.log_probs, bin_codes(rows, self.edges)
+        xp, table = namespace(self.log_probs, rows, mask), self.log_probs
         if self.has_base:
             table = table - xp.log(bin_widths(self.edges, self.tails))[..., None]
+        if xp is not np or len(rows) <= CHUNK_ROWS:
+            return self._of_rows(rows, mask, table)
+        parts = [(rows[part], None if mask is None else mask[part]) for part in chunks(len(rows), CHUNK_ROWS)]
+        return np.concatenate([self._of_rows(*part, table) for part in parts])
+
+    def _of_rows(
+        self, rows: Real[Array, "n m"], mask: Bool[Array, "n m"] | None, table: Float[Array, "m r K"]
+    ) -> Float[Array, "n K"]:
+        """Log density of a few rows, by the tables of log densities within bins."""
+        xp, codes = namespace(table, rows, mask), bin_codes(rows, self.edges)
         total = xp.zeros((len(rows), table.shape[-1]))
         for index in range(rows.shape[1]):
             cells = table[index][codes[:, index]]

@@ -64,6 +64,28 @@ def test_the_evidence_is_that_of_the_codes_times_the_widths(fit):
     close(fit.log_evidence, expected, rtol=1e-12)
 
 
+def test_the_average_over_structures_is_the_mean_of_both_evidences_column_by_column(fit):
+    X, y = rows()
+    average = bg.fit(bg.NaiveBayes(structure="average"), X, y, method=bg.Exact(), schema=fit.schema)
+    expected = log_dirichlet_multinomial(np.bincount(y))
+    for column, values in X.items():
+        bins = fit.schema.bins(column)
+        codes, num_bins = bins.codes(values), bins.num_bins
+        of_all = log_dirichlet_multinomial(np.bincount(codes, minlength=num_bins))
+        of_each = sum(log_dirichlet_multinomial(np.bincount(codes[y == k], minlength=num_bins)) for k in range(3))
+        expected += np.logaddexp(of_all, of_each) - math.log(2) + log_heights(bins, values).sum()
+    close(average.log_evidence, expected, rtol=1e-12)
+
+
+def test_many_rows_have_the_densities_that_few_have(fit):
+    new, _ = rows(4, 20_011)
+    new["a"][::5] = np.nan
+    together = fit.log_joint(new, at="predictive")
+    for part in (slice(0, 7), slice(8190, 8195), slice(20_000, 20_011)):
+        few = fit.log_joint({name: values[part] for name, values in new.items()}, at="predictive")
+        close(together[part], few, rtol=1e-13)
+
+
 def test_the_density_of_a_row_is_the_ratio_of_two_evidences(fit):
     X, y = rows()
     new, label = {"a": [9.0], "b": [1e6 - 3.0], "c": [2e-3]}, [1]
