@@ -33,8 +33,8 @@ def fit(
             of one's own the names are its attribute sites. Or `Summaries` of this model, or an iterable of chunks
             (X, y) or (X, y, sample_weight), and then no y: see `summarize`.
         y: (n,) labels of any one type, some of which may be missing (None, NaN, pandas.NA, null): `MLE` and `MAP` find
-            the classes of these rows by EM, `NUTS` sums them out, and `Exact` refuses them. Where X and y (or
-            sample_weight) are both of pandas, they have one index.
+            the classes of these rows by EM, `NUTS` sums them out, and `Exact` refuses them. Numbers, where the model's
+            label is continuous. Where X and y (or sample_weight) are both of pandas, they have one index.
         method: `MLE()`, `MAP()`, `Exact()` or `NUTS()`.
         schema: what is known of the columns; the rest is inferred.
         sample_weight: (n,) nonnegative frequency weights (weight 2 = the row twice). A row of weight 0 is absent:

@@ -1,14 +1,17 @@
 """Joint normal and Student-t rows: the last column given those others that are there."""
 
 import dataclasses
+import functools
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
-from bayesgen.runtime import chunks
+from bayesgen.runtime import all_in_threads, chunks, even_chunks
 from bayesgen.typing import Bool, Float, Int
 
 FACTOR_CELLS = 1 << 20  # of the Cholesky factors that are held at once
+ROW_CELLS = 1 << 18  # of rows that a thread takes at once, which are to stay in the processor's cache
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,28 +50,74 @@ def last_given_rest(
         observed: mask of the cells that are there; None where all are.
         with_squares: whether distances are wanted.
     """
-    num_processes, num_rows = len(loc), len(rows)
-    found = {name: np.empty((num_processes, num_rows)) for name in ("loc", "scale", "squares")}
+    found = _Found(*(np.empty((len(loc), len(rows))) for _ in range(2 + with_squares)))
     center = loc[:, :-1].mean(0)
-    shift, deviations = loc[:, :-1] - center, np.sqrt(np.diagonal(matrix, axis1=-2, axis2=-1))
+    deviations = np.sqrt(np.diagonal(matrix, axis1=-2, axis2=-1))
     correlations = matrix / (deviations[..., :, None] * deviations[..., None, :])
     patterns, members = _patterns(rows, observed)
     for part in chunks(len(patterns), max(1, FACTOR_CELLS // matrix.size)):
-        for place, mask, factor in zip(
-            members[part], patterns[part], _factors(correlations, patterns[part]), strict=True
-        ):
-            inverse = np.linalg.inv(factor[:, :-1, :-1])
-            slope = np.einsum("sd,sde->se", factor[:, -1, :-1], inverse) * deviations[:, -1:] / deviations[:, :-1]
-            residuals = rows[place] - center
-            residuals = residuals if mask.all() else np.where(mask, residuals, 0.0)
-            found["loc"][:, place] = slope @ residuals.T + (loc[:, -1] - (slope * shift).sum(1))[:, None]
-            found["scale"][:, place] = (deviations[:, -1] * factor[:, -1, -1])[:, None]
-            if with_squares:
-                maps = inverse / deviations[:, None, :-1] * mask
-                for s in range(num_processes):
-                    found["squares"][s, place] = (((residuals - shift[s]) @ maps[s].T)[:, mask] ** 2).sum(1)
-    counts = np.full(num_rows, rows.shape[1]) if observed is None else observed.sum(1)
-    return LastGivenRest(found["loc"], found["scale"], found["squares"] if with_squares else None, counts)
+        factors = _factors(correlations, patterns[part])
+        for place, mask, factor in zip(members[part], patterns[part], factors, strict=True):
+            given = _OfPattern.of(loc, deviations, center, factor, mask)
+            few = even_chunks(len(rows), ROW_CELLS / matrix.shape[-1]) if isinstance(place, slice) else [place]
+            all_in_threads(functools.partial(given.fill, found, rows), few)
+    counts = np.full(len(rows), rows.shape[1]) if observed is None else observed.sum(1)
+    return LastGivenRest(found.loc, found.scale, found.squares, counts)
+
+
+class _Found(NamedTuple):
+    """What is filled in, chunk by chunk."""
+
+    loc: Float[np.ndarray, "S n"]
+    scale: Float[np.ndarray, "S n"]
+    squares: Float[np.ndarray, "S n"] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class _OfPattern:
+    """What rows are conditioned with that have the same columns.
+
+    Attributes:
+        mask: of the columns that are there.
+        center: what is taken from rows first, so that offsets cost no digits.
+        slope, constant, scale: of the last column, from rows less the center.
+        maps, shift: what makes rows less the center, and less the shift, white.
+    """
+
+    mask: Bool[np.ndarray, " D"]
+    center: Float[np.ndarray, " D"]
+    slope: Float[np.ndarray, "S D"]
+    constant: Float[np.ndarray, " S"]
+    scale: Float[np.ndarray, " S"]
+    maps: Float[np.ndarray, "S D D"]
+    shift: Float[np.ndarray, "S D"]
+
+    @classmethod
+    def of(
+        cls,
+        loc: Float[np.ndarray, "S P"],
+        deviations: Float[np.ndarray, "S P"],
+        center: Float[np.ndarray, " D"],
+        factor: Float[np.ndarray, "S P P"],
+        mask: Bool[np.ndarray, " D"],
+    ) -> "_OfPattern":
+        """By the Cholesky factor of the correlations, those of missing columns being the identity's."""
+        inverse, shift = np.linalg.inv(factor[:, :-1, :-1]), loc[:, :-1] - center
+        slope = np.einsum("sd,sde->se", factor[:, -1, :-1], inverse) * deviations[:, -1:] / deviations[:, :-1]
+        maps = inverse / deviations[:, None, :-1] * mask
+        constant = loc[:, -1] - (slope * shift).sum(1)
+        return cls(mask, center, slope, constant, deviations[:, -1] * factor[:, -1, -1], maps, shift)
+
+    def fill(self, found: _Found, rows: Float[np.ndarray, "n D"], place: slice | Int[np.ndarray, " _"]) -> None:
+        """Fill in what some rows of this pattern are conditioned to."""
+        residuals = rows[place] - self.center
+        residuals = residuals if self.mask.all() else np.where(self.mask, residuals, 0.0)
+        found.loc[:, place] = self.slope @ residuals.T + self.constant[:, None]
+        found.scale[:, place] = self.scale[:, None]
+        if found.squares is not None:
+            for s, (maps, shift) in enumerate(zip(self.maps, self.shift, strict=True)):
+                white = (residuals - shift) @ maps.T
+                found.squares[s, place] = np.einsum("nd,nd->n", white, white)
 
 
 def _patterns(

@@ -9,6 +9,7 @@ import scipy.stats
 from bayesgen.records import record
 from bayesgen.typing import ArrayOrNumber, Float
 
+from .arrays import log_rising
 from .crps import crps_by_quadrature, normal_crps, normal_distance, student_t_crps, student_t_distance
 
 LOG_2PI = float(np.log(2 * np.pi))
@@ -169,7 +170,7 @@ class StudentTOutcomes(LocationScale):
     def log_density(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
         """Log densities of values."""
         half = 0.5 * self.df
-        constant = -scipy.special.betaln(half, 0.5) - 0.5 * np.log(self.df) - np.log(self.scale)
+        constant = log_rising(half, 0.5) - 0.5 * np.log(np.pi * self.df) - np.log(self.scale)
         return constant - (half + 0.5) * np.log1p(((values - self.loc) / self.scale) ** 2 / self.df)
 
     def cdf(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
