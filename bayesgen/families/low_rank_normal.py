@@ -128,6 +128,11 @@ class LowRankNormal(JointCells, Family):
         """Broadcast to (K, D) and (K,); missing hyperparameters come from the columns."""
         batch = scale.batch_shape
         classes, dimension = batch[:-1], batch[-1]
+        if dimension < 2:
+            raise ModelError(
+                "LowRankNormal: one column alone has no factors, which tell how columns vary together. Use "
+                "NormalInverseGamma()."
+            )
         if self.num_factors >= dimension:
             raise ModelError(
                 f"LowRankNormal: {self.num_factors} factors for {dimension} columns leave none for noise. Give at most "

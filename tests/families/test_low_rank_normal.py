@@ -182,6 +182,8 @@ def test_what_is_not_there_is_refused_by_name(rng):
             LowRankNormal(number)
     with pytest.raises(ModelError, match="5 factors for 5 columns leave none for noise"):
         LowRankNormal(5).resolve(Scale(None, 5))
+    with pytest.raises(ModelError, match="one column alone has no factors"):
+        LowRankNormal(1).resolve(Scale(None, 1))
     with pytest.raises(ModelError, match="scale must be positive"):
         LowRankNormal(2, scale=-1.0)
     for refused in (
