@@ -117,3 +117,18 @@ def check_cells(
             f"Block {names.block!r}: no row of {who} has both {names.column_name(first)} and "
             f"{names.column_name(second)}, so the likelihood does not depend on their covariance. {remedy}"
         )
+
+
+def check_noise(
+    values: Float[np.ndarray, "*K D"], count: Float[np.ndarray, "*K"], num_factors: int, names: Names
+) -> None:
+    """Refuse rows that factors describe without noise."""
+    dimension = values.shape[-1]
+    rank = (values > dimension * np.finfo(float).eps * np.maximum(values[..., :1], 0.0)).sum(-1)
+    if (rank <= num_factors).any():
+        index = tuple(int(i) for i in np.argwhere(rank <= num_factors)[0])
+        raise FitError(
+            f"Block {names.block!r}: {names.class_name(index)} has {float(count[index]):g} rows, whose covariance has "
+            f"rank {int(rank[index])}, so {num_factors} factors describe them without noise, and the likelihood is "
+            "unbounded. Use MAP(), fewer factors, or more rows."
+        )

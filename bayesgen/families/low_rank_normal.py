@@ -10,17 +10,15 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from numpyro.distributions.transforms import Transform
-from scipy.special import gammaln
 
 from bayesgen.distributions import Chi
 from bayesgen.errors import FitError, ModelError
 from bayesgen.records import fill, record, static
-from bayesgen.runtime import generator
 from bayesgen.statistics import Moments, MultivariateNormalStatistic, PatternMoments, RowDensity, Summary
-from bayesgen.typing import Array, ArrayOrNumber, Float, Int
+from bayesgen.typing import Array, Int
 
-from .base import Family, Key, Parameters
-from .covariances import covariances_at, vector_of_factors
+from .base import Parameters
+from .covariances import check_noise
 from .factors import (
     ToBelow,
     ToDiagonal,
@@ -33,16 +31,16 @@ from .factors import (
     triangular,
 )
 from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_positive
-from .joint_cells import JointCells
+from .low_rank_cells import LowRankCells
+from .low_rank_prior import LowRankPrior
 from .naming import ANONYMOUS, Names, Scale
 from .pooling import Pooling
-from .special import LOG_2PI, log_normal
 
 NOISE_SHARE = 0.05  # of the variance of columns, that the default prior takes for noise
 
 
 @record
-class LowRankNormal(JointCells, Family):
+class LowRankNormal(LowRankPrior, LowRankCells):
     """Real columns made of a few factors, linearly, and of noise that is alike in all of them.
 
     Generative story, for k factors::
@@ -173,66 +171,6 @@ class LowRankNormal(JointCells, Family):
         """The same prior, loadings being made triangular in the axes of the covariance at a process."""
         return self.replace(basis=spectrum_of(np.asarray(parameters["covariance"]))[1])
 
-    def _isotropic(self, noise: Float[ArrayOrNumber, "*K"], loadings: Float[ArrayOrNumber, "*K"]) -> Parameters:
-        """A process without preferred axes: the variance of loadings counts once for each factor."""
-        total = noise + self.num_factors * loadings
-        covariance = np.asarray(total)[..., None, None] * np.eye(self.batch_shape[-1])
-        return {"mean": self.location, "covariance": covariance, "noise_variance": noise}
-
-    def mean(self) -> Parameters:
-        """Prior mean; the factors' mean variance, and the noise's, on the diagonal."""
-        family = self.closed("mean")
-        return family._isotropic(family._expected_noise(), family.loadings_scale**2)
-
-    def _expected_noise(self) -> Float[np.ndarray, "*K"]:
-        excess = np.asarray(self.shape - 1)
-        return np.where(excess > 0, self.scale / np.where(excess > 0, excess, 1.0), np.inf)
-
-    def mode(self, names: Names = ANONYMOUS) -> Parameters:
-        """Joint mode of mean, loadings (all zero) and noise variance; the mean's scale counts."""
-        family = self.closed("mode")
-        noise = family.scale / (family.shape + 1 + 0.5 * family.batch_shape[-1])
-        return family._isotropic(noise, 0.0 * family.loadings_scale)
-
-    def variance(self) -> Parameters:
-        """Variance of the mean, of each entry of the covariance, and of the noise variance."""
-        family = self.closed("variance")
-        expected, fourth = family.mean(), family.loadings_scale[..., None, None] ** 4
-        exists = family.shape > 2
-        spare = np.where(exists, family.shape, 3.0)
-        noise = np.where(exists, (family.scale / (spare - 1)) ** 2 / (spare - 2), np.inf)
-        diagonal = np.eye(family.batch_shape[-1], dtype=bool)
-        of_noise = np.where(diagonal, noise[..., None, None], 0.0)
-        return {
-            "mean": np.diagonal(expected["covariance"], axis1=-2, axis2=-1) / family.kappa[..., None],
-            "covariance": family.num_factors * fourth * (1 + diagonal) + of_noise,
-            "noise_variance": noise,
-        }
-
-    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> Parameters:
-        """Independent draws of the parameters."""
-        family, rng = self.closed("sample"), generator(key)
-        classes, dimension = family.batch_shape[:-1], family.batch_shape[-1]
-        noise = family.scale / rng.standard_gamma(family.shape, (*shape, *classes))
-        normal = rng.standard_normal((*shape, *classes, dimension, family.num_factors))
-        loadings = family.loadings_scale[..., None, None] * normal
-        factors = rng.standard_normal((*shape, *classes, family.num_factors, 1))
-        noises = np.sqrt(noise)[..., None] * rng.standard_normal((*shape, *classes, dimension))
-        mean = family.location + ((loadings @ factors)[..., 0] + noises) / np.sqrt(family.kappa)[..., None]
-        covariance = loadings @ np.swapaxes(loadings, -1, -2) + noise[..., None, None] * np.eye(dimension)
-        return {"mean": mean, "covariance": covariance, "noise_variance": noise}
-
-    def _log_prior(self, parameters: Mapping[str, Array]) -> float:
-        """Of mean, loadings and noise variance, whose size the trace of the covariance tells."""
-        family, covariance, noise = self.closed("log_prior"), parameters["covariance"], parameters["noise_variance"]
-        dimension, variance = family.batch_shape[-1], family.loadings_scale**2
-        squares = np.trace(covariance, axis1=-2, axis2=-1) - dimension * noise
-        of_loadings = -0.5 * (squares / variance + dimension * family.num_factors * (LOG_2PI + np.log(variance)))
-        constant = family.shape * np.log(family.scale) - gammaln(family.shape)
-        of_noise = constant - (family.shape + 1) * np.log(noise) - family.scale / noise
-        of_mean = log_normal(parameters["mean"] - family.location, covariance / family.kappa[..., None, None])
-        return float(np.sum(of_loadings + of_noise + of_mean))
-
     # --- what data say ------------------------------------------------------------------------------------------
 
     def maximum_likelihood(self, summary: Moments, names: Names = ANONYMOUS) -> Parameters:
@@ -244,7 +182,7 @@ class LowRankNormal(JointCells, Family):
                 "Use MAP(), or leave that class out."
             )
         values, vectors = spectrum_of(np.asarray(summary.scatter) / count[..., None, None])
-        _check_noise(np.asarray(values), count, self.num_factors, names)
+        check_noise(np.asarray(values), count, self.num_factors, names)
         lengths, noise = least_squares(values, self.num_factors)
         return {
             "mean": summary.mean,
@@ -309,44 +247,6 @@ class LowRankNormal(JointCells, Family):
             "noise_variance": ("class",),
         }
 
-    # --- rows of which cells are missing ------------------------------------------------------------------------
-
-    def check_estimable(self, summary: Summary, names: Names = ANONYMOUS) -> None:
-        """Every class needs a cell of every column; how columns vary together the factors tell."""
-        if not isinstance(summary, PatternMoments):
-            return
-        counts = np.zeros(self.batch_shape)
-        np.add.at(counts, summary.classes, summary.count[:, None] * summary.observed)
-        if (counts == 0).any():
-            raise FitError(
-                f"Block {names.block!r}: no cell is there at {names.where(counts == 0)}, so maximum likelihood has no "
-                "estimate of its mean. Use MAP(), or leave out that class or column."
-            )
-
-    def open_vector(self, parameters: Mapping[str, Array]) -> Float[np.ndarray, " F"]:
-        """Means, and Cholesky factors of the covariances with logs of their diagonals, in the units of the prior."""
-        unit = self._unit
-        factors = np.linalg.cholesky(parameters["covariance"]) / unit
-        return np.concatenate([np.ravel((parameters["mean"] - self.location) / unit), vector_of_factors(factors)])
-
-    def at_open_vector(self, vector: Float[np.ndarray, " F"]) -> Parameters | None:
-        """The inverse of `open_vector`, covariances being made the nearest ones of the family."""
-        unit, num_means = self._unit, math.prod(self.batch_shape)
-        covariance = covariances_at(vector[num_means:], (*self.batch_shape, self.batch_shape[-1]))
-        if covariance is None:
-            return None
-        values, vectors = spectrum_of(covariance * unit**2)
-        lengths, noise = least_squares(values, self.num_factors)
-        return {
-            "mean": self.location + vector[:num_means].reshape(self.batch_shape) * unit,
-            "covariance": covariance_of(lengths, noise, vectors),
-            "noise_variance": noise,
-        }
-
-    @property
-    def _unit(self) -> float:
-        return float(np.mean(self.loadings_scale))
-
     # --- the program --------------------------------------------------------------------------------------------
 
     def sample_sites(self, name: str) -> Parameters:
@@ -391,21 +291,6 @@ class LowRankNormal(JointCells, Family):
     def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, " n"]) -> dist.Distribution:
         """Multivariate normal rows of low rank but for noise."""
         return dist.LowRankMultivariateNormal(*(parameters[name][labels] for name in ("mean", "loadings", "noises")))
-
-
-def _check_noise(
-    values: Float[np.ndarray, "*K D"], count: Float[np.ndarray, "*K"], num_factors: int, names: Names
-) -> None:
-    """Refuse rows that factors describe without noise."""
-    dimension = values.shape[-1]
-    rank = (values > dimension * np.finfo(float).eps * np.maximum(values[..., :1], 0.0)).sum(-1)
-    if (rank <= num_factors).any():
-        index = tuple(int(i) for i in np.argwhere(rank <= num_factors)[0])
-        raise FitError(
-            f"Block {names.block!r}: {names.class_name(index)} has {float(count[index]):g} rows, whose covariance has "
-            f"rank {int(rank[index])}, so {num_factors} factors describe them without noise, and the likelihood is "
-            "unbounded. Use MAP(), fewer factors, or more rows."
-        )
 
 
 def _refuse(verb: str) -> NoReturn:
