@@ -206,7 +206,8 @@ def _error_of_mean(
     used = len(means) // size * size
     center = (weights * means).sum(0)
     parts, totals = (
-        array[:used].reshape(-1, size, array.shape[1]).mean(1) for array in (weights * (means - center), weights)
+        array[:used].reshape(used // size, size, array.shape[1]).mean(1)
+        for array in (weights * (means - center), weights)
     )
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(ratio_error(parts[:, None], totals)[0])

@@ -1,6 +1,7 @@
 """Outcomes that are made of others: mixtures of them, one set after another, and such as are made when asked for."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 
 import jax
@@ -87,7 +88,7 @@ class MixtureOutcomes(Outcomes):
         """A function of one value a row, of several."""
         values = np.asarray(values, np.float64)
         shape = np.broadcast_shapes(values.shape, (self.num_rows,))
-        table = np.broadcast_to(values, shape).reshape(-1, self.num_rows)
+        table = np.broadcast_to(values, shape).reshape(math.prod(shape[:-1]), self.num_rows)
         return np.stack([function(row_values) for row_values in table]).reshape(shape)
 
     def quantile(self, probability: float) -> Float[np.ndarray, " n"]:

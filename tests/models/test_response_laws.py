@@ -153,6 +153,8 @@ def test_answers_to_many_rows_are_those_to_few(name):
     many = {column: np.resize(values, 600) for column, values in new.items()}
     for rule in (bg.PlugIn(), bg.BMA(), bg.ConditionalAverage()):
         few, all_rows = (bg.predict(case.exact, rows, rule=rule) for rows in (new, many))
+        none = bg.predict(case.exact, take(new, slice(0, 0)), rule=rule)
+        assert len(none) == 0 and none.interval(0.5).shape == (0, 2) and none.cdf(np.zeros(0)).shape == (0,)
         for ask in (lambda a: a.mean, lambda a: a.std, lambda a: a.quantile(0.9), lambda a: a.log_density(300.0)):
             close(ask(all_rows), np.resize(ask(few), 600), rtol=1e-9)
 
