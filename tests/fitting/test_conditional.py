@@ -84,7 +84,7 @@ def test_weights_are_repeated_rows_in_any_order_and_rows_without_label_say_nothi
     assert weighted.parameters["class_probs"].tolist() == [0.2, 0.5, 0.3]
 
 
-@pytest.mark.parametrize("kind", ["binary", "categorical"])
+@pytest.mark.parametrize("kind", ["binary", pytest.param("categorical", marks=pytest.mark.slow)])
 def test_naive_bayes_is_logistic_regression_on_indicators(kind):
     rng = np.random.default_rng(2)
     y = rng.integers(0, 2, 300)
@@ -145,7 +145,12 @@ def test_the_density_and_its_slopes_are_those_of_the_program(own):
 
 
 @pytest.mark.parametrize(
-    "method", [pytest.param(CONDITIONAL, marks=pytest.mark.slow), bg.MAP(objective="conditional")], ids=["MLE", "MAP"]
+    "method",
+    [
+        pytest.param(CONDITIONAL, marks=pytest.mark.slow),
+        pytest.param(bg.MAP(objective="conditional"), marks=pytest.mark.slow),
+    ],
+    ids=["MLE", "MAP"],
 )
 def test_a_program_of_ones_own_reaches_what_another_search_does(own, method):
     program, X, y = own
@@ -163,6 +168,7 @@ def test_a_program_of_ones_own_reaches_what_another_search_does(own, method):
     assert fit.attributes["objective"] == pytest.approx(-found.fun, abs=1e-2)
 
 
+@pytest.mark.slow
 def test_missing_cells_are_left_out_of_the_conditional_density():
     rng = np.random.default_rng(5)
     y = rng.integers(0, 2, 97)

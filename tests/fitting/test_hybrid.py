@@ -76,6 +76,7 @@ def test_the_other_process_is_that_of_all_attributes_when_nothing_binds_it(rows)
     assert np.log(densities.sum(1)).sum() == pytest.approx(total, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_between_the_limits_each_part_is_between_its_own(rows, middle):
     X, labels = rows
     known = labels != None  # noqa: E711
@@ -98,6 +99,7 @@ def test_between_the_limits_each_part_is_between_its_own(rows, middle):
     assert of_attributes(tables[0]) < of_attributes(tables[1]) + 1e-9 < of_attributes(tables[2]) + 2e-9
 
 
+@pytest.mark.slow
 def test_units_of_columns_and_repeated_rows_do_not_matter(rows, middle):
     X, labels = rows
     other = fitted((X * [1e3, 1e-4] + [7.0, -3.0], labels), bg.Hybrid(1.0))
