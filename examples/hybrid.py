@@ -6,10 +6,12 @@ After Lasserre, Bishop and Minka (2006, section 4): two classes lie beside each 
 the model takes them for round. A few rows have labels, many have none. Generative training looks for round clusters in
 the unlabelled rows, and in some draws those are an upper and a lower one, and not the classes. Discriminative training
 looks at the labels alone, which are few. `Hybrid(coupling)` lets two processes differ, one that tells labels and one
-that tells where rows are; a coupling between the limits is better than both.
+that tells where rows are; a coupling between the limits is better than both, by one or two hundredths, for which it
+takes a hundred draws of the data to show.
 
 The one-step answer averages over all processes that may have made the data: of the labelled rows alone (`Exact`), or of
-all rows (`NUTS`). Its model is as wrong; yet averaging over all rows does not fall for one way to cluster them.
+all rows (`NUTS`). Its model is as wrong, and labels alone are too few; yet averaging over all rows does not fall for one
+way to cluster them.
 
 Needs matplotlib for the figure: pip install "bayesgen[plots]".
 """
@@ -103,13 +105,15 @@ def draw_figure(means: pd.DataFrame, X: np.ndarray, y: np.ndarray, out: pathlib.
     hybrid = means.loc[list(COUPLINGS)]
     axis.errorbar(COUPLINGS, hybrid["mean"], hybrid["sem"], marker="o", capsize=3, color="k", label="Hybrid(coupling)")
     for (name, row), style in zip(means.drop(list(COUPLINGS)).iterrows(), ["--", "-.", ":", (0, (5, 1))], strict=False):
-        (line,) = axis.plot(COUPLINGS[[0, -1]], [row["mean"]] * 2, linestyle=style, label=name)
+        (line,) = axis.plot(
+            COUPLINGS[[0, -1]], [row["mean"]] * 2, linestyle=style, label=f"{name}, {row['size']:.0f} draws"
+        )
         axis.fill_between(
             COUPLINGS[[0, -1]], row["mean"] - row["sem"], row["mean"] + row["sem"], color=line.get_color(), alpha=0.15
         )
     axis.set(xscale="log", xlabel="coupling", ylabel="accuracy on test rows", title="means and standard errors")
-    axis.legend(frameon=False)
-    figure.tight_layout()
+    figure.legend(*axis.get_legend_handles_labels(), loc="lower center", ncols=3, frameon=False)
+    figure.tight_layout(rect=(0, 0.1, 1, 1))
     figure.savefig(out)
 
 
@@ -120,7 +124,7 @@ def main() -> None:
     parser.add_argument("--labelled", type=int, default=4, help="rows with labels")
     parser.add_argument("--unlabelled", type=int, default=200, help="rows without")
     parser.add_argument(
-        "--sampled", type=int, default=40, help="draws of the data for which NUTS() averages over all rows"
+        "--sampled", type=int, default=120, help="draws of the data for which NUTS() averages over all rows"
     )
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("hybrid.pdf"))
     options = parser.parse_args()
