@@ -116,6 +116,17 @@ def _difference(one: Fit, other: Fit) -> str | None:
             "one is a density of y given X, which is not modelled, and the other of X and y together, so they are "
             'densities of different data. Average with weights="stacking", which compares log p(y | X) only.'
         )
+    if _is_proper(one) != _is_proper(other):
+        return (
+            "the prior of one has a flat intercept (kappa=0), whose density is 1 in the units of y, and that of the "
+            "other has none, so that their ratio hangs on these units. Give all members a prior with kappa above 0, "
+            "prior=LinearNormalInverseGamma(kappa=0.01), or all of them flat ones."
+        )
+    if not _models_columns(one) and one.schema.columns != other.schema.columns:
+        return (
+            "their columns differ, and an average reads one X. Fit all members to the same columns, of which a basis "
+            "may take some: basis=ColumnTransformer([('some', 'passthrough', [...])])."
+        )
     if _conditioned_columns(one) != _conditioned_columns(other):
         return (
             "one is a density given the row totals (multinomial events), the other is not, so they are densities of "
@@ -136,6 +147,12 @@ def _models_columns(fit: Fit) -> bool:
     if response is None or conjugate is None:
         return True
     return response.column not in (None, 0) or len(conjugate.blocks) > 1
+
+
+def _is_proper(fit: Fit) -> bool:
+    """Whether all its parameters have prior densities that integrate to one."""
+    conjugate = fit.concrete.conjugate(fit.schema)
+    return conjugate is None or all(family.is_proper for _, family in conjugate.families())
 
 
 def _events(schema: Schema) -> Mapping[str, Kind]:

@@ -45,7 +45,7 @@ def facts(fit: Fit, statistics: SufficientStatistics) -> dict[str, Fact]:
     """
     counts = np.asarray(statistics.class_weights)
     if fit.concrete.response is not None:
-        return _of_response(fit.concrete.response, statistics)
+        return _of_response(fit.concrete.response, statistics) | _of_features(fit, statistics)
     found = {"rows by class": Fact(counts, counts)}
     position = {name: index for index, name in enumerate(fit.schema.columns or ())}
     for block in fit.concrete.conjugate(fit.schema).blocks:
@@ -67,6 +67,15 @@ def _of_response(response: Response, statistics: SufficientStatistics) -> dict[s
         summary = dataclasses.replace(summary, mean=summary.mean[:, None], scatter=summary.scatter[:, None])
     of_columns = _of_block(summary, 0)
     return {f"{name} of y": Fact(fact.values[:, -1], fact.size[:, -1]) for name, fact in of_columns.items()}
+
+
+def _of_features(fit: Fit, statistics: SufficientStatistics) -> dict[str, Fact]:
+    """What is known of a continuous label and the features that it is modelled with, where these are given."""
+    response, basis = fit.concrete.response, fit.schema.response and fit.schema.response.basis
+    if response is None or basis is None:
+        return {}
+    features = basis.names if basis.transformer is None else [repr(basis.transformer)]
+    return _products(statistics.summaries[response.site], [*features, "y"])
 
 
 def facts_of_scale(fit: Fit) -> dict[str, Fact]:

@@ -38,9 +38,10 @@ def row_scores(answer: ContinuousPrediction, y: Float[np.ndarray, " n"]) -> Mapp
         "crps": np.where(impossible, np.inf, answer.crps(y)),
         "pit": answer.cdf(y),
     }
-    ends = answer.quantile([end for level in LEVELS for end in ((1 - level) / 2, (1 + level) / 2)])  # all at once
-    names = [f"{side}_{percent(level)}" for level in LEVELS for side in ("lower", "upper")]
-    return scores | dict(zip(names, ends.T, strict=True))
+    for level in LEVELS:
+        interval = answer.interval(level)
+        scores[f"lower_{percent(level)}"], scores[f"upper_{percent(level)}"] = interval[:, 0], interval[:, 1]
+    return scores
 
 
 def summary(scores: Mapping[str, Float[np.ndarray, " n"]], y: Float[np.ndarray, " n"]) -> dict[str, float]:

@@ -135,6 +135,11 @@ class Family(Incomplete, abc.ABC):
         """The scale that a summary without class axis implies, for a family used alone."""
         return Scale(num_columns=_num_columns(summary))
 
+    @property
+    def is_proper(self) -> bool:
+        """Whether the prior density integrates to one, so that evidences do not hang on the units of the data."""
+        return True
+
     # --- closed forms -------------------------------------------------------------------------------------------
 
     @property

@@ -181,10 +181,15 @@ class LinearNormalInverseGamma(LinearFamily):
         scales = self.shape * np.log1p(squares / self.scale) + half * np.log(after.scale)
         return normals + log_rising(self.shape, half) - scales
 
+    @property
+    def is_proper(self) -> bool:
+        """Not where the intercept is flat."""
+        return not (self.intercept and bool((np.asarray(self.kappa) == 0).any()))
+
     def _proper(self, verb: str) -> Self:
         """The family as a table of numbers; a flat intercept has no moments, draws and predictive."""
         family = self.closed(verb)
-        if self.intercept and (np.asarray(family.kappa) == 0).any():
+        if not family.is_proper:
             raise ModelError(
                 f"{type(self).__name__}: {verb} does not exist, because the intercept is flat (kappa=0) before any "
                 "data. Update with data first, or give kappa a positive number."

@@ -79,12 +79,13 @@ class ContinuousPrediction:
         Returns:
             (n,), or (n, m).
         """
-        probabilities = _numbers(q, "quantile takes a probability between 0 and 1, or a list of them")
+        probabilities = np.asarray(q, np.float64)
         if probabilities.ndim > 1 or not ((probabilities > 0) & (probabilities < 1)).all():
             raise PredictionError(f"quantile takes a probability between 0 and 1, or a list of them; got {q!r}.")
         if probabilities.ndim == 0:
             return np.asarray(self.outcomes.quantile(float(probabilities)))
-        return np.asarray(self.outcomes.quantiles(probabilities.tolist()))
+        columns = [self.outcomes.quantile(float(probability)) for probability in probabilities]
+        return np.stack(columns, -1) if columns else np.zeros((len(self), 0))
 
     def interval(self, prob: float = FRAME_INTERVAL) -> Float[np.ndarray, "n 2"]:
         """Central intervals that hold y with this probability: as much lies below as above."""
@@ -125,21 +126,13 @@ class ContinuousPrediction:
         return pd.DataFrame({"mean": self.mean, "std": self.std, "median": median, "lower": low, "upper": high})
 
     def _values(self, y: ArrayLike) -> Float[np.ndarray, "..."]:
-        values = _numbers(y, "y has to be a number, or numbers")
+        values = np.asarray(y, np.float64)
         if values.ndim and values.shape[-1] != len(self):
             raise PredictionError(
                 f"y has shape {values.shape}, and {len(self)} rows were predicted: give one number for each row, a "
                 "number for all, or (m, n) for m values of each row."
             )
         return values
-
-
-def _numbers(values: ArrayLike, wanted: str) -> Float[np.ndarray, "..."]:
-    """An array of numbers; PredictionError for what is none."""
-    try:
-        return np.asarray(values, np.float64)
-    except (TypeError, ValueError) as error:
-        raise PredictionError(f"{wanted}; got {values!r}.") from error
 
 
 def joined_answers(answers: Sequence[ContinuousPrediction]) -> ContinuousPrediction:

@@ -124,7 +124,11 @@ def _too_coarse(panels: Panels, num_rows: int) -> Bool[np.ndarray, " P"]:
 
 
 def _with_unseen_peaks(panels: Panels, peaks: Float[np.ndarray, " P"]) -> Bool[np.ndarray, " P"]:
-    """Panels with a node that is higher than its neighbours, where the parabola through the three rises much higher."""
+    """Panels with a node that is higher than its neighbours, where the peak near it may be much higher still.
+
+    By how much is told by the parabola through the three and, where its neighbours are far below, by how far: a node
+    may happen to lie on its parabola's peak, and far from that of the density.
+    """
     nodes = 0.5 * ((panels.right - panels.left)[:, None] * NODES + (panels.left + panels.right)[:, None])
     u, logs = nodes.ravel(), panels.logs.ravel()
     rows, tops = (np.repeat(array, len(NODES)) for array in (panels.rows, peaks))
@@ -133,8 +137,11 @@ def _with_unseen_peaks(panels: Panels, peaks: Float[np.ndarray, " P"]) -> Bool[n
         curvature = (after - before) / (u[2:] - u[:-2])
         slope = before + curvature * (u[1:-1] - u[:-2])
         rise = -(slope**2) / (4 * curvature)
+        drop = np.minimum(logs[1:-1] - logs[:-2], logs[1:-1] - logs[2:])
+        drop = np.where(drop > STEP, drop, 0.0)
         is_peak = (before >= 0) & (after <= 0) & (curvature < 0) & (rows[2:] == rows[:-2])
-        unseen = is_peak & (rise > UNSEEN) & (logs[1:-1] + OPTIMISM * rise > tops[1:-1] - NEAR)
+        is_rough = (rise > UNSEEN) | (drop > 0)
+        unseen = is_peak & is_rough & (logs[1:-1] + np.maximum(OPTIMISM * rise, drop) > tops[1:-1] - NEAR)
     places = np.flatnonzero(unseen) + 1
     coarse = np.zeros(len(panels.rows), bool)
     for shift in (-1, 0, 1):  # the parabola's peak may be beyond the next node

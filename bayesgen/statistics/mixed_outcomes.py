@@ -213,10 +213,6 @@ class JoinedOutcomes(Outcomes):
         """Part by part."""
         return np.concatenate([part.quantile(probability) for part in self.parts], -1)
 
-    def quantiles(self, probabilities: Sequence[float]) -> Float[np.ndarray, "n m"]:
-        """Part by part."""
-        return np.concatenate([part.quantiles(probabilities) for part in self.parts])
-
     def crps(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, " n"]:
         """Part by part."""
         return self._of_parts(values, lambda part, of_part: part.crps(of_part))
@@ -281,10 +277,6 @@ class DeferredOutcomes(Outcomes):
     def quantile(self, probability: float) -> Float[np.ndarray, " n"]:
         """Quantiles."""
         return self.make().quantile(probability)
-
-    def quantiles(self, probabilities: Sequence[float]) -> Float[np.ndarray, "n m"]:
-        """Quantiles at several probabilities, of outcomes made once."""
-        return self.make().quantiles(probabilities)
 
     def crps(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, " n"]:
         """The continuous ranked probability score of values."""

@@ -1,7 +1,6 @@
 """`Outcomes`: one-dimensional distributions, one a row: what is known of a response."""
 
 import abc
-from collections.abc import Sequence
 
 import numpy as np
 import scipy.special
@@ -45,11 +44,6 @@ class Outcomes(abc.ABC):
     @abc.abstractmethod
     def quantile(self, probability: float) -> Float[np.ndarray, "*draws n"]:
         """The value below which a number falls with this probability, in (0, 1)."""
-
-    def quantiles(self, probabilities: Sequence[float]) -> Float[np.ndarray, "n m"]:
-        """Quantiles at several probabilities."""
-        columns = [self.quantile(float(probability)) for probability in probabilities]
-        return np.stack(columns, -1) if columns else np.zeros((self.num_rows, 0))
 
     @abc.abstractmethod
     def draws(self, rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "num ... n"]:

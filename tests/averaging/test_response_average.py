@@ -104,3 +104,29 @@ def test_what_cannot_be_averaged_is_refused():
         both.log_joint(NEW)
     with pytest.raises(bg.PredictionError, match="X is given and not modelled"):
         line.log_joint(NEW)
+
+
+def test_evidences_of_other_rows_features_or_units_are_refused():
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(31, 2))
+    y = X @ [1.0, -2.0] + 0.3 * rng.normal(size=31)
+
+    def fitted(model, X, y):
+        return bg.fit(model, X, y, method=bg.Exact())
+
+    line, curve = bg.LinearRegression(), bg.LinearRegression(PolynomialFeatures(2))
+    proper = bg.LinearRegression(prior=bg.LinearNormalInverseGamma(kappa=0.01))
+    without = bg.LinearRegression(intercept=False)
+    refused = [
+        ("x0, x1", line, line, X[::-1], y),
+        ("PolynomialFeatures", curve, curve, X[::-1], y),
+        ("differ", line, line, X, y[::-1]),
+        ("columns differ", line, line, X[:, :1], y),
+        ("flat intercept", line, without, X, y),
+        ("flat intercept", line, proper, X, y),
+    ]
+    for words, one, other, other_X, other_y in refused:
+        with pytest.raises(bg.FitError, match=words):
+            bg.average([fitted(one, X, y), fitted(other, other_X, other_y)])
+    weights = [bg.average([fitted(proper, X, u * y), fitted(without, X, u * y)]).weights for u in (1.0, 1e3)]
+    close(*weights, rtol=1e-9)

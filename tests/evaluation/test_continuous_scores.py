@@ -34,8 +34,8 @@ class Forecast:
     def cdf(self, y):
         return self.dist.cdf(y)
 
-    def quantile(self, q):
-        return self.dist.ppf(np.asarray(q)[:, None]).T
+    def interval(self, prob):
+        return np.stack(self.dist.interval(prob), axis=1)
 
     def crps(self, y):
         return normal_crps(y, self.mean, self.std)

@@ -109,6 +109,22 @@ def test_several_peaks_are_all_found():
         close(log_normalizer[row], at_top[0] + np.log(sides * integral), atol=1e-7)
 
 
+@pytest.mark.parametrize("noise", [1e-2, 1e-3])
+def test_no_peak_is_lost_wherever_nodes_happen_to_lie(noise):
+    """Two narrow peaks at plus and minus the root of x, each of which an integral about it finds."""
+    x = np.linspace(0.5, 9, 199)
+
+    def log_joint(places, values):
+        return scipy.stats.norm.logpdf(values, 0.1) + scipy.stats.norm.logpdf(x[places], values**2, noise)
+
+    _, log_normalizer = outcomes_on_grid(log_joint, len(x), REAL)
+    offsets = np.linspace(-1, 1, 2001) * 8 * noise / np.sqrt(x)[:, None]
+    rows = np.broadcast_to(np.arange(len(x))[:, None], offsets.shape)
+    densities = sum(np.exp(log_joint(rows, sign * np.sqrt(x)[:, None] + offsets)) for sign in (1, -1))
+    integrals = densities.sum(1) * (offsets[:, 1] - offsets[:, 0])
+    close(np.exp(log_normalizer), integrals, rtol=1e-6)
+
+
 def test_rows_that_are_impossible():
     outcomes, log_normalizer = outcomes_on_grid(
         lambda places, values: np.where(places == 0, -np.inf, -(values**2)), 2, REAL

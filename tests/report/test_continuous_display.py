@@ -25,7 +25,7 @@ def forecast(mean, std):
         std=np.broadcast_to(std, mean.shape),
         log_density=said.logpdf,
         cdf=said.cdf,
-        quantile=lambda q: said.ppf(np.asarray(q)[:, None]).T,
+        interval=lambda prob: np.stack(said.interval(prob), axis=1),
         crps=lambda y: normal_crps(y, mean, np.broadcast_to(std, mean.shape)),
     )
 
