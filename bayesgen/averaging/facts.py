@@ -71,9 +71,10 @@ def _of_response(response: Response, statistics: SufficientStatistics) -> dict[s
 
 def _of_features(fit: Fit, statistics: SufficientStatistics) -> dict[str, Fact]:
     """What is known of a continuous label and the features that it is modelled with, where these are given."""
-    response, basis = fit.concrete.response, fit.schema.response and fit.schema.response.basis
-    if response is None or basis is None:
+    response, column = fit.concrete.response, fit.schema.response
+    if response is None or column is None or column.basis is None:
         return {}
+    basis = column.basis
     features = basis.names if basis.transformer is None else [repr(basis.transformer)]
     return _products(statistics.summaries[response.site], [*features, "y"])
 

@@ -18,7 +18,7 @@ from .apart import ClassPrior
 from .closed_response import ClosedResponse
 from .conjugate import Block, Conjugate
 from .function import LABEL, BlocksFunction, ClassifierFunction
-from .regression import refuse_declared_classes
+from .regression import refuse_declared_classes, refuse_missing_everywhere
 
 
 class BlockModel(ConcreteModel):
@@ -103,8 +103,18 @@ class BlockModel(ConcreteModel):
                 variance[where] = np.where(is_known, variance[where], found[1])
         if schema.response is None:
             return dataclasses.replace(schema, mean=mean, variance=variance)
+        self._refuse_without_response(schema.response, summaries)
         response = dataclasses.replace(schema.response, mean=float(mean[-1]), variance=float(variance[-1]))
         return dataclasses.replace(schema, mean=mean[:-1], variance=variance[:-1], response=response)
+
+    def _refuse_without_response(self, response: ResponseColumn, summaries: Mapping[str, Any]) -> None:
+        """Refuse training rows of which none tells of the response, where no fit has told of it before."""
+        assert self.response is not None
+        summary = summaries[self.response.site]
+        by_column = summary.by_column() if isinstance(summary, PatternMoments) else summary
+        counts = np.broadcast_to(by_column.cell_counts, by_column.mean.shape)
+        if response.mean is None and not counts[..., -1].any():
+            refuse_missing_everywhere(response.name)
 
     @property
     def given(self) -> Mapping[str, str]:

@@ -36,7 +36,12 @@ from bayesgen.typing import Float
 
 from .blocks import BlockModel
 from .closed_response import ClosedResponse
-from .regression import check_has_no_components, refuse_declared_classes, regression_schema
+from .regression import (
+    check_has_no_components,
+    refuse_declared_classes,
+    refuse_missing_everywhere,
+    regression_schema,
+)
 
 if TYPE_CHECKING:
     from .conjugate import Conjugate
@@ -200,7 +205,7 @@ class FeatureRegression(BlockModel):
         count = float(np.ravel(summary.count)[0])
         mean, variance = np.asarray(summary.mean)[0], np.diagonal(summary.scatter[0]) / max(count, 1e-300)
         if not count:
-            raise DataError(f"{response.name} is missing in every row, so that nothing is learned. Give it.")
+            refuse_missing_everywhere(response.name)
         if basis.mean is None:
             basis = dataclasses.replace(basis, mean=mean[:-1], variance=variance[:-1])
         if response.mean is None:

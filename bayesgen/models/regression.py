@@ -43,6 +43,14 @@ def refuse_declared_classes(name: str, declared: Schema) -> None:
     refuse_classes_of_response(name, declared.classes)
 
 
+def refuse_missing_everywhere(response: str) -> NoReturn:
+    """Refuse training rows without any response."""
+    raise DataError(
+        f"{response} is missing in every row, so that nothing is learned of it. Give it for some rows; what X alone "
+        "says is learned by a model without a label."
+    )
+
+
 def check_has_no_components(model: Recipe) -> NoReturn:
     """Refuse to be the model of a mixture's components."""
     raise ModelError(

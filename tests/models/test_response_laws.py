@@ -170,3 +170,11 @@ def test_fits_and_answers_are_pickled(name):
         close(again.quantile(0.3), answer.quantile(0.3), rtol=1e-12)
     made = fit.to_datatree(num_draws=4)["posterior"]
     assert set(made.data_vars) == set(fit.parameters) and "class" not in made.coords
+
+
+@every_case
+def test_a_response_that_is_missing_everywhere_is_refused(name):
+    case = CASES[name]
+    X, y = case.data
+    with pytest.raises(bg.DataError, match="y is missing"):
+        bg.fit(case.model, X, np.full(len(y), np.nan), method=bg.MAP())
