@@ -57,6 +57,8 @@ def facts(fit: Fit, statistics: SufficientStatistics) -> dict[str, Fact]:
         for name, fact in of_block.items():
             _place(found, name, fact, columns, len(position))
         found |= _products(summary, block.columns)
+        if isinstance(family, DirichletHistogram):
+            found |= _counts_by_bin(summary, family, block.columns)
     return found
 
 
@@ -138,6 +140,20 @@ def _of_bins(summary: Any, family: DirichletHistogram) -> dict[str, Fact]:
     cells = counts.sum(-1)
     reach = np.abs(np.where(np.isfinite(family.edges), family.edges, 0.0)).max(-1) + family.tails.max(-1)
     return {CELLS: Fact(cells, cells), TOTALS: Fact(totals, np.abs(totals) + cells * reach)}
+
+
+def _counts_by_bin(summary: Any, family: DirichletHistogram, columns: Sequence[str]) -> dict[str, Fact]:
+    """What columns in the same bins share, so that the words have the bins."""
+    counts, base = np.asarray(summary.totals[0]), np.asarray(summary.log_base)
+    inner, tails = family.edges[..., 1:-1], np.where(family.tails > 0, family.tails, np.inf).min(-1)
+    units = 1 + np.abs(inner).max(-1) / tails  # of tails: distances beyond the ends are rounded as places are
+    size = np.abs(base) + counts.sum(-1) * units
+    found = {}
+    for index, column in enumerate(columns):
+        where = f"{column!r} in {family.kind_of_column(index)!r}"
+        found[f"counts by class of {where}"] = Fact(counts[:, index], counts[:, index])
+        found[f"log base measures by class of {where}"] = Fact(base[:, index], size[:, index])
+    return found
 
 
 def _sum(total: Float[Array, "K ..."], count: Float[Array, "K ..."]) -> Fact:
