@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import jax
 import numpy as np
 
-from bayesgen.describe import described, quote_some
+from bayesgen.describe import described, quote_some, shortened
 from bayesgen.errors import DataError, ModelError, PredictionError
 from bayesgen.models import FactorCoordinates
 from bayesgen.posteriors import At, Posterior, ProcessPosterior, chains_joined
@@ -90,8 +90,11 @@ class Fit(TrainedOnRows):
         Returns:
             (n, K); with at="draws" (draws, n, K), chains one after another.
         """
-        if at not in TABLES:
-            raise PredictionError(f"at must be one of {list(TABLES)}, got {at!r}.")
+        if not isinstance(at, str) or at not in TABLES:
+            raise PredictionError(
+                f"at must be one of {list(TABLES)}, got {shortened(repr(at))}. Rows are taken without labels: "
+                "log_joint(X, at=..., rows=...)."
+            )
         response = self.concrete.response
         if response is not None and response.is_needed:
             raise PredictionError(

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bayesgen.describe import described
+from bayesgen.describe import described, shortened
 from bayesgen.errors import PredictionError
 from bayesgen.runtime import as_key, generator
 from bayesgen.statistics import Outcomes, joined_outcomes
-from bayesgen.typing import Float, Seed
+from bayesgen.typing import Float, Seed, Shaped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,12 +105,15 @@ class ContinuousPrediction:
         """The continuous ranked probability score of what y was, in its units: the smaller the better.
 
         ∫ (F(u) − 1[u ≥ y])² du, a proper score (Gneiting & Raftery 2007, eq. 20), to a relative error of about 1e-8: at
-        a number, or at one value a row (n,).
+        a number, or at one value a row (n,). It is infinite where y is, and NaN where y is.
         """
         values = self._values(y)
         if values.ndim > 1:
             raise PredictionError(f"crps takes a number, or one for each row; y has shape {values.shape}.")
-        return np.asarray(self.outcomes.crps(np.broadcast_to(values, (len(self),))))
+        values = np.broadcast_to(values, (len(self),))
+        is_finite = np.isfinite(values)
+        scores = np.asarray(self.outcomes.crps(np.where(is_finite, values, 0.0)))
+        return scores + np.where(is_finite, 0.0, np.abs(values))
 
     def draws(self, n: int, *, seed: Seed = 0) -> Float[np.ndarray, "draws n"]:
         """n draws of y for each row, independent of each other."""
@@ -126,13 +129,31 @@ class ContinuousPrediction:
         return pd.DataFrame({"mean": self.mean, "std": self.std, "median": median, "lower": low, "upper": high})
 
     def _values(self, y: ArrayLike) -> Float[np.ndarray, "..."]:
-        values = np.asarray(y, np.float64)
+        values = _as_numbers(y)
         if values.ndim and values.shape[-1] != len(self):
             raise PredictionError(
                 f"y has shape {values.shape}, and {len(self)} rows were predicted: give one number for each row, a "
                 "number for all, or (m, n) for m values of each row."
             )
         return values
+
+
+def _as_numbers(y: ArrayLike) -> Float[np.ndarray, "..."]:
+    """Values that are asked about, as numbers; NaN stays."""
+    try:
+        values = np.asarray(y)
+        if values.dtype.kind in "iuf" or (values.dtype.kind == "O" and not _has_text(values)):
+            return values.astype(np.float64)
+    except (TypeError, ValueError):  # ragged lists, and objects that are no numbers
+        pass
+    raise PredictionError(
+        f"y must be a number, one for each row, or (m, n) for m values of each row; got {shortened(repr(y))}."
+    )
+
+
+def _has_text(values: Shaped[np.ndarray, "..."]) -> bool:
+    """Whether some objects are texts or truth values, which would be read as numbers."""
+    return any(isinstance(value, str | bytes | bool | np.bool_) for value in values.ravel())
 
 
 def joined_answers(answers: Sequence[ContinuousPrediction]) -> ContinuousPrediction:

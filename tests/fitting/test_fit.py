@@ -131,3 +131,11 @@ def test_a_program_of_ones_own_predicts_what_it_made():
         bg.fit(program, rows, rows["y"], method=bg.MAP())
     with pytest.raises(bg.ModelError, match=r"fit\.parameters"):
         fit.parameters_of("heads")
+
+
+@pytest.mark.parametrize("at", [np.array(["a", "b"]), ["mean"], None, 3, "median"], ids=repr)
+def test_a_table_that_there_is_not_is_refused(at):
+    X = [[1.0], [2.0], [7.0], [9.0]]
+    fit = bg.fit(bg.NaiveBayes(), X, ["a", "a", "b", "b"], method=bg.MLE())
+    with pytest.raises(bg.PredictionError, match=r"at must be one of .*without labels"):
+        fit.log_joint(X, at)
