@@ -11,6 +11,7 @@ import numpyro
 import numpyro.distributions as dist
 
 from bayesgen.data import Rows, Schema, Table, response_values
+from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, ModelError
 from bayesgen.families import Family, LinearNormalInverseGamma, NormalInverseGamma, Scale
 from bayesgen.program import ConcreteModel, PytreeFunction, Recipe, Response
@@ -24,7 +25,7 @@ from bayesgen.statistics import (
     check_rows,
     sufficient_statistics,
 )
-from bayesgen.typing import Array, Bool
+from bayesgen.typing import Array, Bool, Float
 
 from .blocks import BlockModel
 from .closed_response import ClosedResponse
@@ -170,12 +171,29 @@ class ColumnsOfResponse(BlockModel):
         if response.mean is None:
             variance = of_response.scatter[0] / of_response.count[0]
             response = dataclasses.replace(response, mean=float(of_response.mean[0]), variance=float(variance))
-        if schema.mean is not None:
-            return dataclasses.replace(schema, response=response)
-        mean, scatter = np.asarray(of_columns.mean)[0, :, -1], np.asarray(of_columns.scatter)[0, :, -1, -1]
-        count = np.broadcast_to(np.asarray(of_columns.count)[0], mean.shape)
-        variance = np.where(count > 0, scatter / np.where(count > 0, count, 1.0), 1.0)
-        return dataclasses.replace(schema, response=response, mean=mean, variance=variance)
+        schema = dataclasses.replace(schema, response=response)
+        count = np.broadcast_to(np.asarray(of_columns.count)[0], len(schema.columns or ()))
+        if schema.mean is None:
+            mean, scatter = np.asarray(of_columns.mean)[0, :, -1], np.asarray(of_columns.scatter)[0, :, -1, -1]
+            variance = np.where(count > 0, scatter / np.where(count > 0, count, 1.0), 1.0)
+            schema = dataclasses.replace(schema, mean=mean, variance=variance)
+        self._check_intercepts(schema, count)
+        return schema
+
+    def _check_intercepts(self, schema: Schema, counts: Float[np.ndarray, " D"]) -> None:
+        """Refuse a column without a cell, where the prior of its intercept is flat: nothing is known of it."""
+        columns, family = schema.columns or (), dict((name, family) for name, family, _ in self.blocks)[COLUMNS]
+        lines = family.resolve(self._scale(schema, COLUMNS, family, columns))
+        assert isinstance(lines, LinearNormalInverseGamma)
+        if not lines.intercept or isinstance(lines.kappa, dist.Distribution):
+            return
+        unknown = np.flatnonzero((lines.kappa == 0) & (counts == 0))
+        if unknown.size:
+            raise DataError(
+                f"Every cell of {quote_some(columns[place] for place in unknown.tolist())} is missing, and the prior of its "
+                "intercept is flat (kappa=0), so nothing is known of its values. Drop it, or give "
+                "LinearNormalInverseGamma(kappa=0.01)."
+            )
 
     def _scale(self, schema: Schema, name: str, family: Family, columns: Sequence[str]) -> Scale:
         """Means and variances of columns and response; what is constant counts as of variance 1."""
@@ -229,8 +247,8 @@ class NaiveResponse(ClosedResponse):
     def at(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> NormalOutcomes:
         """Normal: the precisions add up, that of y and b^2 / s^2 of each column with slope b and deviation s."""
         mean, variance = (np.asarray(parameters[f"{SITE}_{name}"])[..., None] for name in ("mean", "variance"))
-        of_lines = (np.asarray(parameters[f"{COLUMNS}_{name}"]) for name in ("intercept", "coefficients", "variance"))
-        intercept, coefficients, noise = of_lines
+        coefficients, noise = (np.asarray(parameters[f"{COLUMNS}_{name}"]) for name in ("coefficients", "variance"))
+        intercept = np.asarray(parameters.get(f"{COLUMNS}_intercept", 0.0))  # none: the lines go through zero
         slopes = coefficients[..., 0]
         expected = intercept + slopes * mean  # of the columns at the mean of y
         middle = expected.reshape(-1, expected.shape[-1]).mean(0)

@@ -177,6 +177,28 @@ def test_priors_of_ones_own():
     close(fit.log_evidence, expected, rtol=1e-9)
 
 
+@pytest.mark.parametrize("method", [bg.MAP(), bg.Exact()], ids=repr)
+def test_lines_through_zero(method):
+    """The plug-in answer is that of a joint normal whose columns have means that are proportional to that of y."""
+    fit = bg.fit(bg.NaiveBayesRegression(bg.LinearNormalInverseGamma(intercept=False)), X, Y, method=method)
+    mean, covariance = joint_normal({**fit.parameters, "real_intercept": 0.0})
+    new = NEW[~np.isnan(NEW).any(1)]
+    slope = np.linalg.solve(covariance[1:, 1:], covariance[1:, 0])
+    answer = bg.predict(fit, new, rule=bg.PlugIn())
+    close(answer.mean, mean[0] + (new - mean[1:]) @ slope, rtol=1e-8)
+    close(answer.std, np.sqrt(covariance[0, 0] - slope @ covariance[1:, 0]), rtol=1e-8)
+
+
+@pytest.mark.parametrize("method", [bg.MAP(), bg.Exact()], ids=repr)
+def test_a_column_of_which_nothing_is_known_is_refused(method):
+    holes = X.copy()
+    holes[:, 2] = np.nan
+    with pytest.raises(DataError, match=r"'x2' is missing.*flat \(kappa=0\)"):
+        bg.fit(bg.NaiveBayesRegression(bg.LinearNormalInverseGamma()), holes, Y, method=method)
+    fit = bg.fit(bg.NaiveBayesRegression(bg.LinearNormalInverseGamma(kappa=[0, 0, 1, 0])), holes, Y, method=method)
+    assert np.isfinite(bg.predict(fit, holes[:3], rule=bg.PlugIn()).mean).all()
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
