@@ -84,6 +84,11 @@ class DirichletHistogram(DirichletFamily):
         edges, tails = (table.reshape(-1, *table.shape[-2:])[0, index] for table in (self.edges, self.tails))
         return Binned(edges=edges, tails=tails)
 
+    @property
+    def unresolved(self) -> list[str]:
+        """Names of the hyperparameters that are None, without the tails: a family used alone may have none."""
+        return [name for name in super().unresolved if name != "tails"]
+
     def resolve(self, scale: Scale) -> Self:
         """Broadcast to (K, D, r), and edges and tails likewise."""
         edges, tails = self._bins(scale)

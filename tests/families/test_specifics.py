@@ -14,6 +14,7 @@ from bayesgen.errors import BayesgenError, FitError, ModelError
 from bayesgen.families import (
     BetaBernoulli,
     DirichletCategorical,
+    DirichletHistogram,
     DirichletMultinomial,
     GammaPoisson,
     Names,
@@ -201,6 +202,17 @@ def test_a_family_alone_resolves_its_defaults_from_its_data(rng):
     expected = NormalInverseWishart(rows.mean(0), 0.01, 4, np.diag(scales)).update(rows)
     close(wishart.scale, expected.scale, rtol=1e-12, atol=1e-12)
     close(GammaPoisson().update([3, 0, 4, 1]).rate, 4 + 1 / 2, rtol=1e-15)
+
+
+def test_a_histogram_alone_has_no_tails_where_none_are_stated(rng):
+    alone, stated = (DirichletHistogram(None, [2.0, 3.0], edges=[0, 1, 4], tails=tails) for tails in (None, 0))
+    for moments in ("mean", "mode", "variance"):
+        close(getattr(alone, moments)()["probs"], getattr(stated, moments)()["probs"], rtol=0)
+    assert alone.sample(rng, (5,))["probs"].shape == (5, 2)
+    close(alone.predictive().log_prob(2.0), np.log(0.6 / 3), rtol=1e-6)
+    close(alone.log_prior({"probs": np.array([0.3, 0.7])}), np.log(12 * 0.3 * 0.7**2), rtol=1e-12)
+    with pytest.raises(ModelError, match="infinite end needs tails"):
+        DirichletHistogram(edges=[0, 1, np.inf]).predictive()
 
 
 def test_sparse_documents_are_dense_ones(rng):
