@@ -14,6 +14,7 @@ from bayesgen.typing import Float
 
 DEFAULT_BINS = 10
 BINNED = "binned"
+LARGEST = 1e300  # numbers up to here have distances, and sums of many of them
 
 
 @final
@@ -211,6 +212,12 @@ def _tails(
     column: str,
 ) -> tuple[float, float]:
     """The scales of highest likelihood of the fall-off beyond both ends; see `Binned`."""
+    largest = max(abs(ordered[0]), abs(ordered[-1])) if len(ordered) else 0.0
+    if largest > LARGEST:
+        raise DataError(
+            f"Column {column!r} is binned, and has values of about {largest:.1e}, whose sums overflow in floating "
+            f"point. Take it in other units, below {LARGEST:g}, or drop it."
+        )
     stop, start = (int(np.searchsorted(ordered, edge, side="left")) for edge in (edges[1], edges[-2]))
     ends = (slice(0, stop), slice(start, len(ordered)))
     cells = [(ordered[end], None if weights is None else weights[end]) for end in ends]
@@ -234,8 +241,11 @@ def _scale(
     flat = 0.0 if math.isinf(width) else width
     beyond = np.maximum(sign * (values - edge) - flat, 0.0)
     number = float(len(values) if weights is None else weights.sum())
-    total = float(beyond.sum() if weights is None else beyond @ weights)
-    likeliest = (total + math.sqrt(total**2 + 4 * number * total * flat)) / (2 * number) if number else 0.0
+    if not number:
+        return flat
+    shares = 1 / number if weights is None else weights / number
+    mean = float((beyond * shares).sum())
+    likeliest = mean / 2 + math.sqrt(mean) * math.sqrt(mean / 4 + flat)
     return max(likeliest, flat / (number + 1))
 
 

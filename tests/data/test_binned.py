@@ -90,6 +90,21 @@ def test_an_end_that_nothing_passes_has_about_the_probability_of_one_row_more():
     assert bg.Binned(edges=[0, 6, 12], tails=0.5).resolved(values, None, "c").tails == (0.5, 0.5)
 
 
+@pytest.mark.parametrize("unit", [1e-160, 1e160, 1e299])
+def test_tails_are_in_the_units_of_the_column_whatever_these_are(unit):
+    values = np.array([-9.0, -1.0, 0.5, 1.5, 3.0, 7.0])
+    expected = np.asarray(bg.Binned(edges=[0, 1, 2]).resolved(values, None, "c").tails) * unit
+    bins = bg.Binned(edges=np.array([0, 1, 2]) * unit).resolved(values * unit, None, "c")
+    np.testing.assert_allclose(bins.tails, expected, rtol=1e-5)
+
+
+def test_numbers_whose_sums_overflow_are_refused_by_column():
+    x = np.array([-1.7e308, 1.7e308, 0.0, 1.0])
+    for family in (bg.DirichletHistogram(2), bg.DirichletHistogram(edges=[0, 1, 2])):
+        with pytest.raises(DataError, match=r"'age' is binned, and has values of about 1.7e\+308, whose sums overflow"):
+            bg.fit(bg.NaiveBayes(family), {"age": x}, list("abab"), method=bg.Exact())
+
+
 def test_where_no_value_is_in_an_end_bin_its_tail_is_as_its_neighbour_is_wide():
     bins = bg.Binned(edges=[-INF, 0, 1, 3, INF]).resolved(np.array([0.5, 2.0, 2.5]), None, "c")
     assert bins.tails == (1.0, 2.0)
