@@ -20,6 +20,7 @@ ROOMS = (
     "steps",
     "averaging",
     "mixtures",
+    "continuous",
     "memory",
     "missing",
     "surfaces",
