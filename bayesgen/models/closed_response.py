@@ -3,18 +3,14 @@
 import abc
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bayesgen.data import Rows
-from bayesgen.families import MultivariateStudentTRows
+from bayesgen.families import Family, MultivariateStudentTRows
 from bayesgen.program import Response
 from bayesgen.statistics import LastGivenRest, NormalOutcomes, Outcomes, StudentTOutcomes, last_given_rest
 from bayesgen.typing import Float
-
-if TYPE_CHECKING:
-    from .conjugate import Conjugate
 
 
 class ClosedResponse(abc.ABC):
@@ -28,8 +24,13 @@ class ClosedResponse(abc.ABC):
         """
 
     @abc.abstractmethod
-    def predictive(self, conjugate: "Conjugate", rows: Rows) -> Outcomes | None:
-        """The same with the parameters integrated out, p(y | x, T); None where there is no closed form."""
+    def predictive(self, families: Mapping[str, Family], rows: Rows) -> Outcomes | None:
+        """The same with the parameters integrated out, p(y | x, T); None where there is no closed form.
+
+        Args:
+            families: the blocks' updated families, by name.
+            rows: rows that lack y.
+        """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,12 +50,12 @@ class JointNormalResponse(ClosedResponse):
         given = self._given_rest(mean[None] if is_one else mean, covariance[None] if is_one else covariance, rows)
         return NormalOutcomes(given.loc[0], given.scale[0]) if is_one else NormalOutcomes(given.loc, given.scale)
 
-    def predictive(self, conjugate: "Conjugate", rows: Rows) -> StudentTOutcomes:
+    def predictive(self, families: Mapping[str, Family], rows: Rows) -> StudentTOutcomes:
         """Student t: with as many more degrees of freedom as columns of x are there, and a scale that grows with x.
 
         Source: Ding (2016), On the conditional distribution of the multivariate t distribution, section 2.
         """
-        density = dict(conjugate.predictive_densities()[1])[self.response.site]
+        density = families[self.response.site].of_one_class().row_predictive()
         assert isinstance(density, MultivariateStudentTRows)
         loc, factor = (np.asarray(array)[:, 0] for array in (density.ellipsoids.loc, density.ellipsoids.scale_tril))
         given = self._given_rest(loc, factor @ np.swapaxes(factor, -1, -2), rows, with_squares=True)

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -42,9 +42,6 @@ from .regression import (
     refuse_missing_everywhere,
     regression_schema,
 )
-
-if TYPE_CHECKING:
-    from .conjugate import Conjugate
 
 SITE, FEATURES = "y", "y_features"
 GIVEN = (
@@ -239,9 +236,9 @@ class LinearResponse(ClosedResponse):
         loc = coefficients @ np.asarray(rows.covariates[FEATURES], np.float64).T + intercept[..., None]
         return NormalOutcomes(loc, np.broadcast_to(np.sqrt(variance)[..., None], loc.shape))
 
-    def predictive(self, conjugate: "Conjugate", rows: Rows) -> StudentTOutcomes:
+    def predictive(self, families: Mapping[str, Family], rows: Rows) -> StudentTOutcomes:
         """Student t, whose scale grows with the distance of the features from those of training."""
-        family = conjugate.blocks[0].family
+        family = families[SITE]
         assert isinstance(family, LinearNormalInverseGamma)
         features = np.asarray(rows.covariates[FEATURES], np.float64)
         df, loc, scale = map(np.asarray, family.predictive_parameters(features))

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -31,9 +31,6 @@ from .blocks import BlockModel
 from .closed_response import ClosedResponse
 from .function import PLATE, FamiliesFunction
 from .regression import check_has_no_components, regression_schema
-
-if TYPE_CHECKING:
-    from .conjugate import Conjugate
 
 SITE, COLUMNS = "y", "real"
 
@@ -190,8 +187,8 @@ class ColumnsOfResponse(BlockModel):
         unknown = np.flatnonzero((lines.kappa == 0) & (counts == 0))
         if unknown.size:
             raise DataError(
-                f"Every cell of {quote_some(columns[place] for place in unknown.tolist())} is missing, and the prior of its "
-                "intercept is flat (kappa=0), so nothing is known of its values. Drop it, or give "
+                f"Every cell of {quote_some(columns[place] for place in unknown.tolist())} is missing, and the prior of "
+                "its intercept is flat (kappa=0), so nothing is known of its values. Drop it, or give "
                 "LinearNormalInverseGamma(kappa=0.01)."
             )
 
@@ -260,7 +257,7 @@ class NaiveResponse(ClosedResponse):
         slope = weights @ shifts.T + (weights * (middle - expected)) @ there.T
         return NormalOutcomes(mean + slope / precision, 1 / np.sqrt(precision))
 
-    def predictive(self, conjugate: "Conjugate", rows: Rows) -> None:
+    def predictive(self, families: Mapping[str, Family], rows: Rows) -> None:
         """None: a product of Student-t densities has no closed form."""
 
 

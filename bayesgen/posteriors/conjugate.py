@@ -67,7 +67,9 @@ class ConjugatePosterior(ProcessPosterior):
         return closed_table(self._predictive, rows) if at == "predictive" else super()._log_joint(rows, at)
 
     def _outcomes(self, closed: ClosedResponse, rows: Rows, at: At) -> Outcomes | None:
-        return closed.predictive(self.conjugate, rows) if at == "predictive" else super()._outcomes(closed, rows, at)
+        if at != "predictive":
+            return super()._outcomes(closed, rows, at)
+        return closed.predictive(dict(self.conjugate.families()), rows)
 
     def densities(self, conjugate: Conjugate) -> list[Densities]:
         """The exact predictive."""
