@@ -187,8 +187,8 @@ class ColumnsOfResponse(BlockModel):
         unknown = np.flatnonzero((lines.kappa == 0) & (counts == 0))
         if unknown.size:
             raise DataError(
-                f"Every cell of {quote_some(columns[place] for place in unknown.tolist())} is missing, and the prior of "
-                "its intercept is flat (kappa=0), so nothing is known of its values. Drop it, or give "
+                f"Every cell of {quote_some(columns[place] for place in unknown.tolist())} is missing, and the prior "
+                "of its intercept is flat (kappa=0), so nothing is known of its values. Drop it, or give "
                 "LinearNormalInverseGamma(kappa=0.01)."
             )
 
