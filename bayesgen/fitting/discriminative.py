@@ -93,6 +93,8 @@ def labelled_rows(problem: ProgramProblem) -> Rows:
     """
     if problem.data.model.response is not None:
         raise FitError("The label is continuous, and Hybrid() is of classes. Use objective='joint' or 'conditional'.")
+    if not problem.has_labels and problem.program.num_classes < 2:
+        raise FitError("This model has no classes to tell apart, so no p(y | x) to maximise. Use objective='joint'.")
     if not problem.has_labels:
         raise FitError(
             "There are no labels, so there is no p(y | x) to maximise. Give y, and the model itself where it is a "

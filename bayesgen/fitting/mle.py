@@ -31,14 +31,15 @@ class MLE(PointMethod):
         unlabelled_weight: how much a row without label counts, of a row with one (EM-lambda). Where the model is wrong,
             many of them can outvote the labels.
         objective: "joint", log p(X, y | Q): generative training. "conditional", log p(y | X, Q): discriminative
-            training, in which rows without labels say nothing and are left out. `Hybrid(coupling)` is between the two.
+            training, in which rows without labels say nothing and are left out, so that `starts` and
+            `unlabelled_weight` are refused. `Hybrid(coupling)` is between the two.
 
     The last two are found by one climb from the joint fit, and need the rows: `Summaries` are refused, and their fits
-    are not updated. Many processes may have one p(y | x): the one that the climb reaches is returned, and
-    `fit.attributes["unidentified_directions"]` counts the directions, as the training rows tell, in which p(y | x) does
-    not change there (None beyond 1,200 dimensions). `fit.attributes["objective"]` is what was reached, and
-    "objective_of_joint_fit" the same at the start. Where classes are separable, log p(y | X, Q) has no maximum, and is
-    refused. Where y is continuous, "conditional" is there for models that have log p(x | Q) at hand, which those that
+    are not updated. Many processes may have one p(y | x): the one that the climb reaches is returned. Where y is a
+    class, `fit.attributes["unidentified_directions"]` of the conditional objective counts the directions, as the
+    training rows tell, in which p(y | x) does not change there (None beyond 1,200 dimensions).
+    `fit.attributes["objective"]` is what was reached, and under the conditional one "objective_of_joint_fit" the same
+    at the start. Where classes are separable, log p(y | X, Q) has no maximum, and is refused. Where y is continuous, "conditional" is there for models that have log p(x | Q) at hand, which those that
     make the columns of it have not.
 
     Without labels the likelihood of variances that are not pooled is unbounded: starts that lead to a singular class

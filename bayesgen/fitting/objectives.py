@@ -24,6 +24,11 @@ class Objective(abc.ABC):
         """Whether statistics of the rows are not enough."""
         return True
 
+    @property
+    def looks_at_unlabelled(self) -> bool:
+        """Whether rows without labels have a part in it."""
+        return True
+
     @abc.abstractmethod
     def solved(self, method: Searching, problem: ProgramProblem) -> Fit:
         """The fit of a problem by a method."""
@@ -49,6 +54,11 @@ class Joint(Objective):
 @dataclasses.dataclass(frozen=True)
 class Conditional(Objective):
     """log p(y | X, Q): discriminative training."""
+
+    @property
+    def looks_at_unlabelled(self) -> bool:
+        """No: they say nothing of p(y | x)."""
+        return False
 
     def __repr__(self) -> str:
         return "'conditional'"

@@ -58,6 +58,14 @@ class PointMethod(Searching):
             raise ModelError(
                 f"{name}: assignment='hard' is for objective='joint' alone, which is what k-means maximises."
             )
+        stated = {"starts": self.starts is not None, "unlabelled_weight": weight != 1}
+        idle = [argument for argument, is_stated in stated.items() if is_stated]
+        if idle and not self.objective.looks_at_unlabelled:
+            raise ModelError(
+                f"{name}: {' and '.join(idle)} {'is' if len(idle) == 1 else 'are'} for rows without labels, which have "
+                f"no part in objective={self.objective!r}. Leave {'it' if len(idle) == 1 else 'them'} out, or use "
+                "objective='joint' or Hybrid(coupling)."
+            )
 
     def __repr__(self) -> str:
         fields = [field.name for field in dataclasses.fields(self) if field.name != "objective" or self.needs_rows]

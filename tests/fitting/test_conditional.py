@@ -14,7 +14,7 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 
 import bayesgen as bg
-from bayesgen.errors import DataError, FitError, ModelError
+from bayesgen.errors import FitError, ModelError
 from bayesgen.fitting import prepare
 from bayesgen.program import ConditionalDensity, free_vector
 from bayesgen.statistics import padded_rows
@@ -224,14 +224,20 @@ def test_what_cannot_be_asked_is_refused_by_name(reals, tied):
         tied.update(X[:3], y[:3])
     with pytest.raises(FitError, match="There are no labels"):
         bg.fit(bg.Mixture(model, 2), X, method=CONDITIONAL)
+    for method in (CONDITIONAL, bg.MAP(objective=bg.Hybrid(1.0))):
+        with pytest.raises(FitError, match=r"no classes to tell apart.*Use objective='joint'"):
+            bg.fit(bg.ProbabilisticPCA(1), X, method=method)
     with pytest.raises(FitError, match="No row has a label"):
         bg.fit(model, X, [None] * len(y), method=CONDITIONAL, schema=bg.Schema(classes=["ape", "bear"]))
     with pytest.raises(ModelError, match="objective must be one of"):
         bg.MAP(objective="discriminative")
     with pytest.raises(ModelError, match="assignment='hard'"):
         bg.MLE(objective="conditional", assignment="hard")
-    with pytest.raises(DataError, match="every row has its label"):
-        bg.fit(model, X, y, method=bg.MLE(objective="conditional", starts=y))
+    for method in (bg.MLE, bg.MAP):
+        for argument, value in (("starts", y), ("unlabelled_weight", 0.5)):
+            with pytest.raises(ModelError, match=rf"{argument} is for rows without labels, which have\s+no part in"):
+                method(objective="conditional", **{argument: value})
+    assert bg.MLE(objective=bg.Hybrid(1.0), starts=y, unlabelled_weight=0.5).starts is not None
     with pytest.raises(FitError, match="concept learner"):
         bg.fit(bg.ConceptLearner(bg.number_game()), [16, 8], method=CONDITIONAL)
 
