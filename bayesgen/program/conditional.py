@@ -27,15 +27,34 @@ from .joint import log_joint_of
 from .log_densities import LatentsDensity, unravel
 from .starts import FAST_TO_COMPILE
 
-CHUNK_CELLS = (
-    1 << 18
-)  # of rows x classes x columns, which stay in the processor's cache; gradients hold a chunk's alone
+CHUNK_CELLS = 1 << 18  # of rows x classes x columns: they stay in the cache, and gradients hold one chunk's alone
 NOTHING = -1e30  # a logarithm of zero that has a slope, which is zero
 ROWS_AT_ONCE = 64  # whose slopes are computed together
 
 
+class DensityByRow(LatentsDensity):
+    """A log density that looks at every row.
+
+    Attributes:
+        program: the bound program, with classes.
+        rows: the rows with weights, padded by rows of weight zero.
+    """
+
+    rows: Rows
+
+    @property
+    def cost(self) -> float:
+        """One multiplication for each cell and class."""
+        return rows_work(self.program, self.rows)
+
+    @property
+    def loops_over_rows(self) -> bool:
+        """Yes."""
+        return True
+
+
 @record
-class ConditionalDensity(LatentsDensity):
+class ConditionalDensity(DensityByRow):
     """Log density of the labels of rows given their attributes, with or without the prior of the parameters.
 
     Attributes:
@@ -54,19 +73,9 @@ class ConditionalDensity(LatentsDensity):
         total = log_likelihood_of_labels(self.program, evaluation, self.rows)
         return total + parameter_log_prior(self.program, evaluation) if self.prior else total
 
-    @property
-    def cost(self) -> float:
-        """One multiplication for each cell and class."""
-        return rows_work(self.program, self.rows)
-
-    @property
-    def loops_over_rows(self) -> bool:
-        """Yes."""
-        return True
-
 
 @record
-class AttributesDensity(LatentsDensity):
+class AttributesDensity(DensityByRow):
     """Log density of the attributes of rows, their labels summed out.
 
     Attributes:
@@ -80,16 +89,6 @@ class AttributesDensity(LatentsDensity):
     def __call__(self, vector: Float[Array, " D"]) -> Float[Array, ""]:
         """sum_i w_i log p(x_i | Q)."""
         return log_likelihood_of_attributes(self.program, evaluation_at(self.program, vector, self.rows), self.rows)
-
-    @property
-    def cost(self) -> float:
-        """One multiplication for each cell and class."""
-        return rows_work(self.program, self.rows)
-
-    @property
-    def loops_over_rows(self) -> bool:
-        """Yes."""
-        return True
 
 
 def rows_work(program: GenerativeProgram, rows: Rows) -> float:
