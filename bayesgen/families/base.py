@@ -15,7 +15,7 @@ from bayesgen.records import content_hash, copied, field_names, record, static
 from bayesgen.statistics import Moments, RowDensity, Statistic, Summary, check_magnitudes
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
-from .hyperparameters import TableShape
+from .hyperparameters import ARGUMENTS, TableShape
 from .incomplete import Incomplete, Parameters
 from .naming import ANONYMOUS, Names, Scale
 
@@ -81,7 +81,7 @@ class Family(Incomplete, abc.ABC):
 
     def argument_names(self, names: Iterable[str]) -> str:
         """Hyperparameters under the names of the constructor's arguments."""
-        return ", ".join("mean" if name == "location" else name for name in names)
+        return ", ".join(ARGUMENTS.get(name, name) for name in names)
 
     @property
     def unresolved(self) -> list[str]:

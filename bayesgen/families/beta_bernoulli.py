@@ -54,7 +54,7 @@ class BetaBernoulli(Family):
     def resolve(self, scale: Scale) -> Self:
         """Broadcast to (K, D)."""
         shape = scale.batch_shape
-        return self.replace(a=broadcast(self.a, shape), b=broadcast(self.b, shape), batch_shape=shape)
+        return self.replace(**broadcast("BetaBernoulli", shape, a=self.a, b=self.b), batch_shape=shape)
 
     def _updated(self, summary: Sums) -> Self:
         ones, zeros = summary.totals

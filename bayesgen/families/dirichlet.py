@@ -35,7 +35,7 @@ class DirichletFamily(Family):
         if np.ndim(value) and not isinstance(value, dist.Distribution) and value.shape[-1] != length:
             raise FitError(f"{type(self).__name__}: concentration has length {value.shape[-1]}, the data {length}.")
         table = (*batch_shape, length)
-        return self.replace(concentration=broadcast(value, table), batch_shape=table)
+        return self.replace(**broadcast(type(self).__name__, table, concentration=value), batch_shape=table)
 
     def _require_vector(self, verb: str) -> None:
         """Refuse what `require_numbers` does, and a scalar that no data or model have told the length."""

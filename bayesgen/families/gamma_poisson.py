@@ -58,7 +58,7 @@ class GammaPoisson(Family):
         if rate is None:
             rate = 1.0 / np.where(scale.mean > 0, scale.mean, 1.0)
         shape = scale.batch_shape
-        return self.replace(shape=broadcast(self.shape, shape), rate=broadcast(rate, shape), batch_shape=shape)
+        return self.replace(**broadcast("GammaPoisson", shape, shape=self.shape, rate=rate), batch_shape=shape)
 
     def scale_of(self, summary: Sums) -> Scale:
         """Means of the columns."""

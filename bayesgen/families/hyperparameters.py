@@ -25,6 +25,9 @@ else:
     TableShape = tuple[int, ...] | None
 
 
+ARGUMENTS = {"location": "mean"}  # of constructors, where fields have other names
+
+
 def check_positive(family: str, **values: Any) -> None:
     """Refuse hyperparameters that are not positive and finite, by name. None, distributions and tracers pass."""
     for name, value in values.items():
@@ -42,11 +45,23 @@ def as_number(value: Any) -> Any:
     return np.asarray(value, np.float64)
 
 
-def broadcast(value: Any, shape: tuple[int, ...]) -> Any:
-    """Broadcast a hyperparameter to `shape`; distributions pass."""
-    if isinstance(value, dist.Distribution):
-        return value
-    return np.broadcast_to(value, shape) if isinstance(value, np.ndarray) else value
+def broadcast(family: str, table: tuple[int, ...], /, **values: Any) -> dict[str, Any]:
+    """Broadcast hyperparameters, under the names of the fields, to the shape of a table; distributions pass.
+
+    Raises:
+        ModelError: the first that has another shape, by name.
+    """
+    found = {}
+    for name, value in values.items():
+        try:
+            found[name] = np.broadcast_to(value, table) if isinstance(value, np.ndarray) else value
+        except ValueError:
+            raise ModelError(
+                f"{family}: the hyperparameter {ARGUMENTS.get(name, name)} has shape {value.shape}, and {table} is "
+                "wanted: classes where there are any, then columns (y is one where it is modelled together with "
+                "them), then axes of its own. Give a number, or an array that broadcasts to that shape."
+            ) from None
+    return found
 
 
 def check_pooling(family: str, pooling: Pooling, scale: Scale) -> None:

@@ -109,19 +109,18 @@ class LinearNormalInverseGamma(LinearFamily):
         """Broadcast to (K, D) and the features; missing hyperparameters come from means and variances of both."""
         batch, num_features = scale.batch_shape, scale.num_features
         stated = {"coefficients": self.coefficients, "precision": self.precision, "center": self.center}
-        check_features(type(self).__name__, num_features, stated)
+        name = type(self).__name__
+        check_features(name, num_features, stated)
         precision = 0.01 * scale.feature_variance if self.precision is None else self.precision
         if not isinstance(precision, dist.Distribution):
-            precision = np.broadcast_to(as_matrix(precision, num_features), (*batch, num_features, num_features))
+            precision = np.asarray(as_matrix(precision, num_features))
+        location = scale.mean if self.location is None else self.location
+        center = scale.feature_mean if self.center is None else self.center
         rate = 0.5 * scale.variance if self.scale is None else self.scale
         return self.replace(
-            coefficients=broadcast(self.coefficients, (*batch, num_features)),
-            precision=precision,
-            location=broadcast(scale.mean if self.location is None else self.location, batch),
-            kappa=broadcast(self.kappa, batch),
-            shape=broadcast(self.shape, batch),
-            scale=broadcast(rate, batch),
-            center=broadcast(scale.feature_mean if self.center is None else self.center, (*batch, num_features)),
+            **broadcast(name, (*batch, num_features), coefficients=self.coefficients, center=center),
+            **broadcast(name, (*batch, num_features, num_features), precision=precision),
+            **broadcast(name, batch, location=location, kappa=self.kappa, shape=self.shape, scale=rate),
             batch_shape=batch,
         )
 

@@ -143,11 +143,9 @@ class LowRankNormal(LowRankPrior, LowRankCells):
         }
         location = scale.mean if self.location is None else self.location
         return self.replace(
-            location=broadcast(location, batch),
-            kappa=broadcast(self.kappa, classes),
-            shape=broadcast(self.shape, classes),
+            **broadcast("LowRankNormal", batch, location=location),
+            **broadcast("LowRankNormal", classes, kappa=self.kappa, shape=self.shape, **given),
             batch_shape=batch,
-            **{name: broadcast(value, classes) for name, value in given.items()},
         )
 
     def _implied_scale(self) -> Scale:

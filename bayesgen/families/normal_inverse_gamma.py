@@ -89,10 +89,8 @@ class NormalInverseGamma(Family):
         batch = scale.batch_shape
         shared = self.pooling.shape(batch)
         return self.replace(
-            location=broadcast(location, batch),
-            kappa=broadcast(self.kappa, batch),
-            shape=broadcast(self.shape, shared),
-            scale=broadcast(rate, shared),
+            **broadcast("NormalInverseGamma", batch, location=location, kappa=self.kappa),
+            **broadcast("NormalInverseGamma", shared, shape=self.shape, scale=rate),
             batch_shape=batch,
         )
 

@@ -92,11 +92,12 @@ class NormalInverseWishart(JointCells, Family):
             raise ModelError(f"NormalInverseWishart: df must exceed D - 1 = {dimension - 1}, got {df}.")
         matrix = np.diag(scale.variance) if self.scale is None else self.scale
         location = scale.mean if self.location is None else self.location
+        name = "NormalInverseWishart"
         return self.replace(
-            location=broadcast(location, batch),
-            kappa=broadcast(self.kappa, classes),
-            df=broadcast(df, shared),
-            scale=broadcast(matrix, (*shared, dimension, dimension)),
+            **broadcast(name, batch, location=location),
+            **broadcast(name, classes, kappa=self.kappa),
+            **broadcast(name, shared, df=df),
+            **broadcast(name, (*shared, dimension, dimension), scale=matrix),
             batch_shape=batch,
         )
 

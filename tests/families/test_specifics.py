@@ -2,6 +2,7 @@
 
 import decimal
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -17,6 +18,8 @@ from bayesgen.families import (
     DirichletHistogram,
     DirichletMultinomial,
     GammaPoisson,
+    LinearNormalInverseGamma,
+    LowRankNormal,
     Names,
     NormalInverseGamma,
     NormalInverseWishart,
@@ -292,6 +295,32 @@ def test_sharing_over_an_axis_that_is_not_there_is_refused(rng):
             family.update(rows)
     with pytest.raises(ModelError, match="spherical=True shares over columns"):
         NormalInverseGamma(spherical=True).update(rows[:, 0])
+
+
+UNLIKE = {  # family, hyperparameter, its shape, the shape that is wanted of three classes and two columns
+    "BetaBernoulli": (BetaBernoulli([1, 2, 3]), "a", (3,), (3, 2)),
+    "GammaPoisson": (GammaPoisson(1, np.ones((2, 3))), "rate", (2, 3), (3, 2)),
+    "GammaPoisson, shape": (GammaPoisson(np.ones(5)), "shape", (5,), (3, 2)),
+    "DirichletCategorical": (DirichletCategorical(np.ones((5, 4))), "concentration", (5, 4), (3, 2, 4)),
+    "NormalInverseGamma": (NormalInverseGamma([1, 2, 3]), "mean", (3,), (3, 2)),
+    "tied": (NormalInverseGamma(scale=np.ones((3, 2)), tied=True), "scale", (3, 2), (1, 2)),
+    "NormalInverseWishart": (NormalInverseWishart(np.zeros(5)), "mean", (5,), (3, 2)),
+    "NormalInverseWishart, scale": (NormalInverseWishart(scale=np.eye(3)), "scale", (3, 3), (3, 2, 2)),
+    "LowRankNormal": (LowRankNormal(loadings_scale=np.ones(2)), "loadings_scale", (2,), (3,)),
+    "LinearNormalInverseGamma": (LinearNormalInverseGamma(mean=[1, 2, 3]), "mean", (3,), (3, 2)),
+    "LinearNormalInverseGamma, precision": (
+        LinearNormalInverseGamma(precision=np.ones((5, 1, 1))), "precision", (5, 1, 1), (3, 2, 1, 1)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNLIKE)
+def test_a_hyperparameter_of_another_shape_is_named_with_both_shapes(name):
+    family, argument, given, wanted = UNLIKE[name]
+    scale = Scale(3, 2, 4, np.ones(2), np.ones(2), np.zeros(1), np.ones(1))
+    match = f"{type(family).__name__}: the hyperparameter {argument} has shape {given}, and {wanted} is wanted"
+    with pytest.raises(ModelError, match=re.escape(match)):
+        family.resolve(scale)
 
 
 def test_lengths_must_agree():
