@@ -44,7 +44,8 @@ class PiecewiseUniform(dist.Distribution):
         tails: (..., 2), scales of the tails at both ends, or None for none: then the support is from end to end.
 
     Raises:
-        ModelError: probabilities that are not one fewer than the edges; infinite ends without tails.
+        ModelError: probabilities that are not one fewer than the edges; tails that are no two finite numbers from 0;
+            infinite ends without tails above 0.
 
     >>> x = PiecewiseUniform([0.0, 1.0, 3.0], np.array([0.5, 0.5]))
     >>> jnp.exp(x.log_prob(jnp.array([0.5, 1.0, 2.9]))).tolist()
@@ -65,10 +66,26 @@ class PiecewiseUniform(dist.Distribution):
             )
         if isinstance(self.edges, np.ndarray) and not (np.diff(self.edges) > 0).all():
             raise ModelError("PiecewiseUniform: edges must increase.")
-        if isinstance(self.edges, np.ndarray) and self.tails is None and np.isinf(self.edges).any():
-            raise ModelError("PiecewiseUniform: a bin with an infinite end needs a tail. Give tails, or finite ends.")
+        self._check_tails()
         shapes = [self.edges.shape[:-1], self.probs.shape[:-1], () if self.tails is None else self.tails.shape[:-1]]
         super().__init__(batch_shape=lax.broadcast_shapes(*shapes), event_shape=(), validate_args=validate_args)
+
+    def _check_tails(self) -> None:
+        """Refuse tails that are none, as far as they are known while a program is traced."""
+        if self.tails is not None and self.tails.shape[-1:] != (2,):
+            raise ModelError("PiecewiseUniform: tails are two numbers, of both ends.")
+        if isinstance(self.scales, jax.core.Tracer):
+            return
+        tails = np.asarray(self.scales)
+        wrong = tails[~((tails >= 0) & (tails < np.inf))]
+        if wrong.size:
+            raise ModelError(f"PiecewiseUniform: tails must be finite and not negative, got {wrong[0]:g}.")
+        if not isinstance(self.edges, jax.core.Tracer):
+            ends = np.asarray(self.edges)[..., [0, -1]]
+            if (np.isinf(ends) & (tails == 0)).any():
+                raise ModelError(
+                    "PiecewiseUniform: a bin with an infinite end needs a tail above 0. Give tails, or finite ends."
+                )
 
     @property
     def scales(self) -> Float[Array, "... 2"]:

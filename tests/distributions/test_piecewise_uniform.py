@@ -86,6 +86,11 @@ def test_axes_of_bins_and_probabilities_broadcast():
         (([0.0, 1.0, 2.0], PROBS), "3 edges are those of 2 bins, and there are 3 probabilities"),
         (([0.0, 2.0, 1.0, 3.0], PROBS), "edges must increase"),
         (([-INF, 1.0, 2.0, 3.0], PROBS), "infinite end needs a tail"),
+        (([-INF, 1.0, 2.0, 3.0], PROBS, [0.0, 1.0]), "infinite end needs a tail above 0"),
+        (([0.0, 1.0, 2.0, 3.0], PROBS, jnp.array([1.0, -2.0])), "finite and not negative, got -2"),
+        (([0.0, 1.0, 2.0, 3.0], PROBS, [[1.0, 1.0], [np.nan, 1.0]]), "finite and not negative, got nan"),
+        (([0.0, 1.0, 2.0, 3.0], PROBS, [INF, 1.0]), "finite and not negative, got inf"),
+        (([0.0, 1.0, 2.0, 3.0], PROBS, 1.0), "tails are two numbers"),
     ],
 )
 def test_bins_that_are_none_are_refused(arguments, match):
