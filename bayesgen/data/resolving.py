@@ -40,6 +40,11 @@ def resolved_bins(
         there = slice(None) if observed is None else observed[:, 0]
         weights, values = None if table.weights is None else table.weights[there], np.asarray(cells)[there, 0]
         if stated[column].edges is None and len(values) and values.min() == values.max():
+            if matrix.dtype.kind in "iu" and matrix.min() != matrix.max():
+                raise DataError(
+                    f"Column {column!r} is binned, and its integers are so large that in double precision they are all "
+                    f"{values[0]:.17g}. Subtract a constant, or drop it."
+                )
             return None
         return stated[column].resolved(values, weights, column)
 

@@ -84,6 +84,11 @@ class Family(Incomplete, abc.ABC):
         return ", ".join(ARGUMENTS.get(name, name) for name in names)
 
     @property
+    def num_values(self) -> int | None:
+        """How many values or bins each column has to have, where a hyperparameter has one entry for each."""
+        return None
+
+    @property
     def unresolved(self) -> list[str]:
         """Names of the hyperparameters that are None."""
         return [name for name, value in self.hyperparameters.items() if value is None]

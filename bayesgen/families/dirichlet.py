@@ -30,12 +30,18 @@ class DirichletFamily(Family):
         check_positive(type(self).__name__, concentration=concentration)
         fill(self, concentration=as_number(concentration))
 
-    def _resolved(self, batch_shape: tuple[int, ...], length: int) -> Self:
+    @property
+    def num_values(self) -> int | None:
+        """The length of the concentration, where it is an array."""
         value = self.concentration
-        if np.ndim(value) and not isinstance(value, dist.Distribution) and value.shape[-1] != length:
-            raise FitError(f"{type(self).__name__}: concentration has length {value.shape[-1]}, the data {length}.")
+        return None if isinstance(value, dist.Distribution) or not np.ndim(value) else value.shape[-1]
+
+    def _resolved(self, batch_shape: tuple[int, ...], length: int) -> Self:
+        if self.num_values not in (None, length):
+            raise FitError(f"{type(self).__name__}: concentration has length {self.num_values}, the data {length}.")
         table = (*batch_shape, length)
-        return self.replace(**broadcast(type(self).__name__, table, concentration=value), batch_shape=table)
+        concentration = broadcast(type(self).__name__, table, concentration=self.concentration)
+        return self.replace(**concentration, batch_shape=table)
 
     def _require_vector(self, verb: str) -> None:
         """Refuse what `require_numbers` does, and a scalar that no data or model have told the length."""

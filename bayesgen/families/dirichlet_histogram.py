@@ -64,10 +64,13 @@ class DirichletHistogram(DirichletFamily):
         self, num_bins: int | None = None, concentration: Stated = 1.0, *, edges: Any = None, tails: Any = None
     ) -> None:
         check_positive("DirichletHistogram", concentration=concentration)
+        is_stated = num_bins is not None or edges is not None  # else a schema may say another number than the default
         if np.ndim(edges) < 2:  # else it is a table, one of a fit
             bins = Binned(num_bins, edges, tails)
             num_bins, edges, tails = bins.num_bins, bins.edges, bins.tails
         size, value = np.shape(edges)[-1] - 1 if num_bins is None else num_bins, as_number(concentration)
+        if is_stated and isinstance(value, np.ndarray) and value.ndim and value.shape[-1] != size:
+            raise ModelError(f"DirichletHistogram: concentration has length {value.shape[-1]}, of {size} bins.")
         if edges is not None and isinstance(value, np.ndarray) and not value.ndim:
             value = np.full(size, value)
         fill(self, concentration=value, edges=as_number(edges), tails=as_number(tails), num_bins=size)

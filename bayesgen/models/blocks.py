@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bayesgen.data import BINNED, ResponseColumn, Rows, Schema, Table, refuse_missing_cells, response_values
-from bayesgen.errors import DataError, ModelError
+from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.families import Family, FixedCategorical, Scale
 from bayesgen.program import ConcreteModel, GenerativeProgram, Model, Plan, PytreeFunction, Recipe
 from bayesgen.statistics import Cells, Moments, PatternMoments, Statistic, check_magnitudes, check_rows
@@ -260,11 +260,18 @@ def _num_values(schema: Schema, name: str, family: Family, columns: Sequence[str
     """How many values, or bins, each column of a block has; None where they are of a kind without such a number."""
     if family.kind not in ("categorical", BINNED):
         return None
-    numbers = {schema.num_values(column) or 0 for column in columns}
+    sizes = [schema.num_values(column) or 0 for column in columns]
+    what, remedy = ("bins", "state edges") if family.kind == BINNED else ("values", "declare Schema(categories=...)")
+    if family.num_values is not None:
+        for column, size in zip(columns, sizes, strict=True):
+            if size != family.num_values:
+                ties = ", because equal values are in one bin" if what == "bins" and size < family.num_values else ""
+                raise FitError(
+                    f"Block {name!r}: concentration has length {family.num_values}, and column {column!r} has {size} "
+                    f"{what}{ties}. Give one number for all of them, or {remedy}."
+                )
+    numbers = set(sizes)
     if len(numbers) != 1:
-        what, remedy = (
-            ("bins", "state edges") if family.kind == BINNED else ("values", "declare Schema(categories=...)")
-        )
         raise ModelError(
             f"Block {name!r}: its columns have {sorted(numbers)} numbers of {what}. Put columns with different "
             f"numbers of {what} into different blocks, or {remedy}."

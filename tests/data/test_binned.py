@@ -194,6 +194,7 @@ def test_columns_with_fewer_bins_are_named_once():
     ("X", "match"),
     [
         ({"c": [2.0, 2.0, 2.0]}, "'c' is binned, and has one value only.*edges="),
+        ({"c": 2**60 + np.arange(3)}, r"'c' is binned, and its integers are so large that .* Subtract a constant"),
         ({"c": [2.0, 2.0], "d": [1.0, 2.0], "e": [3, 3]}, "Columns 'c', 'e' are binned, and each .* one value only"),
         ({"c": [np.nan, np.nan]}, "'c' is binned, and every cell is missing.*edges="),
         ({"c": ["x", "y"]}, "'c' is binned, and has 'x' at row 0. Turn it into a number"),

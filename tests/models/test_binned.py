@@ -174,6 +174,19 @@ def test_rows_with_the_same_totals_and_other_bins_are_other_rows(moved, match):
         bg.average([one, differs])
 
 
+def test_a_concentration_has_one_entry_for_each_bin():
+    with pytest.raises(bg.ModelError, match="concentration has length 2, of 3 bins"):
+        bg.DirichletHistogram(3, [1.0, 2.0])
+    model = bg.NaiveBayes(bg.DirichletHistogram(4, [1.0, 2.0, 3.0, 4.0]))
+    X, y = {"a": np.arange(8.0), "b": [1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 3.0, 4.0]}, list("abababab")
+    assert bg.fit(model, {"a": X["a"]}, y, method=bg.Exact()).parameters["binned_4_probs"].shape == (2, 1, 4)
+    with (
+        pytest.warns(bg.BayesgenWarning, match="fewer bins"),
+        pytest.raises(bg.FitError, match=r"length 4, and column 'b' has 3 bins, because equal values are in one bin"),
+    ):
+        bg.fit(model, X, y, method=bg.Exact())
+
+
 def test_a_kind_that_a_schema_declares_and_a_family_may_both_say_the_bins():
     X, y = rows()
     by_schema = bg.fit(bg.NaiveBayes(), X, y, method=bg.Exact(), schema=bg.Schema(kinds=dict.fromkeys(X, bg.Binned(4))))
