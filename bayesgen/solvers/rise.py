@@ -5,6 +5,9 @@ leave directions without curvature alone. They also tell a maximum from a densit
 likelihood of separable data): at a maximum the next Newton step is no step at all, and beyond it the slope turns. Where
 a density levels off, its gradient and its curvature vanish together, so that steps stay as long as they were, and along
 them the slope does not turn however far one goes.
+
+A climb that comes far from its start, as from rows to a prior, meets curvatures that are nothing like one: further
+rounds climb in coordinates that are scaled by the curvature where the last one ended.
 """
 
 import dataclasses
@@ -16,7 +19,9 @@ import scipy.optimize
 from bayesgen.errors import FitError
 from bayesgen.log_density import LogDensity
 from bayesgen.runtime import ONE_THREAD_A_PRODUCT
+from bayesgen.typing import Float
 
+from .curvature import ALWAYS_DENSE, curvature_at
 from .evaluator import Evaluator, Vector, evaluator_of
 
 ROUNDS, CLIMB_STEPS, NEWTON_STEPS, PRODUCTS = 20, 1000, 30, 200  # at most; products of one Newton step with the Hessian
@@ -62,8 +67,8 @@ def rise(density: LogDensity, start: Vector) -> Rise:
     if not np.isfinite(value) or not np.isfinite(gradient).all():
         raise FitError("The density is not finite at the fit where its climb starts: check the data's scale.")
     leap: Vector | None = None  # the last one to where a slope has not turned
-    for _ in range(ROUNDS):
-        vector = _climbed(evaluator, vector)
+    for number in range(ROUNDS):
+        vector = _climbed(evaluator, vector, _axes(evaluator, vector) if number else None)
         vector, step = _settled(evaluator, vector)
         if np.linalg.norm(step) <= NO_STEP and leap is not None and not _turns(evaluator, vector, leap):
             return Rise(vector, evaluator.at(vector)[0], leap)
@@ -86,18 +91,33 @@ def rise(density: LogDensity, start: Vector) -> Rise:
     )
 
 
-def _climbed(evaluator: Evaluator, vector: Vector) -> Vector:
-    """Where L-BFGS-B leads."""
+def _axes(evaluator: Evaluator, vector: Vector) -> Float[np.ndarray, "D D"] | None:
+    """Coordinates without a curvature above one at a point, where that can be told; flatter directions stay as wide."""
+    if len(vector) > ALWAYS_DENSE:
+        return None
+    matrix = curvature_at(evaluator, vector).dense()
+    if not np.isfinite(matrix).all():
+        return None
+    curvatures, axes = np.linalg.eigh(matrix)
+    return axes / np.sqrt(np.maximum(np.abs(curvatures), 1.0))
 
-    def objective(point: Vector) -> tuple[float, Vector]:
-        value, gradient = evaluator.at(point)
+
+def _climbed(evaluator: Evaluator, vector: Vector, axes: Float[np.ndarray, "D D"] | None) -> Vector:
+    """Where L-BFGS-B leads, in the coordinates of these axes; None for those of the density."""
+
+    def point_at(place: Vector) -> Vector:
+        return place if axes is None else vector + axes @ place
+
+    def objective(place: Vector) -> tuple[float, Vector]:
+        value, gradient = evaluator.at(point_at(place))
         if not np.isfinite(value) or not np.isfinite(gradient).all():
-            return 1e300, np.zeros_like(point)
-        return -value, -gradient
+            return 1e300, np.zeros_like(place)
+        return -value, -(gradient if axes is None else gradient @ axes)
 
     options = {"maxiter": CLIMB_STEPS, "maxfun": 2 * CLIMB_STEPS, "maxcor": 30, "ftol": 1e-13, "gtol": STEEPNESS}
+    start = vector if axes is None else np.zeros_like(vector)
     with ONE_THREAD_A_PRODUCT:
-        return scipy.optimize.minimize(objective, vector, jac=True, method="L-BFGS-B", options=options).x
+        return point_at(scipy.optimize.minimize(objective, start, jac=True, method="L-BFGS-B", options=options).x)
 
 
 def _settled(evaluator: Evaluator, vector: Vector) -> tuple[Vector, Vector]:

@@ -242,6 +242,18 @@ def test_what_cannot_be_asked_is_refused_by_name(reals, tied):
         bg.fit(bg.ConceptLearner(bg.number_game()), [16, 8], method=CONDITIONAL)
 
 
+def test_a_climb_from_rows_to_a_prior_meets_its_end():
+    """Labels by chance: loadings shrink, one to none, and the end is 400,000 times as curved as the start."""
+    rng = np.random.default_rng(0)
+    loadings = rng.normal(size=(5, 2))
+    X = rng.normal(size=(37, 2)) @ loadings.T + 0.3 * rng.normal(size=(37, 5)) + 5
+    rng.random(X.shape)
+    y = np.array(["a", "b"])[rng.integers(0, 2, 37)]
+    model = bg.GenerativeClassifier([("s", bg.LowRankNormal(2), [f"x{place}" for place in range(5)])])
+    fit = bg.fit(model, X, y, method=bg.MAP(objective="conditional"))
+    assert fit.attributes["objective"] > -32.8173  # so far come 500 steps of Newton in regions that SciPy trusts
+
+
 def test_objectives_are_named_only_where_they_are_not_joint():
     assert repr(bg.MLE()) == "MLE(num_starts=None, starts=None, assignment='soft', unlabelled_weight=1.0)"
     assert repr(CONDITIONAL).endswith("objective='conditional')")
