@@ -15,7 +15,7 @@ def facts_of(fit: TrainedOnRows) -> dict[str, str | None]:
         "components" if fit.concrete.class_axis == "component" else "classes": counted(fit.classes),
         "rows without labels (weight)": _about_labels(fit),
         "log evidence": amount(fit.log_evidence),
-        "approximate log evidence": amount(fit.approximate_log_evidence),
+        "approximate log evidence, up to a constant of rows and columns": amount(fit.approximate_log_evidence),
         "draws": f"{about_draws}, path {fit.attributes.get('path')!r}" if about_draws else None,
         "parameters": shapes(fit.parameters, skip=2 if fit.is_sampled else 0),
         "next": f"{_question(fit)}, fit.parameters, fit.to_datatree()",

@@ -105,12 +105,23 @@ class Summaries:
             DataError: naming both models; what is no model.
         """
         check_model(model)
-        of_program = isinstance(self.model, GenerativeProgram)  # its schema has no kinds to choose blocks by
-        if self.model != (model if of_program else model.concrete(self.schema)):
+        wanted = self._concrete(model)
+        if self.model != wanted and not (isinstance(wanted, ConcreteModel) and wanted.takes_summaries_of(self.model)):
             raise DataError(
                 f"These summaries were made for {_shown(self.model)}, and the model to fit is {_shown(model)}. "
                 "Summarise the data with the model to fit."
             )
+
+    def made_for(self, model: Any) -> "Summaries":
+        """These summaries as those of another model, where they are the same: see `check_made_for`."""
+        self.check_made_for(model)
+        wanted = self._concrete(model)
+        assert isinstance(wanted, ConcreteModel)
+        return self if self.model == wanted else dataclasses.replace(self, model=wanted)
+
+    def _concrete(self, model: Recipe) -> Recipe:
+        """A model for these columns; if programs were summarised, whose schemas have no kinds to choose by, itself."""
+        return model if isinstance(self.model, GenerativeProgram) else model.concrete(self.schema)
 
     @functools.cached_property
     def scaled_schema(self) -> Schema:
@@ -213,8 +224,7 @@ def as_summaries(
         return _summarized(model, X, y, schema, sample_weight, keeps_rows)
     if y is not None or sample_weight is not None or schema is not None:
         raise DataError("Summaries hold their labels, weights and schema already: pass them alone.")
-    X.check_made_for(model)
-    return X
+    return X.made_for(model)
 
 
 def summarize_tables(

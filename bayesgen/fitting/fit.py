@@ -199,7 +199,13 @@ class Fit(TrainedOnRows):
         """
         if not isinstance(self.posterior, ProcessPosterior):
             raise ModelError("The members of an average have coordinates of their own: ask one, fit.best.transform(X).")
-        return self.concrete.transform(self.posterior.mean, self.read(X))
+        coordinates = self.concrete.transform(self.posterior.mean, self.read(X))
+        if coordinates is None:
+            raise ModelError(
+                f"{type(self.model).__name__} has no coordinates of rows: transform is for ProbabilisticPCA(), whose "
+                "rows lie near a surface."
+            )
+        return coordinates
 
     def update(
         self, X: Any, y: Any = None, *, sample_weight: Any = None, seed: Seed = 0, progress: bool | None = None

@@ -45,8 +45,8 @@ class ProbabilisticPCA(Recipe):
         num_factors: k, from 1 to the number of columns less 1. None chooses the number of highest approximate evidence
             (Minka 2000), from the eigenvalues of the covariance of complete rows; it is in `fit.concrete.num_factors`,
             and updating keeps it.
-        prior: a `LowRankNormal` with hyperparameters of one's own, whose number of factors is not looked at; None for
-            the defaults, in the units of the data.
+        prior: a `LowRankNormal` with hyperparameters of one's own, its number of factors left out or the same; None
+            for the defaults, in the units of the data.
 
     `fit.approximate_log_evidence` is Minka's value, whatever the prior and the method: `average([ProbabilisticPCA(1),
     ProbabilisticPCA(2)])` weighs by it. `Mixture(ProbabilisticPCA(2), 3)` is a mixture of such surfaces.
@@ -70,6 +70,12 @@ class ProbabilisticPCA(Recipe):
             raise ModelError(f"ProbabilisticPCA takes a LowRankNormal as prior, got {type(self.prior).__name__}.")
         if self.num_factors is not None:
             fill(self, num_factors=LowRankNormal(self.num_factors).num_factors)  # which refuses what is no number
+        stated = 1 if self.prior is None else self.prior.num_factors
+        if stated not in (1, self.num_factors):
+            raise ModelError(
+                f"ProbabilisticPCA: num_factors={self.num_factors}, and the prior has num_factors={stated}. Leave that "
+                f"out, LowRankNormal() with its other arguments, or give ProbabilisticPCA({stated})."
+            )
 
     def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
         """All columns are real.
@@ -123,6 +129,10 @@ class FactorColumns(BlockModel):
     def num_factors(self) -> int | None:
         """How many factors there are; None where the data are yet to tell."""
         return self.blocks[0][1].num_factors if self.is_chosen else None
+
+    def takes_summaries_of(self, other: ConcreteModel) -> bool:
+        """Of any number of factors, and any prior."""
+        return isinstance(other, FactorColumns) and self.blocks[0][2] == other.blocks[0][2]
 
     def settled(self, statistics: SufficientStatistics) -> ConcreteModel:
         """The model with the number of factors of highest approximate evidence, where none was given.

@@ -9,7 +9,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
 
 from bayesgen.data import Rows, Schema, Table
-from bayesgen.errors import DataError, FitError, ModelError
+from bayesgen.errors import DataError, FitError
 from bayesgen.statistics import Cells, Statistic, SufficientStatistics, sufficient_statistics
 from bayesgen.typing import Int
 
@@ -121,19 +121,20 @@ class ConcreteModel(Recipe):
         """A named approximation of the log evidence, comparable among models of one kind; None where there is none."""
         return None
 
+    def takes_summaries_of(self, other: "ConcreteModel") -> bool:
+        """Whether summaries that were made for another model are those that this one would make."""
+        return self == other
+
     def transform(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> Any:
-        """Coordinates of rows on what a process has them lie near."""
-        raise ModelError(
-            f"{type(self).__name__} has no coordinates of rows: transform is for ProbabilisticPCA(), whose rows lie "
-            "near a surface."
-        )
+        """Coordinates of rows on what a process has them lie near; None where there is no such thing."""
+        return None
 
     def check_searchable(self, method: str) -> None:
         """Refuse a method, by its name, that looks for processes of one program, where these are not all there are."""
 
     def check_classes_apart(self, schema: Schema) -> None:
         """Refuse to learn another class from its rows alone, where these tell of the other classes too."""
-        raise FitError(f"{type(self).__name__} learns no class on its own. Fit all rows anew with all classes.")
+        raise FitError("The model has no classes, so none can be added. More rows are learned by fit.update.")
 
     @abc.abstractmethod
     def conjugate(self, schema: Schema) -> Any:

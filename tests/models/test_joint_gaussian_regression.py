@@ -199,7 +199,7 @@ def test_bad_data_are_refused(name):
 def test_what_makes_no_sense_is_refused(exact):
     with pytest.raises(bg.FitError, match="cells of its jointly normal columns are missing"):
         bg.fit(MODEL, *holed(X, Y), method=EXACT)
-    with pytest.raises(bg.FitError, match="learns no class"):
+    with pytest.raises(bg.FitError, match="has no classes, so none can be added"):
         exact.add_class("b", X)
     with pytest.raises(bg.ModelError, match="its label is continuous"):
         bg.Mixture(MODEL, 2)

@@ -187,6 +187,17 @@ def test_rows_in_another_order_twice_in_chunks_or_one_after_another(X, method):
         same(whole, bg.fit(model, X[:20], method=method).update(X[20:]))
 
 
+def test_summaries_serve_any_number_of_factors(X):
+    two = bg.summarize(bg.ProbabilisticPCA(FACTORS), X)
+    for number in (1, 3, None):
+        model = bg.ProbabilisticPCA(number)
+        fit, whole = (bg.fit(model, data, method=bg.MAP()) for data in (two, X))
+        assert fit.concrete.num_factors == whole.concrete.num_factors
+        close(fit.parameters["real_covariance"], whole.parameters["real_covariance"], rtol=1e-9)
+    with pytest.raises(bg.DataError, match="These summaries were made for"):
+        bg.fit(bg.Mixture(bg.ProbabilisticPCA(1), 2), two, method=bg.MAP())
+
+
 @pytest.mark.slow  # quadrature is in every run
 def test_draws_agree_with_the_maximum_where_rows_are_many():
     many = surface(np.random.default_rng(11), 4000)
@@ -336,13 +347,20 @@ def test_what_makes_no_sense_is_refused_by_name(X, fit):
         bg.fit(bg.ProbabilisticPCA(7), X, method=bg.MLE())
     with pytest.raises(bg.FitError, match="the data has 3 rows, whose covariance has rank 2, so 2 factors"):
         bg.fit(model, X[:3], method=bg.MLE())
-    with pytest.raises(bg.FitError, match="learns no class on its own"):
+    with pytest.raises(bg.FitError, match="has no classes, so none can be added"):
         fit.add_class("a", X)
     with pytest.raises(bg.ModelError, match="takes a LowRankNormal as prior"):
         bg.ProbabilisticPCA(2, prior=bg.NormalInverseWishart())
+    for number in (2, None):
+        with pytest.raises(bg.ModelError, match=f"num_factors={number}, and the prior has num_factors=4"):
+            bg.ProbabilisticPCA(number, prior=bg.LowRankNormal(4))
+    assert "evidence, up to a constant of rows and columns: " in repr(fit)
     classifier = bg.fit(bg.GaussianDiscriminant(), X, np.arange(ROWS) % 2, method=bg.MLE())
-    with pytest.raises(bg.ModelError, match="has no coordinates of rows"):
+    with pytest.raises(bg.ModelError, match="GaussianDiscriminant has no coordinates of rows"):
         classifier.transform(X)
+    mixture = bg.fit(bg.Mixture(bg.GaussianDiscriminant(), 2), X, method=bg.MLE(num_starts=1))
+    with pytest.raises(bg.ModelError, match=r"^Mixture has no coordinates of rows"):
+        mixture.transform(X)
 
 
 def test_few_rows_and_constant_columns_have_a_mode(X):

@@ -154,7 +154,7 @@ def test_what_makes_no_sense_is_refused():
         bg.Mixture(model, 2)
     with pytest.raises(bg.ModelError, match="used alone the family has none"):
         bg.fit(Columns((("size", bg.NormalInverseWishart(tied=True), ["age"]),)), {"age": [1.0, 2.0]}, method=bg.MAP())
-    with pytest.raises(bg.FitError, match="learns no class on its own"):
+    with pytest.raises(bg.FitError, match="has no classes, so none can be added"):
         bg.fit(model, X, method=bg.Exact()).add_class("b", X)
     constant = X | {"weight": np.full(53, 2.0)}
     with pytest.raises(bg.FitError, match="variance is zero at the data, column 'weight'"):
