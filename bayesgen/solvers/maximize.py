@@ -219,7 +219,8 @@ def _check_unique(density: LogDensity, optimum: Optimum, curvature: Curvature, w
         raise FitError(
             f"The {what} has no maximum that could be reached: it still rises along site "
             f"{density.name_of(steepest)!r}. It may be unbounded there (a variance going to zero, a concentration "
-            "below 1); give a prior that keeps it away from the boundary, or use NUTS()."
+            "below 1), or climbs may have begun too far from it: give a prior that keeps it away from the boundary, "
+            "more starts (num_starts=...), or use NUTS()."
         )
     if len(optimum.vector) > EIGEN_LIMIT:
         return
