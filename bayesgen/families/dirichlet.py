@@ -72,7 +72,7 @@ class DirichletFamily(Family):
 
     def mode(self, names: Names = ANONYMOUS) -> Parameters:
         """(alpha - 1) / sum(alpha - 1), where every alpha >= 1 and one is above 1."""
-        self.require_numbers("mode")
+        self._require_vector("mode")
         above = self.concentration - 1
         bad = (above < 0).any(-1) | (above.sum(-1) <= 0)
         if bad.any():

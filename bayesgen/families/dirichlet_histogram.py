@@ -18,6 +18,11 @@ from .dirichlet import DirichletFamily
 from .hyperparameters import Hyperparameter, Stated, as_number, check_positive
 from .naming import Scale
 
+NO_EDGES = (
+    "DirichletHistogram used alone has no training columns to find bins for: give edges, and tails where an end is "
+    "infinite."
+)
+
 
 @record
 class DirichletHistogram(DirichletFamily):
@@ -89,8 +94,14 @@ class DirichletHistogram(DirichletFamily):
 
     @property
     def unresolved(self) -> list[str]:
-        """Names of the hyperparameters that are None, without the tails: a family used alone may have none."""
-        return [name for name in super().unresolved if name != "tails"]
+        """None: without edges there is no family alone, and without tails it has none."""
+        return []
+
+    def require_numbers(self, verb: str) -> None:
+        """Refuse what every family does, and bins without edges, which no numbers alone can tell."""
+        super().require_numbers(verb)
+        if self.edges is None:
+            raise ModelError(NO_EDGES)
 
     def resolve(self, scale: Scale) -> Self:
         """Broadcast to (K, D, r), and edges and tails likewise."""
@@ -105,10 +116,7 @@ class DirichletHistogram(DirichletFamily):
             self.require_numbers("a density within bins")
         if scale.edges is None or scale.tails is None:
             if self.edges is None:
-                raise ModelError(
-                    "DirichletHistogram used alone has no training columns to find bins for: give edges, and tails "
-                    "where an end is infinite."
-                )
+                raise ModelError(NO_EDGES)
             if self.tails is None and np.isinf(self.edges).any():
                 raise ModelError(
                     "DirichletHistogram used alone with an infinite end needs tails: its bin has no other width."

@@ -216,6 +216,12 @@ def test_a_histogram_alone_has_no_tails_where_none_are_stated(rng):
     close(alone.log_prior({"probs": np.array([0.3, 0.7])}), np.log(12 * 0.3 * 0.7**2), rtol=1e-12)
     with pytest.raises(ModelError, match="infinite end needs tails"):
         DirichletHistogram(edges=[0, 1, np.inf]).predictive()
+    for moments in ("mean", "mode", "variance", "predictive"):
+        with pytest.raises(ModelError, match="no training columns to find bins for: give edges"):
+            getattr(DirichletHistogram(3), moments)()
+        if moments != "predictive":
+            with pytest.raises(ModelError, match=f"how many values there are, and {moments} needs to"):
+                getattr(DirichletCategorical(2.0), moments)()
 
 
 def test_sparse_documents_are_dense_ones(rng):
