@@ -1,10 +1,12 @@
 """Features: what a regression is linear in, the columns themselves or what a scikit-learn transformer makes of them."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
+import scipy.sparse
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
@@ -65,7 +67,7 @@ class Basis:
         """
         if not num_rows:
             return np.zeros((0, len(self.names)))
-        outputs = _outputs(self.transformer, lambda: self.transformer.transform(X), num_rows)
+        outputs = _outputs(self.transformer, X, lambda: self.transformer.transform(X), num_rows)
         features = outputs[:, list(self.places)]
         _check_finite(self.transformer, features, self.names)
         others = np.argwhere(outputs[:, list(self.ones)] != 1)
@@ -96,7 +98,7 @@ def fitted_basis(transformer: Transformer, X: Any, num_rows: int, *, intercept: 
     from sklearn.base import clone
 
     fitted = clone(transformer)
-    outputs = _outputs(transformer, lambda: fitted.fit(X).transform(X), num_rows)
+    outputs = _outputs(transformer, X, lambda: fitted.fit(X).transform(X), num_rows)
     names = _names(fitted, outputs.shape[1])
     _check_finite(transformer, outputs, names)
     is_one = (outputs == 1).all(0) & intercept
@@ -139,15 +141,13 @@ def fingerprint(transformer: Any, otherwise: str = "") -> str:
         return f"{transformer!r} {otherwise}"
 
 
-def _outputs(transformer: Any, transformed: Callable[[], Any], num_rows: int) -> Float[np.ndarray, "n F"]:
+def _outputs(transformer: Any, X: Any, transformed: Callable[[], Any], num_rows: int) -> Float[np.ndarray, "n F"]:
     """What a transformer makes of rows, as numbers."""
     try:
         made = transformed()
     except Exception as error:  # whatever the transformer raises
-        raise DataError(
-            f"The basis {_called(transformer)} refuses X: {error} Where cells are missing, begin it with an imputer "
-            "(make_pipeline(SimpleImputer(), ...)); encode text in it (OneHotEncoder, in a ColumnTransformer)."
-        ) from error
+        message = str(error).rstrip(" .")
+        raise DataError(f"The basis {_called(transformer)} refuses X: {message}.{_remedies(X, message)}") from error
     made = made.toarray() if hasattr(made, "toarray") else made
     try:
         outputs = np.asarray(made, np.float64)
@@ -161,6 +161,20 @@ def _outputs(transformer: Any, transformed: Callable[[], Any], num_rows: int) ->
             "keep the rows, and to give a number for each feature."
         )
     return outputs
+
+
+def _remedies(X: Any, message: str) -> str:
+    """What helps against the message of a transformer that refuses rows, as far as it is known."""
+    import pandas as pd
+
+    remedies = ""
+    if np.any(pd.isna(X.data if scipy.sparse.issparse(X) else X)):
+        remedies += " Cells are missing: begin the basis with an imputer (make_pipeline(SimpleImputer(), ...))."
+    if re.search("could not convert|strings", message):
+        remedies += " Encode text in it (OneHotEncoder, in a ColumnTransformer)."
+    if re.search(r"\by\b", message):
+        remedies += " A basis is given X alone, and no y: take a transformer that does without."
+    return remedies
 
 
 def _called(transformer: Any) -> str:

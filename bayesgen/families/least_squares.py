@@ -150,15 +150,20 @@ def _check_rank(
     constant = is_constant[place]
     taking_part = constant if constant.any() else np.abs(vectors[place][-1]) > TAKES_PART
     features = feature_names(names, triangular.ndim > 2, np.flatnonzero(taking_part).tolist())
-    problem = "are linear in each other"
-    if constant.any():
-        problem = "are constant" if constant.sum() > 1 else "is constant"
     rows = float(np.asarray(counts)[place])
+    if rows <= 1:
+        raise FitError(
+            f"Block {names.block!r}: {rows:g} row is too few for least squares. Give more rows, or use MAP() or "
+            "Exact(), whose prior decides."
+        )
+    several = taking_part.sum() > 1
+    problem = f"features {features} are {'constant' if constant.any() else 'linear in each other'}"
     few = f" ({rows:g} rows for {len(constant)} features)" if rows <= len(constant) else ""
+    remedy = "Drop one of them (OneHotEncoder(drop='first'), SplineTransformer(include_bias=False))"
     raise FitError(
-        f"Block {names.block!r}: the features {features} {problem}{few}, so least squares has no single answer. Drop "
-        "one of them (OneHotEncoder(drop='first'), SplineTransformer(include_bias=False)), or use MAP() or Exact(), "
-        "whose prior decides."
+        f"Block {names.block!r}: the {problem if several else f'feature {features} is constant'}{few}, so least "
+        f"squares has no single answer. {remedy if several else 'Drop it'}, or use MAP() or Exact(), whose prior "
+        "decides."
     )
 
 

@@ -91,8 +91,10 @@ def labelled_rows(problem: ProgramProblem) -> Rows:
     Raises:
         FitError: where there are none, or they were not kept.
     """
-    if problem.data.model.response is not None:
-        raise FitError("The label is continuous, and Hybrid() is of classes. Use objective='joint' or 'conditional'.")
+    response = problem.data.model.response
+    if response is not None:
+        others = "objective='joint'" if response.is_needed else "objective='joint' or 'conditional'"
+        raise FitError(f"The label is continuous, and Hybrid() is of classes. Use {others}.")
     if not problem.has_labels and problem.program.num_classes < 2:
         raise FitError("This model has no classes to tell apart, so no p(y | x) to maximise. Use objective='joint'.")
     if not problem.has_labels:

@@ -2,10 +2,12 @@
 
 import dataclasses
 
+import numpy as np
+
 from bayesgen.errors import FitError
 from bayesgen.models import Conjugate
 from bayesgen.posteriors import ConjugatePosterior
-from bayesgen.statistics import SufficientStatistics
+from bayesgen.statistics import PatternMoments, SufficientStatistics
 
 from .fit import Fit
 from .problem import Method, ProgramProblem
@@ -40,6 +42,20 @@ def _refuse_unlabelled(statistics: SufficientStatistics) -> None:
         )
 
 
+def _refuse_missing_response(problem: ProgramProblem, block: str) -> None:
+    """Refuse rows of jointly normal columns in which nothing but the response is missing."""
+    data = problem.data
+    response, summary = data.model.response, data.statistics.summaries[block]
+    if response is None or response.site != block or response.column is None or not isinstance(summary, PatternMoments):
+        return
+    if np.delete(summary.observed, response.column, axis=-1).all():
+        assert data.schema.response is not None
+        raise FitError(
+            f"Exact() has no closed form for block {block!r} where {data.schema.response.name} is missing. Drop these "
+            "rows, or use MAP() or NUTS(), which learn from them."
+        )
+
+
 def closed_prior(problem: ProgramProblem) -> Conjugate:
     """The conjugate blocks, all of whose hyperparameters are numbers."""
     prior = problem.conjugate
@@ -60,6 +76,7 @@ def closed_prior(problem: ProgramProblem) -> Conjugate:
                 "Use NUTS(), or MAP() for the mode."
             )
     for name in prior.open_blocks(problem.data.statistics):
+        _refuse_missing_response(problem, name)
         raise FitError(
             f"Exact() has no closed form for block {name!r}: cells of its jointly normal columns are missing. Use "
             "NUTS() or MAP(), leave those rows out, or give each column a variance of its own (covariance='diag', "

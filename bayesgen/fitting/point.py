@@ -77,7 +77,17 @@ class PointMethod(Searching):
         return self.objective.needs_rows
 
     def solve(self, problem: ProgramProblem) -> Fit:
-        """Maximise the objective."""
+        """Maximise the objective.
+
+        Raises:
+            ModelError: a weight of rows without class, where the label is continuous.
+        """
+        if problem.data.model.response is not None and self.unlabelled_weight != 1:
+            raise ModelError(
+                f"{type(self).__name__}: unlabelled_weight={self.unlabelled_weight!r} is of rows without a class, and "
+                "this model's label is continuous: y is a cell like others there. Leave it out, and give rows without "
+                "y a weight of their own by sample_weight."
+            )
         return self.objective.solved(self, problem)
 
     def joint_fit(self, problem: ProgramProblem) -> Fit:

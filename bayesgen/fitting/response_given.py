@@ -32,7 +32,8 @@ def response_fit(method: Searching, problem: ProgramProblem, response: Response)
         raise FitError(
             f"The attributes are made from the response {response.site!r}, so log p(x), which objective='conditional' "
             "leaves out of the joint density, is an integral over it that no statistic has. Use objective='joint', or "
-            "JointGaussianRegression or LinearRegression, which have p(y | x) at hand."
+            "a model that has p(y | x) at hand: JointGaussianRegression, LinearRegression, or a program that makes y "
+            "from them."
         )
     if rows is None:
         raise FitError(

@@ -199,6 +199,11 @@ def test_bad_data_are_refused(name):
 def test_what_makes_no_sense_is_refused(exact):
     with pytest.raises(bg.FitError, match="cells of its jointly normal columns are missing"):
         bg.fit(MODEL, *holed(X, Y), method=EXACT)
+    without_y = np.where(np.arange(41) < 4, np.nan, Y)
+    with pytest.raises(bg.FitError, match=r"where y is missing. Drop these rows, or use MAP\(\) or NUTS\(\)"):
+        bg.fit(MODEL, X, without_y, method=EXACT)
+    with pytest.raises(bg.ModelError, match=r"unlabelled_weight=0.5 is of rows without a class.*sample_weight"):
+        bg.fit(MODEL, X, without_y, method=bg.MAP(unlabelled_weight=0.5))
     with pytest.raises(bg.FitError, match="has no classes, so none can be added"):
         exact.add_class("b", X)
     with pytest.raises(bg.ModelError, match="its label is continuous"):

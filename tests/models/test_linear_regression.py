@@ -8,6 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from sklearn.compose import ColumnTransformer
+from sklearn.feature_selection import SelectKBest
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression as LeastSquares
 from sklearn.pipeline import make_pipeline
@@ -228,7 +229,7 @@ def test_missing_cells_are_refused_unless_the_basis_takes_them(data):
 def test_a_constant_column_is_named(data):
     X, y = data
     constant = np.column_stack([X[:, :2], np.full(ROWS, 7.0)])
-    with pytest.raises(FitError, match="'x2' is constant"):
+    with pytest.raises(FitError, match="the feature 'x2' is constant"):
         fit(LinearRegression(), constant, y, method=MLE())
     with pytest.warns(ConstantColumnWarning, match="x2"):
         learned = fit(LinearRegression(), constant, y, method=Exact())
@@ -237,6 +238,8 @@ def test_a_constant_column_is_named(data):
     dummies = LinearRegression(ColumnTransformer([("one", OneHotEncoder(), [0])]))
     with pytest.raises(FitError, match=r"'one__x0_0\.0', 'one__x0_1\.0', .* linear in each other.*drop='first'"):
         fit(dummies, np.arange(ROWS)[:, None] % 3.0, y, method=MLE())
+    with pytest.raises(FitError, match="Block 'y': 1 row is too few for least squares"):
+        fit(LinearRegression(), X[:1], y[:1], method=MLE())
 
 
 def test_what_was_one_in_training_and_is_no_more(data):
@@ -262,6 +265,21 @@ def test_what_was_one_in_training_and_is_no_more(data):
 def test_wrong_arguments_are_refused(arguments, message):
     with pytest.raises(ModelError, match=message):
         LinearRegression(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("basis", "X", "remedies"),
+    [
+        (PolynomialFeatures(2), [[1.0], [np.nan], [3.0]], ["imputer"]),
+        (PolynomialFeatures(2), [["a"], ["b"], ["a"]], ["Encode text"]),
+        (SelectKBest(k=1), [[1.0], [2.0], [3.0]], ["no y"]),
+        (FunctionTransformer(lambda X: 1 / 0), [[1.0], [2.0], [3.0]], []),
+    ],
+)
+def test_a_basis_that_refuses_rows_gets_the_remedy_that_helps(basis, X, remedies):
+    with pytest.raises(DataError, match="refuses X") as refused:
+        fit(LinearRegression(basis), X, [1.0, 2.0, 4.0], method=MLE())
+    assert [known for known in ("imputer", "Encode text", "no y") if known in str(refused.value)] == remedies
 
 
 @pytest.mark.parametrize(
