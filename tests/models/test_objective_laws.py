@@ -17,7 +17,9 @@ WITHOUT_MLE = {
     "Bernoulli, sparse",
     "naive Bayes, binned",
 }
-WITHOUT_MAP = {"naive Bayes, binned", "multinomial, sparse", "discriminant, spherical", "discriminant, tied-spherical"}
+WITHOUT_MAP = {"naive Bayes, binned", "multinomial, sparse"}
+# one variance for columns of very unlike scales: how XLA rounds decides whether an end is found or refused
+ROUNDING_DECIDES = {"discriminant, spherical", "discriminant, tied-spherical"}
 QUICK = {"discriminant, full"}
 
 mostly_slow = pytest.mark.parametrize(
@@ -35,7 +37,12 @@ def test_labels_are_no_less_probable_than_under_the_joint_fit(name, kind):
         with pytest.raises(FitError, match=r"without end along site|No maximum was reached"):
             bg.fit(case.model, X, y, method=method)
         return
-    fit, joint = bg.fit(case.model, X, y, method=method), bg.fit(case.model, X, y, method=kind())
+    try:
+        fit = bg.fit(case.model, X, y, method=method)
+    except FitError as error:
+        assert name in ROUNDING_DECIDES and kind is bg.MAP and "rounding hides" in str(error), error
+        return
+    joint = bg.fit(case.model, X, y, method=kind())
     assert set(fit.parameters) == set(joint.parameters)
 
     def log_scores(fit):
