@@ -81,7 +81,7 @@ class ProbabilisticPCA(Recipe):
         """All columns are real.
 
         Raises:
-            DataError: labels, declared classes; columns of other kinds, by name.
+            DataError: labels, declared classes; columns of other kinds, by name; one column alone.
         """
         refuse_classes(self, y, declared)
         schema = declared.resolve(table)
@@ -91,6 +91,8 @@ class ProbabilisticPCA(Recipe):
                 f"ProbabilisticPCA takes real columns, and {quote_some(others)} are not. Leave them out, or declare "
                 "Schema(kinds={...: 'real'}) if they are numbers."
             )
+        if len(schema.columns or ()) < 2:
+            raise DataError("ProbabilisticPCA takes two columns or more: factors tell how columns vary together.")
         return schema
 
     def with_components(self, num_components: int) -> Recipe:

@@ -351,6 +351,9 @@ def test_what_makes_no_sense_is_refused_by_name(X, fit):
         fit.add_class("a", X)
     with pytest.raises(bg.ModelError, match="takes a LowRankNormal as prior"):
         bg.ProbabilisticPCA(2, prior=bg.NormalInverseWishart())
+    for number in (1, None):
+        with pytest.raises(bg.DataError, match="takes two columns or more"):
+            bg.fit(bg.ProbabilisticPCA(number), X[:, :1], method=bg.MLE())
     for number in (2, None):
         with pytest.raises(bg.ModelError, match=f"num_factors={number}, and the prior has num_factors=4"):
             bg.ProbabilisticPCA(number, prior=bg.LowRankNormal(4))
