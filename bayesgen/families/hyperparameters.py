@@ -64,6 +64,24 @@ def broadcast(family: str, table: tuple[int, ...], /, **values: Any) -> dict[str
     return found
 
 
+def num_columns_of(family: str, **values: Any) -> int | None:
+    """The columns of a family used alone, as its hyperparameters have them; None where all are single numbers.
+
+    Raises:
+        ModelError: where they have unlike ones, with all shapes.
+    """
+    shapes = {ARGUMENTS.get(name, name): np.shape(value) for name, value in values.items()}
+    try:
+        columns = np.broadcast_shapes(*shapes.values())
+    except ValueError:
+        told = ", ".join(f"{name} {shape}" for name, shape in shapes.items() if shape)
+        raise ModelError(
+            f"{family}: the hyperparameters have shapes that do not go together: {told}. Give each as a number, or an "
+            "array with one entry for each column."
+        ) from None
+    return columns[-1] if columns else None
+
+
 def check_pooling(family: str, pooling: Pooling, scale: Scale) -> None:
     """Refuse to share a variance over an axis that is not there: that of classes, alone; that of columns."""
     if pooling.tied and scale.num_classes is None:

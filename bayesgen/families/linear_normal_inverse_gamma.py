@@ -18,7 +18,7 @@ from bayesgen.typing import Array, ArrayOrNumber, Float, Real
 
 from .base import Key, Parameters
 from .draws import sample_gamma
-from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_positive
+from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_positive, num_columns_of
 from .intercept import InterceptPrior
 from .least_squares import (
     Regression,
@@ -125,12 +125,10 @@ class LinearNormalInverseGamma(LinearFamily):
         )
 
     def _implied_scale(self) -> Scale:
-        columns = np.broadcast_shapes(
-            *(np.shape(value) for value in (self.location, self.kappa, self.shape, self.scale))
-        )
+        per_column = {name: getattr(self, name) for name in ("location", "kappa", "shape", "scale")}
         shapes = [np.shape(value) for value in (self.coefficients, self.center, self.precision)]
         num_features = max((shape[-1] for shape in shapes if shape), default=1)
-        return Scale(num_columns=columns[-1] if columns else None, feature_mean=np.zeros(num_features))
+        return Scale(num_columns=num_columns_of(type(self).__name__, **per_column), feature_mean=np.zeros(num_features))
 
     def scale_of(self, summary: Moments) -> Scale:
         """Means and variances of features and columns; what is constant counts as of variance 1."""

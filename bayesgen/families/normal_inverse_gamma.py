@@ -17,7 +17,7 @@ from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .base import Family, Key, Parameters
 from .draws import sample_gamma
-from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_pooling, check_positive
+from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_pooling, check_positive, num_columns_of
 from .naming import ANONYMOUS, Names, Scale
 from .pooling import Pooling
 from .rows import ConcentricStudentTRows, StudentTRows
@@ -95,9 +95,9 @@ class NormalInverseGamma(Family):
         )
 
     def _implied_scale(self) -> Scale:
-        per_column = (self.location, self.kappa) if self.pooling.spherical else self.hyperparameters.values()
-        columns = np.broadcast_shapes(*map(np.shape, per_column))
-        return Scale(num_columns=columns[-1] if columns else None)
+        per_column = ("location", "kappa") if self.pooling.spherical else tuple(self.hyperparameters)
+        values = {name: getattr(self, name) for name in per_column}
+        return Scale(num_columns=num_columns_of("NormalInverseGamma", **values))
 
     def scale_of(self, summary: Moments) -> Scale:
         """Mean and variance of the columns; a constant column counts as variance 1."""

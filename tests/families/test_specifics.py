@@ -329,6 +329,14 @@ def test_a_hyperparameter_of_another_shape_is_named_with_both_shapes(name):
         family.resolve(scale)
 
 
+def test_hyperparameters_of_a_family_used_alone_go_together():
+    unlike = r"NormalInverseGamma: .*do not go together: mean \(2,\), scale \(3,\)"
+    with pytest.raises(ModelError, match=unlike):
+        NormalInverseGamma([1, 2], scale=[1, 2, 3]).mean()
+    with pytest.raises(ModelError, match="Linear" + unlike):
+        LinearNormalInverseGamma(0, 1, [1, 2], 1, scale=[1, 2, 3], center=0).mean()
+
+
 def test_lengths_must_agree():
     with pytest.raises(BayesgenError, match="length 3, the data 5"):
         DirichletMultinomial([1, 1, 1]).update(np.ones((2, 5)))
