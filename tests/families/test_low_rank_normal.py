@@ -51,7 +51,7 @@ def test_the_prior_density_is_that_of_mean_loadings_and_noise(rng):
     close(TABLE.log_prior(parameters), prior_by_scipy(loadings, parameters), rtol=1e-12)
 
 
-@pytest.mark.parametrize("adapted", [False, True])
+@pytest.mark.parametrize("adapted", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_the_sites_are_the_prior_of_loadings_but_for_the_volume_of_rotations(adapted, rng):
     differences = []
     family = TABLE.adapted(process(rng)[1]) if adapted else TABLE

@@ -202,6 +202,7 @@ def test_separable_classes_are_refused_unless_a_prior_bounds_them():
     assert log_scores(fit, X, y).sum() > log_scores(joint, X, y).sum()
 
 
+@pytest.mark.slow
 def test_values_of_one_class_alone_are_refused_under_flat_priors():
     """A value that only one class has follows with certainty: its odds have no end."""
     rng = np.random.default_rng(6)
@@ -242,6 +243,7 @@ def test_what_cannot_be_asked_is_refused_by_name(reals, tied):
         bg.fit(bg.ConceptLearner(bg.number_game()), [16, 8], method=CONDITIONAL)
 
 
+@pytest.mark.slow
 def test_a_climb_from_rows_to_a_prior_meets_its_end():
     """Labels by chance: loadings shrink, one to none, and the end is 400,000 times as curved as the start."""
     rng = np.random.default_rng(0)

@@ -55,6 +55,7 @@ def sharing(n):
         numpyro.sample("y", dist.Normal(slope * x, scale))
 
 
+@pytest.mark.slow
 def test_what_columns_say_of_shared_parameters_does_not_count():
     rng = np.random.default_rng(1)
     x = rng.normal(0.5, 2.0, 50)

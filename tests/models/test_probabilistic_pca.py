@@ -210,6 +210,7 @@ def test_draws_agree_with_the_maximum_where_rows_are_many():
     assert draws.attributes["path"] == "whitened" and not draws.sample_stats["diverging"].any()
 
 
+@pytest.mark.slow
 def test_draws_are_covariances_of_the_model(X, fit, sampled):
     covariance, noise = (sampled.parameters[f"real_{name}"] for name in ("covariance", "noise_variance"))
     values = np.linalg.eigvalsh(covariance)[..., : COLUMNS - FACTORS]
@@ -231,6 +232,7 @@ def test_draws_are_covariances_of_the_model(X, fit, sampled):
     close(plugged, normal.logpdf(new), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_factor_that_is_not_there_and_a_column_of_noise_alone_do_not_hinder_chains():
     """The first column tells nothing of the factors, whose triangular loadings would begin with it."""
     rng = np.random.default_rng(13)
