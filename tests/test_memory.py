@@ -99,7 +99,10 @@ def test_prediction_in_closed_form_holds_the_answer_and_a_few_blocks(rule, label
 
 
 @pytest.mark.filterwarnings("ignore::bayesgen.errors.ConvergenceWarning")
-@pytest.mark.parametrize("rule", [bg.ConditionalAverage(num_draws=1000), bg.BMA()], ids=["ConditionalAverage", "BMA"])
+@pytest.mark.parametrize(
+    "rule",
+    [pytest.param(bg.ConditionalAverage(num_draws=1000), id="ConditionalAverage", marks=pytest.mark.slow), bg.BMA()],
+)
 def test_averages_over_draws_never_hold_draws_times_rows_times_classes(rule, monkeypatch):
     monkeypatch.setattr(chunking, "TABLE_CELLS", 1 << 20)
     rng = np.random.default_rng(4)

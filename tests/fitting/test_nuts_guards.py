@@ -128,6 +128,7 @@ def normal():
 NORMAL = unlabelled(normal, lambda given: dist.Normal(*given))
 
 
+@pytest.mark.slow
 def test_without_preconditioning_a_posterior_is_the_same():
     x = np.random.default_rng(2).normal(1.0, 1.5, 17)
     fits = [sampled(NORMAL, x)]

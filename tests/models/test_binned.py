@@ -262,6 +262,7 @@ def test_missing_cells_are_filled_in_by_means_and_draws_of_their_bins(fit):
     close(draws.mean() - 1e6, means.mean(), rtol=0.05)
 
 
+@pytest.mark.slow
 def test_simulated_rows_are_numbers_in_the_bins(fit):
     parameters = bg.fit(fit.model, *rows(), method=bg.MAP(), schema=fit.schema)
     made = parameters.simulate(20_000, seed=1)

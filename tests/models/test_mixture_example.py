@@ -17,6 +17,7 @@ def script():
     return module
 
 
+@pytest.mark.slow
 def test_numbers_of_components_are_scored_and_weighed(script):
     X = load_iris().data
     table = script.numbers(script.mixtures("tied-diag", 2), X[::2], X[1::2])
