@@ -35,23 +35,36 @@ def resolved_bins(
     names = dict(zip(stated, names_of(list(stated)), strict=True))
 
     def bins_of(column: str) -> Binned | None:
-        matrix = np.ascontiguousarray(table.matrix([names[column]]))  # of a wide table each look at a column is slow
-        cells, observed = encode_numbers(matrix, [column], BINNED)
-        there = slice(None) if observed is None else observed[:, 0]
-        weights, values = None if table.weights is None else table.weights[there], np.asarray(cells)[there, 0]
-        if stated[column].edges is None and len(values) and values.min() == values.max():
-            if matrix.dtype.kind in "iu" and matrix.min() != matrix.max():
-                raise DataError(
-                    f"Column {column!r} is binned, and its integers are so large that in double precision they are all "
-                    f"{values[0]:.17g}. Subtract a constant, or drop it."
-                )
-            return None
-        return stated[column].resolved(values, weights, column)
+        return _bins_of(column, stated[column], table, names[column])
 
     results = dict(zip(stated, all_in_threads(bins_of, list(stated)), strict=True))
     found = {column: bins for column, bins in results.items() if bins is not None}
     if len(found) < len(stated):
         raise DataError(constant_columns([column for column in stated if column not in found]))
+    _warn_of_fewer(stated, found)
+    if isinstance(kinds, ColumnKinds) and uniform:
+        return ColumnKinds(kinds.names, kinds.default, {**kinds.overrides, **found})
+    return {**kinds, **found}
+
+
+def _bins_of(column: str, bins: Binned, table: Table, name: str) -> Binned | None:
+    """The resolved bins of a column, which the table calls by a name; None where it has one value alone."""
+    matrix = np.ascontiguousarray(table.matrix([name]))  # of a wide table each look at a column is slow
+    cells, observed = encode_numbers(matrix, [column], BINNED)
+    there = slice(None) if observed is None else observed[:, 0]
+    weights, values = None if table.weights is None else table.weights[there], np.asarray(cells)[there, 0]
+    if bins.edges is not None or not len(values) or values.min() < values.max():
+        return bins.resolved(values, weights, column)
+    if matrix.dtype.kind in "iu" and matrix.min() != matrix.max():
+        raise DataError(
+            f"Column {column!r} is binned, and its integers are so large that in double precision they are all "
+            f"{values[0]:.17g}. Subtract a constant, or drop it."
+        )
+    return None
+
+
+def _warn_of_fewer(stated: Mapping[str, Binned], found: Mapping[str, Binned]) -> None:
+    """One warning that names the columns with fewer bins than were asked for."""
     fewer = [
         f"{column!r} ({found[column].num_bins} of {bins.num_bins})"
         for column, bins in stated.items()
@@ -63,9 +76,6 @@ def resolved_bins(
             f"Columns have fewer bins than were asked for, because no bin divides equal values: "
             f"{', '.join(fewer[:10])}{more}."
         )
-    if isinstance(kinds, ColumnKinds) and uniform:
-        return ColumnKinds(kinds.names, kinds.default, {**kinds.overrides, **found})
-    return {**kinds, **found}
 
 
 def check_ends(numbers: np.ndarray, observed: np.ndarray | None, columns: Mapping[str, Binned]) -> None:

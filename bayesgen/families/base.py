@@ -18,13 +18,14 @@ from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 from .hyperparameters import ARGUMENTS, TableShape
 from .incomplete import Incomplete, Parameters
 from .naming import ANONYMOUS, Names, Scale
+from .searched import Searched
 
 Key: TypeAlias = jax.Array | np.random.Generator
 """A JAX key, or a NumPy generator that is to be drawn from."""
 
 
 @record
-class Family(Incomplete, abc.ABC):
+class Family(Incomplete, Searched, abc.ABC):
     """A conjugate family: a prior over the parameters of a class-conditional distribution, and its algebra.
 
     A family is a record: a frozen dataclass, equal by content, whose hyperparameters are the leaves of a pytree.
@@ -195,41 +196,12 @@ class Family(Incomplete, abc.ABC):
     def _log_evidence(self, summary: Any) -> Float[ArrayOrNumber, "..."]: ...
 
     @abc.abstractmethod
-    def mean(self) -> Parameters:
-        """Mean of each parameter (infinite where it does not exist)."""
-
-    @abc.abstractmethod
-    def mode(self, names: Names = ANONYMOUS) -> Parameters:
-        """Joint mode of the parameters; a `FitError` names the place where it is unbounded or not unique."""
-
-    @abc.abstractmethod
     def variance(self) -> Parameters:
         """Variance of each parameter, elementwise (infinite where it does not exist)."""
 
     @abc.abstractmethod
     def maximum_likelihood(self, summary: Any, names: Names = ANONYMOUS) -> Parameters:
         """The parameters of highest likelihood; a `FitError` names the place where there are none."""
-
-    def maximum_posterior(self, summary: Any, names: Names = ANONYMOUS) -> Parameters:
-        """The joint mode of the parameters given rows, the family being the prior; a `FitError` names the place."""
-        return self.update(summary).mode(names)
-
-    def middle(self, summary: Any) -> Parameters:
-        """Parameters in the middle of the posterior, at which no probability is zero."""
-        return self.update(summary).typical()
-
-    def typical(self) -> Parameters:
-        """Parameters in the middle of the family: means, or the mode where one of them is infinite."""
-        mean = self.mean()
-        return mean if all(np.isfinite(value).all() for value in mean.values()) else self.mode()
-
-    def sketch(self, summary: Any) -> Parameters:
-        """Rough parameters of rows whatever the prior, of which `adapted` makes something: none, mostly."""
-        return {}
-
-    def adapted(self, parameters: Mapping[str, Array]) -> Self:
-        """The same prior, its sites in coordinates that suit processes near one: what samplers move in."""
-        return self
 
     @abc.abstractmethod
     def sample(self, key: Key, shape: tuple[int, ...] = ()) -> Parameters:

@@ -1,6 +1,6 @@
 """Training: a method turns a model and data into a `Fit`."""
 
-from .data import Summaries, summarize
+from .data import summarize
 from .exact import Exact
 from .export import datatree as datatree
 from .fit import Fit
@@ -12,6 +12,7 @@ from .objectives import Hybrid
 from .problem import Method
 from .problem import Problem as Problem
 from .problem import ProgramProblem as ProgramProblem
+from .summaries import Summaries
 from .trained import Trained as Trained
 from .training import fit
 from .training import prepare as prepare

@@ -1,157 +1,21 @@
-"""From rows to summaries: everything that fitting knows of the data, mergeable."""
+"""`summarize`: training data are read, and become summaries chunk by chunk."""
 
 import dataclasses
-import functools
-import inspect
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from bayesgen.data import Rows, Schema, Table, joined, naming_origin, read_tables, unknown_cells, warn_of_unknown
-from bayesgen.describe import amount, counted, described
 from bayesgen.errors import DataError
-from bayesgen.program import ConcreteModel, GenerativeProgram, Model, Recipe
-from bayesgen.runtime import in_threads, table_chunks
-from bayesgen.statistics import SufficientStatistics, Summary, merged, summaries_of
+from bayesgen.program import ConcreteModel, Recipe
+from bayesgen.runtime import in_threads
+from bayesgen.statistics import SufficientStatistics, merged
 from bayesgen.typing import Int
 
-
-@dataclasses.dataclass(frozen=True)
-class Summaries:
-    """Training data, reduced to sufficient statistics (rows are kept for sites that have none).
-
-    Made by `bayesgen.summarize`; two of them for disjoint rows of the same columns add up. `bayesgen.fit` takes
-    them in place of X and y.
-
-    Attributes:
-        model: the model whose sites are summarised.
-        schema: the resolved schema, without means and variances unless it is that of a fit.
-        statistics: the sufficient statistics.
-        num_rows: how many rows were given.
-        unlabelled_places: which of them have no label, by position; None where all have one.
-        rows: the rows with labels, with weights, where a method needs them; else None.
-    """
-
-    model: ConcreteModel
-    schema: Schema
-    statistics: SufficientStatistics
-    num_rows: int = dataclasses.field(default=0, compare=False)
-    unlabelled_places: Int[np.ndarray, " m"] | None = dataclasses.field(default=None, compare=False)
-    rows: Rows | None = dataclasses.field(default=None, compare=False)
-
-    def __repr__(self) -> str:
-        facts = {
-            "rows (total weight)": amount(self.total_weight),
-            "without labels": amount(self._unlabelled_weight),
-            "columns": counted(self.schema.columns or ()),
-            "classes": counted(self.schema.classes or ()),
-            "next": "fit(model, summaries, method=...), one + two for those of other rows",
-        }
-        return described(f"Summaries for {self.model!r}", facts)
-
-    @property
-    def _unlabelled_weight(self) -> float | None:
-        known = float(self.statistics.class_weights.sum())
-        return None if self.statistics.unlabelled is None else self.total_weight - known
-
-    @property
-    def evidence(self) -> SufficientStatistics:
-        """`statistics`, under the name by which users know them."""
-        return self.statistics
-
-    @property
-    def total_weight(self) -> float:
-        """How many rows there are, each counted with its weight."""
-        return self.statistics.total_weight
-
-    def merge(self, other: "Summaries") -> "Summaries":
-        """The summaries of both sets of rows together.
-
-        Raises:
-            DataError: where the two do not have the same columns, kinds, categories and classes, or have the scales of
-                different fits.
-        """
-        if self.schema != other.schema:
-            raise DataError(
-                "These summaries have different schemas (columns, kinds, categories or classes). Summarise both with "
-                "one schema=Schema(...) that declares all classes and categories."
-            )
-        scaled = [schema for schema in (self.schema, other.schema) if schema.mean is not None]
-        if len(scaled) > 1 and not _same_scale(*scaled):
-            raise DataError(
-                "These summaries have the schemas of fits with different means and variances of the columns, so with "
-                "different default priors. Summarise both with the schema of one fit."
-            )
-        later = None if other.unlabelled_places is None else self.num_rows + other.unlabelled_places
-        return dataclasses.replace(
-            self,
-            schema=scaled[0] if scaled else self.schema,
-            statistics=self.statistics + other.statistics,
-            num_rows=self.num_rows + other.num_rows,
-            unlabelled_places=_one_after_another([self.unlabelled_places, later]),
-            rows=None if self.rows is None or other.rows is None else joined([self.rows, other.rows]),
-        )
-
-    def __add__(self, other: "Summaries") -> "Summaries":
-        return self.merge(other)
-
-    def check_made_for(self, model: Any) -> None:
-        """Refuse another model, which fitting would silently take for the one that these were made for.
-
-        Raises:
-            DataError: naming both models; what is no model.
-        """
-        check_model(model)
-        wanted = self._concrete(model)
-        if self.model != wanted and not (isinstance(wanted, ConcreteModel) and wanted.takes_summaries_of(self.model)):
-            raise DataError(
-                f"These summaries were made for {_shown(self.model)}, and the model to fit is {_shown(model)}. "
-                "Summarise the data with the model to fit."
-            )
-
-    def made_for(self, model: Any) -> "Summaries":
-        """These summaries as those of another model, where they are the same: see `check_made_for`."""
-        self.check_made_for(model)
-        wanted = self._concrete(model)
-        assert isinstance(wanted, ConcreteModel)
-        return self if self.model == wanted else dataclasses.replace(self, model=wanted)
-
-    def _concrete(self, model: Recipe) -> Recipe:
-        """A model for these columns; if programs were summarised, whose schemas have no kinds to choose by, itself."""
-        return model if isinstance(self.model, GenerativeProgram) else model.concrete(self.schema)
-
-    @functools.cached_property
-    def scaled_schema(self) -> Schema:
-        """The schema with the columns' means and variances, to which default priors are resolved: known ones stay."""
-        return self.model.with_scale(self.schema, self._summaries_of_all_rows)
-
-    @property
-    def _summaries_of_all_rows(self) -> Mapping[str, Summary]:
-        """Site -> the summary of all rows, whether their classes are known or not; by class where all are."""
-        known, unlabelled = self.statistics.summaries, self.statistics.unlabelled
-        if unlabelled is None:
-            return known
-        statistics = {
-            site: statistic
-            for site, statistic in self.model.statistics(self.schema).items()
-            if not statistic.uses_inert  # no scale is taken from these
-        }
-        chunks = table_chunks(unlabelled.num_rows, unlabelled.cells_per_row)
-
-        def of_rows(places: slice) -> dict[str, Summary]:
-            rows = unlabelled.take(places)
-            return summaries_of(rows, statistics, rows.codes, 1)
-
-        return functools.reduce(
-            _merged, in_threads(of_rows, chunks), {site: known[site].pooled() for site in statistics}
-        )
-
-
-def _merged(one: Mapping[str, Summary], other: Mapping[str, Summary]) -> dict[str, Summary]:
-    return {site: summary.merge(other[site]) for site, summary in one.items()}
+from .summaries import Summaries, check_model, one_after_another
 
 
 def summarize(
@@ -248,12 +112,7 @@ def summarize_tables(
     statistics = merged(parts())
     warn_of_unknown(unknown)
     rows = joined(kept) if kept else None
-    return Summaries(model, schema, statistics, num_rows, _one_after_another(unlabelled_places), rows)
-
-
-def _one_after_another(parts: Iterable[Int[np.ndarray, " _"] | None]) -> Int[np.ndarray, " m"] | None:
-    there = [part for part in parts if part is not None]
-    return np.concatenate(there) if there else None
+    return Summaries(model, schema, statistics, num_rows, one_after_another(unlabelled_places), rows)
 
 
 Part: TypeAlias = tuple[SufficientStatistics, Int[np.ndarray, " m"] | None, list[Rows]]
@@ -293,36 +152,3 @@ def _labelled(model: ConcreteModel, rows: Rows) -> Rows:
         has_label = ~np.isnan(model.response.values(rows))
     labelled = rows if has_label.all() else rows.take(np.flatnonzero(has_label))
     return dataclasses.replace(labelled, weights=labelled.frequencies)
-
-
-def _same_scale(one: Schema, other: Schema) -> bool:
-    """Whether two schemas of one kind know the same means and variances."""
-    first, second = (np.asarray([schema.mean, schema.variance], np.float64) for schema in (one, other))
-    responses = [(s.response.mean, s.response.variance) for s in (one, other) if s.response is not None]
-    return np.array_equal(first, second, equal_nan=True) and len(set(responses)) < 2
-
-
-def check_model(model: object) -> None:
-    """Refuse what is no single model.
-
-    Raises:
-        DataError: a class or a function; an average of models, whose members need summaries of their own.
-    """
-    if isinstance(model, type) and issubclass(model, Model):
-        raise DataError(f"{model.__name__} is a class, and a model is an object of it: write {model.__name__}(...).")
-    if inspect.isfunction(model):
-        raise DataError(
-            f"{model.__name__!r} is a function: make a model of it by GenerativeProgram({model.__name__}, classes=...)."
-        )
-    if not isinstance(model, Recipe):
-        raise DataError(
-            f"Only a model or a GenerativeProgram has summaries, not {model!r}. For an average of models give X and y "
-            "to fit, or summarise and fit each member and average the fits."
-        )
-
-
-def _shown(model: Model) -> str:
-    """A model in a message; a program by the name of its function."""
-    if not isinstance(model, GenerativeProgram):
-        return repr(model)
-    return f"the program {getattr(model.function, '__qualname__', model.function)!r}"

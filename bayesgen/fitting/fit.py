@@ -16,11 +16,11 @@ from bayesgen.typing import Float, Int, Seed
 
 from .about import facts_of
 from .components import with_one_order
-from .data import Summaries
 from .export import to_datatree
 from .growing import kept_data, with_class, with_classes_kept, with_rows
 from .imputation import imputed
 from .reading import TrainedOnRows
+from .summaries import Summaries
 
 if TYPE_CHECKING:
     from xarray import DataTree

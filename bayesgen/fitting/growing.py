@@ -9,8 +9,9 @@ from bayesgen.data import Schema, Table, as_level, levels_array, read_tables, wi
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, FitError
 
-from .data import Summaries, as_summaries, summarize_tables
+from .data import as_summaries, summarize_tables
 from .export import class_axes
+from .summaries import Summaries
 
 AGAIN = (
     "Fit again on all rows: at once, or from the statistics of each part, which add up: one = summarize(model, X, y, "

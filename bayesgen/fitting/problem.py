@@ -17,8 +17,8 @@ from bayesgen.runtime import used
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Seed
 
-from .data import Summaries
 from .fit import Fit
+from .summaries import Summaries
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,7 @@ from bayesgen.families import Family
 from bayesgen.program import ConcreteModel, GenerativeProgram, read_rows
 from bayesgen.typing import Shaped
 
-from .data import Summaries
+from .summaries import Summaries
 from .trained import Trained
 
 
