@@ -53,7 +53,7 @@ class PiecewiseUniform(dist.Distribution):
     """
 
     arg_constraints = {"probs": constraints.simplex}  # noqa: RUF012 - of a library that reads it
-    pytree_data_fields = ("edges", "tails")
+    pytree_data_fields = ("edges", "probs", "tails")
 
     def __init__(self, edges: Any, probs: Any, tails: Any = None, *, validate_args: bool | None = None) -> None:
         # NumPy's numbers stay what they are while a program is traced: statistics are made with them

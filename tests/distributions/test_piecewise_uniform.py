@@ -109,6 +109,7 @@ def income(edges, tails):
     return bg.GenerativeProgram(program, classes=2)
 
 
+@pytest.mark.slow
 def test_edges_that_a_program_computes_are_evaluated_row_by_row_with_the_same_result():
     rng = np.random.default_rng(4)
     data, y = {"income": rng.gamma(2.0, 1.5, 37)}, rng.integers(0, 2, 37)
@@ -123,3 +124,9 @@ def test_edges_that_a_program_computes_are_evaluated_row_by_row_with_the_same_re
 def test_rows_beyond_ends_without_tails_are_refused():
     with pytest.raises(DataError, match="9 in row 2 lies beyond the ends of its bins, 0 and 5"):
         bg.fit(income(lambda: [0.0, 2.0, 5.0], None), {"income": [1.0, 3.0, 9.0]}, [0, 1, 1], method=bg.MAP())
+
+
+def test_it_is_a_pytree_of_all_its_numbers():
+    distribution = bg.PiecewiseUniform([0.0, 1.0, 3.0], np.array([0.2, 0.8]), np.array([0.5, 1.5]))
+    again = jax.tree.map(np.asarray, distribution)
+    np.testing.assert_array_equal(again.log_prob(0.3), distribution.log_prob(0.3))

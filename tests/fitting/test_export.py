@@ -150,6 +150,7 @@ def two_by_two(n):
         numpyro.sample("z", dist.StudentT(4.0, x @ slopes, 1.0))
 
 
+@pytest.mark.slow
 def test_an_axis_is_the_class_where_each_class_has_an_entry_of_its_own():
     rng = np.random.default_rng(0)
     X = {"x": rng.normal(size=(20, 2)), "z": rng.normal(size=20)}

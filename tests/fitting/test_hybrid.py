@@ -42,7 +42,8 @@ def assert_alike(one, other, **tolerance):
         close(value, other[name], err_msg=name, **tolerance)
 
 
-@pytest.mark.parametrize("method", [bg.MAP, pytest.param(bg.MLE, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [bg.MAP, bg.MLE])
 def test_without_distance_it_is_the_joint_fit_of_all_rows(rows, method):
     fit, joint = fitted(rows, bg.Hybrid(1e-5), method), bg.fit(MODEL, *rows, method=method())
     assert_alike(fit.parameters, joint.parameters, rtol=1e-3)  # EM stops a little before its end

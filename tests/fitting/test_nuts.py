@@ -135,6 +135,7 @@ def twin(n):
         numpyro.sample("real", Unregistered(mean[y], variance[y] ** 0.5).to_event(1))
 
 
+@pytest.mark.slow
 def test_a_row_wise_program_has_the_posterior_of_its_compressed_twin(small):
     X, y = small
     exact = bg.fit(SMALL, X, y, method=bg.Exact())

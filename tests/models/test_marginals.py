@@ -36,6 +36,17 @@ def grid(center, spread, size):
     return points, np.log(weights) + np.log(spread * (1 + nodes**2) / (1 - nodes**2) ** 2)
 
 
+def steps(bins, size=40):
+    """Points and log weights for densities that are constant within bins and decay exponentially beyond their ends."""
+    edges, (low, high) = np.asarray(bins.edges), bins.tails
+    inner = edges[np.isfinite(edges)]
+    nodes, weights = np.polynomial.laguerre.laggauss(size)
+    parts = [(0.5 * (inner[1:] + inner[:-1]), np.log(np.diff(inner)))]
+    parts += [(inner[0] - low * nodes, np.log(low * weights) + nodes)] if low else []
+    parts += [(inner[-1] + high * nodes, np.log(high * weights) + nodes)] if high else []
+    return tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+
+
 def spreads(name, X):
     """Standard deviations of the real columns; of all of them the largest where they share one."""
     alone = {column: np.std(cells) for column, cells in X.items() if np.asarray(cells).dtype.kind in "if"}
@@ -48,6 +59,8 @@ def fillings(fit, spread, X, column, size=200):
         return VALUES[column], np.zeros(len(VALUES[column]))
     if fit.schema.kinds[column] == "count":
         return np.arange(MOST), np.zeros(MOST)
+    if isinstance(fit.schema.kinds[column], bg.Binned):
+        return steps(fit.schema.kinds[column])
     return grid(np.mean(X[column]), 2 * spread[column], size)
 
 

@@ -16,6 +16,9 @@ from .cases import take
 from .response_cases import CASES, ROWS
 
 every_case = pytest.mark.parametrize("name", CASES)
+some_cases = pytest.mark.parametrize(
+    "name", [name if name.startswith("line") else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+)
 every_method = pytest.mark.parametrize(
     "method", [bg.MLE(), bg.MAP(), bg.Exact()], ids=lambda method: type(method).__name__
 )
@@ -159,7 +162,7 @@ def test_answers_to_many_rows_are_those_to_few(name):
             close(ask(all_rows), np.resize(ask(few), 600), rtol=1e-9)
 
 
-@every_case
+@some_cases
 def test_fits_and_answers_are_pickled(name):
     case = CASES[name]
     new, _ = case.new

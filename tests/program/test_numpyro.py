@@ -93,6 +93,7 @@ def within(draws, expected, spread):
     return (np.abs(draws.mean(0) - expected) < 5 * np.asarray(spread) / np.sqrt(len(draws) / 5)).all()
 
 
+@pytest.mark.slow
 def test_a_conditioned_program_runs_under_nuts(rng):
     """The posterior is known: Dirichlet for the labels, normal for the means, gamma for the rates."""
     _, rows, y, _ = data_of(mixed, rng)
