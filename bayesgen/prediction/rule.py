@@ -4,7 +4,8 @@ import abc
 import dataclasses
 import functools
 import numbers
-from typing import Any, overload
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from .continuous import ContinuousPrediction, joined_answers
 from .density import DensityPrediction
 from .reliability import warn_of_few_draws
 
+Answer = TypeVar("Answer", ClassPrediction, ContinuousPrediction)
 CONTINUOUS_NUMBERS = 4  # of a row, besides its cells: locations, scales, degrees of freedom, log densities
 AVERAGED_TABLES = 8  # as large as one table of log-joints, in place of it: means, errors and what they come from
 
@@ -95,7 +97,7 @@ def answer(fit: Any, rule: Rule, X: Any) -> Any:
     fit.warn_of_new_values(table)
     if fit.concrete.response is not None:
         return _continuous(fit, rule, table)
-    classes = dataclasses.replace(_in_chunks(fit, rule, table), device=used())
+    classes = dataclasses.replace(_by_classes(fit, rule, table), device=used())
     if classes.pareto_k is not None:
         warn_of_few_draws(classes.pareto_k)
     if len(fit.classes) == 0:
@@ -113,25 +115,32 @@ def log_densities(fit: Trained, X: Any, rule: Rule) -> Float[np.ndarray, " n"]:
 
 def _continuous(fit: Fit, rule: Rule, table: Table) -> ContinuousPrediction:
     """The distribution of the continuous label of each row."""
-    chunks = table.chunks(CONTINUOUS_NUMBERS)
-    try:
-        parts = [rule.respond(fit, fit.rows_of(table.rows(places))) for places in chunks]
-    except DataError:
-        if len(chunks) > 1:
-            fit.rows_of(table)  # names the row, and counts, in the whole table
-        raise
+    parts = _in_chunks(fit, table, CONTINUOUS_NUMBERS, lambda rows: rule.respond(fit, rows))
     prediction = dataclasses.replace(joined_answers(parts), device=used())
     if prediction.pareto_k is not None:
         warn_of_few_draws(prediction.pareto_k)
     return prediction
 
 
-def _in_chunks(fit: Fit, rule: Rule, table: Table) -> ClassPrediction:
-    """The answer for all rows, from those for chunks of them: only the answer is ever whole in memory."""
+def _by_classes(fit: Fit, rule: Rule, table: Table) -> ClassPrediction:
+    """The class probabilities of each row."""
     num_tables = AVERAGED_TABLES if rule.averages_draws(fit) else 1
-    chunks = table.chunks(num_tables * max(1, len(fit.classes)))
+    numbers_per_row = num_tables * max(1, len(fit.classes))
+    return joined(_in_chunks(fit, table, numbers_per_row, lambda rows: rule.apply(fit, rows)))
+
+
+def _in_chunks(fit: Fit, table: Table, numbers_per_row: float, ask: Callable[[Rows], Answer]) -> list[Answer]:
+    """The answers for successive chunks of the rows: only these are ever whole in memory.
+
+    Args:
+        fit: the fit.
+        table: the rows.
+        numbers_per_row: how many numbers are made of a row besides its cells.
+        ask: gives the answer for some rows.
+    """
+    chunks = table.chunks(numbers_per_row)
     try:
-        return joined([rule.apply(fit, fit.rows_of(table.rows(places))) for places in chunks])
+        return [ask(fit.rows_of(table.rows(places))) for places in chunks]
     except DataError:
         if len(chunks) > 1:
             fit.rows_of(table)  # names the row, and counts, in the whole table

@@ -32,9 +32,17 @@ def bin_widths(edges: Float[Array, "*#D edges"], tails: Float[Array, "*#D 2"]) -
     flat = flat_edges(edges)
     xp = namespace(flat, tails)
     widths = xp.diff(flat, axis=-1)
-    nothing = xp.zeros((*tails.shape[:-1], widths.shape[-1] - 1))
-    left = xp.concatenate([tails[..., :1], nothing], -1)
-    return widths + left + xp.concatenate([nothing, tails[..., 1:]], -1)
+    left, right = _tails_of_bins(tails, widths.shape[-1])
+    return widths + left + right
+
+
+def _tails_of_bins(
+    tails: Float[Array, "*D 2"], num_bins: int
+) -> tuple[Float[Array, "*D {num_bins}"], Float[Array, "*D {num_bins}"]]:
+    """The scales of the tails to the left and to the right of each bin, which those at the ends alone have."""
+    xp = namespace(tails)
+    nothing = xp.zeros((*tails.shape[:-1], num_bins - 1))
+    return xp.concatenate([tails[..., :1], nothing], -1), xp.concatenate([nothing, tails[..., 1:]], -1)
 
 
 def excess(
@@ -85,9 +93,7 @@ def bin_moments(
     xp = namespace(flat, tails)
     widths, total = xp.diff(flat, axis=-1), bin_widths(edges, tails)
     middle = flat[..., :-1] + widths / 2
-    nothing = xp.zeros((*tails.shape[:-1], widths.shape[-1] - 1))
-    left = xp.concatenate([tails[..., :1], nothing], -1)
-    right = xp.concatenate([nothing, tails[..., 1:]], -1)
+    left, right = _tails_of_bins(tails, widths.shape[-1])
     # (weight, distance of the part's mean from the middle of the flat part, variance)
     parts = [
         (widths / total, 0.0, widths**2 / 12),
