@@ -8,7 +8,7 @@ from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
 from .encoding import refuse_missing_cells, whole_numbers
 from .filling import collected, decoded, filled
 from .levels import as_level, levels_array, with_level
-from .response import ResponseColumn, refuse_classes_of_response, response_values
+from .response import ResponseColumn, refuse_classes_of_response, response_of_rows, response_values
 from .rows import Rows, joined
 from .schema import Schema
 from .tables import read_table
@@ -47,6 +47,7 @@ __all__ = [
     "read_tables",
     "refuse_classes_of_response",
     "refuse_missing_cells",
+    "response_of_rows",
     "response_values",
     "successive_rows",
     "transformer_input",

@@ -11,6 +11,7 @@ from bayesgen.errors import DataError
 from bayesgen.typing import Float, Shaped
 
 from .basis import Basis
+from .views import Table
 
 FOR_CLASSES = (
     "For classes use a classifier, such as NaiveBayes(); for numbers that are written otherwise, convert them."
@@ -60,6 +61,11 @@ def response_values(labels: Shaped[np.ndarray, " n"], name: str = "y") -> Float[
             "them, or make them NaN where the value is not known."
         )
     return values
+
+
+def response_of_rows(table: Table, name: str) -> Float[np.ndarray, " n"]:
+    """The response of each row of a table, NaN where it is missing, as in all new rows. See `response_values`."""
+    return np.full(table.num_rows, np.nan) if table.labels is None else response_values(table.labels, name)
 
 
 def _is_number(value: object) -> bool:

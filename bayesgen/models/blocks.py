@@ -7,7 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from bayesgen.data import BINNED, ResponseColumn, Rows, Schema, Table, refuse_missing_cells, response_values
+from bayesgen.data import (
+    BINNED,
+    ResponseColumn,
+    Rows,
+    Schema,
+    Table,
+    refuse_classes_of_response,
+    refuse_missing_cells,
+    response_of_rows,
+)
 from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.families import Family, FixedCategorical, Scale
 from bayesgen.program import ConcreteModel, GenerativeProgram, Model, Plan, PytreeFunction, Recipe
@@ -18,7 +27,7 @@ from .apart import ClassPrior
 from .closed_response import ClosedResponse
 from .conjugate import Block, Conjugate
 from .function import LABEL, BlocksFunction, ClassifierFunction
-from .regression import refuse_declared_classes, refuse_missing_everywhere
+from .regression import refuse_missing_everywhere
 
 
 class BlockModel(ConcreteModel):
@@ -40,7 +49,7 @@ class BlockModel(ConcreteModel):
             for index, column in enumerate(columns)
         }
         if self.response is not None:
-            refuse_declared_classes(type(self).__name__, declared)
+            refuse_classes_of_response(type(self).__name__, declared.classes)
             response = declared.response or ResponseColumn()
             declared = dataclasses.replace(declared, response=response)
             kinds.pop(response.name)
@@ -211,10 +220,7 @@ def _encoded(schema: Schema, table: Table, columns: Sequence[str]) -> tuple[Any,
     """
     if schema.response is None or schema.response.name not in columns:
         return schema.encode_cells(table, columns)
-    if table.labels is None:
-        response = np.full((table.num_rows, 1), np.nan)
-    else:
-        response = response_values(table.labels, schema.response.name)[:, None]
+    response = response_of_rows(table, schema.response.name)[:, None]
     is_there = ~np.isnan(response)
     if len(columns) == 1:
         return response, None if is_there.all() else is_there

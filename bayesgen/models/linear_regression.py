@@ -15,11 +15,12 @@ from bayesgen.data import (
     Table,
     fingerprint,
     fitted_basis,
+    refuse_classes_of_response,
     refuse_missing_cells,
-    response_values,
+    response_of_rows,
     transformer_input,
 )
-from bayesgen.errors import DataError, ModelError
+from bayesgen.errors import ModelError
 from bayesgen.families import Family, LinearNormalInverseGamma, Scale
 from bayesgen.program import ConcreteModel, Recipe, Response
 from bayesgen.statistics import (
@@ -38,8 +39,8 @@ from .blocks import BlockModel
 from .closed_response import ClosedResponse
 from .regression import (
     check_has_no_components,
-    refuse_declared_classes,
     refuse_missing_everywhere,
+    refuse_sparse,
     regression_schema,
 )
 
@@ -112,12 +113,11 @@ class LinearRegression(Recipe):
 
     def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
         """The columns and, where there is a basis, what it learned of them."""
-        if self.basis is None and table.sparse:
-            raise DataError("X is sparse, and LinearRegression() takes every cell of its columns. Give X.toarray().")
         if self.basis is None:
+            refuse_sparse(type(self).__name__, table)
             schema = regression_schema(self, table, declared)
         else:
-            refuse_declared_classes(type(self).__name__, declared)
+            refuse_classes_of_response(type(self).__name__, declared.classes)
             schema = declared.resolve(table)
         response = schema.response or ResponseColumn()
         if response.basis is None:
@@ -177,11 +177,8 @@ class FeatureRegression(BlockModel):
         schema.check_table(table)
         features = _features(schema, table)
         check_rows(features, 1.0, functools.partial(_feature_name, self.blocks[0][2]))
-        if table.labels is None:
-            y = np.full(table.num_rows, np.nan)
-        else:
-            assert schema.response is not None
-            y = response_values(table.labels, schema.response.name)
+        assert schema.response is not None
+        y = response_of_rows(table, schema.response.name)
         is_there = ~np.isnan(y)
         return Rows({SITE: y}, {} if is_there.all() and len(y) else {SITE: is_there}, {FEATURES: features})
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from bayesgen.data import Rows, Schema, Table, response_values
+from bayesgen.data import Rows, Schema, Table, response_of_rows
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, ModelError
 from bayesgen.families import Family, LinearNormalInverseGamma, NormalInverseGamma, Scale
@@ -30,7 +30,7 @@ from bayesgen.typing import Array, Bool, Float
 from .blocks import BlockModel
 from .closed_response import ClosedResponse
 from .function import PLATE, FamiliesFunction
-from .regression import check_has_no_components, regression_schema
+from .regression import check_has_no_components, refuse_sparse, regression_schema
 
 SITE, COLUMNS = "y", "real"
 
@@ -80,10 +80,7 @@ class NaiveBayesRegression(Recipe):
 
     def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
         """The columns are real."""
-        if table.sparse:
-            raise DataError(
-                "X is sparse, and NaiveBayesRegression() takes every cell of its columns. Give X.toarray()."
-            )
+        refuse_sparse(type(self).__name__, table)
         return regression_schema(self, table, declared)
 
     def with_components(self, num_components: int) -> Recipe:
@@ -135,12 +132,11 @@ class ColumnsOfResponse(BlockModel):
         assert schema.response is not None
         cells, mask = schema.encode_cells(table, schema.columns or ())
         observed: dict[str, Bool[Array, "n ..."]] = {} if mask is None else {COLUMNS: mask}
-        if table.labels is None:
-            is_there = np.zeros(table.num_rows, bool)
-            return Rows({SITE: np.full(table.num_rows, np.nan), COLUMNS: cells}, {SITE: is_there, **observed})
-        y = response_values(table.labels, schema.response.name)
+        y = response_of_rows(table, schema.response.name)
         missing = np.isnan(y)
-        if missing.any():
+        if table.labels is None:
+            observed[SITE] = ~missing
+        elif missing.any():
             raise DataError(
                 f"{schema.response.name} is missing in {int(missing.sum())} rows, the first at row "
                 f"{int(np.argmax(missing))}, and the distribution of the columns depends on it. Drop these rows, or "

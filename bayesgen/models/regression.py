@@ -18,7 +18,7 @@ def regression_schema(model: Recipe, table: Table, declared: Schema) -> Schema:
         DataError: declared classes; columns that are no numbers, by name.
     """
     name = type(model).__name__
-    refuse_declared_classes(name, declared)
+    refuse_classes_of_response(name, declared.classes)
     schema = declared.resolve(table)
     columns = schema.columns or ()
     others = [column for column in columns if schema.kinds[column] not in TAKEN]
@@ -34,13 +34,10 @@ def regression_schema(model: Recipe, table: Table, declared: Schema) -> Schema:
     return dataclasses.replace(schema, kinds=as_reals, response=schema.response or ResponseColumn())
 
 
-def refuse_declared_classes(name: str, declared: Schema) -> None:
-    """Refuse classes, where the label is continuous.
-
-    Raises:
-        DataError: saying what takes classes.
-    """
-    refuse_classes_of_response(name, declared.classes)
+def refuse_sparse(name: str, table: Table) -> None:
+    """Refuse a sparse table, where a model takes every cell."""
+    if table.sparse:
+        raise DataError(f"X is sparse, and {name}() takes every cell of its columns. Give X.toarray().")
 
 
 def refuse_missing_everywhere(response: str) -> NoReturn:

@@ -9,7 +9,7 @@ import numpy as np
 from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
 
-from bayesgen.data import Rows, Table, read_table, response_values
+from bayesgen.data import Rows, Table, read_table, response_of_rows
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 from bayesgen.statistics import SufficientStatistics, sufficient_statistics
@@ -37,7 +37,7 @@ def read_rows(program: Program, X: Any, labelled: bool = False) -> Rows:
     structure = program.structure
     columns = _columns(program, table, {program.label, program.response_site} if labelled else set())
     if program.response_site is not None:
-        columns[program.response_site] = _response(program, table)
+        columns[program.response_site] = response_of_rows(table, program.response_site)
     values = {name: _attribute(name, site, columns[name]) for name, site in structure.attributes}
     observed = {name: ~np.isnan(cells) for name, cells in values.items() if np.isnan(cells.min(initial=0))}
     for name, mask in observed.items():
@@ -48,13 +48,6 @@ def read_rows(program: Program, X: Any, labelled: bool = False) -> Rows:
     check_missing(program, rows, {program.response_site} if is_new else set())
     check_values(program, rows)
     return rows
-
-
-def _response(program: Program, table: Table) -> Float[np.ndarray, " n"]:
-    """The continuous label, NaN where it is missing, as in all new rows."""
-    if table.labels is None:
-        return np.full(table.num_rows, np.nan)
-    return response_values(table.labels, program.response_site or "y")
 
 
 def _columns(program: Program, table: Table, unread: set[str | None]) -> dict[str, Shaped[np.ndarray, "n ..."]]:
