@@ -8,7 +8,7 @@ import scipy.sparse
 
 from bayesgen.records import record
 from bayesgen.runtime import chunks
-from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
+from bayesgen.typing import Array, Bool, Float, Int, Integer, Real, Shaped
 
 from .arrays import Cells, Sparse, flatten_rows, log_linear, namespace, safe_product
 from .base import Parameters, Statistic
@@ -248,14 +248,9 @@ class CategoricalDensity(RowDensity):
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
         """Log probability of each row under each class."""
-        xp = namespace(self.log_probs, values, observed)
         rows = flatten_rows(values if observed is None else filled(values, observed, 0)).astype(int)
         mask = None if observed is None else flatten_rows(observed)
-        total = xp.zeros((len(rows), self.log_probs.shape[-1]))
-        for index in range(rows.shape[1]):
-            cells = self.log_probs[index][rows[:, index]]
-            total = total + (cells if mask is None else xp.where(mask[:, index, None], cells, 0.0))
-        return total
+        return looked_up(self.log_probs, rows, mask)
 
     def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m r"]:
         """Probabilities of the values."""
@@ -276,7 +271,25 @@ class CategoricalDensity(RowDensity):
     def mixed(self, other: RowDensity, log_weight: Weight, log_other_weight: Weight) -> RowDensity:
         """Mixtures of probabilities are probabilities: what they cost is what one density costs."""
         assert isinstance(other, CategoricalDensity)
-        xp = namespace(self.log_probs, other.log_probs)
-        weights = (xp.reshape(logs, (-1, 1, 1)) for logs in (log_weight, log_other_weight))
-        tables = (logs + table for logs, table in zip(weights, (self.log_probs, other.log_probs), strict=True))
-        return CategoricalDensity(xp.logaddexp(*tables))
+        return CategoricalDensity(mixed_tables(self.log_probs, other.log_probs, log_weight, log_other_weight))
+
+
+def looked_up(
+    table: Float[Array, "m r K"], codes: Integer[Array, "n m"], observed: Bool[Array, "n m"] | None
+) -> Float[Array, "n K"]:
+    """Of each row the table's entries for the codes that are there, summed over the columns."""
+    xp = namespace(table, codes, observed)
+    total = xp.zeros((len(codes), table.shape[-1]))
+    for index in range(codes.shape[1]):
+        cells = table[index][codes[:, index]]
+        total = total + (cells if observed is None else xp.where(observed[:, index, None], cells, 0.0))
+    return total
+
+
+def mixed_tables(
+    table: Float[Array, "m r #K"], other: Float[Array, "m r #K"], log_weight: Weight, log_other_weight: Weight
+) -> Float[Array, "m r K"]:
+    """Log probabilities of values that follow one table or the other, with these probabilities by column."""
+    xp = namespace(table, other)
+    weights = (xp.reshape(logs, (-1, 1, 1)) for logs in (log_weight, log_other_weight))
+    return xp.logaddexp(*(logs + logs_of for logs, logs_of in zip(weights, (table, other), strict=True)))

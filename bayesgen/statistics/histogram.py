@@ -16,6 +16,7 @@ from .base import Parameters, Statistic
 from .bin_totals import CHUNK_ROWS, bin_totals
 from .bins import bin_codes, bin_means, bin_widths, excess, quantiles
 from .densities import RowDensity, Weight
+from .discrete import looked_up, mixed_tables
 from .missing import filled
 from .passes import Classes, class_counts
 from .summaries import Sums
@@ -129,10 +130,7 @@ class HistogramDensity(RowDensity):
     ) -> Float[Array, "n K"]:
         """Log density of a few rows, by the tables of log densities within bins."""
         xp, codes = namespace(table, rows, mask), bin_codes(rows, self.edges)
-        total = xp.zeros((len(rows), table.shape[-1]))
-        for index in range(rows.shape[1]):
-            cells = table[index][codes[:, index]]
-            total = total + (cells if mask is None else xp.where(mask[:, index, None], cells, 0.0))
+        total = looked_up(table, codes, mask)
         if not self.has_base:
             return total
         beyond = excess(rows, self.edges, self.tails)
@@ -162,10 +160,8 @@ class HistogramDensity(RowDensity):
     def mixed(self, other: RowDensity, log_weight: Weight, log_other_weight: Weight) -> RowDensity:
         """Mixtures of probabilities are probabilities: what they cost is what one density costs."""
         assert isinstance(other, HistogramDensity)
-        xp = namespace(self.log_probs, other.log_probs)
-        weights = (xp.reshape(logs, (-1, 1, 1)) for logs in (log_weight, log_other_weight))
-        tables = (logs + table for logs, table in zip(weights, (self.log_probs, other.log_probs), strict=True))
-        return dataclasses.replace(self, log_probs=xp.logaddexp(*tables))
+        table = mixed_tables(self.log_probs, other.log_probs, log_weight, log_other_weight)
+        return dataclasses.replace(self, log_probs=table)
 
 
 def _refuse_outside(
