@@ -29,7 +29,7 @@ _ROOMS = {
         "BayesgenWarning ConstantColumnWarning ImpossibleRowsWarning ConvergenceWarning LabelSwitchingWarning "
         "UnknownValuesWarning"
     ),
-    "data": "Schema Binned load_dataset Dataset Split",
+    "data": "Schema Binned SequenceOf Padded load_dataset Dataset Split",
     "program": "GenerativeProgram",
     "fitting": "fit summarize",
     "prediction": "predict",

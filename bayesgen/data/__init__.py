@@ -1,16 +1,18 @@
 """What users hand over, read and checked: the one door where bad data are refused."""
 
 from .basis import Basis, fingerprint, fitted_basis, transformer_input
-from .binned import BINNED, Binned, Kind, name_of_kind
+from .binned import BINNED, Binned
 from .chunks import naming_origin, read_tables
 from .columns import ColumnKinds, PositionalNames, as_array, check_index
 from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
 from .encoding import refuse_missing_cells, whole_numbers
 from .filling import collected, decoded, filled
+from .kinds import Kind, name_of_kind
 from .levels import as_level, levels_array, with_level
 from .response import ResponseColumn, refuse_classes_of_response, response_of_rows, response_values
 from .rows import Rows, joined
 from .schema import Schema
+from .sequences import PADDING, SEQUENCE, Padded, SequenceOf
 from .tables import read_table
 from .unknown import UnknownCells, unknown_cells, warn_of_unknown
 from .views import Table, successive_rows
@@ -18,15 +20,19 @@ from .views import Table, successive_rows
 __all__ = [
     "BINNED",
     "DATASET_NAMES",
+    "PADDING",
+    "SEQUENCE",
     "Basis",
     "Binned",
     "ColumnKinds",
     "Dataset",
     "Kind",
+    "Padded",
     "PositionalNames",
     "ResponseColumn",
     "Rows",
     "Schema",
+    "SequenceOf",
     "Split",
     "Table",
     "UnknownCells",

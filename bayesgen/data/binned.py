@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, TypeAlias, final
+from typing import Any, final
 
 import numpy as np
 
@@ -130,15 +130,6 @@ class Binned:
         return f"Binned({', '.join(shown if self.edges else [str(self.num_bins), *shown])})"
 
 
-Kind: TypeAlias = str | Binned
-"""The kind of a column: its name, or bins."""
-
-
-def name_of_kind(kind: Kind) -> str:
-    """The name of a kind: that of bins is "binned"."""
-    return BINNED if isinstance(kind, Binned) else kind
-
-
 def constant_columns(columns: Sequence[str]) -> str:
     """What to say of columns that are to be binned, and have one value each."""
     have = "Column {} is binned, and has" if len(columns) == 1 else "Columns {} are binned, and each of them has"
@@ -247,8 +238,3 @@ def _scale(
     mean = float((beyond * shares).sum())
     likeliest = mean / 2 + math.sqrt(mean) * math.sqrt(mean / 4 + flat)
     return max(likeliest, flat / (number + 1))
-
-
-def with_bins(kind: Kind) -> Kind:
-    """The kind, "binned" as bins of the default number."""
-    return Binned() if kind == BINNED else kind

@@ -11,10 +11,9 @@ import numpy as np
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 
-from .binned import BINNED, Binned, Kind
+from .kinds import KINDS, OBJECTS, Kind
 
 WHOLE_FLOATS = 2.0**53  # up to here every integer is a float
-KINDS = ("real", "binary", "categorical", "count", BINNED)
 
 
 @final
@@ -120,7 +119,7 @@ def check_kinds(kinds: Mapping[str, Kind]) -> None:
     """DataError for a kind that is none of KINDS."""
     stated = kinds.overrides.items() if isinstance(kinds, ColumnKinds) else kinds.items()
     for column, kind in stated:
-        if not isinstance(kind, Binned) and kind not in KINDS:
+        if not isinstance(kind, OBJECTS) and kind not in KINDS:
             raise DataError(f"Column {column!r} is given the kind {kind!r}. The kinds are {quote_some(KINDS)}.")
 
 

@@ -7,9 +7,10 @@ import numpy as np
 from bayesgen.errors import DataError, warn
 from bayesgen.runtime import all_in_threads
 
-from .binned import BINNED, Binned, Kind, constant_columns
+from .binned import BINNED, Binned, constant_columns
 from .columns import ColumnKinds
 from .encoding import encode_numbers
+from .kinds import Kind
 from .views import Table
 
 

@@ -10,13 +10,15 @@ import numpy as np
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 
-from .binned import BINNED, Binned, Kind, name_of_kind, with_bins
+from .binned import BINNED, Binned
 from .categories import as_labels, check_num_classes, encode_levels, inferred_categories, inferred_classes
-from .columns import KINDS, ColumnKinds, PositionalNames, check_kinds, check_known, text_names
+from .columns import ColumnKinds, PositionalNames, check_kinds, check_known, text_names
 from .encoding import Encoded, category_codes, encode_categories, encode_numbers, refuse_missing_cells
+from .kinds import KINDS, Kind, name_of_kind, stated_kind
 from .levels import declared_levels
 from .resolving import check_ends, resolved_bins
 from .response import ResponseColumn
+from .sequences import SequenceOf
 from .tables import read_table
 from .views import Table, names_among
 
@@ -61,7 +63,7 @@ class Schema:
 
     def __post_init__(self) -> None:
         if not isinstance(self.kinds, ColumnKinds):
-            _set(self, "kinds", {column: with_bins(kind) for column, kind in self.kinds.items()})
+            _set(self, "kinds", {column: stated_kind(kind) for column, kind in self.kinds.items()})
         check_kinds(self.kinds)
         if self.unknown not in ("error", "missing"):
             raise DataError(f"Schema: unknown must be 'error' or 'missing', got {self.unknown!r}.")
@@ -187,16 +189,19 @@ class Schema:
         return encode_levels(as_labels(y), self.classes, name, "The classes are", remedy, takes_missing=takes_missing)
 
     def num_categories(self, column: str) -> int:
-        """How many values a categorical column may take. DataError where the column is not categorical."""
+        """How many values a categorical column, or a step of symbols, may take. DataError for other columns."""
         if column not in self.categories:
             raise DataError(f"Column {column!r} is not a categorical column of the schema.")
         return len(self.categories[column])
 
     def num_values(self, column: str) -> int | None:
-        """How many values, or bins, a column has; None where it is of a kind that has not finitely many."""
-        if isinstance(self.kinds[column], Binned):
+        """How many values, bins, or symbols and the end, a column has; None where these are not finitely many."""
+        kind = self.kinds[column]
+        if isinstance(kind, Binned):
             return self.bins(column).num_bins
-        return self.num_categories(column) if self.kinds[column] == "categorical" else None
+        if isinstance(kind, SequenceOf):
+            return self.num_categories(column) + kind.end if kind.of_symbols else None
+        return self.num_categories(column) if kind == "categorical" else None
 
     def bins(self, column: str) -> Binned:
         """The bins of a binned column. DataError where the column is not binned."""

@@ -1,0 +1,102 @@
+"""`SequenceOf`: the kind of a column whose cells are sequences, and how they are held in arrays of one length."""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from bayesgen.describe import quote_some
+from bayesgen.errors import DataError
+from bayesgen.typing import Int, Shaped
+
+SEQUENCE = "sequence"
+STEPS = ("categorical", "real", "count", "binary")
+PADDING = -1
+"""The code at all steps past the end of a sequence of symbols."""
+
+
+@final
+@dataclass(frozen=True)
+class SequenceOf:
+    """The kind of a column whose cells are sequences: of symbols, such as words are of letters, or of numbers.
+
+    A cell is a string, whose symbols are its characters; a list, tuple or array of steps; or a row of an array that
+    is padded at the ends of its rows, see `Padded`. None or NaN as a step is a step that is missing; as the cell it is
+    a sequence that is missing altogether.
+
+    Args:
+        steps: the kind of the steps: "categorical" (symbols, any hashable values), "real", "count" or "binary".
+        end: whether a sequence ends because its end was drawn, so that its length is part of what is modelled. The
+            end is then one more symbol, which follows every sequence. Only sequences of symbols have one.
+
+    `Schema(kinds={"word": "sequence"})` declares a column of sequences of symbols, and `Schema(categories={"word":
+    "abc"})` the alphabet where that is not the symbols seen.
+
+    Raises:
+        DataError: another kind of steps; an end of numbers.
+
+    >>> SequenceOf()
+    SequenceOf(steps='categorical', end=False)
+    """
+
+    steps: str = "categorical"
+    end: bool = False
+
+    def __post_init__(self) -> None:
+        if self.steps not in STEPS:
+            raise DataError(f"SequenceOf: steps must be one of {quote_some(STEPS)}, got {self.steps!r}.")
+        if not isinstance(self.end, bool):
+            raise DataError(f"SequenceOf: end must be True or False, got {self.end!r}.")
+        if self.end and not self.of_symbols:
+            raise DataError(
+                f"SequenceOf: end=True is one more symbol, and the steps are {self.steps}. Leave it out: sequences of "
+                "numbers are modelled given their lengths."
+            )
+
+    @property
+    def of_symbols(self) -> bool:
+        """Whether the steps are symbols, and not numbers."""
+        return self.steps == "categorical"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Padded:
+    """Sequences as the rows of an array that is longer than some of them, with their lengths.
+
+    Args:
+        values: (n, T), or (n, T, ...) where a program of one's own has such steps; what is past the end of a row is
+            not looked at.
+        lengths: (n,), how many steps of each row belong to it.
+
+    Raises:
+        DataError: lengths that are not one whole number a row, from 0 to T.
+
+    >>> import numpy as np
+    >>> [row.tolist() for row in Padded(np.array([[3, 1, 0], [2, 0, 0]]), [3, 1]).sequences()]
+    [[3, 1, 0], [2]]
+    """
+
+    values: Shaped[np.ndarray, "n T ..."]
+    lengths: Int[np.ndarray, " n"]
+
+    def __init__(self, values: object, lengths: object) -> None:
+        array, ends = np.asarray(values), np.asarray(lengths)
+        if array.ndim < 2:
+            raise DataError(f"Padded: values are rows of steps, (n, T), got the shape {array.shape}.")
+        if ends.shape != array.shape[:1]:
+            raise DataError(f"Padded: {len(array)} rows need {len(array)} lengths, got the shape {ends.shape}.")
+        whole = ends.astype(np.int64) if ends.dtype.kind in "iuf" and np.isfinite(ends).all() else None
+        if whole is None or (whole != ends).any() or ((whole < 0) | (whole > array.shape[1])).any():
+            raise DataError(
+                f"Padded: lengths are whole numbers from 0 to {array.shape[1]}, got {quote_some(ends.tolist())}."
+            )
+        object.__setattr__(self, "values", array)
+        object.__setattr__(self, "lengths", whole)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def sequences(self) -> list[Shaped[np.ndarray, "steps ..."]]:
+        """The steps of each row, without what is past its end."""
+        return [row[:length] for row, length in zip(self.values, self.lengths.tolist(), strict=True)]
