@@ -5,5 +5,8 @@ from .gamma_poisson import PreciseGammaPoisson as PreciseGammaPoisson
 from .linear_normal import LINEAR_NORMAL as LINEAR_NORMAL
 from .linear_normal import LinearNormal
 from .piecewise_uniform import PiecewiseUniform
+from .sequences import SequenceDistribution as SequenceDistribution
+from .sequences import is_inside as is_inside
+from .sequences import sequences as sequences
 
 __all__ = ["LinearNormal", "PiecewiseUniform"]
