@@ -8,6 +8,7 @@ from .conditionals import conditional_draws, conditional_means
 from .densities import ColumnwiseDensity, DensityGivenFeatures, Reference, RowDensity
 from .discrete import CategoricalStatistic
 from .exponential import ExponentialFamily
+from .hidden_states import StatesStatistic
 from .histogram import HistogramStatistic
 from .last_given_rest import LastGivenRest, last_given_rest
 from .magnitudes import check_magnitudes, check_rows
@@ -53,6 +54,7 @@ __all__ = [
     "PatternMoments",
     "Reference",
     "RowDensity",
+    "StatesStatistic",
     "Statistic",
     "StudentTOutcomes",
     "SufficientStatistics",
