@@ -10,7 +10,9 @@ from .discrete import CategoricalStatistic
 from .exponential import ExponentialFamily
 from .hidden_states import StatesStatistic
 from .histogram import HistogramStatistic
+from .kept_rows import KeptRows
 from .last_given_rest import LastGivenRest, last_given_rest
+from .latent import LatentDensity, LatentStatistic
 from .magnitudes import check_magnitudes, check_rows
 from .mahalanobis import Ellipsoids, restricted
 from .missing import filled, refuse_missing
@@ -42,7 +44,10 @@ __all__ = [
     "ExponentialFamily",
     "HistogramStatistic",
     "JoinedOutcomes",
+    "KeptRows",
     "LastGivenRest",
+    "LatentDensity",
+    "LatentStatistic",
     "LocationScale",
     "MixtureOutcomes",
     "Moments",

@@ -25,6 +25,11 @@ class Statistic(abc.ABC):
     takes_squares: bool = False
 
     @property
+    def has_symmetries(self) -> bool:
+        """Whether several parameters give the same distribution, such as those of hidden states under other names."""
+        return False
+
+    @property
     def summarizes(self) -> bool:
         """Whether it knows all that summaries take of the distribution: edges of bins, where there are any."""
         return True

@@ -69,6 +69,11 @@ class PatternMoments(Summary):
         return _of_rows(rows, observed, classes, count, num_classes)
 
     @property
+    def is_complete(self) -> bool:
+        """No: some rows lack cells."""
+        return False
+
+    @property
     def num_groups(self) -> int:
         """How many groups there are."""
         return len(self.count)

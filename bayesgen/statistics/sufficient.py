@@ -15,7 +15,6 @@ from bayesgen.typing import Array, Float, Int, Num
 
 from .base import Statistic
 from .passes import Classes, class_counts
-from .patterns import PatternMoments
 from .summaries import Summary, Sums
 
 MOST_DENSE_CELLS = 1 << 27  # of sparse rows that are made dense: a gigabyte
@@ -52,9 +51,8 @@ class SufficientStatistics:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every row has its class, and the cells that its likelihood needs to be that of one statistic."""
-        partial = any(isinstance(summary, PatternMoments) for summary in self.summaries.values())
-        return self.unlabelled is None and not partial
+        """Whether every row has its class, and nothing else that its likelihood depends on is hidden or missing."""
+        return self.unlabelled is None and all(summary.is_complete for summary in self.summaries.values())
 
     @property
     def class_counts(self) -> Float[Array, " K"]:

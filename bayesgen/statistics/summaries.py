@@ -29,6 +29,11 @@ class Summary(abc.ABC):
     def __add__(self, other: "Summary") -> "Summary":
         return self.merge(other)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing that the likelihood of these rows depends on is hidden or missing."""
+        return True
+
     @abc.abstractmethod
     def pooled(self) -> "Summary":
         """The summary with the class axis summed out (of length 1)."""
