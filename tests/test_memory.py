@@ -100,15 +100,18 @@ def test_prediction_in_closed_form_holds_the_answer_and_a_few_blocks(rule, label
 
 @pytest.mark.filterwarnings("ignore::bayesgen.errors.ConvergenceWarning")
 @pytest.mark.parametrize(
-    "rule",
-    [pytest.param(bg.ConditionalAverage(num_draws=1000), id="ConditionalAverage", marks=pytest.mark.slow), bg.BMA()],
+    "method, rule",
+    [
+        pytest.param(bg.Exact(), bg.ConditionalAverage(num_draws=1000), id="ConditionalAverage"),
+        pytest.param(bg.NUTS(num_samples=250, num_warmup=50), bg.BMA(), id="BMA", marks=pytest.mark.slow),
+    ],
 )
-def test_averages_over_draws_never_hold_draws_times_rows_times_classes(rule, monkeypatch):
+def test_averages_over_draws_never_hold_draws_times_rows_times_classes(method, rule, monkeypatch):
     monkeypatch.setattr(chunking, "TABLE_CELLS", 1 << 20)
     rng = np.random.default_rng(4)
     model = bg.NaiveBayes(bg.GammaPoisson())
     counts = rng.poisson(2.0, (30_000, 2))
-    fit = bg.fit(model, counts, np.arange(30_000) % 3, method=bg.NUTS(num_samples=250, num_warmup=50), progress=False)
+    fit = bg.fit(model, counts, np.arange(30_000) % 3, method=method, progress=False)
     whole = 1000 * len(counts) * 3 * 8 / MEGABYTE
     bg.predict(fit, counts[:10], rule=rule)
     used, _ = peak(lambda: bg.predict(fit, counts, rule=rule))

@@ -191,11 +191,20 @@ def test_missing_cells_are_left_out_of_the_conditional_density():
 # --- what has no maximum, and what cannot be asked ----------------------------------------------------------------
 
 
-def test_separable_classes_are_refused_unless_a_prior_bounds_them():
+def petals():
+    """One kind of flowers is apart from the two others, which overlap."""
     X, y = load_iris(return_X_y=True)
-    X = X[:, 2:]  # petals: one kind apart from the two others, which overlap
+    return X[:, 2:], y
+
+
+def test_separable_classes_are_refused():
     with pytest.raises(FitError, match=r"rises without end along site 'real_.*MAP"):
-        bg.fit(bg.GaussianDiscriminant("tied"), X, y, method=CONDITIONAL)
+        bg.fit(bg.GaussianDiscriminant("tied"), *petals(), method=CONDITIONAL)
+
+
+@pytest.mark.slow
+def test_a_prior_bounds_separable_classes():
+    X, y = petals()
     fit = bg.fit(bg.GaussianDiscriminant("tied"), X, y, method=bg.MAP(objective="conditional"))
     assert np.isfinite(fit.parameters["real_covariance"]).all()
     joint = bg.fit(bg.GaussianDiscriminant("tied"), X, y, method=bg.MAP())

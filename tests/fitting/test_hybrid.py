@@ -51,7 +51,8 @@ def test_without_distance_it_is_the_joint_fit_of_all_rows(rows, method):
     assert joint.attributes["total_weight_unlabelled"] == fit.attributes["total_weight_unlabelled"] == 64
 
 
-@pytest.mark.parametrize("method", [bg.MAP, pytest.param(bg.MLE, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [bg.MAP, bg.MLE])
 def test_at_great_distance_it_is_the_conditional_fit(rows, method):
     fit, conditional = (fitted(rows, objective, method) for objective in (bg.Hybrid(1e4), "conditional"))
     close(probabilities(fit, rows[0]), probabilities(conditional, rows[0]), atol=1e-4)

@@ -210,6 +210,7 @@ def answers():
     return {f"q{j}": np.asarray(["a", "b", "c"])[rng.choice(3, 47, p=[0.6, 0.3, 0.1])] for j in range(5)}, y
 
 
+@pytest.mark.slow
 def test_a_concentration_with_a_prior_has_the_posterior_that_evidence_gives_it(answers):
     model = bg.NaiveBayes({"categorical": bg.DirichletCategorical(dist.Gamma(2.0, 1.0))})
     fit = bg.fit(model, *answers, method=bg.NUTS(), seed=6)
@@ -297,6 +298,7 @@ def test_thousands_of_chains_need_few_threads_and_two_compilations():
         assert sum(groups) == num_chains and len(groups) <= 32 and len(set(groups)) <= 2
 
 
+@pytest.mark.slow
 def test_many_chains_have_the_posterior_too(small):
     fit = bg.fit(SMALL, *small, method=bg.NUTS(num_chains=67, num_samples=400), seed=2)
     exact = bg.fit(SMALL, *small, method=bg.Exact())

@@ -89,6 +89,7 @@ def sampled(function, **options):
     return bg.fit(bg.GenerativeProgram(function, label=None), ROWS, method=method, seed=1)
 
 
+@pytest.mark.slow
 def test_noncentered_schools_have_the_posterior(exact):
     fit = sampled(noncentered, target_accept_prob=0.95)  # as the published draws
     assert fit.attributes["path"] == "whitened"

@@ -263,6 +263,7 @@ def posterior_by_quadrature(X, prior):
     return np.einsum("s,sij->ij", weights, covariance), weights @ v, weights @ v**2
 
 
+@pytest.mark.slow
 def test_draws_have_the_posterior_that_quadrature_gives():
     rng = np.random.default_rng(18)
     X = rng.normal(size=(11, 1)) * [1.5, -0.8] + rng.normal(0, 0.5, (11, 2)) + [1.0, 3.0]

@@ -57,6 +57,7 @@ def some_chains(draws, which):
     return Draws(draws.program, *({name: values[which] for name, values in group.items()} for group in groups))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::bayesgen.ConvergenceWarning")
 def test_errors_of_averages_over_chains_are_calibrated(exact):
     """Independent chains are run all at once, and taken as the fits of four chains each that they are."""

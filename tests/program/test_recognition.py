@@ -135,6 +135,7 @@ def test_a_prior_or_a_site_that_only_many_rows_have_is_refused():
         fit_rows(program, 20_001)
 
 
+@pytest.mark.slow
 def test_a_place_that_makes_no_difference_is_none():
     """Programs that know the places of rows, or are other ones at other sizes, and yet make all rows alike."""
 

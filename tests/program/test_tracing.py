@@ -204,6 +204,7 @@ def test_a_process_forked_after_jax_has_run_is_told_so():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::bayesgen.ConvergenceWarning")  # three draws tell nothing
 def test_chains_are_drawn_at_once():
     def draws(function, X):
