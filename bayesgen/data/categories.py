@@ -30,7 +30,10 @@ def factorize(values: np.ndarray, what: str) -> tuple[np.ndarray, list[Any]]:
     try:
         codes, distinct = pd.factorize(hashed)
     except TypeError as error:
-        raise DataError(f"{what} holds values that cannot be told apart by hashing: {error}.") from error
+        raise DataError(
+            f"{what} holds values that cannot be told apart by hashing: {error}. Turn them into plain values; a column "
+            "whose cells are lists of steps is declared as such, Schema(kinds={column: 'sequence'})."
+        ) from error
     if text:
         first_rows = np.empty(len(distinct), np.int64)
         first_rows[codes[::-1]] = np.arange(len(codes))[::-1]

@@ -11,7 +11,7 @@ import numpy as np
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 
-from .kinds import KINDS, OBJECTS, Kind
+from .kinds import KINDS, OBJECTS, Kind, holds_lists
 
 WHOLE_FLOATS = 2.0**53  # up to here every integer is a float
 
@@ -161,10 +161,11 @@ def _look_alikes(missing: Sequence[str], found: Sequence[str]) -> str:
     return "".join(f" {match[0]!r} looks like {name!r}." for name, match in pairs if match)
 
 
-def as_array(values: Any, what: str) -> np.ndarray:
+def as_array(values: Any, what: str, *, takes_lists: bool = False) -> np.ndarray:
     """np.asarray, except that it refuses ragged lists, never turns numbers into text, and keeps masked cells missing.
 
-    They are NaN among floats, and None among all else, which then are objects.
+    They are NaN among floats, and None among all else, which then are objects. Where lists are taken, those that are
+    not of one length are objects (n,).
     """
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         is_float = values.dtype.kind == "f"
@@ -186,6 +187,8 @@ def as_array(values: Any, what: str) -> np.ndarray:
             objects = np.asarray(values, dtype=object)
             array = array if all(isinstance(v, str | bytes) for v in objects.flat) else objects
     except ValueError as error:
+        if takes_lists:
+            return as_objects(values)
         raise DataError(f"{what} cannot be made an array; are its rows of one length? ({error})") from error
     return array
 
@@ -257,8 +260,19 @@ def check_index(X: Any, values: Any, name: str, of: str = "X") -> None:
     )
 
 
+def as_objects(values: Iterable[Any]) -> np.ndarray:
+    """Values as an array (n,) of objects, whatever they are."""
+    cells = list(values)
+    return np.fromiter(cells, object, len(cells))
+
+
 def values_of(series: Any) -> np.ndarray:
-    """The values of a narwhals series. The nulls of Arrow dictionaries, which Arrow makes values of, stay missing."""
+    """The values of a narwhals series. The nulls of Arrow dictionaries, which Arrow makes values of, stay missing.
+
+    Lists are objects (n,): nulls within them stay apart from numbers.
+    """
+    if holds_lists(series.dtype):
+        return as_objects(series.to_list())
     if series.implementation.is_pyarrow():
         import pyarrow
 

@@ -1,6 +1,8 @@
-"""Kinds of columns: their names, and the one place where a name becomes what it stands for."""
+"""Kinds of columns: their names, the one place where a name becomes what it stands for, and those of dtypes."""
 
-from typing import TypeAlias
+from typing import Any, NoReturn, TypeAlias
+
+from bayesgen.errors import DataError
 
 from .binned import BINNED, Binned
 from .sequences import SEQUENCE, SequenceOf
@@ -24,3 +26,43 @@ def stated_kind(kind: Kind) -> Kind:
     if kind == BINNED:
         return Binned()
     return SequenceOf() if kind == SEQUENCE else kind
+
+
+def has_categories(kind: Kind) -> bool:
+    """Whether columns of this kind have finitely many values, or symbols, that a schema lists."""
+    return kind.of_symbols if isinstance(kind, SequenceOf) else kind == "categorical"
+
+
+DECLARED = "where a row is a sequence of steps, declare Schema(kinds={{{!r}: 'sequence'}})."
+
+
+def refuse_lists(name: str) -> NoReturn:
+    """DataError for a column of lists that nothing declares."""
+    raise DataError(
+        f"Column {name!r} holds lists, which are not of one length or are of no kind by themselves. Give arrays of one "
+        f"length; {DECLARED.format(name)}"
+    )
+
+
+def holds_lists(dtype: Any) -> bool:
+    """Whether the cells of a narwhals series are lists, by its dtype."""
+    import narwhals as nw
+
+    return bool(dtype == nw.List or dtype == nw.Array)
+
+
+def kind_of_dtype(dtype: Any, name: str) -> str:
+    """The kind of a frame's column of this dtype. DataError where it has none."""
+    import narwhals as nw
+
+    if dtype == nw.Boolean:
+        return "binary"
+    if dtype.is_numeric():
+        return "real"
+    if dtype in (nw.String, nw.Categorical, nw.Enum, nw.Object):
+        return "categorical"
+    if holds_lists(dtype):
+        refuse_lists(name)
+    raise DataError(
+        f"Column {name!r} has dtype {dtype}, which has no kind. Turn it into numbers, booleans or strings, or drop it."
+    )

@@ -1,6 +1,7 @@
-"""Bins of columns, found in the rows that a schema is resolved with."""
+"""What a schema is resolved with finds out of its rows: bins of columns, categories, alphabets."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -8,15 +9,57 @@ from bayesgen.errors import DataError, warn
 from bayesgen.runtime import all_in_threads
 
 from .binned import BINNED, Binned, constant_columns
+from .categories import inferred_categories
 from .columns import ColumnKinds
 from .encoding import encode_numbers
-from .kinds import Kind
+from .kinds import Kind, has_categories, name_of_kind
+from .sequence_cells import inferred_symbols
+from .sequences import SEQUENCE
 from .views import Table
 
+NamesOf: TypeAlias = Callable[[Sequence[str]], Sequence[str]]
 
-def resolved_bins(
-    kinds: Mapping[str, Kind], table: Table, names_of: Callable[[Sequence[str]], Sequence[str]]
-) -> Mapping[str, Kind]:
+
+class Declared(Protocol):
+    """What is known of the kinds and the categories of columns."""
+
+    @property
+    def kinds(self) -> Mapping[str, Kind]: ...
+    @property
+    def categories(self) -> Mapping[str, Sequence[Any]]: ...
+    def columns_of(self, kind: str) -> Sequence[str]:
+        """The columns of one kind."""
+        ...
+
+
+def resolved_categories(declared: Declared, table: Table, names_of: NamesOf) -> dict[str, Sequence[Any]]:
+    """The categories of categorical columns and the alphabets of sequences: those declared, else those of the table.
+
+    Raises:
+        DataError: categories of columns of other kinds; columns whose values or symbols nothing tells.
+    """
+    for column in declared.categories:
+        if not has_categories(declared.kinds[column]):
+            raise DataError(
+                f"Column {column!r} has categories, and is {name_of_kind(declared.kinds[column])}. Leave them out, or "
+                f"declare Schema(kinds={{{column!r}: 'categorical'}})."
+            )
+    categories = {}
+    for kind, inferred in (("categorical", inferred_categories), (SEQUENCE, _inferred_symbols)):
+        columns = declared.columns_of(kind)
+        for column, name in zip(columns, names_of(columns), strict=True):
+            if column in declared.categories:
+                categories[column] = declared.categories[column]
+            elif has_categories(declared.kinds[column]):
+                categories[column] = inferred(column, table, name)
+    return categories
+
+
+def _inferred_symbols(column: str, table: Table, name: str) -> Sequence[Any]:
+    return inferred_symbols(column, table.column(name))
+
+
+def resolved_bins(kinds: Mapping[str, Kind], table: Table, names_of: NamesOf) -> Mapping[str, Kind]:
     """The kinds of columns with edges and tails for all bins; `names_of` gives what the table calls some columns.
 
     One warning names the columns that have fewer bins than were asked for, because too many of their values are equal.

@@ -12,6 +12,7 @@ import scipy.sparse
 from bayesgen.records import record
 from bayesgen.typing import Array, Bool, Float, Int, Num
 
+from .sequences import PADDING
 from .views import sharing_cells, successive_rows
 
 
@@ -73,11 +74,39 @@ def _num_cells(values: Any) -> int:
 
 
 def joined(parts: list[Rows]) -> Rows:
-    """The rows of all parts, one part after another."""
+    """The rows of all parts, one part after another; sequences padded to the longest of all."""
     if len(parts) == 1:
         return parts[0]
+    parts = _of_one_length(parts)
     masked = dict.fromkeys(site for part in parts for site in part.observed)
     return jax.tree.map(_join, *(_masking(part, masked) for part in parts))
+
+
+def _of_one_length(parts: list[Rows]) -> list[Rows]:
+    """The parts with as many steps in all sequences of a site, which alone have other shapes in other parts."""
+    for site in parts[0].values:
+        lengths = {part.values[site].shape[1:2] for part in parts}
+        if len(lengths) > 1:
+            longest = max(length for (length,) in lengths)
+            parts = [_with_steps(part, site, longest) for part in parts]
+    return parts
+
+
+def _with_steps(rows: Rows, site: str, length: int) -> Rows:
+    """The rows with so many steps at a site of sequences: more symbols that are PADDING, or numbers not observed."""
+    values, mask = rows.values[site], rows.observed.get(site)
+    more = length - values.shape[1]
+    if not more:
+        return rows
+    of_symbols = values.dtype.kind in "iu"
+    if mask is None and not of_symbols:
+        mask = np.ones(values.shape, bool)
+    pads = [(0, 0), (0, more)] + [(0, 0)] * (values.ndim - 2)
+    values = np.pad(np.asarray(values), pads, constant_values=PADDING if of_symbols else 0)
+    observed = dict(rows.observed)
+    if mask is not None:
+        observed[site] = np.pad(np.asarray(mask), pads, constant_values=of_symbols)
+    return dataclasses.replace(rows, values={**rows.values, site: values}, observed=observed)
 
 
 def _masking(rows: Rows, sites: Iterable[str]) -> Rows:

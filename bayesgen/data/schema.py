@@ -11,14 +11,15 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 
 from .binned import BINNED, Binned
-from .categories import as_labels, check_num_classes, encode_levels, inferred_categories, inferred_classes
+from .categories import as_labels, check_num_classes, encode_levels, inferred_classes
 from .columns import ColumnKinds, PositionalNames, check_kinds, check_known, text_names
 from .encoding import Encoded, category_codes, encode_categories, encode_numbers, refuse_missing_cells
 from .kinds import KINDS, Kind, name_of_kind, stated_kind
 from .levels import declared_levels
-from .resolving import check_ends, resolved_bins
+from .resolving import check_ends, resolved_bins, resolved_categories
 from .response import ResponseColumn
-from .sequences import SequenceOf
+from .sequence_cells import encode_sequences
+from .sequences import SEQUENCE, SequenceOf
 from .tables import read_table
 from .views import Table, names_among
 
@@ -107,10 +108,10 @@ class Schema:
             is_resolved = len(self.kinds) == len(self.columns)
             schema = self if is_resolved else replace(self, sparse=table.sparse)
         kinds = schema._complete_kinds(table, implied_kinds or {})
-        schema = replace(schema, kinds=resolved_bins(kinds, table, functools.partial(schema.names_in, table)))
-        return replace(
-            schema, categories=schema._complete_categories(table), classes=self._complete_classes(y, table.num_rows)
-        )
+        names_of = functools.partial(schema.names_in, table)
+        schema = replace(schema, kinds=resolved_bins(kinds, table, names_of))
+        categories = resolved_categories(schema, table, names_of)
+        return replace(schema, categories=categories, classes=self._complete_classes(y, table.num_rows))
 
     def check_table(self, table: Table) -> None:
         """DataError unless the table has this schema's columns.
@@ -143,8 +144,12 @@ class Schema:
         names = self.names_in(table, columns)
         kind = self._common_kind(columns)
         takes_unknown = self.unknown == "missing"
+        places = dict(zip(columns, names, strict=True))
+        if kind == SEQUENCE:
+            cells = {column: table.column(name) for column, name in places.items()}
+            sequences = {column: self.sequence(column) for column in columns}
+            return encode_sequences(cells, sequences, self.categories, takes_unknown=takes_unknown)
         if kind == "categorical":
-            places = dict(zip(columns, names, strict=True))
             return encode_categories(table, places, self.categories, takes_unknown=takes_unknown)
         numbers, observed = encode_numbers(table.matrix(names), columns, kind, takes_unknown=takes_unknown)
         if kind == BINNED:
@@ -203,6 +208,13 @@ class Schema:
             return self.num_categories(column) + kind.end if kind.of_symbols else None
         return self.num_categories(column) if kind == "categorical" else None
 
+    def sequence(self, column: str) -> SequenceOf:
+        """The kind of a column of sequences. DataError where the column has none."""
+        kind = self.kinds.get(column)
+        if not isinstance(kind, SequenceOf):
+            raise DataError(f"Column {column!r} is not a column of sequences of the schema.")
+        return kind
+
     def bins(self, column: str) -> Binned:
         """The bins of a binned column. DataError where the column is not binned."""
         kind = self.kinds.get(column)
@@ -249,19 +261,6 @@ class Schema:
         names = self.names_in(table, columns)
         pairs = zip(columns, names, strict=True)
         return {c: stated.get(c) or default or table.inferred_kind(name) for c, name in pairs}
-
-    def _complete_categories(self, table: Table) -> dict[str, Sequence[Any]]:
-        for column in self.categories:
-            if self.kinds[column] != "categorical":
-                raise DataError(
-                    f"Column {column!r} has categories, and is {name_of_kind(self.kinds[column])}. Leave them out, or "
-                    f"declare Schema(kinds={{{column!r}: 'categorical'}})."
-                )
-        columns = self.columns_of("categorical")
-        names = self.names_in(table, columns)
-        known = self.categories
-        pairs = zip(columns, names, strict=True)
-        return {c: known[c] if c in known else inferred_categories(c, table, name) for c, name in pairs}
 
     def _complete_classes(self, y: Any, num_rows: int) -> Sequence[Any] | None:
         if y is None:

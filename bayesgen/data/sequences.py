@@ -22,15 +22,16 @@ class SequenceOf:
 
     A cell is a string, whose symbols are its characters; a list, tuple or array of steps; or a row of an array that
     is padded at the ends of its rows, see `Padded`. None or NaN as a step is a step that is missing; as the cell it is
-    a sequence that is missing altogether.
+    a sequence that is missing altogether. In a padded array of symbols -1 stands past the ends of rows, and nowhere
+    else; its integers are taken as codes where the alphabet has no numbers, as simulated sequences are.
 
     Args:
         steps: the kind of the steps: "categorical" (symbols, any hashable values), "real", "count" or "binary".
         end: whether a sequence ends because its end was drawn, so that its length is part of what is modelled. The
             end is then one more symbol, which follows every sequence. Only sequences of symbols have one.
 
-    `Schema(kinds={"word": "sequence"})` declares a column of sequences of symbols, and `Schema(categories={"word":
-    "abc"})` the alphabet where that is not the symbols seen.
+    `Schema(kinds={"word": "sequence"})` declares a column of sequences of symbols, whose alphabet is what is seen,
+    sorted; `Schema(categories={"word": list("abc")})` declares it. In an alphabet of words, a cell is a list of words.
 
     Raises:
         DataError: another kind of steps; an end of numbers.

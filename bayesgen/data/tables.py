@@ -10,9 +10,20 @@ import numpy as np
 from bayesgen.errors import DataError
 
 from .categories import as_labels
-from .columns import PositionalNames, as_array, as_series, as_weights, check_index, holds_integers, text_names
+from .columns import (
+    PositionalNames,
+    as_array,
+    as_objects,
+    as_series,
+    as_weights,
+    check_index,
+    holds_integers,
+    text_names,
+)
+from .kinds import holds_lists, kind_of_dtype
 from .levels import dtype_levels
-from .views import ArrayTable, FrameTable, MappingTable, SparseTable, Table, kind_of_dtype
+from .sequences import Padded
+from .views import ArrayTable, FrameTable, MappingTable, SparseTable, Table
 
 _KIND_OF_DTYPE = {"b": "binary", **dict.fromkeys("iuf", "real"), **dict.fromkeys("OUST", "categorical")}
 
@@ -136,7 +147,7 @@ def _read_frame(view: Any, least_rows: int) -> FrameTable:
 
 def _read_mapping(X: Mapping[Any, Any], least_rows: int) -> MappingTable:
     names = text_names(X)
-    arrays = {name: as_array(values, f"Column {name!r}") for name, values in zip(names, X.values(), strict=True)}
+    arrays = {name: _cells(values, name) for name, values in zip(names, X.values(), strict=True)}
     for name, array in arrays.items():
         if array.ndim == 0:
             raise DataError(f"Column {name!r} is {type(X.get(name)).__name__}, not an array with one row a value.")
@@ -153,12 +164,30 @@ def _read_mapping(X: Mapping[Any, Any], least_rows: int) -> MappingTable:
     kinds = {
         name: "categorical" if name in declared else _kind_of_values(values, arrays[name], name)
         for name, values in zip(names, X.values(), strict=True)
+        if not _are_lists(values, arrays[name])
     }
     series = {name: as_series(values) for name, values in zip(names, X.values(), strict=True)}
     integers = frozenset(n for n, s in series.items() if s is not None and holds_integers(s.dtype, arrays[n]))
     return MappingTable(
         arrays=arrays, integers=integers, kinds=kinds, declared=declared, names=names, num_rows=len(arrays[first])
     )
+
+
+def _cells(values: Any, name: str) -> np.ndarray:
+    """The cells of a column of a mapping."""
+    if isinstance(values, Padded):
+        return as_objects(values.sequences())
+    return as_array(values, f"Column {name!r}", takes_lists=True)
+
+
+def _are_lists(values: Any, array: np.ndarray) -> bool:
+    """Whether the cells of a column are lists that are no array: such a column has no kind by itself."""
+    if array.dtype != object or array.ndim != 1:
+        return False
+    if isinstance(values, list | tuple):
+        return any(isinstance(cell, list | tuple | np.ndarray) for cell in array)
+    series = as_series(values)
+    return isinstance(values, Padded) or (series is not None and holds_lists(series.dtype))
 
 
 def _kind_of_values(values: Any, array: np.ndarray, name: str) -> str:

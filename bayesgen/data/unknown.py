@@ -10,6 +10,8 @@ from bayesgen.errors import UnknownValuesWarning, warn
 from .categories import UNKNOWN
 from .encoding import category_codes, encode_numbers
 from .schema import Schema
+from .sequence_cells import num_unknown_symbols
+from .sequences import SEQUENCE, SequenceOf
 from .views import Table
 
 UnknownCells: TypeAlias = Mapping[str, int]
@@ -19,12 +21,13 @@ UnknownCells: TypeAlias = Mapping[str, int]
 def unknown_cells(schema: Schema, table: Table) -> UnknownCells:
     """The cells of a table with values that the schema does not know; none where it refuses them.
 
-    It is a pass of its own over categorical and binary columns, so that a warning can count what all threads read.
+    It is a pass of its own over categorical and binary columns and sequences, so that a warning can count what all
+    threads read.
     """
     if schema.unknown == "error" or table.sparse or not schema.kinds:
         return {}
     chunks, counts = [table.rows(rows) for rows in table.chunks()], {}
-    for kind in ("categorical", "binary"):
+    for kind in ("categorical", "binary", SEQUENCE):
         columns = schema.columns_of(kind)
         for column, name in zip(columns, schema.names_in(table, columns), strict=True):
             counts[column] = sum(_num_unknown(schema, column, chunk, name) for chunk in chunks)
@@ -32,6 +35,9 @@ def unknown_cells(schema: Schema, table: Table) -> UnknownCells:
 
 
 def _num_unknown(schema: Schema, column: str, table: Table, name: str) -> int:
+    kind = schema.kinds[column]
+    if isinstance(kind, SequenceOf):
+        return _num_unknown_steps(schema, column, kind, table.column(name))
     if column in schema.categories:
         codes = category_codes(column, table.column(name), schema.categories[column], takes_unknown=True)
         return int(np.count_nonzero(codes == UNKNOWN))
@@ -42,6 +48,11 @@ def _num_unknown(schema: Schema, column: str, table: Table, name: str) -> int:
     import pandas as pd
 
     return int(np.count_nonzero(~known & ~pd.isna(cells)))
+
+
+def _num_unknown_steps(schema: Schema, column: str, kind: SequenceOf, cells: np.ndarray) -> int:
+    """Steps that are none of the symbols; those of numbers are refused where they are encoded."""
+    return num_unknown_symbols(column, cells, kind, schema.categories[column]) if kind.of_symbols else 0
 
 
 def warn_of_unknown(cells: UnknownCells) -> None:

@@ -16,6 +16,7 @@ from bayesgen.errors import DataError
 from bayesgen.runtime import table_chunks
 
 from .columns import PositionalNames, as_integers, holds_integers, mismatch, values_of
+from .kinds import DECLARED, kind_of_dtype, refuse_lists
 from .levels import dtype_levels
 
 
@@ -185,7 +186,8 @@ class FrameTable(Table):
 class MappingTable(Table):
     """A mapping name -> array (n,) or (n, ...). `declared` holds the levels of columns whose dtype has any.
 
-    Columns in `integers` hold them as floats, because some of their cells are missing.
+    Columns in `integers` hold them as floats, because some of their cells are missing. Columns without an entry in
+    `kinds` hold lists, and are of no kind but a declared one.
     """
 
     arrays: Mapping[str, np.ndarray]
@@ -195,6 +197,8 @@ class MappingTable(Table):
     named: bool = True
 
     def inferred_kind(self, name: str) -> str:
+        if name in self.arrays and name not in self.kinds:
+            refuse_lists(name)
         return self.kinds[name]
 
     def levels(self, name: str) -> tuple[Any, ...] | None:
@@ -227,7 +231,7 @@ class MappingTable(Table):
         if array.ndim != 1:
             raise DataError(
                 f"Column {name!r} has shape {array.shape}, and one value a row is wanted here. "
-                f"Pass its parts as columns of their own."
+                f"Pass its parts as columns of their own; {DECLARED.format(name)}"
             )
         return array
 
@@ -281,18 +285,3 @@ def sharing_cells(data: np.ndarray, columns: np.ndarray, ends: np.ndarray, num_c
     rows = csr_array((len(ends) - 1, num_columns), dtype=data.dtype)
     rows.data, rows.indices, rows.indptr = data, columns, ends
     return rows
-
-
-def kind_of_dtype(dtype: Any, name: str) -> str:
-    """The kind of a frame's column of this dtype. DataError where it has none."""
-    import narwhals as nw
-
-    if dtype == nw.Boolean:
-        return "binary"
-    if dtype.is_numeric():
-        return "real"
-    if dtype in (nw.String, nw.Categorical, nw.Enum, nw.Object):
-        return "categorical"
-    raise DataError(
-        f"Column {name!r} has dtype {dtype}, which has no kind. Turn it into numbers, booleans or strings, or drop it."
-    )

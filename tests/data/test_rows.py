@@ -56,6 +56,19 @@ def test_joined_rows_have_masks_of_all_sites_that_lack_cells_in_some_part():
     np.testing.assert_array_equal(rows.observed["z"], np.concatenate([np.ones(9, bool), some[4:]]))
 
 
+def test_joined_sequences_are_padded_to_the_longest():
+    words = [np.array([[2, 0, 1], [1, -1, -1]]), np.array([[0], [1]]), np.array([[1, 1]])]
+    steps = [np.ones((len(word), word.shape[1], 2)) for word in words]
+    unseen = np.array([[[True, False]]] * 2)
+    parts = [Rows({"word": word, "walk": walk}) for word, walk in zip(words, steps, strict=True)]
+    parts[1] = Rows(parts[1].values, {"walk": unseen, "word": np.array([[True], [False]])})
+    rows = joined(parts)
+    assert rows.values["word"].tolist() == [[2, 0, 1], [1, -1, -1], [0, -1, -1], [1, -1, -1], [1, 1, -1]]
+    assert rows.observed["word"].tolist() == [[True] * 3] * 3 + [[False, True, True], [True] * 3]
+    assert rows.values["walk"].sum((1, 2)).tolist() == [6, 6, 2, 2, 4]
+    assert rows.observed["walk"].sum(1).tolist() == [[3, 3], [3, 3], [1, 0], [1, 0], [2, 2]]
+
+
 def test_types_and_shapes_are_checked():
     with pytest.raises(jaxtyping.TypeCheckError):
         Rows({"x": np.zeros(3)}, labels=np.zeros(3))

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse
 
+from bayesgen.data import Schema
 from bayesgen.data.columns import ColumnKinds, PositionalNames
 from bayesgen.data.tables import read_table
 from bayesgen.describe import quote_some
@@ -222,7 +223,8 @@ def test_mappings_that_are_no_table_are_refused():
     refused({"a": "text"}, "'a'", "str")
     refused({}, "0 rows and 0 columns")
     refused({"a": []}, "0 rows and 1 columns")
-    refused({"a": [[1], [1, 2]]}, "'a'", "one length")
+    with pytest.raises(DataError, match=r"'a' holds lists, which are not of one length.*'sequence'"):
+        Schema.infer({"a": [[1], [1, 2]]})
     refused({"a": [1j]}, "'a'", "complex128")
 
 

@@ -1,0 +1,192 @@
+"""Columns of sequences to the padded arrays that a model sees, or an error that names column, row and step."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from bayesgen.describe import quote_some
+from bayesgen.errors import DataError
+from bayesgen.typing import Bool, Int, Shaped
+
+from .categories import UNKNOWN
+from .encoding import Encoded, encode_numbers
+from .levels import sorted_levels
+from .sequences import PADDING, SequenceOf
+from .steps import MISSING, Steps, steps_of
+
+Padding: TypeAlias = tuple[Shaped[np.ndarray, "n T"], Bool[np.ndarray, "n T"]]
+
+
+def inferred_symbols(column: str, cells: Shaped[np.ndarray, "n ..."]) -> tuple[Any, ...]:
+    """The alphabet of a column of sequences: the symbols seen, sorted. DataError where there are none."""
+    what = f"Column {column!r}"
+    distinct = steps_of(cells, column).distinct(what)
+    if not distinct:
+        raise DataError(
+            f"{what} has no symbol: every sequence is empty or missing. Drop it, or declare its alphabet, "
+            f"Schema(categories={{{column!r}: [...]}})."
+        )
+    return sorted_levels(distinct, what)
+
+
+def num_unknown_symbols(
+    column: str, cells: Shaped[np.ndarray, "n ..."], kind: SequenceOf, symbols: Sequence[Any]
+) -> int:
+    """How many steps are symbols that the alphabet lacks."""
+    codes, _ = _codes(steps_of(cells, column), column, kind, symbols)
+    return int(np.count_nonzero(codes == UNKNOWN))
+
+
+def encode_sequences(
+    cells: Mapping[str, Shaped[np.ndarray, "n ..."]],
+    kinds: Mapping[str, SequenceOf],
+    alphabets: Mapping[str, Sequence[Any]],
+    *,
+    takes_unknown: bool = False,
+) -> Encoded:
+    """The steps of columns of sequences in arrays of one length T, and which of them are there: None where all are.
+
+    Of one column of symbols codes (n, T), PADDING past the end; of several, whose steps go together, (n, T, D); of
+    columns of numbers (n, T, D), 0.0 past the end, where nothing is observed. T is the longest of these rows, at least
+    1. Where the end is a symbol, its code follows each sequence. Missing steps are 0, and not observed.
+
+    Args:
+        cells: column -> its raw cells.
+        kinds: column -> its kind; all have symbols, or all numbers.
+        alphabets: column -> its symbols, for columns of symbols.
+        takes_unknown: whether unknown symbols are missing steps.
+
+    Raises:
+        DataError: cells that are no sequences, unknown symbols, what is no number; columns whose sequences differ in
+            length; naming column, row and step.
+    """
+    if len({(kind.of_symbols, kind.end) for kind in kinds.values()}) != 1:
+        raise DataError(f"Sequences whose steps go together are of one kind, and these are {dict(kinds)}.")
+    of_symbols = next(iter(kinds.values())).of_symbols
+    steps = {column: steps_of(values, column, of_symbols) for column, values in cells.items()}
+    lengths = _common_lengths(steps)
+    arrays, masks = [], []
+    for column, of_column in steps.items():
+        if of_symbols:
+            array, mask = _symbols(of_column, column, kinds[column], alphabets[column], lengths, takes_unknown)
+        else:
+            array, mask = _numbers(of_column, column, kinds[column], lengths, takes_unknown)
+        arrays.append(array)
+        masks.append(mask)
+    single = of_symbols and len(arrays) == 1
+    values = arrays[0] if single else np.stack(arrays, axis=-1)
+    observed = masks[0] if single else np.stack(masks, axis=-1)
+    return values, None if observed.all() else observed
+
+
+def _common_lengths(steps: Mapping[str, Steps]) -> Int[np.ndarray, " n"]:
+    """The length of each row, that of the columns in which it is there. DataError where they differ."""
+    lengths = np.max([of_column.lengths for of_column in steps.values()], axis=0)
+    for column, of_column in steps.items():
+        wrong = (of_column.lengths != lengths) & ~of_column.missing
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            longest = next(name for name, other in steps.items() if other.lengths[row] == lengths[row])
+            raise DataError(
+                f"Column {column!r} has {of_column.lengths[row]} steps at row {row}, and column {longest!r} has "
+                f"{lengths[row]}: the steps of the columns of one block go together. Mark steps that are not known by "
+                "None or NaN, or put the columns into different blocks."
+            )
+    return lengths
+
+
+def _symbols(
+    steps: Steps,
+    column: str,
+    kind: SequenceOf,
+    symbols: Sequence[Any],
+    lengths: Int[np.ndarray, " n"],
+    takes_unknown: bool,
+) -> Padding:
+    """Codes (n, T) and which steps are there; past the end all are."""
+    codes, are_codes = _codes(steps, column, kind, symbols)
+    if not takes_unknown and (codes == UNKNOWN).any():
+        _refuse_unknown(steps, codes, column, symbols, kind, are_codes)
+    adds_end = kind.end and not are_codes
+    within = np.arange(max(int(lengths.max(initial=0)) + adds_end, 1)) < lengths[:, None]
+    padded: Int[np.ndarray, "n T"] = np.full(within.shape, PADDING, np.int64)
+    padded[within & ~steps.missing[:, None]] = codes
+    if adds_end:
+        padded[np.arange(len(lengths)), lengths] = len(symbols)
+    observed = padded >= 0
+    observed[np.arange(within.shape[1]) >= lengths[:, None] + adds_end] = True
+    padded[~observed] = 0
+    if steps.missing.any():
+        padded[steps.missing], observed[steps.missing] = 0, False
+    return padded, observed
+
+
+def _codes(steps: Steps, column: str, kind: SequenceOf, symbols: Sequence[Any]) -> tuple[Int[np.ndarray, " N"], bool]:
+    """The code of each step, MISSING or UNKNOWN where it has none, and whether the steps were codes already.
+
+    Integers of a padded array are codes where the symbols are none: simulated sequences are such.
+    """
+    if not steps.may_be_codes or any(isinstance(symbol, int | float | np.number) for symbol in symbols):
+        return steps.codes(symbols, f"Column {column!r}"), False
+    numbers = np.asarray(steps.values, np.float64)
+    known = (numbers >= 0) & (numbers < len(symbols) + kind.end) & (numbers == np.floor(numbers))
+    codes = np.where(known, numbers, np.where(np.isnan(numbers), MISSING, UNKNOWN)).astype(np.int64)
+    if kind.end:
+        _check_ends(steps, codes, column, len(symbols))
+    return codes, True
+
+
+def _check_ends(steps: Steps, codes: Int[np.ndarray, " N"], column: str, end: int) -> None:
+    """DataError for steps that follow the end."""
+    last = np.cumsum(steps.lengths) - 1
+    inside = codes == end
+    inside[last[steps.lengths > 0]] = False
+    if inside.any():
+        place = steps.place(int(np.argmax(inside)))
+        raise DataError(
+            f"Column {column!r} has {end}, the code of the end, at {place}, and steps after it. Nothing follows the "
+            f"end but {PADDING}."
+        )
+
+
+def _refuse_unknown(
+    steps: Steps, codes: Int[np.ndarray, " N"], column: str, symbols: Sequence[Any], kind: SequenceOf, are_codes: bool
+) -> None:
+    wrong = np.flatnonzero(codes == UNKNOWN)
+    place = steps.place(int(wrong[0]))
+    if are_codes:
+        raise DataError(
+            f"Column {column!r} has {quote_some([steps.values[wrong[0]]])} at {place}. In a padded array of numbers "
+            f"the symbols {quote_some(symbols)} are codes, 0 to {len(symbols) - 1 + kind.end}. Correct it, or give "
+            "texts or lists of symbols."
+        )
+    distinct = list(dict.fromkeys(steps.values[wrong].tolist()))
+    unknown = [chr(point) for point in distinct] if steps.of_text else distinct
+    raise DataError(
+        f"Column {column!r} has {quote_some(unknown, 5)} (first at {place}), which is unknown. Its symbols are "
+        f"{quote_some(symbols)}. Correct it, declare every symbol, Schema(categories={{{column!r}: [...]}}), or take "
+        "such steps as missing, Schema(unknown='missing')."
+    )
+
+
+def _numbers(
+    steps: Steps, column: str, kind: SequenceOf, lengths: Int[np.ndarray, " n"], takes_unknown: bool
+) -> Padding:
+    """Numbers (n, T), and which steps are there; past the end none is."""
+    if steps.of_text and len(steps.values):
+        raise DataError(
+            f"Column {column!r} is of sequences of {kind.steps} steps, and has a text at {steps.place(0)}. Give lists "
+            f"of numbers, or declare symbols, Schema(kinds={{{column!r}: 'sequence'}})."
+        )
+    values = steps.values if len(steps.values) else np.empty(0)
+    numbers, observed = encode_numbers(
+        values[:, None], [column], kind.steps, takes_unknown=takes_unknown, place=steps.place
+    )
+    within = np.arange(max(int(lengths.max(initial=0)), 1)) < lengths[:, None]
+    there = within & ~steps.missing[:, None]
+    padded = np.zeros(within.shape)
+    mask = np.zeros(within.shape, bool)
+    mask[there] = True if observed is None else observed[:, 0]
+    padded[there] = np.where(mask[there], np.asarray(numbers)[:, 0], 0.0)
+    return padded, mask
