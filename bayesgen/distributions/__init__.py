@@ -1,5 +1,8 @@
 """NumPyro distributions that NumPyro lacks, one a file; what has a sufficient statistic registers it there."""
 
+from .cells import innermost as innermost
+from .cells import log_prob_of_cells as log_prob_of_cells
+from .cells import whole_axes as whole_axes
 from .chi import Chi as Chi
 from .gamma_poisson import PreciseGammaPoisson as PreciseGammaPoisson
 from .linear_normal import LINEAR_NORMAL as LINEAR_NORMAL

@@ -12,7 +12,7 @@ from numpyro.distributions import constraints
 
 from bayesgen.data import PADDING
 from bayesgen.errors import ModelError
-from bayesgen.typing import Array, Bool, Int, Real, Shaped
+from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
 UNKNOWN_STEPS = 2  # of an event whose length is not known: a sequence with a step that follows another
 Length: TypeAlias = int | Int[Array, "..."] | None
@@ -87,6 +87,20 @@ class SequenceDistribution(dist.Distribution):
                 "lengths are computed while a program is traced."
             )
         return self.num_steps
+
+    @property
+    def whole_step_axes(self) -> int:
+        """How many last axes of a step are one event, of which no part may be missing."""
+        return len(self.event_shape) - 1
+
+    def log_prob_of_cells(self, value: Shaped[Array, "..."], observed: Bool[Array, "..."]) -> Float[Array, "..."]:
+        """Log density of the steps that are there, whatever stands at the others.
+
+        Args:
+            value: sequences; symbols are padded as they are, numbers are over where no more steps are seen.
+            observed: mask of the steps that are there, of the shape of `value`; of symbols True past the end.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no density of sequences of which steps are missing.")
 
     def cut(self, steps: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
         """The same with padding past the lengths, where they are given: steps (..., T, *step) of this batch."""

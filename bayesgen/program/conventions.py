@@ -11,6 +11,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
 from numpyro.primitives import CondIndepStackFrame
 
+from bayesgen.distributions import innermost
 from bayesgen.errors import ModelError
 
 from .messages import (
@@ -18,7 +19,6 @@ from .messages import (
     Trace,
     base_support,
     in_plate,
-    innermost,
     is_control_flow,
     is_factor,
     is_param,

@@ -5,13 +5,13 @@ import jax.numpy as jnp
 from numpyro.distributions.transforms import biject_to
 from numpyro.primitives import CondIndepStackFrame
 
+from bayesgen.distributions import innermost, whole_axes
 from bayesgen.errors import ModelError
 
 from .arbitrary import run_abstractly
 from .base import Program
 from .conventions import check_label, check_same_sites, check_signature, check_sites
-from .messages import Message, Trace, in_plate, innermost, is_deterministic, is_plate, samples
-from .missing import whole_axes
+from .messages import Message, Trace, in_plate, is_deterministic, is_plate, samples
 from .structure import Site, Structure
 
 SIZES = (11, 13)  # two primes: the plate whose size follows is the instance plate

@@ -16,7 +16,7 @@ from .base import Arrays, Program
 from .conventions import check_same_sites
 from .latent_space import LatentValue, at_free, free_of
 from .messages import Message, Trace, is_factor, log_prob, samples
-from .missing import log_prob_of_cells, with_possible_values
+from .missing import log_prob_of_site, with_possible_values
 from .structure import Site
 from .tracing import sites_of
 
@@ -69,7 +69,7 @@ class Evaluation:
 
     def _log_prob(self, name: str) -> Float[Array, "..."]:
         message, observed = self.sites[name], self.observed.get(name)
-        return log_prob(message) if observed is None else log_prob_of_cells(message, observed)
+        return log_prob(message) if observed is None else log_prob_of_site(message, observed)
 
     def _by_row(self, log_probs: Float[Array, "..."]) -> Float[Array, " n"]:
         position = log_probs.ndim + self.axis

@@ -80,13 +80,6 @@ def log_prob(message: Message) -> Float[Array, "..."]:
     return log_probs if message["scale"] is None else message["scale"] * log_probs
 
 
-def innermost(distribution: dist.Distribution) -> dist.Distribution:
-    """A distribution without what was wrapped around it: events, expansion, masks."""
-    while isinstance(distribution, dist.Independent | dist.ExpandedDistribution | dist.MaskedDistribution):
-        distribution = distribution.base_dist
-    return distribution
-
-
 def base_support(support: Constraint) -> Constraint:
     """A support for each entry, where it was one of whole events."""
     while isinstance(support, constraints.independent):

@@ -1,6 +1,5 @@
 """Rows of a program of which cells are missing: which may be, and log probabilities that leave them out."""
 
-import math
 from collections.abc import Collection
 
 import jax.numpy as jnp
@@ -8,25 +7,13 @@ import numpy as np
 import numpyro.distributions as dist
 
 from bayesgen.data import Rows
+from bayesgen.distributions import SequenceDistribution, innermost, log_prob_of_cells
 from bayesgen.errors import DataError
-from bayesgen.statistics import restricted
 from bayesgen.typing import Array, Bool, Float, Shaped
 
 from .base import Program
-from .messages import Message, innermost
+from .messages import Message
 from .structure import Site
-
-HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
-JOINTLY_NORMAL = dist.MultivariateNormal | dist.LowRankMultivariateNormal
-
-
-def whole_axes(distribution: dist.Distribution) -> int:
-    """How many last axes of a value are one event that has a density only as a whole.
-
-    None where events are numbers, and where they are jointly normal: then each part has a marginal.
-    """
-    leaf = innermost(distribution)
-    return 0 if isinstance(leaf, JOINTLY_NORMAL) else len(leaf.event_shape)
 
 
 def check_missing(program: Program, rows: Rows, looked_for: Collection[str | None] = ()) -> None:
@@ -89,40 +76,15 @@ def with_possible_values(
     distribution: dist.Distribution, values: Shaped[Array, "..."], observed: Bool[Array, "..."]
 ) -> Shaped[Array, "..."]:
     """The values of a site, with any that its distribution can take where they are missing."""
+    if isinstance(innermost(distribution), SequenceDistribution):
+        return values  # whose steps are told to be missing by the mask alone
     return jnp.where(observed, values, distribution.support.feasible_like(values))
 
 
-def log_prob_of_cells(message: Message, observed: Bool[Array, "..."]) -> Float[Array, "..."]:
+def log_prob_of_site(message: Message, observed: Bool[Array, "..."]) -> Float[Array, "..."]:
     """Log probability of a site's cells that are there, scale and mask honoured, elementwise over its batch axes.
 
     `observed` has the shape of the site's value, which in the other cells is one that the site can take.
     """
-    log_probs = _of_cells(message["fn"], message["value"], observed)
+    log_probs = log_prob_of_cells(message["fn"], message["value"], observed)
     return log_probs if message["scale"] is None else message["scale"] * log_probs
-
-
-def _of_cells(
-    distribution: dist.Distribution, value: Shaped[Array, "..."], observed: Bool[Array, "..."]
-) -> Float[Array, "..."]:
-    if isinstance(distribution, dist.Independent):
-        of_cells = _of_cells(distribution.base_dist, value, observed)
-        return of_cells.sum(tuple(range(-distribution.reinterpreted_batch_ndims, 0)))
-    if isinstance(distribution, dist.ExpandedDistribution):
-        return _of_cells(distribution.base_dist, value, observed)
-    if isinstance(distribution, dist.MaskedDistribution):
-        return jnp.where(distribution._mask, _of_cells(distribution.base_dist, value, observed), 0.0)
-    if isinstance(distribution, JOINTLY_NORMAL):
-        return _marginal(distribution, value, observed)
-    events = tuple(range(-len(distribution.event_shape), 0))
-    return jnp.where(observed.all(events), distribution.log_prob(value), 0.0)
-
-
-def _marginal(
-    distribution: dist.MultivariateNormal | dist.LowRankMultivariateNormal,
-    value: Float[Array, "..."],
-    observed: Bool[Array, "..."],
-) -> Float[Array, "..."]:
-    """Log density of the columns that are there: the others are made standard normal, and at zero."""
-    loc, scale_tril = restricted(distribution.loc, distribution.scale_tril, observed)
-    whole = dist.MultivariateNormal(loc, scale_tril=scale_tril).log_prob(jnp.where(observed, value, 0.0))
-    return whole + HALF_LOG_2PI * (~observed).sum(-1)
