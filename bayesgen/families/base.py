@@ -57,6 +57,11 @@ class Family(Incomplete, Searched, abc.ABC):
 
     __hash__ = content_hash
 
+    @property
+    def why_never_closed(self) -> str:
+        """Why the posterior never has a closed form, where `is_closed` says so, and what to do, for messages."""
+        return f"no posterior of {type(self).__name__} is again one. Use NUTS(), or MAP() for the mode."
+
     # --- hyperparameters ---------------------------------------------------------------------------------------
 
     @property

@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,11 @@ Parameters: TypeAlias = dict[str, ArrayOrNumber]
 
 class Incomplete(abc.ABC):
     """Rows of which cells are missing. Where columns are alone, their summaries count cells, and all is as it was."""
+
+    has_several_maxima: ClassVar[bool] = False
+    """Whether likelihoods of rows have several maxima, because something is hidden: EM then starts several times."""
+    why_open: ClassVar[str] = "what it depends on is missing. Use NUTS() or MAP()."
+    """Why the posterior has no closed form where `has_closed_form` says so, and what to do, for messages."""
 
     @abc.abstractmethod
     def log_likelihood(self, parameters: Mapping[str, Array], summary: Summary) -> float:
@@ -41,8 +46,14 @@ class Incomplete(abc.ABC):
         """
         return None
 
-    def available(self, summary: Summary) -> Summary:
-        """The summary of whole rows that the cells that are there suggest: where to begin with `completed`."""
+    def available(self, summary: Summary, rng: np.random.Generator | None = None) -> Summary:
+        """The summary of whole rows that the cells that are there suggest: where to begin with `completed`.
+
+        Args:
+            summary: of the rows.
+            rng: where there are several maxima, what another beginning is drawn from; None for the one that needs no
+                luck.
+        """
         return summary
 
     def expectation(self, summary: Summary, parameters: Mapping[str, Array]) -> tuple[float, Summary]:

@@ -23,6 +23,10 @@ class JointCells(Incomplete):
     scale: Hyperparameter
     pooling: Pooling
     batch_shape: TableShape
+    why_open = (
+        "cells of its jointly normal columns are missing. Use NUTS() or MAP(), leave those rows out, or give each "
+        "column a variance of its own (covariance='diag', NaiveBayes, NaiveBayesRegression)."
+    )
 
     @abc.abstractmethod
     def mode(self, names: Names = ANONYMOUS) -> Parameters:
@@ -53,7 +57,7 @@ class JointCells(Incomplete):
         counts, scatter = np.diagonal(together, axis1=1, axis2=2), self._pool(np.asarray(summary.by_column().scatter))
         check_cells(self._pool(together), counts, scatter, self.pooling.tied, names)
 
-    def available(self, summary: Summary) -> Summary:
+    def available(self, summary: Summary, rng: np.random.Generator | None = None) -> Summary:
         """Means and variances of the cells of each column; of columns without cells in a class, those of the prior."""
         if not isinstance(summary, PatternMoments):
             return summary

@@ -18,6 +18,7 @@ from bayesgen.typing import Int
 
 from .clustering import Grouping, groupings
 from .expectation import ExpectationMaximization, Target
+from .given_parameters import GivenParameters
 from .problem import ProgramProblem
 from .starts import Starts
 
@@ -31,12 +32,12 @@ class Options:
 
     Attributes:
         num_starts: how many starts are tried, where none are given.
-        starts: where to start.
+        starts: where to start: at classes of the rows without labels, or at parameters.
         hard: whether rows without labels are taken for one of their most probable class alone.
     """
 
     num_starts: int
-    starts: Starts | None = None
+    starts: Starts | GivenParameters | None = None
     hard: bool = False
 
 
@@ -123,11 +124,15 @@ def _best_of(steps: ExpectationMaximization, starts: list["Start"], least_gain: 
             f"EM reaches no estimate from any of {len(starts)} starts. The first: {refusals[0]} {steps.target.remedy}"
         ) from refusals[0]
     if not best.converged:
-        hardly = (
-            "The cells that are there hardly tell how columns vary together; MAP() or covariance='diag' asks for less."
-            if steps.unlabelled is None
-            else "The classes are hardly told apart by these columns; fewer of them, or more labels, would be."
-        )
+        if steps.unlabelled is not None:
+            hardly = "The classes are hardly told apart by these columns; fewer of them, or more labels, would be."
+        elif steps.conjugate.has_several_maxima:
+            hardly = "Rows hardly tell what is hidden; fewer hidden states, or MAP() and its prior, ask for less."
+        else:
+            hardly = (
+                "The cells that are there hardly tell how columns vary together; MAP() or covariance='diag' asks for "
+                "less."
+            )
         warn(f"EM has not converged in {best.num_steps} steps: the objective still rises. {hardly}", ConvergenceWarning)
     return Search(steps, best, len(starts), len(refusals))
 
@@ -142,46 +147,66 @@ def _starts(problem: ProgramProblem, steps: ExpectationMaximization, options: Op
     """
     data, rows = problem.data, steps.unlabelled
     conjugate, prior = steps.conjugate, steps.conjugate.center()
+    rng, num_classes = generator(as_key(problem.seed)), len(conjugate.classes)
+    if isinstance(options.starts, GivenParameters):
+        given = options.starts.processes(problem.program, _first(problem, steps))
+        return [functools.partial(dict, parameters) for parameters in given]
     if rows is None:
-        return [functools.partial(_middle, steps)]
+        num_others = options.num_starts - 1 if conjugate.has_several_maxima else 0
+        return [functools.partial(_middle, steps), *[functools.partial(_middle, steps, rng)] * num_others]
     if options.starts is not None:
         assert data.unlabelled_places is not None
-        given = options.starts.classes(data.scaled_schema, data.num_rows, data.unlabelled_places)
-        return [functools.partial(_maximum, steps, classes, prior) for classes in given]
-    rng, num_classes = generator(as_key(problem.seed)), len(conjugate.classes)
+        labellings = options.starts.classes(data.scaled_schema, data.num_rows, data.unlabelled_places)
+        return [functools.partial(_maximum, steps, classes, prior) for classes in labellings]
     without_rows = int((steps.labelled.class_weights == 0).sum())
     if without_rows == num_classes:
         found = itertools.islice(groupings(rows, conjugate, num_classes, rng), options.num_starts)
-        return [functools.partial(_among_groups, steps, prior, groups) for groups in found]
+        draws = [None, *[rng] * (options.num_starts - 1)]
+        return [
+            functools.partial(_among_groups, steps, prior, groups, draw)
+            for groups, draw in zip(found, draws, strict=True)
+        ]
     # classes without rows have one prior and cannot be told apart in the middle of it
     first = [functools.partial(_middle, steps)] if without_rows < 2 else []
     others = [
-        functools.partial(_around_rows, steps, prior, _some_rows(rows.num_rows, num_classes, rng))
+        functools.partial(_around_rows, steps, prior, _some_rows(rows.num_rows, num_classes, rng), rng)
         for _ in range(options.num_starts - len(first))
     ]
     return [*first, *others]
+
+
+def _first(problem: ProgramProblem, steps: ExpectationMaximization) -> Parameters:
+    """What is tried first where nothing else is said: what starts lack is taken from there."""
+    return _starts(problem, steps, Options(1))[0]()
 
 
 def _some_rows(num_rows: int, size: int, rng: np.random.Generator) -> Int[np.ndarray, " K"]:
     return rng.choice(num_rows, size, replace=num_rows < size)
 
 
-def _middle(steps: ExpectationMaximization) -> Parameters:
+def _middle(steps: ExpectationMaximization, rng: np.random.Generator | None = None) -> Parameters:
     """The middle of the posterior of the labelled rows, of which the cells that are there stand for all."""
-    return steps.conjugate.middle(steps.conjugate.available(steps.labelled))
+    return steps.conjugate.middle(steps.conjugate.available(steps.labelled, rng))
 
 
-def _around_rows(steps: ExpectationMaximization, prior: Parameters, places: Int[np.ndarray, " K"]) -> Parameters:
+def _around_rows(
+    steps: ExpectationMaximization,
+    prior: Parameters,
+    places: Int[np.ndarray, " K"],
+    rng: np.random.Generator,
+) -> Parameters:
     """The middle of the posterior of the labelled rows and one more row in each class."""
     assert steps.unlabelled is not None
     rows = dataclasses.replace(steps.unlabelled.take(places), weights=np.ones(len(places)))
-    return steps.conjugate.middle(steps.given_classes(rows, np.arange(len(places)), prior))
+    return steps.conjugate.middle(steps.given_classes(rows, np.arange(len(places)), prior, rng))
 
 
-def _among_groups(steps: ExpectationMaximization, prior: Parameters, groups: Grouping) -> Parameters:
+def _among_groups(
+    steps: ExpectationMaximization, prior: Parameters, groups: Grouping, rng: np.random.Generator | None = None
+) -> Parameters:
     """The middle of the posterior if the groups were the classes: it exists where a group is empty or has one row."""
     assert steps.unlabelled is not None
-    return steps.conjugate.middle(steps.given_classes(steps.unlabelled, groups, prior))
+    return steps.conjugate.middle(steps.given_classes(steps.unlabelled, groups, prior, rng))
 
 
 def _maximum(steps: ExpectationMaximization, classes: Classes, prior: Parameters) -> Parameters:

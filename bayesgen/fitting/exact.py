@@ -71,15 +71,9 @@ def closed_prior(problem: ProgramProblem) -> Conjugate:
                 f"{', '.join(family.hierarchical)} is a distribution. Use NUTS() or MAP()."
             )
         if not family.is_closed:
-            raise FitError(
-                f"Exact() has no closed form for block {name!r}: no posterior of {type(family).__name__} is again one. "
-                "Use NUTS(), or MAP() for the mode."
-            )
+            raise FitError(f"Exact() has no closed form for block {name!r}: {family.why_never_closed}")
     for name in prior.open_blocks(problem.data.statistics):
         _refuse_missing_response(problem, name)
-        raise FitError(
-            f"Exact() has no closed form for block {name!r}: cells of its jointly normal columns are missing. Use "
-            "NUTS() or MAP(), leave those rows out, or give each column a variance of its own (covariance='diag', "
-            "NaiveBayes, NaiveBayesRegression)."
-        )
+        family = next(family for block, family in prior.families() if block == name)
+        raise FitError(f"Exact() has no closed form for block {name!r}: {family.why_open}")
     return prior

@@ -93,7 +93,8 @@ class ExpectationMaximization:
     @property
     def coordinates(self) -> OpenCoordinates | None:
         """Those in which to leap, where it is cells alone that are missing."""
-        return OpenCoordinates(self.conjugate) if self.unlabelled is None else None
+        of_cells_alone = self.unlabelled is None and not self.conjugate.has_several_maxima
+        return OpenCoordinates(self.conjugate) if of_cells_alone else None
 
     def step(self, parameters: Parameters) -> tuple[float, Parameters]:
         """The objective at a point, and the next point, at which it is not lower.
@@ -123,14 +124,20 @@ class ExpectationMaximization:
                 parts.append(expected)
         return log_likelihood, merged(parts)
 
-    def given_classes(self, rows: Rows, classes: Classes, parameters: Parameters) -> SufficientStatistics:
-        """The statistics of the labelled rows and of these, whose classes are given; parameters fill missing cells."""
+    def given_classes(
+        self, rows: Rows, classes: Classes, parameters: Parameters, rng: np.random.Generator | None = None
+    ) -> SufficientStatistics:
+        """The statistics of the labelled rows and of these, whose classes are given.
+
+        Parameters fill missing cells. What else is hidden is begun with: see `Family.available` for random numbers.
+        """
 
         def of_chunk(part: slice) -> SufficientStatistics:
-            return self._statistics_of(rows.take(part), classes[part], parameters)
+            return self._statistics_of(rows.take(part), classes[part], parameters, cells_alone=True)
 
         parts = in_threads(of_chunk, self._chunks_of(rows))
-        return merged([self.conjugate.completed(self.labelled, parameters), *parts])
+        whole = merged([self.conjugate.completed(self.labelled, parameters, cells_alone=True), *parts])
+        return self.conjugate.available(whole, rng) if self.conjugate.has_several_maxima else whole
 
     def _expected_of_chunk(
         self, rows: Rows, densities: Densities, parameters: Parameters, part: slice
@@ -144,12 +151,14 @@ class ExpectationMaximization:
             )
         return float(of_rows @ rows.weights), self._statistics_of(rows, classes, parameters)
 
-    def _statistics_of(self, rows: Rows, classes: Classes, parameters: Parameters) -> SufficientStatistics:
+    def _statistics_of(
+        self, rows: Rows, classes: Classes, parameters: Parameters, *, cells_alone: bool = False
+    ) -> SufficientStatistics:
         """The expected statistics of rows in one pass, in this thread."""
         num_classes = len(self.conjugate.classes)
         summaries = summaries_of(rows, self._statistics, classes, num_classes)
         statistics = SufficientStatistics(class_counts(classes, num_classes, rows.weights), summaries)
-        return self.conjugate.completed(statistics, parameters)
+        return self.conjugate.completed(statistics, parameters, cells_alone=cells_alone)
 
     def _densities(self, parameters: Parameters) -> Densities:
         """Those of the blocks, without what does not depend on parameters."""

@@ -15,6 +15,7 @@ from bayesgen.solvers import climb, evaluator_of, maximize
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Float
 
+from .given_parameters import GivenParameters
 from .problem import ProgramProblem
 
 FIRST_STARTS = 2  # of a climb for data without gaps, whose density seldom has several maxima
@@ -26,6 +27,7 @@ def point_at_maximum(
     num_starts: int,
     what: str,
     complete: Sequence[SufficientStatistics] = (),
+    given: GivenParameters | None = None,
 ) -> Point:
     """The point at the maximum of a density of the problem's program.
 
@@ -36,6 +38,7 @@ def point_at_maximum(
         what: what the density is, for messages.
         complete: data without gaps, where those of the density have some: climbs begin at the maxima for these, and
             elsewhere where more are asked for.
+        given: where climbs begin, and nowhere else, if that is said.
 
     Raises:
         FitError: where the density is unbounded or its mode not unique; names the site.
@@ -52,7 +55,11 @@ def point_at_maximum(
             others = others[1:]
         tops = [_top(density, statistics.padded(), others[:FIRST_STARTS]) for statistics in complete]
         starts = np.concatenate([*(top[None] for top in tops), others])
-        optimum = maximize(density, starts[:num_starts] if len(tops) >= num_starts else starts, num_starts, what)
+        starts = starts[:num_starts] if len(tops) >= num_starts else starts
+        if given is not None:
+            origin = density.constrain(jnp.zeros(density.dimension))
+            starts = given.vectors(program, program.parameters_of({name: origin[name] for name in program.latents}))
+        optimum = maximize(density, starts, num_starts, what)
         values = density.constrain(jnp.asarray(optimum.vector))
     return Point(program, program.parameters_of({name: np.asarray(value) for name, value in values.items()}))
 

@@ -23,9 +23,11 @@ class MLE(PointMethod):
     Args:
         num_starts: number of starting points, where it is a search or EM; None for 8 where labels are missing, else 4.
         starts: where EM starts: labels (n,) or responsibilities (n, K) of the rows of X, of which those of rows without
-            labels are looked at, or a list of such arrays. None starts in the middle of the posterior of the labelled
-            rows, and around it with one random row more in each class; where no row has a label, at rows grouped by
-            k-means++ and about random rows in turn.
+            labels are looked at, or a list of such arrays. Or parameters, a mapping from names to arrays, or a list of
+            these: there EM starts, or the search of a program of one's own, and what a mapping lacks is as where EM
+            would start by itself (a search: at the origin of the unconstrained space). None starts in the middle of
+            the posterior of the labelled rows, and around it with one random row more in each class; where no row has
+            a label, at rows grouped by k-means++ and about random rows in turn.
         assignment: "soft", or "hard": a row without label counts by its most probable class alone, log max_k
             p(x, k | Q), which is what k-means maximises.
         unlabelled_weight: how much a row without label counts, of a row with one (EM-lambda). Where the model is wrong,

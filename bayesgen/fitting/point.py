@@ -21,6 +21,7 @@ from .clustering import groupings
 from .em import Options, search_by_em
 from .expectation import Target
 from .fit import Fit
+from .given_parameters import GivenParameters, are_parameters
 from .maximum import point_at_maximum
 from .objectives import Joint, as_objective
 from .problem import ProgramProblem
@@ -51,14 +52,14 @@ class PointMethod(Searching):
         weight = self.unlabelled_weight
         if not isinstance(weight, numbers.Real) or isinstance(weight, bool) or not 0 <= weight < np.inf:
             raise ModelError(f"{name}: unlabelled_weight must be a finite number and at least 0, got {weight!r}.")
-        if self.starts is not None and not isinstance(self.starts, Starts):
-            fill(self, starts=Starts(self.starts))
+        if self.starts is not None and not isinstance(self.starts, Starts | GivenParameters):
+            fill(self, starts=(GivenParameters if are_parameters(self.starts) else Starts)(self.starts))
         fill(self, objective=as_objective(self.objective))
         if self.objective != Joint() and self.assignment == "hard":
             raise ModelError(
                 f"{name}: assignment='hard' is for objective='joint' alone, which is what k-means maximises."
             )
-        stated = {"starts": self.starts is not None, "unlabelled_weight": weight != 1}
+        stated = {"starts": isinstance(self.starts, Starts), "unlabelled_weight": weight != 1}
         idle = [argument for argument, is_stated in stated.items() if is_stated]
         if idle and not self.objective.looks_at_unlabelled:
             raise ModelError(
@@ -97,6 +98,11 @@ class PointMethod(Searching):
         if conjugate is None or not self._has_closed_form(conjugate):
             return problem.result(self, self._by_search(problem, statistics), problem.about_labels)
         target = self._target(conjugate)
+        if statistics.is_complete and self.starts is not None:
+            raise DataError(
+                f"{type(self).__name__}: starts= says where EM starts, and of data of which nothing is missing or "
+                "hidden the maximum has a closed form. Leave it out."
+            )
         if statistics.is_complete:
             return problem.result(self, Point(None, target.maximum(statistics), conjugate), problem.about_labels)
         options = Options(self.climbs(is_labelled=False), self.starts, self.assignment == "hard")
@@ -107,7 +113,7 @@ class PointMethod(Searching):
     def counted(self, statistics: SufficientStatistics) -> SufficientStatistics:
         """The statistics with the weight that rows without labels have here."""
         rows = statistics.unlabelled
-        if rows is None and self.starts is not None:
+        if rows is None and isinstance(self.starts, Starts):
             raise DataError(
                 f"{type(self).__name__}: starts= says where to start looking for the classes of rows without labels, "
                 "and every row has its label. Leave it out."
@@ -132,6 +138,8 @@ class PointMethod(Searching):
 
     def _by_search(self, problem: ProgramProblem, statistics: SufficientStatistics) -> Point:
         density = self.joint_density(problem, statistics.padded())
+        if isinstance(self.starts, GivenParameters):
+            return point_at_maximum(problem, density, len(self.starts.given), self.what, given=self.starts)
         starts = _complete_data(problem, statistics, self.starts)
         num_climbs = len(starts) if self.starts else self.climbs(statistics.unlabelled is None)
         return point_at_maximum(problem, density, num_climbs, self.what, starts)

@@ -95,9 +95,21 @@ class Conjugate:
         summary = statistics.summaries[block.name]
         return summary if self.class_prior is not None else summary.of_class(0)
 
-    def available(self, statistics: SufficientStatistics) -> SufficientStatistics:
-        """Statistics of whole rows that the cells that are there suggest: where to begin where some are missing."""
-        summaries = {block.name: self.table(block).available(statistics.summaries[block.name]) for block in self.blocks}
+    @property
+    def has_several_maxima(self) -> bool:
+        """Whether likelihoods of labelled rows have several maxima, because of what a block hides."""
+        return any(block.family.has_several_maxima for block in self.blocks)
+
+    def available(
+        self, statistics: SufficientStatistics, rng: np.random.Generator | None = None
+    ) -> SufficientStatistics:
+        """Statistics of whole rows that the cells that are there suggest: where to begin where some are missing.
+
+        See `Family.available` for the random numbers.
+        """
+        summaries = {
+            block.name: self.table(block).available(statistics.summaries[block.name], rng) for block in self.blocks
+        }
         return dataclasses.replace(statistics, summaries={**statistics.summaries, **summaries})
 
     def names(self, block: Block) -> Names:
@@ -151,12 +163,21 @@ class Conjugate:
             log_likelihood += of_cells
         return log_likelihood, dataclasses.replace(statistics, summaries=summaries)
 
-    def completed(self, statistics: SufficientStatistics, parameters: Mapping[str, np.ndarray]) -> SufficientStatistics:
-        """The expected statistics of labelled rows with all their cells, given parameters."""
-        summaries = {
-            block.name: self.table(block).completed(statistics.summaries[block.name], self.of_block(block, parameters))
-            for block in self.blocks
-        }
+    def completed(
+        self, statistics: SufficientStatistics, parameters: Mapping[str, np.ndarray], *, cells_alone: bool = False
+    ) -> SufficientStatistics:
+        """The expected statistics of labelled rows with all their cells, given parameters.
+
+        Args:
+            statistics: of the rows.
+            parameters: that tell what is missing.
+            cells_alone: whether blocks that hide more than cells are left as they are, for `available`.
+        """
+        summaries = dict(statistics.summaries)
+        for block in self.blocks:
+            if not (cells_alone and block.family.has_several_maxima):
+                of_block = self.of_block(block, parameters)
+                summaries[block.name] = self.table(block).completed(summaries[block.name], of_block)
         return dataclasses.replace(statistics, summaries=summaries)
 
     def open_vector(self, parameters: Mapping[str, np.ndarray]) -> Float[np.ndarray, " F"]:
