@@ -4,12 +4,16 @@ from .cells import innermost as innermost
 from .cells import log_prob_of_cells as log_prob_of_cells
 from .cells import whole_axes as whole_axes
 from .chi import Chi as Chi
+from .contexts import Contexts as Contexts
 from .gamma_poisson import PreciseGammaPoisson as PreciseGammaPoisson
 from .linear_normal import LINEAR_NORMAL as LINEAR_NORMAL
 from .linear_normal import LinearNormal
+from .markov_chain import MarkovChain
+from .markov_statistic import CountsAndRows as CountsAndRows
+from .markov_statistic import MarkovStatistic as MarkovStatistic
 from .piecewise_uniform import PiecewiseUniform
 from .sequences import SequenceDistribution as SequenceDistribution
 from .sequences import is_inside as is_inside
 from .sequences import sequences as sequences
 
-__all__ = ["LinearNormal", "PiecewiseUniform"]
+__all__ = ["LinearNormal", "MarkovChain", "PiecewiseUniform"]

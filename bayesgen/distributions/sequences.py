@@ -42,8 +42,8 @@ class SequenceDistribution(dist.Distribution):
         ModelError: lengths that are no whole numbers from 0 on, or above `max_length`; symbols that are the same.
     """
 
-    pytree_data_fields = ("lengths",)
-    pytree_aux_fields = ("num_steps", "of_symbols", "symbols")
+    pytree_data_fields: tuple[str, ...] = ("lengths",)
+    pytree_aux_fields: tuple[str, ...] = ("num_steps", "of_symbols", "symbols")
 
     lengths: Int[Array, "..."] | None
     num_steps: int | None

@@ -21,7 +21,7 @@ from .moments import class_moments
 from .multivariate_normal import MultivariateNormalStatistic
 from .normal import NormalStatistic, column_sums, few, middle, scaled_squares
 from .outcomes import LocationScale, NormalOutcomes, Outcomes, StudentTOutcomes
-from .passes import Classes, class_counts
+from .passes import Classes, class_counts, class_weights
 from .patterns import PatternMoments
 from .registry import Conditional, is_registered, read_conditional, register, registered_types
 from .sparse_counts import sum_log_rising_of_cells
@@ -71,6 +71,7 @@ __all__ = [
     "check_rows",
     "class_counts",
     "class_moments",
+    "class_weights",
     "column_sums",
     "conditional_draws",
     "conditional_means",

@@ -70,9 +70,11 @@ class Sums(Summary):
         """The weight of each class and column, or with axes of length 1 where it is that of the class."""
         return trailing(self.count, self.log_base.ndim)
 
-    def merge(self, other: Summary) -> "Sums":
+    def merge(self, other: Summary) -> Summary:
         """Add the sums."""
-        assert isinstance(other, Sums)
+        return self._merged(other) if isinstance(other, Sums) else other.merge(self)
+
+    def _merged(self, other: "Sums") -> "Sums":
         counts = _alike(self.count, other.count)
         totals = tuple(one + another for one, another in zip(self.totals, other.totals, strict=True))
         return Sums(counts[0] + counts[1], totals, self.log_base + other.log_base)

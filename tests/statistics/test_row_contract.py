@@ -16,7 +16,7 @@ from bayesgen.statistics import Moments, read_conditional
 from bayesgen.statistics.table import MULTIVARIATE_NORMAL, NORMAL
 
 every_case = pytest.mark.parametrize("name", CASES)
-VECTORS = [name for name in CASES if name.startswith(("Multi", "LowRank", "Dirichlet"))]
+VECTORS = [name for name in CASES if name.startswith(("Multi", "LowRank", "Dirichlet", "Markov"))]
 columnwise = pytest.mark.parametrize("name", [name for name in CASES if name not in VECTORS])
 
 

@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse
 from scipy.stats import multivariate_normal
 
-from bayesgen.distributions import LinearNormal, PiecewiseUniform
+from bayesgen.distributions import LinearNormal, MarkovChain, PiecewiseUniform
 from bayesgen.runtime.chunking import CACHE_ROWS
 from bayesgen.statistics import Moments, is_registered, moments, read_conditional, registered_types
 from bayesgen.statistics.arrays import log_linear, safe_product
@@ -130,6 +130,16 @@ def some_of_total(rng):
     return rng.integers(0, TOTAL + 1, (ROWS, COLUMNS)).astype(float)
 
 
+def chains(rng):
+    """Of order 2."""
+    return {"initial": rng.dirichlet(np.ones(3), (*TABLE, 4)), "transition": rng.dirichlet(np.ones(3), (*TABLE, 9))}
+
+
+def sequences(rng):
+    steps = rng.integers(0, 3, (ROWS, COLUMNS, TOTAL))
+    return np.where(np.arange(TOTAL) < rng.integers(0, TOTAL + 1, (ROWS, COLUMNS, 1)), steps, -1)
+
+
 def multinomial(**p):
     return dist.Multinomial(TOTAL, **p)
 
@@ -181,6 +191,7 @@ CASES = {
     "PiecewiseUniform": Case(  # in bins that all columns share; those of each are in test_histogram
         PiecewiseUniform, lambda probs: PiecewiseUniform(EDGES, probs, TAILS), probabilities, reals
     ),
+    "MarkovChain": Case(MarkovChain, functools.partial(MarkovChain, length=TOTAL), chains, sequences),
     "MultivariateNormal, scale_tril": normal_by("scale_tril"),
     "MultivariateNormal, covariance_matrix": normal_by("covariance_matrix"),
     "MultivariateNormal, precision_matrix": normal_by("precision_matrix"),

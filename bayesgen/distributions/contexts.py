@@ -1,0 +1,105 @@
+"""Contexts of a chain, the symbols before a step, as rows of one table: those of the start first.
+
+An order k over r symbols has 1 + r + ... + r^(k-1) contexts of fewer than k symbols, which are those of the first k
+steps, the empty one first, and then r^k contexts of k symbols. In each group the latest symbol varies fastest.
+"""
+
+import dataclasses
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from bayesgen.errors import ModelError
+from bayesgen.statistics import namespace
+from bayesgen.typing import Array, Bool, Integer, Shaped
+
+from .sequences import is_inside
+
+MOST_ENTRIES = 1 << 25  # of a table of one class: 268 MB
+
+
+@dataclasses.dataclass(frozen=True)
+class Contexts:
+    """The contexts of chains of an order over so many symbols.
+
+    Attributes:
+        order: k, the number of symbols before a step that tell of it.
+        num_symbols: r.
+    """
+
+    order: int
+    num_symbols: int
+
+    def check_size(self, name: str) -> None:
+        """Refuse a table that is too large to be kept."""
+        if self.size * self.num_symbols > MOST_ENTRIES:
+            raise ModelError(
+                f"{name}: order {self.order} over {self.num_symbols} symbols has {self.size} contexts with "
+                f"{self.num_symbols} probabilities each, and at most {MOST_ENTRIES} are kept. Take a lower order, or "
+                "fewer symbols."
+            )
+
+    def offset(self, num_known: int) -> int:
+        """Where the contexts of so many symbols begin."""
+        return sum(self.num_symbols**length for length in range(num_known))
+
+    @property
+    def num_starts(self) -> int:
+        """How many contexts have fewer than k symbols."""
+        return self.offset(self.order)
+
+    @property
+    def num_whole(self) -> int:
+        """How many contexts have k symbols."""
+        return self.num_symbols**self.order
+
+    @property
+    def size(self) -> int:
+        """How many contexts there are."""
+        return self.num_starts + self.num_whole
+
+    def names(self, symbols: Sequence[Hashable]) -> list[str]:
+        """The contexts as they are written: symbols side by side, after "^" where a sequence begins with them."""
+        texts, names = [str(symbol) for symbol in symbols], [""]
+        joint = "" if all(len(text) == 1 for text in texts) else " "
+        groups = []
+        for _ in range(self.order):
+            groups.append([joint.join(filter(None, ("^", name))) for name in names])
+            names = [joint.join(filter(None, (name, text))) for name in names for text in texts]
+        return [name for group in groups for name in group] + names
+
+    def of_steps(self, codes: Integer[Array, "*batch T"]) -> Integer[Array, "*batch T"]:
+        """The context of each step. Those past the end mean nothing."""
+        xp = namespace(codes)
+        num_steps = codes.shape[-1]
+        offsets = [self.offset(min(step, self.order)) for step in range(num_steps)]
+        contexts = xp.broadcast_to(xp.asarray(offsets, codes.dtype), codes.shape)
+        power = 1
+        for back in range(1, min(self.order, num_steps - 1) + 1):
+            before = xp.zeros((*codes.shape[:-1], back), codes.dtype)
+            contexts = contexts + power * xp.concatenate([before, codes[..., :-back]], -1)
+            power *= self.num_symbols
+        return contexts
+
+    def entries(self, codes: Integer[Array, "*batch T"]) -> Integer[Array, "*batch T"]:
+        """The place of each step in the table, context by context; those past the end mean nothing."""
+        return self.of_steps(codes) * self.num_symbols + codes
+
+    def counts_by_row(self, codes: Integer[Array, "n T"], inside: Bool[Array, "n T"]) -> scipy.sparse.csr_array:
+        """How often each row comes to each entry, (n, contexts x symbols): ones, which repeat where it comes again.
+
+        NumPy only.
+        """
+        ends = np.concatenate([[0], np.cumsum(inside.sum(1))])
+        places = np.asarray(self.entries(codes))[np.asarray(inside)]
+        shape = (len(codes), self.size * self.num_symbols)
+        return scipy.sparse.csr_array((np.ones(len(places)), places, ends), shape=shape)
+
+
+def as_codes(values: Shaped[Array, "..."]) -> tuple[Integer[Array, "..."], Any]:
+    """Codes as integers, those past the end 0; and which steps come before it."""
+    xp = namespace(values)
+    inside = is_inside(values)
+    return xp.where(inside, values, 0).astype(xp.int64 if xp is np else int), inside

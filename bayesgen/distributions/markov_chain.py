@@ -1,0 +1,211 @@
+"""Markov chains of any order as distributions over whole sequences."""
+
+from collections.abc import Hashable, Sequence
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from numpyro.distributions import constraints
+from numpyro.distributions.constraints import Constraint
+from numpyro.distributions.util import validate_sample
+
+from bayesgen.data import PADDING
+from bayesgen.errors import ModelError
+from bayesgen.statistics import register
+from bayesgen.typing import Array, Float, Int, PRNGKeyArray, Real
+
+from .contexts import Contexts, as_codes
+from .markov_statistic import MarkovStatistic
+from .sequences import Length, SequenceDistribution, sequences
+
+
+class MarkovChain(SequenceDistribution):
+    """A chain of symbols, each of which depends on the k symbols before it.
+
+    Generative story::
+
+        x_1 ~ Categorical(initial)
+        x_t ~ Categorical(transition[x_(t-1)])                    for t = 2..length, where k = 1
+
+    For k = 2, x_2 depends on x_1 by an initial row of its own, and so on: every order is a distribution over the same
+    sequences. The length is given, and densities condition on it; or `end` is a symbol after which the sequence is
+    over, so that its length is part of what is drawn. A value without that symbol is then the beginning of a sequence,
+    whose probability is that of its steps.
+
+    Values are codes 0..r-1, (..., T), padded by -1 at the end.
+
+    Args:
+        initial: probabilities of the first k symbols. Order 1: (..., r). Order k > 1: (..., S, r), one row for each
+            beginning of fewer than k symbols, S = 1 + r + ... + r^(k-1): the empty one, those of one symbol, and so
+            on, the latest symbol varying fastest. Order 0: None.
+        transition: (..., r^k, r), probabilities of the next symbol, one row for each k symbols, of which the latest
+            varies fastest.
+        length: how long samples are: a number, or an array of them, one for each sequence of the batch.
+        end: the code of the symbol that ends a sequence; None where lengths are given. Samples are then no longer
+            than `length`, or `max_length`.
+        max_length: how many steps T arrays of samples have; by default the longest length.
+        order: k, where an alphabet of one symbol leaves it open.
+        symbols: what the codes stand for, such as "abc". Data of programs may then be strings.
+
+    Raises:
+        ModelError: shapes of no order; an end that is no code; what `SequenceDistribution` refuses.
+
+    Source: Cover and Thomas (2006), Elements of Information Theory, section 4.1.
+
+    >>> chain = MarkovChain(np.array([0.5, 0.5]), np.array([[0.9, 0.1], [0.4, 0.6]]), length=3)
+    >>> [round(float(p), 3) for p in jnp.exp(chain.log_prob(jnp.array([[0, 0, 1], [1, 1, -1]])))]
+    [0.045, 0.3]
+    """
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = {
+        "initial": constraints.simplex,
+        "transition": constraints.independent(constraints.simplex, 1),
+    }
+    pytree_data_fields = ("initial", "transition")
+    pytree_aux_fields = ("end", "order")
+
+    def __init__(
+        self,
+        initial: Real[Array, "*batch r"] | Sequence[Any] | None,
+        transition: Real[Array, "*batch contexts r"] | Sequence[Any],
+        length: Length = None,
+        end: int | None = None,
+        *,
+        max_length: int | None = None,
+        order: int | None = None,
+        symbols: Sequence[Hashable] | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        self.initial, self.transition = None if initial is None else _numbers(initial), _numbers(transition)
+        self.end, self.order = end, _order(self.initial, self.transition, order)
+        starts = self._starts_shape
+        batches = [self.transition.shape[:-2], () if starts is None else starts[:-2]]
+        if end is not None and not 0 <= end < self.contexts.num_symbols:
+            raise ModelError(f"MarkovChain: end={end} is none of the codes 0 to {self.contexts.num_symbols - 1}.")
+        if symbols is not None and len(symbols) != self.contexts.num_symbols:
+            raise ModelError(
+                f"MarkovChain: {len(symbols)} symbols, and the rows of transition have {self.contexts.num_symbols} "
+                "entries. Give one for each."
+            )
+        super().__init__(
+            lax.broadcast_shapes(*batches),
+            length,
+            max_length=max_length,
+            symbols=symbols,
+            validate_args=validate_args,
+        )
+
+    def get_args(self) -> dict[str, Any]:
+        """The arguments that are checked: those that there are."""
+        return {name: value for name, value in super().get_args().items() if value is not None}
+
+    @property
+    def contexts(self) -> Contexts:
+        """The contexts, whose table begins with the rows of `initial`."""
+        return Contexts(self.order, self.transition.shape[-1])
+
+    @property
+    def _starts_shape(self) -> tuple[int, ...] | None:
+        """The shape of the rows of `initial` as a table of contexts."""
+        if self.initial is None:
+            return None
+        shape = self.initial.shape
+        return shape if self.order > 1 else (*shape[:-1], 1, shape[-1])
+
+    @property
+    def probs(self) -> Float[Array, "*batch contexts r"]:
+        """The probabilities of the next symbol by context, those of the start first."""
+        batch = lax.broadcast_shapes(self.transition.shape[:-2], (self._starts_shape or ())[:-2])
+        tables = [] if self.initial is None else [jnp.reshape(self.initial, self._starts_shape)]
+        tables.append(jnp.asarray(self.transition))
+        return jnp.concatenate([jnp.broadcast_to(table, (*batch, *table.shape[-2:])) for table in tables], -2)
+
+    @property
+    def log_probs(self) -> Float[Array, "*batch contexts r"]:
+        """Logs of `probs`, -inf where they are 0, with a slope of 0 there."""
+        probs = self.probs
+        possible = probs > 0
+        return jnp.where(possible, jnp.log(jnp.where(possible, probs, 1.0)), -jnp.inf)
+
+    @constraints.dependent_property(is_discrete=True, event_dim=1)
+    def support(self) -> Constraint:
+        """Codes, then padding."""
+        return sequences(self.contexts.num_symbols, self.end)
+
+    @validate_sample
+    def log_prob(self, value: Real[Array, "... T"]) -> Float[Array, "..."]:
+        """Log probability of the steps of each sequence, given how many there are unless there is an `end`."""
+        codes, inside = as_codes(jnp.asarray(value))
+        batch = lax.broadcast_shapes(self.batch_shape, codes.shape[:-1])
+        is_possible = codes < self.contexts.num_symbols
+        if self.end is not None:
+            is_over = jnp.roll(codes == self.end, 1, -1).at[..., :1].set(False)
+            is_possible &= ~is_over
+        entries = jnp.where(is_possible & inside, self.contexts.entries(codes), 0)
+        table = self.log_probs.reshape(*self.log_probs.shape[:-2], -1)
+        table = jnp.broadcast_to(table, (*batch, table.shape[-1]))
+        logs = jnp.take_along_axis(table, jnp.broadcast_to(entries, (*batch, codes.shape[-1])), -1)
+        return jnp.where(inside, jnp.where(is_possible, logs, -jnp.inf), 0.0).sum(-1)
+
+    def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Int[Array, "... T"]:
+        """Independent sequences, as long as `length` says or until the end is drawn."""
+        assert key is not None
+        contexts, num_steps = self.contexts, self.steps_to_sample
+        batch = (*sample_shape, *self.batch_shape)
+        table = jnp.broadcast_to(self.log_probs, (*self.batch_shape, *self.log_probs.shape[-2:]))
+        offsets = jnp.asarray([contexts.offset(min(step, self.order)) for step in range(num_steps)], int)
+
+        def next_step(
+            state: tuple[jax.Array, jax.Array], at: tuple[jax.Array, jax.Array]
+        ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
+            (known, is_over), (step_key, offset) = state, at
+            rows = jnp.take_along_axis(
+                jnp.broadcast_to(table, (*batch, *table.shape[-2:])), (offset + known)[..., None, None], -2
+            )
+            drawn = jax.random.categorical(step_key, rows[..., 0, :])
+            known = (known * contexts.num_symbols + drawn) % contexts.num_whole
+            shown = jnp.where(is_over, PADDING, drawn)
+            return (known, is_over if self.end is None else is_over | (drawn == self.end)), shown
+
+        start = jnp.zeros(batch, int), jnp.zeros(batch, bool)
+        _, steps = lax.scan(next_step, start, (jax.random.split(key, num_steps), offsets))
+        return self.cut(jnp.moveaxis(steps, 0, -1).reshape(*batch, num_steps))
+
+
+def _numbers(values: Any) -> Float[Array, "..."]:
+    """Numbers as an array: of JAX where they are that, else of NumPy."""
+    return values if isinstance(values, jax.Array) else np.asarray(values, np.float64)
+
+
+def _order(initial: Array | None, transition: Array, stated: int | None) -> int:
+    """The order of which the tables are."""
+    if transition.ndim < 2:
+        raise ModelError(f"MarkovChain: transition has the shape {transition.shape}, and needs (..., r^k, r).")
+    num_rows, num_symbols = transition.shape[-2:]
+    order = 0 if initial is None else 1
+    while stated is None and num_symbols > 1 and num_symbols**order < num_rows:
+        order += 1
+    order = order if stated is None else stated
+    if num_symbols**order != num_rows or (initial is None) != (order == 0):
+        raise ModelError(
+            f"MarkovChain: transition has {num_rows} rows of {num_symbols} symbols, which are those of no order k: it "
+            f"needs {num_symbols}^k, and initial, unless k = 0. Give one row for each k symbols."
+        )
+    num_starts = Contexts(order, num_symbols).num_starts
+    needed = (num_symbols,) if order == 1 else (num_starts, num_symbols)
+    if initial is not None and initial.shape[-len(needed) :] != needed:
+        raise ModelError(
+            f"MarkovChain: initial has the shape {initial.shape}, and a chain of order {order} over {num_symbols} "
+            f"symbols needs {('...', *needed)}: one row for each beginning of fewer than {order} symbols."
+        )
+    return order
+
+
+register(
+    MarkovChain,
+    lambda chain: MarkovStatistic(chain.contexts, chain.end),
+    lambda chain: {"log_probs": chain.log_probs},
+    event_dims={"log_probs": 2},
+)
