@@ -22,10 +22,17 @@ def name_of_kind(kind: Kind) -> str:
 
 
 def stated_kind(kind: Kind) -> Kind:
-    """The kind, "binned" as bins of the default number, and "sequence" as sequences of symbols."""
-    if kind == BINNED:
-        return Binned()
-    return SequenceOf() if kind == SEQUENCE else kind
+    """The kind, "binned" as bins of the default number."""
+    return Binned() if kind == BINNED else kind
+
+
+def resolved_kind(stated: Kind | None, implied: Kind | None) -> Kind:
+    """The kind that is stated, else that which a family implies; "sequence" leaves steps and end to the family."""
+    if stated == SEQUENCE:
+        return implied if isinstance(implied, SequenceOf) else SequenceOf()
+    kind = stated or implied
+    assert kind is not None
+    return kind
 
 
 def has_categories(kind: Kind) -> bool:

@@ -14,7 +14,7 @@ from .binned import BINNED, Binned
 from .categories import as_labels, check_num_classes, encode_levels, inferred_classes
 from .columns import ColumnKinds, PositionalNames, check_kinds, check_known, text_names
 from .encoding import Encoded, category_codes, encode_categories, encode_numbers, refuse_missing_cells
-from .kinds import KINDS, Kind, name_of_kind, stated_kind
+from .kinds import KINDS, Kind, name_of_kind, resolved_kind, stated_kind
 from .levels import declared_levels
 from .resolving import check_ends, resolved_bins, resolved_categories
 from .response import ResponseColumn
@@ -32,10 +32,11 @@ class Schema:
     """What the columns and labels of a data set are. What is not stated is inferred by `resolve`.
 
     kinds: column -> "real" | "binary" | "categorical" | "count" | `Binned(...)`, bins of numbers, whose edges come from
-        the data where they are not stated.
-    categories: column -> every value it may take, in order; values that the training data lack included. What is
-        not stated is what the dtype declares (a pandas Categorical with all its categories, a polars Enum), and
-        else the sorted values seen (a polars Categorical and an Arrow dictionary declare nothing).
+        the data where they are not stated | `SequenceOf(...)`, or "sequence", sequences of symbols or numbers.
+    categories: column -> every value it may take, in order; values that the training data lack included. Of sequences
+        of symbols it is their alphabet. What is not stated is what the dtype declares (a pandas Categorical with all
+        its categories, a polars Enum), and else the sorted values seen (a polars Categorical and an Arrow dictionary
+        declare nothing).
     classes: the labels, in order, at least two. A declared class may have no rows. None: those that the dtype of
         the labels declares, likewise, and else the sorted labels seen.
     columns, named: the column names in order, and whether they are the user's or positions ("x0", ...).
@@ -43,8 +44,9 @@ class Schema:
     mean, variance: (D,) per column in order of `columns`, NaN for categorical ones; None until a fit fills
         them in. Default priors come from them, so data fitted with the schema of a fit have that fit's prior. They
         take no part in comparisons.
-    unknown: what becomes of a value that a categorical column never showed in training and does not declare (or of one
-        but 0 and 1 in a binary column): "error" refuses it by name, "missing" takes the cell as missing, with one
+    unknown: what becomes of a value that a categorical column never showed in training and does not declare (of a
+        symbol, or of one but 0 and 1 in a binary column): "error" refuses it by name, "missing" takes the cell, or the
+        step, as missing, with one
         `UnknownValuesWarning` that counts such cells.
     response: the name, mean and variance of a continuous label, the y of a regression; None where there is none.
 
@@ -255,7 +257,8 @@ class Schema:
         check_known([*stated_names, *implied_kinds, *self.categories], columns, self.named)
         if isinstance(self.kinds, ColumnKinds):
             return self.kinds
-        stated = {**implied_kinds, **self.kinds}
+        known = dict.fromkeys([*implied_kinds, *self.kinds])
+        stated = {c: resolved_kind(self.kinds.get(c), implied_kinds.get(c) or default) for c in known}
         if default is not None and isinstance(columns, PositionalNames):
             return ColumnKinds(columns, default, stated)
         names = self.names_in(table, columns)

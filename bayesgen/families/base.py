@@ -9,7 +9,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from bayesgen.data import Kind
+from bayesgen.data import Kind, SequenceOf, name_of_kind
 from bayesgen.errors import ModelError
 from bayesgen.records import content_hash, copied, field_names, record, static
 from bayesgen.statistics import Moments, RowDensity, Statistic, Summary, check_magnitudes
@@ -130,6 +130,13 @@ class Family(Incomplete, Searched, abc.ABC):
     def kind_of_column(self, index: int) -> Kind:
         """The kind that a column of the block is declared to have by this family, where nothing else declares one."""
         return self.kind
+
+    def takes_kind(self, kind: Kind) -> bool:
+        """Whether columns of this kind are what the family models; of sequences, with their steps and their end."""
+        of_family = self.kind_of_column(0)
+        if isinstance(kind, SequenceOf) and isinstance(of_family, SequenceOf):
+            return (kind.of_symbols, kind.end) == (of_family.of_symbols, of_family.end)
+        return name_of_kind(kind) == self.kind
 
     @abc.abstractmethod
     def resolve(self, scale: Scale) -> Self:

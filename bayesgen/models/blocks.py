@@ -3,12 +3,13 @@
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from bayesgen.data import (
     BINNED,
+    SEQUENCE,
     ResponseColumn,
     Rows,
     Schema,
@@ -17,13 +18,14 @@ from bayesgen.data import (
     refuse_missing_cells,
     response_of_rows,
 )
-from bayesgen.errors import DataError, FitError, ModelError
+from bayesgen.errors import DataError, ModelError
 from bayesgen.families import Family, FixedCategorical, Scale
 from bayesgen.program import ConcreteModel, GenerativeProgram, Model, Plan, PytreeFunction, Recipe
-from bayesgen.statistics import Cells, Moments, PatternMoments, Statistic, check_magnitudes, check_rows
-from bayesgen.typing import Array, Bool, Float
+from bayesgen.statistics import Cells, PatternMoments, Statistic, check_rows
+from bayesgen.typing import Array, Bool
 
 from .apart import ClassPrior
+from .block_columns import check_sequences, column_moments, column_name, known_moments, num_values
 from .closed_response import ClosedResponse
 from .conjugate import Block, Conjugate
 from .function import LABEL, BlocksFunction, ClassifierFunction
@@ -64,7 +66,12 @@ class BlockModel(ConcreteModel):
             raise ModelError(
                 f"The blocks and the data must have the same columns: in no block {unused}, not in the data {missing}."
             )
-        return declared.resolve(table, y if self.has_labels else None, implied_kinds=kinds)
+        schema = declared.resolve(table, y if self.has_labels else None, implied_kinds=kinds)
+        for _, family, columns in self.blocks:
+            if family.kind == SEQUENCE:
+                for column in columns:
+                    check_sequences(column, schema.kinds[column], family)
+        return schema
 
     def read(self, schema: Schema, table: Table) -> Rows:
         """Encode each block's columns."""
@@ -92,7 +99,7 @@ class BlockModel(ConcreteModel):
             if family.kind == "real" and family.statistic.takes_squares:
                 variance = self._scale(schema, name, family, columns).variance
                 units = 1.0 if variance is None else np.sqrt(variance)
-                check_rows(attributes[name], units, functools.partial(_column_name, columns))
+                check_rows(attributes[name], units, functools.partial(column_name, columns))
 
     def statistics(self, schema: Schema) -> dict[str, Statistic]:
         """Each block's statistic."""
@@ -102,11 +109,11 @@ class BlockModel(ConcreteModel):
         """Fill in means and variances of the columns, from the summaries of the blocks. Those that are known stay."""
         if not any(family.scaled for _, family, _ in self.blocks):
             return schema
-        position, mean, variance = _moments(schema)
+        position, mean, variance = known_moments(schema)
         for name, family, columns in self.blocks:
             if family.scaled:
                 where = np.array([position[column] for column in columns])
-                found = _column_moments(summaries[name], columns)  # which are refused where they are too large
+                found = column_moments(summaries[name], columns)  # which are refused where they are too large
                 is_known = ~np.isnan(mean[where])
                 mean[where] = np.where(is_known, mean[where], found[0])
                 variance[where] = np.where(is_known, variance[where], found[1])
@@ -143,10 +150,7 @@ class BlockModel(ConcreteModel):
     def with_components(self, num_components: int) -> Recipe:
         """See `Recipe.with_components`."""
         if not self.has_labels:
-            raise ModelError(
-                f"A Mixture needs classes to be its components, and {type(self).__name__} has none. Give it a "
-                "classifier of these columns, such as GaussianDiscriminant()."
-            )
+            refuse_components(self)
         return self
 
     def conjugate(self, schema: Schema) -> Conjugate:
@@ -190,7 +194,7 @@ class BlockModel(ConcreteModel):
                     f"Block {name!r}: default hyperparameters come from the training columns, which this schema has "
                     "not seen. Bind with the schema of a fit (fit.schema), or give numbers."
                 )
-            position, means, variances = _moments(schema)
+            position, means, variances = known_moments(schema)
             where = [position[column] for column in columns]
             mean, variance = means[where], variances[where]
             variance = np.where(variance > 0, variance, 1.0)
@@ -199,7 +203,7 @@ class BlockModel(ConcreteModel):
     def _shape(self, schema: Schema, name: str, family: Family, columns: Sequence[str]) -> Scale:
         """What the family of a block is told before any summaries are known."""
         num_classes = len(schema.classes or ()) if self.has_labels else None
-        scale = Scale(num_classes, len(columns), _num_values(schema, name, family, columns))
+        scale = Scale(num_classes, len(columns), num_values(schema, name, family, columns))
         if family.kind != BINNED:
             return scale
         bins = [schema.bins(column) for column in columns]
@@ -230,18 +234,6 @@ def _encoded(schema: Schema, table: Table, columns: Sequence[str]) -> tuple[Any,
     return np.concatenate([values, response], 1), None if mask is None else np.concatenate([mask, is_there], 1)
 
 
-def _moments(schema: Schema) -> tuple[dict[str, int], Float[np.ndarray, " D"], Float[np.ndarray, " D"]]:
-    """The place of each column, the response after them, and their means and variances as far as they are known."""
-    columns, response = list(schema.columns or ()), schema.response
-    unknown = np.full(len(columns), np.nan)
-    moments = [unknown if known is None else known for known in (schema.mean, schema.variance)]
-    if response is not None:
-        columns.append(response.name)
-        of_response = [np.nan if known is None else known for known in (response.mean, response.variance)]
-        moments = [np.append(known, last) for known, last in zip(moments, of_response, strict=True)]
-    return {name: index for index, name in enumerate(columns)}, moments[0].copy(), moments[1].copy()
-
-
 def refuse_classes(model: Model, y: Any, declared: Schema) -> None:
     """Refuse labels, and declared classes, where a model has none.
 
@@ -254,53 +246,17 @@ def refuse_classes(model: Model, y: Any, declared: Schema) -> None:
         raise DataError(f"{type(model).__name__} has no classes: leave Schema(classes=...) out.")
 
 
+def refuse_components(model: Model) -> NoReturn:
+    """Refuse a mixture of a model without classes, which could be its components."""
+    raise ModelError(
+        f"A Mixture needs classes to be its components, and {type(model).__name__} has none. Give it a classifier of "
+        "these columns, such as GaussianDiscriminant()."
+    )
+
+
 def _of_whole_rows(name: str, family: Family) -> str:
     """Why the rows of a block have to be whole, and what to do."""
     return (
         f"Block {name!r} ({type(family).__name__}) models the cells of a row as parts of one total, which is not known "
         "where one of them is missing. Drop these rows, or model the columns one by one, as GammaPoisson() does."
     )
-
-
-def _num_values(schema: Schema, name: str, family: Family, columns: Sequence[str]) -> int | None:
-    """How many values, or bins, each column of a block has; None where they are of a kind without such a number."""
-    if family.kind not in ("categorical", BINNED):
-        return None
-    sizes = [schema.num_values(column) or 0 for column in columns]
-    what, remedy = ("bins", "state edges") if family.kind == BINNED else ("values", "declare Schema(categories=...)")
-    if family.num_values is not None:
-        for column, size in zip(columns, sizes, strict=True):
-            if size != family.num_values:
-                ties = ", because equal values are in one bin" if what == "bins" and size < family.num_values else ""
-                raise FitError(
-                    f"Block {name!r}: concentration has length {family.num_values}, and column {column!r} has {size} "
-                    f"{what}{ties}. Give one number for all of them, or {remedy}."
-                )
-    numbers = set(sizes)
-    if len(numbers) != 1:
-        raise ModelError(
-            f"Block {name!r}: its columns have {sorted(numbers)} numbers of {what}. Put columns with different "
-            f"numbers of {what} into different blocks, or {remedy}."
-        )
-    return numbers.pop()
-
-
-def _column_name(columns: Sequence[str], place: tuple[int, ...]) -> str:
-    return f"Column {columns[place[0]]!r}"
-
-
-def _column_moments(summary: Any, columns: Sequence[str]) -> tuple[Float[Array, " D"], Float[Array, " D"] | float]:
-    """Means and variances (denominator N) of a block's columns over all classes, of the cells that are there.
-
-    0 and 1 where a column has none: its prior, whatever it is, says all of it.
-    """
-    if isinstance(summary, PatternMoments):
-        summary = summary.by_column()
-    if isinstance(summary, Moments):
-        check_magnitudes(summary, functools.partial(_column_name, columns))
-    pooled = summary.pooled().of_class(0)
-    count = np.where(pooled.count > 0, pooled.count, 1.0)
-    if not isinstance(pooled, Moments):
-        return pooled.totals[0] / count, np.nan
-    scatter = np.diagonal(pooled.scatter) if pooled.is_matrix else pooled.scatter
-    return pooled.mean, np.where(pooled.count > 0, scatter / count, 1.0)

@@ -30,7 +30,8 @@ class GenerativeClassifier(BlockModel):
     Args:
         blocks: (name, family, columns) for each block; columns are names of columns of one kind, and categorical
             ones of equal numbers of values.
-        class_prior: a `DirichletCategorical`, or K fixed probabilities.
+        class_prior: a `DirichletCategorical`, or K fixed probabilities; None for rows without classes, which all have
+            one process: it is fitted without y, and `predict` gives the densities of rows.
 
     `NaiveBayes` and `GaussianDiscriminant` choose the blocks by the kinds of the columns.
 
@@ -43,7 +44,7 @@ class GenerativeClassifier(BlockModel):
     """
 
     blocks: Sequence[tuple[str, Family, Sequence[str]]]
-    class_prior: ClassPrior = dataclasses.field(default_factory=DirichletCategorical)
+    class_prior: ClassPrior | None = dataclasses.field(default_factory=DirichletCategorical)
 
     def __post_init__(self) -> None:
         fill(self, class_prior=as_class_prior(self.class_prior), blocks=tuple(map(_as_block, self.blocks)))
@@ -73,12 +74,15 @@ class GenerativeClassifier(BlockModel):
 
     def check_classes_apart(self, schema: Schema) -> None:
         """See `ConcreteModel.check_classes_apart`."""
+        if self.class_prior is None:
+            super().check_classes_apart(schema)
+            return
         check_classes_apart(self.class_prior, self.blocks, self.conjugate(schema))
 
 
-def as_class_prior(prior: Any) -> ClassPrior:
-    """A class prior as models keep it, to be compared: a family as it is, fixed probabilities as a tuple."""
-    if isinstance(prior, Family):
+def as_class_prior(prior: Any) -> ClassPrior | None:
+    """A class prior as models keep it, to be compared: a family as it is, fixed probabilities as a tuple, or None."""
+    if prior is None or isinstance(prior, Family):
         return prior
     probs = np.asarray(prior).tolist()
     return tuple(probs) if isinstance(probs, list) else probs

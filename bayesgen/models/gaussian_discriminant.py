@@ -59,7 +59,13 @@ class GaussianDiscriminant(Recipe):
     class_prior: ClassPrior = dataclasses.field(default_factory=DirichletCategorical)
 
     def __post_init__(self) -> None:
-        fill(self, class_prior=as_class_prior(self.class_prior))
+        class_prior = as_class_prior(self.class_prior)
+        if class_prior is None:
+            raise ModelError(
+                "GaussianDiscriminant tells classes apart, and class_prior=None is for rows without any. Write "
+                "GenerativeClassifier([('real', NormalInverseWishart(), [...])], class_prior=None)."
+            )
+        fill(self, class_prior=class_prior)
         if self.covariance not in COVARIANCES:
             raise ModelError(f"covariance must be one of {list(COVARIANCES)}, got {self.covariance!r}.")
         expected = type(COVARIANCES[self.covariance])

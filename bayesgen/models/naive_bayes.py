@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bayesgen.data import Binned, ColumnKinds, Kind, Schema, Table, name_of_kind
+from bayesgen.data import SEQUENCE, Binned, ColumnKinds, Kind, Schema, SequenceOf, Table, name_of_kind
 from bayesgen.errors import ModelError
 from bayesgen.families import (
     BetaBernoulli,
@@ -20,6 +20,7 @@ from bayesgen.families import (
 from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.records import fill
 
+from .blocks import check_sequences, refuse_classes, refuse_components
 from .classifier import ClassPrior, GenerativeClassifier, as_class_prior
 from .structure_average import StructureAverage
 
@@ -49,11 +50,12 @@ class NaiveBayes(Recipe):
 
     Args:
         families: one family for all columns; or a mapping from a kind ("real", "binary", "categorical", "count",
-            "binned") or a column's name to a family, where the column's name wins; or None for the defaults:
-            normal-inverse-gamma, Beta-Bernoulli, Dirichlet-categorical, gamma-Poisson (a sparse matrix:
-            Dirichlet-multinomial), Dirichlet-histogram. {"real": DirichletHistogram(5)} cuts every real column into
-            five bins, Schema(kinds={"age": Binned(5)}) one of them.
-        class_prior: a `DirichletCategorical`, or K fixed probabilities.
+            "binned", "sequence") or a column's name to a family, where the column's name wins; or None for the
+            defaults: normal-inverse-gamma, Beta-Bernoulli, Dirichlet-categorical, gamma-Poisson (a sparse matrix:
+            Dirichlet-multinomial), Dirichlet-histogram, Dirichlet-Markov (of symbols). {"real": DirichletHistogram(5)}
+            cuts every real column into five bins, Schema(kinds={"age": Binned(5)}) one of them.
+        class_prior: a `DirichletCategorical`, or K fixed probabilities; None for rows without classes, which all have
+            one process: it is fitted without y, and `predict` gives the densities of rows.
         structure: "full", or "average": average over which columns depend on the class at all. See `StructureAverage`.
         dependence_prior: prior probability that a column depends on the class, where structures are averaged.
 
@@ -61,7 +63,8 @@ class NaiveBayes(Recipe):
     and binned_2, binned_3, ... by the number of values or bins. Columns of one kind with equal families are one block;
     a second family makes a second block, real_part2. Families that model columns jointly, or have a hyperparameter that
     is a distribution, take the columns that a kind (or the one family) gives them; given by a column's name, they model
-    that column alone.
+    that column alone. Every column of sequences is a block of its own, which has the column's name; that it is one is
+    told by Schema(kinds={"word": "sequence"}), or by its family.
 
     Source: Murphy, Machine Learning: A Probabilistic Perspective, section 3.5.
 
@@ -73,7 +76,7 @@ class NaiveBayes(Recipe):
     """
 
     families: Family | Mapping[str, Family] | None = None
-    class_prior: ClassPrior = dataclasses.field(default_factory=DirichletCategorical)
+    class_prior: ClassPrior | None = dataclasses.field(default_factory=DirichletCategorical)
     structure: str = "full"
     dependence_prior: float = 0.5
 
@@ -86,6 +89,11 @@ class NaiveBayes(Recipe):
                 check_family(family)
         if self.structure not in STRUCTURES:
             raise ModelError(f"structure must be one of {list(STRUCTURES)}, got {self.structure!r}.")
+        if self.class_prior is None and self.structure != "full":
+            raise ModelError(
+                f"structure={self.structure!r} asks which columns depend on the class, and class_prior=None is for "
+                "rows without classes. Leave structure out."
+            )
         if not 0 <= self.dependence_prior <= 1:
             raise ModelError(f"dependence_prior must be from 0 to 1, got {self.dependence_prior!r}.")
 
@@ -96,6 +104,8 @@ class NaiveBayes(Recipe):
 
     def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
         """Kinds come from the dtypes, or from the family that was chosen for a column or its kind."""
+        if self.class_prior is None:
+            refuse_classes(self, y, declared)
         if isinstance(self.families, Family):
             return declared.resolve(
                 table, y, implied_kinds=ColumnKinds(table.names, self.families.kind_of_column(0), {})
@@ -107,8 +117,9 @@ class NaiveBayes(Recipe):
         implied = {}
         if families:
             for name in table.names:
-                kind = name_of_kind(declared.kinds.get(name) or table.inferred_kind(name))
-                family = families.get(name) or families.get(kind)
+                family = families.get(name)
+                if family is None:
+                    family = families.get(name_of_kind(declared.kinds.get(name) or table.inferred_kind(name)))
                 if family is not None:
                     implied[name] = family.kind_of_column(0)
         return declared.resolve(table, y, implied_kinds=implied)
@@ -118,39 +129,48 @@ class NaiveBayes(Recipe):
         groups: dict[tuple[str, int | None, Family, str | None], list[str]] = {}
         for name, of_column in _kinds(schema):
             kind = name_of_kind(of_column)
-            family, size = self._family(name, kind, schema.sparse), schema.num_values(name)
+            family, size = self._family(name, of_column, schema.sparse), schema.num_values(name)
             groups.setdefault((kind, size, family, self._owner(name, family)), []).append(name)
         taken: dict[str, int] = {}
         blocks = []
         for (kind, size, family, _), columns in groups.items():
-            stem = kind if size is None else f"{kind}_{size}"
+            stem = columns[0] if kind == SEQUENCE else kind if size is None else f"{kind}_{size}"
             taken[stem] = taken.get(stem, 0) + 1
             name = stem if taken[stem] == 1 else f"{stem}_part{taken[stem]}"
             whole = len(groups) == 1  # all columns: `_kinds` may have named the first alone
             blocks.append((name, family, (schema.columns or ()) if whole else columns))
         return STRUCTURES[self.structure](GenerativeClassifier(blocks, self.class_prior), self.dependence_prior)
 
-    def _family(self, name: str, kind: str, is_sparse: bool) -> Family:
+    def with_components(self, num_components: int) -> Recipe:
+        """See `Recipe.with_components`."""
+        if self.class_prior is None:
+            refuse_components(self)
+        return self
+
+    def _family(self, name: str, of_column: Kind, is_sparse: bool) -> Family:
         """The family of a column: its own, else that of its kind."""
-        families = self.families
+        families, kind = self.families, name_of_kind(of_column)
         if isinstance(families, Family):
             family = families
         else:
             chosen = (families or {}).get(name) or (families or {}).get(kind)
-            family = chosen or self._by_implied_kind(kind) or _default(kind, is_sparse)
+            family = chosen or self._by_implied_kind(kind) or _default(name, of_column, is_sparse)
         if family.kind != kind:
             raise ModelError(
                 f"Column {name!r} is of kind {kind!r}, but its family {type(family).__name__} is for "
                 f"{family.kind!r} columns. Change Schema(kinds=...) or families=."
             )
+        check_sequences(name, of_column, family)
         return family
 
     def _owner(self, name: str, family: Family) -> str | None:
-        """The column's name where it has to be a block of its own, else None.
+        """The column's name where it has to be a block of its own, as one of sequences has, else None.
 
         A family that models columns jointly, or draws a hyperparameter, makes the columns of a block depend on each
         other. Given to a column by name, it is for that column alone.
         """
+        if family.kind == SEQUENCE:
+            return name
         is_named = isinstance(self.families, Mapping) and name in self.families and name not in DEFAULTS
         return name if is_named and (family.joint or family.hierarchical) else None
 
@@ -173,14 +193,28 @@ def check_family(family: object) -> None:
     raise ModelError(f"families= takes families such as NormalInverseGamma(), got {family!r}.")
 
 
+def _default(name: str, kind: Kind, is_sparse: bool) -> Family:
+    """The default family of a column; the counts of a sparse matrix share the total of a row."""
+    if isinstance(kind, SequenceOf):
+        return _default_of_sequences(name, kind)
+    return _default_of(name_of_kind(kind), is_sparse)
+
+
 @functools.cache
-def _default(kind: str, is_sparse: bool) -> Family:
-    """The default family of a kind; the counts of a sparse matrix share the total of a row."""
+def _default_of(kind: str, is_sparse: bool) -> Family:
     return (DirichletMultinomial if kind == "count" and is_sparse else DEFAULTS[kind])()
+
+
+def _default_of_sequences(name: str, kind: SequenceOf) -> Family:
+    raise ModelError(
+        f"Column {name!r} is of sequences of {kind.steps} steps, which have no default family. Choose one, "
+        f"NaiveBayes({{{name!r}: ...}})."
+    )
 
 
 def _kinds(schema: Schema) -> list[tuple[str, Kind]]:
     """(column, kind) of every column; of the first alone where all are of one kind that needs no look at values."""
     kinds = schema.kinds
-    is_uniform = isinstance(kinds, ColumnKinds) and not kinds.overrides and kinds.default != "categorical"
-    return list(itertools.islice(kinds.items(), 1 if is_uniform else None))
+    is_uniform = isinstance(kinds, ColumnKinds) and not kinds.overrides
+    is_one_block = is_uniform and name_of_kind(kinds[next(iter(kinds))]) not in ("categorical", SEQUENCE)
+    return list(itertools.islice(kinds.items(), 1 if is_one_block else None))
