@@ -1,14 +1,12 @@
 """Models of blocks without classes: what they learn is what a mixture of one component learns, without its axis."""
 
-import dataclasses
-from typing import ClassVar
+import pickle
 
 import jax
 import numpy as np
 import pytest
 
 import bayesgen as bg
-from bayesgen.models import BlockModel
 
 from .cases import REALS, documents, mixed, take
 
@@ -25,18 +23,14 @@ WORDS = [("words", bg.DirichletMultinomial(1.3), [f"x{j}" for j in range(5)])]
 MAKERS = {"mixed": (MIXED, mixed), "spherical": (ROUND, REALS), "documents": (WORDS, documents)}
 
 
-@dataclasses.dataclass(frozen=True)
-class Columns(BlockModel):
-    """Blocks of columns, and no classes."""
-
-    blocks: tuple
-    class_prior: ClassVar = None
+def without_classes(blocks):
+    return bg.GenerativeClassifier(blocks, class_prior=None)
 
 
 def data_of(name, size=53, seed=3):
     blocks, rows = MAKERS[name]
     rng = np.random.default_rng(seed)
-    return Columns(tuple(blocks)), rows(rng, rng.integers(0, 2, size))
+    return without_classes(blocks), rows(rng, rng.integers(0, 2, size))
 
 
 def as_mixture(model):
@@ -135,6 +129,35 @@ def test_axes_are_named_without_classes():
     assert "class" not in tree["posterior"].coords
 
 
+def test_naive_bayes_without_classes_is_a_classifier_without_them():
+    _, X = data_of("mixed")
+    model = bg.NaiveBayes(class_prior=None)
+    assert model != bg.NaiveBayes() and hash(model) == hash(pickle.loads(pickle.dumps(model)))
+    assert "class_prior=None" in repr(model)
+    fit = bg.fit(model, X, method=bg.Exact())
+    mixture = bg.fit(bg.Mixture(bg.NaiveBayes(), 1), X, method=bg.MAP())
+    assert fit.classes.size == 0 and fit.log_joint(X).shape == (53, 1)
+    assert_alike(bg.fit(model, X, method=bg.MAP()), mixture, rtol=1e-9)
+    simulated = fit.simulate(7, seed=1)
+    assert fit.log_joint(simulated).shape == (7, 1)
+    assert bg.predict(fit, simulated, rule=bg.BMA()).log_marginal.shape == (7,)
+
+
+def test_they_are_compared_and_averaged():
+    model, X = data_of("mixed")
+    counts = {"visits": bg.GammaPoisson(), "calls": bg.GammaPoisson()}
+    other = bg.NaiveBayes({"categorical": bg.DirichletCategorical(3.0), **counts}, class_prior=None)
+    pairs = [(bg.MAP(), bg.PlugIn()), (bg.Exact(), bg.BMA())]
+    table = bg.compare({"blocks": model, "other": other}, X, None, X, None, methods=pairs).table
+    assert table["refused"].isna().all() and np.isfinite(table["log_score"]).all()
+    fits = [bg.fit(one, X, method=bg.Exact()) for one in (model, other)]
+    average = bg.average(fits)
+    close(average.log_evidence, np.logaddexp(*[fit.log_evidence for fit in fits]) - np.log(2), rtol=1e-12)
+    tables = np.stack([fit.log_joint(X, at="predictive") for fit in fits])
+    expected = np.logaddexp.reduce(tables + np.log(average.weights)[:, None, None], axis=0)[:, 0]
+    close(bg.predict(average, X, rule=bg.BMA()).log_marginal, expected, rtol=1e-9)
+
+
 @pytest.mark.slow
 def test_chains_agree_with_the_exact_posterior():
     model, X = data_of("mixed")
@@ -146,14 +169,26 @@ def test_chains_agree_with_the_exact_posterior():
 
 def test_what_makes_no_sense_is_refused():
     model, X = data_of("mixed")
-    with pytest.raises(bg.DataError, match="Columns has no classes, so it takes no y"):
+    with pytest.raises(bg.DataError, match="GenerativeClassifier has no classes, so it takes no y"):
         bg.fit(model, X, ["a"] * 53, method=bg.MLE())
     with pytest.raises(bg.DataError, match="leave Schema"):
         bg.fit(model, X, method=bg.MLE(), schema=bg.Schema(classes=["a", "b"]))
-    with pytest.raises(bg.ModelError, match="Columns has none"):
+    with pytest.raises(bg.ModelError, match="GenerativeClassifier has none"):
         bg.Mixture(model, 2)
+    with pytest.raises(bg.ModelError, match="NaiveBayes has none"):
+        bg.Mixture(bg.NaiveBayes(class_prior=None), 2)
+    with pytest.raises(bg.DataError, match="NaiveBayes has no classes, so it takes no y"):
+        bg.fit(bg.NaiveBayes(class_prior=None), X, ["a"] * 53, method=bg.MLE())
+    with pytest.raises(bg.ModelError, match="structure='average' asks which columns depend on the class"):
+        bg.NaiveBayes(class_prior=None, structure="average")
+    with pytest.raises(bg.ModelError, match="GaussianDiscriminant tells classes apart"):
+        bg.GaussianDiscriminant(class_prior=None)
     with pytest.raises(bg.ModelError, match="used alone the family has none"):
-        bg.fit(Columns((("size", bg.NormalInverseWishart(tied=True), ["age"]),)), {"age": [1.0, 2.0]}, method=bg.MAP())
+        bg.fit(
+            without_classes([("size", bg.NormalInverseWishart(tied=True), ["age"])]),
+            {"age": [1.0, 2.0]},
+            method=bg.MAP(),
+        )
     with pytest.raises(bg.FitError, match="has no classes, so none can be added"):
         bg.fit(model, X, method=bg.Exact()).add_class("b", X)
     constant = X | {"weight": np.full(53, 2.0)}
