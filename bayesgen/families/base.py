@@ -1,7 +1,7 @@
 """What every conjugate family can do. A family is a prior that, updated with data, is again a family."""
 
 import abc
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeAlias
 
 import jax
@@ -9,7 +9,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from bayesgen.data import Kind, SequenceOf, name_of_kind
+from bayesgen.data import Kind, Schema, SequenceOf, name_of_kind
 from bayesgen.errors import ModelError
 from bayesgen.records import content_hash, copied, field_names, record, static
 from bayesgen.statistics import Moments, RowDensity, Statistic, Summary, check_magnitudes
@@ -275,8 +275,12 @@ class Family(Incomplete, Searched, abc.ABC):
         raise NotImplementedError
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
-        """The axes of each parameter inside a model, from "class", "feature", "feature_2" and "category"."""
+        """The names of the axes of each parameter inside a model: "class", and those of `axis_names`."""
         raise NotImplementedError
+
+    def axis_names(self, schema: Schema, columns: Sequence[str]) -> dict[str, Sequence[Any]]:
+        """Name of an axis other than that of classes -> the names along it, of a block of these columns."""
+        return {"feature": list(columns), "feature_2": list(columns)}
 
 
 def _num_columns(summary: Any) -> int | None:

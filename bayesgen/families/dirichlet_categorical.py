@@ -1,11 +1,12 @@
 """Dirichlet-categorical: columns with a finite number of values, and the class prior."""
 
-from collections.abc import Mapping
-from typing import Self
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 import numpyro.distributions as dist
 
+from bayesgen.data import Schema
 from bayesgen.errors import ModelError
 from bayesgen.records import record
 from bayesgen.statistics import CategoricalStatistic, RowDensity
@@ -77,3 +78,9 @@ class DirichletCategorical(DirichletFamily):
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         """probs: (class, feature, category)."""
         return {"probs": ("class", "feature", "category")}
+
+    def axis_names(self, schema: Schema, columns: Sequence[str]) -> dict[str, Sequence[Any]]:
+        """The values of a column alone; of several columns, each of which has its own, their codes."""
+        values = schema.categories[columns[0]]
+        names = range(len(values)) if columns[1:] else [str(value) for value in values]
+        return {**super().axis_names(schema, columns), "category": names}

@@ -1,12 +1,12 @@
 """Dirichlet-histogram: columns of numbers that are told apart by bins."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 import numpyro.distributions as dist
 
-from bayesgen.data import Binned, Kind
+from bayesgen.data import Binned, Kind, Schema
 from bayesgen.distributions import PiecewiseUniform
 from bayesgen.errors import ModelError
 from bayesgen.records import fill, record, static
@@ -166,6 +166,12 @@ class DirichletHistogram(DirichletFamily):
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         """probs: (class, feature, bin)."""
         return {"probs": ("class", "feature", "bin")}
+
+    def axis_names(self, schema: Schema, columns: Sequence[str]) -> dict[str, Sequence[Any]]:
+        """The bins of a column alone; of several columns, each of which has bins of its own, their numbers."""
+        bins = schema.bins(columns[0])
+        names = range(bins.num_bins) if columns[1:] else list(bins.names)
+        return {**super().axis_names(schema, columns), "bin": names}
 
 
 def _agree(own: Float[Array, "... edges"], of_columns: Float[Array, "D edges"]) -> bool:

@@ -254,19 +254,13 @@ class Conjugate:
         return f"{block.name}_" if len(self.blocks) > 1 else ""
 
     def coordinates(self, schema: Schema) -> dict[str, Sequence[Any]]:
-        """Name of an axis -> the names along it: labels, columns and categories."""
+        """Name of an axis -> the names along it: labels, and what families name along theirs."""
         coordinates: dict[str, Sequence[Any]] = {}
         if self.class_prior is not None:
             coordinates["class"] = [str(label) for label in self.classes]
         for block in self.blocks:
-            prefix, columns = self.prefix(block), list(block.columns)
-            coordinates |= {prefix + "feature": columns, prefix + "feature_2": columns}
-            axes = {axis for names in block.family.parameter_axes().values() for axis in names}
-            if "category" in axes:
-                coordinates[prefix + "category"] = _categories(schema, columns)
-            if "bin" in axes:  # of several columns, each has bins of its own
-                bins = schema.bins(columns[0])
-                coordinates[prefix + "bin"] = range(bins.num_bins) if columns[1:] else list(bins.names)
+            names = block.family.axis_names(schema, block.columns)
+            coordinates |= {self.prefix(block) + axis: names_along for axis, names_along in names.items()}
         return coordinates
 
     def block_of(self, column: str) -> Block | None:
@@ -322,13 +316,6 @@ Densities = tuple[np.ndarray, list[tuple[str, RowDensity]]]  # log class probabi
 def _given(block: Block, density: RowDensity) -> RowDensity:
     """The density, told where the features are that it depends on."""
     return copied(density, source=block.given) if isinstance(density, DensityGivenFeatures) else density
-
-
-def _categories(schema: Schema, columns: Sequence[str]) -> Sequence[Any]:
-    """Names of the values of categorical columns: their own where there is one column, else codes."""
-    if len(columns) == 1:
-        return [str(value) for value in schema.categories[columns[0]]]
-    return range(schema.num_categories(columns[0]))
 
 
 def _log(class_probs: np.ndarray) -> np.ndarray:
