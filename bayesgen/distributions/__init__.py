@@ -6,6 +6,9 @@ from .cells import whole_axes as whole_axes
 from .chi import Chi as Chi
 from .contexts import Contexts as Contexts
 from .gamma_poisson import PreciseGammaPoisson as PreciseGammaPoisson
+from .grammar import ProbabilisticGrammar
+from .grammar_rules import GrammarRules as GrammarRules
+from .grammar_statistic import GrammarStatistic as GrammarStatistic
 from .linear_normal import LINEAR_NORMAL as LINEAR_NORMAL
 from .linear_normal import LinearNormal
 from .markov_chain import MarkovChain
@@ -16,4 +19,4 @@ from .sequences import SequenceDistribution as SequenceDistribution
 from .sequences import is_inside as is_inside
 from .sequences import sequences as sequences
 
-__all__ = ["LinearNormal", "MarkovChain", "PiecewiseUniform"]
+__all__ = ["LinearNormal", "MarkovChain", "PiecewiseUniform", "ProbabilisticGrammar"]

@@ -1,0 +1,249 @@
+"""Probabilistic context-free grammars as distributions over whole strings."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from numpyro.distributions import constraints
+from numpyro.distributions.constraints import Constraint
+from numpyro.distributions.util import validate_sample
+
+from bayesgen.data import PADDING
+from bayesgen.errors import DataError, ModelError, warn
+from bayesgen.statistics import register
+from bayesgen.typing import Array, Float, Int, PRNGKeyArray, Real
+
+from .derivations import derived, log_length_probabilities, total_probabilities
+from .grammar_rules import GrammarRules, StatedRules, Symbol
+from .grammar_statistic import GrammarStatistic, log_probs_of
+from .normal_form import normal_form, safe_log
+from .parse import ParseTree, most_probable_parse
+from .sequences import SequenceDistribution, sequences
+
+MAX_LENGTH = 50  # of samples, where nothing else is said
+ROUNDING = 1e-4  # by which probabilities in single precision may miss their sum; totals in double precision: its square
+String: TypeAlias = str | Sequence[Symbol]
+
+
+class ProbabilisticGrammar(SequenceDistribution):
+    """Strings of a context-free grammar whose rules have probabilities.
+
+    Generative story::
+
+        the string is the start symbol
+        while it has a nonterminal: rewrite the first one, by one of its rules ~ Categorical(probabilities)
+
+    The probability of a string is the sum over all its parse trees of the products of the probabilities of their rules:
+    trees are summed out by the inside algorithm, which takes time in the cube of the length. So the length is part of
+    what is drawn. The empty string, and one that is not in the language, have probability 0. Where derivations may go
+    on for ever, the probabilities of all strings sum to less than 1; a warning says so where probabilities are numbers.
+
+    Values are codes of the terminals `symbols`, (..., T), padded by -1 at the end; `encode` and `decode` make them of
+    strings and strings of them, and data of programs may be strings. Samples are strings of at most `max_length`
+    symbols, as of the grammar given that: what drawing, and rejecting longer strings, would give. Densities are those
+    of the grammar, not of the grammar given that, and take strings of any length.
+
+    Args:
+        rules: nonterminal -> list of right-hand sides, each a list or tuple of symbols, or a string that is split at
+            white space. What is no key is a terminal. Rules may have any length but 0; see `normal_form`.
+        probabilities: nonterminal -> (..., number of its rules); or the array, where there is one nonterminal.
+        start: the nonterminal that derivations begin with; by default the first one.
+        max_length: the number of steps T of samples.
+
+    Raises:
+        ModelError: rules that are none, see `GrammarRules.of`; probabilities that are missing, of another number than
+            the rules, negative, or that do not sum to 1.
+
+    Source: Baker (1979), Trainable grammars for speech recognition; Manning and Schütze (1999), Foundations of
+    Statistical Natural Language Processing, chapter 11.
+
+    >>> brackets = ProbabilisticGrammar({"S": ["( )", "( S )", "S S"]}, np.array([0.6, 0.3, 0.1]))
+    >>> codes = brackets.encode(["()", "(())", "()()", ")("])
+    >>> [round(float(p), 3) for p in jnp.exp(brackets.log_prob(codes))]
+    [0.6, 0.18, 0.036, 0.0]
+    >>> tree, log_prob = brackets.parse("(())()")
+    >>> print(tree)
+    (S (S ( (S ( )) )) (S ( )))
+    """
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = {
+        "probs": constraints.independent(constraints.unit_interval, 1),
+    }
+    pytree_data_fields = ("probs",)
+    pytree_aux_fields = ("rules",)
+    symbols: tuple[Symbol, ...]
+
+    def __init__(
+        self,
+        rules: StatedRules | GrammarRules,
+        probabilities: Mapping[Symbol, Any] | Any,
+        *,
+        start: Symbol | None = None,
+        max_length: int | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        self.rules = rules if isinstance(rules, GrammarRules) else GrammarRules.of(rules, start)
+        self.probs = _joined(self.rules, probabilities)
+        num_steps = MAX_LENGTH if max_length is None else max_length
+        least = self.rules.least_lengths[self.rules.start]
+        if num_steps < least:
+            raise ModelError(
+                f"ProbabilisticGrammar: the shortest string has {least:g} symbols, more than max_length={num_steps}."
+            )
+        super().__init__(
+            self.probs.shape[:-1], None, max_length=num_steps, symbols=self.rules.symbols, validate_args=validate_args
+        )
+        self._check_totals()
+
+    def _check_totals(self) -> None:
+        """Warn where derivations may go on for ever, as far as probabilities are known."""
+        if isinstance(self.probs, jax.core.Tracer):
+            return
+        total = self.total_probability
+        if (total < 1 - ROUNDING).any():
+            warn(
+                f"ProbabilisticGrammar: the probabilities of all strings sum to {np.min(total):.4g}, because "
+                "derivations may go on for ever. Rules that end are too improbable for the others."
+            )
+
+    @property
+    def total_probability(self) -> Float[np.ndarray, "..."]:
+        """The sum of the probabilities of all strings: 1, or less where derivations may go on for ever."""
+        place, probs = normal_form(self.rules).start, np.asarray(self.probs, np.float64)
+        totals = [total_probabilities(self.rules, row)[place] for row in probs.reshape(-1, probs.shape[-1])]
+        return np.array(totals).reshape(self.batch_shape)
+
+    @constraints.dependent_property(is_discrete=True, event_dim=1)
+    def support(self) -> Constraint:
+        """Codes, then padding."""
+        return sequences(len(self.rules.symbols))
+
+    @validate_sample
+    def log_prob(self, value: Real[Array, "... T"]) -> Float[Array, "..."]:
+        """Log probability of each string, over all its parse trees."""
+        codes, form = jnp.asarray(value), normal_form(self.rules)
+        batch = lax.broadcast_shapes(self.batch_shape, codes.shape[:-1])
+        codes = jnp.broadcast_to(codes, (*batch, codes.shape[-1])).reshape(-1, codes.shape[-1])
+        choices, leaves = (
+            jnp.broadcast_to(table, (*batch, *table.shape[-2:])).reshape(-1, *table.shape[-2:])
+            for table in form.weights(jnp.asarray(self.probs))
+        )
+        return log_probs_of(form, choices, leaves, codes).reshape(batch)
+
+    def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Int[Array, "... T"]:
+        """Independent strings of at most `max_length` symbols.
+
+        Raises:
+            ModelError: where no such string has a positive probability, as far as probabilities are known; where they
+                are traced, the strings are empty.
+        """
+        assert key is not None
+        form, num_steps = normal_form(self.rules), self.steps_to_sample
+        probs = jnp.asarray(self.probs).reshape(-1, len(self.rules.rules))
+        choices, leaves = form.weights(probs)
+        of_lengths = jax.vmap(log_length_probabilities, (None, 0, 0, None))
+        lengths = of_lengths(form, choices, leaves[..., -1], num_steps)
+        if not isinstance(lengths, jax.core.Tracer) and np.isneginf(lengths[:, form.start]).all(-1).any():
+            raise ModelError(
+                f"ProbabilisticGrammar: no string of at most {num_steps} symbols has a positive probability. Give a "
+                "greater max_length."
+            )
+        num_draws = int(np.prod(sample_shape, dtype=int))
+        keys = jax.random.split(key, (num_draws, len(probs)))
+        of_batch = jax.vmap(derived, (None, 0, 0, 0, 0))
+        codes = jax.vmap(of_batch, (None, None, None, None, 0))(form, choices, leaves, lengths, keys)
+        return codes.reshape(*sample_shape, *self.batch_shape, num_steps)
+
+    def encode(self, strings: Iterable[String]) -> Int[np.ndarray, "n T"]:
+        """Codes of strings of terminals, padded by -1.
+
+        Raises:
+            DataError: a symbol that is no terminal, with its string and place.
+        """
+        rows = list(strings)
+        place = {symbol: code for code, symbol in enumerate(self.symbols)}
+        codes = np.full((len(rows), max(map(len, rows), default=0)), PADDING)
+        for row, string in enumerate(rows):
+            unknown = [step for step, symbol in enumerate(string) if symbol not in place]
+            if unknown:
+                raise DataError(
+                    f"String {row} has {string[unknown[0]]!r} at step {unknown[0]}, which is no terminal of the "
+                    f"grammar. Its terminals are {', '.join(map(repr, self.symbols))}."
+                )
+            codes[row, : len(string)] = [place[symbol] for symbol in string]
+        return codes
+
+    def decode(self, codes: Int[Array, "n T"]) -> list[String]:
+        """Strings of codes: text where every terminal is one character, else tuples of terminals."""
+        is_text = all(isinstance(symbol, str) and len(symbol) == 1 for symbol in self.symbols)
+        rows = [tuple(self.symbols[code] for code in row if code != PADDING) for row in np.asarray(codes)]
+        return ["".join(map(str, row)) for row in rows] if is_text else list(rows)
+
+    def parse(self, string: String) -> tuple[ParseTree, float]:
+        """The most probable parse tree of a string, over the rules as they were written, and its log probability.
+
+        Raises:
+            DataError: a symbol that is no terminal; a string that is not in the language.
+            ModelError: where this is a batch of grammars.
+        """
+        if self.batch_shape:
+            raise ModelError("ProbabilisticGrammar: a batch of grammars has no one parse. Take one of them.")
+        with np.errstate(divide="ignore"):
+            log_probs = np.log(np.asarray(self.probs, np.float64))
+        best = most_probable_parse(self.rules, log_probs, self.encode([string])[0], list(string))
+        if best is None:
+            raise DataError(f"{string!r} is not in the language of the grammar: it has no parse tree.")
+        return best
+
+
+def _joined(rules: GrammarRules, probabilities: Mapping[Symbol, Any] | Any) -> Float[Array, "*batch R"]:
+    """Probabilities of all rules in one array, checked as far as they are known."""
+    if not isinstance(probabilities, Mapping):
+        if len(rules.nonterminals) > 1:
+            raise ModelError(
+                f"ProbabilisticGrammar: there are {len(rules.nonterminals)} nonterminals. Give probabilities as a "
+                "mapping from each of them to those of its rules."
+            )
+        probabilities = {rules.start: probabilities}
+    if set(probabilities) != set(rules.nonterminals):
+        missing, others = (
+            [repr(symbol) for symbol in one if symbol not in other]
+            for one, other in ((rules.nonterminals, probabilities), (probabilities, rules.nonterminals))
+        )
+        raise ModelError(
+            "ProbabilisticGrammar: probabilities are for each nonterminal; without any: "
+            f"{', '.join(missing) or 'none'}; no nonterminal: {', '.join(others) or 'none'}."
+        )
+    arrays = [_numbers(probabilities[nonterminal]) for nonterminal in rules.nonterminals]
+    for nonterminal, sides, array in zip(rules.nonterminals, rules.right_sides, arrays, strict=True):
+        if array.shape[-1:] != (len(sides),):
+            raise ModelError(
+                f"ProbabilisticGrammar: {nonterminal!r} has {len(sides)} rules, and its probabilities have the shape "
+                f"{array.shape}. The last axis is that of the rules."
+            )
+        if not isinstance(array, jax.core.Tracer):
+            numbers = np.asarray(array, np.float64)
+            if not ((numbers >= 0).all() and (np.abs(numbers.sum(-1) - 1) < ROUNDING).all()):
+                raise ModelError(
+                    f"ProbabilisticGrammar: the probabilities of the rules of {nonterminal!r} must be nonnegative and "
+                    f"sum to 1, got {numbers.tolist()}."
+                )
+    batch = lax.broadcast_shapes(*(array.shape[:-1] for array in arrays))
+    xp: Any = jnp if any(isinstance(array, jax.Array) for array in arrays) else np
+    return xp.concatenate([xp.broadcast_to(array, (*batch, array.shape[-1])) for array in arrays], -1)
+
+
+def _numbers(values: Any) -> Float[Array, "..."]:
+    """Numbers as an array: of JAX where they are that, else of NumPy in double precision."""
+    return values if isinstance(values, jax.Array) else np.asarray(values, np.float64)
+
+
+register(
+    ProbabilisticGrammar,
+    lambda grammar: GrammarStatistic(grammar.rules),
+    lambda grammar: {"log_probs": safe_log(jnp.asarray(grammar.probs))},
+    event_dims={"log_probs": 1},
+)

@@ -1,0 +1,66 @@
+"""Densities of strings of a grammar, as programs and families see them: rows are kept, and parse trees summed out."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+from bayesgen.statistics import LatentStatistic, Parameters
+from bayesgen.typing import Array, Bool, Float, Int, Real
+
+from .grammar_rules import GrammarRules
+from .inside import log_inside
+from .normal_form import NormalForm, normal_form
+from .sequences import is_inside
+
+TABLES = 4  # of pairs by spans, that the density of a string and its gradient hold at once
+
+
+@dataclasses.dataclass(frozen=True)
+class GrammarStatistic(LatentStatistic):
+    """Strings of a grammar, (n, T), padded. Parameters: `log_probs` (K, R), log probabilities of the rules.
+
+    Symbols that are missing are summed out; how many there are is known, and the length is part of what is modelled. A
+    row of which no step is there, and none past the end, is a string that is missing: it tells nothing.
+    """
+
+    rules: GrammarRules
+
+    def log_probs(
+        self,
+        parameters: Parameters,
+        values: Real[Array, "m T"],
+        observed: Bool[Array, "m T"] | None,
+        classes: Int[Array, " m"],
+    ) -> Float[Array, " m"]:
+        """See `LatentStatistic.log_probs`."""
+        form = normal_form(self.rules)
+        choices, leaves = form.weights(jnp.exp(jnp.asarray(parameters["log_probs"])))
+        return log_probs_of(form, choices[classes], leaves[classes], jnp.asarray(values), observed)
+
+    def numbers_per_row(self, parameters: Parameters, values: Real[Array, "m T"]) -> float:
+        """The tables of spans."""
+        return float(TABLES * max(len(normal_form(self.rules).pairs), 1) * values.shape[1] ** 2 + 1)
+
+
+def log_probs_of(
+    form: NormalForm,
+    choices: Float[Array, "m N C"],
+    leaves: Float[Array, "m N V"],
+    codes: Real[Array, "m T"],
+    observed: Bool[Array, "m T"] | None = None,
+) -> Float[Array, " m"]:
+    """Log probability of each string under weights of its own; of a missing one 0. Traceable."""
+    inside, num_symbols = is_inside(codes), leaves.shape[-1] - 1
+    lengths = inside.sum(-1)
+    if not codes.shape[1]:
+        return jnp.full(len(codes), -jnp.inf, choices.dtype)
+    is_symbol = (codes >= 0) & (codes < num_symbols)
+    places = jnp.where(is_symbol, codes, num_symbols).astype(int)
+    if observed is not None:
+        is_symbol, places = is_symbol | ~observed, jnp.where(observed, places, num_symbols)
+    steps = jnp.take_along_axis(leaves, places[:, None], -1)
+    steps = jnp.where(is_symbol[:, None], steps, -jnp.inf)
+    longest = lengths.max(initial=0)
+    log_probs = jax.vmap(lambda *row: log_inside(form, *row, longest))(choices, jnp.swapaxes(steps, 1, 2), lengths)
+    return log_probs if observed is None else jnp.where(observed.any(-1), log_probs, 0.0)

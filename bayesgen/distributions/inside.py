@@ -1,0 +1,199 @@
+"""The inside algorithm: the log probability of a string under a grammar, summed over all its parse trees.
+
+For a node A of the normal form and the w symbols from i on,
+
+    inside(A, i, w) = sum over pairs B C of A, and 0 < k < w, of p(A -> B C) inside(B, i, k) inside(C, i + k, w - k),
+
+all in logs, so that no string is too long and no probability too small. The widths w go one after another; all starts,
+all pairs and all splits of a width are one array operation. The table is kept twice, by starts and by ends of spans, so
+that both factors lie side by side: (first, start, width - 1) and (second, end, T - width).
+
+The derivative of log p(x) by log p(A -> B C) is the number of times that the parse tree is expected to use it, given x.
+It is found by the outside algorithm, which goes through the widths backwards.
+
+Source: Baker (1979), Trainable grammars for speech recognition; Eisner (2016), Inside-outside and forward-backward
+algorithms are just backprop.
+"""
+
+import functools
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from bayesgen.typing import Array, Float, Int
+
+from .normal_form import NormalForm, safe_log
+
+Tables: TypeAlias = tuple[Float[jax.Array, "P T T"], Float[jax.Array, "P ends widths"]]
+"""What stands for each pair: its first nodes by (start, width - 1), its second nodes by (end, T - width)."""
+GROWTH = 2.0  # of widths that share one loop: fewer loops compile sooner, and do more for widths below their last
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def log_inside(
+    form: NormalForm,
+    choices: Float[Array, "N C"],
+    leaves: Float[Array, "T N"],
+    length: Int[Array, ""],
+    longest: Int[Array, ""],
+) -> Float[Array, ""]:
+    """Log probability of a string: -inf where it is empty, or not in the language of the grammar. Traceable.
+
+    Args:
+        form: the normal form.
+        choices: log probabilities of the pairs of each node.
+        leaves: log probabilities of each symbol under each node; whatever past the end.
+        length: how many symbols the string has.
+        longest: the greatest width that is gone through: that of the longest of many strings.
+    """
+    return _inside(form, choices, leaves, length, longest)[0]
+
+
+@log_inside.defjvp
+def _log_inside_jvp(
+    form: NormalForm,
+    primals: tuple[Float[Array, "N C"], Float[Array, "T N"], Int[Array, ""], Int[Array, ""]],
+    tangents: tuple[Float[Array, "N C"], Float[Array, "T N"], Array, Array],
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Expected numbers of uses are the derivatives."""
+    log_prob, tables = _inside(form, *primals)
+    of_choices, of_leaves = _outside(form, *primals, tables)
+    return log_prob, (of_choices * tangents[0]).sum() + (of_leaves * tangents[1]).sum()
+
+
+def _inside(
+    form: NormalForm,
+    choices: Float[Array, "N C"],
+    leaves: Float[Array, "T N"],
+    length: Int[Array, ""],
+    longest: Int[Array, ""],
+) -> tuple[Float[Array, ""], Tables]:
+    """Log probability of a string, and the tables of its spans."""
+    num_pairs, num_steps, space = len(form.pairs), len(leaves), _space(len(leaves))
+    by_start = jnp.full((num_pairs, num_steps, num_steps), -jnp.inf, leaves.dtype)
+    by_end = jnp.full((num_pairs, num_steps + 1 + space, num_steps + space), -jnp.inf, leaves.dtype)
+    log_prob = jnp.where(length == 1, leaves[0, form.start], -jnp.inf)
+    state = _put(form, (by_start, by_end), leaves.T, 1), log_prob
+
+    def of_width(loop: tuple[int, int], width: Array, state: tuple[Tables, jax.Array]) -> tuple[Tables, jax.Array]:
+        tables, log_prob = state
+        of_pairs = log_sum(_splits(tables, width, loop))
+        spans = log_sum(choices[..., None] + of_pairs[form.choices], 1)
+        log_prob = jnp.where(length == width, spans[form.start, 0], log_prob)
+        return _put(form, tables, spans, width), log_prob
+
+    for loop in _loops(num_steps) if num_pairs else ():
+        last = jnp.minimum(loop[1], longest)
+        state = lax.fori_loop(loop[0], last + 1, functools.partial(of_width, loop), state)
+    return state[1], state[0]
+
+
+def _outside(
+    form: NormalForm,
+    choices: Float[Array, "N C"],
+    leaves: Float[Array, "T N"],
+    length: Int[Array, ""],
+    longest: Int[Array, ""],
+    tables: Tables,
+) -> tuple[Float[Array, "N C"], Float[Array, "T N"]]:
+    """How often each pair of a node, and each node at each symbol, is expected in the parse tree."""
+    root = jnp.zeros((form.num_nodes, 1), leaves.dtype).at[form.start].set(1.0)
+
+    def of_spans(used: Tables, width: Int[Array, ""] | int, num_starts: int) -> Float[jax.Array, "N starts"]:
+        """How often each node is expected to have each span of a width."""
+        by_node = _taken(form, used, width, num_starts)
+        return by_node.at[:, :1].add(jnp.where(length == width, root, 0.0))
+
+    def of_width(loop: tuple[int, int], step: Array, state: tuple[Tables, jax.Array]) -> tuple[Tables, jax.Array]:
+        (used, of_choices), width = state, loop[0] + jnp.minimum(loop[1], longest) - step
+        splits = _splits(tables, width, loop)
+        of_pairs = log_sum(splits)
+        shares = _shares(choices[..., None] + of_pairs[form.choices], 1)
+        chosen = of_spans(used, width, shares.shape[-1])[:, None] * shares
+        pairs = jnp.zeros_like(of_pairs).at[form.choices].add(chosen)
+        return _added(used, pairs[..., None] * _shares(splits), width), of_choices + chosen.sum(-1)
+
+    state = (jnp.zeros_like(tables[0]), jnp.zeros_like(tables[1])), jnp.zeros_like(choices)
+    for loop in reversed(_loops(len(leaves)) if len(form.pairs) else ()):
+        last = jnp.minimum(loop[1], longest)
+        state = lax.fori_loop(loop[0], last + 1, functools.partial(of_width, loop), state)
+    used, of_choices = state
+    is_there = jnp.isfinite(leaves) & (jnp.arange(len(leaves)) < length)[:, None]
+    return of_choices, jnp.where(is_there, of_spans(used, 1, len(leaves)).T, 0.0)
+
+
+def _loops(num_steps: int) -> tuple[tuple[int, int], ...]:
+    """The first and the last width of each loop."""
+    loops, first = [], 2
+    while first <= num_steps:
+        last = min(max(int(GROWTH * first), first), num_steps)
+        loops.append((first, last))
+        first = last + 1
+    return tuple(loops)
+
+
+def _space(num_steps: int) -> int:
+    """How far arrays of the loops reach beyond the tables."""
+    return max((last - first for first, last in _loops(num_steps)), default=0)
+
+
+def _splits(tables: Tables, width: Int[Array, ""] | int, loop: tuple[int, int]) -> Float[Array, "P starts splits"]:
+    """Log probabilities of the pairs at each split of the spans of a width, by the starts of these."""
+    by_start, by_end = tables
+    (first, last), num_steps = loop, by_start.shape[-1]
+    shape = len(by_start), num_steps - first + 1, last - 1
+    return by_start[:, : shape[1], : shape[2]] + lax.dynamic_slice(by_end, (0, width, num_steps - width + 1), shape)
+
+
+def _put(form: NormalForm, tables: Tables, spans: Float[Array, "N starts"], width: Int[Array, ""] | int) -> Tables:
+    """The tables with the spans of a width."""
+    (by_start, by_end), num_steps = tables, tables[0].shape[-1]
+    first, second = (spans[form.pairs[:, side], :, None] for side in (0, 1))
+    return (
+        lax.dynamic_update_slice(by_start, first, (0, 0, width - 1)),
+        lax.dynamic_update_slice(by_end, second, (0, width, num_steps - width)),
+    )
+
+
+def _taken(
+    form: NormalForm, used: Tables, width: Int[Array, ""] | int, num_starts: int
+) -> Float[jax.Array, "N {num_starts}"]:
+    """What tables hold of spans of a width, summed by node."""
+    (by_start, by_end), num_steps = used, used[0].shape[-1]
+    shape = len(form.pairs), num_starts, 1
+    first = lax.dynamic_slice(by_start, (0, 0, width - 1), shape)[..., 0]
+    second = lax.dynamic_slice(by_end, (0, width, num_steps - width), shape)[..., 0]
+    by_node = jnp.zeros((form.num_nodes, num_starts), by_start.dtype)
+    return by_node.at[form.pairs[:, 0]].add(first).at[form.pairs[:, 1]].add(second)
+
+
+def _added(used: Tables, splits: Float[Array, "P starts splits"], width: Int[Array, ""] | int) -> Tables:
+    """Tables to which uses of pairs at splits of the spans of a width are added."""
+    (by_start, by_end), num_steps = used, used[0].shape[-1]
+    place = 0, width, num_steps - width + 1
+    before = lax.dynamic_slice(by_end, place, splits.shape)
+    return (
+        by_start.at[:, : splits.shape[1], : splits.shape[2]].add(splits),
+        lax.dynamic_update_slice(by_end, before + splits, place),
+    )
+
+
+def log_sum(logs: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
+    """Log of the sum of exponentials, with derivatives also where all are -inf."""
+    peak = _peak(logs, axis)
+    return jnp.squeeze(peak, axis) + safe_log(jnp.exp(logs - peak).sum(axis))
+
+
+def _shares(logs: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
+    """Shares in the sum of exponentials: 0 where all are -inf."""
+    exponentials = jnp.exp(logs - _peak(logs, axis))
+    total = exponentials.sum(axis, keepdims=True)
+    return exponentials / jnp.where(total > 0, total, 1.0)
+
+
+def _peak(logs: Float[Array, "..."], axis: int) -> Float[Array, "..."]:
+    """The largest along an axis; 0 where all are -inf."""
+    peak = lax.stop_gradient(logs).max(axis, keepdims=True, initial=-jnp.inf)
+    return jnp.where(jnp.isfinite(peak), peak, 0.0)
