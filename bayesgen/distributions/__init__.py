@@ -9,6 +9,8 @@ from .gamma_poisson import PreciseGammaPoisson as PreciseGammaPoisson
 from .grammar import ProbabilisticGrammar
 from .grammar_rules import GrammarRules as GrammarRules
 from .grammar_statistic import GrammarStatistic as GrammarStatistic
+from .hidden_markov import HiddenMarkov
+from .hidden_markov_statistic import HiddenMarkovStatistic as HiddenMarkovStatistic
 from .linear_normal import LINEAR_NORMAL as LINEAR_NORMAL
 from .linear_normal import LinearNormal
 from .markov_chain import MarkovChain
@@ -19,4 +21,4 @@ from .sequences import SequenceDistribution as SequenceDistribution
 from .sequences import is_inside as is_inside
 from .sequences import sequences as sequences
 
-__all__ = ["LinearNormal", "MarkovChain", "PiecewiseUniform", "ProbabilisticGrammar"]
+__all__ = ["HiddenMarkov", "LinearNormal", "MarkovChain", "PiecewiseUniform", "ProbabilisticGrammar"]

@@ -9,6 +9,8 @@ the table has a length: what stands in later steps does not matter.
 Source: Rabiner (1989), A tutorial on hidden Markov models, Proceedings of the IEEE 77, section III.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
@@ -73,6 +75,7 @@ def expected_counts(
     return ExpectedCounts(*jax.grad(total, (0, 1, 2))(*arrays))
 
 
+@jax.jit
 def most_probable_paths(
     log_initial: Float[Array, "*#batch S"],
     log_transition: Float[Array, "*#batch S S"],
@@ -109,6 +112,7 @@ def most_probable_paths(
     return jnp.moveaxis(paths, 0, -1), jnp.where(active[0], last.max(0), 0.0)
 
 
+@functools.partial(jax.jit, static_argnames=("num_steps", "sample_shape"))
 def sample_paths(
     key: PRNGKeyArray,
     initial: Float[Array, "*batch S"],
@@ -122,17 +126,15 @@ def sample_paths(
     if not num_steps:
         return jnp.zeros((*shape, 0), int)
     log_transition = jnp.broadcast_to(jnp.log(transition), shape + transition.shape[-2:])
-    first_key, *keys = jax.random.split(key, num_steps)
-    first = jax.random.categorical(first_key, jnp.log(initial), shape=shape)
+    keys = jax.random.split(key, num_steps)
+    first = jax.random.categorical(keys[0], jnp.log(initial), shape=shape)
 
     def move(state: jax.Array, step_key: PRNGKeyArray) -> tuple[jax.Array, jax.Array]:
         logits = jnp.take_along_axis(log_transition, state[..., None, None], -2)[..., 0, :]
         following = jax.random.categorical(step_key, logits)
         return following, following
 
-    if num_steps == 1:
-        return first[..., None]
-    _, others = jax.lax.scan(move, first, jnp.stack(keys))
+    _, others = jax.lax.scan(move, first, keys[1:])
     return jnp.moveaxis(jnp.concatenate([first[None], others]), 0, -1)
 
 
@@ -162,6 +164,7 @@ def _batch_shape(initial: Array, transition: Array, emissions: Array) -> tuple[i
 
 
 @jax.custom_jvp
+@jax.jit
 def _log_density(
     initial: Float[jax.Array, " S *#batch"],
     transition: Float[jax.Array, "S S *#batch"],
@@ -229,6 +232,7 @@ def _finite(logs: Float[jax.Array, "..."]) -> Float[jax.Array, "..."]:
     return jnp.where(jnp.isneginf(logs), 0.0, logs)
 
 
+@jax.jit
 def _forward_backward(
     initial: Float[jax.Array, " S *#batch"],
     transition: Float[jax.Array, "S S *#batch"],

@@ -18,16 +18,17 @@ class Registration:
     """How one NumPyro distribution type is read.
 
     Attributes:
-        statistic: a `Statistic`, or a function from the distribution to one.
+        statistic: a `Statistic`, or a function from the distribution to one, or to None where it has none.
         parameters: distribution -> dict of the arrays that are learned.
         inert: distribution -> dict of the arrays that enter the data's side only, or None.
-        event_dims: number of event axes of each parameter (0 where not stated).
+        event_dims: number of event axes of each parameter (0 where not stated), or a function from the distribution
+            to these numbers.
     """
 
-    statistic: Statistic | Callable[[Any], Statistic]
+    statistic: Statistic | Callable[[Any], Statistic | None]
     parameters: Callable[[Any], dict[str, Any]]
     inert: Callable[[Any], dict[str, Any]] | None = None
-    event_dims: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    event_dims: Mapping[str, int] | Callable[[Any], Mapping[str, int]] = dataclasses.field(default_factory=dict)
 
 
 _TABLE: dict[type, Registration] = {}
@@ -35,21 +36,23 @@ _TABLE: dict[type, Registration] = {}
 
 def register(
     distribution_type: type[Distribution],
-    statistic: Statistic | Callable[[Any], Statistic],
+    statistic: Statistic | Callable[[Any], Statistic | None],
     parameters: Callable[[Any], dict[str, Any]],
     *,
     inert: Callable[[Any], dict[str, Any]] | None = None,
-    event_dims: Mapping[str, int] | None = None,
+    event_dims: Mapping[str, int] | Callable[[Any], Mapping[str, int]] | None = None,
 ) -> None:
     """Teach bayesgen the sufficient statistic of a distribution type, so that programs with it are compressed.
 
     Args:
         distribution_type: a `numpyro.distributions.Distribution` subclass; subclasses of it are not covered.
-        statistic: a `Statistic` such as `ExponentialFamily(...)`, or a function distribution -> `Statistic`.
+        statistic: a `Statistic` such as `ExponentialFamily(...)`, or a function distribution -> `Statistic`, or None
+            where this distribution, because of what it is made of, has no statistic.
         parameters: function distribution -> {name: array}, what `statistic` takes as parameters.
         inert: function distribution -> {name: array}, parameters of the base measure that may differ from row
             to row but must not depend on any latent (a binomial's total count).
-        event_dims: number of event axes of each of these arrays, where that is not 0.
+        event_dims: number of event axes of each of these arrays, where that is not 0; or a function distribution ->
+            these numbers.
 
     The half-Cauchy is no exponential family; the Rayleigh distribution is:
 
@@ -92,7 +95,7 @@ class Conditional:
 
 
 def read_conditional(distribution: Distribution, axis: int) -> Conditional | None:
-    """Read a site's distribution into a `Conditional`, or None where no statistic is registered for it.
+    """Read a site's distribution into a `Conditional`, or None where it has no registered statistic.
 
     Args:
         distribution: NumPyro distribution, possibly wrapped by `to_event`, `expand` and `mask`.
@@ -102,6 +105,11 @@ def read_conditional(distribution: Distribution, axis: int) -> Conditional | Non
     registration = _TABLE.get(type(leaf))
     if registration is None:
         return None
+    known = registration.statistic
+    statistic = known if isinstance(known, Statistic) else known(leaf)
+    if statistic is None:
+        return None
+    event_dims = registration.event_dims(leaf) if callable(registration.event_dims) else registration.event_dims
     num_extra = len(distribution.event_shape) - len(leaf.event_shape)
     shape = tuple(distribution.batch_shape) + tuple(distribution.event_shape[:num_extra])
     position = len(distribution.batch_shape) + axis
@@ -112,11 +120,10 @@ def read_conditional(distribution: Distribution, axis: int) -> Conditional | Non
         return jnp.moveaxis(jnp.broadcast_to(array, shape + event), position, 0)
 
     def arrange_all(arrays: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: arrange(array, registration.event_dims.get(name, 0)) for name, array in arrays.items()}
+        return {name: arrange(array, event_dims.get(name, 0)) for name, array in arrays.items()}
 
-    statistic = registration.statistic
     return Conditional(
-        statistic if isinstance(statistic, Statistic) else statistic(leaf),
+        statistic,
         arrange_all(registration.parameters(leaf)),
         arrange_all(registration.inert(leaf)) if registration.inert else {},
         None if mask is None else arrange(mask),

@@ -1,0 +1,241 @@
+"""`HiddenMarkov`: sequences made by a Markov chain of hidden states, whose densities sum the states out."""
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import lax
+from numpyro.distributions import constraints
+from numpyro.distributions.util import validate_sample
+
+from bayesgen.errors import ModelError
+from bayesgen.statistics import read_conditional, register
+from bayesgen.typing import Array, Bool, Float, PRNGKeyArray, Shaped
+
+from .cells import innermost, log_prob_of_cells, whole_axes
+from .hidden_chains import log_density, sample_paths
+from .hidden_markov_statistic import EMISSION, HiddenMarkovStatistic, num_steps_seen, steps_of_symbols
+from .sequences import Length, SequenceDistribution, sequences
+
+CATEGORICAL = dist.CategoricalProbs | dist.CategoricalLogits
+
+
+class HiddenMarkov(SequenceDistribution):
+    """A hidden Markov model, x = (x_1, ..., x_T), its states summed out.
+
+        z_1 ~ initial,  z_t ~ transition[z_(t-1)],  x_t ~ emissions[z_t]
+
+    Log densities are those of the forward algorithm, and their gradients, which cost one pass backward, hold the
+    expected states (Rabiner 1989, Proceedings of the IEEE 77, section III). Steps are symbols where the emissions are
+    `Categorical`: whole numbers, PADDING past the end. Else they are numbers, or arrays of them, and NaN stands for
+    what was not seen, and for steps past the end: a step that nobody saw says nothing of the states.
+
+    Args:
+        initial: (..., S), probabilities of the first state.
+        transition: (..., S, S), probabilities of the next state, row by row for the state before.
+        emissions: any NumPyro distribution whose last batch axis is that of the states, (..., S), such as
+            `Normal(loc, scale)` with `loc` of the shape (S,), or `MultivariateNormal` with means (S, D).
+        length: number of steps of samples, or an array of them; see `SequenceDistribution`.
+        max_length: number of steps T of the array.
+        symbols: the symbols that codes stand for, where the emissions are `Categorical`.
+
+    Raises:
+        ModelError: emissions without an axis for the states, or shapes that tell of different numbers of states.
+
+    >>> import numpyro.distributions as dist
+    >>> weather = HiddenMarkov(
+    ...     jnp.array([0.5, 0.5]), jnp.array([[0.9, 0.1], [0.2, 0.8]]), dist.Normal(jnp.array([0.0, 3.0]), 1.0), 4
+    ... )
+    >>> weather.sample(jax.random.key(0)).shape
+    (4,)
+    >>> print(f"{weather.log_prob(jnp.array([0.2, -0.5, 2.9, 3.1])):.3f}")
+    -7.128
+    """
+
+    arg_constraints = {"initial": constraints.simplex, "transition": constraints.simplex}  # noqa: RUF012 - NumPyro's
+    pytree_data_fields = ("initial", "transition", "emissions")
+
+    def __init__(
+        self,
+        initial: Float[Array, "... S"],
+        transition: Float[Array, "... S S"],
+        emissions: dist.Distribution,
+        length: Length = None,
+        *,
+        max_length: int | None = None,
+        symbols: Sequence[Hashable] | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        self.initial, self.transition, self.emissions = jnp.asarray(initial), jnp.asarray(transition), emissions
+        _check_states(self.initial, self.transition, emissions)
+        batch = (self.initial.shape[:-1], self.transition.shape[:-2], emissions.batch_shape[:-1])
+        super().__init__(
+            lax.broadcast_shapes(*batch),
+            length,
+            max_length=max_length,
+            step_shape=emissions.event_shape,
+            of_symbols=isinstance(innermost(emissions), CATEGORICAL) and not emissions.event_shape,
+            symbols=symbols,
+            validate_args=validate_args,
+        )
+
+    @property
+    def num_states(self) -> int:
+        """S."""
+        return self.initial.shape[-1]
+
+    @property
+    def whole_step_axes(self) -> int:
+        """As many as of events of the emissions."""
+        return whole_axes(self.emissions)
+
+    @constraints.dependent_property
+    def support(self) -> Any:
+        """Sequences of steps that the emissions of some state can take."""
+        if self.of_symbols:
+            leaf: Any = innermost(self.emissions)
+            return sequences(leaf.probs.shape[-1])
+        return _Steps(self.emissions.support, self.num_states, self.whole_step_axes)
+
+    @validate_sample
+    def log_prob(self, value: Shaped[Array, "..."]) -> Float[Array, "..."]:
+        """Log density of sequences, states summed out."""
+        value = jnp.asarray(value)
+        return self.log_prob_of_cells(value, jnp.ones(value.shape, bool) if self.of_symbols else ~jnp.isnan(value))
+
+    def log_prob_of_cells(self, value: Shaped[Array, "..."], observed: Bool[Array, "..."]) -> Float[Array, "..."]:
+        """Log density of the steps, or of the cells of steps, that are there. See `SequenceDistribution`."""
+        step_axes = len(self.event_shape) - 1
+        shape = lax.broadcast_shapes(self.batch_shape, value.shape[: value.ndim - step_axes - 1])
+        if not value.shape[value.ndim - step_axes - 1]:
+            return jnp.zeros(shape)
+        if self.of_symbols:
+            value, observed = steps_of_symbols(value, observed)
+        lengths = num_steps_seen(observed, step_axes)
+        missing_axes = max(len(self.batch_shape) + len(self.event_shape) - value.ndim, 0)
+
+        def by_step(array: Shaped[Array, "..."]) -> jax.Array:
+            """The steps first, and an axis for the states after those of batches."""
+            array = jnp.reshape(array, (1,) * missing_axes + array.shape)
+            array = jnp.expand_dims(jnp.moveaxis(array, array.ndim - step_axes - 1, 0), -1 - step_axes)
+            states = array.ndim - step_axes - 1
+            return jnp.broadcast_to(array, (*array.shape[:states], self.num_states, *array.shape[states + 1 :]))
+
+        steps, seen = by_step(value), by_step(observed)
+        steps = jnp.where(seen, steps, self.emissions.support.feasible_like(steps))
+        logs = log_prob_of_cells(self.emissions, steps, seen)
+        logs = jnp.where(seen.any(tuple(range(seen.ndim - step_axes, seen.ndim))), logs, 0.0)
+        total = log_density(_log(self.initial), _log(self.transition), jnp.moveaxis(logs, 0, -2), lengths)
+        return jnp.broadcast_to(total, shape)
+
+    def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Shaped[Array, "..."]:
+        """Independent sequences."""
+        assert key is not None
+        num_steps, batch, step_axes = self.steps_to_sample, self.batch_shape, len(self.event_shape) - 1
+        of_states, of_steps = jax.random.split(key)
+        initial = jnp.broadcast_to(self.initial, (*batch, self.num_states))
+        states = sample_paths(of_states, initial, self.transition, num_steps, sample_shape)
+        emissions = self.emissions.expand((*batch, self.num_states))
+        steps = emissions.sample(of_steps, (*sample_shape, num_steps))
+        steps = jnp.moveaxis(steps, len(sample_shape), len(sample_shape) + len(batch))
+        chosen = jnp.take_along_axis(steps, jnp.expand_dims(states, tuple(range(-1 - step_axes, 0))), -1 - step_axes)
+        chosen = jnp.squeeze(chosen, -1 - step_axes)
+        return self.cut(chosen if self.of_symbols else chosen.astype(float))
+
+
+class _Steps(constraints.Constraint):
+    """Sequences of numbers, or of arrays of them, of which each is not seen or in the support of some state."""
+
+    is_discrete = False  # as NaN is none of what counts can be
+
+    def __init__(self, step: constraints.Constraint, num_states: int, whole_axes: int) -> None:
+        self.step, self.num_states, self.whole_axes = step, num_states, whole_axes
+
+    @property
+    def event_dim(self) -> int:
+        """That of a step, and the axis of steps."""
+        return self.step.event_dim + 1
+
+    def __call__(self, x: Shaped[Array, "..."]) -> Bool[Array, "..."]:
+        """Whether each is such a sequence."""
+        steps = jnp.moveaxis(jnp.asarray(x), -self.event_dim, 0)
+        if not len(steps):
+            return jnp.ones(steps.shape[1 : steps.ndim - self.step.event_dim], bool)
+        steps = jnp.repeat(jnp.expand_dims(steps, -self.event_dim), self.num_states, -self.event_dim)
+        seen = ~jnp.isnan(steps)
+        possible = self.step(jnp.where(seen, steps, self.step.feasible_like(steps))).any(-1)
+        whole = tuple(range(-self.whole_axes, 0))
+        is_in_part = seen.any(whole) & ~seen.all(whole)
+        return (possible & ~is_in_part.any(tuple(range(steps.ndim - self.event_dim, is_in_part.ndim)))).all(0)
+
+    def feasible_like(self, prototype: Shaped[Array, "..."]) -> Float[Array, "..."]:
+        """Sequences of which nothing is seen."""
+        return jnp.full(jnp.shape(prototype), jnp.nan)
+
+    def __repr__(self) -> str:
+        return f"sequences of steps from {self.step}"
+
+    def tree_flatten(self) -> Any:
+        """The support of a step."""
+        return (self.step,), (("step",), {"num_states": self.num_states, "whole_axes": self.whole_axes})
+
+    def eq(self, other: object, static: bool = False) -> Any:
+        """Whether it is the same set of sequences."""
+        if not isinstance(other, _Steps) or self.tree_flatten()[1] != other.tree_flatten()[1]:
+            return False
+        return self.step.eq(other.step, static)
+
+
+def _check_states(initial: Float[Array, "..."], transition: Float[Array, "..."], emissions: dist.Distribution) -> None:
+    """Refuse shapes that are not those of one number of states."""
+    if not emissions.batch_shape:
+        raise ModelError(
+            "HiddenMarkov: the last batch axis of emissions is that of the states, and emissions have none: give "
+            "their parameters one entry for each state, or use emissions.expand([number of states])."
+        )
+    ends = (initial.shape[-1:], transition.shape[-2:], emissions.batch_shape[-1:])
+    if {size for end in ends for size in end} != {emissions.batch_shape[-1]} or len(ends[1]) < 2:
+        raise ModelError(
+            f"HiddenMarkov: initial of the shape {initial.shape}, transition {transition.shape} and emissions of the "
+            f"batch shape {emissions.batch_shape} do not tell of one number of states S: their last axes must be (S,), "
+            "(S, S) and (S,)."
+        )
+
+
+def _log(probabilities: Float[jax.Array, "..."]) -> Float[jax.Array, "..."]:
+    """Logarithms, -inf of 0, where gradients are 0."""
+    is_zero = probabilities <= 0
+    return jnp.where(is_zero, -jnp.inf, jnp.log(jnp.where(is_zero, 1.0, probabilities)))
+
+
+def _emission_parameters(distribution: HiddenMarkov) -> dict[str, jax.Array]:
+    """Those of the emissions' statistic, the states after the batch axes of the emissions."""
+    conditional = read_conditional(distribution.emissions, -1)
+    assert conditional is not None
+    last = len(distribution.emissions.batch_shape) - 1
+    return {EMISSION + name: jnp.moveaxis(array, 0, last) for name, array in conditional.parameters.items()}
+
+
+def _statistic(distribution: HiddenMarkov) -> HiddenMarkovStatistic | None:
+    """The statistic, where the emissions have one that tells densities of rows."""
+    conditional = read_conditional(distribution.emissions, -1)
+    if conditional is None or conditional.mask is not None or conditional.statistic.uses_inert:
+        return None
+    return HiddenMarkovStatistic(conditional.statistic) if conditional.statistic.summarizes else None
+
+
+def _parameters(distribution: HiddenMarkov) -> dict[str, jax.Array]:
+    tables = {"log_initial": _log(distribution.initial), "log_transition": _log(distribution.transition)}
+    return {**tables, **_emission_parameters(distribution)}
+
+
+def _event_dims(distribution: HiddenMarkov) -> dict[str, int]:
+    """Of the parameters of emissions all axes that are not those of a batch."""
+    batch = len(distribution.emissions.batch_shape) - 1
+    of_emissions = {name: array.ndim - batch for name, array in _emission_parameters(distribution).items()}
+    return {"log_initial": 1, "log_transition": 2, **of_emissions}
+
+
+register(HiddenMarkov, _statistic, _parameters, event_dims=_event_dims)

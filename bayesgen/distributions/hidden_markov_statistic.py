@@ -1,0 +1,117 @@
+"""What can be done with hidden Markov models and rows: densities, expected counts, states at each step."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+from bayesgen.data import PADDING
+from bayesgen.statistics import CategoricalStatistic, LatentStatistic, Parameters, StatesStatistic, Statistic
+from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
+
+from .hidden_chains import expected_counts, log_density, most_probable_paths
+
+EMISSION = "emission_"  # what the names of parameters of the emissions begin with
+
+
+@dataclasses.dataclass(frozen=True)
+class HiddenMarkovStatistic(LatentStatistic, StatesStatistic):
+    """Hidden Markov models whose emissions have a statistic. Rows are kept, and their states summed out.
+
+    Parameters: `log_initial` (K, S), `log_transition` (K, S, S), and those of the emissions with the axes (K, S) first,
+    their names after `emission_`. Cells of a step may be missing as the emissions' statistic lets them.
+
+    Attributes:
+        emission: the statistic of the emissions.
+    """
+
+    emission: Statistic
+
+    def log_probs(
+        self,
+        parameters: Parameters,
+        values: Real[Array, "m T ..."],
+        observed: Bool[Array, "m T ..."] | None,
+        classes: Int[Array, " m"],
+    ) -> Float[Array, " m"]:
+        """Log density of each row under its class. See `LatentStatistic.log_probs`."""
+        steps, seen = self._steps(values, observed)
+        logs = self.log_emissions(parameters, values, observed)
+        tables = parameters["log_initial"], parameters["log_transition"]
+        if len(tables[0]) == 1:
+            chosen, (initial, transition) = logs[:, :, 0], (table[0] for table in tables)
+        else:
+            chosen = jnp.take_along_axis(logs, classes[:, None, None, None], 2)[:, :, 0]
+            initial, transition = (table[classes] for table in tables)
+        lengths = None if seen is None else num_steps_seen(seen, steps.ndim - 2)
+        return log_density(initial, transition, chosen, lengths)
+
+    def log_emissions(
+        self, parameters: Parameters, values: Real[Array, "m T ..."], observed: Bool[Array, "m T ..."] | None
+    ) -> Float[Array, "m T K S"]:
+        """Log density of each step in each state under each class; 0 where it is not seen."""
+        num_classes, num_states = parameters["log_initial"].shape
+        of_states = {
+            name.removeprefix(EMISSION): value.reshape(num_classes * num_states, *value.shape[2:])
+            for name, value in parameters.items()
+            if name.startswith(EMISSION)
+        }
+        steps, seen = self._steps(values, observed)
+        shape = (*steps.shape[:2], num_classes, num_states)
+        flat = steps.reshape(-1, *steps.shape[2:])
+        mask = None if seen is None else seen.reshape(flat.shape)
+        logs = self.emission.density(of_states).log_prob(flat, mask).reshape(shape)
+        if seen is None:
+            return logs
+        return jnp.where(seen.any(tuple(range(2, seen.ndim)))[..., None, None], logs, 0.0)
+
+    def numbers_per_row(self, parameters: Parameters, values: Real[Array, "m T ..."]) -> float:
+        """Densities of steps in all states of all classes, and the tables of both passes over them."""
+        num_classes, num_states = parameters["log_initial"].shape
+        return float(values.shape[1] * num_states * (num_classes + 3) + num_states**2)
+
+    def smoothed(
+        self, parameters: Parameters, values: Shaped[Array, "n T ..."], observed: Bool[Array, "n T ..."] | None
+    ) -> Float[Array, "n K T S"]:
+        """Probabilities of states given all that is seen of a sequence. See `StatesStatistic`."""
+        tables = self._tables(parameters, values, observed)
+        states = expected_counts(*tables).states
+        return jnp.where(jnp.isneginf(log_density(*tables))[..., None, None], jnp.nan, states)
+
+    def most_probable_paths(
+        self, parameters: Parameters, values: Shaped[Array, "n T ..."], observed: Bool[Array, "n T ..."] | None
+    ) -> Int[Array, "n K T"]:
+        """The states of the most probable path. See `StatesStatistic`."""
+        return most_probable_paths(*self._tables(parameters, values, observed))[0]
+
+    def _steps(
+        self, values: Real[Array, "m T ..."], observed: Bool[Array, "m T ..."] | None
+    ) -> tuple[jax.Array, Bool[jax.Array, "m T ..."] | None]:
+        """Steps that are all possible, and which of their cells were seen; None where all were."""
+        mask = None if observed is None else jnp.asarray(observed)
+        if isinstance(self.emission, CategoricalStatistic) and values.ndim == 2:
+            codes = jnp.asarray(values).astype(int)
+            return steps_of_symbols(codes, jnp.ones(codes.shape, bool) if mask is None else mask)
+        return jnp.asarray(values), mask
+
+    def _tables(
+        self, parameters: Parameters, values: Real[Array, "m T ..."], observed: Bool[Array, "m T ..."] | None
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Log probabilities of initial states and transitions, and of the steps of each row under each class."""
+        logs = jnp.moveaxis(self.log_emissions(parameters, values, observed), 1, 2)
+        return jnp.asarray(parameters["log_initial"]), jnp.asarray(parameters["log_transition"]), logs
+
+
+def steps_of_symbols(
+    codes: Real[Array, "*batch T"], observed: Bool[Array, "*batch T"]
+) -> tuple[Real[jax.Array, "*batch T"], Bool[jax.Array, "*batch T"]]:
+    """Codes that are symbols everywhere, and which of them were seen; none from the first step on that is padding."""
+    inside = jnp.cumsum((codes == PADDING) & observed, -1) == 0
+    seen = inside & observed
+    return jnp.where(seen, codes, 0), seen
+
+
+def num_steps_seen(observed: Bool[Array, "..."], step_axes: int) -> Int[jax.Array, "*batch"]:
+    """The number of steps up to the last of which something was seen: what comes after it has factor 1."""
+    seen = observed.any(tuple(range(observed.ndim - step_axes, observed.ndim)))
+    return jnp.where(seen, jnp.arange(1, seen.shape[-1] + 1), 0).max(-1, initial=0)
