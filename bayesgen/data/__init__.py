@@ -12,7 +12,9 @@ from .levels import as_level, levels_array, with_level
 from .response import ResponseColumn, refuse_classes_of_response, response_of_rows, response_values
 from .rows import Rows, joined
 from .schema import Schema
+from .sequence_cells import padded_symbols
 from .sequences import PADDING, SEQUENCE, Padded, SequenceOf
+from .steps import Steps, steps_of
 from .tables import read_table
 from .unknown import UnknownCells, unknown_cells, warn_of_unknown
 from .views import Table, successive_rows
@@ -34,6 +36,7 @@ __all__ = [
     "Schema",
     "SequenceOf",
     "Split",
+    "Steps",
     "Table",
     "UnknownCells",
     "as_array",
@@ -49,12 +52,14 @@ __all__ = [
     "load_dataset",
     "name_of_kind",
     "naming_origin",
+    "padded_symbols",
     "read_table",
     "read_tables",
     "refuse_classes_of_response",
     "refuse_missing_cells",
     "response_of_rows",
     "response_values",
+    "steps_of",
     "successive_rows",
     "transformer_input",
     "unknown_cells",

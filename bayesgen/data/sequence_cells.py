@@ -80,6 +80,34 @@ def encode_sequences(
     return values, None if observed.all() else observed
 
 
+def padded_symbols(
+    codes: Int[np.ndarray, " N"],
+    lengths: Int[np.ndarray, " n"],
+    missing: Bool[np.ndarray, " n"],
+    end: int | None = None,
+) -> Padding:
+    """Codes (n, T), PADDING past the end, and which steps are there: past the end all are.
+
+    Args:
+        codes: of the steps of all sequences, MISSING or UNKNOWN where there is none.
+        lengths: how many steps each row has.
+        missing: which rows have no sequence, and so none of the codes.
+        end: the code that follows each sequence, or None.
+    """
+    more = int(end is not None)
+    within = np.arange(max(int(lengths.max(initial=0)) + more, 1)) < lengths[:, None]
+    padded: Int[np.ndarray, "n T"] = np.full(within.shape, PADDING, np.int64)
+    padded[within & ~missing[:, None]] = codes
+    if end is not None:
+        padded[np.arange(len(lengths)), lengths] = end
+    observed = padded >= 0
+    observed[np.arange(within.shape[1]) >= lengths[:, None] + more] = True
+    padded[~observed] = 0
+    if missing.any():
+        padded[missing], observed[missing] = 0, False
+    return padded, observed
+
+
 def _common_lengths(steps: Mapping[str, Steps]) -> Int[np.ndarray, " n"]:
     """The length of each row, that of the columns in which it is there. DataError where they differ."""
     lengths = np.max([of_column.lengths for of_column in steps.values()], axis=0)
@@ -108,18 +136,7 @@ def _symbols(
     codes, are_codes = _codes(steps, column, kind, symbols)
     if not takes_unknown and (codes == UNKNOWN).any():
         _refuse_unknown(steps, codes, column, symbols, kind, are_codes)
-    adds_end = kind.end and not are_codes
-    within = np.arange(max(int(lengths.max(initial=0)) + adds_end, 1)) < lengths[:, None]
-    padded: Int[np.ndarray, "n T"] = np.full(within.shape, PADDING, np.int64)
-    padded[within & ~steps.missing[:, None]] = codes
-    if adds_end:
-        padded[np.arange(len(lengths)), lengths] = len(symbols)
-    observed = padded >= 0
-    observed[np.arange(within.shape[1]) >= lengths[:, None] + adds_end] = True
-    padded[~observed] = 0
-    if steps.missing.any():
-        padded[steps.missing], observed[steps.missing] = 0, False
-    return padded, observed
+    return padded_symbols(codes, lengths, steps.missing, len(symbols) if kind.end and not are_codes else None)
 
 
 def _codes(steps: Steps, column: str, kind: SequenceOf, symbols: Sequence[Any]) -> tuple[Int[np.ndarray, " N"], bool]:

@@ -165,6 +165,6 @@ def _as_sequence(cell: Any, column: str, row: int) -> Sequence[Any] | np.ndarray
 def _refuse_cell(column: str, cell: Any, row: int) -> NoReturn:
     raise DataError(
         f"Column {column!r} is of sequences, and has {cell!r} at row {row}. A cell has to be a text, a list, a tuple "
-        "or a 1-D array of steps, or None where the sequence is missing. Correct it, or declare another kind, "
-        f"Schema(kinds={{{column!r}: ...}})."
+        "or a 1-D array of steps, or None where the sequence is missing. Correct it, or the kind that the column "
+        "is declared to have."
     )

@@ -87,6 +87,11 @@ class HiddenMarkov(SequenceDistribution):
         return self.initial.shape[-1]
 
     @property
+    def step_support(self) -> constraints.Constraint:
+        """What the emissions may be."""
+        return self.emissions.support
+
+    @property
     def whole_step_axes(self) -> int:
         """As many as of events of the emissions."""
         return whole_axes(self.emissions)

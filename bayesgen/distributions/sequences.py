@@ -89,6 +89,11 @@ class SequenceDistribution(dist.Distribution):
         return self.num_steps
 
     @property
+    def step_support(self) -> constraints.Constraint:
+        """What a step may be, where steps are numbers."""
+        raise NotImplementedError(f"{type(self).__name__} does not tell of its steps.")
+
+    @property
     def whole_step_axes(self) -> int:
         """How many last axes of a step are one event, of which no part may be missing."""
         return len(self.event_shape) - 1

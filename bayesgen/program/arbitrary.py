@@ -8,6 +8,7 @@ import numpyro.distributions as dist
 from numpyro.distributions import constraints
 from numpyro.distributions.transforms import biject_to
 
+from bayesgen.distributions import SequenceDistribution, innermost
 from bayesgen.typing import Array, Float, PRNGKeyArray, Shaped
 
 from .base import Arrays, Program
@@ -63,12 +64,15 @@ def arbitrary_value(
             Beyond 1, all values are just so far, on either side by chance; a negative spread changes the sides.
     """
     shape = tuple(distribution.batch_shape) + tuple(distribution.event_shape)
-    if distribution.support.is_discrete:
+    support, leaf = distribution.support, innermost(distribution)
+    if isinstance(leaf, SequenceDistribution) and not leaf.of_symbols:
+        support = leaf.step_support
+    if support.is_discrete:
         return jax.random.bernoulli(key, 0.5, shape).astype(jnp.int32)
-    transform = biject_to(distribution.support)
+    transform = biject_to(support)
     free = jax.random.normal(key, transform.inverse_shape(shape))
     free = jnp.where(jnp.abs(spread) > 1, jnp.sign(free), free)
-    if base_support(distribution.support) is not constraints.real:
+    if base_support(support) is not constraints.real:
         return transform(jnp.sign(spread) * jnp.sqrt(jnp.abs(spread)) * free)
     center, scale = _center_and_scale(distribution)
     return center + spread * scale * free

@@ -63,7 +63,8 @@ def find_supports(program: Program) -> Supports:
     with jax.enable_x64(True):
         trace = run_abstractly(program, 2)
         supports = {name: base_support(trace[name]["support"]) for name in program.attributes}
-        fixed = {name: support for name, support in supports.items() if _is_fixed(support)}
+        sequences = {name for name, site in program.structure.attributes if site.steps is not None}
+        fixed = {name: support for name, support in supports.items() if _is_fixed(support, name in sequences)}
         others = [name for name, site in program.structure.attributes if site.discrete and name not in fixed]
         inputs = _inputs_of_supports(program, trace, others) if others else {}
     by_row = tuple(name for name in others if "latents" not in inputs[name])
@@ -84,9 +85,9 @@ def _inputs_of_supports(program: Program, trace: Trace, names: list[str]) -> dic
     return {name: frozenset().union(*of_bounds) for name, of_bounds in flows.items()}
 
 
-def _is_fixed(support: Constraint) -> bool:
+def _is_fixed(support: Constraint, of_sequences: bool) -> bool:
     bounds = jax.tree.leaves(support)
-    return isinstance(support, FIXED_SUPPORTS) and not any(
+    return (of_sequences or isinstance(support, FIXED_SUPPORTS)) and not any(
         np.ndim(bound) or isinstance(bound, jax.core.Tracer) for bound in bounds
     )
 

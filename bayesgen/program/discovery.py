@@ -5,14 +5,14 @@ import jax.numpy as jnp
 from numpyro.distributions.transforms import biject_to
 from numpyro.primitives import CondIndepStackFrame
 
-from bayesgen.distributions import innermost, whole_axes
+from bayesgen.distributions import SequenceDistribution, innermost, whole_axes
 from bayesgen.errors import ModelError
 
 from .arbitrary import run_abstractly
 from .base import Program
 from .conventions import check_label, check_same_sites, check_signature, check_sites
 from .messages import Message, Trace, in_plate, is_deterministic, is_plate, samples
-from .structure import Site, Structure
+from .structure import Site, StepsOfSite, Structure
 
 SIZES = (11, 13)  # two primes: the plate whose size follows is the instance plate
 
@@ -115,8 +115,11 @@ def _site(message: Message, axis: int) -> Site:
     if len(batch) < -axis:
         raise ModelError(f"The attribute {message['name']!r} does not reach the axis {axis} of the instance plate.")
     batch[len(batch) + axis] = 0
-    discrete = bool(message["support"].is_discrete)
-    return Site(tuple(batch), tuple(distribution.event_shape), axis, discrete, whole_axes(distribution))
+    discrete, leaf = bool(message["support"].is_discrete), innermost(distribution)
+    steps = None
+    if isinstance(leaf, SequenceDistribution):
+        steps = StepsOfSite(leaf.num_steps, leaf.of_symbols, leaf.symbols)
+    return Site(tuple(batch), tuple(distribution.event_shape), axis, discrete, whole_axes(distribution), steps)
 
 
 def _unconstrained_shape(message: Message, at_other_size: Message, plate: str) -> tuple[int, ...]:

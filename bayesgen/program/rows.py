@@ -18,6 +18,7 @@ from bayesgen.typing import Array, Bool, Float, Shaped
 from .base import Program
 from .data_side import inert_parameters, supports_by_row
 from .missing import check_missing
+from .sequence_rows import check_sequences, numbers, read_sequences
 from .structure import Site
 
 
@@ -38,11 +39,12 @@ def read_rows(program: Program, X: Any, labelled: bool = False) -> Rows:
     columns = _columns(program, table, {program.label, program.response_site} if labelled else set())
     if program.response_site is not None:
         columns[program.response_site] = response_of_rows(table, program.response_site)
-    values = {name: _attribute(name, site, columns[name]) for name, site in structure.attributes}
-    observed = {name: ~np.isnan(cells) for name, cells in values.items() if np.isnan(cells.min(initial=0))}
-    for name, mask in observed.items():
-        if structure.attribute[name].discrete:
-            values[name] = np.where(mask, values[name], 0.0)
+    values: dict[str, Shaped[np.ndarray, "n ..."]] = {}
+    observed: dict[str, Bool[Array, "n ..."]] = {}
+    for name, site in structure.attributes:
+        values[name], mask = (_attribute if site.steps is None else read_sequences)(name, site, columns[name])
+        if mask is not None:
+            observed[name] = mask
     rows = Rows(values, observed, {name: _covariate(name, columns[name]) for name in structure.covariates})
     is_new = program.response_site is not None and table.labels is None
     check_missing(program, rows, {program.response_site} if is_new else set())
@@ -71,9 +73,11 @@ def _columns(program: Program, table: Table, unread: set[str | None]) -> dict[st
     return {name: table.column(name) for name in wanted}
 
 
-def _attribute(name: str, site: Site, cells: Shaped[np.ndarray, "..."]) -> Float[np.ndarray, "n ..."]:
-    """The values of a site, NaN where they are missing."""
-    values = _numbers(name, cells)
+def _attribute(
+    name: str, site: Site, cells: Shaped[np.ndarray, "..."]
+) -> tuple[Float[np.ndarray, "n ..."], Bool[np.ndarray, "n ..."] | None]:
+    """The values of a site, and a mask of those that are there: None where none is missing."""
+    values = numbers(name, cells)
     shape = (len(values), *site.row_shape)
     expected = list(site.row_shape)
     expected.insert(site.position, len(values))
@@ -86,11 +90,14 @@ def _attribute(name: str, site: Site, cells: Shaped[np.ndarray, "..."]) -> Float
         raise DataError(
             f"Attribute {name!r}: rows have shape {values.shape[1:]}, the program's site has {site.row_shape}."
         )
-    return values
+    if not np.isnan(values.min(initial=0)):
+        return values, None
+    observed = ~np.isnan(values)
+    return np.where(observed, values, 0.0) if site.discrete else values, observed
 
 
 def _covariate(name: str, cells: Shaped[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
-    values = _numbers(name, cells)
+    values = numbers(name, cells)
     missing = np.isnan(values)
     if missing.any():
         row = int(np.argmax(missing.reshape(len(missing), -1).any(1)))
@@ -99,27 +106,6 @@ def _covariate(name: str, cells: Shaped[np.ndarray, "*shape"]) -> Float[np.ndarr
             "computes with covariates and has no distribution for them: drop these rows, or impute them."
         )
     return values
-
-
-def _numbers(name: str, cells: Shaped[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
-    """Cells as numbers, NaN where they are missing."""
-    if cells.dtype.kind == "O":
-        import pandas as pd
-
-        cells = np.where(pd.isna(cells), np.nan, cells)
-    try:
-        numbers = np.asarray(cells, np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise DataError(
-            f"Column {name!r} holds values that are not numbers ({error}). Encode them as the program samples them."
-        ) from None
-    num_infinite = 0 if np.isfinite(numbers).all() else int(np.isinf(numbers).sum())
-    if num_infinite:
-        raise DataError(
-            f"Column {name!r} has {num_infinite} infinite values. Correct them, or make them NaN where the value "
-            "is not known: cells may be missing."
-        )
-    return numbers
 
 
 def check_numbers(y: np.ndarray, num_classes: int) -> None:
@@ -141,10 +127,14 @@ def check_values(program: Program, rows: Rows) -> None:
     Where a row has no label, a value has to be possible under some class. Missing cells are not looked at.
     """
     for name, site in program.structure.attributes:
-        if site.discrete:
+        if site.discrete and site.steps is None:
             values = rows.values[name]
             _refuse_values(name, values, values != np.floor(values), lambda cell: "whole numbers")
     for name, support in program.supports.fixed.items():
+        site = program.structure.attribute[name]
+        if site.steps is not None:
+            check_sequences(name, site, support, rows.values[name], rows.observed.get(name))
+            continue
         with jax.enable_x64(True):
             impossible = _seen(rows, name, ~np.asarray(support(rows.values[name])))
         _refuse_values(name, rows.values[name], impossible, functools.partial(_written, support))

@@ -1,6 +1,7 @@
 """What a program consists of: its sites, and how each of them meets the data."""
 
 import dataclasses
+from collections.abc import Hashable
 
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +9,21 @@ from numpyro.distributions.constraints import Constraint
 
 from bayesgen.statistics import Statistic
 from bayesgen.typing import Array, Bool, Int, Shaped
+
+
+@dataclasses.dataclass(frozen=True)
+class StepsOfSite:
+    """The steps of a site whose events are sequences: the first axis of its event, of which any length is taken.
+
+    Attributes:
+        most: how many steps a sequence may have; None where that is not known without covariates.
+        of_symbols: whether steps are codes of symbols, or numbers.
+        symbols: what the codes stand for, or None.
+    """
+
+    most: int | None
+    of_symbols: bool
+    symbols: tuple[Hashable, ...] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,6 +36,7 @@ class Site:
         axis: the instance axis among the batch axes (negative).
         discrete: whether the support is discrete.
         whole_axes: how many of the last axes are one event, of which no part may be missing.
+        steps: of sequences; None where events are none.
     """
 
     batch_shape: tuple[int, ...]
@@ -27,6 +44,7 @@ class Site:
     axis: int
     discrete: bool
     whole_axes: int = 0
+    steps: StepsOfSite | None = None
 
     @property
     def position(self) -> int:
@@ -39,6 +57,11 @@ class Site:
         batch = list(self.batch_shape)
         del batch[self.position]
         return (*batch, *self.event_shape)
+
+    @property
+    def step_axis(self) -> int:
+        """The axis of the steps of sequences among those of rows, of which the first is that of the rows."""
+        return 1 + len(self.row_shape) - len(self.event_shape)
 
     @property
     def dtype(self) -> np.dtype:

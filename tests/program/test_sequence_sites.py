@@ -1,0 +1,231 @@
+"""Sites of programs of one's own whose rows are sequences: texts, lists and arrays of any length."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pandas as pd
+import polars as pl
+import pytest
+from numpyro import handlers
+from numpyro.infer import Predictive
+from numpyro.infer.util import log_density
+
+import bayesgen as bg
+from bayesgen.errors import DataError
+
+close = np.testing.assert_allclose
+SYMBOLS = "abc"
+WORDS = ["cab", "", "a", "bb", "abcab"]
+CODES = np.array([[2, 0, 1, -1, -1], [-1] * 5, [0, -1, -1, -1, -1], [1, 1, -1, -1, -1], [0, 1, 2, 0, 1]])
+
+
+def languages(n, symbols=SYMBOLS, length=5):
+    p = numpyro.sample("p", dist.Dirichlet(jnp.ones(2)))
+    start = numpyro.sample("start", dist.Dirichlet(jnp.ones(3)).expand([2]).to_event(1))
+    move = numpyro.sample("move", dist.Dirichlet(jnp.ones(3)).expand([2, 3]).to_event(2))
+    with numpyro.plate("rows", n):
+        y = numpyro.sample("y", dist.Categorical(p))
+        numpyro.sample("word", bg.MarkovChain(start[y], move[y], length=length, symbols=symbols))
+
+
+def walks(n):
+    """Hidden states of a walk of pairs of numbers; rows depend on no class."""
+    center = numpyro.sample("center", dist.Normal(0, 5).expand([2, 3]).to_event(2))
+    stay = numpyro.sample("stay", dist.Beta(2, 2))
+    moves = jnp.stack([jnp.stack([stay, 1 - stay]), jnp.stack([1 - stay, stay])])
+    with numpyro.plate("rows", n):
+        emissions = dist.Normal(center, jnp.array([0.6, 1.1, 0.8])).to_event(1)
+        chain = bg.HiddenMarkov(jnp.array([0.3, 0.7]), moves, emissions, length=4)
+        numpyro.sample("walk", chain.expand([n]))
+
+
+@pytest.fixture(scope="module")
+def program():
+    return bg.GenerativeProgram(languages, classes=["x", "y"])
+
+
+@pytest.fixture(scope="module")
+def walk_program():
+    return bg.GenerativeProgram(walks, label=None)
+
+
+@pytest.fixture(scope="module")
+def latents():
+    rng = np.random.default_rng(0)
+    simplex = rng.dirichlet(np.ones(3), (2, 4))
+    return {"p": rng.dirichlet(np.ones(2)), "start": simplex[:, 0], "move": simplex[:, 1:]}
+
+
+def chain_rule(word, latents, k):
+    """log p(word | class k), symbol by symbol."""
+    codes = [SYMBOLS.index(symbol) for symbol in word]
+    total = np.log(latents["start"][k][codes[0]]) if codes else 0.0
+    return total + sum(np.log(latents["move"][k][a, b]) for a, b in itertools.pairwise(codes))
+
+
+def table_of(words, latents):
+    return np.array([[np.log(latents["p"][k]) + chain_rule(word, latents, k) for k in (0, 1)] for word in words])
+
+
+FORMS = {
+    "strings": WORDS,
+    "array of strings": np.array(WORDS),
+    "lists of symbols": [list(word) for word in WORDS],
+    "lists of codes": [[SYMBOLS.index(symbol) for symbol in word] for word in WORDS],
+    "pandas": pd.Series(WORDS),
+    "polars lists": pl.Series([list(word) for word in WORDS]),
+    "padded": CODES,
+    "padded with more": np.concatenate([CODES, np.full((5, 3), -1)], 1),
+    "padded floats": CODES.astype(float),
+    "lengths": bg.Padded(np.where(CODES < 0, 0, CODES), [3, 0, 1, 2, 5]),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_rows_are_read_alike_in_every_form(form, program, latents):
+    close(program.log_joint(latents, {"word": FORMS[form]}), table_of(WORDS, latents), rtol=1e-12)
+
+
+def test_rows_may_be_shorter_than_the_program_says(program, latents):
+    for words in (["ab", "c"], [""], ["a"]):
+        close(program.log_joint(latents, {"word": words}), table_of(words, latents), rtol=1e-12)
+
+
+def test_missing_steps_are_summed_out(program, latents):
+    rows = [["a", None, "c"], [None], None, [None, "b", None, "a"], "ab"]
+    filled = [
+        [f"a{m}c" for m in SYMBOLS],
+        list(SYMBOLS),
+        [""],
+        [f"{m}b{k}a" for m in SYMBOLS for k in SYMBOLS],
+        ["ab"],
+    ]
+    expected = np.array([np.logaddexp.reduce(table_of(words, latents), axis=0) for words in filled])
+    close(program.log_joint(latents, {"word": rows}), expected, rtol=1e-9)
+    padded = np.array([[0, np.nan, 2, -1], [np.nan, -1, -1, -1], [np.nan] * 4, [np.nan, 1, np.nan, 0], [0, 1, -1, -1]])
+    close(program.log_joint(latents, {"word": padded}), expected, rtol=1e-9)
+
+
+def test_what_it_simulates_goes_back_in(program, latents):
+    rows = program.simulate(40, seed=3, latents=latents)
+    words = ["".join(SYMBOLS[code] for code in row) for row in rows["word"]]
+    labels = rows.pop("y")
+    close(program.log_joint(latents, rows), table_of(words, latents), rtol=1e-12)
+    fits = [bg.fit(program, {"word": form}, labels, method=bg.MLE()) for form in (rows["word"], words)]
+    for name, value in fits[0].parameters.items():
+        close(fits[1].parameters[name], value, rtol=1e-6, atol=1e-9)
+    counts = np.zeros((2, 3, 3))
+    for word, label in zip(rows["word"], labels, strict=True):
+        np.add.at(counts["xy".index(label)], (word[:-1], word[1:]), 1)
+    close(fits[0].parameters["move"], counts / counts.sum(2, keepdims=True), atol=1e-4)
+    assert bg.predict(fits[0], fits[0].simulate(3), rule=bg.PlugIn()).probabilities.shape == (3, 2)
+
+
+def test_statistics_are_counts_and_unlabelled_rows_are_mixed(program, latents):
+    assert program.plan.rowwise == () and [name for name, _ in program.plan.compressed] == ["word"]
+    y = np.array(["x", None, "y", None, "x"], object)
+    whole = program.log_density(latents, {"word": WORDS}, y)
+    prior = program.log_density(latents, {"word": WORDS[:1]}, ["x"]) - table_of(WORDS[:1], latents)[0, 0]
+    table = table_of(WORDS, latents)
+    expected = table[0, 0] + table[2, 1] + table[4, 0] + np.logaddexp(*table[1]) + np.logaddexp(*table[3])
+    close(whole, prior + expected, rtol=1e-10)
+
+
+def test_it_is_a_numpyro_program_as_it_was(program, latents):
+    with jax.enable_x64(True):
+        draws = Predictive(program, num_samples=7)(jax.random.key(0), 4)
+        assert draws["word"].shape == (7, 4, 5)
+        known = {**latents, "y": np.array([0, 1, 1, 0, 1]), "word": CODES}
+        conditioned = handlers.condition(program, data=known)
+        expected, _ = log_density(conditioned, (5,), {}, {})
+    names = np.array(["x", "y"])[known["y"]]
+    close(program.log_density(latents, {"word": WORDS}, names), float(expected), rtol=1e-10)
+    pytest.importorskip("graphviz")
+    assert "word" in numpyro.render_model(program, (5,)).source
+
+
+@pytest.mark.parametrize(
+    ("cells", "match"),
+    [
+        (["abcabc"], "more than 5 steps in row 0.*length=5"),
+        ([list(range(3)) * 2], "more than 5 steps in row 0"),
+        (["ab", "abd"], "'word' has 'd' at row 1, step 2: its symbols are 'a', 'b', 'c'"),
+        ([[0, 3]], "3 in row 0, step 1"),
+        ([[0], [1, 0.5]], "'word' has 0.5 at row 1, step 1: a code is"),
+        ([[0], [1, -1]], "'word' has -1 at row 1, step 1: a code is"),
+        (np.array([[0, 0], [1, 0.5]]), "'word' has 0.5 at row 1, step 1: a code is"),
+        (np.array([[0, 1, 2], [0, -1, 2]]), "-1 in row 1, step 1"),
+        (np.array([[0, -2]]), "-2 in row 0, step 1"),
+        (["ab", 5], "'word' is of sequences, and has 5 at row 1"),
+        (np.zeros((2, 3, 4)), r"shape \(3, 4\), and sequences of T steps at the program's site have \(T,\)"),
+        (np.array([["a", "b"], ["a", "z"]]), "'z' at row 1, step 1"),
+    ],
+)
+def test_bad_sequences_are_refused_by_row_and_step(cells, match, program, latents):
+    with pytest.raises(DataError, match=match):
+        program.log_joint(latents, {"word": cells})
+
+
+def test_symbols_that_the_program_does_not_name_are_refused(latents):
+    nameless = bg.GenerativeProgram(lambda n: languages(n, symbols=None), classes=2)
+    with pytest.raises(DataError, match=r"'word' has symbols such as 'a', 'b'.*symbols="):
+        nameless.log_joint(latents, {"word": ["ab"]})
+    close(nameless.log_joint(latents, {"word": [[0, 1], [2]]}), table_of(["ab", "c"], latents), rtol=1e-12)
+
+
+def test_lengths_may_be_a_covariate(latents):
+    def of_length(n, *, size):
+        languages(n, length=size)
+
+    program = bg.GenerativeProgram(of_length, classes=["x", "y"])
+    assert program.structure.attribute["word"].steps.most is None
+    sizes = np.array([3, 0, 1, 2, 5])
+    close(program.log_joint(latents, {"word": WORDS, "size": sizes}), table_of(WORDS, latents), rtol=1e-12)
+    rows = program.simulate(5, latents=latents, size=sizes)
+    assert (rows["word"] >= 0).sum(1).tolist() == sizes.tolist()
+    words = ["".join(SYMBOLS[code] for code in row if code >= 0) for row in rows["word"]]
+    close(program.log_joint(latents, {"word": rows["word"], "size": sizes}), table_of(words, latents), rtol=1e-12)
+
+
+def forward(walk, center, stay):
+    """log p(walk), the states summed out path by path; NaN is not seen."""
+    move, scale = np.array([[stay, 1 - stay], [1 - stay, stay]]), np.array([0.6, 1.1, 0.8])
+    logs = -0.5 * ((walk[:, None] - center) / scale) ** 2 - np.log(scale) - 0.5 * np.log(2 * np.pi)
+    logs = np.nansum(logs, axis=2)
+    paths = []
+    for path in itertools.product(range(2), repeat=len(walk)):
+        steps = np.log(np.array([0.3, 0.7])[path[0]]) + sum(np.log(move[a, b]) for a, b in itertools.pairwise(path))
+        paths.append(steps + sum(logs[t, state] for t, state in enumerate(path)))
+    return np.logaddexp.reduce(paths)
+
+
+def test_sequences_of_arrays_of_numbers_are_read_in_every_form(walk_program):
+    assert [name for name, _ in walk_program.plan.compressed] == ["walk"]
+    rng = np.random.default_rng(2)
+    latents = {"center": rng.normal(size=(2, 3)), "stay": np.array(0.7)}
+    walks = [rng.normal(size=(length, 3)) for length in (4, 1, 3)]
+    walks[2][1, 0], walks[2][1, 2], walks[0][2] = np.nan, np.nan, np.nan
+    expected = np.array([[forward(walk, latents["center"], 0.7)] for walk in walks])
+    padded = np.full((3, 4, 3), np.nan)
+    for row, walk in enumerate(walks):
+        padded[row, : len(walk)] = walk
+    lists = [walk.tolist() for walk in walks]
+    for cells in (walks, padded, lists, np.concatenate([padded, np.full((3, 2, 3), np.nan)], 1)):
+        close(walk_program.log_joint(latents, {"walk": cells}), expected, rtol=1e-9)
+    empty = walk_program.log_joint(latents, {"walk": [walks[1], None, np.empty((0, 3))]})
+    close(empty, [expected[1], [0.0], [0.0]], rtol=1e-9)
+    rows = walk_program.simulate(4, seed=1, latents=latents)
+    assert rows["walk"].shape == (4, 4, 3) and walk_program.log_joint(latents, rows).shape == (4, 1)
+    for cells, match in (
+        ([walks[1], [1.0, 2.0]], r"steps of the shape \(\) in row 1.*shape \(3,\)"),
+        ([np.zeros((5, 3))], "more than 4 steps in row 0"),
+        ([walks[1], "abc"], "'abc', which is no list of numbers in row 1"),
+        ([[["a", "b", "c"]], walks[0]], "what are no numbers"),
+        (np.zeros((2, 4)), r"rows have shape \(4,\).*have \(T, 3\)"),
+    ):
+        with pytest.raises(DataError, match=match):
+            walk_program.log_joint(latents, {"walk": cells})
