@@ -12,7 +12,7 @@ from .levels import as_level, levels_array, with_level
 from .response import ResponseColumn, refuse_classes_of_response, response_of_rows, response_values
 from .rows import Rows, joined
 from .schema import Schema
-from .sequence_cells import padded_symbols
+from .sequence_cells import padded_symbols, sequence_lengths
 from .sequences import PADDING, SEQUENCE, Padded, SequenceOf
 from .steps import Steps, steps_of
 from .tables import read_table
@@ -59,6 +59,7 @@ __all__ = [
     "refuse_missing_cells",
     "response_of_rows",
     "response_values",
+    "sequence_lengths",
     "steps_of",
     "successive_rows",
     "transformer_input",

@@ -108,6 +108,17 @@ def padded_symbols(
     return padded, observed
 
 
+def sequence_lengths(cells: Mapping[str, Shaped[np.ndarray, "n ..."]], of_symbols: bool) -> Int[np.ndarray, " n"]:
+    """How many steps each sequence has, of columns whose steps go together; 0 where a sequence is missing altogether.
+
+    A row of an array of numbers has all its steps, as no number says where it ends.
+
+    >>> sequence_lengths({"word": np.array(["abc", "", "ab"])}, of_symbols=True).tolist()
+    [3, 0, 2]
+    """
+    return _common_lengths({column: steps_of(values, column, of_symbols) for column, values in cells.items()})
+
+
 def _common_lengths(steps: Mapping[str, Steps]) -> Int[np.ndarray, " n"]:
     """The length of each row, that of the columns in which it is there. DataError where they differ."""
     lengths = np.max([of_column.lengths for of_column in steps.values()], axis=0)

@@ -4,6 +4,7 @@ from .data import summarize
 from .exact import Exact
 from .export import datatree as datatree
 from .fit import Fit
+from .hidden_states import HiddenStates
 from .map import MAP
 from .mle import MLE
 from .nuts import NUTS
@@ -18,4 +19,4 @@ from .training import fit
 from .training import prepare as prepare
 
 # what users see; other rooms may have the rest
-__all__ = ["MAP", "MLE", "NUTS", "Exact", "Fit", "Hybrid", "Method", "Summaries", "fit", "summarize"]
+__all__ = ["MAP", "MLE", "NUTS", "Exact", "Fit", "HiddenStates", "Hybrid", "Method", "Summaries", "fit", "summarize"]

@@ -18,6 +18,7 @@ from .about import facts_of
 from .components import with_one_order
 from .export import to_datatree
 from .growing import kept_data, with_class, with_classes_kept, with_rows
+from .hidden_states import HiddenStates, TellsStates, site_of_states, states_by
 from .imputation import imputed
 from .reading import TrainedOnRows
 from .summaries import Summaries
@@ -206,6 +207,30 @@ class Fit(TrainedOnRows):
                 "rows lie near a surface."
             )
         return coordinates
+
+    def states(self, X: Any, *, rule: TellsStates, site: str | None = None) -> HiddenStates:
+        """The hidden states of sequences, step by step: of `DirichletHiddenMarkov`, and of `HiddenMarkov` sites.
+
+        `PlugIn()` smooths at its process, p(state | all steps, Q), and gives the most probable path. `BMA()` averages
+        over draws from the posterior, each weighed by p(x | Q), the class included where there are classes;
+        `ConditionalAverage()` takes all draws alike. Draws may swap their states: they are put in one order, that of
+        the draw of highest density. At a step that is missing the states are what the other steps let expect.
+
+        Args:
+            X: sequences, in any form that `fit` takes.
+            rule: an object such as `PlugIn()` or `BMA()`.
+            site: the column, block or attribute site, where several have states.
+
+        Raises:
+            ModelError: a model without hidden states; several chains of them, and none named.
+            PredictionError: a rule that the fit cannot answer; an average over structures.
+
+        Source: Rabiner (1989), A tutorial on hidden Markov models, section III, problem 2.
+        """
+        if not isinstance(rule, TellsStates):
+            raise PredictionError(f"rule must be an object such as PlugIn() or BMA(), got {rule!r}.")
+        with requested(None), interrupts_kept():
+            return states_by(rule, self, X, site_of_states(self, site))
 
     def update(
         self, X: Any, y: Any = None, *, sample_weight: Any = None, seed: Seed = 0, progress: bool | None = None

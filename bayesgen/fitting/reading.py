@@ -61,7 +61,7 @@ class TrainedOnRows(Trained):
 
     def rows_of(self, table: Table) -> Rows:
         """The rows of a table, as `read` gives them, without its warning."""
-        if self._are_sites(table.names):
+        if self.are_sites(table.names):
             rows = read_rows(self.program, table, labelled=True)
             return rows if self.concrete.response is None else self.concrete.response.without(rows)
         rows = self.concrete.read(self.schema, table)
@@ -70,10 +70,10 @@ class TrainedOnRows(Trained):
 
     def warn_of_new_values(self, table: Table) -> None:
         """One warning that counts the cells of values that are new and taken as missing, if there are any."""
-        if not self._are_sites(table.names):
+        if not self.are_sites(table.names):
             warn_of_unknown(unknown_cells(self.schema, table))
 
-    def _are_sites(self, names: Sequence[str]) -> bool:
+    def are_sites(self, names: Sequence[str]) -> bool:
         """Whether these are the sites that the program makes, and not the columns that it was trained on."""
         if names == self.schema.columns:  # the usual case, for which no program is bound
             return False

@@ -7,7 +7,7 @@ import numpy as np
 
 from bayesgen.data import Rows
 from bayesgen.errors import PredictionError
-from bayesgen.fitting import Fit
+from bayesgen.fitting import Fit, HiddenStates
 from bayesgen.runtime import check_seed
 from bayesgen.typing import Seed
 
@@ -15,7 +15,8 @@ from .answer import ClassPrediction, normalize, with_information
 from .batches import JOINT, JOINT_AND_ENTROPY
 from .continuous import ContinuousPrediction
 from .draws_of_response import DrawsOfResponse
-from .reliability import MIN_TAIL, NO_MEAN_K, least_effective, tail_indices
+from .hidden_states import states_of_draws
+from .reliability import MIN_TAIL, NO_MEAN_K, least_effective, tail_indices, warn_of_few_draws
 from .responses import by_process
 from .rule import Rule
 
@@ -76,6 +77,13 @@ class BMA(Rule):
         if fit.posterior.has_predictive:
             return by_process(fit, rows, "predictive")
         return DrawsOfResponse.of(fit, weighs=True).answer(rows)
+
+    def states(self, fit: Fit, rows: Rows, site: str) -> HiddenStates:
+        """Averaged over draws, each weighed by what it makes of the row."""
+        answer = dataclasses.replace(self, entropy_draws=0).apply(fit, rows)
+        if answer.pareto_k is not None:
+            warn_of_few_draws(answer.pareto_k)
+        return states_of_draws(fit, rows, site, True, answer)
 
     def averages_draws(self, fit: Fit) -> bool:
         """Where there is no closed form, or the entropy is to be split."""

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bayesgen.data import Rows
-from bayesgen.fitting import Fit
+from bayesgen.fitting import Fit, HiddenStates
 from bayesgen.runtime import check_seed
 from bayesgen.typing import Seed
 
@@ -14,6 +14,7 @@ from .answer import ClassPrediction, with_information
 from .batches import CONDITIONAL
 from .continuous import ContinuousPrediction
 from .draws_of_response import DrawsOfResponse
+from .hidden_states import states_of_draws
 from .rule import Rule
 
 
@@ -47,6 +48,10 @@ class ConditionalAverage(Rule):
     def respond(self, fit: Fit, rows: Rows) -> ContinuousPrediction:
         """The mixture of what the draws say, all of one weight."""
         return DrawsOfResponse.of(fit, False, self.num_draws, self.seed).answer(rows)
+
+    def states(self, fit: Fit, rows: Rows, site: str) -> HiddenStates:
+        """Averaged over draws, all alike."""
+        return states_of_draws(fit, rows, site, False, self.apply(fit, rows))
 
     def averages_draws(self, fit: Fit) -> bool:
         """Always."""

@@ -5,10 +5,11 @@ from typing import Any, Literal
 
 from bayesgen.data import Rows
 from bayesgen.errors import PredictionError
-from bayesgen.fitting import Fit
+from bayesgen.fitting import Fit, HiddenStates
 
 from .answer import ClassPrediction, normalize
 from .continuous import ContinuousPrediction
+from .hidden_states import states_of_process
 from .responses import by_process
 from .rule import Rule
 
@@ -37,6 +38,10 @@ class PlugIn(Rule):
     def respond(self, fit: Fit, rows: Rows) -> ContinuousPrediction:
         """p(y | x, Q) at the process."""
         return by_process(fit, rows, self.at)
+
+    def states(self, fit: Fit, rows: Rows, site: str) -> HiddenStates:
+        """Smoothed at the process, and its most probable paths."""
+        return states_of_process(fit, rows, site, self.at, self.apply(fit, rows))
 
     def remedy(self, fit: Fit) -> str:
         """Another process, or all of them."""

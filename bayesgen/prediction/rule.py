@@ -11,7 +11,7 @@ import numpy as np
 
 from bayesgen.data import Rows, Table, read_table
 from bayesgen.errors import DataError, ImpossibleRowsWarning, PredictionError, warn
-from bayesgen.fitting import Fit, Trained
+from bayesgen.fitting import Fit, HiddenStates, Trained
 from bayesgen.runtime import interrupts_kept, requested, used
 from bayesgen.typing import Float
 
@@ -42,6 +42,10 @@ class Rule(abc.ABC):
     def respond(self, fit: Fit, rows: Rows) -> ContinuousPrediction:
         """The distribution of the continuous label of rows, as `fit.read` gives them."""
         raise PredictionError(f"{type(self).__name__} answers by classes, and this fit has a continuous label.")
+
+    def states(self, fit: Fit, rows: Rows, site: str) -> HiddenStates:
+        """The hidden states of sequences: see `Fit.states`."""
+        raise PredictionError(f"{type(self).__name__} tells nothing of hidden states. Ask PlugIn() or BMA().")
 
     def remedy(self, fit: Fit) -> str:
         """What to do about rows that every class calls impossible."""

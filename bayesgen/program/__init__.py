@@ -3,6 +3,7 @@
 from .conditional import AttributesDensity, ConditionalDensity, ResponseDensity, slope_along, slopes_of_log_odds
 from .density import log_prior
 from .generative import GenerativeProgram
+from .hidden_states import average_states, log_states_of_draws, shape_of_states, sites_with_states, states_at
 from .joint import finite
 from .latent_space import at_free, free_of
 from .log_densities import LikelihoodDensity, ParameterDensity, PosteriorDensity, ProgramDensity, free_vector
@@ -33,6 +34,7 @@ __all__ = [
     "Response",
     "ResponseDensity",
     "at_free",
+    "average_states",
     "dispersed",
     "dispersed_starts",
     "finite",
@@ -40,10 +42,14 @@ __all__ = [
     "free_vector",
     "log_joint_draws",
     "log_prior",
+    "log_states_of_draws",
     "program_table",
     "read_rows",
     "reduce_draws",
     "saturated_sites",
+    "shape_of_states",
+    "sites_with_states",
     "slope_along",
     "slopes_of_log_odds",
+    "states_at",
 ]

@@ -11,14 +11,14 @@ class StatesStatistic(abc.ABC):
 
     States are numbered 0..S-1, by themselves in each class. Both functions are traceable; arrays have the classes, and
     their parameters, as `Statistic.density` takes them. Steps that are not seen have the states that the others let
-    expect. What stands at steps past the end of a sequence does not matter.
+    expect. What is given for steps past the end of a sequence does not matter.
     """
 
     @abc.abstractmethod
     def smoothed(
         self, parameters: Mapping[str, Array], values: Shaped[Array, "n T ..."], observed: Bool[Array, "n T ..."] | None
     ) -> Float[Array, "n K T S"]:
-        """p(state at each step | the whole sequence, class); NaN where the class makes the sequence impossible."""
+        """p(state at each step | the whole sequence, class); zeros where the class makes the sequence impossible."""
 
     @abc.abstractmethod
     def most_probable_paths(

@@ -1,0 +1,188 @@
+"""Hidden states of sequences by rules of prediction: at one process, or averaged over draws."""
+
+from collections.abc import Mapping
+
+import jax
+import numpy as np
+import scipy.special
+
+from bayesgen.data import PADDING, Rows
+from bayesgen.errors import ImpossibleRowsWarning, LabelSwitchingWarning, warn
+from bayesgen.fitting import Fit, HiddenStates
+from bayesgen.posteriors import At, ProcessPosterior, chains_joined, matching_orders
+from bayesgen.program import average_states, log_states_of_draws, shape_of_states, states_at
+from bayesgen.runtime import chunks
+from bayesgen.typing import Bool, Float, Int
+
+from .answer import ClassPrediction
+
+MOST_STEPS = 500  # of each class, by which the states of draws are told apart
+FEWEST_ROWS = 2  # of each class, for the same
+NUM_BATCHES = 100  # of draws, whose differences tell the Monte Carlo error
+MOST_NUMBERS = 1 << 22  # in a table of draws, rows and classes
+
+Latents = Mapping[str, np.ndarray]
+
+
+def states_of_process(fit: Fit, rows: Rows, site: str, at: At, answer: ClassPrediction) -> HiddenStates:
+    """Probabilities of states, and most probable paths, at one process.
+
+    Args:
+        fit: the fit.
+        rows: the sequences, read.
+        site: whose states.
+        at: which process.
+        answer: the rule's prediction of the rows.
+    """
+    assert isinstance(fit.posterior, ProcessPosterior)
+    if fit.posterior.has_draws and fit.posterior.is_sampled:
+        _warn_of_disorder(fit, rows, site)
+    parameters = fit.posterior.mode if at == "mode" else fit.posterior.mean
+    latents = fit.program.latents_of(parameters)
+    probabilities, paths = states_at(fit.program, latents, rows, site)
+    return _told(fit, rows, site, answer, probabilities, paths)
+
+
+def states_of_draws(fit: Fit, rows: Rows, site: str, weighs: bool, answer: ClassPrediction) -> HiddenStates:
+    """Probabilities of states averaged over the draws of a fit, their states in one order.
+
+    Args:
+        fit, rows, site: as above.
+        weighs: whether draws count as much as they make the row, and the class, probable.
+        answer: the rule's prediction of the rows.
+    """
+    latents, size = _draws_of(fit)
+    orders = _orders(fit, latents, rows, site)
+    per_row = len(orders) * max(1, len(fit.classes))
+    parts = []
+    for places in chunks(rows.num_rows, max(1, MOST_NUMBERS // per_row)) or [slice(0, 0)]:
+        part = rows.take(places)
+        weights = _weights(fit, part, len(orders), weighs)
+        parts.append(average_states(fit.program, latents, part, site, weights, orders, size))
+    probabilities, error = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("probabilities", "error")
+    )
+    return _told(fit, rows, site, answer, probabilities, None, error, _share_of_moved(orders))
+
+
+def _draws_of(fit: Fit) -> tuple[Latents, int]:
+    """The draws of a fit, chains one after another, and how many successive ones make a batch, of which none is cut."""
+    latents = chains_joined(fit.posterior.draws(1, jax.random.key(0)))
+    num_draws = len(next(iter(latents.values())))
+    size = max(1, num_draws // NUM_BATCHES)
+    return {name: value[: num_draws // size * size] for name, value in latents.items()}, size
+
+
+def _weights(fit: Fit, rows: Rows, num_draws: int, weighs: bool) -> Float[np.ndarray, "n draws K"]:
+    """Weights of draws, which sum to 1: equal ones, or by p(x, y = k | Q), NaN where no draw makes that possible."""
+    if not weighs:
+        return np.full((rows.num_rows, num_draws, max(1, len(fit.classes))), 1 / num_draws)
+    table = fit.log_joint(rows, at="draws")[:num_draws]
+    with np.errstate(invalid="ignore"):
+        return np.moveaxis(scipy.special.softmax(table, axis=0), 0, 1)
+
+
+def _orders(fit: Fit, latents: Latents, rows: Rows, site: str) -> Int[np.ndarray, "draws K S"]:
+    """The order of the states of each draw that makes the draws agree: which of its states is the s-th.
+
+    States have no names, and draws may swap them. They are told apart on sequences that the draw of highest density
+    makes: these have all states in their shares, whatever sequences are asked for, and states have the same names in
+    every answer.
+    """
+    pivot = int(_energies(fit)[: len(next(iter(latents.values())))].argmin())
+    process = {name: value[pivot] for name, value in latents.items()}
+    num_classes, num_steps, num_states = shape_of_states(fit.program, process, rows, site)
+    unmoved = np.broadcast_to(np.arange(num_states), (len(next(iter(latents.values()))), num_classes, num_states))
+    if num_states == 1 or not rows.num_rows:
+        return unmoved.copy()
+    made, labels = _made_by(fit, process, rows, num_classes, num_steps)
+    places = _places(np.asarray(made.values[site]) != PADDING, labels, num_classes)
+    logs = log_states_of_draws(fit.program, latents, made, site, places)
+    logs = np.where(np.isneginf(logs).all(-1, keepdims=True), 0.0, logs)  # impossible: it tells nothing
+    return np.stack([matching_orders(logs[:, k], np.ones(logs.shape[2]), pivot) for k in range(num_classes)], axis=1)
+
+
+def _made_by(
+    fit: Fit, process: Latents, rows: Rows, num_classes: int, num_steps: int
+) -> tuple[Rows, Int[np.ndarray, " m"]]:
+    """Sequences of about so many steps that a process makes, and their classes. Covariates are those of rows."""
+    num_rows = num_classes * max(FEWEST_ROWS, -(-MOST_STEPS // max(num_steps, 1)))
+    given = {name: np.full(num_rows, num_steps) for name in fit.program.covariates}  # of blocks of columns, lengths
+    given |= {name: np.resize(value, (num_rows, *value.shape[1:])) for name, value in rows.covariates.items()}
+    made = fit.program.simulate(num_rows, latents=process, **given)
+    label = fit.program.label
+    if label is None:
+        return fit.read(made), np.zeros(num_rows, int)
+    return fit.read(made), np.argmax(fit.classes == np.asarray(made[label])[:, None], axis=1)
+
+
+def _places(
+    inside: Bool[np.ndarray, "m T ..."], labels: Int[np.ndarray, " m"], num_classes: int
+) -> tuple[Int[np.ndarray, "K m"], Int[np.ndarray, "K m"]]:
+    """Rows and steps of each class that are inside sequences, at even distances; of all rows where a class has none."""
+    inside = np.asarray(inside.all(tuple(range(2, inside.ndim))))
+    chosen = []
+    for k in range(num_classes):
+        of_class = inside & (labels == k)[:, None]
+        candidates = np.argwhere(of_class if of_class.any() else inside)
+        chosen.append(candidates[np.linspace(0, len(candidates) - 1, MOST_STEPS).round().astype(int)])
+    row, step = np.moveaxis(np.stack(chosen), -1, 0)
+    return row, step
+
+
+def _share_of_moved(orders: Int[np.ndarray, "draws K S"]) -> float:
+    """The share of draws whose states had another order."""
+    return float((orders != np.arange(orders.shape[-1])).any((1, 2)).mean())
+
+
+def _warn_of_disorder(fit: Fit, rows: Rows, site: str) -> None:
+    """Say so where the mean of draws is one of states in several orders."""
+    moved = _share_of_moved(_orders(fit, _draws_of(fit)[0], rows, site))
+    if moved:
+        warn(
+            f"The states of {site!r} have another order in {moved:.1%} of the draws, so that the mean of the draws, "
+            "which PlugIn() takes, mixes different states. BMA() puts them in one order.",
+            LabelSwitchingWarning,
+        )
+
+
+def _told(
+    fit: Fit,
+    rows: Rows,
+    site: str,
+    answer: ClassPrediction,
+    probabilities: Float[np.ndarray, "n K T S"],
+    paths: Int[np.ndarray, "n K T"] | None,
+    error: Float[np.ndarray, "n K T S"] | None = None,
+    moved: float | None = None,
+) -> HiddenStates:
+    """The answer for all T steps, without an axis of no classes."""
+    impossible = int(np.isneginf(answer.log_marginal).sum())
+    if impossible:
+        warn(
+            f"{impossible} of {rows.num_rows} sequences are impossible, so their states are NaN. Fit with MAP() under "
+            "a prior that leaves everything some probability, or with NUTS() and average.",
+            ImpossibleRowsWarning,
+        )
+    has_classes = len(fit.classes) > 0
+
+    def shown(array: np.ndarray | None) -> np.ndarray | None:
+        return array if array is None or has_classes else array[:, 0]
+
+    return HiddenStates(
+        site,
+        np.asarray(shown(probabilities)),
+        shown(paths),
+        np.full(rows.num_rows, probabilities.shape[2]),
+        answer.log_marginal,
+        fit.classes,
+        shown(error),
+        answer.pareto_k,
+        moved,
+    )
+
+
+def _energies(fit: Fit) -> Float[np.ndarray, " draws"]:
+    """Of each draw, the negative log density."""
+    assert fit.posterior.sample_stats is not None
+    return np.asarray(fit.posterior.sample_stats["potential_energy"]).ravel()

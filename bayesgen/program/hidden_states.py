@@ -1,0 +1,229 @@
+"""Hidden states of sequences, given all steps: at one process, or averaged over many. Chunked over rows and draws."""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayesgen.data import Rows
+from bayesgen.records import record
+from bayesgen.runtime import OwnedJit, over_chunks, placed
+from bayesgen.statistics import StatesStatistic
+from bayesgen.typing import Array, Float, Int
+
+from .base import Arrays, Program
+from .evaluation import evaluate_classes
+
+MOST_NUMBERS = 1 << 22  # of draws x rows x classes x steps x states at once: 32 MB
+
+
+def sites_with_states(program: Program) -> tuple[str, ...]:
+    """The attribute sites whose sequences a chain of hidden states makes."""
+    return tuple(name for name, statistic in program.plan.compressed if isinstance(statistic, StatesStatistic))
+
+
+def shape_of_states(program: Program, latents: Arrays, rows: Rows, site: str) -> tuple[int, int, int]:
+    """(K, T, S): classes, steps and states of a site."""
+    some = rows.take(slice(0, 1))
+    with jax.enable_x64(True):
+        _, *shape = jax.eval_shape(
+            functools.partial(_smoothed, site=site), program, _known(program, latents), some
+        ).shape
+    num_classes, num_steps, num_states = shape
+    return num_classes, num_steps, num_states
+
+
+def states_at(
+    program: Program, latents: Arrays, rows: Rows, site: str
+) -> tuple[Float[np.ndarray, "n K T S"], Int[np.ndarray, "n K T"]]:
+    """Probabilities of the states at each step given all steps, and most probable paths, under each class."""
+    known = _known(program, latents)
+    size = _rows_at_once(program, known, rows, site, 1)
+    with jax.enable_x64(True), placed(_work(program, known, rows, site, 1)):
+        return over_chunks(lambda part: _states(program, known, part, site=site), rows, rows.num_rows, size)
+
+
+@record
+class Average:
+    """States averaged over draws, by row.
+
+    Attributes:
+        probabilities: of the states at each step.
+        error: their Monte Carlo standard errors, by batch means and the delta method.
+    """
+
+    probabilities: Float[Array, "n K T S"]
+    error: Float[Array, "n K T S"]
+
+
+def average_states(
+    program: Program,
+    latents: Arrays,
+    rows: Rows,
+    site: str,
+    weights: Float[np.ndarray, "n draws K"],
+    orders: Int[np.ndarray, "draws K S"],
+    batch_size: int,
+) -> Average:
+    """Probabilities of the states at each step, averaged over draws that are weighed row by row and class by class.
+
+    Args:
+        program: of the draws.
+        latents: site -> (draws, ...).
+        rows: the data.
+        site: whose states.
+        weights: of the draws; they sum to 1.
+        orders: which state of each draw is the s-th.
+        batch_size: number of draws in a batch, which divides that of the draws.
+    """
+    known = _known(program, latents)
+    batches = jax.tree.map(lambda array: array.reshape(-1, batch_size, *array.shape[1:]), (known, orders))
+    first = {name: value[0] for name, value in known.items()}
+
+    def of_chunk(part: tuple[Rows, Float[np.ndarray, "n draws K"]]) -> Average:
+        return _averaged(program, *batches, *part, site=site)
+
+    size = _rows_at_once(program, first, rows, site, batch_size)
+    with jax.enable_x64(True), placed(_work(program, first, rows, site, batch_size)):
+        return over_chunks(of_chunk, (rows, weights), rows.num_rows, size)
+
+
+def log_states_of_draws(
+    program: Program,
+    latents: Arrays,
+    rows: Rows,
+    site: str,
+    places: tuple[Int[np.ndarray, "K m"], Int[np.ndarray, "K m"]],
+) -> Float[np.ndarray, "draws K m S"]:
+    """Log probabilities of the states at some steps, under each class and each draw. See `average_states`.
+
+    Args:
+        program, latents, rows, site: as above.
+        places: of each class, the rows and the steps that are looked at.
+    """
+    known = _known(program, latents)
+    first = {name: value[0] for name, value in known.items()}
+    num_draws = len(next(iter(known.values())))
+    at_once = math.gcd(num_draws, max(1, MOST_NUMBERS // (rows.num_rows * _numbers(program, first, rows, site))))
+    with jax.enable_x64(True), placed(_work(program, first, rows, site, at_once)):
+        return np.asarray(_of_draws(program, known, rows, *places, site=site, at_once=at_once))
+
+
+def _smoothed(program: Program, latents: Arrays, rows: Rows, site: str) -> Float[Array, "n K T S"]:
+    conditional = evaluate_classes(program, latents, rows.covariates).compressed(site)
+    assert isinstance(conditional.statistic, StatesStatistic)
+    return conditional.statistic.smoothed(conditional.parameters, rows.values[site], rows.observed.get(site))
+
+
+@functools.partial(OwnedJit, static_argnames="site")
+def _states(
+    program: Program, latents: Arrays, rows: Rows, *, site: str
+) -> tuple[Float[Array, "n K T S"], Int[Array, "n K T"]]:
+    conditional = evaluate_classes(program, latents, rows.covariates).compressed(site)
+    statistic, values, observed = conditional.statistic, rows.values[site], rows.observed.get(site)
+    assert isinstance(statistic, StatesStatistic)
+    smoothed = statistic.smoothed(conditional.parameters, values, observed)
+    return smoothed, statistic.most_probable_paths(conditional.parameters, values, observed)
+
+
+@record
+class _Sums:
+    """Over batches of draws: of the parts that they add, of their squares, and of what tells by how much they differ.
+
+    Attributes:
+        parts: weighted sums of probabilities.
+        squares: of these.
+        products: of parts and the weights of their batch.
+        totals: squares of the weights of batches.
+    """
+
+    parts: Float[Array, "n K T S"]
+    squares: Float[Array, "n K T S"]
+    products: Float[Array, "n K T S"]
+    totals: Float[Array, "n K 1 1"]
+
+
+@functools.partial(OwnedJit, static_argnames="site")
+def _averaged(
+    program: Program,
+    batches: Arrays,
+    orders: Int[Array, "batches b K S"],
+    rows: Rows,
+    weights: Float[Array, "n draws K"],
+    *,
+    site: str,
+) -> Average:
+    """See `average_states`: one pass over the batches, which holds one of them."""
+    num_batches, size = orders.shape[:2]
+    weights = jnp.moveaxis(jnp.asarray(weights), 0, 1).reshape(num_batches, size, rows.num_rows, -1)
+    first = jax.tree.map(lambda array: array[0, 0], batches)
+    shape = jax.eval_shape(functools.partial(_smoothed, site=site), program, first, rows)
+
+    def add(sums: _Sums, batch: tuple[Arrays, Array, Array]) -> tuple[_Sums, None]:
+        draws, of_draws, shares = batch
+        part, total = _weighed(program, draws, of_draws, shares, rows, site), shares.sum(0)[..., None, None]
+        terms = _Sums(part, part**2, part * total, total**2)
+        return jax.tree.map(jnp.add, sums, terms), None
+
+    none = jnp.zeros(shape.shape)
+    start = _Sums(none, none, none, jnp.zeros((*shape.shape[:2], 1, 1)))
+    sums, _ = jax.lax.scan(add, start, (batches, orders, weights))
+    mean = sums.parts
+    scatter = jnp.maximum(sums.squares - 2 * mean * sums.products + mean**2 * sums.totals, 0.0)
+    error = jnp.sqrt(scatter * num_batches / (num_batches - 1)) if num_batches > 1 else jnp.full(mean.shape, jnp.nan)
+    return Average(mean, error)
+
+
+def _weighed(
+    program: Program,
+    draws: Arrays,
+    orders: Int[Array, "b K S"],
+    weights: Float[Array, "b n K"],
+    rows: Rows,
+    site: str,
+) -> Float[Array, "n K T S"]:
+    """The weighted sum over draws; those that make a row impossible have no weight for it, and no states."""
+    states = jax.vmap(lambda latents: _smoothed(program, latents, rows, site))(draws)
+    in_order = jnp.take_along_axis(states, orders[:, None, :, None, :], axis=-1)
+    shares = weights[..., None, None]
+    return jnp.where(shares == 0, 0.0, shares * in_order).sum(0)
+
+
+@functools.partial(OwnedJit, static_argnames=("site", "at_once"))
+def _of_draws(
+    program: Program,
+    latents: Arrays,
+    rows: Rows,
+    row: Int[Array, "K m"],
+    step: Int[Array, "K m"],
+    *,
+    site: str,
+    at_once: int,
+) -> Float[Array, "draws K m S"]:
+    classes = jnp.arange(len(row))[:, None]
+
+    def of_draw(draw: Arrays) -> Float[Array, "K m S"]:
+        return jnp.log(_smoothed(program, draw, rows, site)[row, classes, step])
+
+    return jax.lax.map(of_draw, latents, batch_size=at_once)
+
+
+def _known(program: Program, latents: Arrays) -> Arrays:
+    """The latents that are sites of the program (fixed class probabilities are not)."""
+    return {name: latents[name] for name in program.latents}
+
+
+def _numbers(program: Program, latents: Arrays, rows: Rows, site: str) -> int:
+    """How many numbers tell of the states of a row."""
+    return max(1, math.prod(shape_of_states(program, latents, rows, site)))
+
+
+def _rows_at_once(program: Program, latents: Arrays, rows: Rows, site: str, num_draws: int) -> int:
+    return max(1, MOST_NUMBERS // (num_draws * _numbers(program, latents, rows, site)))
+
+
+def _work(program: Program, latents: Arrays, rows: Rows, site: str, num_draws: int) -> float:
+    """Multiplications of one call, roughly."""
+    return float(num_draws * rows.num_rows * _numbers(program, latents, rows, site))

@@ -1,0 +1,239 @@
+"""Hidden states of a fit: at one process and averaged over draws, against sums over all paths."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+import scipy.special
+import scipy.stats
+
+import bayesgen as bg
+from bayesgen.fitting import prepare
+from bayesgen.posteriors import Draws, Point
+from bayesgen.prediction.batches import ratio_error
+
+NUM_STATES, NUM_SYMBOLS, NUM_CLASSES, NUM_STEPS = 3, 5, 2, 4
+close = np.testing.assert_allclose
+
+
+def symbols(n):
+    """Symbols of one hidden chain."""
+    initial = numpyro.sample("initial", dist.Dirichlet(np.ones(NUM_STATES)))
+    transition = numpyro.sample("transition", dist.Dirichlet(np.ones((NUM_STATES, NUM_STATES))).to_event(1))
+    probs = numpyro.sample("probs", dist.Dirichlet(np.ones((NUM_STATES, NUM_SYMBOLS))).to_event(1))
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", bg.HiddenMarkov(initial, transition, dist.Categorical(probs), NUM_STEPS))
+
+
+def signals(n):
+    """Numbers of a hidden chain for each class."""
+    shares = numpyro.sample("shares", dist.Dirichlet(np.ones(NUM_CLASSES)))
+    transition = numpyro.sample(
+        "transition", dist.Dirichlet(np.ones((NUM_CLASSES, NUM_STATES, NUM_STATES))).to_event(2)
+    )
+    mean = numpyro.sample("mean", dist.Normal(0, 3).expand([NUM_CLASSES, NUM_STATES]).to_event(2))
+    with numpyro.plate("rows", n):
+        y = numpyro.sample("y", dist.Categorical(shares))
+        initial = np.full(NUM_STATES, 1 / NUM_STATES)
+        numpyro.sample("x", bg.HiddenMarkov(initial, transition[y], dist.Normal(mean[y], 0.8), NUM_STEPS))
+
+
+WORDS = [[0, 4, 4, 1], [2], [], [3, None, 0], [1, 1, 2, 2], [None, None, 4]]
+PADDED = np.array(
+    [[*map(float, (np.nan if s is None else s for s in word)), *[-1.0] * (4 - len(word))] for word in WORDS]
+)
+NUMBERS = np.array([[0.1, -2.0, 3.0, 3.1], [1.0, np.nan, 0.5, -4.0], [2.0, 2.2, np.nan, np.nan]])
+
+
+def enumerated(initial, transition, log_emissions):
+    """Smoothed probabilities, the best path and p(x), by the sum over all paths."""
+    num_steps = len(log_emissions)
+    joint = {}
+    for path in itertools.product(range(NUM_STATES), repeat=num_steps):
+        probability = 1.0
+        for step, state in enumerate(path):
+            probability *= initial[state] if step == 0 else transition[path[step - 1], state]
+            probability *= np.exp(log_emissions[step][state])
+        joint[path] = probability
+    total = sum(joint.values())
+    smoothed = np.zeros((num_steps, NUM_STATES))
+    for path, probability in joint.items():
+        smoothed[np.arange(num_steps), list(path)] += probability / total
+    return smoothed, np.asarray(max(joint, key=joint.get)), total
+
+
+def emissions_of_word(probs, word):
+    return [np.zeros(NUM_STATES) if symbol is None else np.log(probs[:, symbol]) for symbol in word]
+
+
+def emissions_of_numbers(mean, row):
+    return [np.zeros(NUM_STATES) if np.isnan(x) else scipy.stats.norm.logpdf(x, mean, 0.8) for x in row]
+
+
+def with_draws(fit, num_chains=2, num_draws=30, seed=0):
+    """The fit with draws around its point in place of it."""
+    rng = np.random.default_rng(seed)
+    shape = (num_chains, num_draws)
+    latents = {}
+    for name, value in fit.parameters.items():
+        if name == "mean":
+            latents[name] = value + 0.3 * rng.standard_normal((*shape, *value.shape))
+        else:
+            gammas = rng.standard_gamma(np.broadcast_to(20 * value + 1, (*shape, *value.shape)))
+            latents[name] = gammas / gammas.sum(-1, keepdims=True)
+    stats = {"potential_energy": rng.standard_normal(shape), "diverging": np.zeros(shape, bool)}
+    return dataclasses.replace(fit, posterior=Draws(fit.program, latents, latents, stats))
+
+
+def flat(draws):
+    return {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.posterior.latents.items()}
+
+
+def at_point(function, X, y=None, *, seed, **program_arguments):
+    """A fit that holds a process of the prior, without a search."""
+    program = bg.GenerativeProgram(function, **program_arguments)
+    rng = np.random.default_rng(seed)
+    shapes = {"initial": (NUM_STATES,), "probs": (NUM_STATES, NUM_SYMBOLS), "shares": (NUM_CLASSES,)}
+    by_class = (NUM_CLASSES,) if program.classes else ()
+    shapes["transition"] = (*by_class, NUM_STATES, NUM_STATES)
+    values = {name: rng.dirichlet(np.ones(shape[-1]), shape[:-1]) for name, shape in shapes.items()}
+    values["mean"] = np.array([[-3.0, 0.0, 3.0], [4.0, 1.0, -2.0]])
+    point = Point(program, {name: values[name] for name in program.latents})
+    return prepare(program, X, y).result(bg.MAP(), point)
+
+
+@pytest.fixture(scope="module")
+def words():
+    return at_point(symbols, {"x": [[0, 1, 0, 1]]}, seed=0, label=None)
+
+
+@pytest.fixture(scope="module")
+def numbers():
+    return at_point(signals, {"x": NUMBERS}, ["calm", "wild", "calm"], seed=1, label="y", classes=["calm", "wild"])
+
+
+def test_plug_in_smooths_and_finds_the_best_path_as_the_sum_over_paths_does(words):
+    found = words.states({"x": PADDED}, rule=bg.PlugIn())
+    initial, transition, probs = (words.parameters[name] for name in ("initial", "transition", "probs"))
+    assert found.probabilities.shape == (len(WORDS), NUM_STEPS, NUM_STATES)
+    assert found.lengths.tolist() == [len(word) for word in WORDS]
+    for row, word in enumerate(WORDS):
+        smoothed, path, total = enumerated(initial, transition, emissions_of_word(probs, word))
+        close(found.probabilities[row, : len(word)], smoothed, atol=1e-12)
+        assert found.paths[row, : len(word)].tolist() == path.tolist()
+        assert np.isnan(found.probabilities[row, len(word) :]).all() and (found.paths[row, len(word) :] == -1).all()
+        assert found.log_marginal[row] == pytest.approx(np.log(total))
+
+
+def test_each_class_has_states_of_its_own(numbers):
+    found = numbers.states({"x": NUMBERS}, rule=bg.PlugIn())
+    assert found.probabilities.shape == (3, NUM_CLASSES, NUM_STEPS, NUM_STATES)
+    assert found.classes.tolist() == ["calm", "wild"]
+    for k in range(NUM_CLASSES):
+        transition, mean = numbers.parameters["transition"][k], numbers.parameters["mean"][k]
+        for row, x in enumerate(NUMBERS):
+            smoothed, path, _ = enumerated(np.full(NUM_STATES, 1 / 3), transition, emissions_of_numbers(mean, x))
+            close(found.probabilities[row, k], smoothed, atol=1e-12)
+            assert found.paths[row, k].tolist() == path.tolist()
+    close(found.log_marginal, bg.predict(numbers, {"x": NUMBERS}, rule=bg.PlugIn()).log_marginal)
+
+
+def averaged_by_hand(draws, row, k, weighs):
+    """The average over draws of the states of one row under one class, and its Monte Carlo error."""
+    tables, weights = [], []
+    for shares, transition, mean in zip(*(flat(draws)[name] for name in ("shares", "transition", "mean")), strict=True):
+        smoothed, _, total = enumerated(np.full(NUM_STATES, 1 / 3), transition[k], emissions_of_numbers(mean[k], row))
+        tables.append(smoothed)
+        weights.append(shares[k] * total if weighs else 1.0)
+    weights = np.asarray(weights) / np.sum(weights)
+    terms = weights[:, None, None] * np.asarray(tables)
+    error = ratio_error(terms.reshape(len(terms), -1, 1), weights[:, None]).reshape(terms.shape[1:])
+    return terms.sum(0), error
+
+
+@pytest.mark.parametrize(("rule", "weighs"), [(bg.BMA(), True), (bg.ConditionalAverage(), False)])
+@pytest.mark.filterwarnings("ignore::bayesgen.ConvergenceWarning")  # few draws
+def test_draws_are_averaged_each_by_what_it_makes_of_the_row(numbers, rule, weighs):
+    draws = with_draws(numbers)
+    found = draws.states({"x": NUMBERS}, rule=rule)
+    assert found.paths is None and found.reordered == 0.0
+    for row, x in enumerate(NUMBERS):
+        for k in range(NUM_CLASSES):
+            expected, error = averaged_by_hand(draws, x, k, weighs)
+            close(found.probabilities[row, k], expected, atol=1e-10)
+            if not weighs:  # by BMA, few effective draws raise the error
+                close(found.standard_error[row, k], error, rtol=1e-6, atol=1e-10)
+    close(found.log_marginal, bg.predict(draws, {"x": NUMBERS}, rule=rule).log_marginal)
+
+
+def in_other_orders(draws, rng):
+    """The draws with the states of some of them called by other names: the same processes."""
+    latents = {name: value.copy() for name, value in draws.posterior.latents.items()}
+    for place in np.ndindex(*latents["shares"].shape[:2]):
+        if rng.random() < 0.5:
+            for k in range(NUM_CLASSES):
+                order = rng.permutation(NUM_STATES)
+                latents["transition"][place][k] = latents["transition"][place][k][np.ix_(order, order)]
+                latents["mean"][place][k] = latents["mean"][place][k][order]
+    return dataclasses.replace(draws, posterior=dataclasses.replace(draws.posterior, latents=latents, values=latents))
+
+
+@pytest.mark.filterwarnings("ignore::bayesgen.ConvergenceWarning")
+def test_states_of_draws_are_put_in_one_order(numbers):
+    draws = with_draws(numbers, seed=1)
+    draws.posterior.sample_stats["potential_energy"][0, 0] = -9.0
+    shuffled = in_other_orders(draws, np.random.default_rng(1))
+    for name in ("transition", "mean"):  # those of the draw of highest density have the names
+        shuffled.posterior.latents[name][0, 0] = draws.posterior.latents[name][0, 0]
+    expected = draws.states({"x": NUMBERS}, rule=bg.BMA())
+    found = shuffled.states({"x": NUMBERS}, rule=bg.BMA())
+    assert expected.reordered == 0.0 and 0.2 < found.reordered < 0.8
+    close(found.probabilities, expected.probabilities, atol=1e-12)
+    with pytest.warns(bg.LabelSwitchingWarning, match="another order"):
+        shuffled.states({"x": NUMBERS}, rule=bg.PlugIn())
+
+
+def test_most_probable_states_and_the_frame(words):
+    found = words.states({"x": PADDED}, rule=bg.PlugIn())
+    assert (found.most_probable[2] == -1).all() and (
+        found.most_probable[1] == [*found.most_probable[1, :1], -1, -1, -1]
+    ).all()
+    assert (found.most_probable[0] == found.probabilities[0].argmax(-1)).all()
+    frame = found.to_frame()
+    assert list(frame.columns) == ["row", "step", "state", "probability"]
+    assert len(frame) == NUM_STATES * sum(map(len, WORDS))
+    line = frame[(frame.row == 3) & (frame.step == 2) & (frame.state == 1)]
+    assert line.probability.item() == found.probabilities[3, 2, 1]
+    close(frame.groupby(["row", "step"]).probability.sum(), 1.0)
+    assert "6 sequences, 3 states" in repr(found)
+
+
+def test_the_frame_has_a_column_of_classes(numbers):
+    found = numbers.states({"x": NUMBERS}, rule=bg.PlugIn())
+    frame = found.to_frame()
+    line = frame[(frame.row == 1) & (frame["class"] == "wild") & (frame.step == 3) & (frame.state == 2)]
+    assert line.probability.item() == found.probabilities[1, 1, 3, 2]
+    assert len(frame) == found.probabilities.size
+
+
+def test_no_sequences_and_no_steps_have_no_states(words):
+    assert words.states({"x": np.zeros((0, 4), int)}, rule=bg.PlugIn()).probabilities.shape == (0, 4, NUM_STATES)
+    assert words.states({"x": np.full((2, 4), -1)}, rule=bg.PlugIn()).lengths.tolist() == [0, 0]
+
+
+def test_what_tells_nothing_of_states_is_refused(words):
+    with pytest.raises(bg.PredictionError, match="point estimate"):
+        words.states({"x": PADDED}, rule=bg.BMA())
+    with pytest.raises(bg.PredictionError, match="rule must be"):
+        words.states({"x": PADDED}, rule="BMA")
+    with pytest.raises(bg.ModelError, match=r"'z' has no hidden states.*'x'"):
+        words.states({"x": PADDED}, rule=bg.PlugIn(), site="z")
+    coins = bg.fit(bg.NaiveBayes(), [[True], [False], [True]], [0, 1, 1], method=bg.Exact())
+    with pytest.raises(bg.ModelError, match="NaiveBayes has no hidden states"):
+        coins.states([[True]], rule=bg.PlugIn())
+    average = bg.average([coins, coins])
+    with pytest.raises(bg.PredictionError, match="states of their own"):
+        average.states([[True]], rule=bg.PlugIn())
