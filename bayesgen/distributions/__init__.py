@@ -5,6 +5,7 @@ from .cells import log_prob_of_cells as log_prob_of_cells
 from .cells import whole_axes as whole_axes
 from .chi import Chi as Chi
 from .contexts import Contexts as Contexts
+from .contexts import as_codes as as_codes
 from .gamma_poisson import PreciseGammaPoisson as PreciseGammaPoisson
 from .grammar import ProbabilisticGrammar
 from .grammar_rules import GrammarRules as GrammarRules
@@ -20,5 +21,6 @@ from .piecewise_uniform import PiecewiseUniform
 from .sequences import SequenceDistribution as SequenceDistribution
 from .sequences import is_inside as is_inside
 from .sequences import sequences as sequences
+from .urn_chain import UrnChain as UrnChain
 
 __all__ = ["HiddenMarkov", "LinearNormal", "MarkovChain", "PiecewiseUniform", "ProbabilisticGrammar"]

@@ -4,6 +4,7 @@ from .base import Family
 from .beta_bernoulli import BetaBernoulli
 from .dirichlet_categorical import DirichletCategorical
 from .dirichlet_histogram import DirichletHistogram
+from .dirichlet_markov import DirichletMarkov
 from .dirichlet_multinomial import DirichletMultinomial
 from .factor_evidence import log_evidences_of_factors as log_evidences_of_factors
 from .factors import nearest_factors as nearest_factors
@@ -21,6 +22,7 @@ __all__ = [
     "BetaBernoulli",
     "DirichletCategorical",
     "DirichletHistogram",
+    "DirichletMarkov",
     "DirichletMultinomial",
     "Family",
     "GammaPoisson",

@@ -14,8 +14,12 @@ MOST_KEYS = 1 << 23  # of counts times columns that are looked up: 8 MB of flags
 MOST_LOGARITHMS = 16  # of a sum that stands for a difference of log-gammas
 
 
-def sum_log_rising_of_cells(values: SparseRows, starts: Float[np.ndarray, "K V"]) -> Float[np.ndarray, "n K"]:
+def sum_log_rising_of_cells(
+    values: SparseRows, starts: Float[np.ndarray, "K V"], *, by_factorials: bool = True
+) -> Float[np.ndarray, "n K"]:
     """Sums over the cells of rows of log(gamma(start + count) / (gamma(start) count!)), for each class.
+
+    Where the events of a row have an order, it is without the factorials: `by_factorials` is False.
 
     Pairs (count, column) are far fewer than cells. What a pair adds is computed once, and the sums are one product: of
     a sparse matrix of ones that has a column for each pair, and the table of what the pairs add.
@@ -23,12 +27,12 @@ def sum_log_rising_of_cells(values: SparseRows, starts: Float[np.ndarray, "K V"]
     pairs, others, places = _pairs(values)
     counts, columns = np.divmod(pairs, values.shape[1])
     other_counts, other_columns = values.data[others], values.indices[others]
-    added = np.concatenate(
-        [
-            _log_rising_of_whole(starts.T[columns], counts) - log_factorial(counts)[:, None],
-            log_rising(starts.T[other_columns], other_counts[:, None]) - log_factorial(other_counts)[:, None],
-        ]
-    )
+    of_pairs = _log_rising_of_whole(starts.T[columns], counts)
+    of_others = log_rising(starts.T[other_columns], other_counts[:, None])
+    if by_factorials:
+        of_pairs = of_pairs - log_factorial(counts)[:, None]
+        of_others = of_others - log_factorial(other_counts)[:, None]
+    added = np.concatenate([of_pairs, of_others])
     ones = np.ones(len(places))
     return scipy.sparse.csr_array((ones, places, values.indptr), shape=(values.shape[0], len(added))) @ added
 

@@ -1,6 +1,7 @@
 """The table of families, with priors and likelihoods written once more by SciPy."""
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -10,6 +11,7 @@ from bayesgen.families import (
     BetaBernoulli,
     DirichletCategorical,
     DirichletHistogram,
+    DirichletMarkov,
     DirichletMultinomial,
     Family,
     GammaPoisson,
@@ -33,6 +35,7 @@ class Case:
         log_likelihood: (parameters, rows, codes) -> (n,), by SciPy.
         alone: whether the family makes sense without a class axis.
         simplex: whether the parameters are probabilities that sum to 1.
+        columns, values: what a table is made for.
     """
 
     family: Family
@@ -42,10 +45,12 @@ class Case:
     log_likelihood: Callable
     alone: bool = True
     simplex: bool = False
+    columns: int = COLUMNS
+    values: int = VALUES
 
     def table(self):
         """The family for K classes and D columns."""
-        return self.family.resolve(Scale(CLASSES, COLUMNS, VALUES))
+        return self.family.resolve(Scale(CLASSES, self.columns, self.values))
 
 
 def matrix(dimension, seed=3):
@@ -147,6 +152,58 @@ def reals(rng, size):
     return rng.normal(0, 1, (size, COLUMNS)) @ np.linalg.cholesky(matrix(COLUMNS)).T + [1.0, 0.0, 3.0]
 
 
+SYMBOLS, STEPS = 3, 17
+
+
+def chain_table(parameters):
+    """Rows of the table of contexts: those of the start, and the others."""
+    initial = parameters.get("initial", np.zeros((CLASSES, 0, SYMBOLS)))
+    return np.concatenate([initial if initial.ndim == 3 else initial[:, None], parameters["transition"]], 1)
+
+
+def markov(order, end):
+    """Chains of three symbols, the last of which may be the end."""
+    contexts = [c for length in range(order + 1) for c in itertools.product(range(SYMBOLS), repeat=length)]
+    num_starts = len(contexts) - SYMBOLS**order
+    concentration = 1.2 + np.arange(len(contexts) * SYMBOLS).reshape(-1, SYMBOLS) % 5 / 2
+
+    def rows(rng, n):
+        steps, lengths = rng.integers(0, SYMBOLS, (n, STEPS)), rng.integers(0, STEPS + 1, n)
+        if end:
+            is_end = steps == SYMBOLS - 1
+            lengths = np.where(is_end.any(1), is_end.argmax(1) + 1, STEPS)
+        return np.where(np.arange(STEPS) < lengths[:, None], steps, -1)
+
+    def parameters(rng):
+        probs = rng.dirichlet(np.full(SYMBOLS, 2.0), (CLASSES, len(contexts)))
+        initial = {"initial": probs[:, 0] if order == 1 else probs[:, :num_starts]} if order else {}
+        return {**initial, "transition": probs[:, num_starts:]}
+
+    def log_likelihood(parameters, rows, codes):
+        table, place = chain_table(parameters), {context: index for index, context in enumerate(contexts)}
+        total = np.zeros(len(rows))
+        for i, (row, k) in enumerate(zip(rows.astype(int).tolist(), codes, strict=True)):
+            steps = [symbol for symbol in row if symbol >= 0]
+            places = [place[tuple(steps[max(t - order, 0) : t])] for t in range(len(steps))]
+            total[i] = np.log(table[k, places, steps]).sum()
+        return total
+
+    return Case(
+        DirichletMarkov(order, concentration, end=end),
+        rows,
+        parameters,
+        lambda f, p: sum(map(stats.dirichlet.logpdf, chain_table(p).reshape(-1, SYMBOLS), flat_rows(f.concentration))),
+        log_likelihood,
+        simplex=True,
+        columns=1,
+        values=SYMBOLS,
+    )
+
+
+def flat_rows(concentration):
+    return concentration.reshape(-1, SYMBOLS)
+
+
 CASES = {
     "BetaBernoulli": Case(
         BetaBernoulli(1.7, [2.6, 1.4, 3.1]),
@@ -171,6 +228,9 @@ CASES = {
         log_histogram,
         simplex=True,
     ),
+    "DirichletMarkov": markov(1, end=False),
+    "DirichletMarkov, order 0": markov(0, end=False),
+    "DirichletMarkov, order 2, end": markov(2, end=True),
     "DirichletMultinomial": Case(
         DirichletMultinomial([1.7, 2.6, 1.4]),
         lambda rng, n: rng.poisson([1.0, 2.0, 0.7], (n, COLUMNS)).astype(float),

@@ -1,0 +1,122 @@
+"""Chains whose probabilities are integrated out: an urn for each context, to which every symbol drawn is added."""
+
+from collections.abc import Hashable, Sequence
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from numpyro.distributions import constraints
+from numpyro.distributions.constraints import Constraint
+from numpyro.distributions.util import validate_sample
+
+from bayesgen.data import PADDING
+from bayesgen.typing import Array, Float, Int, PRNGKeyArray, Real
+
+from .contexts import Contexts, as_codes
+from .sequences import Length, SequenceDistribution, sequences
+
+
+class UrnChain(SequenceDistribution):
+    """A Markov chain whose rows have Dirichlet distributions and are integrated out, each sequence having its own.
+
+    Generative story::
+
+        probs[context] ~ Dirichlet(concentration[context])
+        x_t            ~ Categorical(probs[context of x_t])
+
+    Within one sequence, what has followed a context makes the same more probable: each symbol drawn is put into the urn
+    of its context (Polya's urns).
+
+    Args:
+        concentration: (..., contexts, r), as `Contexts` orders them: those of the start first.
+        order: number of symbols before a step that tell of it.
+        length, end, max_length, symbols: as those of `MarkovChain`.
+
+    Source: MacKay and Peto (1995), A hierarchical Dirichlet language model, eq. 13, with one row for each context.
+    """
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = {
+        "concentration": constraints.independent(constraints.positive, 2)
+    }
+    pytree_data_fields = ("concentration",)
+    pytree_aux_fields = ("order", "end")
+
+    def __init__(
+        self,
+        concentration: Float[Array, "*batch contexts r"],
+        order: int,
+        length: Length = None,
+        end: int | None = None,
+        *,
+        max_length: int | None = None,
+        symbols: Sequence[Hashable] | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        self.concentration, self.order, self.end = concentration, order, end
+        super().__init__(
+            concentration.shape[:-2], length, max_length=max_length, symbols=symbols, validate_args=validate_args
+        )
+
+    @property
+    def contexts(self) -> Contexts:
+        """The contexts."""
+        return Contexts(self.order, self.concentration.shape[-1])
+
+    @constraints.dependent_property(is_discrete=True, event_dim=1)
+    def support(self) -> Constraint:
+        """Codes, then padding."""
+        return sequences(self.contexts.num_symbols, self.end)
+
+    @validate_sample
+    def log_prob(self, value: Real[Array, "... T"]) -> Float[Array, "..."]:
+        """Log probability of the steps of each sequence: alpha and what came before in the same urn, over all of it."""
+        codes, inside = as_codes(jnp.asarray(value))
+        batch = lax.broadcast_shapes(self.batch_shape, codes.shape[:-1])
+        contexts = self.contexts.of_steps(codes)
+        entries, num_steps = self.contexts.entries(codes), codes.shape[-1]
+        alpha = jnp.reshape(self.concentration, (*self.concentration.shape[:-2], -1))
+        logs = jnp.log(_taken(alpha, entries, batch) + _before(entries))
+        logs = logs - jnp.log(_taken(jnp.sum(self.concentration, -1), contexts, batch) + _before(contexts))
+        if self.end is not None and num_steps:
+            is_over = jnp.roll(codes == self.end, 1, -1).at[..., 0].set(False)
+            logs = jnp.where(is_over, -jnp.inf, logs)
+        return jnp.where(inside, logs, 0.0).sum(-1)
+
+    def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Int[Array, "... T"]:
+        """Independent sequences, each with probabilities of its own."""
+        assert key is not None
+        contexts, num_steps = self.contexts, self.steps_to_sample
+        shape, num_symbols = (*sample_shape, *self.batch_shape), contexts.num_symbols
+        batch = (int(np.prod(shape, dtype=int)),)
+        alpha = jnp.broadcast_to(self.concentration, (*shape, *self.concentration.shape[-2:]))
+        alpha = alpha.reshape(*batch, *alpha.shape[-2:])
+        offsets = jnp.asarray([contexts.offset(min(step, self.order)) for step in range(num_steps)], int)
+        rows = jnp.arange(batch[0])
+
+        def next_step(
+            state: tuple[jax.Array, jax.Array, jax.Array], at: tuple[jax.Array, jax.Array]
+        ) -> tuple[tuple[jax.Array, jax.Array, jax.Array], jax.Array]:
+            (urns, known, is_over), (step_key, offset) = state, at
+            drawn = jax.random.categorical(step_key, jnp.log(urns[rows, offset + known]))
+            urns = urns.at[rows, offset + known, drawn].add(1.0)
+            known = (known * num_symbols + drawn) % contexts.num_whole
+            shown = jnp.where(is_over, PADDING, drawn)
+            return (urns, known, is_over if self.end is None else is_over | (drawn == self.end)), shown
+
+        start = jnp.asarray(alpha, float), jnp.zeros(batch, int), jnp.zeros(batch, bool)
+        _, steps = lax.scan(next_step, start, (jax.random.split(key, num_steps), offsets))
+        return self.cut(jnp.moveaxis(steps, 0, -1).reshape(*shape, num_steps))
+
+
+def _taken(table: Float[Array, "... m"], places: Int[Array, "... T"], batch: tuple[int, ...]) -> Float[Array, "... T"]:
+    """The entries of tables at places, batch by batch."""
+    table = jnp.broadcast_to(table, (*batch, table.shape[-1]))
+    return jnp.take_along_axis(table, jnp.broadcast_to(places, (*batch, places.shape[-1])), -1)
+
+
+def _before(places: Int[Array, "... T"]) -> Int[Array, "... T"]:
+    """How many earlier steps are at the same place."""
+    same = places[..., :, None] == places[..., None, :]
+    return jnp.tril(same, -1).sum(-1)

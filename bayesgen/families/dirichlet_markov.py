@@ -1,0 +1,206 @@
+"""Dirichlet-Markov: sequences of symbols, each of which depends on the k symbols before it."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+
+from bayesgen.data import Kind, Schema, SequenceOf
+from bayesgen.distributions import Contexts, CountsAndRows, MarkovChain, UrnChain
+from bayesgen.errors import ModelError
+from bayesgen.records import fill, record, static
+from bayesgen.statistics import RowDensity, Summary
+from bayesgen.typing import Array, Float, Int, Real
+
+from .alphabets import codes_of, symbols_of
+from .base import shown
+from .hyperparameters import Stated
+from .incomplete import Parameters
+from .markov_prior import MarkovPrior
+from .markov_rows import DirichletMarkovRows
+from .naming import Scale
+
+MAX_LENGTH = 100  # of simulated sequences that would end by themselves
+
+
+@record
+class DirichletMarkov(MarkovPrior):
+    """Sequences of symbols as Markov chains of order k, with a Dirichlet prior on what follows each context.
+
+    Generative story, given the row's length T::
+
+        initial[c], transition[c] ~ Dirichlet(concentration)    for each context c of fewer than k symbols, and of k
+        x                         ~ MarkovChain(initial, transition, T)
+
+    A row is a sequence: a string, or a list of symbols. Its statistic is the counts of k-grams: how often each symbol
+    follows each context. The posterior, the evidence and the predictive are those of whole sequences, so orders may
+    be compared, and averaged over, by evidence. In the predictive of one sequence its repeated k-grams count, as the
+    parameters are the same throughout.
+
+    Args:
+        order: k; 0 for symbols that do not depend on each other.
+        concentration: pseudo-counts, > 0; a scalar stands for equal ones. An array broadcasts to (contexts, r), or
+            (classes, contexts, r): r symbols, the end last where there is one; contexts are those of fewer than k
+            symbols first, the empty one, those of one symbol, and so on, and then the r^k of k symbols, the latest
+            symbol varying fastest.
+        end: whether a sequence ends because its end was drawn, as one more symbol: its length then tells of its
+            class. Else densities and evidence condition on lengths.
+        symbols: the alphabet, of a family used alone; in a model the schema has it. None: of a family used alone, the
+            symbols that are seen first, sorted; or the codes 0..r-1 where the concentration is an array.
+        max_length: where simulated sequences that have not ended are cut. Only where `end` is true.
+
+    `MLE()` and `MAP()` give every symbol the same probability after a context that no row of a class has (and that
+    has, for `MAP`, concentrations of 1): the likelihood is the same whatever it is. Where steps are missing, they
+    learn by EM, `NUTS()` sums the missing steps out, and `Exact()` refuses: counts are then not known. The exact
+    predictive of a row that lacks steps adds up its completions, if they are no more than 65,536; beyond it refuses.
+
+    Raises:
+        ModelError: an order that is no whole number from 0; a table of contexts that is too large.
+
+    Source: MacKay and Peto (1995), A hierarchical Dirichlet language model, section 2.
+
+    >>> posterior = DirichletMarkov(1).update(["anna", "hanna", "nan"])
+    >>> posterior.symbols
+    ('a', 'h', 'n')
+    >>> posterior.mean()["transition"].round(2).tolist()  # after a, h and n
+    [[0.17, 0.17, 0.67], [0.5, 0.25, 0.25], [0.5, 0.12, 0.38]]
+    """
+
+    max_length: int = static()
+    kind = "sequence"
+
+    def __init__(
+        self,
+        order: int = 1,
+        concentration: Stated = 1.0,
+        *,
+        end: bool = False,
+        symbols: Sequence[Hashable] | None = None,
+        max_length: int = MAX_LENGTH,
+    ) -> None:
+        super().__init__(order, concentration, end=end, symbols=symbols)
+        fill(self, max_length=max_length)
+
+    def __repr__(self) -> str:
+        stated = [f"{self.order}", f"concentration={shown(self.concentration)}", f"end={self.end}"]
+        stated += [] if self.symbols is None else [f"symbols={self.symbols!r}"]
+        return f"DirichletMarkov({', '.join(stated)})"
+
+    def kind_of_column(self, index: int) -> Kind:
+        """Sequences of symbols, with an end or without."""
+        return SequenceOf(end=self.end)
+
+    # --- the table of contexts ------------------------------------------------------------------------------------
+
+    def resolve(self, scale: Scale) -> Self:
+        """Broadcast to (K, contexts, r)."""
+        if (scale.num_columns or 1) > 1:
+            raise ModelError(
+                f"DirichletMarkov models one column of sequences, and its block has {scale.num_columns}. Put each "
+                "into a block of its own, as NaiveBayes does, or model them together by DirichletHiddenMarkov."
+            )
+        length = scale.num_categories
+        if length is None:
+            length = self._known_length()
+        elif self.symbols is not None and len(self.symbols) + self.end != length:
+            raise ModelError(
+                f"DirichletMarkov: {len(self.symbols)} symbols are stated, and its column has {length - self.end}. "
+                "Declare the alphabet of a column once, by Schema(categories={column: symbols})."
+            )
+        contexts = Contexts(self.order, length)
+        contexts.check_size("DirichletMarkov")
+        return self._resolved((*scale.batch_shape[: scale.num_classes is not None], contexts.size), length)
+
+    # --- used alone -----------------------------------------------------------------------------------------------
+
+    def _prepared(self, data: Any, weights: Array | None, verb: str) -> tuple[Self, Summary]:
+        family = self
+        if not isinstance(data, Summary) and self.symbols is None:
+            num_values = None if self.batch_shape is None else self.batch_shape[-1]
+            num_values = self.num_values if num_values is None else num_values
+            size = None if num_values is None else num_values - self.end
+            family = self.replace(symbols=symbols_of(data, size, self.end))
+        return super(DirichletMarkov, family)._prepared(data, weights, verb)
+
+    def summarize(self, values: Any, weights: Array | None = None) -> Summary:
+        """Summarise sequences: strings, lists of symbols, or a padded array of codes."""
+        size = self.contexts.num_symbols - self.end
+        symbols = self.symbols if self.symbols is not None else symbols_of(values, size, self.end)
+        codes, observed = codes_of(values, symbols, self.end)
+        return self.statistic.summarize(codes, np.zeros(len(codes), np.int64), 1, weights, observed).of_class(0)
+
+    def scale_of(self, summary: Any) -> Scale:
+        """The number of symbols is the length of the totals."""
+        whole = summary.counts if isinstance(summary, CountsAndRows) else summary
+        return Scale(num_categories=whole.totals[0].shape[-1])
+
+    def predictive(self, length: int | Int[Array, "..."] | None = None) -> dist.Distribution:
+        """The distribution of one new sequence of this length, its repeated k-grams being drawn from the same rows."""
+        family = self.closed("predictive")
+        longest = self.max_length if self.end and length is None else None
+        return UrnChain(
+            family.concentration, self.order, length, self.end_code, max_length=longest, symbols=self._symbols_and_end
+        )
+
+    @property
+    def _symbols_and_end(self) -> tuple[Hashable, ...] | None:
+        return None if self.symbols is None or self.end else self.symbols
+
+    def _implied_scale(self) -> Scale:
+        return Scale()
+
+    # --- in a model -----------------------------------------------------------------------------------------------
+
+    @property
+    def covariate(self) -> str | None:  # type: ignore[override]
+        """The lengths of sequences, where they do not end by themselves."""
+        return None if self.end else "length"
+
+    def covariate_of(self, values: Any) -> Float[np.ndarray, " n"]:
+        """Lengths."""
+        return np.asarray((np.asarray(values) >= 0).sum(-1), np.float64)
+
+    def sample_sites(self, name: str) -> Parameters:
+        """Sample `{name}_initial`, unless the order is 0, and `{name}_transition`."""
+        value = self.concentration
+        is_table = np.ndim(value) and np.shape(value)[-1] == self.batch_shape[-1]
+        value = value if is_table else np.reshape(value, (*np.shape(value), 1, 1))
+        table = np.ones(self.batch_shape) * value
+        return {
+            parameter: numpyro.sample(f"{name}_{parameter}", dist.Dirichlet(alpha).to_event(alpha.ndim - 1))
+            for parameter, alpha in self._split(table).items()
+        }
+
+    def likelihood(
+        self, parameters: Mapping[str, Array], labels: Int[Array, "*n"], length: Real[Array, "*n"] | None = None
+    ) -> dist.Distribution:
+        """Chains of these lengths, a covariate of the program, or until they end."""
+        return MarkovChain(
+            None if self.order == 0 else parameters["initial"][labels],
+            parameters["transition"][labels],
+            length,
+            self.end_code,
+            order=self.order,
+            max_length=self.max_length if self.end else None,
+        )
+
+    def row_predictive(self) -> RowDensity:
+        """The exact predictive of whole sequences."""
+        return DirichletMarkovRows(self.concentration, self.contexts, self.end_code)
+
+    def parameter_axes(self) -> dict[str, tuple[str, ...]]:
+        """initial: (class, symbol), from order 2 on (class, start, symbol); transition: (class, context, symbol)."""
+        axes: dict[str, tuple[str, ...]] = {"transition": ("class", "context", "symbol")}
+        if self.order == 0:
+            return axes
+        return {"initial": ("class", "symbol") if self.order == 1 else ("class", "start", "symbol")} | axes
+
+    def axis_names(self, schema: Schema, columns: Sequence[str]) -> dict[str, Sequence[Any]]:
+        """Symbols, "$" for the end; contexts as they are written, those of the start after "^"."""
+        symbols = [str(symbol) for symbol in schema.categories[columns[0]]] + ["$"] * self.end
+        contexts = Contexts(self.order, len(symbols))
+        names = contexts.names(symbols)
+        starts, whole = names[: contexts.num_starts], names[contexts.num_starts :]
+        return {"symbol": symbols, "start": starts, "context": whole}
