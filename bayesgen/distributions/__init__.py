@@ -1,5 +1,6 @@
 """NumPyro distributions that NumPyro lacks, one a file; what has a sufficient statistic registers it there."""
 
+from . import hidden_chains as hidden_chains
 from .cells import innermost as innermost
 from .cells import log_prob_of_cells as log_prob_of_cells
 from .cells import whole_axes as whole_axes

@@ -193,6 +193,12 @@ class _Steps(constraints.Constraint):
         return self.step.eq(other.step, static)
 
 
+@dist.biject_to.register(_Steps)
+def _to_steps(support: _Steps) -> dist.transforms.Transform:
+    """From numbers to steps without constraints; counts, which no such map gives, are taken for positive numbers."""
+    return dist.biject_to(constraints.positive if support.step.is_discrete else support.step)
+
+
 def _check_states(initial: Float[Array, "..."], transition: Float[Array, "..."], emissions: dist.Distribution) -> None:
     """Refuse shapes that are not those of one number of states."""
     if not emissions.batch_shape:

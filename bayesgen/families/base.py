@@ -233,7 +233,7 @@ class Family(Incomplete, Searched, abc.ABC):
         """The prior as a NumPyro program: sample the parameters as sites `{name}_{parameter}`."""
 
     @abc.abstractmethod
-    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, " n"]) -> dist.Distribution:
+    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
         """NumPyro distribution of rows with class codes `labels`, given the (K, ...) parameters."""
 
     @abc.abstractmethod

@@ -115,7 +115,7 @@ class BetaBernoulli(Family):
         prior = dist.Beta(self.a, self.b).expand(self.batch_shape).to_event(len(self.batch_shape))
         return {"probs": numpyro.sample(f"{name}_probs", prior)}
 
-    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, " n"]) -> dist.Distribution:
+    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
         """Bernoulli columns."""
         return dist.Bernoulli(probs=parameters["probs"][labels]).to_event(1)
 

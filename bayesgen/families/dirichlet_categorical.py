@@ -67,7 +67,7 @@ class DirichletCategorical(DirichletFamily):
         """Categorical with the mean probabilities (exact for one row)."""
         return dist.Categorical(probs=self.mean()["probs"])
 
-    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, " n"]) -> dist.Distribution:
+    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
         """Categorical columns."""
         return dist.Categorical(probs=parameters["probs"][labels]).to_event(1)
 

@@ -150,7 +150,7 @@ class DirichletHistogram(DirichletFamily):
         has_tails = bool((family.tails > 0).any())
         return PiecewiseUniform(family.edges, probs, family.tails if has_tails else None)
 
-    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, " n"]) -> dist.Distribution:
+    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
         """Piecewise uniform columns."""
         edges, tails = self._of_columns
         return PiecewiseUniform(edges, parameters["probs"][labels], tails).to_event(1)

@@ -67,7 +67,7 @@ class DirichletMultinomial(DirichletFamily):
         return dist.DirichletMultinomial(self.concentration, total_count)
 
     def likelihood(
-        self, parameters: Mapping[str, Array], labels: Int[Array, " n"], total_count: Array | None = None
+        self, parameters: Mapping[str, Array], labels: Int[Array, "*n"], total_count: Array | None = None
     ) -> dist.Distribution:
         """Multinomial rows with totals `total_count`, a covariate of the program."""
         largest = None

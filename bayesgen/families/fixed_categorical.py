@@ -83,7 +83,7 @@ class FixedCategorical(Family):
         """No site: the probabilities are known."""
         return {"probs": self.probs}
 
-    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, " n"]) -> dist.Distribution:
+    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
         """Categorical."""
         return dist.Categorical(probs=parameters["probs"][labels])
 

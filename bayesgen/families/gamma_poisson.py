@@ -124,7 +124,7 @@ class GammaPoisson(Family):
         prior = dist.Gamma(self.shape, self.rate).expand(self.batch_shape).to_event(len(self.batch_shape))
         return {"rate": numpyro.sample(f"{name}_rate", prior)}
 
-    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, " n"]) -> dist.Distribution:
+    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
         """Poisson columns."""
         return dist.Poisson(parameters["rate"][labels]).to_event(1)
 

@@ -32,7 +32,7 @@ class LinearFamily(Family, abc.ABC):
     statistic = LINEAR_NORMAL
 
     def likelihood(
-        self, parameters: Mapping[str, Array], labels: Int[Array, " n"], features: Array | None = None
+        self, parameters: Mapping[str, Array], labels: Int[Array, "*n"], features: Array | None = None
     ) -> dist.Distribution:
         """Normal columns about their lines; features (n, F) are a covariate of the program, (n,) stand for all."""
         assert features is not None

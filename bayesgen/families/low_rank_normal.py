@@ -286,7 +286,7 @@ class LowRankNormal(LowRankPrior, LowRankCells):
             "below": ("covariance", ToBelow(*arguments)),
         }
 
-    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, " n"]) -> dist.Distribution:
+    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
         """Multivariate normal rows of low rank but for noise."""
         return dist.LowRankMultivariateNormal(*(parameters[name][labels] for name in ("mean", "loadings", "noises")))
 

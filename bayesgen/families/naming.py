@@ -19,6 +19,7 @@ class Scale:
         num_columns: D, or None for data without a column axis.
         num_categories: r, for categorical columns.
         edges, tails: those of the bins, for binned columns.
+        num_states: S, where the columns are emissions of hidden states.
         mean, variance: those of the training columns (denominator N), where a family asks for them.
         feature_mean, feature_variance: those of the features that the columns depend on, where there are any.
     """
@@ -32,6 +33,7 @@ class Scale:
     feature_variance: Float[Array, "*#D F"] | None = None
     edges: Float[np.ndarray, "D edges"] | None = None
     tails: Float[np.ndarray, "D 2"] | None = None
+    num_states: int | None = None
 
     @property
     def num_features(self) -> int:
@@ -40,20 +42,23 @@ class Scale:
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
-        """(K, D), without the axes that are absent."""
-        return tuple(size for size in (self.num_classes, self.num_columns) if size is not None)
+        """(K, D), without the axes that are absent; (K, S, D) where the columns are emissions of hidden states."""
+        sizes = (self.num_classes, self.num_states, self.num_columns)
+        return tuple(size for size in sizes if size is not None)
 
 
 @dataclasses.dataclass(frozen=True)
 class Names:
     """The names by which messages speak of a block, its classes and its columns.
 
-    Where there are no classes, `classes` is None; it is empty where a table has the axis of one class even so.
+    Where there are no classes, `classes` is None; it is empty where a table has the axis of one class even so. After
+    that of classes, tables have an axis of hidden states where `has_states` says so.
     """
 
     block: str = "data"
     classes: Sequence[Hashable] | None = None
     columns: Sequence[str] | None = None
+    has_states: bool = False
 
     def class_name(self, index: tuple[int, ...]) -> str:
         """Name the class of an index tuple, or the data where there are no classes."""
@@ -64,12 +69,17 @@ class Names:
         return f"column {index if self.columns is None else self.columns[index]!r}"
 
     def where(self, bad: Bool[ArrayOrNumber, "..."]) -> str:
-        """Say at which class and column a boolean array (K, D, ...), (K,), (D, ...) or () is first true."""
+        """Say at which class and column a boolean array (K, D, ...), (K,), (D, ...) or () is first true.
+
+        Where there are hidden states, their axis follows that of the classes.
+        """
         index = tuple(int(i) for i in np.argwhere(bad)[0]) if np.ndim(bad) else ()
         words = []
         if self.classes is not None and index:
             words += [self.class_name(index)] if self.classes else []
             index = index[1:]
+        if self.has_states and index:
+            words, index = [*words, f"state {index[0]}"], index[1:]
         if index:
             words.append(self.column_name(index[0]))
         return ", ".join(words) or "the data"

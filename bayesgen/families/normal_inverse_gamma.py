@@ -197,7 +197,7 @@ class NormalInverseGamma(Family):
         location = dist.Normal(self.location, deviation).expand(self.batch_shape).to_event(len(self.batch_shape))
         return {"mean": numpyro.sample(f"{name}_mean", location), "variance": variance}
 
-    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, " n"]) -> dist.Distribution:
+    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
         """Normal columns."""
         variance = jnp.broadcast_to(self.pooling.expand(parameters["variance"]), parameters["mean"].shape)
         return dist.Normal(parameters["mean"][labels], jnp.sqrt(variance)[labels]).to_event(1)

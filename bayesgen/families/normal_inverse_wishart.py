@@ -227,7 +227,7 @@ class NormalInverseWishart(JointCells, Family):
         """The Cholesky factor is sampled; the covariance is the parameter."""
         return {"scale_tril": ("covariance", CholeskyTransform())}
 
-    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, " n"]) -> dist.Distribution:
+    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
         """Multivariate normal rows."""
         scale_tril = parameters["scale_tril"]
         factor = scale_tril if self.pooling.tied else scale_tril[labels]

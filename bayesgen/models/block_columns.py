@@ -9,7 +9,7 @@ import numpy as np
 from bayesgen.data import BINNED, SEQUENCE, Kind, Schema
 from bayesgen.errors import FitError, ModelError
 from bayesgen.families import Family
-from bayesgen.statistics import Moments, PatternMoments, check_magnitudes
+from bayesgen.statistics import Moments, check_magnitudes
 from bayesgen.typing import Array, Float
 
 
@@ -78,8 +78,7 @@ def column_moments(summary: Any, columns: Sequence[str]) -> tuple[Float[Array, "
 
     0 and 1 where a column has none: its prior, whatever it is, says all of it.
     """
-    if isinstance(summary, PatternMoments):
-        summary = summary.by_column()
+    summary = summary.by_column()
     if isinstance(summary, Moments):
         check_magnitudes(summary, functools.partial(column_name, columns))
     pooled = summary.pooled().of_class(0)

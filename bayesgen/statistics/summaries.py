@@ -42,6 +42,10 @@ class Summary(abc.ABC):
     def of_class(self, index: int) -> "Summary":
         """The summary of one class alone, without its class axis."""
 
+    def by_column(self) -> "Summary":
+        """That of each column on its own, of all cells of it that are there: itself, where columns are alone."""
+        return self
+
     def with_empty_class(self, place: int) -> "Summary":
         """The summary with one more class, of which there are no rows, at this place among the classes."""
         return jax.tree.map(functools.partial(np.insert, obj=place, values=0.0, axis=0), self)

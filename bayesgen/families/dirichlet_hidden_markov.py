@@ -1,0 +1,303 @@
+"""Hidden Markov models with Dirichlet priors on their chains, and emissions of any family."""
+
+import dataclasses
+import numbers
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn, Self
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from numpyro.distributions.transforms import Transform
+
+from bayesgen.data import PADDING, Kind, Schema, SequenceOf
+from bayesgen.distributions import HiddenMarkov, HiddenMarkovStatistic
+from bayesgen.errors import ModelError
+from bayesgen.records import fill, record, static
+from bayesgen.runtime import generator
+from bayesgen.statistics import RowDensity, Summary
+from bayesgen.typing import Array, Float, Int
+
+from .base import Family, Key, Parameters
+from .chain_prior import ChainPrior, relative_frequencies
+from .emissions import check_emissions, emitted
+from .hidden_counts import HiddenCounts
+from .hidden_states import HiddenStates
+from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_positive
+from .naming import ANONYMOUS, Names, Scale
+from .normal_inverse_gamma import NormalInverseGamma
+
+CHAIN = ("initial", "transition")
+
+
+@record
+class DirichletHiddenMarkov(HiddenStates, Family):
+    """Sequences that a chain of S hidden states makes: Dirichlet priors on the chain, any family for the emissions.
+
+    Generative story, given the length T of a sequence::
+
+        initial              ~ Dirichlet(initial concentration)
+        transition[s]        ~ Dirichlet(concentration[s])                     for every state s
+        emission parameters  ~ the emissions' family                           for every state s
+        z_1                  ~ Categorical(initial),   z_t ~ Categorical(transition[z_(t-1)])
+        x_t                  ~ the emissions' likelihood with the parameters of state z_t
+
+    The columns of the block run in parallel: at each step there is one hidden state, and a row of all columns. A step
+    that is missing, or a cell of it where the emissions allow that, is summed out.
+
+    There is no closed posterior, because the states are hidden, and `Exact` refuses by name. `MLE` and `MAP` are found
+    by EM from several starts (Baum and Welch): the first start groups the steps by k-means, others group averages over
+    windows of random widths. States are numbered in the order of the means of the first column in these groups; where
+    starts are given (`MAP(starts={...})`), in theirs. `NUTS` samples the parameters, the states summed out.
+
+    Args:
+        num_states: S, at least 1.
+        emissions: the family of the columns given the state: `NormalInverseGamma()` (the default),
+            `NormalInverseWishart()`, `GammaPoisson()`, `BetaBernoulli()`, or `DirichletCategorical()` for one column of
+            symbols. What its defaults resolve to is said of all steps of the training rows.
+        concentration: pseudo-counts of transitions, > 0: a number, or an array that broadcasts to (S, S), such as
+            `1 + 10 * np.eye(S)` for states that last. Kept as the field `transition_concentration`.
+        initial: pseudo-counts of first states, > 0: a number, or an array (S,). Kept as `initial_concentration`.
+
+    Raises:
+        ModelError: a number of states that is none; emissions that no hidden state can have.
+
+    Source: Rabiner (1989), A tutorial on hidden Markov models, Proceedings of the IEEE 77, eq. 40a to 40c and 53.
+
+    >>> import bayesgen as bg
+    >>> levels = [[0.1, -0.2, 0.0, 5.1, 4.9, 5.0, 5.2, 0.1], [5.0, 5.1, 0.2, -0.1]]
+    >>> model = bg.GenerativeClassifier([("level", bg.DirichletHiddenMarkov(2), ["level"])], class_prior=None)
+    >>> fit = bg.fit(model, {"level": levels}, method=bg.MAP())
+    >>> fit.parameters["level_mean"].round(1).tolist()
+    [[0.0], [5.0]]
+    >>> fit.parameters["level_transition"].round(2).tolist()
+    [[0.75, 0.25], [0.33, 0.67]]
+    """
+
+    num_states: int = static()
+    emissions: Family
+    transition_concentration: Hyperparameter
+    initial_concentration: Hyperparameter
+    kind = "sequence"
+    joint = True
+    is_closed = False
+    covariate = "length"
+    why_never_closed = (
+        "its states are hidden, so that the posterior is a mixture over all their paths. Use NUTS(), which sums them "
+        "out, or MAP()."
+    )
+
+    def __init__(
+        self, num_states: int, emissions: Family | None = None, concentration: Stated = 1.0, *, initial: Stated = 1.0
+    ) -> None:
+        if not isinstance(num_states, numbers.Integral) or isinstance(num_states, bool) or num_states < 1:
+            raise ModelError(
+                f"DirichletHiddenMarkov: num_states must be a whole number and at least 1, got {num_states!r}."
+            )
+        emissions = NormalInverseGamma() if emissions is None else emissions
+        check_emissions(emissions)
+        check_positive("DirichletHiddenMarkov", concentration=concentration, initial=initial)
+        fill(self, num_states=int(num_states), emissions=emissions)
+        fill(self, transition_concentration=as_number(concentration), initial_concentration=as_number(initial))
+
+    # --- hyperparameters ----------------------------------------------------------------------------------------
+
+    @property
+    def scaled(self) -> bool:  # type: ignore[override]
+        """As the emissions are."""
+        return self.emissions.scaled
+
+    def kind_of_column(self, index: int) -> Kind:
+        """Sequences of what the emissions are."""
+        return SequenceOf(self.emissions.kind)
+
+    @property
+    def num_values(self) -> int | None:
+        """As many symbols as the emissions have."""
+        return self.emissions.num_values
+
+    @property
+    def unresolved(self) -> list[str]:
+        """Of the chain, and of the emissions."""
+        return [*super().unresolved, *self.emissions.unresolved]
+
+    @property
+    def hierarchical(self) -> list[str]:
+        """Of the chain, and of the emissions."""
+        return [*super().hierarchical, *self.emissions.hierarchical]
+
+    def sampled_hyperparameters(self, name: str) -> Self:
+        """Replace those that are distributions by draws."""
+        draws = {key: numpyro.sample(f"{name}_{key}", self.hyperparameters[key]) for key in super().hierarchical}
+        return self.replace(**draws, emissions=self.emissions.sampled_hyperparameters(name))
+
+    def resolve(self, scale: Scale) -> Self:
+        """Broadcast to (K, S, S) and (K, S), and the emissions to (K, S, D)."""
+        if self.kind_of_column(0) == SequenceOf() and scale.num_columns not in (None, 1):
+            raise ModelError(
+                f"DirichletHiddenMarkov: {scale.num_columns} columns of symbols in one block. A hidden state emits one "
+                "symbol at a step: put each column into a block of its own."
+            )
+        classes = () if scale.num_classes is None else (scale.num_classes,)
+        table = (*classes, self.num_states)
+        return self.replace(
+            **broadcast(
+                "DirichletHiddenMarkov", (*table, self.num_states),
+                transition_concentration=self.transition_concentration,
+            ),
+            **broadcast("DirichletHiddenMarkov", table, initial_concentration=self.initial_concentration),
+            emissions=self.emissions.resolve(dataclasses.replace(scale, num_states=self.num_states)),
+            batch_shape=table,
+        )  # fmt: skip
+
+    def of_one_class(self) -> Self:
+        """See `Family.of_one_class`."""
+        assert self.batch_shape is not None
+        chain = {
+            name: value if isinstance(value, dist.Distribution) else value[None]
+            for name, value in super().hyperparameters.items()
+            if name != "emissions"
+        }
+        return self.replace(**chain, emissions=self.emissions.of_one_class(), batch_shape=(1, *self.batch_shape))
+
+    def _implied_scale(self) -> Scale:
+        return self.emissions._implied_scale()
+
+    @property
+    def statistic(self) -> HiddenMarkovStatistic:
+        """That of a hidden Markov model with these emissions."""
+        return HiddenMarkovStatistic(self.emissions.statistic)
+
+    def of_emissions(self, parameters: Mapping[str, Array]) -> Parameters:
+        """Those of the parameters that the emissions have."""
+        return {name: parameters[name] for name in self.emissions.parameter_axes()}
+
+    # --- closed forms, of complete data -------------------------------------------------------------------------
+
+    def _updated(self, summary: HiddenCounts) -> Self:
+        if not isinstance(summary, HiddenCounts):
+            self._refuse("update")
+        return self.replace(
+            initial_concentration=self.initial_concentration + summary.initial,
+            transition_concentration=self.transition_concentration + summary.transition,
+            emissions=self.emissions.update(summary.emissions),
+        )
+
+    def _prepared(self, data: Any, weights: Array | None, verb: str) -> tuple[Self, Summary]:
+        if not isinstance(data, HiddenCounts):
+            self._refuse(verb)
+        return super()._prepared(data, weights, verb)
+
+    def _log_evidence(self, summary: Summary) -> NoReturn:
+        self._refuse("log_evidence")
+
+    def predictive(self) -> NoReturn:
+        """Refused: see the class."""
+        self._refuse("predictive")
+
+    def row_predictive(self) -> RowDensity:
+        """Refused: see the class."""
+        self._refuse("predictive")
+
+    def _refuse(self, verb: str) -> NoReturn:
+        raise ModelError(f"DirichletHiddenMarkov: {verb} has no closed form: {self.why_never_closed}")
+
+    @property
+    def _chain(self) -> ChainPrior:
+        return ChainPrior(self.initial_concentration, self.transition_concentration)
+
+    def mean(self) -> Parameters:
+        """Normalised concentrations, and the means of the emissions' parameters."""
+        family = self.closed("mean")
+        return family._chain.mean() | family.emissions.mean()
+
+    def variance(self) -> Parameters:
+        """Variances of the probabilities, and of the emissions' parameters."""
+        family = self.closed("variance")
+        return family._chain.variance() | family.emissions.variance()
+
+    def mode(self, names: Names = ANONYMOUS) -> Parameters:
+        """Joint mode of probabilities and of the emissions' parameters."""
+        family = self.closed("mode")
+        return family._chain.mode(names) | family.emissions.mode(_with_states(names))
+
+    def maximum_posterior(self, summary: HiddenCounts, names: Names = ANONYMOUS) -> Parameters:
+        """The joint mode given the states."""
+        emissions = self.emissions.maximum_posterior(summary.emissions, _with_states(names))
+        return self._chain.updated(summary).mode(names) | emissions
+
+    def middle(self, summary: HiddenCounts) -> Parameters:
+        """Means of the probabilities, and the middle of the emissions' posterior."""
+        return self._chain.updated(summary).mean() | self.emissions.middle(summary.emissions)
+
+    def typical(self) -> Parameters:
+        """Means of the probabilities, and the middle of the emissions' prior."""
+        return self._chain.mean() | self.emissions.typical()
+
+    def maximum_likelihood(self, summary: HiddenCounts, names: Names = ANONYMOUS) -> Parameters:
+        """Relative frequencies, and the emissions' parameters of highest likelihood."""
+        emissions = self.emissions.maximum_likelihood(summary.emissions, _with_states(names))
+        return relative_frequencies(summary, names) | emissions
+
+    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> Parameters:
+        """Independent draws of all parameters."""
+        family, rng = self.closed("sample"), generator(key)
+        return family._chain.sample(rng, shape) | family.emissions.sample(rng, shape)
+
+    def _log_prior(self, parameters: Mapping[str, Array]) -> float:
+        return self._chain.log_density(parameters) + self.emissions.log_prior(self.of_emissions(parameters))
+
+    # --- the program --------------------------------------------------------------------------------------------
+
+    def sample_sites(self, name: str) -> Parameters:
+        """Sample `{name}_initial` and `{name}_transition`, and the parameters of the emissions as their family does."""
+        assert self.batch_shape is not None
+        first = jnp.broadcast_to(jnp.asarray(self.initial_concentration), self.batch_shape)
+        following = jnp.broadcast_to(jnp.asarray(self.transition_concentration), (*self.batch_shape, self.num_states))
+        chain: Parameters = {
+            parameter: numpyro.sample(f"{name}_{parameter}", dist.Dirichlet(value).to_event(value.ndim - 1))
+            for parameter, value in (("initial", first), ("transition", following))
+        }
+        return chain | self.emissions.sample_sites(name)
+
+    @property
+    def coordinates(self) -> dict[str, tuple[str, Transform]]:
+        """Those of the emissions."""
+        return self.emissions.coordinates
+
+    def likelihood(
+        self, parameters: Mapping[str, Array], labels: Int[Array, "*n"], length: Array | int | None = None
+    ) -> dist.Distribution:
+        """Sequences of `length` steps, a covariate of the program, made by the hidden chain of each class."""
+        of_states = {name: value for name, value in parameters.items() if name not in CHAIN}
+        emissions = emitted(self.emissions, of_states, labels)
+        return HiddenMarkov(parameters["initial"][labels], parameters["transition"][labels], emissions, length)
+
+    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> Parameters:
+        """Log probabilities of the chain, and the parameters of the emissions as their statistic takes them."""
+        with np.errstate(divide="ignore"):
+            chain = {f"log_{name}": np.log(parameters[name]) for name in CHAIN}
+        emissions = self.emissions.likelihood_parameters(self.of_emissions(parameters))
+        return chain | {f"emission_{name}": value for name, value in emissions.items()}
+
+    def covariate_of(self, values: Any) -> Float[np.ndarray, " n"]:
+        """Lengths; of numbers the longest one, because what is past the end is as if it had not been seen."""
+        if np.issubdtype(np.asarray(values).dtype, np.integer):
+            return (np.asarray(values) != PADDING).sum(1).astype(np.float64)
+        return np.full(len(values), float(np.shape(values)[1]))
+
+    def parameter_axes(self) -> dict[str, tuple[str, ...]]:
+        """initial: (class, state); transition: (class, state, next_state); of emissions the state after the class."""
+        emissions = {name: ("class", "state", *axes[1:]) for name, axes in self.emissions.parameter_axes().items()}
+        return {"initial": ("class", "state"), "transition": ("class", "state", "next_state"), **emissions}
+
+    def axis_names(self, schema: Schema, columns: Sequence[str]) -> dict[str, Sequence[Any]]:
+        """States by number, and what the emissions name."""
+        states = range(self.num_states)
+        return {**self.emissions.axis_names(schema, columns), "state": states, "next_state": states}
+
+
+def _with_states(names: Names) -> Names:
+    """Names of tables in which an axis of states follows that of the classes."""
+    return dataclasses.replace(names, has_states=True)
