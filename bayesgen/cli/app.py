@@ -163,6 +163,16 @@ Drop = Annotated[
     list[str] | None,
     typer.Option(metavar="COLUMN", help="Column to leave out; may be repeated.", show_default=False),
 ]
+Sequences = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--sequence",
+        metavar="COLUMN",
+        help="Column of texts that are sequences of characters, such as words: naive-bayes has a Markov chain for each "
+        "class. May be repeated.",
+        show_default=False,
+    ),
+]
 TaskOption = Annotated[TaskName, typer.Option(help="What is predicted: the class of a row, or a number (regression).")]
 Missing = Annotated[
     list[str] | None,
@@ -236,6 +246,7 @@ def compare(
     data: Data = "iris",
     target: Target = None,
     drop: Drop = None,
+    sequence: Sequences = None,
     task: TaskOption = TaskName.CLASSIFICATION,
     missing: Missing = None,
     unknown: Unknown = None,
@@ -257,7 +268,7 @@ def compare(
     strange = [name for name in model or () if name not in _MODELS_OF[task]]
     if strange:
         raise typer.BadParameter(f"{strange[0]} is no model of a {task}: take one of {', '.join(_MODELS_OF[task])}.")
-    of_classes = {"--per-class": per_class, "--covariance": covariance, "--bins": bins}
+    of_classes = {"--per-class": per_class, "--sequence": sequence or None, "--covariance": covariance, "--bins": bins}
     given = [option for option, value in of_classes.items() if value is not None]
     if task is TaskName.REGRESSION and given:
         raise typer.BadParameter(f"{given[0]} is of classes, and --task regression has none.")
@@ -272,6 +283,7 @@ def compare(
         data=data,
         target=target,
         drop=tuple(dict.fromkeys(drop or ())),
+        sequences=tuple(dict.fromkeys(sequence or ())),
         task=task.value,
         models=None if model is None else tuple(dict.fromkeys(model)),
         covariance=covariance,

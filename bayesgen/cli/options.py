@@ -12,6 +12,7 @@ class CompareOptions:
     data: str
     target: str | None = None
     drop: tuple[str, ...] = ()
+    sequences: tuple[str, ...] = ()
     task: str = "classification"
     models: tuple[str, ...] | None = None
     covariance: str | None = None
@@ -28,6 +29,7 @@ class CompareOptions:
         named: dict[str, Sequence[object]] = {
             "--target": [self.target],
             "--drop": self.drop,
+            "--sequence": self.sequences,
             "--task": [self.task],
             "--missing": self.missing,
             "--unknown": [self.unknown],

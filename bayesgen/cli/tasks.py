@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -95,9 +96,9 @@ class Classification(Task):
             raise DataError(f"{refusal} {_told_as_numbers(dataset)}".strip()) from refusal
 
     def schema(self, options: CompareOptions, dataset: Dataset) -> Schema:
-        """Values and classes of the whole file, or its classes alone."""
-        declared = dataset.declared
-        return Schema(classes=declared.classes, unknown="missing") if options.unknown == "missing" else declared
+        """Columns of sequences; values and classes of the whole file, or its classes alone."""
+        declared = dataset.declare(options.sequences)
+        return declared if options.unknown != "missing" else replace(declared, categories={}, unknown="missing")
 
     def told(self, options: CompareOptions, split: Split) -> str:
         """How many classes, and the first of them."""

@@ -17,6 +17,7 @@ from bayesgen.errors import BayesgenWarning, DataError, warn
 
 from .files import read_file
 from .schema import Schema
+from .sequences import SEQUENCE
 
 _TARGET = "target"
 
@@ -87,8 +88,17 @@ class Dataset:
     @property
     def declared(self) -> Schema:
         """Every category and class of the whole table, so that a split cannot hide one from training."""
-        whole = Schema.infer(self.X, self.y)
-        return Schema(categories=whole.categories, classes=whole.classes)
+        return self.declare()
+
+    def declare(self, sequences: Sequence[str] = ()) -> Schema:
+        """`declared`, some columns being sequences of symbols, with every symbol. DataError: a name of no column."""
+        names = list(self.X.columns) if isinstance(self.X, pd.DataFrame) else []
+        for name in sequences:
+            if name not in names:
+                raise DataError(_no_column(self.name, name, names, "read as sequences"))
+        kinds = dict.fromkeys(sequences, SEQUENCE)
+        whole = Schema.infer(self.X, self.y, declared=Schema(kinds=kinds))
+        return Schema(kinds=kinds, categories=whole.categories, classes=whole.classes)
 
     def split(self, *, test_size: float = 0.25, seed: int = 0, by_class: bool = True) -> Split:
         """A random test set of the share `test_size`, with every class in proportion unless `by_class` is False.

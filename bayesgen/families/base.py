@@ -133,10 +133,7 @@ class Family(Incomplete, Searched, abc.ABC):
 
     def takes_kind(self, kind: Kind) -> bool:
         """Whether columns of this kind are what the family models; of sequences, with their steps and their end."""
-        of_family = self.kind_of_column(0)
-        if isinstance(kind, SequenceOf) and isinstance(of_family, SequenceOf):
-            return (kind.of_symbols, kind.end) == (of_family.of_symbols, of_family.end)
-        return name_of_kind(kind) == self.kind
+        return kind == self.kind_of_column(0) if isinstance(kind, SequenceOf) else name_of_kind(kind) == self.kind
 
     @abc.abstractmethod
     def resolve(self, scale: Scale) -> Self:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from bayesgen.data import Rows, Schema, Table, collected, decoded, filled, read_table
+from bayesgen.data import SEQUENCE, Rows, Schema, Table, collected, decoded, filled, read_table
 from bayesgen.errors import ModelError, PredictionError
 from bayesgen.models import Conjugate, Densities
 from bayesgen.posteriors import chunk_table
@@ -41,6 +41,7 @@ def imputed(fit: TrainedOnRows, X: Any, num_draws: int, seed: Seed) -> Any:
     fit.warn_of_new_values(table)
     rows = fit.concrete.read(fit.schema, table)
     fit.concrete.check_rows(fit.schema, rows.values)
+    _refuse_sequences(conjugate, rows)
     processes = fit.posterior.densities(conjugate)
     rng = generator(as_key(seed))
     row_size = len(processes) * max(len(fit.classes), 1) + max(num_draws, 1) * sum(
@@ -57,6 +58,17 @@ def imputed(fit: TrainedOnRows, X: Any, num_draws: int, seed: Seed) -> Any:
         filled(table, _cells(fit.schema, table, conjugate, rows, found, draw)) for draw in range(max(num_draws, 1))
     ]
     return collected(copies) if num_draws else copies[0]
+
+
+def _refuse_sequences(conjugate: Conjugate, rows: Rows) -> None:
+    """Refuse sequences that lack steps: cells are whole ones here."""
+    for block in conjugate.blocks:
+        if block.family.kind == SEQUENCE and block.name in rows.observed:
+            raise ModelError(
+                f"Block {block.name!r} is of sequences with steps that are not seen, and impute fills in whole cells "
+                "alone. Leave these rows out, or impute by a model without this block; fit and predict sum missing "
+                "steps out as they are."
+            )
 
 
 def _responsibilities(processes: Sequence[Densities], rows: Rows, start: int) -> Float[np.ndarray, "S n K"]:
