@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from bayesgen.data import Binned, ColumnKinds, Kind, Schema
+from bayesgen.data import SEQUENCE, Binned, ColumnKinds, Kind, Schema
 from bayesgen.errors import FitError
 from bayesgen.fitting import Fit
 from bayesgen.program import ConcreteModel
@@ -127,10 +127,16 @@ def _difference(one: Fit, other: Fit) -> str | None:
             "their columns differ, and an average reads one X. Fit all members to the same columns, of which a basis "
             "may take some: basis=ColumnTransformer([('some', 'passthrough', [...])])."
         )
+    apart = _ends_apart(one.schema, other.schema)
+    if apart:
+        return (
+            f"column {apart[0]!r} is modelled with the ends of its sequences by one, and given their lengths by the "
+            "other, so they are densities of different data. Give the families of all members the same end=."
+        )
     if _conditioned_columns(one) != _conditioned_columns(other):
         return (
-            "one is a density given the row totals (multinomial events), the other is not, so they are densities of "
-            f"different data. {OTHER_EVENTS}"
+            "one is a density given the row totals (multinomial events), or lengths, the other is not, so they are "
+            f"densities of different data. {OTHER_EVENTS}"
         )
     if one.schema.classes != other.schema.classes:
         return f"the classes are {list(one.schema.classes or ())} and {list(other.schema.classes or ())}. {OTHER_ROWS}"
@@ -161,6 +167,12 @@ def _events(schema: Schema) -> Mapping[str, Kind]:
     if isinstance(kinds, ColumnKinds) and not kinds.overrides and not isinstance(kinds.default, Binned):
         return kinds
     return {column: "real" if isinstance(kind, Binned) else kind for column, kind in kinds.items()}
+
+
+def _ends_apart(one: Schema, other: Schema) -> list[str]:
+    """Columns of sequences of which one schema has the end as a symbol, and the other has not."""
+    shared = set(one.columns_of(SEQUENCE)).intersection(other.columns_of(SEQUENCE))
+    return sorted(column for column in shared if one.sequence(column).end != other.sequence(column).end)
 
 
 def _conditioned_columns(fit: Fit) -> set[tuple[str, ...]]:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bayesgen.families import DirichletHistogram
+from bayesgen.data import SEQUENCE
+from bayesgen.families import DirichletHistogram, DirichletMarkov, Family
 from bayesgen.fitting import Fit
 from bayesgen.program import Response
 from bayesgen.statistics import Moments, PatternMoments, SufficientStatistics, Summary, Sums, outer_or_square
@@ -52,6 +53,9 @@ def facts(fit: Fit, statistics: SufficientStatistics) -> dict[str, Fact]:
         columns = [position[name] for name in block.columns]
         summary = statistics.summaries[block.name]
         family = block.family
+        if family.kind == SEQUENCE:
+            found |= _of_sequences(summary, family, block.columns)
+            continue
         binned = isinstance(family, DirichletHistogram)
         of_block = _of_bins(summary, family) if binned else _of_block(summary, len(columns))
         for name, fact in of_block.items():
@@ -140,6 +144,20 @@ def _of_bins(summary: Any, family: DirichletHistogram) -> dict[str, Fact]:
     cells = counts.sum(-1)
     reach = np.abs(np.where(np.isfinite(family.edges), family.edges, 0.0)).max(-1) + family.tails.max(-1)
     return {CELLS: Fact(cells, cells), TOTALS: Fact(totals, np.abs(totals) + cells * reach)}
+
+
+def _of_sequences(summary: Any, family: Family, columns: Sequence[str]) -> dict[str, Fact]:
+    """What chains of all orders share, how often each symbol comes, and those of orders above 0, what comes first."""
+    if not isinstance(family, DirichletMarkov):
+        return {}
+    counts = np.asarray(summary.totals[0])
+    words = f"by class of {', '.join(map(repr, columns))}"
+    of_symbols = counts.sum(-2)
+    found = {f"symbols {words}": Fact(of_symbols, of_symbols)}
+    if family.order:
+        first = counts[..., 0, :]
+        found[f"first symbols {words}"] = Fact(first, of_symbols)
+    return found
 
 
 def _counts_by_bin(summary: Any, family: DirichletHistogram, columns: Sequence[str]) -> dict[str, Fact]:

@@ -12,6 +12,7 @@ from bayesgen.families import (
     BetaBernoulli,
     DirichletCategorical,
     DirichletHistogram,
+    DirichletMarkov,
     DirichletMultinomial,
     Family,
     GammaPoisson,
@@ -30,6 +31,7 @@ DEFAULTS: dict[str, Callable[[], Family]] = {
     "categorical": DirichletCategorical,
     "count": GammaPoisson,
     "binned": DirichletHistogram,
+    "sequence": DirichletMarkov,
 }
 
 STRUCTURES: dict[str, Callable[[GenerativeClassifier, float], ConcreteModel]] = {
@@ -206,10 +208,12 @@ def _default_of(kind: str, is_sparse: bool) -> Family:
 
 
 def _default_of_sequences(name: str, kind: SequenceOf) -> Family:
-    raise ModelError(
-        f"Column {name!r} is of sequences of {kind.steps} steps, which have no default family. Choose one, "
-        f"NaiveBayes({{{name!r}: ...}})."
-    )
+    if not kind.of_symbols:
+        raise ModelError(
+            f"Column {name!r} is of sequences of {kind.steps} steps, which have no default family. Choose one, such as "
+            f"NaiveBayes({{{name!r}: DirichletHiddenMarkov(2)}})."
+        )
+    return DirichletMarkov(end=kind.end)
 
 
 def _kinds(schema: Schema) -> list[tuple[str, Kind]]:

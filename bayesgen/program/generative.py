@@ -201,18 +201,24 @@ class GenerativeProgram(ProgramModel):
             class labels.
 
         Raises:
-            DataError: covariates that are not given, by name.
+            DataError: covariates that are not given, or not one value a row, by name.
         """
         missing = [name for name in self.covariates if name not in covariates]
         if missing:
-            given = ", ".join(f"{name}=..." for name in missing)
-            raise DataError(f"The program computes with covariates that each row has: write simulate(n, {given}).")
+            wanted = ", ".join(f"{name}=..." for name in missing)
+            raise DataError(f"The program computes with covariates that each row has: write simulate(n, {wanted}).")
+        given = {name: np.asarray(value) for name, value in covariates.items()}
+        for name, value in given.items():
+            if value.shape[:1] != (n,):
+                raise DataError(
+                    f"Covariate {name!r} has the shape {value.shape}, and there are {n} rows: one value each."
+                )
         key = as_key(seed)
         with jax.enable_x64(True):
             known = {name: jnp.asarray(value) for name, value in (latents or {}).items()}
-            trace = sites_of(handlers.substitute(self.function, data=known), n, covariates, key)
+            trace = sites_of(handlers.substitute(self.function, data=known), n, given, key)
         rows = {name: np.asarray(trace[name]["value"]) for name in self.attributes}
-        rows |= {name: np.asarray(value) for name, value in covariates.items()}
+        rows |= given
         if self.label is not None:
             codes = np.asarray(trace[self.label]["value"]).reshape(n)
             rows[self.label] = levels_array(self.classes)[codes]

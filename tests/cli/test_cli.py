@@ -67,6 +67,30 @@ def test_averages_over_structures_stand_beside_the_single_structures(run):
     assert all(pair["accuracy"] > 0.85 for pair in pairs if pair["refused"] is None)
 
 
+def test_columns_of_sequences_are_chains_of_their_symbols(run, tmp_path):
+    words = ["anna", "hanna", "nan", "ana", "nanna", "ahn", "otto", "toot", "ot", "root", "otor", "tort"] * 2
+    frame = pd.DataFrame({"word": words, "size": range(24), "kind": ["a"] * 6 + ["o"] * 6 + ["a"] * 6 + ["o"] * 6})
+    path = tmp_path / "words.csv"
+    frame.to_csv(path, index=False)
+    arguments = ["compare", path, "--sequence", "word", "--test-size", 0.5, "--methods", "map,exact", "--json"]
+    result = run(*arguments)
+    assert result.exit_code == 0, result.stderr
+    content = json.loads(result.stdout)
+    assert all(pair["refused"] is None for pair in content["pairs"])
+    assert all(pair["accuracy"] > 0.9 for pair in content["pairs"] if pair["method"] == "Exact")
+    again = run(*shlex.split(content["config"]["command"])[1:], "--json")
+    assert json.loads(again.stdout)["pairs"][0]["log_score"] == content["pairs"][0]["log_score"]
+    assert "--sequence word" in content["config"]["command"]
+    lenient = run(*arguments, "--unknown", "missing")
+    assert lenient.exit_code == 0, lenient.stderr
+    wrong = run("compare", path, "--sequence", "wurd")
+    assert wrong.exit_code == 1 and "no column 'wurd' to read as sequences. Did you mean 'word'?" in wrong.stderr
+    numbers = run("compare", path, "--sequence", "size", *FAST)
+    assert numbers.exit_code == 1 and "'size' is of sequences" in numbers.stderr
+    regression = run("compare", path, "--task", "regression", "--target", "size", "--sequence", "word")
+    assert regression.exit_code == 2
+
+
 def test_nuts_is_one_of_the_methods(run):
     result = run("compare", "iris", "--model", "naive-bayes", "--methods", "NUTS,map", "--json")
     assert result.exit_code == 0, result.stderr
