@@ -27,6 +27,11 @@ class HiddenMarkovStatistic(LatentStatistic, StatesStatistic):
 
     emission: Statistic
 
+    @property
+    def has_symmetries(self) -> bool:
+        """Yes: states have no names of their own."""
+        return True
+
     def log_probs(
         self,
         parameters: Parameters,

@@ -76,7 +76,7 @@ class KeptRows(Summary):
     @property
     def count(self) -> Float[Array, " *K"]:
         """The weight of each class."""
-        counts = np.bincount(self.classes, self.weights, self.num_classes or 1)
+        counts = np.bincount(self.classes, self.weights, self.num_classes or 1).astype(np.float64)
         return counts if self.num_classes is not None else counts.sum()
 
     def merge(self, other: Summary) -> "KeptRows":
@@ -98,7 +98,7 @@ class KeptRows(Summary):
 
     def pooled(self) -> "KeptRows":
         """All classes taken for one; of a row that counted in several, one entry is left."""
-        weights = np.bincount(self.places, self.weights, self.num_rows)
+        weights = np.bincount(self.places, self.weights, self.num_rows).astype(np.float64)  # of none, integers
         places = np.flatnonzero(weights)
         return dataclasses.replace(
             self, places=places, classes=np.zeros_like(places), weights=weights[places], num_classes=1
