@@ -2,7 +2,7 @@
 
 from .basis import Basis, fingerprint, fitted_basis, transformer_input
 from .binned import BINNED, Binned
-from .chunks import naming_origin, read_tables
+from .chunks import naming_origin, read_tables, row_chunks
 from .columns import ColumnKinds, PositionalNames, as_array, check_index
 from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
 from .encoding import refuse_missing_cells, whole_numbers
@@ -59,6 +59,7 @@ __all__ = [
     "refuse_missing_cells",
     "response_of_rows",
     "response_values",
+    "row_chunks",
     "sequence_lengths",
     "steps_of",
     "successive_rows",

@@ -5,13 +5,18 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 from scipy.sparse import issparse
 
 from bayesgen.errors import BayesgenError, DataError
+from bayesgen.typing import Shaped
 
+from .schema import Schema
+from .sequences import SEQUENCE
 from .tables import read_table
 from .views import Table
 
+LOOKED_AT = 256  # rows, to know about how long sequences are
 ALL_ZERO = "sample_weight is zero for all rows. Give some row a positive weight."
 
 
@@ -86,3 +91,19 @@ def naming_origin(chunk_number: int, num_dropped: int = 0) -> Iterator[None]:
         if message == str(error):
             raise
         raise type(error)(message) from error
+
+
+def row_chunks(schema: Schema, table: Table) -> list[slice]:
+    """Slices of a few rows of a table each, by the numbers that are made of them: each step of a sequence is one."""
+    columns = schema.columns_of(SEQUENCE) if schema.kinds else ()
+    if not columns or not table.num_rows:
+        return table.chunks()
+    some = table.rows(np.unique(np.linspace(0, table.num_rows - 1, LOOKED_AT).astype(int)))
+    return table.chunks(sum(_mean_length(some.column(name)) for name in schema.names_in(table, columns)))
+
+
+def _mean_length(cells: Shaped[np.ndarray, "n ..."]) -> float:
+    """How many steps sequences have, about, whatever else may be among them."""
+    if cells.ndim > 1:
+        return float(cells.shape[1])
+    return float(np.mean([len(cell) if hasattr(cell, "__len__") else 0 for cell in cells.tolist()]))

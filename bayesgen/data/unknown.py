@@ -8,6 +8,7 @@ import numpy as np
 from bayesgen.errors import UnknownValuesWarning, warn
 
 from .categories import UNKNOWN
+from .chunks import row_chunks
 from .encoding import category_codes, encode_numbers
 from .schema import Schema
 from .sequence_cells import num_unknown_symbols
@@ -26,7 +27,7 @@ def unknown_cells(schema: Schema, table: Table) -> UnknownCells:
     """
     if schema.unknown == "error" or table.sparse or not schema.kinds:
         return {}
-    chunks, counts = [table.rows(rows) for rows in table.chunks()], {}
+    chunks, counts = [table.rows(rows) for rows in row_chunks(schema, table)], {}
     for kind in ("categorical", "binary", SEQUENCE):
         columns = schema.columns_of(kind)
         for column, name in zip(columns, schema.names_in(table, columns), strict=True):

@@ -8,7 +8,17 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bayesgen.data import Rows, Schema, Table, joined, naming_origin, read_tables, unknown_cells, warn_of_unknown
+from bayesgen.data import (
+    Rows,
+    Schema,
+    Table,
+    joined,
+    naming_origin,
+    read_tables,
+    row_chunks,
+    unknown_cells,
+    warn_of_unknown,
+)
 from bayesgen.errors import DataError
 from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.runtime import in_threads
@@ -135,7 +145,7 @@ def _statistics(model: ConcreteModel, schema: Schema, table: Table, keeps_rows: 
 
     with naming_origin(table.chunk_number, table.num_dropped):
         try:
-            yield from (in_threads if model.in_threads else map)(of_rows, table.chunks())
+            yield from (in_threads if model.in_threads else map)(of_rows, row_chunks(schema, table))
             return
         except DataError as error:
             found = error

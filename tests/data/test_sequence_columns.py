@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import bayesgen as bg
-from bayesgen.data import PADDING, Padded, Schema, SequenceOf, read_table, unknown_cells
+from bayesgen.data import PADDING, Padded, Schema, SequenceOf, read_table, row_chunks, unknown_cells
 from bayesgen.errors import DataError
 
 WORDS = ["cab", "", "a", None, "bb"]
@@ -231,6 +231,16 @@ def test_declarations_that_do_not_fit_are_refused():
     refused([[1.0]], "has categories, and is sequence", kind=SequenceOf("real"), categories={"word": [1.0]})
     with pytest.raises(DataError, match="'b' is given the kind 'sequences'"):
         Schema(kinds={"b": "sequences"})
+
+
+def test_long_sequences_are_read_by_few_rows_at_a_time():
+    schema = Schema(kinds={"word": "sequence"}, categories={"word": ["a", "b"]})
+    for cells in (["ab" * 3000] * 3000, np.zeros((3000, 6000), np.int8), [list("ab")] * 3000):
+        table = read_table({"word": cells})
+        slices = row_chunks(schema.resolve(table), table)
+        assert max(part.stop - part.start for part in slices) * len(cells[0]) < 1 << 23
+        assert [part.start for part in slices][1:] == [part.stop for part in slices][:-1]
+        assert slices[-1].stop == 3000 and (len(slices) > 2) == (len(cells[0]) > 2)
 
 
 def test_padding_is_what_programs_take():
