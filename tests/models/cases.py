@@ -71,7 +71,10 @@ def stated(fit, X):
     """Rows by site, as a program of one's own takes them."""
     sites = {name: v.toarray() if hasattr(v, "toarray") else v for name, v in fit.read(X).values.items()}
     totals = {f"{name}_total": sites[name].sum(-1) for name in sites if f"{name}_total" in fit.program.covariates}
-    return sites | totals
+    lengths = {
+        f"{name}_length": (sites[name] >= 0).sum(-1) for name in sites if f"{name}_length" in fit.program.covariates
+    }
+    return sites | totals | lengths
 
 
 def reals(names):
@@ -113,6 +116,18 @@ def sparse_documents(rng, codes):
 def sparse_words(rng, codes):
     """Which of the five words a document has."""
     return scipy.sparse.csr_array((documents(rng, codes) > 1) * 1.0)
+
+
+def cries(rng, codes):
+    """Words of three letters, which follow each other in another way in each class, beside a number."""
+    follows = np.random.default_rng(7).dirichlet(np.full(3, 0.6), (3, 4))  # the last row is that of the start
+    words = []
+    for code in codes:
+        letters = [3]
+        for _ in range(rng.integers(0, 6)):
+            letters.append(rng.choice(3, p=follows[code, letters[-1]]))
+        words.append("".join("grw"[letter] for letter in letters[1:]))
+    return {"cry": np.asarray(words), "height": rng.normal(codes, 1.0)}
 
 
 THREE = {"labels": ("ape", "bear", "cow"), "shares": (0.25, 0.25, 0.5)}
@@ -162,6 +177,8 @@ CASES = {
         ),
         REALS,
     ),
+    "naive Bayes, words": Case(bg.NaiveBayes({"cry": bg.DirichletMarkov(2, 1.7)}), cries, **THREE),
+    "naive Bayes, words that end": Case(bg.NaiveBayes({"cry": bg.DirichletMarkov(concentration=1.2, end=True)}), cries),
     "own blocks": Case(
         bg.GenerativeClassifier(
             [
