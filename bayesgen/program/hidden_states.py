@@ -16,7 +16,7 @@ from bayesgen.typing import Array, Float, Int
 from .base import Arrays, Program
 from .evaluation import evaluate_classes
 
-MOST_NUMBERS = 1 << 22  # of draws x rows x classes x steps x states at once: 32 MB
+MOST_NUMBERS = 1 << 15  # of draws x rows x classes x steps x states at once: recursions over steps stay in caches
 
 
 def sites_with_states(program: Program) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ def log_states_of_draws(
     known = _known(program, latents)
     first = {name: value[0] for name, value in known.items()}
     num_draws = len(next(iter(known.values())))
-    at_once = math.gcd(num_draws, max(1, MOST_NUMBERS // (rows.num_rows * _numbers(program, first, rows, site))))
+    at_once = min(num_draws, max(1, MOST_NUMBERS // (rows.num_rows * _numbers(program, first, rows, site))))
     with jax.enable_x64(True), placed(_work(program, first, rows, site, at_once)):
         return np.asarray(_of_draws(program, known, rows, *places, site=site, at_once=at_once))
 
