@@ -145,11 +145,13 @@ def states_by(rule: TellsStates, fit: TrainedOnRows, X: Any, site: str) -> Hidde
 def _lengths(fit: TrainedOnRows, table: Table, site: str) -> Int[np.ndarray, " n"]:
     """How many steps each sequence has, as the user gives it: arrays of numbers say nothing of what is past an end."""
     conjugate, of_symbols = fit.concrete.conjugate(fit.schema), fit.program.structure.attribute[site].discrete
-    if conjugate is None or fit.are_sites(table.names):
-        names = [site] if table.named else list(table.names)
-    else:
-        block = next(block for block in conjugate.blocks if block.name == site)
+    block = None if conjugate is None else next(block for block in conjugate.blocks if block.name == site)
+    if block is not None and not fit.are_sites(table.names):
         names = list(fit.schema.names_in(table, block.columns))
+    elif block is not None and block.family.covariate is not None:  # simulated rows, which tell their lengths
+        return np.asarray(table.column(f"{site}_{block.family.covariate}")).astype(np.int64)
+    else:
+        names = [site] if table.named else list(table.names)
     cells = {name: table.column(name) for name in names}
     if any(of_column.ndim > 2 for of_column in cells.values()):  # steps that are arrays
         return np.array([of_row.shape[0] for of_row in cells[names[0]]], int)

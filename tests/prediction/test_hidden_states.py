@@ -73,7 +73,7 @@ def emissions_of_numbers(mean, row):
     return [np.zeros(NUM_STATES) if np.isnan(x) else scipy.stats.norm.logpdf(x, mean, 0.8) for x in row]
 
 
-def with_draws(fit, num_chains=2, num_draws=30, seed=0):
+def with_draws(fit, num_chains=2, num_draws=12, seed=0):
     """The fit with draws around its point in place of it."""
     rng = np.random.default_rng(seed)
     shape = (num_chains, num_draws)
@@ -217,6 +217,17 @@ def test_the_frame_has_a_column_of_classes(numbers):
     line = frame[(frame.row == 1) & (frame["class"] == "wild") & (frame.step == 3) & (frame.state == 2)]
     assert line.probability.item() == found.probabilities[1, 1, 3, 2]
     assert len(frame) == found.probabilities.size
+
+
+def test_columns_have_the_states_of_their_block_and_their_own_lengths():
+    levels = [[0.1, -0.2, 5.1, 4.9], [5.0, None, 0.2], [4.9, np.nan]]
+    model = bg.GenerativeClassifier([("level", bg.DirichletHiddenMarkov(2), ["level"])], class_prior=None)
+    fit = bg.fit(model, {"level": levels}, method=bg.MAP(num_starts=1))
+    found = fit.states({"level": levels}, rule=bg.PlugIn())
+    assert found.lengths.tolist() == [4, 3, 2] and found.paths[0].tolist() == [0, 0, 1, 1]
+    assert found.paths[2, 1] >= 0 and (found.paths[2, 2:] == -1).all()
+    made = fit.simulate(3, level_length=[2, 4, 1])
+    assert fit.states(made, rule=bg.PlugIn()).lengths.tolist() == [2, 4, 1]
 
 
 def test_no_sequences_and_no_steps_have_no_states(words):
