@@ -5,14 +5,16 @@ from collections.abc import Mapping
 from typing import Self
 
 import numpy as np
+import numpyro.distributions as dist
 
-from bayesgen.errors import FitError
+from bayesgen.errors import FitError, ModelError
 from bayesgen.runtime import generator
 from bayesgen.typing import Array, Float
 
 from .base import Key, Parameters
 from .dirichlet_categorical import DirichletCategorical
 from .hidden_counts import HiddenCounts
+from .hyperparameters import Stated, as_number
 from .naming import Names, refuse_mode
 
 WHAT = {"initial": "first states", "transition": "transitions"}
@@ -69,6 +71,23 @@ class ChainPrior:
     def _families(self) -> dict[str, DirichletCategorical]:
         pairs = {"initial": self.initial, "transition": self.transition}
         return {name: DirichletCategorical(value).replace(batch_shape=value.shape) for name, value in pairs.items()}
+
+
+def check_shape(name: str, concentration: Stated, shape: tuple[int, ...]) -> None:
+    """Refuse a concentration that is neither a number nor broadcasts to a table of the states, after classes if any.
+
+    Raises:
+        ModelError: with both shapes.
+    """
+    if isinstance(concentration, dist.Distribution):
+        return
+    stated = np.shape(as_number(concentration))
+    states = stated[-len(shape) :]
+    if any(size not in (1, wanted) for size, wanted in zip(reversed(states), reversed(shape), strict=False)):
+        raise ModelError(
+            f"DirichletHiddenMarkov: the hyperparameter {name} has shape {stated}, and for {shape[-1]} states it is a "
+            f"number, or an array of shape {shape}."
+        )
 
 
 def relative_frequencies(counts: HiddenCounts, names: Names) -> Parameters:

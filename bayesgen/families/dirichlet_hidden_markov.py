@@ -20,7 +20,7 @@ from bayesgen.statistics import RowDensity, Summary
 from bayesgen.typing import Array, Float, Int
 
 from .base import Family, Key, Parameters
-from .chain_prior import ChainPrior, relative_frequencies
+from .chain_prior import ChainPrior, check_shape, relative_frequencies
 from .emissions import check_emissions, emitted
 from .hidden_counts import HiddenCounts
 from .hidden_states import HiddenStates
@@ -53,7 +53,7 @@ class DirichletHiddenMarkov(HiddenStates, Family):
 
     Args:
         num_states: S, at least 1.
-        emissions: the family of the columns given the state: `NormalInverseGamma()` (the default),
+        emissions: a `Family` of the columns given the state: `NormalInverseGamma()` (the default),
             `NormalInverseWishart()`, `GammaPoisson()`, `BetaBernoulli()`, or `DirichletCategorical()` for one column of
             symbols. What its defaults resolve to is said of all steps of the training rows.
         concentration: pseudo-counts of transitions, > 0: a number, or an array that broadcasts to (S, S), such as
@@ -89,7 +89,7 @@ class DirichletHiddenMarkov(HiddenStates, Family):
     )
 
     def __init__(
-        self, num_states: int, emissions: Family | None = None, concentration: Stated = 1.0, *, initial: Stated = 1.0
+        self, num_states: int, emissions: Any = None, concentration: Stated = 1.0, *, initial: Stated = 1.0
     ) -> None:
         if not isinstance(num_states, numbers.Integral) or isinstance(num_states, bool) or num_states < 1:
             raise ModelError(
@@ -98,6 +98,8 @@ class DirichletHiddenMarkov(HiddenStates, Family):
         emissions = NormalInverseGamma() if emissions is None else emissions
         check_emissions(emissions)
         check_positive("DirichletHiddenMarkov", concentration=concentration, initial=initial)
+        check_shape("concentration", concentration, (num_states, num_states))
+        check_shape("initial", initial, (num_states,))
         fill(self, num_states=int(num_states), emissions=emissions)
         fill(self, transition_concentration=as_number(concentration), initial_concentration=as_number(initial))
 

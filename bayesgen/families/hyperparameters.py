@@ -25,7 +25,8 @@ else:
     TableShape = tuple[int, ...] | None
 
 
-ARGUMENTS = {"location": "mean"}  # of constructors, where fields have other names
+# of constructors, where fields have other names
+ARGUMENTS = {"location": "mean", "transition_concentration": "concentration", "initial_concentration": "initial"}
 
 
 def check_positive(family: str, **values: Any) -> None:

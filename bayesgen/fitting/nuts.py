@@ -24,6 +24,10 @@ from .fit import Fit
 from .problem import Method, ProgramProblem
 
 MOST_GROUPS = 2000  # of rows of one class that lack the same cells: of 20 columns, some minutes of sampling
+STATES_HAVE_NO_NAMES = (
+    "hidden states have no names of their own, and draws may number them in another way, which R-hat takes for "
+    "disagreement: predictions do not depend on that, and fit.states(X) puts them in one order"
+)
 MOST_CELLS = 1 << 20  # of their covariances, of which a step holds a few for each chain
 
 
@@ -92,7 +96,10 @@ class NUTS(Method):
         # the axes of a program of one's own would have to be found, by functions that are compiled for it
         has_names = problem.conjugate and draws.has_order
         names = entry_names(*axes(fit)) if has_names else entry_names({}, {})
-        warn_of(chains.attempt.remarks + saturated + problems(draws.judged, chains.stats, names))
+        found = problems(draws.judged, chains.stats, names)
+        if found and any(statistic.has_symmetries for _, statistic in program.plan.compressed):
+            found = [*found, STATES_HAVE_NO_NAMES]
+        warn_of(chains.attempt.remarks + saturated + found)
         if not draws.has_order:
             warn_of_switching()
         return fit
