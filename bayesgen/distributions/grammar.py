@@ -48,7 +48,8 @@ class ProbabilisticGrammar(SequenceDistribution):
 
     Args:
         rules: nonterminal -> list of right-hand sides, each a list or tuple of symbols, or a string that is split at
-            white space. What is no key is a terminal. Rules may have any length but 0; see `normal_form`.
+            white space. What is no key is a terminal. Rules may have any length but 0; see `normal_form`. Or
+            `GrammarRules`, which have been checked before.
         probabilities: nonterminal -> (..., number of its rules); or the array, where there is one nonterminal.
         start: the nonterminal that derivations begin with; by default the first one.
         max_length: the number of steps T of samples.
@@ -96,7 +97,8 @@ class ProbabilisticGrammar(SequenceDistribution):
         super().__init__(
             self.probs.shape[:-1], None, max_length=num_steps, symbols=self.rules.symbols, validate_args=validate_args
         )
-        self._check_totals()
+        if not isinstance(rules, GrammarRules):
+            self._check_totals()
 
     def _check_totals(self) -> None:
         """Warn where derivations may go on for ever, as far as probabilities are known."""

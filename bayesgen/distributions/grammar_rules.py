@@ -57,6 +57,11 @@ class GrammarRules:
         made._check()
         return made
 
+    def __str__(self) -> str:
+        sides = (" | ".join(" ".join(map(str, side)) for side in of_one) for of_one in self.right_sides)
+        pairs = zip(self.nonterminals, sides, strict=True)
+        return "; ".join(f"{nonterminal} -> {of_one}" for nonterminal, of_one in pairs)
+
     @functools.cached_property
     def rules(self) -> tuple[tuple[Symbol, RightSide], ...]:
         """All rules, nonterminal by nonterminal: (left-hand side, right-hand side)."""

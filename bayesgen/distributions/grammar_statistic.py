@@ -4,15 +4,19 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from bayesgen.data import Rows
 from bayesgen.statistics import LatentStatistic, Parameters
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
 from .grammar_rules import GrammarRules
 from .inside import log_inside
+from .language import refuse_outside
 from .normal_form import NormalForm, normal_form
 from .sequences import is_inside
 
+BLOCK_ROWS = 16  # of about the same length, that are gone through together
 TABLES = 4  # of pairs by spans, that the density of a string and its gradient hold at once
 
 
@@ -25,6 +29,12 @@ class GrammarStatistic(LatentStatistic):
     """
 
     rules: GrammarRules
+
+    def refuse_impossible(self, site: str, rows: Rows) -> None:
+        """Refuse strings that are not in the language of the grammar, which no probabilities of its rules explain."""
+        mask = rows.observed.get(site)
+        mask = None if mask is None else np.asarray(mask)
+        refuse_outside(self.rules, site, np.asarray(rows.values[site]), mask, np.asarray(rows.frequencies))
 
     def log_probs(
         self,
@@ -61,6 +71,24 @@ def log_probs_of(
         is_symbol, places = is_symbol | ~observed, jnp.where(observed, places, num_symbols)
     steps = jnp.take_along_axis(leaves, places[:, None], -1)
     steps = jnp.where(is_symbol[:, None], steps, -jnp.inf)
-    longest = lengths.max(initial=0)
-    log_probs = jax.vmap(lambda *row: log_inside(form, *row, longest))(choices, jnp.swapaxes(steps, 1, 2), lengths)
+    log_probs = _by_length(form, choices, jnp.swapaxes(steps, 1, 2), lengths)
     return log_probs if observed is None else jnp.where(observed.any(-1), log_probs, 0.0)
+
+
+def _by_length(
+    form: NormalForm, choices: Float[Array, "m N C"], leaves: Float[Array, "m T N"], lengths: Int[Array, " m"]
+) -> Float[Array, " m"]:
+    """Log probabilities of strings, some of about the same length at a time: time is in the cube of the longest."""
+    num_rows = len(lengths)
+    num_blocks = -(-num_rows // BLOCK_ROWS)
+    order = jnp.resize(jnp.argsort(lengths), (num_blocks * BLOCK_ROWS,))
+
+    def of_block(rows: Int[Array, " b"]) -> Float[Array, " b"]:
+        of_rows = choices[rows], leaves[rows], lengths[rows]
+        longest = of_rows[2].max(initial=0)
+        return jax.vmap(lambda *row: log_inside(form, *row, longest))(*of_rows)
+
+    if num_blocks == 1:
+        return of_block(jnp.arange(num_rows))
+    in_order = jax.lax.map(of_block, order.reshape(num_blocks, BLOCK_ROWS)).ravel()
+    return jnp.zeros_like(in_order[:num_rows]).at[order[:num_rows]].set(in_order[:num_rows])

@@ -28,6 +28,7 @@ from .normal_form import NormalForm, safe_log
 
 Tables: TypeAlias = tuple[Float[jax.Array, "P T T"], Float[jax.Array, "P ends widths"]]
 """What stands for each pair: its first nodes by (start, width - 1), its second nodes by (end, T - width)."""
+SHORT = 8  # widths up to this one share one loop
 GROWTH = 2.0  # of widths that share one loop: fewer loops compile sooner, and do more for widths below their last
 
 
@@ -128,7 +129,7 @@ def _loops(num_steps: int) -> tuple[tuple[int, int], ...]:
     """The first and the last width of each loop."""
     loops, first = [], 2
     while first <= num_steps:
-        last = min(max(int(GROWTH * first), first), num_steps)
+        last = min(max(int(GROWTH * first), SHORT), num_steps)
         loops.append((first, last))
         first = last + 1
     return tuple(loops)

@@ -38,6 +38,7 @@ class NormalForm:
         num_nodes: N.
         choices: (N, C), the pairs that each node can be rewritten to; filled up with 0.
         is_choice: (N, C), which of them are there.
+        is_leaf: (N, r), the symbols that each node can be rewritten to.
         is_rest: (N,), which nodes stand for the rest of a right-hand side.
         rules: the users' rules.
     """
@@ -48,6 +49,7 @@ class NormalForm:
     num_nodes: int
     choices: Int[np.ndarray, "N C"]
     is_choice: Bool[np.ndarray, "N C"]
+    is_leaf: Bool[np.ndarray, "N r"]
     is_rest: Bool[np.ndarray, " N"]
     rules: GrammarRules
 
@@ -69,7 +71,7 @@ class NormalForm:
         of_leaves = jnp.concatenate([of_leaves, of_leaves.sum(-1, keepdims=True)], -1)
         if not len(self.pairs):
             return jnp.full((*probs.shape[:-1], *self.choices.shape), -jnp.inf, probs.dtype), safe_log(of_leaves)
-        chosen = of_pairs[..., np.arange(self.num_nodes)[:, None], self.choices]
+        chosen = of_pairs[..., np.arange(self.num_nodes, dtype=np.int32)[:, None], self.choices]
         return safe_log(jnp.where(self.is_choice, chosen, 0.0)), safe_log(of_leaves)
 
     def _table(
@@ -132,25 +134,29 @@ def normal_form(rules: GrammarRules) -> NormalForm:
             add_pair(node, right, rule)
         elif right[0] in codes:
             leaf_rules.append((node, codes[right[0]], rule))
-    reached = _pairs_of_nodes(rules, pair_rules, len(nodes))
-    width = max(max(map(len, reached)), 1)
+    of_nodes = _through_units(rules, pair_rules, len(nodes))
+    width = max(max(map(len, of_nodes)), 1)
+    is_leaf = np.zeros((len(nodes), len(codes)), bool)
+    for place, symbols in enumerate(_through_units(rules, leaf_rules, len(nodes))):
+        is_leaf[place, symbols] = True
     return NormalForm(
-        np.array(list(pairs), int).reshape(-1, 2),
-        np.array(pair_rules, int).reshape(-1, 3),
-        np.array(leaf_rules, int).reshape(-1, 3),
+        np.array(list(pairs), np.int32).reshape(-1, 2),
+        np.array(pair_rules, np.int32).reshape(-1, 3),
+        np.array(leaf_rules, np.int32).reshape(-1, 3),
         len(nodes),
-        np.array([[*of_node, *[0] * (width - len(of_node))] for of_node in reached], int),
-        np.array([[place < len(of_node) for place in range(width)] for of_node in reached]),
+        np.array([[*of_node, *[0] * (width - len(of_node))] for of_node in of_nodes], np.int32),
+        np.array([[place < len(of_node) for place in range(width)] for of_node in of_nodes]),
+        is_leaf,
         np.array([len(symbols) > 1 for symbols in nodes]),
         rules,
     )
 
 
-def _pairs_of_nodes(rules: GrammarRules, pair_rules: list[tuple[int, int, int]], num_nodes: int) -> list[list[int]]:
-    """The pairs that each node can be rewritten to, unit rules gone through."""
-    pairs: list[set[int]] = [{pair for node, pair, _ in pair_rules if node == place} for place in range(num_nodes)]
+def _through_units(rules: GrammarRules, entries: list[tuple[int, int, int]], num_nodes: int) -> list[list[int]]:
+    """The pairs, or the symbols, that each node can be rewritten to, unit rules gone through."""
+    reached: list[set[int]] = [{to for node, to, _ in entries if node == place} for place in range(num_nodes)]
     for place in rules.unit_order:
         for source, to, _ in rules.units:
             if source == place:
-                pairs[place] |= pairs[to]
-    return [sorted(of_node) for of_node in pairs]
+                reached[place] |= reached[to]
+    return [sorted(of_node) for of_node in reached]

@@ -3,6 +3,7 @@
 from .base import Family
 from .beta_bernoulli import BetaBernoulli
 from .dirichlet_categorical import DirichletCategorical
+from .dirichlet_grammar import DirichletGrammar
 from .dirichlet_hidden_markov import DirichletHiddenMarkov
 from .dirichlet_histogram import DirichletHistogram
 from .dirichlet_markov import DirichletMarkov
@@ -22,6 +23,7 @@ from .rows import MultivariateStudentTRows as MultivariateStudentTRows
 __all__ = [
     "BetaBernoulli",
     "DirichletCategorical",
+    "DirichletGrammar",
     "DirichletHiddenMarkov",
     "DirichletHistogram",
     "DirichletMarkov",

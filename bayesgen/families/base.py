@@ -1,7 +1,7 @@
 """What every conjugate family can do. A family is a prior that, updated with data, is again a family."""
 
 import abc
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeAlias
 
 import jax
@@ -92,6 +92,11 @@ class Family(Incomplete, Searched, abc.ABC):
     @property
     def num_values(self) -> int | None:
         """How many values or bins each column has to have, where a hyperparameter has one entry for each."""
+        return None
+
+    @property
+    def alphabet(self) -> tuple[Hashable, ...] | None:
+        """The symbols of its columns, where the family itself says what they are: terminals of a grammar."""
         return None
 
     @property

@@ -1,12 +1,14 @@
 """The columns of blocks: their kinds, how many values they have, their means and variances."""
 
+import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from bayesgen.data import BINNED, SEQUENCE, Kind, Schema
+from bayesgen.describe import quote_some
 from bayesgen.errors import FitError, ModelError
 from bayesgen.families import Family
 from bayesgen.statistics import Moments, check_magnitudes
@@ -24,6 +26,25 @@ def check_sequences(column: str, kind: Kind, family: Family) -> None:
             f"Column {column!r} is of kind {kind!r}, and its family {family!r} models {family.kind_of_column(0)!r}. "
             "Leave the kind out of the schema, or choose a family of such sequences."
         )
+
+
+def with_alphabets(declared: Schema, families: Mapping[str, Family]) -> Schema:
+    """The schema, in which columns have the symbols that their families say they have.
+
+    Raises:
+        ModelError: a column for which others are declared.
+    """
+    implied = {column: family.alphabet for column, family in families.items() if family.alphabet is not None}
+    for column, symbols in implied.items():
+        stated = declared.categories.get(column)
+        if stated is not None and tuple(stated) != symbols:
+            raise ModelError(
+                f"Column {column!r} is declared to have the symbols {quote_some(stated)}, and its family "
+                f"{type(families[column]).__name__} has {quote_some(symbols)}. Leave Schema(categories=...) out."
+            )
+    if not implied:
+        return declared
+    return dataclasses.replace(declared, categories={**declared.categories, **implied})
 
 
 def known_moments(schema: Schema) -> tuple[dict[str, int], Float[np.ndarray, " D"], Float[np.ndarray, " D"]]:

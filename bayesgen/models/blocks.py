@@ -25,7 +25,14 @@ from bayesgen.statistics import Cells, PatternMoments, Statistic, check_rows
 from bayesgen.typing import Array, Bool
 
 from .apart import ClassPrior
-from .block_columns import check_sequences, column_moments, column_name, known_moments, num_values
+from .block_columns import (
+    check_sequences,
+    column_moments,
+    column_name,
+    known_moments,
+    num_values,
+    with_alphabets,
+)
 from .closed_response import ClosedResponse
 from .conjugate import Block, Conjugate
 from .function import LABEL, BlocksFunction, ClassifierFunction
@@ -66,6 +73,8 @@ class BlockModel(ConcreteModel):
             raise ModelError(
                 f"The blocks and the data must have the same columns: in no block {unused}, not in the data {missing}."
             )
+        owners = {column: family for _, family, columns in self.blocks for column in columns}
+        declared = with_alphabets(declared, owners)
         schema = declared.resolve(table, y if self.has_labels else None, implied_kinds=kinds)
         for _, family, columns in self.blocks:
             if family.kind == SEQUENCE:

@@ -21,6 +21,7 @@ from bayesgen.families import (
 from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.records import fill
 
+from .block_columns import with_alphabets
 from .blocks import check_sequences, refuse_classes, refuse_components
 from .classifier import ClassPrior, GenerativeClassifier, as_class_prior
 from .structure_average import StructureAverage
@@ -109,6 +110,8 @@ class NaiveBayes(Recipe):
         if self.class_prior is None:
             refuse_classes(self, y, declared)
         if isinstance(self.families, Family):
+            if self.families.alphabet is not None:
+                declared = with_alphabets(declared, dict.fromkeys(table.names, self.families))
             return declared.resolve(
                 table, y, implied_kinds=ColumnKinds(table.names, self.families.kind_of_column(0), {})
             )
@@ -116,14 +119,15 @@ class NaiveBayes(Recipe):
         unknown = [name for name in families if name not in DEFAULTS and name not in table.names]
         if unknown:
             raise ModelError(f"families= names {unknown}, which are neither kinds {list(DEFAULTS)} nor columns.")
-        implied = {}
+        implied, chosen = {}, {}
         if families:
             for name in table.names:
                 family = families.get(name)
                 if family is None:
                     family = families.get(name_of_kind(declared.kinds.get(name) or table.inferred_kind(name)))
                 if family is not None:
-                    implied[name] = family.kind_of_column(0)
+                    implied[name], chosen[name] = family.kind_of_column(0), family
+        declared = with_alphabets(declared, chosen)
         return declared.resolve(table, y, implied_kinds=implied)
 
     def concrete(self, schema: Schema) -> ConcreteModel:

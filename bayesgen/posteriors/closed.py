@@ -35,10 +35,10 @@ def chunk_table(densities: Densities, rows: Rows, part: slice) -> Float[np.ndarr
     """The table of some successive rows, made in this thread."""
     table, blocks = densities
     chunk = rows.take(part)
-    chunk = dataclasses.replace(chunk, values={name: _precise(values) for name, values in chunk.values.items()})
+    precise = dataclasses.replace(chunk, values={name: _precise(values) for name, values in chunk.values.items()})
     with np.errstate(divide="ignore", over="ignore"):
         for name, density in blocks:
-            table = table + density.log_prob_of(chunk, name)
+            table = table + density.log_prob_of(chunk if density.takes_codes else precise, name)
     return table
 
 

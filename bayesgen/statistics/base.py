@@ -3,6 +3,7 @@
 import abc
 from collections.abc import Mapping
 
+from bayesgen.data import Rows
 from bayesgen.typing import Array, Bool, Float, Real
 
 from .arrays import Cells
@@ -33,6 +34,14 @@ class Statistic(abc.ABC):
     def summarizes(self) -> bool:
         """Whether it knows all that summaries take of the distribution: edges of bins, where there are any."""
         return True
+
+    def refuse_impossible(self, site: str, rows: Rows) -> None:
+        """Refuse training rows of a site that no parameters explain, where there can be such.
+
+        Raises:
+            DataError: naming the site and the row.
+        """
+        return None
 
     @abc.abstractmethod
     def summarize(

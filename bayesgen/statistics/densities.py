@@ -17,7 +17,13 @@ Weight: TypeAlias = Real[Array, "..."] | float
 
 
 class RowDensity(abc.ABC):
-    """K class-conditional densities of one site, with whatever is worth computing once for many chunks of rows."""
+    """K class-conditional densities of one site, with whatever is worth computing once for many chunks of rows.
+
+    `takes_codes` says whether rows of integers have to come as such: symbols of sequences, which are padded otherwise
+    than numbers are.
+    """
+
+    takes_codes: bool = False
 
     @abc.abstractmethod
     def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:

@@ -77,7 +77,7 @@ class KeptRows(Summary):
     def count(self) -> Float[Array, " *K"]:
         """The weight of each class."""
         counts = np.bincount(self.classes, self.weights, self.num_classes or 1).astype(np.float64)
-        return counts if self.num_classes is not None else counts.sum()
+        return counts if self.num_classes is not None else np.asarray(counts.sum())
 
     def merge(self, other: Summary) -> "KeptRows":
         """All rows, those of the shorter table filled up."""

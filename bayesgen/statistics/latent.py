@@ -113,6 +113,7 @@ class LatentDensity(RowDensity):
         statistic: of which these are densities.
     """
 
+    takes_codes = True
     parameters: dict[str, Real[Array, "K ..."]]
     statistic: LatentStatistic = static()
 

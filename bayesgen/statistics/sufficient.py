@@ -140,6 +140,8 @@ def sufficient_statistics(
         inert: site -> parameters of its base measure, row by row (see `register`), for sites that have any.
         keeps_rows: whether other sites need the rows themselves.
     """
+    for site, statistic in statistics.items():
+        statistic.refuse_impossible(site, rows)
     labelled, unlabelled = _by_knowledge(rows)
     if unlabelled is not None and inert:
         places = np.flatnonzero(rows.codes >= 0)

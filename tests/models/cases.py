@@ -199,6 +199,20 @@ def alike(rng, codes):
     return {name: 10.0 ** (2 - 2 * j) * values for j, (name, values) in enumerate(REALS(rng, codes).items())}
 
 
+# nearly palindromes or not: which rules made a string is hidden
+MIRRORED = {"S": ["a S a", "b S b", "M"], "M": ["a M", "b M", "a", "b"]}
+
+
+def mirrored(rng, codes):
+    """Strings, those of the first class mostly palindromes."""
+    words = ["".join(rng.choice(["a", "b"], rng.integers(1, 4))) for _ in codes]
+    return {
+        "word": np.array(
+            [word + (word[::-1] if code == 0 else "") for word, code in zip(words, codes, strict=True)], object
+        )
+    }
+
+
 # families without a closed posterior: what is said of points holds of these, too
 OPEN = {
     "low rank": Case(
@@ -216,6 +230,7 @@ OPEN = {
         ),
         mixed,
     ),
+    "grammar": Case(bg.GenerativeClassifier([("size", bg.DirichletGrammar(MIRRORED, 1.6), ["word"])]), mirrored),
 }
 
 

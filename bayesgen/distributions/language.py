@@ -1,0 +1,68 @@
+"""Which strings a grammar can derive at all, whatever the probabilities of its rules."""
+
+import numpy as np
+
+from bayesgen.data import PADDING
+from bayesgen.errors import DataError
+from bayesgen.typing import Bool, Int, Real
+
+from .grammar_rules import GrammarRules
+from .normal_form import NormalForm, normal_form
+
+CHUNK_CELLS = 1 << 24  # of tables of nodes and spans of strings that are looked at together
+
+
+def refuse_outside(
+    rules: GrammarRules,
+    site: str,
+    codes: Int[np.ndarray, "n T"],
+    observed: Bool[np.ndarray, "n T"] | None,
+    counts: Real[np.ndarray, " n"],
+) -> None:
+    """Refuse strings that a grammar does not derive, among those that count.
+
+    Raises:
+        DataError: naming the first row, and its string.
+    """
+    form = normal_form(rules)
+    places = np.where(codes == PADDING, len(rules.symbols) + 1, codes)
+    if observed is not None:
+        places = np.where(observed, places, len(rules.symbols))
+    distinct, of_rows = np.unique(places, axis=0, return_inverse=True)
+    size = max(CHUNK_CELLS // max(form.num_nodes * codes.shape[1] ** 2, 1), 1)
+    chunks = [distinct[start : start + size] for start in range(0, len(distinct), size)]
+    inside = np.concatenate([np.zeros(0, bool), *(_are_derived(form, chunk) for chunk in chunks)])
+    is_missing = np.zeros(len(codes), bool) if observed is None else ~observed.any(1)
+    outside = np.flatnonzero(~inside[of_rows.ravel()] & ~is_missing & (counts > 0))
+    if outside.size:
+        shown = [(*rules.symbols, None)[code] for code in places[outside[0]] if code <= len(rules.symbols)]
+        is_text = all(isinstance(symbol, str) and len(symbol) == 1 for symbol in shown)
+        string = repr("".join(map(str, shown)) if is_text else shown) if shown else "the empty string"
+        raise DataError(
+            f"{site!r} has in row {outside[0]} {string}, which is not in the language of the grammar {rules}. No "
+            f"probabilities of its rules explain it. Add rules, or drop such rows: there are {outside.size}."
+        )
+
+
+def _are_derived(form: NormalForm, places: Int[np.ndarray, "n T"]) -> Bool[np.ndarray, " n"]:
+    """Which strings are derived: codes, then one code for a missing symbol and one for none.
+
+    The table holds for each width, node, string and start whether the node derives that span.
+    """
+    (num_rows, num_steps), num_symbols = places.shape, len(form.rules.symbols)
+    if not num_steps:
+        return np.zeros(num_rows, bool)
+    of_unseen, of_none = form.is_leaf.any(1, keepdims=True), np.zeros((form.num_nodes, 1), bool)
+    leaves = np.concatenate([form.is_leaf, of_unseen, of_none], 1)
+    table = np.zeros((num_steps + 1, form.num_nodes, num_rows, num_steps), bool)
+    table[1] = leaves[:, places]
+    for width in range(2, num_steps + 1):
+        starts = num_steps - width + 1
+        pairs = np.zeros((len(form.pairs), num_rows, starts), bool)
+        for split in range(1, width):
+            first = table[split][form.pairs[:, 0], :, :starts]
+            pairs |= first & table[width - split][form.pairs[:, 1], :, split : split + starts]
+        for node in range(form.num_nodes):
+            table[width, node, :, :starts] = pairs[form.choices[node][form.is_choice[node]]].any(0)
+    lengths = (places <= num_symbols).sum(1)
+    return table[lengths, form.start, np.arange(num_rows), 0]

@@ -1,0 +1,333 @@
+"""Strings of a grammar whose rules have probabilities, with a Dirichlet prior on the rules of each nonterminal."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, NoReturn, Self
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from scipy.special import gammaln, xlogy
+
+from bayesgen.data import Kind, Schema, SequenceOf
+from bayesgen.distributions import GrammarRules, GrammarStatistic, ProbabilisticGrammar
+from bayesgen.errors import FitError, ModelError
+from bayesgen.records import fill, record, static
+from bayesgen.runtime import generator
+from bayesgen.statistics import KeptRows, RowDensity, Summary, Sums
+from bayesgen.typing import Array, Float, Int
+
+from .base import Family, Key, Parameters
+from .draws import sample_dirichlet
+from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_positive
+from .naming import ANONYMOUS, Names, Scale, refuse_mode
+
+
+@record
+class DirichletGrammar(Family):
+    """Strings of a probabilistic context-free grammar, with a Dirichlet prior on the rules of each nonterminal.
+
+    Generative story::
+
+        probs[A] ~ Dirichlet(concentration[A])        for every nonterminal A
+        x        ~ ProbabilisticGrammar(rules, probs)
+
+    The parameters are `{block}_{nonterminal}`, for each nonterminal that has two rules or more: probabilities of its
+    rules, in the order in which they are written. (`{block}_rules{i}` where the names of nonterminals are no words, i
+    being the place of the nonterminal.) The parse trees are hidden, so that there is no closed posterior, and `Exact`
+    refuses by name. `MLE` and `MAP` are found by EM from several starts, whose E-step expects uses of rules by the
+    inside-outside algorithm: the first start has equally probable rules as the prior has them, the others random ones.
+    `NUTS` samples the probabilities, trees summed out.
+
+    Strings of the training data have to be in the language of the grammar. Of classes with rules of their own, one
+    grammar has the rules of all, and its start symbol one rule for each class, whose probability given the class a
+    program of one's own knows: see `examples/grammars.py`.
+
+    Args:
+        rules: nonterminal -> list of right-hand sides, see `ProbabilisticGrammar`.
+        concentration: pseudo-counts of the rules, > 0: a number for all, or a mapping from each nonterminal to a number
+            or an array with one entry a rule.
+        start: the nonterminal that derivations begin with; by default the first one.
+        max_length: how many symbols simulated strings have at most; 50 by default.
+
+    Raises:
+        ModelError: rules that are none; a concentration that is none, or for other nonterminals or numbers of rules.
+
+    Source: Lari and Young (1990), The estimation of stochastic context-free grammars using the inside-outside
+    algorithm; Johnson, Griffiths and Goldwater (2007), Bayesian inference for PCFGs via Markov chain Monte Carlo,
+    section 2.
+
+    >>> import bayesgen as bg
+    >>> model = bg.NaiveBayes(bg.DirichletGrammar({"S": ["( S )", "S S", "( )"]}), class_prior=None)
+    >>> fit = bg.fit(model, {"brackets": ["()", "(())", "()()", "(())()"]}, method=bg.MLE())
+    >>> fit.parameters["brackets_S"].round(2).tolist()
+    [0.2, 0.2, 0.6]
+    """
+
+    rules: GrammarRules = static()
+    max_length: int | None = static()
+    concentration: Hyperparameter
+    kind = "sequence"
+    joint = True
+    is_closed = False
+    has_several_maxima = True
+    why_never_closed = (
+        "its parse trees are hidden, so that the posterior is a mixture over all of them. Use NUTS(), which sums them "
+        "out, or MAP()."
+    )
+
+    def __init__(
+        self,
+        rules: Mapping[Hashable, Any] | GrammarRules,
+        concentration: Stated | Mapping[Hashable, Any] = 1.0,
+        *,
+        start: Hashable | None = None,
+        max_length: int | None = None,
+    ) -> None:
+        checked = rules if isinstance(rules, GrammarRules) else GrammarRules.of(rules, start)
+        if isinstance(concentration, Mapping):
+            concentration = _joined(checked, concentration)
+        check_positive("DirichletGrammar", concentration=concentration)
+        if not any(len(sides) > 1 for sides in checked.right_sides):
+            raise ModelError(
+                "DirichletGrammar: every nonterminal has one rule, so there are no probabilities to learn, and one "
+                "string alone. Add rules."
+            )
+        fill(self, rules=checked, max_length=max_length, concentration=as_number(concentration))
+        if np.ndim(self.concentration) and np.shape(self.concentration)[-1] != len(checked.rules):
+            raise ModelError(
+                f"DirichletGrammar: concentration has the shape {np.shape(self.concentration)}, and there are "
+                f"{len(checked.rules)} rules. Give a number, or a mapping from nonterminals."
+            )
+
+    # --- hyperparameters ----------------------------------------------------------------------------------------
+
+    @property
+    def alphabet(self) -> tuple[Hashable, ...]:
+        """The terminals."""
+        return self.rules.symbols
+
+    def kind_of_column(self, index: int) -> Kind:
+        """Sequences of symbols, whose length is the grammar's."""
+        return SequenceOf()
+
+    def resolve(self, scale: Scale) -> Self:
+        """Broadcast to (K, R)."""
+        if scale.num_columns not in (None, 1):
+            raise ModelError(
+                f"DirichletGrammar: {scale.num_columns} columns in one block, and a grammar makes one string. Put each "
+                "column into a block of its own."
+            )
+        classes = () if scale.num_classes is None else (scale.num_classes,)
+        table = (*classes, len(self.rules.rules))
+        return self.replace(**broadcast("DirichletGrammar", table, concentration=self.concentration), batch_shape=table)
+
+    def _implied_scale(self) -> Scale:
+        return Scale()
+
+    @property
+    def statistic(self) -> GrammarStatistic:
+        """Strings of the grammar, whose trees are summed out."""
+        return GrammarStatistic(self.rules)
+
+    @property
+    def places(self) -> dict[str, slice]:
+        """Where the rules of each parameter are among all; nonterminals with one rule have none."""
+        names = [str(nonterminal) for nonterminal in self.rules.nonterminals]
+        are_words = len(set(names)) == len(names) and all(name.replace("'", "").isidentifier() for name in names)
+        return {
+            name if are_words else f"rules{place}": self.rules.slices[place]
+            for place, name in enumerate(names)
+            if len(self.rules.right_sides[place]) > 1
+        }
+
+    def _of_all_rules(self, parameters: Mapping[str, Array]) -> Float[Array, "... R"]:
+        """The probabilities of all rules in one array: 1 where a nonterminal has one rule."""
+        first = next(iter(parameters.values()))
+        xp: Any = np if isinstance(first, np.ndarray | np.floating) else jnp
+        probs = xp.ones((*first.shape[:-1], len(self.rules.rules)))
+        for name, place in self.places.items():
+            if xp is np:
+                probs[..., place] = parameters[name]
+            else:
+                probs = probs.at[..., place].set(parameters[name])
+        return probs
+
+    def _by_nonterminal(self, table: Float[Array, "... R"]) -> dict[str, Float[Array, "..."]]:
+        """Parts of a table of rules."""
+        return {name: table[..., place] for name, place in self.places.items()}
+
+    # --- what is hidden -----------------------------------------------------------------------------------------
+
+    def completed(self, summary: Summary, parameters: Mapping[str, Array]) -> Summary:
+        """Expected uses of each rule."""
+        return self.expectation(summary, parameters)[1]
+
+    def expectation(self, summary: Summary, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
+        """The log-likelihood, and expected uses of each rule: one inside-outside pass."""
+        if not isinstance(summary, KeptRows):
+            return self.log_likelihood(parameters, summary), summary
+        log_likelihood, uses = self.statistic.expected_counts(self.likelihood_parameters(parameters), summary)
+        return float(np.sum(log_likelihood)), _counts(summary, uses["log_probs"])
+
+    def available(self, summary: Summary, rng: np.random.Generator | None = None) -> Summary:
+        """Expected uses of each rule by equally probable rules as the prior has them, or by random ones."""
+        if not isinstance(summary, KeptRows):
+            return summary
+        family = self.closed("a start")
+        start = (
+            family.mean() if rng is None else self.replace(concentration=np.ones_like(family.concentration)).sample(rng)
+        )
+        return self.completed(summary, start)
+
+    def log_likelihood(self, parameters: Mapping[str, Array], summary: Summary) -> float:
+        """Log-likelihood of strings, or of strings and their trees."""
+        if not isinstance(summary, Sums):
+            return super().log_likelihood(parameters, summary)
+        return float(xlogy(summary.totals[0], self._of_all_rules(parameters)).sum())
+
+    def has_closed_form(self, summary: Summary) -> bool:
+        """Where the trees are known."""
+        return isinstance(summary, Sums)
+
+    # --- closed forms, given the trees --------------------------------------------------------------------------
+
+    def _prepared(self, data: Any, weights: Array | None, verb: str) -> tuple[Self, Summary]:
+        if not isinstance(data, Sums):
+            self._refuse(verb)
+        return super()._prepared(data, weights, verb)
+
+    def _updated(self, summary: Sums) -> Self:
+        concentration = self.concentration + summary.totals[0]
+        return self.replace(concentration=concentration, batch_shape=concentration.shape)
+
+    def _log_evidence(self, summary: Sums) -> NoReturn:
+        self._refuse("log_evidence")
+
+    def predictive(self) -> NoReturn:
+        """Refused: see the class."""
+        self._refuse("predictive")
+
+    def row_predictive(self) -> RowDensity:
+        """Refused: see the class."""
+        self._refuse("predictive")
+
+    def _refuse(self, verb: str) -> NoReturn:
+        raise ModelError(f"DirichletGrammar: {verb} has no closed form: {self.why_never_closed}")
+
+    def mean(self) -> Parameters:
+        """Normalised concentrations."""
+        parts = self._by_nonterminal(self.closed("mean").concentration)
+        return {name: alpha / alpha.sum(-1, keepdims=True) for name, alpha in parts.items()}
+
+    def variance(self) -> Parameters:
+        """p (1 - p) / (total + 1)."""
+        parts, means = self._by_nonterminal(self.closed("variance").concentration), self.mean()
+        return {
+            name: means[name] * (1 - means[name]) / (alpha.sum(-1, keepdims=True) + 1) for name, alpha in parts.items()
+        }
+
+    def mode(self, names: Names = ANONYMOUS) -> Parameters:
+        """(alpha - 1) / sum(alpha - 1) of each nonterminal, where every alpha >= 1 and one is above 1."""
+        modes: Parameters = {}
+        for name, alpha in self._by_nonterminal(self.closed("mode").concentration).items():
+            above = alpha - 1
+            bad = (above < 0).any(-1) | (above.sum(-1) <= 0)
+            if bad.any():
+                refuse_mode(
+                    names,
+                    bad,
+                    f"the Dirichlet on the rules of {name!r} is unbounded with a concentration below 1, and flat with "
+                    "all of them 1.",
+                    "Give a concentration above 1, or use NUTS().",
+                )
+            modes[name] = above / above.sum(-1, keepdims=True)
+        return modes
+
+    def maximum_likelihood(self, summary: Sums, names: Names = ANONYMOUS) -> Parameters:
+        """How often each rule is used among those of its nonterminal."""
+        shares: Parameters = {}
+        for name, counts in self._by_nonterminal(summary.totals[0]).items():
+            total = counts.sum(-1, keepdims=True)
+            if (total == 0).any():
+                raise FitError(
+                    f"Block {names.block!r}: no string uses a rule of {name!r} at {names.where(total[..., 0] == 0)}, "
+                    "so maximum likelihood has no estimate. Use MAP() with a concentration above 1, or NUTS()."
+                )
+            shares[name] = counts / total
+        return shares
+
+    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> Parameters:
+        """Independent draws of all probabilities."""
+        rng = generator(key)
+        parts = self._by_nonterminal(self.closed("sample").concentration)
+        return {name: sample_dirichlet(rng, alpha, shape) for name, alpha in parts.items()}
+
+    def _log_prior(self, parameters: Mapping[str, Array]) -> float:
+        parts = self._by_nonterminal(self.closed("log_prior").concentration)
+        logs = (
+            xlogy(alpha - 1, parameters[name]).sum(-1) + gammaln(alpha.sum(-1)) - gammaln(alpha).sum(-1)
+            for name, alpha in parts.items()
+        )
+        return float(sum(np.sum(of_nonterminal) for of_nonterminal in logs))
+
+    # --- the program --------------------------------------------------------------------------------------------
+
+    def sample_sites(self, name: str) -> Parameters:
+        """Sample `{name}_{nonterminal}`, (..., number of its rules)."""
+        assert self.batch_shape is not None
+        table = jnp.broadcast_to(jnp.asarray(self.concentration), self.batch_shape)
+        return {
+            parameter: numpyro.sample(f"{name}_{parameter}", dist.Dirichlet(alpha).to_event(alpha.ndim - 1))
+            for parameter, alpha in self._by_nonterminal(table).items()
+        }
+
+    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
+        """Strings of the grammar of each class."""
+        probs = jnp.asarray(self._of_all_rules(parameters))[labels]
+        of_all = {
+            left: probs[..., place] for left, place in zip(self.rules.nonterminals, self.rules.slices, strict=True)
+        }
+        return ProbabilisticGrammar(self.rules, of_all, max_length=self.max_length)
+
+    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> Parameters:
+        """Log probabilities of all rules."""
+        with np.errstate(divide="ignore"):
+            return {"log_probs": np.log(self._of_all_rules(parameters))}
+
+    def parameter_axes(self) -> dict[str, tuple[str, ...]]:
+        """(class, {nonterminal}_rule) of each nonterminal."""
+        return {name: ("class", f"{name}_rule") for name in self.places}
+
+    def axis_names(self, schema: Schema, columns: Sequence[str]) -> dict[str, Sequence[Any]]:
+        """The rules, as they are written."""
+        names = self.rules.rule_names
+        return {f"{name}_rule": list(names[place]) for name, place in self.places.items()}
+
+
+def _counts(summary: KeptRows, uses: Float[Array, "*K R"]) -> Sums:
+    """Uses of rules, as a summary of strings whose trees are known."""
+    return Sums(np.asarray(summary.count), (np.asarray(uses),), np.zeros(np.shape(uses)[:-1]))
+
+
+def _joined(rules: GrammarRules, stated: Mapping[Hashable, Any]) -> Float[np.ndarray, " R"]:
+    """Concentrations of all rules, from a mapping of nonterminals.
+
+    Raises:
+        ModelError: naming the nonterminal.
+    """
+    if set(stated) != set(rules.nonterminals):
+        raise ModelError(
+            f"DirichletGrammar: concentration is for {sorted(map(str, stated))}, and the nonterminals are "
+            f"{sorted(map(str, rules.nonterminals))}. Give each of them a number, or one for each of its rules."
+        )
+    parts = []
+    for left, sides in zip(rules.nonterminals, rules.right_sides, strict=True):
+        value = np.asarray(stated[left], np.float64)
+        if value.shape not in ((), (len(sides),)):
+            raise ModelError(
+                f"DirichletGrammar: concentration of {left!r} has the shape {value.shape}, and it has {len(sides)} "
+                "rules. Give a number, or one for each rule."
+            )
+        parts.append(np.broadcast_to(value, len(sides)))
+    return np.concatenate(parts)
