@@ -17,6 +17,8 @@ import jax.numpy as jnp
 from bayesgen.records import record
 from bayesgen.typing import Array, Bool, Float, Int, PRNGKeyArray
 
+from .forward_backward import Counts, forward, forward_backward, forward_backward_in_logs
+
 
 @record
 class ExpectedCounts:
@@ -51,7 +53,7 @@ def log_density(
     """
     initial, transition, steps, active = _batches_last(log_initial, log_transition, log_emissions, lengths)
     if not len(steps):
-        return jnp.zeros(_batch_shape(log_initial, log_transition, log_emissions))
+        return jnp.zeros(_batch_shape(log_initial, log_transition, log_emissions, lengths))
     total = _log_density(initial, transition, steps, active)
     return total if active is None else jnp.where(active[0], total, 0.0)
 
@@ -63,7 +65,7 @@ def expected_counts(
     lengths: Int[Array, "*#batch"] | None = None,
 ) -> ExpectedCounts:
     """Expected states and transitions given each sequence (the forward-backward algorithm); 0 where it cannot be."""
-    batch = _batch_shape(log_initial, log_transition, log_emissions)
+    batch = _batch_shape(log_initial, log_transition, log_emissions, lengths)
     arrays = tuple(
         jnp.broadcast_to(array, batch + array.shape[array.ndim - event :])
         for array, event in ((log_initial, 1), (log_transition, 2), (log_emissions, 2))
@@ -87,7 +89,7 @@ def most_probable_paths(
     Of paths that are equally probable, one with the lowest states at the end (the algorithm of Viterbi).
     """
     initial, transition, steps, known = _batches_last(log_initial, log_transition, log_emissions, lengths)
-    batch = _batch_shape(log_initial, log_transition, log_emissions)
+    batch = _batch_shape(log_initial, log_transition, log_emissions, lengths)
     if not len(steps):
         return jnp.zeros((*batch, 0), int), jnp.zeros(batch)
     active = jnp.ones((len(steps), *(1,) * len(batch)), bool) if known is None else known
@@ -148,7 +150,7 @@ def _batches_last(
     lengths: Int[Array, "*#batch"] | None,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array | None]:
     """The arrays with as many axes of batches each, which come last; and which steps are before the end."""
-    num_axes = len(_batch_shape(initial, transition, emissions))
+    num_axes = len(_batch_shape(initial, transition, emissions, lengths))
 
     def turned(array: Array, event: int) -> jax.Array:
         widened = jnp.reshape(array, (1,) * (num_axes + event - array.ndim) + array.shape)
@@ -159,19 +161,19 @@ def _batches_last(
     return turned(initial, 1), turned(transition, 2), steps, None if lengths is None else numbers < jnp.asarray(lengths)
 
 
-def _batch_shape(initial: Array, transition: Array, emissions: Array) -> tuple[int, ...]:
-    return jnp.broadcast_shapes(initial.shape[:-1], transition.shape[:-2], emissions.shape[:-2])
+def _batch_shape(initial: Array, transition: Array, emissions: Array, lengths: Array | None) -> tuple[int, ...]:
+    of_lengths = () if lengths is None else jnp.shape(lengths)
+    return jnp.broadcast_shapes(initial.shape[:-1], transition.shape[:-2], emissions.shape[:-2], of_lengths)
 
 
 @jax.custom_jvp
-@jax.jit
 def _log_density(
     initial: Float[jax.Array, " S *#batch"],
     transition: Float[jax.Array, "S S *#batch"],
     emissions: Float[jax.Array, "T S *#batch"],
     active: Bool[jax.Array, " T *#batch"] | None,
 ) -> Float[jax.Array, "*batch"]:
-    return _forward(initial, transition, emissions, active)[0].sum(0)
+    return forward(initial, transition, emissions, active)
 
 
 @_log_density.defjvp
@@ -180,7 +182,7 @@ def _log_density_jvp(
     tangents: tuple[jax.Array, jax.Array, jax.Array, object],
 ) -> tuple[jax.Array, jax.Array]:
     """The derivative of a log density is linear in expected counts, which are computed once."""
-    value, counts = _forward_backward(*primals)
+    value, counts = _value_and_counts(*primals)
     of_initial, of_transition, of_emissions = (
         (count * tangent).sum(tuple(range(count.ndim - value.ndim)))
         for count, tangent in zip(counts, tangents[:3], strict=True)
@@ -188,77 +190,24 @@ def _log_density_jvp(
     return value, of_initial + of_transition + of_emissions
 
 
-def _log_sum(logs: Float[jax.Array, "..."], axis: int) -> Float[jax.Array, "..."]:
-    """Logs of sums of exponentials, -inf where all are."""
-    peak = jax.lax.stop_gradient(_finite(logs.max(axis)))
-    total = jnp.exp(logs - jnp.expand_dims(peak, axis)).sum(axis)
-    is_zero = total == 0
-    return jnp.where(is_zero, -jnp.inf, jnp.log(jnp.where(is_zero, 1.0, total)) + peak)
-
-
-def _forward(
+@jax.custom_jvp
+def _value_and_counts(
     initial: Float[jax.Array, " S *#batch"],
     transition: Float[jax.Array, "S S *#batch"],
     emissions: Float[jax.Array, "T S *#batch"],
     active: Bool[jax.Array, " T *#batch"] | None,
-) -> tuple[jax.Array, jax.Array]:
-    """Log densities of each step given those before (T, *batch), and of states given all until then (T, S, *batch)."""
-    batch = jnp.broadcast_shapes(initial.shape[1:], transition.shape[2:], emissions.shape[2:])
-    first = _normalised(jnp.broadcast_to(initial + emissions[0], (len(initial), *batch)))
-
-    def move(
-        filtered: jax.Array, step: tuple[jax.Array, jax.Array | None]
-    ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-        emission, is_active = step
-        factor, moved = _normalised(_log_sum(filtered[:, None] + transition, 0) + emission)
-        if is_active is not None:
-            factor, moved = jnp.where(is_active, factor, 0.0), jnp.where(is_active, moved, filtered)
-        return moved, (factor, moved)
-
-    later = emissions[1:], None if active is None else active[1:]
-    _, others = jax.lax.scan(move, first[1], later)
-    factors, filtered = (jnp.concatenate([one[None], rest]) for one, rest in zip(first, others, strict=True))
-    return factors, filtered
+) -> tuple[jax.Array, Counts]:
+    return forward_backward(initial, transition, emissions, active)
 
 
-def _normalised(logs: Float[jax.Array, " S *batch"]) -> tuple[jax.Array, jax.Array]:
-    """The log of the sum over states, and logs of shares in it; -inf where the sum is 0."""
-    total = _log_sum(logs, 0)
-    return total, logs - _finite(total)
+@_value_and_counts.defjvp
+def _value_and_counts_jvp(
+    primals: tuple[jax.Array, jax.Array, jax.Array, jax.Array | None],
+    tangents: tuple[jax.Array, jax.Array, jax.Array, object],
+) -> tuple[tuple[jax.Array, Counts], tuple[jax.Array, Counts]]:
+    """Second derivatives are those of the algorithm in logs."""
 
+    def in_logs(initial: jax.Array, transition: jax.Array, emissions: jax.Array) -> tuple[jax.Array, Counts]:
+        return forward_backward_in_logs(initial, transition, emissions, primals[3])
 
-def _finite(logs: Float[jax.Array, "..."]) -> Float[jax.Array, "..."]:
-    """Logs to measure others against, which are all -inf where these are."""
-    return jnp.where(jnp.isneginf(logs), 0.0, logs)
-
-
-@jax.jit
-def _forward_backward(
-    initial: Float[jax.Array, " S *#batch"],
-    transition: Float[jax.Array, "S S *#batch"],
-    emissions: Float[jax.Array, "T S *#batch"],
-    active: Bool[jax.Array, " T *#batch"] | None,
-) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array]]:
-    """Log densities, and expected counts."""
-    factors, filtered = _forward(initial, transition, emissions, active)
-    value = factors.sum(0)
-
-    def move(
-        state: tuple[jax.Array, jax.Array], step: tuple[jax.Array, jax.Array, jax.Array, jax.Array | None]
-    ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
-        ahead, transitions = state
-        before, emission, factor, is_active = step
-        through = transition + (emission + ahead - factor)[None]
-        used, behind = jnp.exp(before[:, None] + through), _log_sum(through, 1)
-        if is_active is not None:
-            used, behind = jnp.where(is_active, used, 0.0), jnp.where(is_active, behind, ahead)
-        return (behind, transitions + used), jnp.exp(before + behind)
-
-    last = filtered[-1]
-    start = jnp.zeros_like(last), jnp.zeros((len(last), *last.shape))
-    later = filtered[:-1], emissions[1:], _finite(factors[1:]), None if active is None else active[1:]
-    (_, transitions), states = jax.lax.scan(move, start, later, reverse=True)
-    states = jnp.concatenate([states, jnp.exp(last)[None]])
-    is_possible = ~jnp.isneginf(value)
-    first, transitions, states = (jnp.where(is_possible, array, 0.0) for array in (states[0], transitions, states))
-    return value, (first, transitions, states if active is None else jnp.where(active[:, None], states, 0.0))
+    return jax.jvp(in_logs, primals[:3], tangents[:3])
