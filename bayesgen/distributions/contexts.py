@@ -1,7 +1,8 @@
 """Contexts of a chain, the symbols before a step, as rows of one table: those of the start first.
 
-An order k over r symbols has 1 + r + ... + r^(k-1) contexts of fewer than k symbols, which are those of the first k
-steps, the empty one first, and then r^k contexts of k symbols. In each group the latest symbol varies fastest.
+An order k over s symbols has 1 + s + ... + s^(k-1) contexts of fewer than k symbols, which are those of the first k
+steps, the empty one first, and then s^k contexts of k symbols. In each group the latest symbol varies fastest. The s
+symbols are all but one that ends a sequence, as nothing follows it.
 """
 
 import dataclasses
@@ -26,11 +27,18 @@ class Contexts:
 
     Attributes:
         order: k, the number of symbols before a step that tell of it.
-        num_symbols: r.
+        num_symbols: r, the symbol that ends a sequence included.
+        end: its code; None where there is none.
     """
 
     order: int
     num_symbols: int
+    end: int | None = None
+
+    @property
+    def num_before(self) -> int:
+        """How many symbols may come before others."""
+        return self.num_symbols - (self.end is not None)
 
     def check_size(self, name: str) -> None:
         """Refuse a table that is too large to be kept."""
@@ -43,7 +51,7 @@ class Contexts:
 
     def offset(self, num_known: int) -> int:
         """Where the contexts of so many symbols begin."""
-        return sum(self.num_symbols**length for length in range(num_known))
+        return sum(self.num_before**length for length in range(num_known))
 
     @property
     def num_starts(self) -> int:
@@ -53,7 +61,7 @@ class Contexts:
     @property
     def num_whole(self) -> int:
         """How many contexts have k symbols."""
-        return self.num_symbols**self.order
+        return self.num_before**self.order
 
     @property
     def size(self) -> int:
@@ -62,7 +70,7 @@ class Contexts:
 
     def names(self, symbols: Sequence[Hashable]) -> list[str]:
         """The contexts as they are written: symbols side by side, after "^" where a sequence begins with them."""
-        texts, names = [str(symbol) for symbol in symbols], [""]
+        texts, names = [str(symbol) for code, symbol in enumerate(symbols) if code != self.end], [""]
         joint = "" if all(len(text) == 1 for text in texts) else " "
         groups = []
         for _ in range(self.order):
@@ -72,7 +80,7 @@ class Contexts:
 
     def of_steps(self, codes: Integer[Array, "*batch T"]) -> Integer[Array, "*batch T"]:
         """The context of each step. Those past the end mean nothing."""
-        xp = namespace(codes)
+        xp, codes = namespace(codes), self.before(codes)
         num_steps = codes.shape[-1]
         offsets = [self.offset(min(step, self.order)) for step in range(num_steps)]
         contexts = xp.broadcast_to(xp.asarray(offsets, codes.dtype), codes.shape)
@@ -80,8 +88,12 @@ class Contexts:
         for back in range(1, min(self.order, num_steps - 1) + 1):
             before = xp.zeros((*codes.shape[:-1], back), codes.dtype)
             contexts = contexts + power * xp.concatenate([before, codes[..., :-back]], -1)
-            power *= self.num_symbols
+            power *= self.num_before
         return contexts
+
+    def before(self, codes: Integer[Array, "*shape"]) -> Integer[Array, "*shape"]:
+        """Codes among the symbols that may come before others; that of the end means nothing."""
+        return codes if self.end is None else codes - (codes >= max(self.end, 1))
 
     def entries(self, codes: Integer[Array, "*batch T"]) -> Integer[Array, "*batch T"]:
         """The place of each step in the table, context by context; those past the end mean nothing."""

@@ -38,15 +38,15 @@ class MarkovChain(SequenceDistribution):
 
     Args:
         initial: probabilities of the first k symbols. Order 1: (..., r). Order k > 1: (..., S, r), one row for each
-            beginning of fewer than k symbols, S = 1 + r + ... + r^(k-1): the empty one, those of one symbol, and so
+            beginning of fewer than k symbols, S = 1 + s + ... + s^(k-1): the empty one, those of one symbol, and so
             on, the latest symbol varying fastest. Order 0: None.
-        transition: (..., r^k, r), probabilities of the next symbol, one row for each k symbols, of which the latest
-            varies fastest.
+        transition: (..., s^k, r), probabilities of the next symbol, one row for each k symbols, of which the latest
+            varies fastest. s is r, or r - 1 where there is an `end`: nothing follows it, so that it has no rows.
         length: how long samples are: a number, or an array of them, one for each sequence of the batch.
-        end: the code of the symbol that ends a sequence; None where lengths are given. Samples are then no longer
-            than `length`, or `max_length`.
+        end: the code of the symbol that ends a sequence; None where lengths are given. Samples are no longer than
+            `length`, or `max_length`.
         max_length: how many steps T arrays of samples have; by default the longest length.
-        order: k, where an alphabet of one symbol leaves it open.
+        order: k, where one symbol besides the end leaves it open.
         symbols: what the codes stand for, such as "abc". Data of programs may then be strings.
 
     Raises:
@@ -79,11 +79,9 @@ class MarkovChain(SequenceDistribution):
         validate_args: bool | None = None,
     ) -> None:
         self.initial, self.transition = None if initial is None else _numbers(initial), _numbers(transition)
-        self.end, self.order = end, _order(self.initial, self.transition, order)
+        self.end, self.order = end, _order(self.initial, self.transition, order, end)
         starts = self._starts_shape
         batches = [self.transition.shape[:-2], () if starts is None else starts[:-2]]
-        if end is not None and not 0 <= end < self.contexts.num_symbols:
-            raise ModelError(f"MarkovChain: end={end} is none of the codes 0 to {self.contexts.num_symbols - 1}.")
         if symbols is not None and len(symbols) != self.contexts.num_symbols:
             raise ModelError(
                 f"MarkovChain: {len(symbols)} symbols, and the rows of transition have {self.contexts.num_symbols} "
@@ -104,7 +102,7 @@ class MarkovChain(SequenceDistribution):
     @property
     def contexts(self) -> Contexts:
         """The contexts, whose table begins with the rows of `initial`."""
-        return Contexts(self.order, self.transition.shape[-1])
+        return Contexts(self.order, self.transition.shape[-1], self.end)
 
     @property
     def _starts_shape(self) -> tuple[int, ...] | None:
@@ -165,7 +163,7 @@ class MarkovChain(SequenceDistribution):
                 jnp.broadcast_to(table, (*batch, *table.shape[-2:])), (offset + known)[..., None, None], -2
             )
             drawn = jax.random.categorical(step_key, rows[..., 0, :])
-            known = (known * contexts.num_symbols + drawn) % contexts.num_whole
+            known = (known * contexts.num_before + contexts.before(drawn)) % contexts.num_whole
             shown = jnp.where(is_over, PADDING, drawn)
             return (known, is_over if self.end is None else is_over | (drawn == self.end)), shown
 
@@ -179,21 +177,27 @@ def _numbers(values: Any) -> Float[Array, "..."]:
     return values if isinstance(values, jax.Array) else np.asarray(values, np.float64)
 
 
-def _order(initial: Array | None, transition: Array, stated: int | None) -> int:
+def _order(initial: Array | None, transition: Array, stated: int | None, end: int | None) -> int:
     """The order of which the tables are."""
     if transition.ndim < 2:
         raise ModelError(f"MarkovChain: transition has the shape {transition.shape}, and needs (..., r^k, r).")
     num_rows, num_symbols = transition.shape[-2:]
+    if end is not None and not 0 <= end < num_symbols:
+        raise ModelError(f"MarkovChain: end={end} is none of the codes 0 to {num_symbols - 1}.")
+    if end is not None and num_symbols == 1:
+        raise ModelError("MarkovChain: the end is the only symbol. Give rows with one more.")
+    num_before = Contexts(0, num_symbols, end).num_before
     order = 0 if initial is None else 1
-    while stated is None and num_symbols > 1 and num_symbols**order < num_rows:
+    while stated is None and num_before > 1 and num_before**order < num_rows:
         order += 1
     order = order if stated is None else stated
-    if num_symbols**order != num_rows or (initial is None) != (order == 0):
+    if num_before**order != num_rows or (initial is None) != (order == 0):
+        besides = "" if end is None else " besides the end"
         raise ModelError(
-            f"MarkovChain: transition has {num_rows} rows of {num_symbols} symbols, which are those of no order k: it "
-            f"needs {num_symbols}^k, and initial, unless k = 0. Give one row for each k symbols."
+            f"MarkovChain: transition has {num_rows} rows for contexts of {num_before} symbols{besides}, which are "
+            f"those of no order k: it needs {num_before}^k, and initial, unless k = 0. Give one row for each k symbols."
         )
-    num_starts = Contexts(order, num_symbols).num_starts
+    num_starts = Contexts(order, num_symbols, end).num_starts
     needed = (num_symbols,) if order == 1 else (num_starts, num_symbols)
     if initial is not None and initial.shape[-len(needed) :] != needed:
         raise ModelError(
@@ -205,7 +209,7 @@ def _order(initial: Array | None, transition: Array, stated: int | None) -> int:
 
 register(
     MarkovChain,
-    lambda chain: MarkovStatistic(chain.contexts, chain.end),
+    lambda chain: MarkovStatistic(chain.contexts),
     lambda chain: {"log_probs": chain.log_probs},
     event_dims={"log_probs": 2},
 )

@@ -95,16 +95,14 @@ class MarkovStatistic(Statistic):
 
     Attributes:
         contexts: of the chain.
-        end: the code that ends a sequence, or None.
     """
 
     contexts: Contexts
-    end: int | None = None
 
     @property
     def of_missing(self) -> MissingSteps:
         """The statistic of rows that lack some steps."""
-        return MissingSteps(self.contexts, self.end)
+        return MissingSteps(self.contexts)
 
     def summarize(
         self,

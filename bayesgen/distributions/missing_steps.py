@@ -1,6 +1,7 @@
 """Chains of which steps are missing: the forward recursion over contexts sums them out."""
 
 import dataclasses
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -17,11 +18,9 @@ class MissingSteps(LatentStatistic):
 
     Attributes:
         contexts: of the chain.
-        end: the code that ends a sequence, or None.
     """
 
     contexts: Contexts
-    end: int | None = None
 
     def numbers_per_row(self, parameters: Parameters, values: Real[Array, "m T ..."]) -> float:
         """A table of probabilities, and the probabilities of contexts at each step."""
@@ -47,9 +46,9 @@ class MissingSteps(LatentStatistic):
         """Which symbols each step may be: the end only where nothing follows."""
         symbols = jnp.arange(self.contexts.num_symbols)
         may_be = jnp.where(seen[..., None], codes[..., None] == symbols, True)
-        if self.end is not None:
+        if self.contexts.end is not None:
             is_followed = jnp.concatenate([inside[:, 1:], jnp.zeros((len(inside), 1), bool)], 1)
-            may_be &= ~((symbols == self.end) & is_followed[..., None])
+            may_be &= ~((symbols == self.contexts.end) & is_followed[..., None])
         return may_be.astype(float)
 
     def _of_row(
@@ -62,7 +61,7 @@ class MissingSteps(LatentStatistic):
         for step in range(num_starts):
             start = self.contexts.offset(step)
             joint = contexts[:, None] * table[start : start + len(contexts)] * may_be[step]
-            contexts, log_sum = _relative(jnp.reshape(joint, -1))
+            contexts, log_sum = self._following(joint, jnp.ravel)
             total = total + jnp.where(inside[step], log_sum, 0.0)
         if len(may_be) <= order:
             return total
@@ -73,17 +72,23 @@ class MissingSteps(LatentStatistic):
         ) -> tuple[tuple[jax.Array, jax.Array], None]:
             (before, total), (may_be_here, is_inside) = state, at
             joint = before[:, None] * whole * may_be_here
-            after, log_sum = _relative(jnp.reshape(joint, (-1, len(before))).sum(0))  # the oldest symbol is summed out
+            after, log_sum = self._following(joint, lambda of_next: of_next.reshape(-1, len(before)).sum(0))
             return (jnp.where(is_inside, after, before), jnp.where(is_inside, total + log_sum, total)), None
 
         later = jnp.asarray(may_be[order:]), jnp.asarray(inside[order:])
         (_, total), _ = jax.lax.scan(next_step, (contexts, total), later)
         return total
 
+    def _following(
+        self, joint: Float[jax.Array, "contexts r"], arranged: Callable[[jax.Array], jax.Array]
+    ) -> tuple[Float[jax.Array, " after"], Float[jax.Array, ""]]:
+        """Probabilities of the contexts after a step, relative to the sum of all, and its log.
 
-def _relative(weights: Float[jax.Array, " m"]) -> tuple[Float[jax.Array, " m"], Float[jax.Array, ""]]:
-    """Weights relative to their sum, and its log: zeros and -inf, with slopes of zero, where all are zero."""
-    total = weights.sum()
-    is_possible = total > 0
-    safe = jnp.where(is_possible, total, 1.0)
-    return weights / safe, jnp.where(is_possible, jnp.log(safe), -jnp.inf)
+        Where all are zero: zeros and -inf, with slopes of zero. After the end comes nothing.
+        """
+        total = joint.sum()
+        is_possible = total > 0
+        safe = jnp.where(is_possible, total, 1.0)
+        end = self.contexts.end
+        of_next = joint if end is None else jnp.delete(joint, end, axis=1, assume_unique_indices=True)
+        return arranged(of_next / safe), jnp.where(is_possible, jnp.log(safe), -jnp.inf)

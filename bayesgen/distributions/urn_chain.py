@@ -62,7 +62,7 @@ class UrnChain(SequenceDistribution):
     @property
     def contexts(self) -> Contexts:
         """The contexts."""
-        return Contexts(self.order, self.concentration.shape[-1])
+        return Contexts(self.order, self.concentration.shape[-1], self.end)
 
     @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> Constraint:
@@ -88,7 +88,7 @@ class UrnChain(SequenceDistribution):
         """Independent sequences, each with probabilities of its own."""
         assert key is not None
         contexts, num_steps = self.contexts, self.steps_to_sample
-        shape, num_symbols = (*sample_shape, *self.batch_shape), contexts.num_symbols
+        shape = (*sample_shape, *self.batch_shape)
         batch = (int(np.prod(shape, dtype=int)),)
         alpha = jnp.broadcast_to(self.concentration, (*shape, *self.concentration.shape[-2:]))
         alpha = alpha.reshape(*batch, *alpha.shape[-2:])
@@ -101,7 +101,7 @@ class UrnChain(SequenceDistribution):
             (urns, known, is_over), (step_key, offset) = state, at
             drawn = jax.random.categorical(step_key, jnp.log(urns[rows, offset + known]))
             urns = urns.at[rows, offset + known, drawn].add(1.0)
-            known = (known * num_symbols + drawn) % contexts.num_whole
+            known = (known * contexts.num_before + contexts.before(drawn)) % contexts.num_whole
             shown = jnp.where(is_over, PADDING, drawn)
             return (urns, known, is_over if self.end is None else is_over | (drawn == self.end)), shown
 

@@ -8,7 +8,7 @@ import numpyro
 import numpyro.distributions as dist
 
 from bayesgen.data import Kind, Schema, SequenceOf
-from bayesgen.distributions import Contexts, CountsAndRows, MarkovChain, UrnChain
+from bayesgen.distributions import CountsAndRows, MarkovChain, UrnChain
 from bayesgen.errors import ModelError
 from bayesgen.records import fill, record, static
 from bayesgen.statistics import RowDensity, Summary
@@ -43,8 +43,8 @@ class DirichletMarkov(MarkovPrior):
         order: k; 0 for symbols that do not depend on each other.
         concentration: pseudo-counts, > 0; a scalar stands for equal ones. An array broadcasts to (contexts, r), or
             (classes, contexts, r): r symbols, the end last where there is one; contexts are those of fewer than k
-            symbols first, the empty one, those of one symbol, and so on, and then the r^k of k symbols, the latest
-            symbol varying fastest.
+            symbols first, the empty one, those of one symbol, and so on, and then those of k symbols, the latest
+            symbol varying fastest. The end is in no context.
         end: whether a sequence ends because its end was drawn, as one more symbol: its length then tells of its
             class. Else densities and evidence condition on lengths.
         symbols: the alphabet, of a family used alone; in a model the schema has it. None: of a family used alone, the
@@ -109,9 +109,8 @@ class DirichletMarkov(MarkovPrior):
                 f"DirichletMarkov: {len(self.symbols)} symbols are stated, and its column has {length - self.end}. "
                 "Declare the alphabet of a column once, by Schema(categories={column: symbols})."
             )
-        contexts = Contexts(self.order, length)
-        contexts.check_size("DirichletMarkov")
-        return self._resolved((*scale.batch_shape[: scale.num_classes is not None], contexts.size), length)
+        of_classes = scale.batch_shape[: scale.num_classes is not None]
+        return self._resolved((*of_classes, self._contexts(length).size), length)
 
     # --- used alone -----------------------------------------------------------------------------------------------
 
@@ -140,13 +139,8 @@ class DirichletMarkov(MarkovPrior):
         """The distribution of one new sequence of this length, its repeated k-grams being drawn from the same rows."""
         family = self.closed("predictive")
         longest = self.max_length if self.end and length is None else None
-        return UrnChain(
-            family.concentration, self.order, length, self.end_code, max_length=longest, symbols=self._symbols_and_end
-        )
-
-    @property
-    def _symbols_and_end(self) -> tuple[Hashable, ...] | None:
-        return None if self.symbols is None or self.end else self.symbols
+        end, symbols = self.contexts.end, None if self.end else self.symbols  # the end is no symbol of the user's
+        return UrnChain(family.concentration, self.order, length, end, max_length=longest, symbols=symbols)
 
     def _implied_scale(self) -> Scale:
         return Scale()
@@ -181,14 +175,14 @@ class DirichletMarkov(MarkovPrior):
             None if self.order == 0 else parameters["initial"][labels],
             parameters["transition"][labels],
             length,
-            self.end_code,
+            self.contexts.end,
             order=self.order,
             max_length=self.max_length if self.end else None,
         )
 
     def row_predictive(self) -> RowDensity:
         """The exact predictive of whole sequences."""
-        return DirichletMarkovRows(self.concentration, self.contexts, self.end_code)
+        return DirichletMarkovRows(self.concentration, self.contexts)
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         """initial: (class, symbol), from order 2 on (class, start, symbol); transition: (class, context, symbol)."""
@@ -200,7 +194,7 @@ class DirichletMarkov(MarkovPrior):
     def axis_names(self, schema: Schema, columns: Sequence[str]) -> dict[str, Sequence[Any]]:
         """Symbols, "$" for the end; contexts as they are written, those of the start after "^"."""
         symbols = [str(symbol) for symbol in schema.categories[columns[0]]] + ["$"] * self.end
-        contexts = Contexts(self.order, len(symbols))
+        contexts = self._contexts(len(symbols))
         names = contexts.names(symbols)
         starts, whole = names[: contexts.num_starts], names[contexts.num_starts :]
         return {"symbol": symbols, "start": starts, "context": whole}

@@ -62,17 +62,18 @@ class MarkovPrior(DirichletFamily, abc.ABC):
     @property
     def contexts(self) -> Contexts:
         """The contexts, whose order is that of the rows of the table."""
-        return Contexts(self.order, self._known_length() if self.batch_shape is None else self.batch_shape[-1])
+        return self._contexts(self._known_length() if self.batch_shape is None else self.batch_shape[-1])
 
-    @property
-    def end_code(self) -> int | None:
-        """The code of the end, where there is one: the last."""
-        return self.contexts.num_symbols - 1 if self.end else None
+    def _contexts(self, num_symbols: int) -> Contexts:
+        """The contexts of so many symbols, of which the end is the last, where there is one."""
+        contexts = Contexts(self.order, num_symbols, num_symbols - 1 if self.end else None)
+        contexts.check_size(type(self).__name__)
+        return contexts
 
     @property
     def statistic(self) -> MarkovStatistic:
         """Counts of what follows each context."""
-        return MarkovStatistic(self.contexts, self.end_code)
+        return MarkovStatistic(self.contexts)
 
     def _split(self, table: Float[ArrayOrNumber, "... contexts r"]) -> Parameters:
         """Rows of the start, and the others."""

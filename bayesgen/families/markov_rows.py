@@ -22,12 +22,10 @@ class DirichletMarkovRows(RowDensity):
     Attributes:
         concentration: those of the contexts of each class.
         contexts: of the chain.
-        end: the code that ends a sequence, or None.
     """
 
     concentration: Float[Array, "K contexts r"]
     contexts: Contexts = static()
-    end: int | None = static(default=None)
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n T"] | None = None) -> Float[Array, "n K"]:
         """Log probability of each row under each class.
@@ -69,15 +67,17 @@ class DirichletMarkovRows(RowDensity):
         lacking = np.nonzero(~seen)[1].reshape(num_rows, 1, number)
         np.put_along_axis(completed, lacking, options[None], -1)
         logs = np.asarray(self._of_whole(completed.reshape(-1, num_steps))).reshape(num_rows, len(options), -1)
-        if self.end is not None:
-            is_followed = (completed[..., :-1] == self.end) & (completed[..., 1:] >= 0)
+        if self.contexts.end is not None:
+            is_followed = (completed[..., :-1] == self.contexts.end) & (completed[..., 1:] >= 0)
             logs = np.where(is_followed.any(-1)[..., None], -np.inf, logs)
         return scipy.special.logsumexp(logs, axis=1)
 
     def _of_whole(self, values: Cells) -> Float[Array, "n K"]:
         """Of rows whose steps are all there."""
         if namespace(self.concentration, values) is not np:
-            return UrnChain(self.concentration, self.contexts.order, validate_args=False).log_prob(values[:, None])
+            contexts = self.contexts
+            chain = UrnChain(self.concentration, contexts.order, end=contexts.end, validate_args=False)
+            return chain.log_prob(values[:, None])
         codes, inside = as_codes(values)
         alpha = np.asarray(self.concentration)
         total = np.zeros((len(codes), len(alpha)))

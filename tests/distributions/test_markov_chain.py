@@ -24,9 +24,9 @@ def float64():
         yield
 
 
-def tables(order, num_symbols, batch=(), seed=0):
+def tables(order, num_symbols, batch=(), seed=0, end=None):
     """Random arguments of a chain."""
-    rng, contexts = np.random.default_rng(seed), Contexts(order, num_symbols)
+    rng, contexts = np.random.default_rng(seed), Contexts(order, num_symbols, end)
     probs = rng.dirichlet(np.full(num_symbols, 0.7), (*batch, contexts.size))
     starts, transition = probs[..., : contexts.num_starts, :], probs[..., contexts.num_starts :, :]
     initial = None if order == 0 else starts[..., 0, :] if order == 1 else starts
@@ -36,8 +36,9 @@ def tables(order, num_symbols, batch=(), seed=0):
 def probability(sequence, initial, transition, order, end=None):
     """By the chain rule, with contexts looked up by their symbols."""
     num_symbols, product = transition.shape[-1], 1.0
-    rows = {context: transition[i] for i, context in enumerate(itertools.product(range(num_symbols), repeat=order))}
-    starts = [c for length in range(order) for c in itertools.product(range(num_symbols), repeat=length)]
+    before = [symbol for symbol in range(num_symbols) if symbol != end]
+    rows = {context: transition[i] for i, context in enumerate(itertools.product(before, repeat=order))}
+    starts = [c for length in range(order) for c in itertools.product(before, repeat=length)]
     rows |= dict(zip(starts, np.reshape(initial, (-1, num_symbols)), strict=True)) if order else {}
     for step, symbol in enumerate(sequence):
         if step and sequence[step - 1] == end:
@@ -60,17 +61,17 @@ def test_probabilities_of_all_sequences_are_those_of_the_chain_rule_and_sum_to_o
         close(np.exp(chain.log_prob(padded[:, :length])), found, rtol=1e-12)  # of any T
 
 
-@pytest.mark.parametrize("order", [0, 1, 2])
-def test_sequences_that_end_and_beginnings_that_do_not_sum_to_one(order):
-    initial, transition = tables(order, 3)
-    chain = bg.MarkovChain(initial, transition, end=1, max_length=4, validate_args=False)
+@pytest.mark.parametrize(("order", "end"), [(0, 1), (1, 0), (2, 1), (2, 2)])
+def test_sequences_that_end_and_beginnings_that_do_not_sum_to_one(order, end):
+    initial, transition = tables(order, 3, end=end)
+    chain = bg.MarkovChain(initial, transition, end=end, max_length=4, validate_args=False)
     every = [s for length in range(5) for s in itertools.product(range(3), repeat=length)]
-    possible = [s for s in every if 1 not in s[:-1] and (len(s) == 4 or s[-1:] == (1,))]
+    possible = [s for s in every if end not in s[:-1] and (len(s) == 4 or s[-1:] == (end,))]
     padded = np.array([[*s, *[-1] * (4 - len(s))] for s in possible])
     close(np.exp(chain.log_prob(padded)).sum(), 1.0, rtol=1e-12)
     assert np.asarray(chain.support(padded)).all()
-    close(np.exp(chain.log_prob(padded)), [probability(s, initial, transition, order, 1) for s in possible])
-    after_the_end = np.array([[0, 1, 2, -1], [1, 1, -1, -1]])
+    close(np.exp(chain.log_prob(padded)), [probability(s, initial, transition, order, end) for s in possible])
+    after_the_end = np.array([[0, end, 2, -1], [end, end, -1, -1]])
     assert np.isneginf(chain.log_prob(after_the_end)).all() and not np.asarray(chain.support(after_the_end)).any()
 
 
@@ -90,11 +91,13 @@ def test_samples_are_as_long_as_stated_and_stop_at_the_end():
     draws = np.asarray(ragged.sample(jax.random.key(0), (5,)))
     assert draws.shape == (5, 2, 3, 3) == ragged.shape((5,))
     assert ((draws != -1).sum(-1) == [3, 0, 1]).all() and np.asarray(ragged.support(draws)).all()
-    ended = bg.MarkovChain(*tables(2, 3), end=2, max_length=40)
-    draws = np.asarray(ended.sample(jax.random.key(0), (300,)))
-    assert np.asarray(ended.support(draws)).all() and (draws == 2).any(-1).mean() > 0.9
+    ended = bg.MarkovChain(*tables(2, 3, end=0), end=0, max_length=3)
+    draws = np.asarray(ended.sample(jax.random.key(0), (20_000,)))
+    assert np.asarray(ended.support(draws)).all()
+    every, counts = np.unique(draws, axis=0, return_counts=True)
+    close(counts / 20_000, np.exp(ended.log_prob(every)), atol=4.5 * 0.5 / np.sqrt(20_000))
     with pytest.raises(ModelError, match="Give length"):
-        bg.MarkovChain(*tables(2, 3), end=2).sample(jax.random.key(0))
+        bg.MarkovChain(*tables(2, 3, end=0), end=0).sample(jax.random.key(0))
 
 
 def test_batches_broadcast_expand_and_map():
@@ -155,15 +158,19 @@ def test_a_program_of_it_is_a_numpyro_program():
 
 def test_bad_arguments_are_refused_with_their_shapes():
     initial, transition = tables(2, 3)
-    with pytest.raises(ModelError, match="9 rows of 3 symbols"):
+    with pytest.raises(ModelError, match="9 rows for contexts of 3 symbols"):
         bg.MarkovChain(None, transition)
-    with pytest.raises(ModelError, match="7 rows of 3 symbols"):
+    with pytest.raises(ModelError, match="7 rows for contexts of 3 symbols"):
         bg.MarkovChain(initial, transition[:7])
     with pytest.raises(ModelError, match=r"initial has the shape \(3, 3\)"):
         bg.MarkovChain(initial[:3], transition)
     with pytest.raises(ModelError, match="end=3 is none of the codes 0 to 2"):
         bg.MarkovChain(initial, transition, end=3)
-    with pytest.raises(ModelError, match="2 symbols"):
+    with pytest.raises(ModelError, match="the end is the only symbol"):
+        bg.MarkovChain([1.0], [[1.0]], end=0)
+    with pytest.raises(ModelError, match="9 rows for contexts of 2 symbols besides the end"):
+        bg.MarkovChain(initial, transition, end=1)
+    with pytest.raises(ModelError, match="MarkovChain: 2 symbols"):
         bg.MarkovChain(initial, transition, symbols="ab")
     with pytest.raises(ValueError, match="invalid transition parameter"):
         bg.MarkovChain(initial, transition * 0.9, validate_args=True)
@@ -175,4 +182,5 @@ def test_contexts_have_names():
     assert Contexts(0, 2).names("ab") == [""]
     assert Contexts(1, 2).names("ab") == ["^", "a", "b"]
     assert Contexts(2, 2).names("ab") == ["^", "^a", "^b", "aa", "ab", "ba", "bb"]
+    assert Contexts(2, 3, end=1).names("abc") == ["^", "^a", "^c", "aa", "ac", "ca", "cc"]
     assert Contexts(2, 2).names(["up", 10])[1:5] == ["^ up", "^ 10", "up up", "up 10"]

@@ -19,7 +19,7 @@ close = np.testing.assert_allclose
 
 def chain(order, end=None, seed=0):
     """K chains, some of whose probabilities are zero."""
-    rng, contexts = np.random.default_rng(seed), Contexts(order, NUM_SYMBOLS)
+    rng, contexts = np.random.default_rng(seed), Contexts(order, NUM_SYMBOLS, end)
     probs = rng.dirichlet(np.full(NUM_SYMBOLS, 0.7), (CLASSES, contexts.size))
     probs[0, -1] = [0.0, 0.3, 0.7]
     starts, transition = probs[:, : contexts.num_starts], probs[:, contexts.num_starts :]
@@ -55,7 +55,7 @@ def enumerated(order, end):
     """Log densities of rows under each class, and the expected counts of each row, by enumeration."""
     with jax.enable_x64(True):
         model, (values, observed) = chain(order, end), rows(end)
-        statistic = MarkovStatistic(Contexts(order, NUM_SYMBOLS), end)
+        statistic = MarkovStatistic(Contexts(order, NUM_SYMBOLS, end))
         table, counts = [], []
         for row, seen in zip(values, observed, strict=True):
             every = completions(row, seen) if seen.any() else np.full((1, LENGTH), -1)

@@ -163,8 +163,9 @@ def chain_table(parameters):
 
 def markov(order, end):
     """Chains of three symbols, the last of which may be the end."""
-    contexts = [c for length in range(order + 1) for c in itertools.product(range(SYMBOLS), repeat=length)]
-    num_starts = len(contexts) - SYMBOLS**order
+    before = range(SYMBOLS - end)
+    contexts = [c for length in range(order + 1) for c in itertools.product(before, repeat=length)]
+    num_starts = len(contexts) - len(before) ** order
     concentration = 1.2 + np.arange(len(contexts) * SYMBOLS).reshape(-1, SYMBOLS) % 5 / 2
 
     def rows(rng, n):

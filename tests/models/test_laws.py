@@ -23,6 +23,7 @@ every_method = pytest.mark.parametrize(
 )
 # what compiles a program for each case is run for some; for the others with -m slow
 SEARCHED = {"naive Bayes, integer labels"}
+FLAT = {"naive Bayes, words"}  # contexts that no row has: the likelihood is the same whatever follows them
 TRACED = {"naive Bayes", "discriminant, tied", "multinomial, dense"}
 
 
@@ -209,6 +210,10 @@ def test_without_its_conjugate_blocks_a_model_has_the_same_point(name, method):
     case = CASES[name]
     X, y = case.data
     built_in = bg.fit(case.model, X, y, method=method)
+    if name in FLAT and isinstance(method, bg.MLE):
+        with pytest.raises(bg.FitError):
+            bg.fit(built_in.program, stated(built_in, X), y, method=method)
+        return
     own = bg.fit(built_in.program, stated(built_in, X), y, method=method)
     expected = {key: value for key, value in built_in.parameters.items() if key in own.parameters}
     missing = set(built_in.parameters) - set(own.parameters)
@@ -245,9 +250,11 @@ def test_the_program_runs_in_numpyros_predictive(name):
     assert draws["y"].shape == (5, 11)
     assert set(np.unique(draws["y"])) <= set(range(len(fit.classes)))
     for site, value in rows.values.items():
-        assert draws[site].shape == (5, 11, value.shape[1])
+        assert draws[site].shape[:2] == (5, 11)
+        assert draws[site].shape[2] in (value.shape[1], fit.program.structure.attribute[site].row_shape[0], 6)
     for key in fit.program.covariates:
-        assert (draws[key.removesuffix("_total")].sum(-1) == 6).all()
+        site, _, total = key.rpartition("_")
+        assert ((draws[site].sum(-1) if total == "total" else (draws[site] >= 0).sum(-1)) == 6).all()
     assert set(fit.program.latents) <= set(draws)
 
 

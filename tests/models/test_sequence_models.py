@@ -68,7 +68,7 @@ def test_a_column_of_sequences_is_a_block_of_its_own_name(exact):
         method=bg.MAP(),
         schema=bg.Schema(kinds={"word": "sequence", "real": bg.SequenceOf(end=True)}),
     )
-    assert two.parameters["real_transition"].shape == (2, 4, 4)
+    assert two.parameters["real_transition"].shape == (2, 3, 4)
 
 
 @pytest.mark.parametrize("order", [0, 1, 2])
@@ -98,7 +98,7 @@ def test_what_is_simulated_goes_back_in(exact):
 def test_sequences_that_end_are_simulated_without_lengths():
     model = bg.NaiveBayes({"word": bg.DirichletMarkov(end=True, max_length=12)}, class_prior=None)
     fit = bg.fit(model, {"word": WORDS}, method=bg.Exact())
-    assert fit.schema.kinds["word"] == bg.SequenceOf(end=True) and fit.parameters["word_transition"].shape == (4, 4)
+    assert fit.schema.kinds["word"] == bg.SequenceOf(end=True) and fit.parameters["word_transition"].shape == (3, 4)
     rows = fit.simulate(20, seed=1)
     assert rows.keys() == {"word"} and rows["word"].shape == (20, 12)
     ended = [3 in row for row in rows["word"].tolist()]

@@ -1,0 +1,148 @@
+"""`DirichletMarkov` alone: on strings and lists, on sequences that lack steps, and what it refuses."""
+
+import itertools
+
+import jax
+import numpy as np
+import pytest
+import scipy.special
+
+import bayesgen as bg
+from bayesgen.errors import DataError, FitError, ModelError, PredictionError
+from bayesgen.families import markov_rows
+
+close = np.testing.assert_allclose
+WORDS = ["anna", "bob", "", "nana", "b"]
+
+
+def chain_rule(words, order, concentration, alphabet, end=""):
+    """Log evidence, symbol by symbol: each urn gives what was put into it, and all that it holds."""
+    seen, total = {}, 0.0
+    for word in words:
+        for place, symbol in enumerate(word + end):
+            urn = seen.setdefault(word[max(0, place - order) : place] if place >= order else ("^", word[:place]), [])
+            alpha = concentration * len(alphabet + end)
+            total += np.log((urn.count(symbol) + concentration) / (len(urn) + alpha))
+            urn.append(symbol)
+    return total
+
+
+@pytest.mark.parametrize("order", [0, 1, 2, 3])
+@pytest.mark.parametrize("end", ["", "$"])
+def test_the_evidence_of_strings_is_that_of_the_chain_rule(order, end):
+    family = bg.DirichletMarkov(order, 0.7, end=bool(end))
+    close(family.log_evidence(WORDS), chain_rule(WORDS, order, 0.7, "abno", end), rtol=1e-12)
+    posterior = family.update(WORDS)
+    more = chain_rule([*WORDS, "bana"], order, 0.7, "abno", end) - chain_rule(WORDS, order, 0.7, "abno", end)
+    close(posterior.log_evidence(["bana"]), more, rtol=1e-10)
+    predictive = posterior.predictive() if end else posterior.predictive(4)
+    codes = ["abno".index(symbol) for symbol in "bana"] + [4] * bool(end)
+    with jax.enable_x64(True):
+        close(predictive.log_prob(np.array(codes)), more, rtol=1e-10)
+    assert posterior.symbols == ("a", "b", "n", "o") and posterior.contexts.num_before == 4
+
+
+def test_lists_of_any_symbols_and_declared_alphabets():
+    by_lists = bg.DirichletMarkov(1, symbols=["up", "down", "level"]).update([["up", "up"], ["down"]])
+    by_codes = bg.DirichletMarkov(1, np.ones(3)).update([[0, 0], [1]])
+    by_array = bg.DirichletMarkov(1, np.ones(3)).update(np.array([[0, 0], [1, -1]]))
+    for name, value in by_lists.mean().items():
+        close(by_codes.mean()[name], value)
+        close(by_array.mean()[name], value)
+    assert by_codes.symbols == (0, 1, 2)
+    with pytest.raises(DataError, match="sideways"):
+        by_lists.update([["up", "sideways"]])
+
+
+def test_draws_of_the_predictive_have_the_frequencies_of_the_evidences():
+    posterior = bg.DirichletMarkov(1, 0.8, end=True).update(["ab", "b", "aab"])
+    with jax.enable_x64(True):
+        predictive = posterior.predictive(3)
+        draws = np.asarray(predictive.sample(jax.random.key(0), (20_000,)))
+        assert np.asarray(predictive.support(draws)).all()
+        every, counts = np.unique(draws, axis=0, return_counts=True)
+        close(counts / 20_000, np.exp(predictive.log_prob(every)), atol=4.5 * 0.5 / np.sqrt(20_000))
+        close(np.exp(predictive.log_prob(every)).sum(), 1.0, atol=1e-3)
+
+
+def test_contexts_that_do_not_occur_leave_every_symbol_as_probable():
+    family = bg.DirichletMarkov(2, symbols="ab").resolve(bg.families.Scale(num_categories=2))
+    summary = family.summarize(["aab", "a"])
+    point, mode = family.maximum_likelihood(summary), family.update(summary).mode()
+    for name in point:
+        close(point[name], mode[name])
+    close(point["initial"], [[1, 0], [1, 0], [0.5, 0.5]])  # at the start, after a, after b
+    close(point["transition"], [[0, 1], [0.5, 0.5], [0.5, 0.5], [0.5, 0.5]])
+    with pytest.raises(FitError, match="no symbol was counted"):
+        family.maximum_likelihood(family.summarize([""]))
+    with pytest.raises(FitError, match="flat"):
+        family.mode()
+    with pytest.raises(FitError, match="unbounded"):
+        bg.DirichletMarkov(1, 0.9).update(["aab"]).mode()
+
+
+@pytest.mark.parametrize(("order", "end"), [(0, False), (1, False), (2, True)])
+def test_rows_that_lack_steps_are_sums_over_their_completions(order, end):
+    posterior = bg.DirichletMarkov(order, 0.7, end=end).update(WORDS).of_one_class()
+    density, rng = posterior.row_predictive(), np.random.default_rng(0)
+    size, last = 4 + end, 4 if end else None
+    values = rng.integers(0, 4, (9, 6))
+    values[:, 5] = [4 if end and row % 2 else -1 for row in range(9)]
+    values[3], values[4] = -1, [1, -1, -1, -1, -1, -1]
+    observed = (rng.random(values.shape) < 0.7) | (values < 0)
+    values[5], observed[5] = 0, False
+    for row in range(9):
+        options = [[code] if there else range(size) for code, there in zip(values[row], observed[row], strict=True)]
+        every = np.array(list(itertools.product(*options))) if observed[row].any() else np.full((1, 6), -1)
+        allowed = ~((every[:, :-1] == last) & (every[:, 1:] >= 0)).any(1)
+        expected = scipy.special.logsumexp(density.log_prob(every[allowed]), axis=0)
+        close(density.log_prob(values[row : row + 1], observed[row : row + 1])[0], expected, rtol=1e-11)
+    close(density.log_prob(values, observed)[5], 0.0)
+    with jax.enable_x64(True):
+        whole = observed.all(1)
+        traced = jax.jit(lambda d, rows: d.log_prob(rows))(density, jax.numpy.asarray(values[whole]))
+    close(traced, density.log_prob(values[whole]), rtol=1e-11)
+
+
+def test_too_many_completions_are_refused_with_the_remedy(monkeypatch):
+    density = bg.DirichletMarkov(1).update(WORDS).of_one_class().row_predictive()
+    values, observed = np.zeros((1, 9), int), np.arange(9)[None] < 3
+    assert np.isfinite(density.log_prob(values, observed | (np.arange(9) > 6))).all()
+    monkeypatch.setattr(markov_rows, "MOST_COMPLETIONS", 4**5)
+    with pytest.raises(PredictionError, match=r"lacks 6 of its steps.*PlugIn\(\)"):
+        density.log_prob(values, observed)
+
+
+def test_missing_steps_have_no_closed_form():
+    family = bg.DirichletMarkov(1, symbols="ab")
+    rows = [["a", None, "b"], ["b"]]
+    for verb in (family.update, family.log_evidence):
+        with pytest.raises(FitError, match=r"steps of its sequences are missing.*MAP"):
+            verb(rows)
+    whole = family.update(["ab", None])
+    close(whole.mean()["transition"], family.update(["ab"]).mean()["transition"])
+
+
+def test_bad_arguments_are_refused():
+    for order in (-1, True):
+        with pytest.raises(ModelError, match="order must be a whole number"):
+            bg.DirichletMarkov(order)
+    with pytest.raises(ModelError, match="another one"):
+        bg.DirichletMarkov(1, symbols="aba")
+    with pytest.raises(ModelError, match="cannot know the alphabet"):
+        bg.DirichletMarkov(1).mean()
+    with pytest.raises(ModelError, match=r"order 9 over 27 symbols.*Take a lower order"):
+        bg.DirichletMarkov(9, symbols=[*range(27)]).update([[1, 2]])
+    with pytest.raises(ModelError, match=r"shape \(5, 4\)"):
+        bg.DirichletMarkov(2, np.ones((5, 4))).update(WORDS)
+    with pytest.raises(ModelError, match=r"symbols \('a', 'b', 'n', 'o'\), and the table is one of 3"):
+        bg.DirichletMarkov(1, np.ones(3)).update(WORDS)
+    with pytest.raises(DataError, match=r"Row 1 .*no sequence of the codes 0 to 2"):
+        bg.DirichletMarkov(1, np.ones(3)).update(np.array([[0, 1], [-1, 2]]))
+
+
+def test_a_concentration_for_each_context():
+    concentration = np.array([[1.0, 2.0], [3.0, 0.5], [0.2, 0.4]])  # at the start, after a, after b
+    mean = bg.DirichletMarkov(1, concentration, symbols="ab").update(["ab", "bb"]).mean()
+    close(mean["initial"], [2 / 5, 3 / 5])
+    close(mean["transition"], [[3 / 4.5, 1.5 / 4.5], [0.2 / 1.6, 1.4 / 1.6]])
