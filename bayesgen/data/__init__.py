@@ -6,7 +6,7 @@ from .chunks import naming_origin, read_tables, row_chunks
 from .columns import ColumnKinds, PositionalNames, as_array, check_index
 from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
 from .encoding import refuse_missing_cells, whole_numbers
-from .filling import collected, decoded, filled
+from .filling import collected, filled
 from .kinds import Kind, name_of_kind
 from .levels import as_level, levels_array, with_level
 from .response import ResponseColumn, refuse_classes_of_response, response_of_rows, response_values
@@ -43,7 +43,6 @@ __all__ = [
     "as_level",
     "check_index",
     "collected",
-    "decoded",
     "filled",
     "fingerprint",
     "fitted_basis",

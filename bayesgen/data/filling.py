@@ -6,19 +6,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .levels import levels_array
-from .schema import Schema
 from .views import ArrayTable, FrameTable, MappingTable, Table
 
 Cells: TypeAlias = Mapping[str, tuple[np.ndarray, np.ndarray]]  # column -> (rows, values)
-
-
-def decoded(schema: Schema, column: str, values: np.ndarray) -> np.ndarray:
-    """Numbers of a column as the user writes them: what `Schema.encode_cells` turns into these numbers."""
-    kind = schema.kinds[column]
-    if kind == "categorical":
-        return levels_array(schema.categories[column])[values.astype(int)]
-    return values > 0.5 if kind == "binary" else values
 
 
 @functools.singledispatch

@@ -28,10 +28,10 @@ def stated_kind(kind: Kind) -> Kind:
 
 def resolved_kind(stated: Kind | None, implied: Kind | None) -> Kind:
     """The kind that is stated, else that which a family implies; "sequence" leaves steps and end to the family."""
-    if stated == SEQUENCE:
-        return implied if isinstance(implied, SequenceOf) else SequenceOf()
     kind = stated or implied
     assert kind is not None
+    if kind == SEQUENCE:
+        return implied if isinstance(implied, SequenceOf) else SequenceOf()
     return kind
 
 

@@ -9,7 +9,7 @@ from bayesgen.errors import DataError, warn
 from bayesgen.runtime import all_in_threads
 
 from .binned import BINNED, Binned, constant_columns
-from .categories import inferred_categories
+from .categories import as_labels, check_num_classes, inferred_categories, inferred_classes
 from .columns import ColumnKinds
 from .encoding import encode_numbers
 from .kinds import Kind, has_categories, name_of_kind
@@ -57,6 +57,23 @@ def resolved_categories(declared: Declared, table: Table, names_of: NamesOf) -> 
 
 def _inferred_symbols(column: str, table: Table, name: str) -> Sequence[Any]:
     return inferred_symbols(column, table.column(name))
+
+
+def resolved_classes(declared: Sequence[Any] | None, y: Any, num_rows: int) -> Sequence[Any] | None:
+    """The classes: those declared, else those of the labels; None where there are neither.
+
+    Raises:
+        DataError: labels that are not one a row; fewer than two classes.
+    """
+    if y is None:
+        return declared
+    labels = as_labels(y)
+    if len(labels) != num_rows:
+        raise DataError(f"X has {num_rows} rows and y has {len(labels)} labels. Give one label a row.")
+    if declared is None:
+        return inferred_classes(y, labels)
+    check_num_classes(declared)
+    return declared
 
 
 def resolved_bins(kinds: Mapping[str, Kind], table: Table, names_of: NamesOf) -> Mapping[str, Kind]:

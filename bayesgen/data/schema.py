@@ -11,12 +11,13 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 
 from .binned import BINNED, Binned
-from .categories import as_labels, check_num_classes, encode_levels, inferred_classes
+from .categories import as_labels, check_num_classes, encode_levels
 from .columns import ColumnKinds, PositionalNames, check_kinds, check_known, text_names
+from .decoding import decoded
 from .encoding import Encoded, category_codes, encode_categories, encode_numbers, refuse_missing_cells
 from .kinds import KINDS, Kind, name_of_kind, resolved_kind, stated_kind
 from .levels import declared_levels
-from .resolving import check_ends, resolved_bins, resolved_categories
+from .resolving import check_ends, resolved_bins, resolved_categories, resolved_classes
 from .response import ResponseColumn
 from .sequence_cells import encode_sequences
 from .sequences import SEQUENCE, SequenceOf
@@ -113,7 +114,7 @@ class Schema:
         names_of = functools.partial(schema.names_in, table)
         schema = replace(schema, kinds=resolved_bins(kinds, table, names_of))
         categories = resolved_categories(schema, table, names_of)
-        return replace(schema, categories=categories, classes=self._complete_classes(y, table.num_rows))
+        return replace(schema, categories=categories, classes=resolved_classes(self.classes, y, table.num_rows))
 
     def check_table(self, table: Table) -> None:
         """DataError unless the table has this schema's columns.
@@ -157,6 +158,26 @@ class Schema:
         if kind == BINNED:
             check_ends(numbers, observed, {column: self.bins(column) for column in columns})
         return numbers, observed
+
+    def decode(self, column: str, values: Any) -> Any:
+        """Numbers of a column as users write them: categories, truth values, texts or lists of symbols.
+
+        Args:
+            column: its name.
+            values: (n,) codes or numbers, or (n, T), such as simulated sequences.
+
+        Returns:
+            An array; of sequences a list, each without what is past its end.
+
+        Raises:
+            DataError: no such column.
+
+        >>> schema = Schema.infer({"word": ["ab", "cab"]}, kinds={"word": "sequence"})
+        >>> schema.decode("word", [[2, 0, -1], [1, 1, 1]])
+        ['ca', 'bbb']
+        """
+        check_known([column], self._resolved_columns(), self.named)
+        return decoded(self.kinds[column], self.categories.get(column, ()), np.asarray(values))
 
     def encode_column(self, table: Table, column: str) -> np.ndarray:
         """`encode` of one column of a mapping, which may be (n, ...), in its own shape."""
@@ -264,17 +285,6 @@ class Schema:
         names = self.names_in(table, columns)
         pairs = zip(columns, names, strict=True)
         return {c: stated.get(c) or default or table.inferred_kind(name) for c, name in pairs}
-
-    def _complete_classes(self, y: Any, num_rows: int) -> Sequence[Any] | None:
-        if y is None:
-            return self.classes
-        labels = as_labels(y)
-        if len(labels) != num_rows:
-            raise DataError(f"X has {num_rows} rows and y has {len(labels)} labels. Give one label a row.")
-        if self.classes is not None:
-            check_num_classes(self.classes)
-            return self.classes
-        return inferred_classes(y, labels)
 
     def _common_kind(self, columns: Sequence[str]) -> str:
         if isinstance(self.kinds, ColumnKinds) and not self.kinds.overrides and columns == self.columns:

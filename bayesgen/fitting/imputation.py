@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from bayesgen.data import SEQUENCE, Rows, Schema, Table, collected, decoded, filled, read_table
+from bayesgen.data import SEQUENCE, Rows, Schema, Table, collected, filled, read_table
 from bayesgen.errors import ModelError, PredictionError
 from bayesgen.models import Conjugate, Densities
 from bayesgen.posteriors import chunk_table
@@ -140,5 +140,5 @@ def _cells(
         for index, (column, name) in enumerate(zip(columns, names, strict=True)):
             places = np.flatnonzero(~np.asarray(rows.observed[block.name][:, index]))
             if len(places):
-                cells[name] = (places, decoded(schema, column, found[block.name][draw, places, index]))
+                cells[name] = (places, schema.decode(column, found[block.name][draw, places, index]))
     return cells

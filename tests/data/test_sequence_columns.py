@@ -233,6 +233,25 @@ def test_declarations_that_do_not_fit_are_refused():
         Schema(kinds={"b": "sequences"})
 
 
+def test_what_is_encoded_is_decoded():
+    words = ["cab", "", "a"]
+    for kind, cells in (
+        (SequenceOf(), words),
+        (SequenceOf(end=True), words),
+        (SequenceOf(), [[(1, 2)], [(1,), (1, 2)]]),
+    ):
+        schema = Schema(kinds={"word": kind}).resolve(read_table({"word": cells}))
+        assert schema.decode("word", schema.encode_cells(read_table({"word": cells}), ["word"])[0]) == cells
+    numbers = Schema(kinds={"walk": SequenceOf("real")}).resolve(read_table({"walk": [[1.0]]}))
+    decoded = numbers.decode("walk", np.array([[1.0, np.nan, 2.0], [np.nan] * 3, [3.0, np.nan, np.nan]]))
+    assert [row.tolist() for row in decoded][1:] == [[], [3.0]] and len(decoded[0]) == 3
+    mixed = Schema.infer({"sky": ["grey", "blue"], "windy": [True, False], "size": [1.0, 2.0]})
+    assert mixed.decode("sky", [1, 0]).tolist() == ["grey", "blue"]
+    assert mixed.decode("windy", [1.0, 0.0]).tolist() == [True, False] and mixed.decode("size", [0.5]).tolist() == [0.5]
+    with pytest.raises(DataError, match="'skye'"):
+        mixed.decode("skye", [1])
+
+
 def test_long_sequences_are_read_by_few_rows_at_a_time():
     schema = Schema(kinds={"word": "sequence"}, categories={"word": ["a", "b"]})
     for cells in (["ab" * 3000] * 3000, np.zeros((3000, 6000), np.int8), [list("ab")] * 3000):
