@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from numbers import Real
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -28,26 +28,34 @@ _RULES: Mapping[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
 }
 
 
-Place: TypeAlias = Callable[[int], str]  # the words of a message for a row
+class Wording(NamedTuple):
+    """How messages speak of cells.
+
+    Attributes:
+        place: says where a row of the matrix is.
+        declared: writes a kind as it would be declared for the column.
+    """
+
+    place: Callable[[int], str] = "row {}".format
+    declared: Callable[[str], str] = repr
 
 
-def _row(row: int) -> str:
-    return f"row {row}"
+ROWS = Wording()
 
 
 def encode_numbers(
-    matrix: Any, names: Sequence[str], kind: str, *, takes_unknown: bool = False, place: Place = _row
+    matrix: Any, names: Sequence[str], kind: str, *, takes_unknown: bool = False, wording: Wording = ROWS
 ) -> Encoded:
     """The cells of real, binned, binary or count columns as floats, and which of them are there: None where all are.
 
     `matrix` is (n, D), an ndarray or csr_array; `names` are its D columns. Floating real columns come back as
     they are, without a copy; everything else as float64. Missing cells are NaN in real columns and 0 in others. Raises
     DataError for text, for infinite cells, for cells that break the kind's rule (binary ones are missing where unknown
-    values are taken), and for missing cells of sparse ones; `place` says of a row of the matrix where it is.
+    values are taken), and for missing cells of sparse ones, in this wording.
     """
     if not isinstance(matrix, np.ndarray):
         return _encode_sparse(matrix, names, kind), None
-    numbers = matrix if matrix.dtype.kind == "f" else _as_floats(matrix, names, kind, place)
+    numbers = matrix if matrix.dtype.kind == "f" else _as_floats(matrix, names, kind, wording)
     if matrix.dtype.kind == "b" or (kind == "count" and _are_counts(numbers)):
         return numbers.astype(np.float64, copy=False), None
     chunks = checked_chunks(numbers.shape)
@@ -55,7 +63,7 @@ def encode_numbers(
     observed = None if finite else _observed(numbers, names, kind)
     if kind not in _RULES:
         return numbers, observed
-    rule, words = _RULES[kind]
+    rule, _ = _RULES[kind]
     if kind == "binary" and takes_unknown:
         known = rule(numbers)
         observed = None if known.all() else known
@@ -65,7 +73,7 @@ def encode_numbers(
             good |= ~observed[rows]
         if not good.all():
             row, column = (int(place) for place in np.argwhere(~good)[0])
-            _refuse_cell(names[column], kind, numbers[rows][row, column], place(rows.start + row), words)
+            _refuse_cell(names[column], kind, numbers[rows][row, column], rows.start + row, wording)
     if observed is not None:
         numbers = np.where(observed, numbers, 0.0)
     return numbers.astype(np.float64, copy=False), observed
@@ -133,18 +141,18 @@ def _observed(numbers: np.ndarray, names: Sequence[str], kind: str) -> np.ndarra
     return ~np.isnan(numbers)
 
 
-def _as_floats(matrix: np.ndarray, names: Sequence[str], kind: str, place: Place = _row) -> np.ndarray:
+def _as_floats(matrix: np.ndarray, names: Sequence[str], kind: str, wording: Wording = ROWS) -> np.ndarray:
     if matrix.dtype.kind == "f":
         return matrix
     if matrix.dtype.kind in "biu":
         return matrix.astype(np.float64)
     if matrix.dtype.kind not in "OUST":
         raise DataError(f"Column {names[0]!r} is declared {kind}, and has dtype {matrix.dtype}. Give it numbers.")
-    columns = [_objects_as_floats(matrix[:, j].astype(object), name, kind, place) for j, name in enumerate(names)]
+    columns = [_objects_as_floats(matrix[:, j].astype(object), name, kind, wording) for j, name in enumerate(names)]
     return np.stack(columns, axis=1)
 
 
-def _objects_as_floats(values: np.ndarray, name: str, kind: str, place: Place) -> np.ndarray:
+def _objects_as_floats(values: np.ndarray, name: str, kind: str, wording: Wording) -> np.ndarray:
     """Python objects (n,) as float64, missing ones as NaN. DataError for anything else that is no number."""
     import pandas as pd
 
@@ -154,8 +162,8 @@ def _objects_as_floats(values: np.ndarray, name: str, kind: str, place: Place) -
         row = next(row for row, value in enumerate(values) if present[row] and type(value) in wrong)
         words = _RULES[kind][1] if kind in _RULES else "a number"
         raise DataError(
-            f"Column {name!r} is {kind}, and has {values[row]!r} at {place(row)}. Turn it into {words}, or "
-            f"{_declare(name, 'categorical')}"
+            f"Column {name!r} is {kind}, and has {values[row]!r} at {wording.place(row)}. Turn it into {words}, or "
+            f"{_declare(name, wording.declared('categorical'))}"
         )
     floats = np.full(len(values), np.nan)
     try:
@@ -163,8 +171,8 @@ def _objects_as_floats(values: np.ndarray, name: str, kind: str, place: Place) -
     except OverflowError:
         row = next(row for row, value in enumerate(values) if present[row] and abs(value) > sys.float_info.max)
         raise DataError(
-            f"Column {name!r} has a number at {place(row)} that is larger than any floating-point number. Give it in "
-            "other units, or as text."
+            f"Column {name!r} has a number at {wording.place(row)} that is larger than any floating-point number. Give "
+            "it in other units, or as text."
         ) from None
     return floats
 
@@ -191,16 +199,16 @@ def _counted(names: Sequence[str], **counts: np.ndarray) -> str:
     return ", ".join(parts) + (f" and {len(culprits) - 10} more" if len(culprits) > 10 else "")
 
 
-def _refuse_cell(name: str, kind: str, value: Any, place: str, words: str) -> None:
+def _refuse_cell(name: str, kind: str, value: Any, row: int, wording: Wording) -> NoReturn:
     other = "count" if value >= 0 and value == np.floor(value) else "real"
     raise DataError(
-        f"Column {name!r} is {kind}, and has {quote_some([value])} at {place}. A {kind} cell has to be {words}. "
-        f"Correct it, or {_declare(name, other)}"
+        f"Column {name!r} is {kind}, and has {quote_some([value])} at {wording.place(row)}. A {kind} cell has to be "
+        f"{_RULES[kind][1]}. Correct it, or {_declare(name, wording.declared(other))}"
     )
 
 
 def _declare(name: str, kind: str) -> str:
-    return f"declare it, Schema(kinds={{{name!r}: {kind!r}}}); a family chosen for it has to be of that kind."
+    return f"declare it, Schema(kinds={{{name!r}: {kind}}}); a family chosen for it has to be of that kind."
 
 
 def _encode_sparse(matrix: Any, names: Sequence[str], kind: str) -> Any:
@@ -228,12 +236,12 @@ def _check_sparse(data: np.ndarray, matrix: Any, names: Sequence[str], kind: str
             "single columns, such as BetaBernoulli() or GammaPoisson() are."
         )
     if kind in _RULES:
-        rule, words = _RULES[kind]
+        rule, _ = _RULES[kind]
         good = rule(data)
         if not good.all():
             cell = int(np.argmin(good))
             row = int(np.searchsorted(matrix.indptr, cell, side="right")) - 1
-            _refuse_cell(names[matrix.indices[cell]], kind, data[cell], _row(row), words)
+            _refuse_cell(names[matrix.indices[cell]], kind, data[cell], row, ROWS)
 
 
 def whole_numbers(values: np.ndarray) -> np.ndarray | None:

@@ -10,7 +10,7 @@ from bayesgen.errors import DataError
 from bayesgen.typing import Bool, Int, Shaped
 
 from .categories import UNKNOWN
-from .encoding import Encoded, encode_numbers
+from .encoding import Encoded, Wording, encode_numbers
 from .levels import sorted_levels
 from .sequences import PADDING, SequenceOf
 from .steps import MISSING, Steps, steps_of
@@ -209,7 +209,7 @@ def _numbers(
         )
     values = steps.values if len(steps.values) else np.empty(0)
     numbers, observed = encode_numbers(
-        values[:, None], [column], kind.steps, takes_unknown=takes_unknown, place=steps.place
+        values[:, None], [column], kind.steps, takes_unknown=takes_unknown, wording=Wording(steps.place, _as_steps)
     )
     within = np.arange(max(int(lengths.max(initial=0)), 1)) < lengths[:, None]
     there = within & ~steps.missing[:, None]
@@ -218,3 +218,7 @@ def _numbers(
     mask[there] = True if observed is None else observed[:, 0]
     padded[there] = np.where(mask[there], np.asarray(numbers)[:, 0], 0.0)
     return padded, mask
+
+
+def _as_steps(kind: str) -> str:
+    return repr(SequenceOf(kind))

@@ -89,8 +89,8 @@ def steps_of(cells: Shaped[np.ndarray, "n ..."], column: str, of_symbols: bool =
         )
     if cells.dtype.kind == "U":
         return _of_texts(cells.tolist(), np.zeros(len(cells), bool))
-    if cells.dtype.kind not in "OT":
-        _refuse_cell(column, cells[0].item() if len(cells) else cells.dtype, 0)
+    if cells.dtype.kind not in "OT" and len(cells):
+        _refuse_cell(column, cells[0].item(), 0)
     return _of_objects(cells.astype(object), column)
 
 

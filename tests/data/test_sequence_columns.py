@@ -17,8 +17,8 @@ LISTS = [None if word is None else list(word) for word in WORDS]
 
 
 def encoded(cells, kind="sequence", column="word", **declared):
-    schema = Schema(kinds={column: kind}, **declared).resolve(read_table({column: cells}))
-    return schema.encode_cells(read_table({column: cells}), [column])
+    table = read_table({column: cells}, least_rows=0)
+    return Schema(kinds={column: kind}, **declared).resolve(table).encode_cells(table, [column])
 
 
 def refused(cells, *words, kind="sequence", **declared):
@@ -132,6 +132,7 @@ def test_symbols_may_be_any_values_that_can_be_sorted_or_are_declared():
 
 
 def test_an_alphabet_of_one_symbol_and_sequences_without_steps():
+    assert encoded([], categories={"word": ["a"]})[0].shape == (0, 1)
     assert encoded(["aa", "a"])[0].tolist() == [[0, 0], [0, -1]]
     values, observed = encoded(["", None], categories={"word": ["a"]})
     assert values.tolist() == [[-1], [0]] and observed.tolist() == [[True], [False]]
@@ -184,7 +185,8 @@ def test_numbers_are_read_from_arrays():
     values, observed = encoded(np.arange(6.0).reshape(2, 3), SequenceOf("real"))
     assert observed is None and values.shape == (2, 3, 1)
     refused([[1.0], [2.0, "x"]], "'word' is real, and has 'x' at row 1, step 1", kind=SequenceOf("real"))
-    refused([[1], [2, 0.5]], "'word' is count, and has 0.5 at row 1, step 1", kind=SequenceOf("count"))
+    declare = "Schema(kinds={'word': SequenceOf(steps='real', end=False)})"
+    refused([[1], [2, 0.5]], "'word' is count, and has 0.5 at row 1, step 1", declare, kind=SequenceOf("count"))
     refused([[1.0, np.inf]], "no finite number", kind=SequenceOf("real"))
     refused(["ab"], "'word' is of sequences of real steps", "row 0, step 0", kind=SequenceOf("real"))
 
