@@ -24,6 +24,7 @@ ROOMS = (
     "memory",
     "missing",
     "surfaces",
+    "baum_welch",
     "cold",
     "sampling",
     "gpu",

@@ -14,7 +14,7 @@ from rich.table import Table
 from .measure import Missing, Row
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
-PACKAGES = ["numpyro", "jax", "numpy", "scipy", "scikit-learn", "pandas", "pymc", "nutpie", "pystan"]
+PACKAGES = ["numpyro", "jax", "numpy", "scipy", "scikit-learn", "pandas", "pymc", "nutpie", "pystan", "hmmlearn"]
 TITLE = "Medians of runs in turn. x: ours against the peer in the same run, as the goal says (>= faster, <= price)"
 
 
