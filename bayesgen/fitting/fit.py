@@ -135,12 +135,14 @@ class Fit(TrainedOnRows):
         Args:
             n: number of rows.
             seed: integer or JAX key.
-            covariates: name -> (n,), such as the totals of multinomial rows.
+            covariates: name -> (n,), or one number for all rows, such as the totals of multinomial rows, or the lengths
+                of sequences, `{block}_length`.
 
         Returns:
             Dict of the attribute sites, the covariates, and the labels under the label site's name. The sites of a
-            built-in model are its blocks, (n, columns of the block), categories as codes. `bayesgen.predict` takes it
-            as it is.
+            built-in model are its blocks, (n, columns of the block), categories as codes; sequences are padded,
+            (n, T) or (n, T, columns). `bayesgen.predict` takes it as it is, and `fit.schema.decode(column, codes)`
+            spells it.
         """
         first, second = jax.random.split(as_key(seed))
         if self.posterior.has_draws:

@@ -29,7 +29,8 @@ class GenerativeClassifier(BlockModel):
 
     Args:
         blocks: (name, family, columns) for each block; columns are names of columns of one kind, and categorical
-            ones of equal numbers of values.
+            ones of equal numbers of values. Sequences of symbols are one column a block; the steps of columns of a
+            `DirichletHiddenMarkov` go together, so that each row has as many in all of them.
         class_prior: a `DirichletCategorical`, or K fixed probabilities; None for rows without classes, which all have
             one process: it is fitted without y, and `predict` gives the densities of rows.
 

@@ -76,6 +76,15 @@ class NaiveBayes(Recipe):
     >>> fit = bg.fit(bg.NaiveBayes(), X, ["rain", "rain", "dry", "dry"], method=bg.Exact())
     >>> sorted(fit.parameters)
     ['binary_probs', 'categorical_2_probs', 'class_probs']
+
+    >>> names = {"name": ["anna", "hanna", "otto", "toto"]}
+    >>> model = bg.NaiveBayes({"name": bg.DirichletMarkov(order=1)})
+    >>> fit = bg.fit(model, names, ["she", "she", "he", "he"], method=bg.Exact())
+    >>> bg.predict(fit, {"name": ["nan", "tot"]}, rule=bg.BMA()).labels.tolist()
+    ['she', 'he']
+    >>> made = fit.simulate(2, seed=1, name_length=4)
+    >>> [len(name) for name in fit.schema.decode("name", made["name"])]
+    [4, 4]
     """
 
     families: Family | Mapping[str, Family] | None = None

@@ -194,7 +194,7 @@ class GenerativeProgram(ProgramModel):
             n: number of rows.
             seed: integer seed or JAX key.
             latents: values of the latent sites; drawn from the prior where absent.
-            covariates: name -> (n, ...).
+            covariates: name -> (n, ...), or one number for all rows.
 
         Returns:
             Dict of the attributes (n at the instance plate's axis), the covariates and, under the label's name, the
@@ -207,12 +207,10 @@ class GenerativeProgram(ProgramModel):
         if missing:
             wanted = ", ".join(f"{name}=..." for name in missing)
             raise DataError(f"The program computes with covariates that each row has: write simulate(n, {wanted}).")
-        given = {name: np.asarray(value) for name, value in covariates.items()}
+        given = {name: np.asarray(v) if np.ndim(v) else np.full(n, v) for name, v in covariates.items()}
         for name, value in given.items():
             if value.shape[:1] != (n,):
-                raise DataError(
-                    f"Covariate {name!r} has the shape {value.shape}, and there are {n} rows: one value each."
-                )
+                raise DataError(f"Covariate {name!r} has the shape {value.shape}, and {n} rows need one value each.")
         key = as_key(seed)
         with jax.enable_x64(True):
             known = {name: jnp.asarray(value) for name, value in (latents or {}).items()}

@@ -93,6 +93,10 @@ def test_what_is_simulated_goes_back_in(exact):
     close(answers[0].log_probabilities, answers[1].log_probabilities, rtol=1e-9)
     with pytest.raises(bg.DataError, match=r"simulate\(n, word_length=\.\.\.\)"):
         exact.simulate(3)
+    with pytest.raises(bg.DataError, match=r"'word_length' has the shape \(2,\), and 3 rows need one value each"):
+        exact.simulate(3, word_length=[1, 2])
+    made = exact.simulate(3, word_length=4)["word"]
+    assert made.shape == (3, 4) and [len(word) for word in exact.schema.decode("word", made)] == [4] * 3
 
 
 def test_sequences_that_end_are_simulated_without_lengths():
