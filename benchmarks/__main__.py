@@ -26,6 +26,7 @@ ROOMS = (
     "surfaces",
     "baum_welch",
     "cold",
+    "hidden_markov",
     "sampling",
     "gpu",
 )

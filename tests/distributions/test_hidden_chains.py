@@ -197,3 +197,20 @@ def test_paths_are_drawn_with_their_probabilities():
         codes = np.asarray(draws[:, of_class]) @ [4, 2, 1]
         share = np.bincount(codes, minlength=8) / len(codes)
         np.testing.assert_allclose(share[paths @ [4, 2, 1]], np.exp(logs), atol=4 * 0.5 / np.sqrt(len(codes)))
+
+
+def test_it_agrees_with_hmmlearn():
+    hmm = pytest.importorskip("hmmlearn.hmm")
+    log_initial, log_transition, _ = chain(3, 0, seed=10)
+    values, means = np.random.default_rng(11).normal(0, 2, (200, 1)), np.array([[-2.0], [0.0], [2.5]])
+    peer = hmm.GaussianHMM(3, "diag")
+    peer.startprob_, peer.transmat_, peer.means_ = np.exp(log_initial), np.exp(log_transition), means
+    peer.covars_ = np.full((3, 1), 1.7)
+    emissions = -0.5 * ((values - means.T) ** 2 / 1.7 + np.log(2 * np.pi * 1.7))
+    arrays = log_initial, log_transition, emissions
+    np.testing.assert_allclose(log_density(*arrays), peer.score(values), rtol=1e-11)
+    np.testing.assert_allclose(expected_counts(*arrays).states, peer.predict_proba(values), atol=1e-9)
+    best, path = peer.decode(values)
+    paths, total = most_probable_paths(*arrays)
+    np.testing.assert_array_equal(paths, path)
+    np.testing.assert_allclose(total, best, rtol=1e-11)
