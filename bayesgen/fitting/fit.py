@@ -228,6 +228,14 @@ class Fit(TrainedOnRows):
             PredictionError: a rule that the fit cannot answer; an average over structures.
 
         Source: Rabiner (1989), A tutorial on hidden Markov models, section III, problem 2.
+
+        >>> import bayesgen as bg
+        >>> X = {"level": [[0.1, -0.2, 0.0, 5.1, 4.9, 5.0, 5.2, 0.1], [5.0, 5.1, 0.2, -0.1]]}
+        >>> model = bg.GenerativeClassifier([("level", bg.DirichletHiddenMarkov(2), ["level"])], class_prior=None)
+        >>> fit = bg.fit(model, X, method=bg.MAP(num_starts=1))
+        >>> states = fit.states({"level": [[5.2, None, 0.3]]}, rule=bg.PlugIn())
+        >>> states.paths.tolist(), states.probabilities.round(2).tolist()
+        ([[1, 0, 0]], [[[0.0, 1.0], [0.53, 0.47], [1.0, 0.0]]])
         """
         if not isinstance(rule, TellsStates):
             raise PredictionError(f"rule must be an object such as PlugIn() or BMA(), got {rule!r}.")
