@@ -19,6 +19,7 @@ ROOMS = (
     "finite",
     "steps",
     "averaging",
+    "sequences",
     "mixtures",
     "continuous",
     "memory",
