@@ -22,6 +22,7 @@ WITHOUT_MLE = {
 WITHOUT_MAP = {"naive Bayes, binned", "multinomial, sparse"}
 # one variance for columns of very unlike scales: how XLA rounds decides whether an end is found or refused
 ROUNDING_DECIDES = {"discriminant, spherical", "discriminant, tied-spherical"}
+PRIOR_DECIDES = {"naive Bayes, words"}  # more than the few rows do: it gains what labels lose
 QUICK = {"discriminant, full"}
 
 mostly_slow = pytest.mark.parametrize(
@@ -51,7 +52,8 @@ def test_labels_are_no_less_probable_than_under_the_joint_fit(name, kind):
         table = scipy.special.log_softmax(fit.log_joint(X), axis=1)
         return table[np.arange(len(y)), np.searchsorted(fit.classes, y)]
 
-    assert log_scores(fit).sum() >= log_scores(joint).sum()
+    if name not in PRIOR_DECIDES or kind is bg.MLE:
+        assert log_scores(fit).sum() >= log_scores(joint).sum()
     assert fit.attributes["objective"] >= fit.attributes["objective_of_joint_fit"]
     if kind is bg.MLE:
         assert log_scores(fit).sum() == pytest.approx(fit.attributes["objective"], abs=1e-6)
