@@ -34,7 +34,7 @@ def summarize(
     """Reduce training data to sufficient statistics in one pass over blocks of rows.
 
     Nothing that is made on the way is ever whole in memory, except for sites of a program that have no sufficient
-    statistic: their rows are kept.
+    statistic, and sequences whose makers hide states, trees or missing steps: their rows are kept.
 
     Args:
         model: a model or a `GenerativeProgram`.

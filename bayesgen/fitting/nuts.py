@@ -25,8 +25,8 @@ from .problem import Method, ProgramProblem
 
 MOST_GROUPS = 2000  # of rows of one class that lack the same cells: of 20 columns, some minutes of sampling
 STATES_HAVE_NO_NAMES = (
-    "hidden states have no names of their own, and draws may number them in another way, which R-hat takes for "
-    "disagreement: predictions do not depend on that, and fit.states(X) puts them in one order"
+    "hidden states have no names of their own, and where chains number them in other ways, predictions do not depend "
+    "on that and fit.states(X) puts them in one order; else raise num_warmup and num_samples"
 )
 MOST_CELLS = 1 << 20  # of their covariances, of which a step holds a few for each chain
 
@@ -96,9 +96,8 @@ class NUTS(Method):
         # the axes of a program of one's own would have to be found, by functions that are compiled for it
         has_names = problem.conjugate and draws.has_order
         names = entry_names(*axes(fit)) if has_names else entry_names({}, {})
-        found = problems(draws.judged, chains.stats, names)
-        if found and any(statistic.has_symmetries for _, statistic in program.plan.compressed):
-            found = [*found, STATES_HAVE_NO_NAMES]
+        hides_states = any(statistic.has_symmetries for _, statistic in program.plan.compressed)
+        found = problems(draws.judged, chains.stats, names, STATES_HAVE_NO_NAMES if hides_states else None)
         warn_of(chains.attempt.remarks + saturated + found)
         if not draws.has_order:
             warn_of_switching()

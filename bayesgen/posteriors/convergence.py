@@ -17,6 +17,7 @@ NameOf = Callable[[str, tuple[int, ...]], str]  # what to call an entry, by site
 MAX_RHAT = 1.01
 FALSE_ALARMS = 1e-3  # how often chains with nothing wrong may be said to disagree
 MIN_ESS_PER_CHAIN = 100
+MORE_DRAWS = "raise num_warmup and num_samples"
 FEWEST_DRAWS = 4  # of a chain, of which R-hat and effective sample sizes are defined
 
 
@@ -100,6 +101,7 @@ def problems(
     values: Mapping[str, Float[np.ndarray, "chains draws ..."]],
     stats: Mapping[str, Shaped[np.ndarray, "chains draws"]],
     name_of: NameOf,
+    if_disagreeing: str | None = None,
 ) -> list[str]:
     """What is wrong with the chains, in words; an empty list if nothing is.
 
@@ -107,6 +109,7 @@ def problems(
         values: draws by parameter.
         stats: what the sampler recorded, by name.
         name_of: function (site, index) of what to call an entry.
+        if_disagreeing: what to do where chains disagree, if it is not to draw more.
     """
     num_draws = stats["diverging"].shape[1]
     if num_draws < FEWEST_DRAWS:
@@ -122,7 +125,7 @@ def problems(
         worst = int(np.argmax(np.where(disagreeing, entries.rhats, -np.inf)))
         messages.append(
             f"R-hat is {entries.rhats[worst]:.3f} for {name_of(*entries.places[worst])} (more than {MAX_RHAT}, and "
-            f"than chance, for {_count(disagreeing)}): the chains disagree; raise num_warmup and num_samples"
+            f"than chance, for {_count(disagreeing)}): the chains disagree; {if_disagreeing or MORE_DRAWS}"
         )
     if short.any():
         worst = int(np.nanargmin(entries.sizes))

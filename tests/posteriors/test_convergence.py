@@ -48,6 +48,8 @@ def test_problems_name_the_worst_entry_and_count_each_once():
         "'real_mean[wild, height]'" in found[0] and "1 of 7 entries" in found[0] and found[0].startswith("R-hat is 1.")
     )
     assert "'real_mean[wild, height]'" in found[1] and "1 of 7 entries" in found[1]
+    advised = problems({"mean": mean}, {"diverging": np.zeros((4, 1000), bool)}, entry_names({}, {}), "look at states")
+    assert "the chains disagree; look at states" in advised[0]
     unnamed = problems({"mean": mean}, {"diverging": np.zeros((4, 1000), bool)}, entry_names({}, {}))
     assert "'mean[1, 0]'" in unnamed[0]
 
