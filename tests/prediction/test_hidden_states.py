@@ -219,6 +219,17 @@ def test_the_frame_has_a_column_of_classes(numbers):
     assert len(frame) == found.probabilities.size
 
 
+def test_impossible_sequences_have_no_states_and_are_counted(words):
+    never = np.array([[0.25, 0.25, 0.25, 0.25, 0.0]] * NUM_STATES)
+    without = dataclasses.replace(words.posterior, values={**words.parameters, "probs": never})
+    with pytest.warns(bg.ImpossibleRowsWarning, match="2 of 6 sequences are impossible"):
+        found = dataclasses.replace(words, posterior=without).states({"x": PADDED}, rule=bg.PlugIn())
+    has_it = [4 in word for word in WORDS]
+    assert np.isnan(found.probabilities[has_it]).all() and (found.paths[has_it] == -1).all()
+    assert np.isneginf(found.log_marginal).tolist() == has_it
+    assert not np.isnan(found.probabilities[1, 0]).any()
+
+
 def test_columns_have_the_states_of_their_block_and_their_own_lengths():
     levels = [[0.1, -0.2, 5.1, 4.9], [5.0, None, 0.2], [4.9, np.nan]]
     model = bg.GenerativeClassifier([("level", bg.DirichletHiddenMarkov(2), ["level"])], class_prior=None)
