@@ -48,6 +48,8 @@ class MarkovChain(SequenceDistribution):
         max_length: how many steps T arrays of samples have; by default the longest length.
         order: k, where one symbol besides the end leaves it open.
         symbols: what the codes stand for, such as "abc". Data of programs may then be strings.
+        which: the code of the chain that each sequence follows, where `initial` and `transition` are tables of several,
+            such as classes have, their first axis. This takes the memory of these tables, and not of one a sequence.
 
     Raises:
         ModelError: shapes of no order; an end that is no code; what `SequenceDistribution` refuses.
@@ -63,7 +65,7 @@ class MarkovChain(SequenceDistribution):
         "initial": constraints.simplex,
         "transition": constraints.independent(constraints.simplex, 1),
     }
-    pytree_data_fields = ("initial", "transition")
+    pytree_data_fields = ("initial", "transition", "which")
     pytree_aux_fields = ("end", "order")
 
     def __init__(
@@ -76,8 +78,10 @@ class MarkovChain(SequenceDistribution):
         max_length: int | None = None,
         order: int | None = None,
         symbols: Sequence[Hashable] | None = None,
+        which: Int[Array, "*batch"] | None = None,
         validate_args: bool | None = None,
     ) -> None:
+        self.which = which
         self.initial, self.transition = None if initial is None else _numbers(initial), _numbers(transition)
         self.end, self.order = end, _order(self.initial, self.transition, order, end)
         starts = self._starts_shape
@@ -87,8 +91,13 @@ class MarkovChain(SequenceDistribution):
                 f"MarkovChain: {len(symbols)} symbols, and the rows of transition have {self.contexts.num_symbols} "
                 "entries. Give one for each."
             )
+        of_tables = lax.broadcast_shapes(*batches)
+        if which is not None and len(of_tables) != 1:
+            raise ModelError(
+                f"MarkovChain: `which` chooses among tables with one axis of chains first, and there are {of_tables}."
+            )
         super().__init__(
-            lax.broadcast_shapes(*batches),
+            of_tables if which is None else which.shape,
             length,
             max_length=max_length,
             symbols=symbols,
@@ -113,8 +122,8 @@ class MarkovChain(SequenceDistribution):
         return shape if self.order > 1 else (*shape[:-1], 1, shape[-1])
 
     @property
-    def probs(self) -> Float[Array, "*batch contexts r"]:
-        """The probabilities of the next symbol by context, those of the start first."""
+    def probs(self) -> Float[Array, "*tables contexts r"]:
+        """The probabilities of the next symbol by context, those of the start first, of each chain."""
         batch = lax.broadcast_shapes(self.transition.shape[:-2], (self._starts_shape or ())[:-2])
         tables = [] if self.initial is None else [jnp.reshape(self.initial, self._starts_shape)]
         tables.append(jnp.asarray(self.transition))
@@ -122,7 +131,12 @@ class MarkovChain(SequenceDistribution):
 
     @property
     def log_probs(self) -> Float[Array, "*batch contexts r"]:
-        """Logs of `probs`, -inf where they are 0, with a slope of 0 there."""
+        """Logs of `probs`, -inf where they are 0, of each sequence."""
+        return self._log_tables if self.which is None else self._log_tables[self.which]
+
+    @property
+    def _log_tables(self) -> Float[Array, "*tables contexts r"]:
+        """Logs of the probabilities of each chain, with a slope of 0 where they are 0."""
         probs = self.probs
         possible = probs > 0
         return jnp.where(possible, jnp.log(jnp.where(possible, probs, 1.0)), -jnp.inf)
@@ -142,9 +156,9 @@ class MarkovChain(SequenceDistribution):
             is_over = jnp.roll(codes == self.end, 1, -1).at[..., :1].set(False)
             is_possible &= ~is_over
         entries = jnp.where(is_possible & inside, self.contexts.entries(codes), 0)
-        table = self.log_probs.reshape(*self.log_probs.shape[:-2], -1)
-        table = jnp.broadcast_to(table, (*batch, table.shape[-1]))
-        logs = jnp.take_along_axis(table, jnp.broadcast_to(entries, (*batch, codes.shape[-1])), -1)
+        tables = self._log_tables
+        flat = jnp.reshape(tables, (*tables.shape[:-2], -1))
+        logs = self._at(flat, jnp.broadcast_to(entries, (*batch, codes.shape[-1])))
         return jnp.where(inside, jnp.where(is_possible, logs, -jnp.inf), 0.0).sum(-1)
 
     def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Int[Array, "... T"]:
@@ -152,16 +166,14 @@ class MarkovChain(SequenceDistribution):
         assert key is not None
         contexts, num_steps = self.contexts, self.steps_to_sample
         batch = (*sample_shape, *self.batch_shape)
-        table = jnp.broadcast_to(self.log_probs, (*self.batch_shape, *self.log_probs.shape[-2:]))
+        tables = self._log_tables
         offsets = jnp.asarray([contexts.offset(min(step, self.order)) for step in range(num_steps)], int)
 
         def next_step(
             state: tuple[jax.Array, jax.Array], at: tuple[jax.Array, jax.Array]
         ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
             (known, is_over), (step_key, offset) = state, at
-            rows = jnp.take_along_axis(
-                jnp.broadcast_to(table, (*batch, *table.shape[-2:])), (offset + known)[..., None, None], -2
-            )
+            rows = self._at(tables, (offset + known)[..., None], event_dim=1)
             drawn = jax.random.categorical(step_key, rows[..., 0, :])
             known = (known * contexts.num_before + contexts.before(drawn)) % contexts.num_whole
             shown = jnp.where(is_over, PADDING, drawn)
@@ -170,6 +182,16 @@ class MarkovChain(SequenceDistribution):
         start = jnp.zeros(batch, int), jnp.zeros(batch, bool)
         _, steps = lax.scan(next_step, start, (jax.random.split(key, num_steps), offsets))
         return self.cut(jnp.moveaxis(steps, 0, -1).reshape(*batch, num_steps))
+
+    def _at(
+        self, tables: Float[Array, "..."], places: Int[Array, "*batch n"], event_dim: int = 0
+    ) -> Float[Array, "..."]:
+        """What stands at these places of the table that each sequence has."""
+        batch = places.shape[:-1]
+        if self.which is not None:
+            return jnp.asarray(tables)[jnp.broadcast_to(self.which, batch)[..., None], places]
+        whole = jnp.broadcast_to(tables, (*batch, *tables.shape[-1 - event_dim :]))
+        return jnp.take_along_axis(whole, jnp.expand_dims(places, tuple(range(-event_dim, 0))), -1 - event_dim)
 
 
 def _numbers(values: Any) -> Float[Array, "..."]:

@@ -172,12 +172,13 @@ class DirichletMarkov(MarkovPrior):
     ) -> dist.Distribution:
         """Chains of these lengths, a covariate of the program, or until they end."""
         return MarkovChain(
-            None if self.order == 0 else parameters["initial"][labels],
-            parameters["transition"][labels],
+            parameters.get("initial"),
+            parameters["transition"],
             length,
             self.contexts.end,
             order=self.order,
             max_length=self.max_length if self.end else None,
+            which=labels,
         )
 
     def row_predictive(self) -> RowDensity:

@@ -116,6 +116,16 @@ def test_batches_broadcast_expand_and_map():
     leaves, structure = jax.tree.flatten(chain)
     close(jax.tree.unflatten(structure, leaves).log_prob(values), chain.log_prob(values))
     assert len(leaves) == 2
+    which = np.array([1, 0, 1])
+    chosen = bg.MarkovChain(initial[:, 0], transition[:, 0], length=3, which=which)
+    each = bg.MarkovChain(initial[which, 0], transition[which, 0], length=3)
+    assert chosen.batch_shape == (3,)
+    close(chosen.log_prob(values[:, 0, :3]), each.log_prob(values[:, 0, :3]))
+    close(chosen.log_probs, each.log_probs)
+    key = jax.random.key(5)
+    np.testing.assert_array_equal(chosen.sample(key, (4,)), each.sample(key, (4,)))
+    with pytest.raises(ModelError, match="one axis of chains"):
+        bg.MarkovChain(initial, transition, which=which)
 
 
 def test_probabilities_of_zero_are_impossible_and_leave_slopes_finite():
