@@ -23,7 +23,7 @@ def measures(quick):
     """Many short sequences, and a long one, of one column and of several."""
     tenth = 10 if quick else 1
     for num_rows, num_steps, num_columns in (
-        (20_000 // tenth, 50, 1),
+        (5_000 // tenth, 50, 1),
         (1, 100_000 // tenth, 1),
         (200, 500 // tenth, 8),
     ):
