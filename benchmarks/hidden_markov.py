@@ -217,7 +217,7 @@ def against_autodiff(num_states, num_steps, num_sequences):
         work = f"log density with gradient, S={num_states}, T={num_steps:,}, {num_sequences:,} sequences, 2 chains"
         return duel(
             work,
-            Faster(1.0),
+            Faster(),
             lambda: jax.block_until_ready(our_gradients(chains)),
             lambda: jax.block_until_ready(their_gradients(chains)),
             "value_and_grad of lax.scan in logs",

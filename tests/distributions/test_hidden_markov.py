@@ -87,10 +87,12 @@ def cases():
     }
 
 
-NAMES = ["normal", "poisson", "categorical", "joint normal", "columns", "student", "masked", "expanded"]
+def often(*names, slow=()):
+    """Cases of every run, and those of long ones."""
+    return pytest.mark.parametrize("name", [*names, *(pytest.param(name, marks=pytest.mark.slow) for name in slow)])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@often("joint normal", "categorical", "masked", slow=("normal", "poisson", "columns", "student", "expanded"))
 def test_log_densities_are_sums_over_all_paths_whatever_the_emissions(name):
     emissions, steps, of_steps = cases()[name]
     initial, transition = tables(3)
@@ -109,7 +111,7 @@ def test_log_densities_are_sums_over_all_paths_whatever_the_emissions(name):
         np.testing.assert_allclose(found[1, 0], over_paths(initial, transition, of_steps[::-1]), rtol=1e-10)
 
 
-@pytest.mark.parametrize("name", ["normal", "joint normal", "columns", "student"])
+@often("columns", slow=("normal", "joint normal", "student"))
 def test_steps_that_are_not_seen_have_factor_one_and_values_may_have_any_number_of_steps(name):
     emissions, steps, of_steps = cases()[name]
     initial, transition = tables(3)
