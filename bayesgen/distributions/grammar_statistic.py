@@ -1,13 +1,14 @@
 """Densities of strings of a grammar, as programs and families see them: rows are kept, and parse trees summed out."""
 
 import dataclasses
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.data import Rows
-from bayesgen.statistics import LatentStatistic, Parameters
+from bayesgen.statistics import Cells, Classes, KeptRows, LatentStatistic, Parameters
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
 from .grammar_rules import GrammarRules
@@ -35,6 +36,27 @@ class GrammarStatistic(LatentStatistic):
         mask = rows.observed.get(site)
         mask = None if mask is None else np.asarray(mask)
         refuse_outside(self.rules, site, np.asarray(rows.values[site]), mask, np.asarray(rows.frequencies))
+
+    def summarize(
+        self,
+        values: Cells,
+        classes: Classes,
+        num_classes: int,
+        weights: Real[Array, " n"] | None = None,
+        observed: Bool[Array, "n ..."] | None = None,
+        inert: Mapping[str, Array] | None = None,
+    ) -> KeptRows:
+        """The strings, each once in a class however often it is there: short ones are there often."""
+        if observed is None and not any(isinstance(array, jax.Array) for array in (values, classes, weights)):
+            keys = np.asarray(values) if classes.ndim == 2 else np.column_stack([classes, values])
+            _, firsts, groups = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+            counts = np.ones(len(keys)) if weights is None else np.asarray(weights, float)
+            shares = counts[:, None] * (1.0 if classes.ndim == 1 else np.asarray(classes))
+            sums = np.zeros((len(firsts), shares.shape[1]))
+            np.add.at(sums, groups.ravel(), shares)
+            values = np.asarray(values)[firsts]
+            classes, weights = (classes[firsts], sums[:, 0]) if classes.ndim == 1 else (sums, None)
+        return super().summarize(values, classes, num_classes, weights, observed, inert)
 
     def log_probs(
         self,
