@@ -32,6 +32,7 @@ from .contexts import Contexts, as_codes
 from .missing_steps import MissingSteps
 
 CHUNK_STEPS = 1 << 18  # of rows that are looked at together
+UNROLLED = 16  # steps that are compiled one after another: words have no more, and need no loop
 
 
 @record
@@ -257,7 +258,7 @@ def _looked_up(table: Float[Array, "entries K"], entries: Integer[Array, "n T"])
     def add(total: jax.Array, at_step: jax.Array) -> tuple[jax.Array, None]:
         return total + table[at_step], None
 
-    return jax.lax.scan(add, jnp.zeros((len(entries), table.shape[1])), jnp.asarray(entries).T)[0]
+    return jax.lax.scan(add, jnp.zeros((len(entries), table.shape[1])), jnp.asarray(entries).T, unroll=UNROLLED)[0]
 
 
 def _scattered(entries: Integer[Array, "n T"], of_rows: Float[jax.Array, "n K"], size: int) -> Float[Array, "K size"]:
