@@ -18,9 +18,7 @@ from jax.custom_batching import custom_vmap
 
 from bayesgen.typing import Bool, Float
 
-LOST = 1e-150  # share of a state, or of all paths through a step, below which probabilities may not tell of others
 UNROLLED = 20  # states up to which sums over them are written out: what is compiled is faster, but takes longer
-ALL_MIX = 1e-100  # transition probability from which on no state is so far behind the others for longer than a step
 
 First: TypeAlias = Float[jax.Array, " S *#batch"]
 Matrix: TypeAlias = Float[jax.Array, "S S *#batch"]
@@ -60,8 +58,8 @@ def forward(initial: First, transition: Matrix, emissions: Steps, active: Active
     shares, scales = _filtered(first, moves, factors)
     value = value + _where(active_later, jnp.log(scales), 0.0).sum(0)
     is_reached = (_moved(shares[:-1], moves) > 0) & (emissions[1:] > -jnp.inf)
-    is_lost = _where(active_later, (is_reached & (shares[1:] < LOST)).any(1), False)
-    is_exact = jnp.isfinite(value).all() & ((moves >= ALL_MIX).all() | ~is_lost.any())
+    is_lost = _where(active_later, (is_reached & (shares[1:] < _lost(shares))).any(1), False)
+    is_exact = jnp.isfinite(value).all() & ((moves >= _all_mix(moves)).all() | ~is_lost.any())
     return jax.lax.cond(is_exact, lambda: value, lambda: forward_in_logs(initial, transition, emissions, active))
 
 
@@ -81,12 +79,22 @@ def forward_backward(
     states = joint / totals[:, None]
     from_states, to_states = shares[:-1] / totals[1:, None], _where(active_later, factors * ahead[1:], 0.0)
     transitions = moves * jnp.einsum("ti...,tj...->ij...", from_states, to_states)
-    is_exact = jnp.isfinite(value).all() & (_where(active, totals, 1.0) >= LOST).all()
+    is_exact = jnp.isfinite(value).all() & (_where(active, totals, 1.0) >= _lost(totals)).all()
     return jax.lax.cond(
         is_exact,
         lambda: (value, (states[0], transitions, _where(active, states, 0.0))),
         lambda: forward_backward_in_logs(initial, transition, emissions, active),
     )
+
+
+def _lost(shares: jax.Array) -> float:
+    """Share of a state, or of all paths through a step, below which probabilities may not tell of others."""
+    return float(jnp.finfo(shares.dtype).tiny) ** (1 / 2)  # 1e-154 in double precision
+
+
+def _all_mix(moves: jax.Array) -> float:
+    """Transition probability from which on no state is so far behind the others for longer than a step."""
+    return float(jnp.finfo(moves.dtype).tiny) ** (1 / 3)
 
 
 def _joint_of_first(initial: First, transition: Matrix, emissions: Steps, active: Active) -> jax.Array:

@@ -134,6 +134,16 @@ def test_states_that_later_steps_contradict_are_not_lost():
     np.testing.assert_array_equal(expected_counts(*arrays).states, counts[2])
 
 
+def test_nothing_is_lost_in_single_precision():
+    log_transition = np.array([[0.0, -np.inf], [-np.inf, 0.0]], np.float32)
+    emissions = np.array([[0.0, -150.0], [-300.0, 0.0], [0.0, 0.0]], np.float32)
+    with jax.enable_x64(False):
+        value, states = jax.value_and_grad(log_density, 2)(np.log(np.float32([0.5, 0.5])), log_transition, emissions)
+    assert value.dtype == np.float32
+    np.testing.assert_allclose(value, np.log(0.5) - 150, rtol=1e-5)
+    np.testing.assert_allclose(states, np.tile([0.0, 1.0], (3, 1)), atol=1e-6)
+
+
 def test_one_sequence_that_needs_logs_leaves_others_as_they_are():
     """Mapped over chains of a sampler, or in one batch: what is chosen is chosen for all, and right for each."""
     far = np.array([[0.0, -np.inf], [-np.inf, 0.0]]), np.array([[0.0, -5e3], [-1e4, 0.0], [0.0, 0.0]])
