@@ -147,12 +147,12 @@ class Schema:
         names = self.names_in(table, columns)
         kind = self._common_kind(columns)
         takes_unknown = self.unknown == "missing"
-        places = dict(zip(columns, names, strict=True))
         if kind == SEQUENCE:
-            cells = {column: table.column(name) for column, name in places.items()}
+            cells = {column: table.column(name) for column, name in zip(columns, names, strict=True)}
             sequences = {column: self.sequence(column) for column in columns}
             return encode_sequences(cells, sequences, self.categories, takes_unknown=takes_unknown)
         if kind == "categorical":
+            places = dict(zip(columns, names, strict=True))
             return encode_categories(table, places, self.categories, takes_unknown=takes_unknown)
         numbers, observed = encode_numbers(table.matrix(names), columns, kind, takes_unknown=takes_unknown)
         if kind == BINNED:

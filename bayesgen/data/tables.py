@@ -185,7 +185,7 @@ def _are_lists(values: Any, array: np.ndarray) -> bool:
     if array.dtype != object or array.ndim != 1:
         return False
     if isinstance(values, list | tuple):
-        return any(isinstance(cell, list | tuple | np.ndarray) for cell in array)
+        return any(issubclass(kind, list | tuple | np.ndarray) for kind in set(map(type, array)))
     series = as_series(values)
     return isinstance(values, Padded) or (series is not None and holds_lists(series.dtype))
 
