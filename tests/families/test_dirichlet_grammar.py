@@ -182,3 +182,13 @@ def test_parameters_and_axes_are_named_after_nonterminals():
     assert tree["w_S"].coords["S_rule"].values.tolist() == ["S -> A S", "S -> S A", "S -> a", "S -> b"]
     strings = fit.simulate(3, seed=1)["w"]
     assert strings.shape == (3, 50)
+
+
+def test_missing_symbols_are_summed_out_in_training():
+    model = bg.NaiveBayes({"w": bg.DirichletGrammar({"S": ["a S a", "b S b", "a", "b"]})}, class_prior=None)
+    fit = bg.fit(model, {"w": ["aba", ["a", None, "a"], [None, "b", "b"], None, "bab"]}, method=bg.MLE())
+    of_a, of_b, a, b = fit.parameters["w_S"]
+    close(fit.attributes["objective"], np.log([of_a * b, of_a * (a + b), of_b * b, of_b * a]).sum(), rtol=1e-9)
+    close([of_a, of_b, a, b], [1 / 4, 1 / 4, 1 / 6, 1 / 3], atol=1e-4)
+    with pytest.raises(bg.DataError, match=r"'w' has in row 1 \['a', None, 'b'\], which is not in the language"):
+        bg.fit(model, {"w": ["aba", ["a", None, "b"]]}, method=bg.MLE())
