@@ -61,7 +61,7 @@ class DirichletHiddenMarkov(HiddenStates, Family):
         initial: pseudo-counts of first states, > 0: a number, or an array (S,). Kept as `initial_concentration`.
 
     Raises:
-        ModelError: a number of states that is none; emissions that no hidden state can have.
+        ModelError: a number of states that is none, concentrations of other shapes, emissions that no state can have.
 
     Source: Rabiner (1989), A tutorial on hidden Markov models, Proceedings of the IEEE 77, eq. 40a to 40c and 53.
 
@@ -143,15 +143,13 @@ class DirichletHiddenMarkov(HiddenStates, Family):
             )
         classes = () if scale.num_classes is None else (scale.num_classes,)
         table = (*classes, self.num_states)
+        name, transitions = "DirichletHiddenMarkov", (*table, self.num_states)
         return self.replace(
-            **broadcast(
-                "DirichletHiddenMarkov", (*table, self.num_states),
-                transition_concentration=self.transition_concentration,
-            ),
-            **broadcast("DirichletHiddenMarkov", table, initial_concentration=self.initial_concentration),
+            **broadcast(name, transitions, transition_concentration=self.transition_concentration),
+            **broadcast(name, table, initial_concentration=self.initial_concentration),
             emissions=self.emissions.resolve(dataclasses.replace(scale, num_states=self.num_states)),
             batch_shape=table,
-        )  # fmt: skip
+        )
 
     def of_one_class(self) -> Self:
         """See `Family.of_one_class`."""
@@ -178,8 +176,6 @@ class DirichletHiddenMarkov(HiddenStates, Family):
     # --- closed forms, of complete data -------------------------------------------------------------------------
 
     def _updated(self, summary: HiddenCounts) -> Self:
-        if not isinstance(summary, HiddenCounts):
-            self._refuse("update")
         return self.replace(
             initial_concentration=self.initial_concentration + summary.initial,
             transition_concentration=self.transition_concentration + summary.transition,
@@ -285,9 +281,9 @@ class DirichletHiddenMarkov(HiddenStates, Family):
 
     def covariate_of(self, values: Any) -> Float[np.ndarray, " n"]:
         """Lengths; of numbers the longest one, because what is past the end is as if it had not been seen."""
-        if np.issubdtype(np.asarray(values).dtype, np.integer):
-            return (np.asarray(values) != PADDING).sum(1).astype(np.float64)
-        return np.full(len(values), float(np.shape(values)[1]))
+        steps = np.asarray(values)
+        lengths = (steps != PADDING).sum(1) if np.issubdtype(steps.dtype, np.integer) else steps.shape[1]
+        return np.broadcast_to(lengths, len(steps)).astype(np.float64)
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         """initial: (class, state); transition: (class, state, next_state); of emissions the state after the class."""

@@ -12,7 +12,7 @@ from bayesgen.data import PADDING
 from bayesgen.distributions import hidden_chains
 from bayesgen.errors import FitError
 from bayesgen.records import record
-from bayesgen.runtime import chunks, pad, padded_size
+from bayesgen.runtime import chunks, pad, padded_size, placed
 from bayesgen.statistics import KeptRows, Statistic, Summary
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
@@ -168,7 +168,7 @@ def _forward_backward(
     size, longest = padded_size(max(num_rows, 1)), padded_size(max(num_steps, 1))
     filled = pad(np.pad(table, [(0, 0), (0, longest - num_steps), (0, 0)]), size)
     weights = np.pad(steps.weights, (0, size - num_rows))
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), placed(float(filled.size * table.shape[-1])):
         found = _compiled(
             np.asarray(log_initial), np.asarray(log_transition), filled, pad(steps.lengths, size), weights
         )

@@ -23,6 +23,7 @@ from .problem import ProgramProblem
 from .starts import Starts
 
 LEAST_GAIN = 1e-9  # of the objective, a unit of weight: a step that gains no more is the last one
+SAME_MAXIMUM = 1e3  # of least gains, by which ends of climbs to one maximum may differ
 STARTS_INSIDE, LEAST_GAIN_INSIDE = 4, 1e-6  # where samplers are to start, whose own search goes on from there
 
 
@@ -109,6 +110,8 @@ def inner_point(problem: ProgramProblem, conjugate: Conjugate) -> Parameters:
 def _best_of(steps: ExpectationMaximization, starts: list["Start"], least_gain: float, progress: bool | None) -> Search:
     best: Ascent[Parameters] | None = None
     refusals: list[FitError] = []
+    # hidden states have the order of the first start that leads to a maximum, or to its mirror image
+    margin = SAME_MAXIMUM * least_gain if steps.conjugate.has_several_maxima else 0.0
     # matrices of the M-step are small; rows go in chunks, which have threads
     with ONE_THREAD_A_PRODUCT, bar("EM, by starts", len(starts), progress) as advanced:
         for start in starts:
@@ -117,7 +120,7 @@ def _best_of(steps: ExpectationMaximization, starts: list["Start"], least_gain: 
             except FitError as refusal:
                 refusals.append(refusal)
             else:
-                best = ascent if best is None or ascent.objective > best.objective else best
+                best = ascent if best is None or ascent.objective > best.objective + margin else best
             advanced(1)
     if best is None:
         raise FitError(
