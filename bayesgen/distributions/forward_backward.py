@@ -57,9 +57,11 @@ def forward(initial: First, transition: Matrix, emissions: Steps, active: Active
     first, factors, value = _scaled(joint_of_first, emissions, active_later)
     shares, scales = _filtered(first, moves, factors)
     value = value + _where(active_later, jnp.log(scales), 0.0).sum(0)
-    is_reached = (_moved(shares[:-1], moves) > 0) & (emissions[1:] > -jnp.inf)
-    is_lost = _where(active_later, (is_reached & (shares[1:] < _lost(shares))).any(1), False)
-    is_exact = jnp.isfinite(value).all() & ((moves >= _all_mix(moves)).all() | ~is_lost.any())
+    ways = (transition > -jnp.inf).astype(moves.dtype)  # of which products with shares may have no room, these have
+    is_reached = (_moved(shares[:-1], ways) > 0) & (emissions[1:] > -jnp.inf)
+    is_lost = _where(active_later, (is_reached & (shares[1:] < _lost(shares))).any(1), False).any()
+    is_first_lost = ((joint_of_first > -jnp.inf) & (first < _lost(first))).any()
+    is_exact = jnp.isfinite(value).all() & ((moves >= _all_mix(moves)).all() | ~(is_lost | is_first_lost))
     return jax.lax.cond(is_exact, lambda: value, lambda: forward_in_logs(initial, transition, emissions, active))
 
 
@@ -79,7 +81,8 @@ def forward_backward(
     states = joint / totals[:, None]
     from_states, to_states = shares[:-1] / totals[1:, None], _where(active_later, factors * ahead[1:], 0.0)
     transitions = moves * jnp.einsum("ti...,tj...->ij...", from_states, to_states)
-    is_exact = jnp.isfinite(value).all() & (_where(active, totals, 1.0) >= _lost(totals)).all()
+    has_room = ((moves > 0) | (transition == -jnp.inf)).all()
+    is_exact = jnp.isfinite(value).all() & has_room & (_where(active, totals, 1.0) >= _lost(totals)).all()
     return jax.lax.cond(
         is_exact,
         lambda: (value, (states[0], transitions, _where(active, states, 0.0))),

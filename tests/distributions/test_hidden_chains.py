@@ -144,6 +144,29 @@ def test_nothing_is_lost_in_single_precision():
     np.testing.assert_allclose(states, np.tile([0.0, 1.0], (3, 1)), atol=1e-6)
 
 
+def test_a_first_state_that_single_precision_loses_is_found_again():
+    """The first step is 112 nats less probable in the state that all others need, and which is never come back to."""
+    log_transition = np.array([[np.log(0.9), np.log(0.1)], [-np.inf, 0.0]])
+    arrays = np.log([0.5, 0.5]), log_transition, np.array([[-112.5, 0.0], *[[-4.5, -72.0]] * 6])
+    value, counts, _ = enumerated(*arrays)
+    with jax.enable_x64(False):
+        single = tuple(array.astype(np.float32) for array in arrays)
+        ours, states = log_density(*single), expected_counts(*single).states
+    np.testing.assert_allclose(ours, value, rtol=1e-5)
+    np.testing.assert_allclose(states, counts[2], atol=1e-5)
+
+
+@pytest.mark.parametrize("log_prob", [-713.8, -2e3])
+def test_transitions_that_probabilities_have_no_room_for_are_taken(log_prob):
+    log_transition = np.array([[0.0, log_prob], [-np.inf, 0.0]])
+    arrays = np.array([0.0, -np.inf]), log_transition, np.array([[0.0, -600.0], *[[-600.0, 0.0]] * 4])
+    value, counts, _ = enumerated(*arrays)
+    np.testing.assert_allclose(log_density(*arrays), value, rtol=1e-12)
+    found = expected_counts(*arrays)
+    for one, other in zip((found.initial, found.transition, found.states), counts, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-12)
+
+
 def test_one_sequence_that_needs_logs_leaves_others_as_they_are():
     """Mapped over chains of a sampler, or in one batch: what is chosen is chosen for all, and right for each."""
     far = np.array([[0.0, -np.inf], [-np.inf, 0.0]]), np.array([[0.0, -5e3], [-1e4, 0.0], [0.0, 0.0]])
