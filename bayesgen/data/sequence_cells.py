@@ -49,7 +49,8 @@ def encode_sequences(
 
     Of one column of symbols codes (n, T), PADDING past the end; of several, whose steps go together, (n, T, D); of
     columns of numbers (n, T, D), 0.0 past the end, where nothing is observed. T is the longest of these rows, at least
-    1. Where the end is a symbol, its code follows each sequence. Missing steps are 0, and not observed.
+    1. Where the end is a symbol, its code follows each sequence. Missing steps are 0, and not observed; of symbols, a
+    sequence that is missing altogether is PADDING, and not observed.
 
     Args:
         cells: column -> its raw cells.
@@ -88,6 +89,8 @@ def padded_symbols(
 ) -> Padding:
     """Codes (n, T), PADDING past the end, and which steps are there: past the end all are.
 
+    A row that has no sequence, and whose length is not known either, is PADDING that is not there.
+
     Args:
         codes: of the steps of all sequences, MISSING or UNKNOWN where there is none.
         lengths: how many steps each row has.
@@ -104,7 +107,7 @@ def padded_symbols(
     observed[np.arange(within.shape[1]) >= lengths[:, None] + more] = True
     padded[~observed] = 0
     if missing.any():
-        padded[missing], observed[missing] = 0, False
+        padded[missing], observed[missing] = np.where(lengths[missing, None] > 0, 0, PADDING), False
     return padded, observed
 
 

@@ -35,6 +35,14 @@ class Contexts:
     num_symbols: int
     end: int | None = None
 
+    def is_telling(self, values: Shaped[Array, "*batch T"], observed: Bool[Array, "*batch T"]) -> Bool[Array, "*batch"]:
+        """Which sequences tell something: those of which a step is there; where steps may be the end, all with steps.
+
+        A sequence that is missing altogether has none, as its first step is PADDING.
+        """
+        inside = is_inside(values)
+        return (inside & observed if self.end is None else inside).any(-1)
+
     @property
     def num_before(self) -> int:
         """How many symbols may come before others."""

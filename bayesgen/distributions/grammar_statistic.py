@@ -15,7 +15,7 @@ from .grammar_rules import GrammarRules
 from .inside import log_inside
 from .language import refuse_outside
 from .normal_form import NormalForm, normal_form
-from .sequences import is_inside
+from .sequences import is_inside, is_missing
 
 BLOCK_ROWS = 16  # of about the same length, that are gone through together
 TABLES = 4  # of pairs by spans, that the density of a string and its gradient hold at once
@@ -26,7 +26,7 @@ class GrammarStatistic(LatentStatistic):
     """Strings of a grammar, (n, T), padded. Parameters: `log_probs` (K, R), log probabilities of the rules.
 
     Symbols that are missing are summed out; how many there are is known, and the length is part of what is modelled. A
-    row of which no step is there, and none past the end, is a string that is missing: it tells nothing.
+    string that is missing altogether tells nothing: its first step is padding, and not there.
     """
 
     rules: GrammarRules
@@ -94,7 +94,7 @@ def log_probs_of(
     steps = jnp.take_along_axis(leaves, places[:, None], -1)
     steps = jnp.where(is_symbol[:, None], steps, -jnp.inf)
     log_probs = _by_length(form, choices, jnp.swapaxes(steps, 1, 2), lengths)
-    return log_probs if observed is None else jnp.where(observed.any(-1), log_probs, 0.0)
+    return log_probs if observed is None else jnp.where(is_missing(codes, observed), 0.0, log_probs)
 
 
 def _by_length(

@@ -8,6 +8,7 @@ from bayesgen.typing import Bool, Int, Real
 
 from .grammar_rules import GrammarRules
 from .normal_form import NormalForm, normal_form
+from .sequences import is_missing
 
 CHUNK_CELLS = 1 << 24  # of tables of nodes and spans of strings that are looked at together
 
@@ -27,13 +28,13 @@ def refuse_outside(
     form = normal_form(rules)
     places = np.where(codes == PADDING, len(rules.symbols) + 1, codes)
     if observed is not None:
-        places = np.where(observed, places, len(rules.symbols))
+        places = np.where(observed | (codes == PADDING), places, len(rules.symbols))
     distinct, of_rows = np.unique(places, axis=0, return_inverse=True)
     size = max(CHUNK_CELLS // max(form.num_nodes * codes.shape[1] ** 2, 1), 1)
     chunks = [distinct[start : start + size] for start in range(0, len(distinct), size)]
     inside = np.concatenate([np.zeros(0, bool), *(_are_derived(form, chunk) for chunk in chunks)])
-    is_missing = np.zeros(len(codes), bool) if observed is None else ~observed.any(1)
-    outside = np.flatnonzero(~inside[of_rows.ravel()] & ~is_missing & (counts > 0))
+    is_string = np.ones(len(codes), bool) if observed is None else ~is_missing(codes, observed)
+    outside = np.flatnonzero(~inside[of_rows.ravel()] & is_string & (counts > 0))
     if outside.size:
         shown = [(*rules.symbols, None)[code] for code in places[outside[0]] if code <= len(rules.symbols)]
         is_text = all(isinstance(symbol, str) and len(symbol) == 1 for symbol in shown)

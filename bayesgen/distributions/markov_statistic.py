@@ -121,7 +121,7 @@ class MarkovStatistic(Statistic):
         """
         if observed is None:
             return self._counted(values, classes, num_classes, weights)
-        is_whole, is_there = observed.all(-1), observed.any(-1)
+        is_whole, is_telling = observed.all(-1), self.contexts.is_telling(values, observed)
         if is_whole.ndim > 1:
             raise DataError(
                 "A site with several sequences a row has missing steps. Sample each of them at a site of its own."
@@ -129,7 +129,7 @@ class MarkovStatistic(Statistic):
         xp = namespace(values, classes, weights, observed)
         shares = xp.ones(len(values)) if weights is None else weights
         of_whole = self._counted(values, classes, num_classes, xp.where(is_whole, shares, 0.0))
-        is_partial = is_there & ~is_whole
+        is_partial = is_telling & ~is_whole
         if xp is np and not is_partial.any():
             return of_whole
         of_partial, codes = xp.where(is_partial, shares, 0.0), xp.asarray(values).astype(int)
@@ -212,13 +212,13 @@ class MarkovDensity(RowDensity):
         if observed is None:
             return self._of_whole(values)
         xp = namespace(self.log_probs, values, observed)
-        of_missing = self.statistic.of_missing.density({"log_probs": self.log_probs})
-        codes, is_there = xp.asarray(values).astype(int), xp.asarray(observed.any(-1))
+        contexts, of_missing = self.statistic.contexts, self.statistic.of_missing.density({"log_probs": self.log_probs})
+        codes, is_telling = xp.asarray(values).astype(int), xp.asarray(contexts.is_telling(values, observed))
         if xp is not np:
-            return xp.where(is_there[:, None], of_missing.log_prob(codes, observed), 0.0)
+            return xp.where(is_telling[:, None], of_missing.log_prob(codes, observed), 0.0)
         table, is_whole = np.zeros((len(codes), len(self.log_probs))), np.asarray(observed.all(-1))
         table[is_whole] = self._of_whole(codes[is_whole])
-        is_partial = np.asarray(is_there) & ~is_whole
+        is_partial = np.asarray(is_telling) & ~is_whole
         if is_partial.any():
             table[is_partial] = of_missing.log_prob(codes[is_partial], observed[is_partial])
         return table

@@ -167,6 +167,15 @@ def is_inside(codes: Real[Array, "*batch T"]) -> Bool[Array, "*batch T"]:
     return xp.cumsum(codes == PADDING, -1) == 0
 
 
+def is_missing(codes: Real[Array, "*batch T"], observed: Bool[Array, "*batch T"]) -> Bool[Array, "*batch"]:
+    """Which sequences are missing altogether: an empty one is padding that is there.
+
+    >>> is_missing(np.array([[-1, -1], [-1, -1], [0, 0]]), np.array([[False, False], [True, True], [False, False]]))
+    array([ True, False, False])
+    """
+    return ((codes == PADDING) & ~observed)[..., :1].any(-1)
+
+
 def _lengths(name: str, length: Length, max_length: int | None) -> tuple[Int[Array, "..."] | None, int | None]:
     """Lengths that differ from the number of steps T of the array, or None; and T, or None where it is not known."""
     if length is None:

@@ -36,7 +36,8 @@ class DirichletMarkovRows(RowDensity):
         if observed is None:
             return self._of_whole(values)
         rows, seen = np.asarray(values).astype(np.int64), np.asarray(observed)
-        num_missing = np.where(seen.any(-1), (~seen).sum(-1), -1)  # a row that is missing altogether has factor 1
+        is_telling = seen.all(-1) | self.contexts.is_telling(rows, seen)  # the others have factor 1
+        num_missing = np.where(is_telling, (~seen).sum(-1), -1)
         total = np.zeros((len(rows), len(self.concentration)))
         for number in np.unique(num_missing[num_missing >= 0]).tolist():
             self._check_number(number)

@@ -162,7 +162,10 @@ class KeptRows(Summary):
 def filled_up(
     values: Real[Array, "m T ..."], observed: Bool[Array, "m T ..."] | None, num_steps: int
 ) -> tuple[Real[np.ndarray, "m ..."], Bool[np.ndarray, "m ..."] | None]:
-    """Rows with steps added that stand for none: `PADDING` after symbols, after numbers steps that are not observed."""
+    """Rows with steps added that stand for none: `PADDING` after symbols, after numbers steps that are not observed.
+
+    A row of symbols is missing altogether where its first step is `PADDING` that is not observed, and stays so.
+    """
     rows, mask = np.asarray(values), None if observed is None else np.asarray(observed)
     added = num_steps - rows.shape[1]
     if added <= 0:

@@ -105,7 +105,7 @@ def test_integers_of_padded_arrays_are_codes_where_the_symbols_are_none():
 
 def test_the_end_is_one_more_symbol_after_every_sequence():
     values, observed = encoded(WORDS, SequenceOf(end=True))
-    assert values.tolist() == [[2, 0, 1, 3], [3, -1, -1, -1], [0, 3, -1, -1], [0, 0, 0, 0], [1, 1, 3, -1]]
+    assert values.tolist() == [[2, 0, 1, 3], [3, -1, -1, -1], [0, 3, -1, -1], [-1] * 4, [1, 1, 3, -1]]
     assert observed.tolist() == [[True] * 4] * 3 + [[False] * 4] + [[True] * 4]
     schema = Schema(kinds={"word": SequenceOf(end=True)}).resolve(read_table({"word": WORDS}))
     assert schema.num_categories("word") == 3 and schema.num_values("word") == 4
@@ -135,7 +135,7 @@ def test_an_alphabet_of_one_symbol_and_sequences_without_steps():
     assert encoded([], categories={"word": ["a"]})[0].shape == (0, 1)
     assert encoded(["aa", "a"])[0].tolist() == [[0, 0], [0, -1]]
     values, observed = encoded(["", None], categories={"word": ["a"]})
-    assert values.tolist() == [[-1], [0]] and observed.tolist() == [[True], [False]]
+    assert values.tolist() == [[-1], [-1]] and observed.tolist() == [[True], [False]]
     refused(["", None], "'word' has no symbol", "categories={'word': [...]}")
 
 

@@ -38,15 +38,16 @@ def rows(end=None, seed=1, num_rows=19):
     values = np.where(np.arange(LENGTH) < lengths[:, None], values, -1)
     observed = (rng.random(values.shape) < 0.66) | (values == -1)
     observed[4:8] = True
-    values[1], observed[1] = 0, False
-    values[2], observed[2] = -1, True
     values[~observed] = 0
+    values[1], observed[1] = -1, False
+    values[2], observed[2] = -1, True
     return values, observed
 
 
 def completions(row, seen):
     """All sequences that a row may be."""
-    options = [[code] if there else range(NUM_SYMBOLS) for code, there in zip(row.tolist(), seen, strict=True)]
+    is_known = seen | (row == -1)
+    options = [[code] if known else range(NUM_SYMBOLS) for code, known in zip(row.tolist(), is_known, strict=True)]
     return np.array(list(itertools.product(*options)))
 
 
@@ -58,11 +59,12 @@ def enumerated(order, end):
         statistic = MarkovStatistic(Contexts(order, NUM_SYMBOLS, end))
         table, counts = [], []
         for row, seen in zip(values, observed, strict=True):
-            every = completions(row, seen) if seen.any() else np.full((1, LENGTH), -1)
+            every = completions(row, seen)
             logs = np.asarray(model.log_prob(every[:, None]))
             table.append(scipy.special.logsumexp(logs, axis=0))
             shares = np.exp(logs - np.where(np.isneginf(table[-1]), 0.0, table[-1]))
-            counts.append(statistic.summarize(every, shares, CLASSES).totals[0])
+            tells = end is not None or (seen & (row != -1)).any()  # else it has factor 1, and is left out
+            counts.append(statistic.summarize(every, shares * tells, CLASSES).totals[0])
         return np.array(table), np.array(counts)
 
 

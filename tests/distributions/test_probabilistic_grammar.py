@@ -16,6 +16,7 @@ from bayesgen.distributions import GrammarRules, GrammarStatistic
 from bayesgen.distributions.derivations import log_length_probabilities
 from bayesgen.distributions.normal_form import normal_form
 from bayesgen.distributions.parse import ParseTree
+from bayesgen.statistics.kept_rows import filled_up
 
 close = np.testing.assert_allclose
 
@@ -142,7 +143,7 @@ def test_missing_symbols_are_summed_out(case):
     for row, pattern in enumerate(patterns):
         observed[row, : len(pattern)] = [symbol is not None for symbol in pattern]
         codes[row, : len(pattern)] = [0 if symbol is None else grammar.symbols.index(symbol) for symbol in pattern]
-    codes[4], observed[4] = 0, False  # a string that is missing altogether
+    codes[4], observed[4] = -1, False  # a string that is missing altogether
     log_probs = {"log_probs": np.log(grammar.probs)[None]}
     found = np.exp(statistic.log_probs(log_probs, codes, observed, np.zeros(5, int)))
     fillings = [
@@ -150,9 +151,10 @@ def test_missing_symbols_are_summed_out(case):
         for pattern in patterns
     ]
     wanted = [sum(enumerated(rules, probs, string)[0] for string in strings) for strings in fillings]
-    assert wanted[1] != 1
-    wanted[1] = 1.0  # of which nothing is known, not even the length
+    assert wanted[1] != 1  # four symbols, whatever they are; of the string that is missing not even the length is known
     close(found, [*wanted, 1.0], rtol=1e-10)
+    longer, seen = filled_up(codes, observed, 7)
+    close(np.exp(statistic.log_probs(log_probs, longer, seen, np.zeros(5, int))), [*wanted, 1.0], rtol=1e-10)
 
 
 def test_catalan_numbers_count_the_trees_and_long_strings_do_not_underflow():

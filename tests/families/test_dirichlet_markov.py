@@ -90,10 +90,11 @@ def test_rows_that_lack_steps_are_sums_over_their_completions(order, end):
     values[:, 5] = [4 if end and row % 2 else -1 for row in range(9)]
     values[3], values[4] = -1, [1, -1, -1, -1, -1, -1]
     observed = (rng.random(values.shape) < 0.7) | (values < 0)
-    values[5], observed[5] = 0, False
+    values[5], observed[5] = -1, False  # missing altogether
     for row in range(9):
-        options = [[code] if there else range(size) for code, there in zip(values[row], observed[row], strict=True)]
-        every = np.array(list(itertools.product(*options))) if observed[row].any() else np.full((1, 6), -1)
+        is_known = observed[row] | (values[row] == -1)
+        options = [[code] if known else range(size) for code, known in zip(values[row], is_known, strict=True)]
+        every = np.array(list(itertools.product(*options)))
         allowed = ~((every[:, :-1] == last) & (every[:, 1:] >= 0)).any(1)
         expected = scipy.special.logsumexp(density.log_prob(every[allowed]), axis=0)
         close(density.log_prob(values[row : row + 1], observed[row : row + 1])[0], expected, rtol=1e-11)

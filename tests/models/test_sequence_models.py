@@ -170,6 +170,17 @@ def test_orders_of_other_data_are_not_averaged():
             bg.average([fit, other])
 
 
+def test_a_missing_sequence_tells_nothing_however_long_the_others_are():
+    model = bg.NaiveBayes(bg.DirichletGrammar({"S": ["S S", "a", "b"]}), class_prior=None)
+    words = ["ab", "abbab"]
+    fits = [bg.fit(model, {"w": [*words, *more]}, method=bg.MLE()) for more in ([], [None] * 3)]
+    close(*(fit.posterior.mean["w_S"] for fit in fits), rtol=1e-9)
+    found = fits[0].log_joint({"w": [None, [None, None], "abbab"]})
+    assert found[0] == 0
+    close(found[1], fits[0].log_joint({"w": [[None, None]]})[0], rtol=1e-12)
+    close(np.exp(found[1]), np.exp(fits[0].log_joint({"w": ["aa", "ab", "ba", "bb"]})).sum(0), rtol=1e-12)
+
+
 def test_missing_steps_are_summed_out_and_missing_sequences_tell_nothing(exact):
     rows = {"word": [["a", None, "c"], None, "ab"], "size": [0.5, 0.5, 0.5]}
     joint = exact.log_joint(rows)
