@@ -27,6 +27,7 @@ NUM_STATES, NUM_DRAWS, NUM_CHAINS, NUM_WARMUP = 3, 1000, 4, 300
 MOVES = np.array([[0.90, 0.07, 0.03], [0.10, 0.85, 0.05], [0.05, 0.10, 0.85]])
 MEANS = np.array([-2.0, 0.0, 3.0])
 TOO_FAR = 5.0  # standard errors between posterior means
+ASSOCIATIVE = [(2, 500), (2, 2_000), (2, 20_000), (3, 2_000), (3, 20_000), (5, 2_000)]  # states, steps of one sequence
 CASES = [(2, 2_000, 1), (3, 10, 1_000), (3, 100, 100), (3, 2_000, 1), (5, 2_000, 1), (10, 2_000, 1), (20, 2_000, 1)]
 
 
@@ -37,6 +38,8 @@ def measures(quick):
         yield functools.partial(against_numpyro, num_steps, threads, repeats)
     for case in CASES[3:4] if quick else [*CASES, (3, 20_000, 1)]:
         yield functools.partial(against_autodiff, *case)
+    for case in ASSOCIATIVE[3:4] if quick else ASSOCIATIVE:
+        yield functools.partial(against_associative, *case)
     yield functools.partial(against_logs, NUM_STATES, num_steps, 2)
 
 
@@ -208,6 +211,41 @@ def their_gradients(chains):
         return jax.nn.logsumexp(last, -1).sum()
 
     return jax.vmap(jax.value_and_grad(total, (0, 1, 2)))(*chains)
+
+
+@jax.jit
+def associative_gradients(chains):
+    """By differentiating an associative scan: products of transfer matrices, which need not be taken in order."""
+
+    def combine(one, other):
+        product = one[0] @ other[0]
+        size = product.max((-2, -1))
+        return product / size[..., None, None], one[1] + other[1] + jnp.log(size)
+
+    def total(initial, transition, emissions):
+        peaks = emissions.max(-1)
+        densities = jnp.exp(emissions - peaks[..., None])[0]
+        matrices = jnp.exp(transition) * densities[:, None]
+        matrices = matrices.at[0].set(jnp.broadcast_to(jnp.exp(initial) * densities[0], transition.shape))
+        products, logs = jax.lax.associative_scan(combine, (matrices, jnp.zeros(len(matrices))))
+        return jnp.log(products[-1, 0].sum()) + logs[-1] + peaks.sum()
+
+    return jax.vmap(jax.value_and_grad(total, (0, 1, 2)))(*chains)
+
+
+def against_associative(num_states, num_steps):
+    """Where would an associative scan pay? One sequence, two chains of a sampler."""
+    with jax.enable_x64(True):
+        chains = jax.tree.map(lambda array: jnp.stack([array] * 2), tables(num_states, num_steps, 1))
+        np.testing.assert_allclose(our_gradients(chains)[0], associative_gradients(chains)[0], rtol=1e-9)
+        return duel(
+            f"log density with gradient, S={num_states}, T={num_steps:,}, 1 sequence, 2 chains",
+            Faster(),
+            lambda: jax.block_until_ready(our_gradients(chains)),
+            lambda: jax.block_until_ready(associative_gradients(chains)),
+            "value_and_grad of lax.associative_scan",
+            repeats=4 * REPEATS,
+        )
 
 
 def against_autodiff(num_states, num_steps, num_sequences):
