@@ -1,5 +1,6 @@
 """Markov chains of any order as distributions over whole sequences."""
 
+import math
 from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar
 
@@ -41,7 +42,8 @@ class MarkovChain(SequenceDistribution):
             beginning of fewer than k symbols, S = 1 + s + ... + s^(k-1): the empty one, those of one symbol, and so
             on, the latest symbol varying fastest. Order 0: None.
         transition: (..., s^k, r), probabilities of the next symbol, one row for each k symbols, of which the latest
-            varies fastest. s is r, or r - 1 where there is an `end`: nothing follows it, so that it has no rows.
+            varies fastest. s is r, or r - 1 where there is an `end`: nothing follows it, so that rows for contexts
+            that hold it may be left out, as those of `initial`, and mean nothing where they are given.
         length: how long samples are: a number, or an array of them, one for each sequence of the batch.
         end: the code of the symbol that ends a sequence; None where lengths are given. Samples are no longer than
             `length`, or `max_length`.
@@ -82,7 +84,8 @@ class MarkovChain(SequenceDistribution):
         validate_args: bool | None = None,
     ) -> None:
         self.which = which
-        self.initial, self.transition = None if initial is None else _numbers(initial), _numbers(transition)
+        tables = None if initial is None else _numbers(initial), _numbers(transition)
+        self.initial, self.transition = tables if end is None else _without_end(*tables, end)
         self.end, self.order = end, _order(self.initial, self.transition, order, end)
         starts = self._starts_shape
         batches = [self.transition.shape[:-2], () if starts is None else starts[:-2]]
@@ -197,6 +200,28 @@ class MarkovChain(SequenceDistribution):
 def _numbers(values: Any) -> Float[Array, "..."]:
     """Numbers as an array: of JAX where they are that, else of NumPy."""
     return values if isinstance(values, jax.Array) else np.asarray(values, np.float64)
+
+
+def _without_end(initial: Array | None, transition: Array, end: int) -> tuple[Array | None, Array]:
+    """Tables without rows for contexts that hold the end: nothing follows it, whatever square matrices say."""
+    num_rows, num_symbols = (1, *transition.shape)[-2:]
+    order = round(math.log(num_rows, num_symbols)) if num_symbols > 1 else 0
+    if not order or num_symbols**order != num_rows or not 0 <= end < num_symbols:
+        return initial, transition
+    groups = [_places_without(end, num_symbols, length) for length in range(order + 1)]
+    if order > 1 and initial is not None and initial.shape[-2:-1] == (sum(num_symbols**k for k in range(order)),):
+        offsets = np.cumsum([0, *(num_symbols**k for k in range(order - 1))])
+        starts = np.concatenate([offset + places for offset, places in zip(offsets, groups, strict=False)])
+        initial = initial[..., starts, :]
+    return initial, transition[..., groups[order], :]
+
+
+def _places_without(end: int, num_symbols: int, length: int) -> Int[np.ndarray, " contexts"]:
+    """The places of contexts of so many symbols, none of which is the end, the latest symbol varying fastest."""
+    others, places = np.delete(np.arange(num_symbols), end), np.zeros(1, int)
+    for _ in range(length):
+        places = (places[:, None] * num_symbols + others).ravel()
+    return places
 
 
 def _order(initial: Array | None, transition: Array, stated: int | None, end: int | None) -> int:

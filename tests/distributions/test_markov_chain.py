@@ -75,6 +75,16 @@ def test_sequences_that_end_and_beginnings_that_do_not_sum_to_one(order, end):
     assert np.isneginf(chain.log_prob(after_the_end)).all() and not np.asarray(chain.support(after_the_end)).any()
 
 
+@pytest.mark.parametrize(("order", "end"), [(1, 2), (2, 0), (3, 1)])
+def test_tables_may_have_rows_for_contexts_that_hold_the_end_and_nothing_depends_on_them(order, end):
+    initial, transition = tables(order, 3, (2,), seed=5)
+    chain = bg.MarkovChain(initial, transition, end=end, max_length=5)
+    every = [s for s in itertools.product(range(3), repeat=5) if end not in s[:-1]]
+    for index in range(2):
+        expected = [probability(s, initial[index], transition[index], order) for s in every]
+        close(np.exp(chain.log_prob(np.array(every)[:, None]))[:, index], expected, rtol=1e-12)
+
+
 @every_shape
 def test_samples_have_the_frequencies_of_their_sequences(order, num_symbols):
     initial, transition = tables(order, num_symbols, seed=3)
