@@ -28,6 +28,7 @@ ROOMS = (
     "baum_welch",
     "cold",
     "hidden_markov",
+    "grammars",
     "sampling",
     "gpu",
 )

@@ -17,7 +17,7 @@ from .language import refuse_outside
 from .normal_form import NormalForm, normal_form
 from .sequences import is_inside, is_missing
 
-BLOCK_ROWS = 16  # of about the same length, that are gone through together
+BLOCK_ROWS = 16  # of about the same length, gone through together: see benchmarks/grammars.py
 TABLES = 4  # of pairs by spans, that the density of a string and its gradient hold at once
 
 
