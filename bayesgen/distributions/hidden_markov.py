@@ -17,6 +17,7 @@ from bayesgen.typing import Array, Bool, Float, PRNGKeyArray, Shaped
 from .cells import innermost, log_prob_of_cells, whole_axes
 from .hidden_chains import log_density, sample_paths
 from .hidden_markov_statistic import EMISSION, HiddenMarkovStatistic, num_steps_seen, steps_of_symbols
+from .hidden_markov_support import StepsOfStates, depends_on_state, of_first_state
 from .sequences import Length, SequenceDistribution, sequences
 
 CATEGORICAL = dist.CategoricalProbs | dist.CategoricalLogits
@@ -42,7 +43,8 @@ class HiddenMarkov(SequenceDistribution):
         symbols: the symbols that codes stand for, where the emissions are `Categorical`.
 
     Raises:
-        ModelError: emissions without an axis for the states, or shapes that tell of different numbers of states.
+        ModelError: emissions that are no distribution of one step, or have no axis for the states; shapes that tell of
+            different numbers of states; symbols where steps are none, or not one for each code.
 
     >>> import numpyro.distributions as dist
     >>> weather = HiddenMarkov(
@@ -68,6 +70,7 @@ class HiddenMarkov(SequenceDistribution):
         symbols: Sequence[Hashable] | None = None,
         validate_args: bool | None = None,
     ) -> None:
+        _check_emissions(emissions, symbols)
         self.initial, self.transition, self.emissions = jnp.asarray(initial), jnp.asarray(transition), emissions
         _check_states(self.initial, self.transition, emissions)
         batch = (self.initial.shape[:-1], self.transition.shape[:-2], emissions.batch_shape[:-1])
@@ -76,7 +79,7 @@ class HiddenMarkov(SequenceDistribution):
             length,
             max_length=max_length,
             step_shape=emissions.event_shape,
-            of_symbols=isinstance(innermost(emissions), CATEGORICAL) and not emissions.event_shape,
+            of_symbols=_are_symbols(emissions),
             symbols=symbols,
             validate_args=validate_args,
         )
@@ -88,8 +91,8 @@ class HiddenMarkov(SequenceDistribution):
 
     @property
     def step_support(self) -> constraints.Constraint:
-        """What the emissions may be."""
-        return self.emissions.support
+        """What the emissions of the first state may be."""
+        return of_first_state(self.emissions.support, len(self.event_shape) - 1)
 
     @property
     def whole_step_axes(self) -> int:
@@ -102,7 +105,7 @@ class HiddenMarkov(SequenceDistribution):
         if self.of_symbols:
             leaf: Any = innermost(self.emissions)
             return sequences(leaf.probs.shape[-1])
-        return _Steps(self.emissions.support, self.num_states, self.whole_step_axes)
+        return StepsOfStates(self.emissions.support, self.num_states, self.whole_step_axes)
 
     @validate_sample
     def log_prob(self, value: Shaped[Array, "..."]) -> Float[Array, "..."]:
@@ -130,10 +133,24 @@ class HiddenMarkov(SequenceDistribution):
 
         steps, seen = by_step(value), by_step(observed)
         steps = jnp.where(seen, steps, self.emissions.support.feasible_like(steps))
-        logs = log_prob_of_cells(self.emissions, steps, seen)
+        logs = self._log_emissions(steps, seen, step_axes)
         logs = jnp.where(seen.any(tuple(range(seen.ndim - step_axes, seen.ndim))), logs, 0.0)
         total = log_density(_log(self.initial), _log(self.transition), jnp.moveaxis(logs, 0, -2), lengths)
         return jnp.broadcast_to(total, shape)
+
+    def _log_emissions(
+        self, steps: Shaped[jax.Array, "..."], seen: Bool[jax.Array, "..."], step_axes: int
+    ) -> Float[jax.Array, "..."]:
+        """Log density of steps in each state: -inf where a state cannot make what others can."""
+        support = self.emissions.support
+        if isinstance(innermost(self.emissions), CATEGORICAL):
+            steps = steps.astype(int)
+        if not depends_on_state(support, step_axes):
+            return jnp.asarray(log_prob_of_cells(self.emissions, steps, seen))
+        is_possible = support(steps)
+        is_whole = jnp.expand_dims(is_possible, tuple(range(-step_axes, 0)))
+        logs = log_prob_of_cells(self.emissions, jnp.where(is_whole, steps, support.feasible_like(steps)), seen)
+        return jnp.where(is_possible, logs, -jnp.inf)
 
     def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Shaped[Array, "..."]:
         """Independent sequences."""
@@ -150,53 +167,34 @@ class HiddenMarkov(SequenceDistribution):
         return self.cut(chosen if self.of_symbols else chosen.astype(float))
 
 
-class _Steps(constraints.Constraint):
-    """Sequences of numbers, or of arrays of them, of which each is not seen or in the support of some state."""
-
-    is_discrete = False  # as NaN is none of what counts can be
-
-    def __init__(self, step: constraints.Constraint, num_states: int, whole_axes: int) -> None:
-        self.step, self.num_states, self.whole_axes = step, num_states, whole_axes
-
-    @property
-    def event_dim(self) -> int:
-        """That of a step, and the axis of steps."""
-        return self.step.event_dim + 1
-
-    def __call__(self, x: Shaped[Array, "..."]) -> Bool[Array, "..."]:
-        """Whether each is such a sequence."""
-        steps = jnp.moveaxis(jnp.asarray(x), -self.event_dim, 0)
-        if not len(steps):
-            return jnp.ones(steps.shape[1 : steps.ndim - self.step.event_dim], bool)
-        steps = jnp.repeat(jnp.expand_dims(steps, -self.event_dim), self.num_states, -self.event_dim)
-        seen = ~jnp.isnan(steps)
-        possible = self.step(jnp.where(seen, steps, self.step.feasible_like(steps))).any(-1)
-        whole = tuple(range(-self.whole_axes, 0))
-        is_in_part = seen.any(whole) & ~seen.all(whole)
-        return (possible & ~is_in_part.any(tuple(range(steps.ndim - self.event_dim, is_in_part.ndim)))).all(0)
-
-    def feasible_like(self, prototype: Shaped[Array, "..."]) -> Float[Array, "..."]:
-        """Sequences of which nothing is seen."""
-        return jnp.full(jnp.shape(prototype), jnp.nan)
-
-    def __repr__(self) -> str:
-        return f"sequences of steps from {self.step}"
-
-    def tree_flatten(self) -> Any:
-        """The support of a step."""
-        return (self.step,), (("step",), {"num_states": self.num_states, "whole_axes": self.whole_axes})
-
-    def eq(self, other: object, static: bool = False) -> Any:
-        """Whether it is the same set of sequences."""
-        if not isinstance(other, _Steps) or self.tree_flatten()[1] != other.tree_flatten()[1]:
-            return False
-        return self.step.eq(other.step, static)
+def _are_symbols(emissions: dist.Distribution) -> bool:
+    """Whether a step is one symbol."""
+    return isinstance(innermost(emissions), CATEGORICAL) and not emissions.event_shape
 
 
-@dist.biject_to.register(_Steps)
-def _to_steps(support: _Steps) -> dist.transforms.Transform:
-    """From numbers to steps without constraints; counts, which no such map gives, are taken for positive numbers."""
-    return dist.biject_to(constraints.positive if support.step.is_discrete else support.step)
+def _check_emissions(emissions: dist.Distribution, symbols: Sequence[Hashable] | None) -> None:
+    """Refuse what makes no steps, and symbols that do not stand for the codes of steps."""
+    if not isinstance(emissions, dist.Distribution):
+        raise ModelError(
+            f"HiddenMarkov: emissions are a NumPyro distribution with an axis for the states, got {emissions!r}."
+        )
+    if isinstance(innermost(emissions), SequenceDistribution):
+        raise ModelError(
+            f"HiddenMarkov: emissions make one step at a time, and {type(innermost(emissions)).__name__} makes whole "
+            "sequences. Give the distribution of a step."
+        )
+    if symbols is None:
+        return
+    if not _are_symbols(emissions):
+        raise ModelError(
+            f"HiddenMarkov: symbols are for emissions that are Categorical, got {type(innermost(emissions)).__name__}."
+            " Leave symbols out."
+        )
+    leaf: Any = innermost(emissions)
+    if len(symbols) != leaf.probs.shape[-1]:
+        raise ModelError(
+            f"HiddenMarkov: {len(symbols)} symbols, and emissions have {leaf.probs.shape[-1]}. Give one for each."
+        )
 
 
 def _check_states(initial: Float[Array, "..."], transition: Float[Array, "..."], emissions: dist.Distribution) -> None:
@@ -207,7 +205,8 @@ def _check_states(initial: Float[Array, "..."], transition: Float[Array, "..."],
             "their parameters one entry for each state, or use emissions.expand([number of states])."
         )
     ends = (initial.shape[-1:], transition.shape[-2:], emissions.batch_shape[-1:])
-    if {size for end in ends for size in end} != {emissions.batch_shape[-1]} or len(ends[1]) < 2:
+    axes = tuple(map(len, ends))
+    if {size for end in ends for size in end} != {emissions.batch_shape[-1]} or axes != (1, 2, 1):
         raise ModelError(
             f"HiddenMarkov: initial of the shape {initial.shape}, transition {transition.shape} and emissions of the "
             f"batch shape {emissions.batch_shape} do not tell of one number of states S: their last axes must be (S,), "

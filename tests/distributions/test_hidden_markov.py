@@ -14,7 +14,7 @@ from numpyro import handlers
 from numpyro.infer import Predictive
 from scipy.special import logsumexp
 
-from bayesgen.distributions import HiddenMarkov, HiddenMarkovStatistic
+from bayesgen.distributions import HiddenMarkov, HiddenMarkovStatistic, MarkovChain
 from bayesgen.errors import ModelError
 from bayesgen.statistics import read_conditional
 
@@ -220,6 +220,27 @@ def test_supports_hold_what_the_emissions_of_some_state_can_make():
     assert symbols(np.array([[0, 2, -1], [0, 3, -1], [-1, 0, 0]])).tolist() == [True, False, False]
 
 
+def test_states_of_which_some_cannot_make_a_step_have_no_part_in_it():
+    initial, transition = tables(2)
+    low, high, steps = np.array([0.0, 1.0]), np.array([2.0, 3.0]), np.array([0.5, 1.5, 2.5, np.nan])
+    model = HiddenMarkov(initial, transition, dist.Uniform(low, high), 4)
+    of_steps = np.array([[0.5, 0.0], [0.5, 0.5], [0.0, 0.5], [1.0, 1.0]])
+    with np.errstate(divide="ignore"):
+        np.testing.assert_allclose(model.log_prob(steps), over_paths(initial, transition, np.log(of_steps)), rtol=1e-12)
+    pairs = HiddenMarkov(initial, transition, dist.Uniform(low[:, None], high[:, None]).expand([2, 2]).to_event(1), 4)
+    both = np.stack([steps, np.where(np.isnan(steps), np.nan, 1.5)], -1)
+    np.testing.assert_allclose(pairs.log_prob(both), model.log_prob(steps) + 3 * np.log(0.5), rtol=1e-12)
+
+
+def test_steps_of_several_symbols_are_numbers_that_have_densities():
+    initial, transition = tables(2)
+    probs = np.random.default_rng(3).dirichlet(np.ones(4), (2, 3))
+    model = HiddenMarkov(initial, transition, dist.Categorical(probs).to_event(1), 2)
+    steps = model.sample(jax.random.key(0))
+    of_steps = np.log([[probs[state, range(3), step].prod() for state in range(2)] for step in steps.astype(int)])
+    np.testing.assert_allclose(model.log_prob(steps), over_paths(initial, transition, of_steps), rtol=1e-12)
+
+
 def test_it_is_a_pytree_that_maps_and_compiles():
     initial, transition = tables(3, (4,), seed=6)
     values = np.random.default_rng(7).normal(size=(4, 5))
@@ -258,12 +279,27 @@ def test_numpyro_draws_and_conditions_programs_with_it():
         (((3,), (3, 3), ()), "emissions have none"),
         (((3,), (3, 2), (3,)), "do not tell"),
         (((2,), (3, 3), (3,)), "do not"),
+        (((), (3, 3), (3,)), "do not"),
     ],
 )
 def test_shapes_of_no_number_of_states_are_refused(shapes, message):
     initial, transition, emissions = (np.ones(shape) for shape in shapes)
     with pytest.raises(ModelError, match=message):
         HiddenMarkov(initial, transition, dist.Normal(emissions, 1.0), 4)
+
+
+@pytest.mark.parametrize(
+    ("emissions", "symbols", "message"),
+    [
+        (np.ones((3, 2)), None, "NumPyro distribution"),
+        (MarkovChain(np.ones((3, 2)) / 2, np.ones((3, 2, 2)) / 2, 4), None, "MarkovChain makes whole sequences"),
+        (dist.Categorical(PROBS), "ab", "2 symbols, and emissions have 4"),
+        (dist.Normal(LOC, SCALE), "ab", "got Normal"),
+    ],
+)
+def test_emissions_that_make_no_steps_and_symbols_of_no_codes_are_refused(emissions, symbols, message):
+    with pytest.raises(ModelError, match=message):
+        HiddenMarkov(*tables(3), emissions, 4, symbols=symbols)
 
 
 def test_long_sequences_are_products_of_predictions_one_step_ahead():

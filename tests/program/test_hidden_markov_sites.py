@@ -126,3 +126,17 @@ def test_emissions_without_a_statistic_are_evaluated_row_by_row_steps_missing_or
         codes = ["abc".index(symbol) for symbol in words[row]]
         expected[row, label] = np.log((0.3, 0.7)[label]) + of_paths(of_steps) + of_paths(np.log(probs.T[codes]))
     np.testing.assert_allclose(fit.log_joint({"x": ROWS, "word": words}), expected, rtol=1e-9)
+
+
+def test_emissions_may_have_bounds_that_differ_by_state():
+    def program(n):
+        low = numpyro.sample("low", dist.Normal(0.0, 1.0).expand([2]).to_event(1))
+        with numpyro.plate("rows", n):
+            y = numpyro.sample("y", dist.Categorical(np.array([0.5, 0.5])))
+            shifted = low + 0.5 * y[:, None]
+            numpyro.sample("x", bg.HiddenMarkov(START, MOVES, dist.Uniform(shifted - 2, shifted + 2), 3))
+
+    model, low = bg.GenerativeProgram(program, classes=2), np.array([0.0, 1.0])
+    assert model.structure.attribute["x"].event_shape == (3,)
+    drawn = model.simulate(5, seed=0, latents={"low": low})
+    assert (drawn["x"] >= -2).all() and (drawn["x"] <= 3.5).all()
