@@ -92,7 +92,7 @@ def often(*names, slow=()):
     return pytest.mark.parametrize("name", [*names, *(pytest.param(name, marks=pytest.mark.slow) for name in slow)])
 
 
-@often("joint normal", "categorical", "masked", slow=("normal", "poisson", "columns", "student", "expanded"))
+@often("joint normal", "categorical", slow=("masked", "normal", "poisson", "columns", "student", "expanded"))
 def test_log_densities_are_sums_over_all_paths_whatever_the_emissions(name):
     emissions, steps, of_steps = cases()[name]
     initial, transition = tables(3)
@@ -146,6 +146,7 @@ def test_joint_normal_steps_may_be_seen_in_part():
     np.testing.assert_allclose(table, [[expected]], rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_symbols_end_where_padding_begins_and_may_be_missing_before():
     initial, transition = tables(3)
     model, table = HiddenMarkov(initial, transition, dist.Categorical(PROBS), 4), np.log(PROBS.T)
@@ -175,6 +176,7 @@ def test_batches_of_parameters_and_of_values_broadcast():
     )
 
 
+@pytest.mark.slow
 def test_samples_have_the_lengths_and_the_probabilities_of_the_density():
     """All sequences of two symbols and three steps, and their frequencies."""
     initial, transition = tables(2, seed=5)
@@ -315,6 +317,7 @@ def test_long_sequences_are_products_of_predictions_one_step_ahead():
     np.testing.assert_allclose(model.log_prob(values), total, rtol=1e-11)
 
 
+@pytest.mark.slow
 def test_probabilities_of_zero_are_minus_infinity_and_leave_gradients_numbers():
     def log_prob(probs, loc):
         transition = jnp.stack([jnp.stack([1 - probs, probs]), jnp.array([0.0, 1.0])])

@@ -14,7 +14,11 @@ from bayesgen.distributions import Contexts
 from bayesgen.errors import ModelError
 
 SHAPES = {"one symbol": (1, 1), "order 0": (0, 3), "order 1": (1, 3), "order 2": (2, 3), "order 3 of two": (3, 2)}
-every_shape = pytest.mark.parametrize(("order", "num_symbols"), SHAPES.values(), ids=SHAPES)
+LONG = ("order 0", "order 3 of two")  # which show what orders 1 and 2 show
+every_shape = pytest.mark.parametrize(
+    ("order", "num_symbols"),
+    [pytest.param(*shape, id=name, marks=[pytest.mark.slow] * (name in LONG)) for name, shape in SHAPES.items()],
+)
 close = np.testing.assert_allclose
 
 
@@ -162,6 +166,7 @@ def test_long_sequences_do_not_underflow():
     close(chain.log_prob(value), np.log(chain.initial[value[0]]) + log_probs.sum(), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_program_of_it_is_a_numpyro_program():
     def program(n):
         transition = numpyro.sample("transition", dist.Dirichlet(jnp.ones(3)).expand((3,)).to_event(1))

@@ -97,6 +97,7 @@ def test_probabilities_of_all_short_strings_are_sums_over_their_parse_trees(case
     assert (found == 0).any() or len(grammar.symbols) in (1, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:ProbabilisticGrammar. the probabilities of all strings")
 @pytest.mark.parametrize("name", [pytest.param("arithmetic", marks=pytest.mark.slow), "long rules and unit rules"])
 def test_gradients_by_log_probabilities_are_expected_uses_of_rules(name):
@@ -197,6 +198,7 @@ def test_total_probability_sums_those_of_lengths():
     close(of_lengths[:4].sum(), short.sum(), rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_samples_are_strings_of_the_grammar_given_that_they_are_not_longer():
     rules = GRAMMARS["arithmetic"]
     probs = {"E": [[0.3, 0.7], [0.6, 0.4]], "T": [0.2, 0.8], "F": [0.3, 0.7]}

@@ -116,6 +116,7 @@ def test_em_expects_uses_of_rules_and_never_lowers_the_likelihood(model):
         close(counts / counts.sum(), point[left], atol=1e-3)
 
 
+@pytest.mark.slow
 def test_program_of_ones_own_has_the_same_mode(model):
     def program(n):
         probs = {
@@ -170,6 +171,7 @@ def test_refusals(model):
         bg.fit(both, {"u": STRINGS, "v": STRINGS}, method=bg.MLE())
 
 
+@pytest.mark.slow
 def test_parameters_and_axes_are_named_after_nonterminals():
     def names(rules):
         return list(bg.DirichletGrammar(rules).parameter_axes())

@@ -132,6 +132,7 @@ def test_states_are_numbered_as_starts_say():
     assert one == other and hash(one) == hash(other) != hash(bg.MAP(starts={"s_mean": [[5.0]]}))
 
 
+@pytest.mark.slow
 def test_searches_of_programs_start_where_users_say():
     """A normal mixture's likelihood has two mirrored maxima: the climb ends at the one that it starts nearer to."""
 

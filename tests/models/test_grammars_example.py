@@ -19,6 +19,7 @@ def script():
     return module
 
 
+@pytest.mark.slow
 def test_strings_are_of_their_grammars_and_the_program_knows_them(script):
     x, y = script.strings(9, 4)
     assert len(x) == 27 and max(map(len, x)) <= script.MAX_LENGTH

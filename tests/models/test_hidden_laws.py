@@ -236,6 +236,7 @@ def test_averages_over_draws_are_ratios_of_evidences():
         assert abs(found - expected) < 0.05, word
 
 
+@pytest.mark.slow
 def test_sequences_are_simulated_given_their_lengths():
     case = HIDDEN["numbers"]
     fit = fitted(case, *case.data)

@@ -112,6 +112,7 @@ def test_draws_and_both_answers_are_those_of_quadrature(fitted, posterior):
     np.testing.assert_allclose(plugged[:, 1], expit(np.diff(of_mean)[:, 0]), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_emissions_without_a_statistic_are_evaluated_row_by_row_steps_missing_or_not():
     program = bg.GenerativeProgram(heavy_tails, classes=2)
     assert [name for name, _ in program.plan.compressed] == ["word"]

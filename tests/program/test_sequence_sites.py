@@ -110,6 +110,7 @@ def test_missing_steps_are_summed_out(program, latents):
     close(program.log_joint(latents, {"word": padded}), expected, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_what_it_simulates_goes_back_in(program, latents):
     rows = program.simulate(40, seed=3, latents=latents)
     words = ["".join(SYMBOLS[code] for code in row) for row in rows["word"]]
@@ -203,6 +204,7 @@ def forward(walk, center, stay):
     return np.logaddexp.reduce(paths)
 
 
+@pytest.mark.slow
 def test_sequences_of_arrays_of_numbers_are_read_in_every_form(walk_program):
     assert [name for name, _ in walk_program.plan.compressed] == ["walk"]
     rng = np.random.default_rng(2)

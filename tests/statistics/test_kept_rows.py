@@ -170,6 +170,7 @@ def test_gradients_are_expected_counts(rng):
     np.testing.assert_allclose(counts["log_probs"], used, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_chunks_and_traced_rows_give_the_same(rng, monkeypatch):
     parameters, rows = parameters_of(rng), rows_of(rng, 13, 5)
     statistic, shares = Bags(), rng.dirichlet(np.ones(CLASSES), 13)
