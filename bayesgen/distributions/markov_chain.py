@@ -15,10 +15,11 @@ from numpyro.distributions.util import validate_sample
 from bayesgen.data import PADDING
 from bayesgen.errors import ModelError
 from bayesgen.statistics import register
-from bayesgen.typing import Array, Float, Int, PRNGKeyArray, Real
+from bayesgen.typing import Array, Bool, Float, Int, PRNGKeyArray, Real, Shaped
 
 from .contexts import Contexts, as_codes
 from .markov_statistic import MarkovStatistic
+from .missing_steps import MissingSteps
 from .sequences import Length, SequenceDistribution, sequences
 
 
@@ -163,6 +164,23 @@ class MarkovChain(SequenceDistribution):
         flat = jnp.reshape(tables, (*tables.shape[:-2], -1))
         logs = self._at(flat, jnp.broadcast_to(entries, (*batch, codes.shape[-1])))
         return jnp.where(inside, jnp.where(is_possible, logs, -jnp.inf), 0.0).sum(-1)
+
+    def log_prob_of_cells(self, value: Shaped[Array, "... T"], observed: Bool[Array, "... T"]) -> Float[Array, "..."]:
+        """Log probability of the steps that are there, the others summed out. See `SequenceDistribution`."""
+        batch, num_steps = lax.broadcast_shapes(self.batch_shape, value.shape[:-1]), value.shape[-1]
+        tables = self._log_tables
+        of_tables = math.prod(tables.shape[:-2])
+        which = jnp.arange(of_tables).reshape(tables.shape[:-2]) if self.which is None else self.which
+        values, seen = (
+            jnp.broadcast_to(array, (*batch, num_steps)).reshape(-1, num_steps) for array in (value, observed)
+        )
+        log_probs = MissingSteps(self.contexts).log_probs(
+            {"log_probs": tables.reshape(of_tables, *tables.shape[-2:])},
+            values,
+            seen,
+            jnp.broadcast_to(which, batch).ravel(),
+        )
+        return jnp.where(seen.any(-1), log_probs, 0.0).reshape(batch)
 
     def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Int[Array, "... T"]:
         """Independent sequences, as long as `length` says or until the end is drawn."""

@@ -110,6 +110,27 @@ def test_missing_steps_are_summed_out(program, latents):
     close(program.log_joint(latents, {"word": padded}), expected, rtol=1e-9)
 
 
+def test_missing_steps_are_summed_out_where_chains_depend_on_other_attributes_and_covariates():
+    def of_rows(n, *, m):
+        with numpyro.plate("rows", n):
+            z = numpyro.sample("z", dist.Bernoulli(0.5))
+            stay = jax.nn.sigmoid(jnp.where(z == 1, m, -m))
+            moves = jnp.stack([jnp.stack([stay, 1 - stay], -1), jnp.stack([1 - stay, stay], -1)], -2)
+            numpyro.sample("w", bg.MarkovChain(jnp.array([0.3, 0.7]), moves, length=4, symbols="ab"))
+
+    program = bg.GenerativeProgram(of_rows, label=None)
+    assert "w" in program.plan.rowwise
+    m, z, words = np.array([2.0, 0.5, -0.4]), np.array([1, 0, 1]), [["b", None, "a"], None, "ab"]
+
+    def joint(index, word):
+        p = 1 / (1 + np.exp(-m[index] if z[index] else m[index]))
+        moves, codes = np.array([[p, 1 - p], [1 - p, p]]), ["ab".index(symbol) for symbol in word]
+        return 0.5 * [0.3, 0.7][codes[0]] * np.prod([moves[a, b] for a, b in itertools.pairwise(codes)])
+
+    expected = np.log([joint(0, "baa") + joint(0, "bba"), 0.5, joint(2, "ab")])
+    close(program.log_joint({}, {"w": words, "z": z, "m": m}).ravel(), expected, rtol=1e-9)
+
+
 @pytest.mark.slow
 def test_what_it_simulates_goes_back_in(program, latents):
     rows = program.simulate(40, seed=3, latents=latents)
