@@ -180,7 +180,7 @@ class MarkovChain(SequenceDistribution):
             seen,
             jnp.broadcast_to(which, batch).ravel(),
         )
-        return jnp.where(seen.any(-1), log_probs, 0.0).reshape(batch)
+        return jnp.where(self.contexts.is_telling(values, seen), log_probs, 0.0).reshape(batch)
 
     def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Int[Array, "... T"]:
         """Independent sequences, as long as `length` says or until the end is drawn."""

@@ -29,7 +29,7 @@ from bayesgen.statistics import (
 from bayesgen.typing import Array, Bool, Float, Integer, Real, Shaped
 
 from .contexts import Contexts, as_codes
-from .missing_steps import MissingSteps
+from .missing_steps import MissingSteps, most_missing
 
 CHUNK_STEPS = 1 << 18  # of rows that are looked at together
 UNROLLED = 16  # steps that are compiled one after another: words have no more, and need no loop
@@ -42,10 +42,12 @@ class CountsAndRows(Summary):
     Attributes:
         counts: of whole rows.
         kept: the others.
+        most: how many of any k steps of theirs in a row are missing, at most.
     """
 
     counts: Sums
     kept: KeptRows
+    most: int = static()
 
     @property
     def is_complete(self) -> bool:
@@ -66,25 +68,27 @@ class CountsAndRows(Summary):
         """Add the counts, and keep all rows."""
         counts = self.counts.merge(other.counts if isinstance(other, CountsAndRows) else other)
         assert isinstance(counts, Sums)
-        return CountsAndRows(counts, self.kept.merge(other.kept) if isinstance(other, CountsAndRows) else self.kept)
+        if not isinstance(other, CountsAndRows):
+            return dataclasses.replace(self, counts=counts)
+        return CountsAndRows(counts, self.kept.merge(other.kept), max(self.most, other.most))
 
     def pooled(self) -> "CountsAndRows":
         """Sum the class axis out."""
-        return CountsAndRows(self.counts.pooled(), self.kept.pooled())
+        return CountsAndRows(self.counts.pooled(), self.kept.pooled(), self.most)
 
     def of_class(self, index: int) -> "CountsAndRows":
         """Take one class."""
-        return CountsAndRows(self.counts.of_class(index), self.kept.of_class(index))
+        return CountsAndRows(self.counts.of_class(index), self.kept.of_class(index), self.most)
 
     def with_empty_class(self, place: int) -> "CountsAndRows":
         """One more class, of which there are no rows."""
         counts = self.counts.with_empty_class(place)
         assert isinstance(counts, Sums)
-        return CountsAndRows(counts, self.kept.with_empty_class(place))
+        return CountsAndRows(counts, self.kept.with_empty_class(place), self.most)
 
     def padded(self) -> "CountsAndRows":
         """The rows filled up. See `Summary.padded`."""
-        return CountsAndRows(self.counts, self.kept.padded())
+        return dataclasses.replace(self, kept=self.kept.padded())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,10 +104,14 @@ class MarkovStatistic(Statistic):
 
     contexts: Contexts
 
-    @property
-    def of_missing(self) -> MissingSteps:
-        """The statistic of rows that lack some steps."""
-        return MissingSteps(self.contexts)
+    def of_missing(self, most: int) -> MissingSteps:
+        """The statistic of rows that lack some steps: of any k in a row at most so many."""
+        return MissingSteps(self.contexts, most)
+
+    def most_missing(self, observed: Bool[Array, "n T"]) -> int:
+        """How many of any k steps in a row are missing, at most; k where it is not known while it is traced."""
+        order = self.contexts.order
+        return most_missing(np.asarray(observed), order) if namespace(observed) is np else order
 
     def summarize(
         self,
@@ -133,7 +141,8 @@ class MarkovStatistic(Statistic):
         if xp is np and not is_partial.any():
             return of_whole
         of_partial, codes = xp.where(is_partial, shares, 0.0), xp.asarray(values).astype(int)
-        return CountsAndRows(of_whole, KeptRows.of_rows(codes, classes, num_classes, of_partial, observed))
+        kept = KeptRows.of_rows(codes, classes, num_classes, of_partial, observed)
+        return CountsAndRows(of_whole, kept, self.most_missing(observed if kept.observed is None else kept.observed))
 
     def _counted(self, values: Cells, classes: Classes, num_classes: int, weights: Real[Array, " n"] | None) -> Sums:
         """The counts of rows whose steps are all there."""
@@ -182,7 +191,7 @@ class MarkovStatistic(Statistic):
         terms = safe_product(whole.totals[0], parameters["log_probs"]).sum((-2, -1))
         terms = namespace(terms).asarray(terms)
         if isinstance(summary, CountsAndRows):
-            return terms + self.of_missing.log_likelihood(parameters, summary.kept)
+            return terms + self.of_missing(summary.most).log_likelihood(parameters, summary.kept)
         return terms
 
     def completed(self, parameters: Parameters, summary: Sums | CountsAndRows) -> tuple[float, Sums]:
@@ -190,7 +199,7 @@ class MarkovStatistic(Statistic):
         log_likelihood = np.sum(self.log_likelihood(parameters, _whole(summary)))
         if not isinstance(summary, CountsAndRows):
             return float(log_likelihood), summary
-        of_rows, expected = self.of_missing.expected_counts(parameters, summary.kept)
+        of_rows, expected = self.of_missing(summary.most).expected_counts(parameters, summary.kept)
         counts = summary.counts.totals[0] + expected["log_probs"]
         whole = dataclasses.replace(summary.counts, count=summary.count, totals=(counts,))
         return float(log_likelihood + np.sum(of_rows)), whole
@@ -212,16 +221,21 @@ class MarkovDensity(RowDensity):
         if observed is None:
             return self._of_whole(values)
         xp = namespace(self.log_probs, values, observed)
-        contexts, of_missing = self.statistic.contexts, self.statistic.of_missing.density({"log_probs": self.log_probs})
-        codes, is_telling = xp.asarray(values).astype(int), xp.asarray(contexts.is_telling(values, observed))
+        is_telling = xp.asarray(self.statistic.contexts.is_telling(values, observed))
+        codes = xp.asarray(values).astype(int)
         if xp is not np:
-            return xp.where(is_telling[:, None], of_missing.log_prob(codes, observed), 0.0)
+            return xp.where(is_telling[:, None], self._of_incomplete(codes, observed), 0.0)
         table, is_whole = np.zeros((len(codes), len(self.log_probs))), np.asarray(observed.all(-1))
         table[is_whole] = self._of_whole(codes[is_whole])
         is_partial = np.asarray(is_telling) & ~is_whole
         if is_partial.any():
-            table[is_partial] = of_missing.log_prob(codes[is_partial], observed[is_partial])
+            table[is_partial] = self._of_incomplete(codes[is_partial], np.asarray(observed)[is_partial])
         return table
+
+    def _of_incomplete(self, codes: Integer[Array, "n T"], observed: Bool[Array, "n T"]) -> Float[Array, "n K"]:
+        """Of rows that lack some steps."""
+        of_missing = self.statistic.of_missing(self.statistic.most_missing(observed))
+        return of_missing.density({"log_probs": self.log_probs}).log_prob(codes, observed)
 
     def _of_whole(self, values: Cells) -> Float[Array, "n K"]:
         """Of rows whose steps are all there."""

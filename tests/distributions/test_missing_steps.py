@@ -10,6 +10,7 @@ import scipy.special
 
 import bayesgen as bg
 from bayesgen.distributions import Contexts, CountsAndRows, MarkovStatistic
+from bayesgen.distributions.missing_steps import MissingSteps
 from bayesgen.errors import DataError
 from bayesgen.statistics import Sums, read_conditional
 
@@ -44,10 +45,10 @@ def rows(end=None, seed=1, num_rows=19):
     return values, observed
 
 
-def completions(row, seen):
+def completions(row, seen, num_symbols=NUM_SYMBOLS):
     """All sequences that a row may be."""
     is_known = seen | (row == -1)
-    options = [[code] if known else range(NUM_SYMBOLS) for code, known in zip(row.tolist(), is_known, strict=True)]
+    options = [[code] if known else range(num_symbols) for code, known in zip(row.tolist(), is_known, strict=True)]
     return np.array(list(itertools.product(*options)))
 
 
@@ -109,6 +110,49 @@ def test_likelihoods_and_expected_counts_are_those_of_the_rows(order, end):
         assert isinstance(completed, Sums)
         expected_counts = np.einsum("nk,nkcr->kcr", of_rows, np.nan_to_num(counts))
         close(completed.totals[0], expected_counts, rtol=1e-9, atol=1e-12)
+
+
+def test_rows_that_lack_few_steps_take_no_table_each():
+    rng, contexts = np.random.default_rng(2), Contexts(3, 10)
+    table = np.log(rng.dirichlet(np.full(10, 0.5), (2, contexts.size)))
+    values, observed = rng.integers(0, 10, (100, 7)), np.ones((100, 7), bool)
+    observed[np.arange(100), rng.integers(0, 3, 100)] = False  # one of any three
+    observed[::2, 5] = False
+    statistic, whole = MarkovStatistic(contexts), np.zeros(100, int)
+    summary = statistic.summarize(values, whole, 2, None, observed)
+    assert summary.most == 1 and (summary + summary).of_class(0).most == 1
+    few, many = (
+        jax.value_and_grad(
+            lambda p, most=most: MissingSteps(contexts, most).log_probs(p, values, observed, whole).sum()
+        )
+        for most in (1, None)
+    )
+    with jax.enable_x64(True):
+        parameters = {"log_probs": jax.numpy.asarray(table)}
+        memory = jax.jit(few).lower(parameters).compile().memory_analysis()
+        assert memory.temp_size_in_bytes < 0.5 * table[0].nbytes * len(values)
+        close(few(parameters)[0], many(parameters)[0], rtol=1e-12)
+        close(few(parameters)[1]["log_probs"], many(parameters)[1]["log_probs"], rtol=1e-9, atol=1e-12)
+    for row in range(3):
+        every = completions(values[row], observed[row], 10)
+        logs = statistic.density({"log_probs": table}).log_prob(every)
+        expected = scipy.special.logsumexp(logs, axis=0)
+        close(
+            statistic.density({"log_probs": table}).log_prob(values[row : row + 1], observed[row : row + 1])[0],
+            expected,
+        )
+
+
+def test_expected_counts_of_tiny_probabilities_are_not_negative():
+    rng, contexts = np.random.default_rng(3), Contexts(1, 5)
+    table = rng.dirichlet(np.full(5, 0.5), (1, contexts.size)) ** 30
+    table = np.log(table / table.sum(-1, keepdims=True))
+    values, observed = rng.integers(0, 5, (200, 9)), rng.random((200, 9)) < 0.5
+    statistic = MarkovStatistic(contexts)
+    summary = statistic.summarize(values, np.zeros(200, int), 1, None, observed)
+    counts = statistic.completed({"log_probs": table}, summary)[1].totals[0]
+    assert (counts >= 0).all()
+    close(counts.sum(), observed.size - 9 * (~observed.any(1)).sum(), rtol=1e-12)
 
 
 def test_summaries_of_parts_merge_whatever_their_lengths_and_whether_steps_are_missing():
