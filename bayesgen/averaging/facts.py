@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bayesgen.data import SEQUENCE
+from bayesgen.distributions import CountsAndRows
 from bayesgen.families import DirichletHistogram, DirichletMarkov, Family
 from bayesgen.fitting import Fit
 from bayesgen.program import Response
@@ -147,16 +148,16 @@ def _of_bins(summary: Any, family: DirichletHistogram) -> dict[str, Fact]:
 
 
 def _of_sequences(summary: Any, family: Family, columns: Sequence[str]) -> dict[str, Fact]:
-    """What chains of all orders share, how often each symbol comes, and those of orders above 0, what comes first."""
+    """What chains of all orders above some share: the counts that this one would have, the start included."""
     if not isinstance(family, DirichletMarkov):
         return {}
-    counts = np.asarray(summary.totals[0])
-    words = f"by class of {', '.join(map(repr, columns))}"
-    of_symbols = counts.sum(-2)
-    found = {f"symbols {words}": Fact(of_symbols, of_symbols)}
-    if family.order:
-        first = counts[..., 0, :]
-        found[f"first symbols {words}"] = Fact(first, of_symbols)
+    whole = summary.counts if isinstance(summary, CountsAndRows) else summary
+    counts, contexts = np.asarray(whole.totals[0]), family.contexts
+    found = {}
+    for order in range(contexts.order + 1):
+        of_order = contexts.counts_of_order(counts, order)
+        name = f"symbols by class and by the {order} before them, of {', '.join(map(repr, columns))}"
+        found[name] = Fact(of_order, of_order)
     return found
 
 

@@ -14,7 +14,7 @@ import scipy.sparse
 
 from bayesgen.errors import ModelError
 from bayesgen.statistics import namespace
-from bayesgen.typing import Array, Bool, Integer, Shaped
+from bayesgen.typing import Array, Bool, Float, Integer, Shaped
 
 from .sequences import is_inside
 
@@ -116,6 +116,14 @@ class Contexts:
         places = np.asarray(self.entries(codes))[np.asarray(inside)]
         shape = (len(codes), self.size * self.num_symbols)
         return scipy.sparse.csr_array((np.ones(len(places)), places, ends), shape=shape)
+
+    def counts_of_order(
+        self, counts: Float[np.ndarray, "*batch contexts r"], order: int
+    ) -> Float[np.ndarray, "*batch fewer r"]:
+        """Counts by context as a chain of this lower order would have them: sums over the symbols before the latest."""
+        batch, starts = counts.shape[:-2], self.offset(order)
+        later = counts[..., starts:, :].reshape(*batch, -1, self.num_before**order, self.num_symbols)
+        return np.concatenate([counts[..., :starts, :], later.sum(-3)], -2)
 
 
 def as_codes(values: Shaped[Array, "..."]) -> tuple[Integer[Array, "..."], Any]:

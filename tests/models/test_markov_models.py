@@ -7,6 +7,7 @@ import pytest
 import scipy.special
 
 import bayesgen as bg
+from bayesgen.distributions import Contexts
 
 close = np.testing.assert_allclose
 TRANSITION = {
@@ -55,6 +56,26 @@ def test_averages_over_orders_weigh_by_the_evidence_of_the_chain_rule_and_find_t
     close(fit.weights, scipy.special.softmax(evidences), rtol=1e-8, atol=1e-12)
     assert np.argmax(fit.weights) == 1 and fit.weights[1] > 0.9
     assert bg.predict(fit, X, rule=bg.BMA()).probabilities.shape == (80, 2)
+
+
+def test_orders_whose_data_differ_are_not_averaged():
+    def fits(*rows):
+        return [
+            bg.fit(model(order, class_prior=None), {"word": texts}, method=bg.Exact())
+            for order, texts in zip((1, 2), rows, strict=True)
+        ]
+
+    same = fits(["aabb", "ba"], ["ba", "aabb"])
+    for order in (0, 1, 2):  # contexts are counted by their texts
+        counts, contexts = same[1].summaries.statistics.summaries["word"].totals[0][0], Contexts(2, 2)
+        found, names = contexts.counts_of_order(counts, order), Contexts(order, 2).names("ab")
+        for name, row in zip(names, found, strict=True):
+            before = [text[:i][-order:] if order else "" for text in ("^aabb", "^ba") for i in range(1, len(text))]
+            after = [symbol for text in ("aabb", "ba") for symbol in text]
+            close(row, [sum((c == name) & (s == x) for c, s in zip(before, after, strict=True)) for x in "ab"])
+    assert bg.average(same).weights.shape == (2,)
+    with pytest.raises(bg.BayesgenError, match="symbols by class and by the 1 before them, of 'word'"):
+        bg.average(fits(["aabb", "ba"], ["abab", "ba"]))
 
 
 def test_the_average_over_parameters_is_better_than_the_plug_in_where_rows_are_few(data):
