@@ -40,8 +40,8 @@ class Contexts:
 
         A sequence that is missing altogether has none, as its first step is PADDING.
         """
-        inside = is_inside(values)
-        return (inside & observed if self.end is None else inside).any(-1)
+        has_steps: Any = is_inside(values) & (observed | (self.end is not None))
+        return has_steps.any(-1)
 
     @property
     def num_before(self) -> int:
