@@ -89,6 +89,11 @@ class HiddenMarkovStatistic(LatentStatistic, StatesStatistic):
         """The states of the most probable path. See `StatesStatistic`."""
         return most_probable_paths(*self._tables(parameters, values, observed))[0]
 
+    def in_order(self, parameters: Parameters, order: Int[Array, " S"]) -> dict[str, Array]:
+        """States in another order. See `StatesStatistic`."""
+        moved = {name: jnp.take(value, order, 1) for name, value in parameters.items()}
+        return {**moved, "log_transition": jnp.take(moved["log_transition"], order, 2)}
+
     def _steps(
         self, values: Real[Array, "m T ..."], observed: Bool[Array, "m T ..."] | None
     ) -> tuple[jax.Array, Bool[jax.Array, "m T ..."] | None]:

@@ -37,7 +37,8 @@ class HiddenStates:
         standard_error: Monte Carlo standard error of each probability; None where it is exact.
         pareto_k: tail index of the weights of draws, as in `ClassPrediction`; None where no draws are weighed.
         reordered: the share of draws whose states had another order than those of the draw of highest density, and
-            were put in that order; None where no draws are averaged.
+            were put in that order: 0 where states have names of their own, as the prior treats them differently. None
+            where no draws are averaged.
     """
 
     site: str

@@ -10,7 +10,7 @@ from bayesgen.data import PADDING, Rows
 from bayesgen.errors import ImpossibleRowsWarning, LabelSwitchingWarning, warn
 from bayesgen.fitting import Fit, HiddenStates
 from bayesgen.posteriors import At, ProcessPosterior, chains_joined, matching_orders
-from bayesgen.program import average_states, log_states_of_draws, shape_of_states, states_at
+from bayesgen.program import are_exchangeable, average_states, log_states_of_draws, shape_of_states, states_at
 from bayesgen.runtime import chunks
 from bayesgen.typing import Bool, Float, Int
 
@@ -85,15 +85,18 @@ def _weights(fit: Fit, rows: Rows, num_draws: int, weighs: bool) -> Float[np.nda
 def _orders(fit: Fit, latents: Latents, rows: Rows, site: str) -> Int[np.ndarray, "draws K S"]:
     """The order of the states of each draw that makes the draws agree: which of its states is the s-th.
 
-    States have no names, and draws may swap them. They are told apart on sequences that the draw of highest density
-    makes: these have all states in their shares, whatever sequences are asked for, and states have the same names in
-    every answer.
+    Where states have no names, draws may swap them; elsewhere each draw keeps its order. They are told apart on
+    sequences that the draw of highest density makes: these have all states in their shares, whatever sequences are
+    asked for, and states have the same names in every answer.
     """
     pivot = int(_energies(fit)[: len(next(iter(latents.values())))].argmin())
     process = {name: value[pivot] for name, value in latents.items()}
     num_classes, num_steps, num_states = shape_of_states(fit.program, process, rows, site)
     unmoved = np.broadcast_to(np.arange(num_states), (len(next(iter(latents.values()))), num_classes, num_states))
     if num_states == 1 or not rows.num_rows:
+        return unmoved.copy()
+    class_axes = fit.program.class_axes if num_classes == num_states else {}
+    if not are_exchangeable(fit.program, process, class_axes, rows, site):
         return unmoved.copy()
     made, labels = _made_by(fit, process, rows, num_classes, num_steps)
     places = _places(np.asarray(made.values[site]) != PADDING, labels, num_classes)

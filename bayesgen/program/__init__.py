@@ -14,6 +14,7 @@ from .rows import read_rows
 from .rowwise import Reduction, log_joint_draws, program_table, reduce_draws
 from .saturation import saturated_sites
 from .starts import DRAWS, dispersed, dispersed_starts
+from .state_names import are_exchangeable
 from .structure import Plan
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "Reduction",
     "Response",
     "ResponseDensity",
+    "are_exchangeable",
     "at_free",
     "average_states",
     "dispersed",

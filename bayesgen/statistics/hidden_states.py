@@ -9,7 +9,7 @@ from bayesgen.typing import Array, Bool, Float, Int, Shaped
 class StatesStatistic(abc.ABC):
     """What a `Statistic` of sequences with hidden states does besides: it tells of the states, step by step.
 
-    States are numbered 0..S-1, by themselves in each class. Both functions are traceable; arrays have the classes, and
+    States are numbered 0..S-1, by themselves in each class. All functions are traceable; arrays have the classes, and
     their parameters, as `Statistic.density` takes them. Steps that are not seen have the states that the others let
     expect. What is given for steps past the end of a sequence does not matter.
     """
@@ -25,3 +25,7 @@ class StatesStatistic(abc.ABC):
         self, parameters: Mapping[str, Array], values: Shaped[Array, "n T ..."], observed: Bool[Array, "n T ..."] | None
     ) -> Int[Array, "n K T"]:
         """The states of the most probable path, all steps together (Viterbi), given the sequence and the class."""
+
+    @abc.abstractmethod
+    def in_order(self, parameters: Mapping[str, Array], order: Int[Array, " S"]) -> dict[str, Array]:
+        """The parameters of the same distributions, with what was state `order[s]` as state s, in every class."""

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 
+import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -194,6 +195,45 @@ def test_states_of_draws_are_put_in_one_order(numbers):
     close(found.probabilities, expected.probabilities, atol=1e-12)
     with pytest.warns(bg.LabelSwitchingWarning, match="another order"):
         shuffled.states({"x": NUMBERS}, rule=bg.PlugIn())
+
+
+def left_right(n):
+    """A chain that begins in state 0 and goes on: states have names."""
+    probs = numpyro.sample("probs", dist.Dirichlet(np.ones((NUM_STATES, NUM_SYMBOLS))).to_event(1))
+    stay = numpyro.sample("stay", dist.Beta(1, 1).expand([NUM_STATES - 1]).to_event(1))
+    transition = jnp.diag(jnp.append(stay, 1.0)) + jnp.diag(1 - stay, 1)
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", bg.HiddenMarkov(np.eye(NUM_STATES)[0], transition, dist.Categorical(probs), NUM_STEPS))
+
+
+def uneven(n):
+    """A chain whose states have the same form, and other priors of what they emit."""
+    transition = numpyro.sample("transition", dist.Dirichlet(np.ones((NUM_STATES, NUM_STATES))).to_event(1))
+    mean = numpyro.sample("mean", dist.Normal(np.arange(NUM_STATES), 3.0).to_event(1))
+    with numpyro.plate("rows", n):
+        initial = np.full(NUM_STATES, 1 / NUM_STATES)
+        numpyro.sample("x", bg.HiddenMarkov(initial, transition, dist.Normal(mean, 0.8), NUM_STEPS))
+
+
+def prior_draws(function, X, num_draws=40):
+    """A fit whose draws are those of the prior."""
+    program, rng = bg.GenerativeProgram(function, label=None), np.random.default_rng(0)
+    seeded = [numpyro.handlers.seed(function, seed) for seed in range(num_draws)]
+    traces = [numpyro.handlers.trace(run).get_trace(1) for run in seeded]
+    latents = {name: np.stack([trace[name]["value"] for trace in traces])[None] for name in program.latents}
+    stats = {"potential_energy": rng.standard_normal((1, num_draws)), "diverging": np.zeros((1, num_draws), bool)}
+    fit = prepare(program, X).result(bg.MAP(), Point(program, {name: v[0, 0] for name, v in latents.items()}))
+    return dataclasses.replace(fit, posterior=Draws(program, latents, latents, stats))
+
+
+@pytest.mark.filterwarnings("ignore::bayesgen.ConvergenceWarning")
+def test_states_that_have_names_keep_them():
+    found = prior_draws(left_right, {"x": PADDED}).states({"x": PADDED[:2]}, rule=bg.ConditionalAverage())
+    assert found.reordered == 0.0
+    close(found.probabilities[:, 0], np.broadcast_to(np.eye(NUM_STATES)[0], (2, NUM_STATES)), atol=1e-12)
+    draws = prior_draws(uneven, {"x": NUMBERS})
+    assert draws.states({"x": NUMBERS}, rule=bg.ConditionalAverage()).reordered == 0.0
+    draws.states({"x": NUMBERS}, rule=bg.PlugIn())  # and warns of nothing
 
 
 def test_most_probable_states_and_the_frame(words):
