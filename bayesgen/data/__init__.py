@@ -2,6 +2,7 @@
 
 from .basis import Basis, fingerprint, fitted_basis, transformer_input
 from .binned import BINNED, Binned
+from .categories import UNKNOWN
 from .chunks import naming_origin, read_tables, row_chunks
 from .columns import ColumnKinds, PositionalNames, as_array, check_index
 from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
@@ -13,7 +14,8 @@ from .response import ResponseColumn, refuse_classes_of_response, response_of_ro
 from .rows import Rows, joined
 from .schema import Schema
 from .sequence_cells import padded_symbols, sequence_lengths
-from .sequences import PADDING, SEQUENCE, Padded, SequenceOf
+from .sequence_codes import refuse_unknown, step_codes
+from .sequences import PADDING, SEQUENCE, Cells, CodedSequences, Padded, SequenceOf
 from .steps import Steps, steps_of
 from .tables import read_table
 from .unknown import UnknownCells, unknown_cells, warn_of_unknown
@@ -24,8 +26,11 @@ __all__ = [
     "DATASET_NAMES",
     "PADDING",
     "SEQUENCE",
+    "UNKNOWN",
     "Basis",
     "Binned",
+    "Cells",
+    "CodedSequences",
     "ColumnKinds",
     "Dataset",
     "Kind",
@@ -56,10 +61,12 @@ __all__ = [
     "read_tables",
     "refuse_classes_of_response",
     "refuse_missing_cells",
+    "refuse_unknown",
     "response_of_rows",
     "response_values",
     "row_chunks",
     "sequence_lengths",
+    "step_codes",
     "steps_of",
     "successive_rows",
     "transformer_input",

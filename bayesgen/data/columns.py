@@ -12,6 +12,7 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 
 from .kinds import KINDS, OBJECTS, Kind, holds_lists
+from .sequences import CodedSequences
 
 WHOLE_FLOATS = 2.0**53  # up to here every integer is a float
 
@@ -167,6 +168,8 @@ def as_array(values: Any, what: str, *, takes_lists: bool = False) -> np.ndarray
     They are NaN among floats, and None among all else, which then are objects. Where lists are taken, those that are
     not of one length are objects (n,).
     """
+    if isinstance(values, CodedSequences):
+        return values
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         is_float = values.dtype.kind == "f"
         cells = values.data.copy() if is_float else values.data.astype(object)

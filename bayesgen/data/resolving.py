@@ -56,7 +56,7 @@ def resolved_categories(declared: Declared, table: Table, names_of: NamesOf) -> 
 
 
 def _inferred_symbols(column: str, table: Table, name: str) -> Sequence[Any]:
-    return inferred_symbols(column, table.column(name))
+    return inferred_symbols(column, table.sequences(name))
 
 
 def resolved_classes(declared: Sequence[Any] | None, y: Any, num_rows: int) -> Sequence[Any] | None:

@@ -148,7 +148,7 @@ class Schema:
         kind = self._common_kind(columns)
         takes_unknown = self.unknown == "missing"
         if kind == SEQUENCE:
-            cells = {column: table.column(name) for column, name in zip(columns, names, strict=True)}
+            cells = {column: table.sequences(name) for column, name in zip(columns, names, strict=True)}
             sequences = {column: self.sequence(column) for column in columns}
             return encode_sequences(cells, sequences, self.categories, takes_unknown=takes_unknown)
         if kind == "categorical":

@@ -5,23 +5,29 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 from bayesgen.typing import Bool, Int, Shaped
 
 from .categories import UNKNOWN
 from .encoding import Encoded, Wording, encode_numbers
 from .levels import sorted_levels
-from .sequences import PADDING, SequenceOf
-from .steps import MISSING, Steps, steps_of
+from .sequence_codes import refuse_unknown, step_codes
+from .sequences import PADDING, Cells, SequenceOf
+from .steps import Steps, steps_of
 
 Padding: TypeAlias = tuple[Shaped[np.ndarray, "n T"], Bool[np.ndarray, "n T"]]
 
 
-def inferred_symbols(column: str, cells: Shaped[np.ndarray, "n ..."]) -> tuple[Any, ...]:
-    """The alphabet of a column of sequences: the symbols seen, sorted. DataError where there are none."""
+def inferred_symbols(column: str, cells: Cells) -> tuple[Any, ...]:
+    """The alphabet of a column of sequences: the symbols seen, sorted. DataError where there are none, or codes."""
     what = f"Column {column!r}"
-    distinct = steps_of(cells, column).distinct(what)
+    steps = steps_of(cells, column)
+    if steps.are_codes:
+        raise DataError(
+            f"{what} has the codes of simulated sequences, which do not tell their alphabet. Declare it, "
+            f"Schema(categories={{{column!r}: [...]}}), or give symbols, fit.schema.decode({column!r}, codes)."
+        )
+    distinct = steps.distinct(what)
     if not distinct:
         raise DataError(
             f"{what} has no symbol: every sequence is empty or missing. Drop it, or declare its alphabet, "
@@ -30,16 +36,14 @@ def inferred_symbols(column: str, cells: Shaped[np.ndarray, "n ..."]) -> tuple[A
     return sorted_levels(distinct, what)
 
 
-def num_unknown_symbols(
-    column: str, cells: Shaped[np.ndarray, "n ..."], kind: SequenceOf, symbols: Sequence[Any]
-) -> int:
+def num_unknown_symbols(column: str, cells: Cells, kind: SequenceOf, symbols: Sequence[Any]) -> int:
     """How many steps are symbols that the alphabet lacks."""
-    codes, _ = _codes(steps_of(cells, column), column, kind, symbols)
+    codes, _ = step_codes(steps_of(cells, column), f"Column {column!r}", symbols, kind.end)
     return int(np.count_nonzero(codes == UNKNOWN))
 
 
 def encode_sequences(
-    cells: Mapping[str, Shaped[np.ndarray, "n ..."]],
+    cells: Mapping[str, Cells],
     kinds: Mapping[str, SequenceOf],
     alphabets: Mapping[str, Sequence[Any]],
     *,
@@ -111,7 +115,7 @@ def padded_symbols(
     return padded, observed
 
 
-def sequence_lengths(cells: Mapping[str, Shaped[np.ndarray, "n ..."]], of_symbols: bool) -> Int[np.ndarray, " n"]:
+def sequence_lengths(cells: Mapping[str, Cells], of_symbols: bool) -> Int[np.ndarray, " n"]:
     """How many steps each sequence has, of columns whose steps go together; 0 where a sequence is missing altogether.
 
     A row of an array of numbers has all its steps, as no number says where it ends.
@@ -147,58 +151,14 @@ def _symbols(
     takes_unknown: bool,
 ) -> Padding:
     """Codes (n, T) and which steps are there; past the end all are."""
-    codes, are_codes = _codes(steps, column, kind, symbols)
+    codes, are_codes = step_codes(steps, f"Column {column!r}", symbols, kind.end)
     if not takes_unknown and (codes == UNKNOWN).any():
-        _refuse_unknown(steps, codes, column, symbols, kind, are_codes)
+        remedy = (
+            f"Correct it, declare every symbol, Schema(categories={{{column!r}: [...]}}), or take such steps as "
+            "missing, Schema(unknown='missing')."
+        )
+        refuse_unknown(steps, codes, f"Column {column!r}", symbols, kind.end, remedy)
     return padded_symbols(codes, lengths, steps.missing, len(symbols) if kind.end and not are_codes else None)
-
-
-def _codes(steps: Steps, column: str, kind: SequenceOf, symbols: Sequence[Any]) -> tuple[Int[np.ndarray, " N"], bool]:
-    """The code of each step, MISSING or UNKNOWN where it has none, and whether the steps were codes already.
-
-    Integers of a padded array are codes where the symbols are none: simulated sequences are such.
-    """
-    if not steps.may_be_codes or any(isinstance(symbol, int | float | np.number) for symbol in symbols):
-        return steps.codes(symbols, f"Column {column!r}"), False
-    numbers = np.asarray(steps.values, np.float64)
-    known = (numbers >= 0) & (numbers < len(symbols) + kind.end) & (numbers == np.floor(numbers))
-    codes = np.where(known, numbers, np.where(np.isnan(numbers), MISSING, UNKNOWN)).astype(np.int64)
-    if kind.end:
-        _check_ends(steps, codes, column, len(symbols))
-    return codes, True
-
-
-def _check_ends(steps: Steps, codes: Int[np.ndarray, " N"], column: str, end: int) -> None:
-    """DataError for steps that follow the end."""
-    last = np.cumsum(steps.lengths) - 1
-    inside = codes == end
-    inside[last[steps.lengths > 0]] = False
-    if inside.any():
-        place = steps.place(int(np.argmax(inside)))
-        raise DataError(
-            f"Column {column!r} has {end}, the code of the end, at {place}, and steps after it. Nothing follows the "
-            f"end but {PADDING}."
-        )
-
-
-def _refuse_unknown(
-    steps: Steps, codes: Int[np.ndarray, " N"], column: str, symbols: Sequence[Any], kind: SequenceOf, are_codes: bool
-) -> None:
-    wrong = np.flatnonzero(codes == UNKNOWN)
-    place = steps.place(int(wrong[0]))
-    if are_codes:
-        raise DataError(
-            f"Column {column!r} has {quote_some([steps.values[wrong[0]]])} at {place}. In a padded array of numbers "
-            f"the symbols {quote_some(symbols)} are codes, 0 to {len(symbols) - 1 + kind.end}. Correct it, or give "
-            "texts or lists of symbols."
-        )
-    distinct = list(dict.fromkeys(steps.values[wrong].tolist()))
-    unknown = [chr(point) for point in distinct] if steps.of_text else distinct
-    raise DataError(
-        f"Column {column!r} has {quote_some(unknown, 5)} (first at {place}), which is unknown. Its symbols are "
-        f"{quote_some(symbols)}. Correct it, declare every symbol, Schema(categories={{{column!r}: [...]}}), or take "
-        "such steps as missing, Schema(unknown='missing')."
-    )
 
 
 def _numbers(

@@ -1,7 +1,7 @@
 """`SequenceOf`: the kind of a column whose cells are sequences, and how they are held in arrays of one length."""
 
 from dataclasses import dataclass
-from typing import final
+from typing import Self, TypeAlias, final
 
 import numpy as np
 
@@ -23,7 +23,8 @@ class SequenceOf:
     A cell is a string, whose symbols are its characters; a list, tuple or array of steps; or a row of an array that
     is padded at the ends of its rows, see `Padded`. None or NaN as a step is a step that is missing; as the cell it is
     a sequence that is missing altogether. In a padded array of symbols -1 stands past the ends of rows, and nowhere
-    else; its integers are taken as codes where the alphabet has no numbers, as simulated sequences are.
+    else; its integers are taken as codes where the alphabet has no numbers. Simulated sequences, `CodedSequences`, are
+    codes always, and lists are symbols always.
 
     Args:
         steps: the kind of the steps: "categorical" (symbols, any hashable values), "real", "count" or "binary".
@@ -60,6 +61,28 @@ class SequenceOf:
         return self.steps == "categorical"
 
 
+class CodedSequences(np.ndarray):
+    """An array of codes 0, 1, ... of symbols, -1 past the ends of its rows: what simulated sequences come as.
+
+    It is an array like any other, which says that its numbers are the places of symbols in their alphabet, and not
+    symbols. So it goes back into a fit whatever the alphabet. Where sequences end, the code after the last symbol is
+    the end, and a row without it is a prefix.
+
+    Args:
+        codes: (n, T).
+
+    >>> codes = CodedSequences([[0, 1, -1], [1, 1, 0]])
+    >>> codes[:1]
+    CodedSequences([[ 0,  1, -1]])
+    """
+
+    __array_priority__ = 1.0  # codes below codes are codes
+
+    def __new__(cls, codes: object) -> Self:
+        """See the class."""
+        return np.asarray(codes).view(cls)
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Padded:
@@ -82,7 +105,7 @@ class Padded:
     lengths: Int[np.ndarray, " n"]
 
     def __init__(self, values: object, lengths: object) -> None:
-        array, ends = np.asarray(values), np.asarray(lengths)
+        array, ends = np.asanyarray(values), np.asarray(lengths)
         if array.ndim < 2:
             raise DataError(f"Padded: values are rows of steps, (n, T), got the shape {array.shape}.")
         if ends.shape != array.shape[:1]:
@@ -98,6 +121,14 @@ class Padded:
     def __len__(self) -> int:
         return len(self.values)
 
+    def rows(self, places: slice | Int[np.ndarray, " m"]) -> "Padded":
+        """Some of the rows."""
+        return Padded(self.values[places], self.lengths[places])
+
     def sequences(self) -> list[Shaped[np.ndarray, "steps ..."]]:
         """The steps of each row, without what is past its end."""
         return [row[:length] for row, length in zip(self.values, self.lengths.tolist(), strict=True)]
+
+
+Cells: TypeAlias = Shaped[np.ndarray, "n ..."] | Padded
+"""The cells of a column whose rows are sequences."""

@@ -2,7 +2,8 @@
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, NoReturn
 
 import numpy as np
@@ -13,7 +14,7 @@ from bayesgen.typing import Bool, Int, Shaped
 from .categories import UNKNOWN, factorize
 from .columns import as_array
 from .levels import own_type
-from .sequences import PADDING
+from .sequences import PADDING, Cells, CodedSequences, Padded
 
 MISSING = -1  # among codes of steps
 
@@ -27,14 +28,27 @@ class Steps:
         lengths: how many steps each sequence has; 0 where it is missing.
         missing: which sequences are missing altogether.
         of_text: whether the values are code points.
-        may_be_codes: whether they are the integers of a padded array, as simulated data are.
+        of_array: whether they are of an array with the rows of all, and not of lists.
+        are_codes: whether that array says that it holds codes.
+        padding: row and step of the first PADDING that the array has past an end, if it has any.
     """
 
     values: Shaped[np.ndarray, " N"]
     lengths: Int[np.ndarray, " n"]
     missing: Bool[np.ndarray, " n"]
     of_text: bool = False
-    may_be_codes: bool = False
+    of_array: bool = False
+    are_codes: bool = False
+    padding: tuple[int, int] | None = None
+
+    @property
+    def are_numbers(self) -> bool:
+        """Whether all steps that are there are numbers."""
+        if self.of_text or self.values.dtype.kind != "O":
+            return not len(self.values) or (not self.of_text and self.values.dtype.kind in "iufb")
+        import pandas as pd
+
+        return all(isinstance(value, Real) for value in self.values[~pd.isna(self.values)].tolist())
 
     def place(self, index: int) -> str:
         """Where a step is, in words."""
@@ -69,17 +83,20 @@ class Steps:
         return np.array([*(place.get(value, UNKNOWN) for value in distinct), MISSING], np.int64)[codes]
 
 
-def steps_of(cells: Shaped[np.ndarray, "n ..."], column: str, of_symbols: bool = True) -> Steps:
+def steps_of(cells: Cells, column: str, of_symbols: bool = True) -> Steps:
     """The steps of the sequences of a column.
 
     Args:
-        cells: (n,) texts, or objects that are texts, lists, tuples, arrays or missing; or a padded array (n, T).
+        cells: (n,) texts, or objects that are texts, lists, tuples, arrays or missing; or a padded array (n, T), with
+            lengths or without.
         column: its name, for messages.
         of_symbols: whether PADDING ends the rows of a padded array, as it does where it is no number.
 
     Raises:
         DataError: cells that are no sequences, and PADDING between steps, naming column and row.
     """
+    if isinstance(cells, Padded):
+        return _of_padded(cells, column)
     if cells.ndim == 2:
         return _of_rectangle(cells, column, of_symbols)
     if cells.ndim > 2:
@@ -92,6 +109,13 @@ def steps_of(cells: Shaped[np.ndarray, "n ..."], column: str, of_symbols: bool =
     if cells.dtype.kind not in "OT" and len(cells):
         _refuse_cell(column, cells[0].item(), 0)
     return _of_objects(cells.astype(object), column)
+
+
+def _of_padded(cells: Padded, column: str) -> Steps:
+    """The steps of an array up to the lengths of its rows, whatever they are."""
+    whole = steps_of(cells.values, column, of_symbols=False)
+    within = np.arange(cells.values.shape[1]) < cells.lengths[:, None]
+    return replace(whole, values=whole.values[within.ravel()], lengths=cells.lengths)
 
 
 def _of_rectangle(cells: Shaped[np.ndarray, "n T"], column: str, of_symbols: bool) -> Steps:
@@ -108,7 +132,11 @@ def _of_rectangle(cells: Shaped[np.ndarray, "n T"], column: str, of_symbols: boo
             f"stands past the ends of sequences alone. Where {PADDING} is a value, or lengths are known, give "
             "Padded(values, lengths); a missing step is NaN or None."
         )
-    return Steps(cells[within], lengths.astype(np.int64), none_missing, may_be_codes=cells.dtype.kind in "iuf")
+    ends = np.argwhere(~within & past)
+    padding = (int(ends[0, 0]), int(ends[0, 1])) if len(ends) else None
+    values = np.asarray(cells)[within]
+    are_codes = isinstance(cells, CodedSequences)
+    return Steps(values, lengths.astype(np.int64), none_missing, of_array=True, are_codes=are_codes, padding=padding)
 
 
 def _is_padding(cells: Shaped[np.ndarray, "n T"]) -> Bool[np.ndarray, "n T"]:

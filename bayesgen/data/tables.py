@@ -22,7 +22,7 @@ from .columns import (
 )
 from .kinds import holds_lists, kind_of_dtype
 from .levels import dtype_levels
-from .sequences import Padded
+from .sequences import Cells, Padded
 from .views import ArrayTable, FrameTable, MappingTable, SparseTable, Table
 
 _KIND_OF_DTYPE = {"b": "binary", **dict.fromkeys("iuf", "real"), **dict.fromkeys("OUST", "categorical")}
@@ -168,8 +168,16 @@ def _read_mapping(X: Mapping[Any, Any], least_rows: int) -> MappingTable:
     }
     series = {name: as_series(values) for name, values in zip(names, X.values(), strict=True)}
     integers = frozenset(n for n, s in series.items() if s is not None and holds_integers(s.dtype, arrays[n]))
+    rows = {n: _rows_given(values, arrays[n]) for n, values in zip(names, X.values(), strict=True)}
+    given = {name: cells for name, cells in rows.items() if cells is not None}
     return MappingTable(
-        arrays=arrays, integers=integers, kinds=kinds, declared=declared, names=names, num_rows=len(arrays[first])
+        arrays=arrays,
+        given=given,
+        integers=integers,
+        kinds=kinds,
+        declared=declared,
+        names=names,
+        num_rows=len(arrays[first]),
     )
 
 
@@ -178,6 +186,13 @@ def _cells(values: Any, name: str) -> np.ndarray:
     if isinstance(values, Padded):
         return as_objects(values.sequences())
     return as_array(values, f"Column {name!r}", takes_lists=True)
+
+
+def _rows_given(values: Any, array: np.ndarray) -> Cells | None:
+    """The rows of a column as they were given, where the array says less; else None."""
+    if isinstance(values, Padded):
+        return values
+    return as_objects(values) if isinstance(values, list | tuple) and array.ndim > 1 else None
 
 
 def _are_lists(values: Any, array: np.ndarray) -> bool:

@@ -12,7 +12,7 @@ from .chunks import row_chunks
 from .encoding import category_codes, encode_numbers
 from .schema import Schema
 from .sequence_cells import num_unknown_symbols
-from .sequences import SEQUENCE, SequenceOf
+from .sequences import SEQUENCE, Cells, SequenceOf
 from .views import Table
 
 UnknownCells: TypeAlias = Mapping[str, int]
@@ -38,7 +38,7 @@ def unknown_cells(schema: Schema, table: Table) -> UnknownCells:
 def _num_unknown(schema: Schema, column: str, table: Table, name: str) -> int:
     kind = schema.kinds[column]
     if isinstance(kind, SequenceOf):
-        return _num_unknown_steps(schema, column, kind, table.column(name))
+        return _num_unknown_steps(schema, column, kind, table.sequences(name))
     if column in schema.categories:
         codes = category_codes(column, table.column(name), schema.categories[column], takes_unknown=True)
         return int(np.count_nonzero(codes == UNKNOWN))
@@ -51,7 +51,7 @@ def _num_unknown(schema: Schema, column: str, table: Table, name: str) -> int:
     return int(np.count_nonzero(~known & ~pd.isna(cells)))
 
 
-def _num_unknown_steps(schema: Schema, column: str, kind: SequenceOf, cells: np.ndarray) -> int:
+def _num_unknown_steps(schema: Schema, column: str, kind: SequenceOf, cells: Cells) -> int:
     """Steps that are none of the symbols; those of numbers are refused where they are encoded."""
     return num_unknown_symbols(column, cells, kind, schema.categories[column]) if kind.of_symbols else 0
 

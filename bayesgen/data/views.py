@@ -18,6 +18,7 @@ from bayesgen.runtime import table_chunks
 from .columns import PositionalNames, as_integers, holds_integers, mismatch, values_of
 from .kinds import DECLARED, kind_of_dtype, refuse_lists
 from .levels import dtype_levels
+from .sequences import Cells, Padded
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -61,6 +62,10 @@ class Table(abc.ABC):
     @abc.abstractmethod
     def column(self, name: str) -> np.ndarray:
         """The raw values (n,) of a column; in a mapping they may be (n, ...). KeyError: no such column."""
+
+    def sequences(self, name: str) -> Cells:
+        """The cells of a column whose rows are sequences, as they were given: lists stay lists."""
+        return self.column(name)
 
     @abc.abstractmethod
     def matrix(self, names: Sequence[str]) -> Any:
@@ -187,10 +192,12 @@ class MappingTable(Table):
     """A mapping name -> array (n,) or (n, ...). `declared` holds the levels of columns whose dtype has any.
 
     Columns in `integers` hold them as floats, because some of their cells are missing. Columns without an entry in
-    `kinds` hold lists, and are of no kind but a declared one.
+    `kinds` hold lists, and are of no kind but a declared one. `given` has the rows of columns that were no arrays, and
+    of which arrays say less: lists of one length, and arrays with lengths.
     """
 
     arrays: Mapping[str, np.ndarray]
+    given: Mapping[str, Cells]
     integers: frozenset[str]
     kinds: Mapping[str, str]
     declared: Mapping[str, tuple[Any, ...]]
@@ -207,6 +214,9 @@ class MappingTable(Table):
     def column(self, name: str) -> np.ndarray:
         return as_integers(self.arrays[name]) if name in self.integers else self.arrays[name]
 
+    def sequences(self, name: str) -> Cells:
+        return self.given[name] if name in self.given else self.column(name)
+
     def matrix(self, names: Sequence[str]) -> np.ndarray:
         arrays = [self._flat_column(name) for name in names]
         if not arrays:
@@ -220,7 +230,10 @@ class MappingTable(Table):
 
     def _of_rows(self, places: slice | np.ndarray) -> "MappingTable":
         arrays = {name: array[places] for name, array in self.arrays.items()}
-        return replace(self, arrays=arrays, num_rows=len(next(iter(arrays.values()))))
+        given = {
+            n: cells.rows(places) if isinstance(cells, Padded) else cells[places] for n, cells in self.given.items()
+        }
+        return replace(self, arrays=arrays, given=given, num_rows=len(next(iter(arrays.values()))))
 
     @property
     def cells_per_row(self) -> float:

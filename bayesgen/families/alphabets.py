@@ -5,27 +5,33 @@ from typing import Any
 
 import numpy as np
 
-from bayesgen.data import Schema, SequenceOf, read_table
-from bayesgen.distributions import sequences
-from bayesgen.errors import DataError, ModelError
+from bayesgen.data import CodedSequences, Schema, SequenceOf, read_table
+from bayesgen.errors import ModelError
 from bayesgen.typing import Bool, Int
 
 COLUMN = "data"
 
 
-def symbols_of(data: Any, size: int | None, end: bool) -> tuple[Hashable, ...]:
-    """The alphabet of data: the symbols seen, sorted; where their number is known, codes from 0 on, if they are such.
+def symbols_of(data: Any, size: int | None, end: bool) -> tuple[Hashable, ...] | None:
+    """The alphabet of data: the symbols seen, sorted; None where data are codes 0, 1, ... of a known number of symbols.
 
     Args:
         data: sequences.
         size: how many symbols a table has, without the end, where that is known.
-        end: whether sequences have an end, which padded arrays hold as one more code.
+        end: whether sequences have an end, which arrays of codes hold as one more code.
 
     Raises:
-        ModelError: another number of symbols than that of the table.
+        ModelError: another number of symbols than that of the table; an array which may hold an end, or not.
     """
-    if size is not None and _is_padded(data):
-        return tuple(range(size))
+    is_array = isinstance(data, np.ndarray) and data.ndim == 2 and data.dtype.kind in "iuf"
+    if is_array and size is not None:
+        return None
+    if is_array and end:
+        raise ModelError(
+            "An array of numbers does not tell which of them is the end, and whether all of its rows end. Give lists "
+            "of symbols, all of which end; or state symbols=..., of which bayesgen.data.CodedSequences(array) has "
+            "the codes, and then that of the end."
+        )
     seen = tuple(_schema(data, None).categories[COLUMN])
     if size is None or len(seen) == size:
         return seen
@@ -37,31 +43,22 @@ def symbols_of(data: Any, size: int | None, end: bool) -> tuple[Hashable, ...]:
 
 
 def codes_of(
-    data: Any, symbols: Sequence[Hashable], end: bool
+    data: Any, symbols: Sequence[Hashable] | None, size: int, end: bool
 ) -> tuple[Int[np.ndarray, "n T"], Bool[np.ndarray, "n T"] | None]:
     """The padded codes of sequences, and which steps are there; None where all are.
 
+    Args:
+        data: sequences.
+        symbols: their alphabet; None where data are codes.
+        size: how many symbols there are, without the end.
+        end: whether sequences have an end.
+
     Raises:
-        DataError: rows of a padded array that are no sequences of these codes.
+        DataError: what is no sequence of these symbols.
     """
-    if not _is_padded(data) or tuple(symbols) != tuple(range(len(symbols))):
-        return _schema(data, symbols, end).encode_cells(read_table({COLUMN: data}), [COLUMN])
-    observed = ~np.isnan(data)
-    codes = np.where(observed, data, 0)
-    num_symbols = len(symbols) + end
-    wrong = ~np.asarray(sequences(num_symbols, num_symbols - 1 if end else None)(codes))
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise DataError(
-            f"Row {row} of the padded array, {data[row].tolist()}, is no sequence of the codes 0 to {num_symbols - 1}, "
-            "with -1 past its end" + (f" and nothing but that after {num_symbols - 1}." if end else ".")
-        )
-    return codes.astype(np.int64), None if observed.all() else observed
-
-
-def _is_padded(data: Any) -> bool:
-    """Whether data are an array whose rows are sequences of numbers."""
-    return isinstance(data, np.ndarray) and data.ndim == 2 and data.dtype.kind in "iuf"
+    cells = CodedSequences(data) if symbols is None else data
+    schema = _schema(cells, range(size) if symbols is None else symbols, end)
+    return schema.encode_cells(read_table({COLUMN: cells}), [COLUMN])
 
 
 def _schema(data: Any, symbols: Sequence[Hashable] | None, end: bool = False) -> Schema:

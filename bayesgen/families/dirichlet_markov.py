@@ -127,7 +127,7 @@ class DirichletMarkov(MarkovPrior):
         """Summarise sequences: strings, lists of symbols, or a padded array of codes."""
         size = self.contexts.num_symbols - self.end
         symbols = self.symbols if self.symbols is not None else symbols_of(values, size, self.end)
-        codes, observed = codes_of(values, symbols, self.end)
+        codes, observed = codes_of(values, symbols, size, self.end)
         return self.statistic.summarize(codes, np.zeros(len(codes), np.int64), 1, weights, observed).of_class(0)
 
     def scale_of(self, summary: Any) -> Scale:

@@ -141,8 +141,8 @@ class Fit(TrainedOnRows):
         Returns:
             Dict of the attribute sites, the covariates, and the labels under the label site's name. The sites of a
             built-in model are its blocks, (n, columns of the block), categories as codes; sequences are padded,
-            (n, T) or (n, T, columns). `bayesgen.predict` takes it as it is, and `fit.schema.decode(column, codes)`
-            spells it.
+            (n, T) or (n, T, columns), and say that they are codes, `bayesgen.data.CodedSequences`, where symbols are of
+            one column. `bayesgen.predict` takes it as it is, and `fit.schema.decode(column, codes)` spells it.
         """
         first, second = jax.random.split(as_key(seed))
         if self.posterior.has_draws:

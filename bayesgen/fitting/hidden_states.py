@@ -153,7 +153,9 @@ def _lengths(fit: TrainedOnRows, table: Table, site: str) -> Int[np.ndarray, " n
         return np.asarray(table.column(f"{site}_{block.family.covariate}")).astype(np.int64)
     else:
         names = [site] if table.named else list(table.names)
+    if of_symbols:
+        return sequence_lengths({name: table.sequences(name) for name in names}, of_symbols)
     cells = {name: table.column(name) for name in names}
     if any(of_column.ndim > 2 for of_column in cells.values()):  # steps that are arrays
         return np.array([of_row.shape[0] for of_row in cells[names[0]]], int)
-    return sequence_lengths(cells, of_symbols)
+    return sequence_lengths(dict(cells), of_symbols)

@@ -33,6 +33,7 @@ from .recognition import make_plan
 from .row_check import RowCheck
 from .rows import summarize_rows
 from .rowwise import log_joint
+from .sequence_rows import simulated
 from .structure import Plan, Structure, Supports
 from .tracing import sites_of
 
@@ -215,7 +216,7 @@ class GenerativeProgram(ProgramModel):
         with jax.enable_x64(True):
             known = {name: jnp.asarray(value) for name, value in (latents or {}).items()}
             trace = sites_of(handlers.substitute(self.function, data=known), n, given, key)
-        rows = {name: np.asarray(trace[name]["value"]) for name in self.attributes}
+        rows = {name: simulated(site, trace[name]["value"]) for name, site in self.structure.attributes}
         rows |= given
         if self.label is not None:
             codes = np.asarray(trace[self.label]["value"]).reshape(n)

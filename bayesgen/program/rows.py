@@ -18,7 +18,7 @@ from bayesgen.typing import Array, Bool, Float, Shaped
 from .base import Program
 from .data_side import inert_parameters, supports_by_row
 from .missing import check_missing
-from .sequence_rows import check_sequences, numbers, read_sequences
+from .sequence_rows import check_sequences, is_row_of_symbols, numbers, read_sequences
 from .structure import Site
 
 
@@ -40,9 +40,15 @@ def read_rows(program: Program, X: Any, labelled: bool = False) -> Rows:
     if program.response_site is not None:
         columns[program.response_site] = response_of_rows(table, program.response_site)
     values: dict[str, Shaped[np.ndarray, "n ..."]] = {}
+    mask: Bool[Array, "n ..."] | None
     observed: dict[str, Bool[Array, "n ..."]] = {}
     for name, site in structure.attributes:
-        values[name], mask = (_attribute if site.steps is None else read_sequences)(name, site, columns[name])
+        if site.steps is None:
+            values[name], mask = _attribute(name, site, columns[name])
+        else:
+            is_given = table.named and is_row_of_symbols(site)
+            cells = table.sequences(name) if is_given else columns[name]
+            values[name], mask = read_sequences(name, site, cells)
         if mask is not None:
             observed[name] = mask
     rows = Rows(values, observed, {name: _covariate(name, columns[name]) for name in structure.covariates})
@@ -56,7 +62,7 @@ def _columns(program: Program, table: Table, unread: set[str | None]) -> dict[st
     wanted = [name for name in (*program.attributes, *program.covariates) if name != program.response_site]
     if not table.named:
         if len(wanted) == 1:
-            return {wanted[0]: np.asarray(table.matrix(table.names))}
+            return {wanted[0]: np.asanyarray(table.matrix(table.names))}
         raise DataError(
             f"The program has the attribute sites {wanted}: give a mapping or a data frame with these names, "
             "not an array."

@@ -1,18 +1,28 @@
 """Rows of sites whose events are sequences: arrays of any number of steps, or lists and texts of any length."""
 
-from numbers import Real
+from collections.abc import Hashable, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 import jax
 import numpy as np
 from numpyro.distributions.constraints import Constraint
 
-from bayesgen.data import PADDING, Steps, padded_symbols, steps_of
-from bayesgen.describe import quote_some
+from bayesgen.data import (
+    PADDING,
+    UNKNOWN,
+    Cells,
+    CodedSequences,
+    Padded,
+    Steps,
+    padded_symbols,
+    refuse_unknown,
+    step_codes,
+    steps_of,
+)
 from bayesgen.errors import DataError
 from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
-from .structure import Site, StepsOfSite
+from .structure import Site
 
 Observed: TypeAlias = Bool[Array, "n ..."] | None
 
@@ -38,24 +48,36 @@ def numbers(name: str, cells: Shaped[np.ndarray, "*shape"]) -> Float[np.ndarray,
     return values
 
 
-def read_sequences(
-    name: str, site: Site, cells: Shaped[np.ndarray, "n ..."]
-) -> tuple[Shaped[np.ndarray, "n ..."], Observed]:
+def is_row_of_symbols(site: Site) -> bool:
+    """Whether a row of a site is one sequence of symbols, the rows being the first axis."""
+    return site.steps is not None and site.steps.of_symbols and _is_one(site)
+
+
+def _is_one(site: Site) -> bool:
+    return site.step_axis == 1 and site.position == 0
+
+
+def simulated(site: Site, values: Shaped[Array, "..."]) -> Shaped[np.ndarray, "..."]:
+    """Values of a site that a program made, which say whether they are codes."""
+    return CodedSequences(values) if is_row_of_symbols(site) else np.asarray(values)
+
+
+def read_sequences(name: str, site: Site, cells: Cells) -> tuple[Shaped[np.ndarray, "n ..."], Observed]:
     """The sequences of a site in an array of as many steps as the longest has, and a mask of the steps that are there.
 
-    Numbers are codes of symbols, padded by PADDING, or values of steps, padded by NaN; NaN elsewhere is a step that is
-    missing. Texts, and lists of what is no number, are symbols that the distribution was given the names of. The mask
-    is None where nothing is missing; of numbers nothing is seen past the end.
+    Of symbols, `bayesgen.data.step_codes` tells whether cells are codes: where the distribution was not given names of
+    symbols they are. Of numbers, NaN past the last step is no step; elsewhere it is a step that is missing. The mask is
+    None where nothing is missing; of numbers nothing is seen past the end.
 
     Raises:
         DataError: what are no such sequences, or longer ones than the site has, naming row and step.
     """
     assert site.steps is not None
-    of_symbols, is_one = site.steps.of_symbols, site.step_axis == 1 and site.position == 0
-    if of_symbols and is_one and (cells.ndim == 1 or cells.dtype.kind in "UT"):
-        steps = steps_of(cells, name)
-        values, observed = padded_symbols(_codes(name, site.steps, steps), steps.lengths, steps.missing)
+    of_symbols, is_one = site.steps.of_symbols, _is_one(site)
+    if of_symbols and is_one and (isinstance(cells, Padded) or cells.ndim < 3):
+        values, observed = _symbols(f"Attribute {name!r}", site.steps.symbols, steps_of(cells, name))
     else:
+        assert isinstance(cells, np.ndarray)
         array = numbers(name, _stacked(name, site, cells) if is_one and cells.ndim == 1 else cells)
         array = _of_site(name, site, array)
         observed = ~np.isnan(array)
@@ -65,37 +87,14 @@ def read_sequences(
     return values, None if observed.all() else observed
 
 
-def _codes(name: str, of_site: StepsOfSite, steps: Steps) -> Int[np.ndarray, " N"]:
-    """The codes of steps, -1 where they are missing."""
-    if not steps.of_text and _are_numbers(steps.values):
-        values = np.asarray([np.nan if value is None else value for value in steps.values.tolist()], np.float64)
-        _refuse_first(
-            name, steps, ~np.isnan(values) & ((values < 0) | (values != np.floor(values))), "a code is 0, 1, ..."
-        )
-        return np.where(np.isnan(values), PADDING, values).astype(np.int64)
-    if of_site.symbols is None:
-        raise DataError(
-            f"Attribute {name!r} has symbols such as {quote_some(steps.distinct(name), 3)}, and its distribution was "
-            "not told what its codes stand for. Give it symbols=..., or give codes 0, 1, ..."
-        )
-    codes = steps.codes(of_site.symbols, f"Attribute {name!r}")
-    _refuse_first(name, steps, codes < PADDING, f"its symbols are {quote_some(of_site.symbols)}")
-    return codes
-
-
-def _are_numbers(values: Shaped[np.ndarray, " N"]) -> bool:
-    """Whether all are numbers or missing."""
-    if values.dtype.kind != "O":
-        return values.dtype.kind in "iufb"
-    return all(value is None or isinstance(value, Real) for value in values.tolist())
-
-
-def _refuse_first(name: str, steps: Steps, wrong: Bool[np.ndarray, " N"], why: str) -> None:
-    if wrong.any():
-        index = int(np.argmax(wrong))
-        value = steps.values[index]
-        shown = chr(value) if steps.of_text else value
-        raise DataError(f"Attribute {name!r} has {quote_some([shown])} at {steps.place(index)}: {why}. Correct it.")
+def _symbols(
+    what: str, symbols: Sequence[Hashable] | None, steps: Steps
+) -> tuple[Int[np.ndarray, "n T"], Bool[np.ndarray, "n T"]]:
+    """Codes (n, T), and which steps are there."""
+    codes, _ = step_codes(steps, what, symbols)
+    if (codes == UNKNOWN).any():
+        refuse_unknown(steps, codes, what, symbols)
+    return padded_symbols(codes, steps.lengths, steps.missing)
 
 
 def _stacked(name: str, site: Site, cells: Shaped[np.ndarray, " n"]) -> Shaped[np.ndarray, "n T ..."]:
@@ -158,8 +157,8 @@ def _whole(name: str, values: Float[np.ndarray, "n ..."]) -> Int[np.ndarray, "n 
     if (codes != values).any():
         *row, step = (int(place) for place in np.argwhere(codes != values)[0])
         raise DataError(
-            f"Attribute {name!r} has {values[(*row, step)]:g} at row {row[0]}, step {step}: a code is 0, 1, ... "
-            "Correct it."
+            f"Attribute {name!r} has {values[(*row, step)]:g} at row {row[0]}, step {step}: a code is 0, 1 and so "
+            "on. Correct it."
         )
     return codes
 

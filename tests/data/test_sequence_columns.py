@@ -1,5 +1,7 @@
 """Columns of sequences: what a cell may be, how rows hold them, and what is refused."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -7,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 import bayesgen as bg
-from bayesgen.data import PADDING, Padded, Schema, SequenceOf, read_table, row_chunks, unknown_cells
+from bayesgen.data import PADDING, CodedSequences, Padded, Schema, SequenceOf, read_table, row_chunks, unknown_cells
 from bayesgen.errors import DataError
 
 WORDS = ["cab", "", "a", None, "bb"]
-CODES = [[2, 0, 1], [-1, -1, -1], [0, -1, -1], [0, 0, 0], [1, 1, -1]]
+CODES = [[2, 0, 1], [-1, -1, -1], [0, -1, -1], [-1, -1, -1], [1, 1, -1]]
 IS_THERE = [[True] * 3, [True] * 3, [True] * 3, [False] * 3, [True] * 3]
 LISTS = [None if word is None else list(word) for word in WORDS]
 
@@ -81,7 +83,7 @@ def test_padded_arrays_are_read_to_their_ends():
     values, observed = encoded(np.array([[7, np.nan, 3], [3, -1, -1]]))
     assert values.tolist() == [[1, 0, 0], [0, -1, -1]]
     assert observed.tolist() == [[True, False, True], [True, True, True]]
-    values, _ = encoded([[7, None, 3], [3, -1, -1]])
+    values, _ = encoded(np.array([[7, None, 3], [3, -1, -1]], object))
     assert values.tolist() == [[1, 0, 0], [0, -1, -1]]
     refused(np.array([[1, 2], [-1, 2]]), "'word' has -1 at row 1, step 0", "Padded(values, lengths)")
 
@@ -101,6 +103,62 @@ def test_integers_of_padded_arrays_are_codes_where_the_symbols_are_none():
         kind=SequenceOf(end=True),
         categories={"word": ["a", "b", "c"]},
     )
+
+
+SIGNED = [[0, 1, -1], [1, 0, 1], [-1, -1, 1]]
+SIGNED_FORMS = {
+    "lists": SIGNED,
+    "tuples": tuple(map(tuple, SIGNED)),
+    "arrays": list(map(np.array, SIGNED)),
+    "array of objects": pd.Series(SIGNED).to_numpy(),
+    "lengths": Padded(np.array(SIGNED), [3, 3, 3]),
+    "pandas": pd.Series(SIGNED),
+    "polars": pl.Series(SIGNED),
+    "polars arrays": pl.Series(SIGNED, dtype=pl.Array(pl.Int64, 3)),
+    "codes": CodedSequences([[1, 2, 0], [2, 1, 2], [0, 0, 2]]),
+}
+
+
+@pytest.mark.parametrize("form", SIGNED_FORMS)
+def test_an_alphabet_may_hold_what_pads_arrays(form):
+    values, observed = encoded(SIGNED_FORMS[form], categories={"word": [-1, 0, 1]})
+    assert values.tolist() == [[1, 2, 0], [2, 1, 2], [0, 0, 2]] and observed is None
+    for one in range(3):
+        if not isinstance(SIGNED_FORMS[form], Padded):
+            row = encoded(SIGNED_FORMS[form][one : one + 1], categories={"word": [-1, 0, 1]})[0]
+            assert row.tolist() == [values[one].tolist()]
+    if form != "codes":
+        assert encoded(SIGNED_FORMS[form])[0].tolist() == values.tolist()
+    refused(
+        np.array(SIGNED[:2]),
+        "-1 at row 0, step 2",
+        "is one of its symbols",
+        "Give lists",
+        categories={"word": [-1, 0, 1]},
+    )
+
+
+def test_lists_of_one_length_are_symbols_as_those_of_several_are():
+    values, _ = encoded([[("a", 1), ("b", 2)], [("a", 1), ("c", 3)]])
+    assert values.tolist() == [[0, 1], [0, 2]]
+    for cells in ([[0, 1], [1, 0]], [[0, 1], [1]], pd.Series([[0, 1], [1, 0]]), [np.array([0, 1]), np.array([1, 0])]):
+        refused(cells, "0, 1 (first at row 0, step 0)", "'a', 'b'", "array", categories={"word": ["a", "b"]})
+    values, observed = encoded([["a", None], ["b", "a"]])
+    assert values.tolist() == [[0, 0], [1, 0]] and observed.tolist() == [[True, False], [True, True]]
+    values, _ = encoded(Padded([[0, 1], [1, 9]], [2, 1]), categories={"word": ["a", "b"]})
+    assert values.tolist() == [[0, 1], [1, -1]]
+
+
+@pytest.mark.parametrize("end", [False, True])
+@pytest.mark.parametrize("symbols", [(1, 2, 3), (1, 0), (True, False), (-1, 0, 1), (0.5, 1), "ab"])
+def test_codes_that_say_so_are_codes_of_any_alphabet(symbols, end):
+    codes = CodedSequences([[1, 0, 1], [0, -1, -1]])
+    for cells in (codes, pickle.loads(pickle.dumps(codes)), np.concatenate([codes[:1], codes[1:]])):
+        values, _ = encoded(cells, SequenceOf(end=end), categories={"word": list(symbols)})
+        assert values.tolist() == codes.tolist()
+    refused(codes + 5, "6 at row 0, step 0", f"0 to {len(symbols) - 1 + end}", kind=SequenceOf(end=end),
+            categories={"word": list(symbols)})  # fmt: skip
+    refused(codes, "do not tell their alphabet", "fit.schema.decode('word', codes)")
 
 
 def test_the_end_is_one_more_symbol_after_every_sequence():

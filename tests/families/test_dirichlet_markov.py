@@ -8,6 +8,7 @@ import pytest
 import scipy.special
 
 import bayesgen as bg
+from bayesgen.data import CodedSequences
 from bayesgen.errors import DataError, FitError, ModelError, PredictionError
 from bayesgen.families import markov_rows
 
@@ -138,8 +139,21 @@ def test_bad_arguments_are_refused():
         bg.DirichletMarkov(2, np.ones((5, 4))).update(WORDS)
     with pytest.raises(ModelError, match=r"symbols \('a', 'b', 'n', 'o'\), and the table is one of 3"):
         bg.DirichletMarkov(1, np.ones(3)).update(WORDS)
-    with pytest.raises(DataError, match=r"Row 1 .*no sequence of the codes 0 to 2"):
+    with pytest.raises(DataError, match="-1 at row 1, step 0"):
         bg.DirichletMarkov(1, np.ones(3)).update(np.array([[0, 1], [-1, 2]]))
+    with pytest.raises(ModelError, match=r"does not tell which of them is the end.*CodedSequences"):
+        bg.DirichletMarkov(1, end=True).update(np.array([[0, 1, 2], [1, 2, -1]]))
+
+
+def test_codes_with_ends_and_lists_of_the_same_sequences_are_counted_alike():
+    codes = np.array([[0, 1, 2], [1, 2, -1], [0, 0, 2]])
+    known = bg.DirichletMarkov(1, np.ones(3), end=True)
+    stated = bg.DirichletMarkov(1, end=True, symbols=(0, 1))
+    expected = stated.update([[0, 1], [1], [0, 0]]).concentration
+    close(known.update(codes).concentration, expected)
+    close(known.update(codes).update(codes).concentration, 2 * expected - 1)
+    close(stated.update(CodedSequences(codes)).concentration, expected)
+    close(stated.update(np.array([[0, 1], [1, -1], [0, 0]])).concentration, expected)  # symbols, all of which end
 
 
 def test_a_concentration_for_each_context():

@@ -110,6 +110,28 @@ def test_sequences_that_end_are_simulated_without_lengths():
     assert sum(ended) > 10
 
 
+@pytest.mark.parametrize("symbols", [(1, 2, 3), (2, 1, 0), (-1, 0, 1)])
+@pytest.mark.parametrize("has_classes", [False, True])
+def test_simulated_rows_of_numbers_that_are_symbols_go_back_in(symbols, has_classes):
+    family = bg.DirichletMarkov(end=True, max_length=4)
+    model = bg.NaiveBayes(family) if has_classes else bg.NaiveBayes(family, class_prior=None)
+    schema = bg.Schema(categories={"w": symbols}, kinds={"w": "sequence"})
+    lists = [[symbols[ALPHABET.index(letter)] for letter in word] for word in WORDS]
+    y = LABELS if has_classes else None
+    fit = bg.fit(model, {"w": lists}, y, method=bg.Exact(), schema=schema)
+    rows = fit.simulate(30, seed=1)
+    ended = (rows["w"] == 3).any(1)
+    words = [[symbols[code] for code in row if 0 <= code < 3] for row in rows["w"].tolist()]
+    expected = fit.log_joint({"w": words})
+    assert 0 < ended.sum() < 30
+    close(fit.log_joint(rows)[ended], expected[ended], rtol=1e-12)
+    assert (fit.log_joint(rows)[~ended] > expected[~ended]).all()  # a prefix is more probable than the word
+    labels = rows.get("y")
+    one = fit.update({"w": rows["w"][ended]}, None if labels is None else labels[ended])
+    two = fit.update({"w": [words[row] for row in np.flatnonzero(ended)]}, None if labels is None else labels[ended])
+    close(one.log_evidence, two.log_evidence, rtol=1e-12)
+
+
 @pytest.mark.parametrize("model", [bg.NaiveBayes(), bg.NaiveBayes(class_prior=None)], ids=["classes", "none"])
 def test_chunks_updates_and_weights_are_all_rows_at_once(model):
     X, y = {"word": WORDS, "size": SIZES}, LABELS if model.class_prior else None

@@ -15,6 +15,7 @@ from numpyro.infer import Predictive
 from numpyro.infer.util import log_density
 
 import bayesgen as bg
+from bayesgen.data import CodedSequences
 from bayesgen.errors import DataError
 
 close = np.testing.assert_allclose
@@ -75,7 +76,6 @@ FORMS = {
     "strings": WORDS,
     "array of strings": np.array(WORDS),
     "lists of symbols": [list(word) for word in WORDS],
-    "lists of codes": [[SYMBOLS.index(symbol) for symbol in word] for word in WORDS],
     "pandas": pd.Series(WORDS),
     "polars lists": pl.Series([list(word) for word in WORDS]),
     "padded": CODES,
@@ -174,17 +174,16 @@ def test_it_is_a_numpyro_program_as_it_was(program, latents):
     ("cells", "match"),
     [
         (["abcabc"], "more than 5 steps in row 0.*length=5"),
-        ([list(range(3)) * 2], "more than 5 steps in row 0"),
-        (["ab", "abd"], "'word' has 'd' at row 1, step 2: its symbols are 'a', 'b', 'c'"),
-        ([[0, 3]], "3 in row 0, step 1"),
-        ([[0], [1, 0.5]], "'word' has 0.5 at row 1, step 1: a code is"),
-        ([[0], [1, -1]], "'word' has -1 at row 1, step 1: a code is"),
-        (np.array([[0, 0], [1, 0.5]]), "'word' has 0.5 at row 1, step 1: a code is"),
-        (np.array([[0, 1, 2], [0, -1, 2]]), "-1 in row 1, step 1"),
-        (np.array([[0, -2]]), "-2 in row 0, step 1"),
+        ([list("abc") * 2], "more than 5 steps in row 0"),
+        (["ab", "abd"], r"'word' has 'd' \(first at row 1, step 2\).*symbols are 'a', 'b', 'c'"),
+        ([[0, 1], [1, 2]], r"'word' has 0, 1, 2 \(first at row 0, step 0\).*'a', 'b', 'c'.*CodedSequences"),
+        (np.array([[0, 3]]), "'word' has 3 at row 0, step 1, and the codes of 'a', 'b', 'c' are 0 to 2"),
+        (np.array([[0, 0], [1, 0.5]]), "'word' has 0.5 at row 1, step 1, and the codes"),
+        (np.array([[0, 1, 2], [0, -1, 2]]), "-1 at row 1, step 1, and steps after it"),
+        (np.array([[0, -2]]), "-2 at row 0, step 1"),
         (["ab", 5], "'word' is of sequences, and has 5 at row 1"),
         (np.zeros((2, 3, 4)), r"shape \(3, 4\), and sequences of T steps at the program's site have \(T,\)"),
-        (np.array([["a", "b"], ["a", "z"]]), "'z' at row 1, step 1"),
+        (np.array([["a", "b"], ["a", "z"]]), r"'z' \(first at row 1, step 1\)"),
     ],
 )
 def test_bad_sequences_are_refused_by_row_and_step(cells, match, program, latents):
@@ -196,7 +195,46 @@ def test_symbols_that_the_program_does_not_name_are_refused(latents):
     nameless = bg.GenerativeProgram(lambda n: languages(n, symbols=None), classes=2)
     with pytest.raises(DataError, match=r"'word' has symbols such as 'a', 'b'.*symbols="):
         nameless.log_joint(latents, {"word": ["ab"]})
-    close(nameless.log_joint(latents, {"word": [[0, 1], [2]]}), table_of(["ab", "c"], latents), rtol=1e-12)
+    for lists in ([[0, 1], [2]], [[0, 1], [2, 1]], [[0, 1]], [[], [2]]):
+        words = ["".join(SYMBOLS[code] for code in cells) for cells in lists]
+        close(nameless.log_joint(latents, {"word": lists}), table_of(words, latents), rtol=1e-12)
+    both = [[0, None], [2, 1]], [[0, None, 1], [2, 1]]
+    for lists in both:
+        assert np.isfinite(nameless.log_joint(latents, {"word": lists})).all()
+    for wrong in (0.5, -1, np.inf, 1e300, 2**70, 10**400):
+        for row in ([1, wrong], [1, wrong, 0]):
+            with pytest.raises(DataError, match=r"'word' has .* at row 1, step 1, and a code is 0, 1, 2 and so on"):
+                nameless.log_joint(latents, {"word": [[0, 1], row]})
+    with pytest.raises(DataError, match="3 in row 0, step 1"):
+        nameless.log_joint(latents, {"word": [[0, 3]]})
+
+
+@pytest.mark.parametrize("symbols", [(1, 2, 0), (2, 1, 0), (-1, 0, 1)])
+def test_lists_are_symbols_though_symbols_are_numbers(symbols, latents):
+    program = bg.GenerativeProgram(lambda n: languages(n, symbols=symbols), classes=["x", "y"])
+    words = ["cab", "bba", "cba"]
+    codes = [[SYMBOLS.index(letter) for letter in word] for word in words]
+    lists = [[symbols[code] for code in row] for row in codes]
+    expected = table_of(words, latents)
+    for cells in (lists, tuple(lists), pd.Series(lists), pl.Series(lists), bg.Padded(lists, [3, 3, 3])):
+        close(program.log_joint(latents, {"word": cells}), expected, rtol=1e-12)
+    close(program.log_joint(latents, {"word": [*lists, []]})[:3], expected, rtol=1e-12)
+    close(program.log_joint(latents, {"word": lists[:1]}), expected[:1], rtol=1e-12)
+    close(program.log_joint(latents, {"word": CodedSequences(codes)}), expected, rtol=1e-12)
+    rows = program.simulate(9, seed=1, latents=latents)
+    made = ["".join(SYMBOLS[code] for code in row) for row in rows["word"].tolist()]
+    close(program.log_joint(latents, {"word": rows["word"]}), table_of(made, latents), rtol=1e-12)
+
+
+def test_an_alphabet_of_truth_values_is_no_codes(latents):
+    def flags(n):
+        with numpyro.plate("rows", n):
+            move = jnp.array([[0.2, 0.8], [0.7, 0.3]])
+            numpyro.sample("word", bg.MarkovChain(jnp.array([0.9, 0.1]), move, length=3, symbols=(True, False)))
+
+    program = bg.GenerativeProgram(flags, label=None)
+    for cells in ([[True, False]], [[True, False], [False]], np.array([[True, False]])):
+        close(program.log_joint({}, {"word": cells})[0], np.log(0.9 * 0.8), rtol=1e-6)
 
 
 def test_lengths_may_be_a_covariate(latents):
