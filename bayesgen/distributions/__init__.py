@@ -20,7 +20,9 @@ from .markov_statistic import CountsAndRows as CountsAndRows
 from .markov_statistic import MarkovStatistic as MarkovStatistic
 from .piecewise_uniform import PiecewiseUniform
 from .sequences import SequenceDistribution as SequenceDistribution
+from .sequences import check_symbols as check_symbols
 from .sequences import is_inside as is_inside
+from .sequences import is_whole as is_whole
 from .sequences import sequences as sequences
 from .urn_chain import UrnChain as UrnChain
 

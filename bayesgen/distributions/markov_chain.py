@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
@@ -19,6 +18,7 @@ from bayesgen.typing import Array, Bool, Float, Int, PRNGKeyArray, Real, Shaped
 
 from .contexts import Contexts, as_codes
 from .markov_statistic import MarkovStatistic
+from .markov_tables import batch_of, flat_tables, order_of
 from .missing_steps import MissingSteps
 from .sequences import Length, SequenceDistribution, sequences
 
@@ -44,12 +44,13 @@ class MarkovChain(SequenceDistribution):
             on, the latest symbol varying fastest. Order 0: None.
         transition: (..., s^k, r), probabilities of the next symbol, one row for each k symbols, of which the latest
             varies fastest. s is r, or r - 1 where there is an `end`: nothing follows it, so that rows for contexts
-            that hold it may be left out, as those of `initial`, and mean nothing where they are given.
+            that hold it may be left out, as those of `initial`, and mean nothing where they are given. With `order`
+            also (..., s, ..., s, r), one axis for each symbol, the earliest first.
         length: how long samples are: a number, or an array of them, one for each sequence of the batch.
         end: the code of the symbol that ends a sequence; None where lengths are given. Samples are no longer than
             `length`, or `max_length`.
         max_length: how many steps T arrays of samples have; by default the longest length.
-        order: k, where one symbol besides the end leaves it open.
+        order: k, where the shapes leave it open: of one symbol besides the end, or an axis for each symbol before.
         symbols: what the codes stand for, such as "abc". Data of programs may then be strings.
         which: the code of the chain that each sequence follows, where `initial` and `transition` are tables of several,
             such as classes have, their first axis. This takes the memory of these tables, and not of one a sequence.
@@ -85,17 +86,15 @@ class MarkovChain(SequenceDistribution):
         validate_args: bool | None = None,
     ) -> None:
         self.which = which
-        tables = None if initial is None else _numbers(initial), _numbers(transition)
-        self.initial, self.transition = tables if end is None else _without_end(*tables, end)
-        self.end, self.order = end, _order(self.initial, self.transition, order, end)
+        self.initial, self.transition = flat_tables(initial, transition, order, end)
+        self.end, self.order = end, order_of(self.initial, self.transition, order, end)
         starts = self._starts_shape
-        batches = [self.transition.shape[:-2], () if starts is None else starts[:-2]]
         if symbols is not None and len(symbols) != self.contexts.num_symbols:
             raise ModelError(
                 f"MarkovChain: {len(symbols)} symbols, and the rows of transition have {self.contexts.num_symbols} "
                 "entries. Give one for each."
             )
-        of_tables = lax.broadcast_shapes(*batches)
+        of_tables = batch_of(self.transition.shape, starts)
         if which is not None and len(of_tables) != 1:
             raise ModelError(
                 f"MarkovChain: `which` chooses among tables with one axis of chains first, and there are {of_tables}."
@@ -213,63 +212,6 @@ class MarkovChain(SequenceDistribution):
             return jnp.asarray(tables)[jnp.broadcast_to(self.which, batch)[..., None], places]
         whole = jnp.broadcast_to(tables, (*batch, *tables.shape[-1 - event_dim :]))
         return jnp.take_along_axis(whole, jnp.expand_dims(places, tuple(range(-event_dim, 0))), -1 - event_dim)
-
-
-def _numbers(values: Any) -> Float[Array, "..."]:
-    """Numbers as an array: of JAX where they are that, else of NumPy."""
-    return values if isinstance(values, jax.Array) else np.asarray(values, np.float64)
-
-
-def _without_end(initial: Array | None, transition: Array, end: int) -> tuple[Array | None, Array]:
-    """Tables without rows for contexts that hold the end: nothing follows it, whatever square matrices say."""
-    num_rows, num_symbols = (1, *transition.shape)[-2:]
-    order = round(math.log(num_rows, num_symbols)) if num_symbols > 1 else 0
-    if not order or num_symbols**order != num_rows or not 0 <= end < num_symbols:
-        return initial, transition
-    groups = [_places_without(end, num_symbols, length) for length in range(order + 1)]
-    if order > 1 and initial is not None and initial.shape[-2:-1] == (sum(num_symbols**k for k in range(order)),):
-        offsets = np.cumsum([0, *(num_symbols**k for k in range(order - 1))])
-        starts = np.concatenate([offset + places for offset, places in zip(offsets, groups, strict=False)])
-        initial = initial[..., starts, :]
-    return initial, transition[..., groups[order], :]
-
-
-def _places_without(end: int, num_symbols: int, length: int) -> Int[np.ndarray, " contexts"]:
-    """The places of contexts of so many symbols, none of which is the end, the latest symbol varying fastest."""
-    others, places = np.delete(np.arange(num_symbols), end), np.zeros(1, int)
-    for _ in range(length):
-        places = (places[:, None] * num_symbols + others).ravel()
-    return places
-
-
-def _order(initial: Array | None, transition: Array, stated: int | None, end: int | None) -> int:
-    """The order of which the tables are."""
-    if transition.ndim < 2:
-        raise ModelError(f"MarkovChain: transition has the shape {transition.shape}, and needs (..., r^k, r).")
-    num_rows, num_symbols = transition.shape[-2:]
-    if end is not None and not 0 <= end < num_symbols:
-        raise ModelError(f"MarkovChain: end={end} is none of the codes 0 to {num_symbols - 1}.")
-    if end is not None and num_symbols == 1:
-        raise ModelError("MarkovChain: the end is the only symbol. Give rows with one more.")
-    num_before = Contexts(0, num_symbols, end).num_before
-    order = 0 if initial is None else 1
-    while stated is None and num_before > 1 and num_before**order < num_rows:
-        order += 1
-    order = order if stated is None else stated
-    if num_before**order != num_rows or (initial is None) != (order == 0):
-        besides = "" if end is None else " besides the end"
-        raise ModelError(
-            f"MarkovChain: transition has {num_rows} rows for contexts of {num_before} symbols{besides}, which are "
-            f"those of no order k: it needs {num_before}^k, and initial, unless k = 0. Give one row for each k symbols."
-        )
-    num_starts = Contexts(order, num_symbols, end).num_starts
-    needed = (num_symbols,) if order == 1 else (num_starts, num_symbols)
-    if initial is not None and initial.shape[-len(needed) :] != needed:
-        raise ModelError(
-            f"MarkovChain: initial has the shape {initial.shape}, and a chain of order {order} over {num_symbols} "
-            f"symbols needs {('...', *needed)}: one row for each beginning of fewer than {order} symbols."
-        )
-    return order
 
 
 register(

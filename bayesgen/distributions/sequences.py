@@ -63,8 +63,7 @@ class SequenceDistribution(dist.Distribution):
     ) -> None:
         self.lengths, self.num_steps = _lengths(type(self).__name__, length, max_length)
         self.of_symbols, self.symbols = of_symbols, None if symbols is None else tuple(symbols)
-        if self.symbols is not None and len(set(self.symbols)) < len(self.symbols):
-            raise ModelError(f"{type(self).__name__}: every symbol has to be another one, got {self.symbols!r}.")
+        check_symbols(type(self).__name__, self.symbols)
         batch_shape = lax.broadcast_shapes(batch_shape, () if self.lengths is None else self.lengths.shape)
         event_shape = (UNKNOWN_STEPS if self.num_steps is None else self.num_steps, *step_shape)
         super().__init__(batch_shape=batch_shape, event_shape=event_shape, validate_args=validate_args)
@@ -159,6 +158,25 @@ def sequences(num_symbols: int, end: int | None = None) -> constraints.Constrain
     [True, False, True]
     """
     return _Sequences(num_symbols, end)
+
+
+def is_whole(value: object) -> bool:
+    """Whether it is a whole number."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def check_symbols(name: str, symbols: tuple[Hashable, ...] | None) -> None:
+    """Refuse an alphabet that is empty, has a symbol twice, or symbols that cannot be looked up. None passes."""
+    if symbols is None:
+        return
+    if not symbols:
+        raise ModelError(f"{name}: there are no symbols. Give one at least, such as symbols='abc'.")
+    try:
+        distinct = set(symbols)
+    except TypeError:
+        raise ModelError(f"{name}: symbols have to be hashable, as numbers and texts are, got {symbols!r}.") from None
+    if len(distinct) < len(symbols):
+        raise ModelError(f"{name}: every symbol has to be another one, got {symbols!r}.")
 
 
 def is_inside(codes: Real[Array, "*batch T"]) -> Bool[Array, "*batch T"]:

@@ -8,15 +8,15 @@ import numpyro
 import numpyro.distributions as dist
 
 from bayesgen.data import Kind, Schema, SequenceOf
-from bayesgen.distributions import CountsAndRows, MarkovChain, UrnChain
+from bayesgen.distributions import CountsAndRows, MarkovChain, UrnChain, is_whole
 from bayesgen.errors import ModelError
 from bayesgen.records import fill, record, static
-from bayesgen.statistics import RowDensity, Summary
+from bayesgen.statistics import RowDensity, Summary, namespace
 from bayesgen.typing import Array, Float, Int, Real
 
 from .alphabets import codes_of, symbols_of
 from .base import shown
-from .hyperparameters import Stated
+from .hyperparameters import Stated, broadcast
 from .incomplete import Parameters
 from .markov_prior import MarkovPrior
 from .markov_rows import DirichletMarkovRows
@@ -44,7 +44,8 @@ class DirichletMarkov(MarkovPrior):
         concentration: pseudo-counts, > 0; a scalar stands for equal ones. An array broadcasts to (contexts, r), or
             (classes, contexts, r): r symbols, the end last where there is one; contexts are those of fewer than k
             symbols first, the empty one, those of one symbol, and so on, and then those of k symbols, the latest
-            symbol varying fastest. The end is in no context.
+            symbol varying fastest. The end is in no context. A NumPyro distribution is a hyperprior, whose draws
+            broadcast alike: one for each class has the shape (classes, 1, 1).
         end: whether a sequence ends because its end was drawn, as one more symbol: its length then tells of its
             class. Else densities and evidence condition on lengths.
         symbols: the alphabet, of a family used alone; in a model the schema has it. None: of a family used alone, the
@@ -57,7 +58,8 @@ class DirichletMarkov(MarkovPrior):
     predictive of a row that lacks steps adds up its completions, if they are no more than 65,536; beyond it refuses.
 
     Raises:
-        ModelError: an order that is no whole number from 0; a table of contexts that is too large.
+        ModelError: an order that is no whole number from 0; a table of contexts that is too large; no symbols, or
+            some that are the same; an `end` that is not true or false; a `max_length` that is no whole number.
 
     Source: MacKay and Peto (1995), A hierarchical Dirichlet language model, section 2.
 
@@ -81,6 +83,8 @@ class DirichletMarkov(MarkovPrior):
         max_length: int = MAX_LENGTH,
     ) -> None:
         super().__init__(order, concentration, end=end, symbols=symbols)
+        if not is_whole(max_length) or max_length < 1:
+            raise ModelError(f"DirichletMarkov: max_length must be a whole number from 1 on, got {max_length!r}.")
         fill(self, max_length=max_length)
 
     def __repr__(self) -> str:
@@ -110,7 +114,10 @@ class DirichletMarkov(MarkovPrior):
                 "Declare the alphabet of a column once, by Schema(categories={column: symbols})."
             )
         of_classes = scale.batch_shape[: scale.num_classes is not None]
-        return self._resolved((*of_classes, self._contexts(length).size), length)
+        table = (*of_classes, self._contexts(length).size, length)
+        if isinstance(self.concentration, dist.Distribution):  # whose draws are arrays like others
+            broadcast("DirichletMarkov", table, concentration=np.empty(self.concentration.shape()))
+        return self._resolved(table[:-1], length)
 
     # --- used alone -----------------------------------------------------------------------------------------------
 
@@ -158,10 +165,7 @@ class DirichletMarkov(MarkovPrior):
 
     def sample_sites(self, name: str) -> Parameters:
         """Sample `{name}_initial`, unless the order is 0, and `{name}_transition`."""
-        value = self.concentration
-        is_table = np.ndim(value) and np.shape(value)[-1] == self.batch_shape[-1]
-        value = value if is_table else np.reshape(value, (*np.shape(value), 1, 1))
-        table = np.ones(self.batch_shape) * value
+        table = namespace(self.concentration).broadcast_to(self.concentration, self.batch_shape)
         return {
             parameter: numpyro.sample(f"{name}_{parameter}", dist.Dirichlet(alpha).to_event(alpha.ndim - 1))
             for parameter, alpha in self._split(table).items()

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from bayesgen.distributions import Contexts, CountsAndRows, MarkovStatistic
+from bayesgen.distributions import Contexts, CountsAndRows, MarkovStatistic, check_symbols, is_whole
 from bayesgen.errors import FitError, ModelError
 from bayesgen.records import fill, record, static
 from bayesgen.statistics import Summary, Sums
@@ -37,15 +37,22 @@ class MarkovPrior(DirichletFamily, abc.ABC):
         self, order: int, concentration: Stated, *, end: bool = False, symbols: Sequence[Hashable] | None = None
     ) -> None:
         name = type(self).__name__
-        if isinstance(order, bool) or not isinstance(order, int | np.integer) or order < 0:
+        if not is_whole(order) or order < 0:
             raise ModelError(f"{name}: the order must be a whole number from 0 on, got {order!r}.")
         super().__init__(concentration)
+        if not isinstance(end, bool | np.bool_):
+            raise ModelError(f"{name}: end says whether sequences have one: True or False, and got {end!r}.")
         alphabet = None if symbols is None else tuple(symbols)
-        if alphabet is not None and len(set(alphabet)) < len(alphabet):
-            raise ModelError(f"{name}: every symbol has to be another one, got {alphabet!r}.")
+        check_symbols(name, alphabet)
         fill(self, order=int(order), end=bool(end), symbols=alphabet)
 
     # --- the table of contexts ------------------------------------------------------------------------------------
+
+    @property
+    def num_values(self) -> int | None:
+        """r, where the concentration has an entry for each symbol. One entry stands for all of them."""
+        length = super().num_values
+        return None if length == 1 and self.batch_shape is None else length
 
     def _known_length(self) -> int:
         """r, of a family used alone."""

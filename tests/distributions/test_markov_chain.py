@@ -181,6 +181,18 @@ def test_a_program_of_it_is_a_numpyro_program():
     assert np.isfinite(samples.get_samples()["transition"]).all()
 
 
+def test_contexts_may_have_one_axis_for_each_symbol():
+    for end in (None, 1):
+        initial, transition = tables(2, 3, (5,), end=end)
+        before = 3 - (end is not None)
+        cube = bg.MarkovChain(initial, transition.reshape(5, before, before, 3), order=2, end=end)
+        assert cube.order == 2 and cube.batch_shape == (5,)
+        np.testing.assert_array_equal(cube.transition, transition)
+    square = np.arange(27.0).reshape(3, 3, 3)
+    flat = bg.MarkovChain(initial, square.reshape(9, 3), end=1, validate_args=False).transition
+    np.testing.assert_array_equal(bg.MarkovChain(initial, square, end=1, order=2, validate_args=False).transition, flat)
+
+
 def test_bad_arguments_are_refused_with_their_shapes():
     initial, transition = tables(2, 3)
     with pytest.raises(ModelError, match="9 rows for contexts of 3 symbols"):
@@ -191,6 +203,12 @@ def test_bad_arguments_are_refused_with_their_shapes():
         bg.MarkovChain(initial[:3], transition)
     with pytest.raises(ModelError, match="end=3 is none of the codes 0 to 2"):
         bg.MarkovChain(initial, transition, end=3)
+    with pytest.raises(ModelError, match="end=True is none of the codes 0 to 2"):
+        bg.MarkovChain(initial[0], transition[:2], end=True)
+    with pytest.raises(ModelError, match=r"transition has the shape \(3, 3, 3\).*give order=k"):
+        bg.MarkovChain(initial, transition.reshape(3, 3, 3))
+    with pytest.raises(ModelError, match="have to be hashable"):
+        bg.MarkovChain(initial, transition, symbols=[(1, [2]), 2, 3])
     with pytest.raises(ModelError, match="the end is the only symbol"):
         bg.MarkovChain([1.0], [[1.0]], end=0)
     with pytest.raises(ModelError, match="7 rows for contexts of 2 symbols besides the end"):

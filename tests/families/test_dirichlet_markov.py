@@ -4,13 +4,15 @@ import itertools
 
 import jax
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 import scipy.special
+from numpyro.handlers import seed
 
 import bayesgen as bg
 from bayesgen.data import CodedSequences
-from bayesgen.errors import DataError, FitError, ModelError, PredictionError
-from bayesgen.families import markov_rows
+from bayesgen.errors import BayesgenError, DataError, FitError, ModelError, PredictionError
+from bayesgen.families import Scale, markov_rows
 
 close = np.testing.assert_allclose
 WORDS = ["anna", "bob", "", "nana", "b"]
@@ -131,6 +133,12 @@ def test_bad_arguments_are_refused():
             bg.DirichletMarkov(order)
     with pytest.raises(ModelError, match="another one"):
         bg.DirichletMarkov(1, symbols="aba")
+    for symbols, match in (([(1, [2])], "have to be hashable"), ("", "there are no symbols")):
+        with pytest.raises(ModelError, match=match):
+            bg.DirichletMarkov(1, symbols=symbols)
+    for max_length in (-3, 0):
+        with pytest.raises(ModelError, match="max_length must be a whole number"):
+            bg.DirichletMarkov(1, end=True, max_length=max_length)
     with pytest.raises(ModelError, match="cannot know the alphabet"):
         bg.DirichletMarkov(1).mean()
     with pytest.raises(ModelError, match=r"order 9 over 27 symbols.*Take a lower order"):
@@ -161,3 +169,22 @@ def test_a_concentration_for_each_context():
     mean = bg.DirichletMarkov(1, concentration, symbols="ab").update(["ab", "bb"]).mean()
     close(mean["initial"], [2 / 5, 3 / 5])
     close(mean["transition"], [[3 / 4.5, 1.5 / 4.5], [0.2 / 1.6, 1.4 / 1.6]])
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (13, 1), (2, 1, 1), (2, 13, 3)])
+def test_arrays_and_hyperpriors_broadcast_alike(shape):
+    scale = Scale(2, 1, 3)
+    table = 0.5 + np.random.default_rng(0).random(shape)
+    given = bg.DirichletMarkov(2, table).resolve(scale)
+    np.testing.assert_array_equal(given.concentration, np.broadcast_to(table, (2, 13, 3)))
+    drawn = bg.DirichletMarkov(2, dist.Delta(table)).resolve(scale).replace(concentration=table)
+    sites = [seed(family.sample_sites, 0)("word") for family in (given, drawn)]
+    for name in ("initial", "transition"):
+        np.testing.assert_array_equal(sites[0][name], sites[1][name])
+
+
+@pytest.mark.parametrize("shape", [(2,), (2, 1), (3, 1, 1), (12, 3)])
+def test_arrays_and_hyperpriors_of_other_shapes_are_refused_alike(shape):
+    for concentration in (np.ones(shape), dist.Gamma(2.0, 1.0).expand(shape)):
+        with pytest.raises(BayesgenError, match="concentration has"):
+            bg.DirichletMarkov(2, concentration).resolve(Scale(2, 1, 3))
