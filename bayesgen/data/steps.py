@@ -97,6 +97,8 @@ def steps_of(cells: Cells, column: str, of_symbols: bool = True) -> Steps:
     """
     if isinstance(cells, Padded):
         return _of_padded(cells, column)
+    if cells.ndim == 3 and cells.shape[2] == 1:  # as simulated steps of a block of one column are
+        cells = cells[:, :, 0]
     if cells.ndim == 2:
         return _of_rectangle(cells, column, of_symbols)
     if cells.ndim > 2:

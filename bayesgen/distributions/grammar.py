@@ -1,6 +1,7 @@
 """Probabilistic context-free grammars as distributions over whole strings."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import jax
@@ -88,7 +89,7 @@ class ProbabilisticGrammar(SequenceDistribution):
     ) -> None:
         self.rules = rules if isinstance(rules, GrammarRules) else GrammarRules.of(rules, start)
         self.probs = _joined(self.rules, probabilities)
-        num_steps = MAX_LENGTH if max_length is None else max_length
+        num_steps = _max_length(max_length)
         least = self.rules.least_lengths[self.rules.start]
         if num_steps < least:
             raise ModelError(
@@ -115,8 +116,14 @@ class ProbabilisticGrammar(SequenceDistribution):
     def total_probability(self) -> Float[np.ndarray, "..."]:
         """The sum of the probabilities of all strings: 1, or less where derivations may go on for ever."""
         place, probs = normal_form(self.rules).start, np.asarray(self.probs, np.float64)
-        totals = [total_probabilities(self.rules, row)[place] for row in probs.reshape(-1, probs.shape[-1])]
-        return np.array(totals).reshape(self.batch_shape)
+        distinct, of_rows = np.unique(probs.reshape(-1, probs.shape[-1]), axis=0, return_inverse=True)
+        totals = np.array([total_probabilities(self.rules, row)[place] for row in distinct])
+        return totals[of_rows.ravel()].reshape(self.batch_shape)
+
+    @property
+    def most_steps(self) -> None:
+        """Any number: the length is part of what the grammar says, and `max_length` is that of samples."""
+        return
 
     @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> Constraint:
@@ -128,9 +135,10 @@ class ProbabilisticGrammar(SequenceDistribution):
         """Log probability of each string, over all its parse trees."""
         codes, form = jnp.asarray(value), normal_form(self.rules)
         batch = lax.broadcast_shapes(self.batch_shape, codes.shape[:-1])
-        codes = jnp.broadcast_to(codes, (*batch, codes.shape[-1])).reshape(-1, codes.shape[-1])
+        num_rows = math.prod(batch)
+        codes = jnp.broadcast_to(codes, (*batch, codes.shape[-1])).reshape(num_rows, codes.shape[-1])
         choices, leaves = (
-            jnp.broadcast_to(table, (*batch, *table.shape[-2:])).reshape(-1, *table.shape[-2:])
+            jnp.broadcast_to(table, (*batch, *table.shape[-2:])).reshape(num_rows, *table.shape[-2:])
             for table in form.weights(jnp.asarray(self.probs))
         )
         return log_probs_of(form, choices, leaves, codes).reshape(batch)
@@ -163,13 +171,20 @@ class ProbabilisticGrammar(SequenceDistribution):
         """Codes of strings of terminals, padded by -1.
 
         Raises:
-            DataError: a symbol that is no terminal, with its string and place.
+            DataError: what is no list of strings; a symbol that is no terminal, with its string and place.
         """
+        if isinstance(strings, str) or not isinstance(strings, Iterable):
+            raise DataError(f"encode takes a list of strings, got {strings!r}. Give [string] for one.")
         rows = list(strings)
+        for row, string in enumerate(rows):
+            if not isinstance(string, str | Sequence | np.ndarray):
+                raise DataError(f"String {row} is {string!r}. Give a text, or a list or tuple of terminals.")
         place = {symbol: code for code, symbol in enumerate(self.symbols)}
         codes = np.full((len(rows), max(map(len, rows), default=0)), PADDING)
         for row, string in enumerate(rows):
-            unknown = [step for step, symbol in enumerate(string) if symbol not in place]
+            unknown = [
+                step for step, symbol in enumerate(string) if not isinstance(symbol, Hashable) or symbol not in place
+            ]
             if unknown:
                 raise DataError(
                     f"String {row} has {string[unknown[0]]!r} at step {unknown[0]}, which is no terminal of the "
@@ -179,9 +194,20 @@ class ProbabilisticGrammar(SequenceDistribution):
         return codes
 
     def decode(self, codes: Int[Array, "n T"]) -> list[String]:
-        """Strings of codes: text where every terminal is one character, else tuples of terminals."""
+        """Strings of codes: text where every terminal is one character, else tuples of terminals.
+
+        Raises:
+            DataError: what are no rows of codes of terminals, padded by -1 at the end.
+        """
+        array = np.asarray(codes)
+        is_right = array.ndim == 2 and array.dtype.kind in "iuf" and self.support(array).all()
+        if not is_right:
+            raise DataError(
+                f"decode takes codes (n, T), each row whole numbers from 0 to {len(self.symbols) - 1} and then "
+                f"{PADDING}; got {codes!r}."
+            )
         is_text = all(isinstance(symbol, str) and len(symbol) == 1 for symbol in self.symbols)
-        rows = [tuple(self.symbols[code] for code in row if code != PADDING) for row in np.asarray(codes)]
+        rows = [tuple(self.symbols[code] for code in row if code != PADDING) for row in array.astype(int)]
         return ["".join(map(str, row)) for row in rows] if is_text else list(rows)
 
     def parse(self, string: String) -> tuple[ParseTree, float]:
@@ -219,7 +245,7 @@ def _joined(rules: GrammarRules, probabilities: Mapping[Symbol, Any] | Any) -> F
             "ProbabilisticGrammar: probabilities are for each nonterminal; without any: "
             f"{', '.join(missing) or 'none'}; no nonterminal: {', '.join(others) or 'none'}."
         )
-    arrays = [_numbers(probabilities[nonterminal]) for nonterminal in rules.nonterminals]
+    arrays = [_numbers(nonterminal, probabilities[nonterminal]) for nonterminal in rules.nonterminals]
     for nonterminal, sides, array in zip(rules.nonterminals, rules.right_sides, arrays, strict=True):
         if array.shape[-1:] != (len(sides),):
             raise ModelError(
@@ -238,9 +264,23 @@ def _joined(rules: GrammarRules, probabilities: Mapping[Symbol, Any] | Any) -> F
     return xp.concatenate([xp.broadcast_to(array, (*batch, array.shape[-1])) for array in arrays], -1)
 
 
-def _numbers(values: Any) -> Float[Array, "..."]:
+def _numbers(nonterminal: Symbol, values: Any) -> Float[Array, "..."]:
     """Numbers as an array: of JAX where they are that, else of NumPy in double precision."""
-    return values if isinstance(values, jax.Array) else np.asarray(values, np.float64)
+    try:
+        return values if isinstance(values, jax.Array) else np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise ModelError(
+            f"ProbabilisticGrammar: the probabilities of the rules of {nonterminal!r} are no numbers, got {values!r}."
+        ) from None
+
+
+def _max_length(stated: int | None) -> int:
+    """The number of steps of samples."""
+    if stated is None:
+        return MAX_LENGTH
+    if isinstance(stated, bool) or not isinstance(stated, int | np.integer):
+        raise ModelError(f"ProbabilisticGrammar: max_length is a whole number from 1 on, got {stated!r}.")
+    return int(stated)
 
 
 register(

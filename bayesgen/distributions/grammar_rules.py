@@ -198,10 +198,24 @@ def _right_sides(nonterminal: Symbol, stated: Iterable[str | Sequence[Symbol]]) 
                 f"A right-hand side of {nonterminal!r} is empty. Rewrite the grammar without it: where {nonterminal!r} "
                 "may vanish, add a rule that leaves it out."
             )
+        unhashable = [symbol for symbol in symbols if not _is_hashable(symbol)]
+        if unhashable:
+            raise ModelError(
+                f"A right-hand side of {nonterminal!r} has {unhashable[0]!r}, which is no symbol: these are hashable, "
+                "such as texts, numbers or tuples of them."
+            )
         sides.append(symbols)
     if not sides:
         raise ModelError(f"{nonterminal!r} has no right-hand sides. Add one, or leave it out to make it a terminal.")
     return tuple(sides)
+
+
+def _is_hashable(symbol: object) -> bool:
+    try:
+        hash(symbol)
+    except TypeError:
+        return False
+    return True
 
 
 def _listed(symbols: Iterable[Symbol]) -> str:

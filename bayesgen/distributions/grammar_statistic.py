@@ -85,7 +85,7 @@ def log_probs_of(
     """Log probability of each string under weights of its own; of a missing one 0. Traceable."""
     inside, num_symbols = is_inside(codes), leaves.shape[-1] - 1
     lengths = inside.sum(-1)
-    if not codes.shape[1]:
+    if not codes.size:
         return jnp.full(len(codes), -jnp.inf, choices.dtype)
     is_symbol = (codes >= 0) & (codes < num_symbols)
     places = jnp.where(is_symbol, codes, num_symbols).astype(int)

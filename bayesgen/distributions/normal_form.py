@@ -113,20 +113,24 @@ def normal_form(rules: GrammarRules) -> NormalForm:
     pair_rules: list[tuple[int, int, int]] = []
     leaf_rules: list[tuple[int, int, int]] = []
 
-    def node_of(symbols: RightSide) -> int:
-        """The node that derives these symbols, made where there is none yet."""
-        if symbols not in nodes:
+    def node_of(symbols: RightSide) -> tuple[int, bool]:
+        """The node that derives these symbols, and whether it had to be made."""
+        is_new = symbols not in nodes
+        if is_new:
             nodes[symbols] = len(nodes)
             if len(symbols) == 1:
                 leaf_rules.append((nodes[symbols], codes[symbols[0]], -1))
-            else:
-                add_pair(nodes[symbols], symbols, -1)
-        return nodes[symbols]
+        return nodes[symbols], is_new
 
     def add_pair(node: int, symbols: RightSide, rule: int) -> None:
-        """A node is rewritten to the first symbol and the rest."""
-        pair = node_of(symbols[:1]), node_of(symbols[1:])
-        pair_rules.append((node, pairs.setdefault(pair, len(pairs)), rule))
+        """A node is rewritten to the first symbol and the rest, and the rest likewise."""
+        chain, is_new = [], True
+        while is_new and len(symbols) > 1:
+            (first, _), (rest, is_new) = node_of(symbols[:1]), node_of(symbols[1:])
+            chain.append((node, (first, rest), rule))
+            node, symbols, rule = rest, symbols[1:], -1
+        for node, pair, rule in reversed(chain):
+            pair_rules.append((node, pairs.setdefault(pair, len(pairs)), rule))
 
     for rule, (left, right) in enumerate(rules.rules):
         node = nodes[left,]

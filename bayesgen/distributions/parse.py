@@ -1,6 +1,6 @@
 """The most probable parse tree of a string, over the rules as users write them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from bayesgen.typing import Float, Int
 
-from .grammar_rules import GrammarRules, RightSide, Symbol, rule_name
+from .grammar_rules import GrammarRules, Symbol, rule_name
 from .normal_form import NormalForm, normal_form
 
 
@@ -28,7 +28,21 @@ class ParseTree:
     children: "tuple[ParseTree | Symbol, ...]"
 
     def __str__(self) -> str:
-        return f"({' '.join(map(str, (self.symbol, *self.children)))})"
+        parts: list[str] = []
+        pending: list[tuple[bool, ParseTree | Symbol]] = [(False, self)]  # and whether it is the end of a tree
+        while pending:
+            is_end, node = pending.pop()
+            if is_end:
+                parts.append(")")
+            elif isinstance(node, ParseTree):
+                parts.append(f" ({node.symbol}")
+                pending += [(True, node), *((False, child) for child in reversed(node.children))]
+            else:
+                parts.append(f" {node}")
+        return "".join(parts)[1:]
+
+    def __repr__(self) -> str:
+        return f"ParseTree{self}"
 
     @property
     def rule(self) -> str:
@@ -39,20 +53,25 @@ class ParseTree:
     @property
     def symbols(self) -> tuple[Symbol, ...]:
         """The string that the tree derives: its terminals from left to right."""
-        return tuple(
-            symbol
-            for child in self.children
-            for symbol in (child.symbols if isinstance(child, ParseTree) else (child,))
-        )
+        return tuple(node for node in self._nodes() if not isinstance(node, ParseTree))
 
     def rules(self) -> list[str]:
         """The rules that the tree uses, from the root down and from left to right."""
-        of_children = [child.rules() for child in self.children if isinstance(child, ParseTree)]
-        return [self.rule, *(rule for rules in of_children for rule in rules)]
+        return [node.rule for node in self._nodes() if isinstance(node, ParseTree)]
+
+    def _nodes(self) -> "Iterator[ParseTree | Symbol]":
+        """All trees in this one and all terminals, from the root down and from left to right."""
+        pending: list[ParseTree | Symbol] = [self]
+        while pending:  # no recursion: trees may be as deep as strings are long
+            node = pending.pop()
+            yield node
+            if isinstance(node, ParseTree):
+                pending += reversed(node.children)
 
 
 Span: TypeAlias = tuple[int, int, int]
 """A node, where it starts and where it ends."""
+TERMINAL = -1  # in place of the node, where a nonterminal is rewritten to one terminal
 
 
 def most_probable_parse(
@@ -123,26 +142,36 @@ class _Chart:
 
     def tree(self, root: Span, string: Sequence[Symbol]) -> ParseTree:
         """The tree of a span of a nonterminal."""
-        node, start, end = root
-        rules, place = self.form.rules, int(self.rule[root])
-        symbol, first_unit = rules.nonterminals[node], len(self.form.leaf_rules) + len(self.form.pair_rules)
-        if place >= first_unit:
-            return ParseTree(symbol, (self.tree((rules.units[place - first_unit][1], start, end), string),))
-        if place < len(self.form.leaf_rules):
-            return ParseTree(symbol, (string[start],))
-        right: RightSide = rules.rules[self.form.pair_rules[place - len(self.form.leaf_rules), 2]][1]
-        children = [self._child(symbol, span, string) for symbol, span in zip(right, self._parts(root), strict=True)]
-        return ParseTree(symbol, tuple(children))
+        spans, children = [root], dict[Span, list[Span]]()
+        trees: dict[Span, ParseTree] = {}
+        for span in spans:  # which grows: no recursion, as trees may be as deep as strings are long
+            children[span] = self._children(span)
+            spans += [child for child in children[span] if self._is_tree(child)]
+        for span in reversed(spans):
+            parts = (trees[child] if self._is_tree(child) else string[child[1]] for child in children[span])
+            trees[span] = ParseTree(self.form.rules.nonterminals[span[0]], tuple(parts))
+        return trees[root]
+
+    def _is_tree(self, span: Span) -> bool:
+        """Whether this is the span of a nonterminal, and not of a terminal."""
+        return 0 <= span[0] < len(self.form.rules.nonterminals)
+
+    def _children(self, root: Span) -> list[Span]:
+        """The spans of the symbols of the rule at a root."""
+        (_, start, end), place, num_leaves = root, int(self.rule[root]), len(self.form.leaf_rules)
+        if place < num_leaves:
+            return [(TERMINAL, start, end)]
+        if place < num_leaves + len(self.form.pair_rules):
+            return self._parts(root)
+        return [(self.form.rules.units[place - num_leaves - len(self.form.pair_rules)][1], start, end)]
 
     def _parts(self, root: Span) -> list[Span]:
         """The spans of the symbols of a rule: nodes that stand for rests are taken apart."""
-        _, start, end = root
-        _, pair, _ = self.form.pair_rules[self.rule[root] - len(self.form.leaf_rules)]
-        split, (first, second) = int(self.split[pair, start, end]), self.form.pairs[pair].tolist()
-        rest = second, split, end
-        parts = self._parts(rest) if self.form.is_rest[second] else [rest]
-        return [(first, start, split), *parts]
-
-    def _child(self, symbol: Symbol, span: Span, string: Sequence[Symbol]) -> "ParseTree | Symbol":
-        """What stands for a symbol of a right-hand side in the tree."""
-        return string[span[1]] if self.form.rules.place(symbol) is None else self.tree(span, string)
+        rest, parts = root, list[Span]()
+        while not parts or self.form.is_rest[rest[0]]:
+            _, start, end = rest
+            _, pair, _ = self.form.pair_rules[self.rule[rest] - len(self.form.leaf_rules)]
+            split, (first, second) = int(self.split[pair, start, end]), self.form.pairs[pair].tolist()
+            parts.append((first, start, split))
+            rest = second, split, end
+        return [*parts, rest]

@@ -88,6 +88,11 @@ class SequenceDistribution(dist.Distribution):
         return self.num_steps
 
     @property
+    def most_steps(self) -> int | None:
+        """How many steps the sequences of data may have; None where that is not known, or any number."""
+        return self.num_steps
+
+    @property
     def step_support(self) -> constraints.Constraint:
         """What a step may be, where steps are numbers."""
         raise NotImplementedError(f"{type(self).__name__} does not tell of its steps.")

@@ -118,7 +118,7 @@ def _site(message: Message, axis: int) -> Site:
     discrete, leaf = bool(message["support"].is_discrete), innermost(distribution)
     steps = None
     if isinstance(leaf, SequenceDistribution):
-        steps = StepsOfSite(leaf.num_steps, leaf.of_symbols, leaf.symbols)
+        steps = StepsOfSite(leaf.most_steps, leaf.of_symbols, leaf.symbols)
     return Site(tuple(batch), tuple(distribution.event_shape), axis, discrete, whole_axes(distribution), steps)
 
 

@@ -16,7 +16,8 @@ class StepsOfSite:
     """The steps of a site whose events are sequences: the first axis of its event, of which any length is taken.
 
     Attributes:
-        most: how many steps a sequence may have; None where that is not known without covariates.
+        most: how many steps a sequence may have; None where that is any number, or not known without
+            covariates.
         of_symbols: whether steps are codes of symbols, or numbers.
         symbols: what the codes stand for, or None.
     """

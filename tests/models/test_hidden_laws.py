@@ -244,3 +244,14 @@ def test_sequences_are_simulated_given_their_lengths():
     steps = np.asarray(drawn["gait"])
     assert steps.shape == (3, 6, 2)
     assert (np.isnan(steps).all(-1) == (np.arange(6) >= np.array([[4], [1], [6]]))).all()
+
+
+def test_simulated_steps_of_one_column_are_data_of_that_column():
+    X = {"walk": np.array([[0.1, 2.3, np.nan], [1.9, -0.4, 0.2]])}
+    model = bg.NaiveBayes({"walk": bg.DirichletHiddenMarkov(2)}, class_prior=None)
+    fit = bg.fit(model, X, method=bg.MAP(), schema=bg.Schema(columns={"walk": bg.SequenceOf("real")}))
+    drawn = fit.simulate(3, seed=0, walk_length=[3, 4, 7])
+    steps = drawn["walk"]
+    assert steps.shape == (3, 7, 1)
+    np.testing.assert_allclose(fit.log_joint({"walk": steps}), fit.log_joint(drawn), rtol=1e-12)
+    np.testing.assert_allclose(fit.log_joint({"walk": steps[..., 0]}), fit.log_joint(drawn), rtol=1e-12)
