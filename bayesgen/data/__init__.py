@@ -11,7 +11,7 @@ from .filling import collected, filled
 from .kinds import Kind, name_of_kind
 from .levels import as_level, levels_array, with_level
 from .response import ResponseColumn, refuse_classes_of_response, response_of_rows, response_values
-from .rows import Rows, joined
+from .rows import Rows, filled_up, joined
 from .schema import Schema
 from .sequence_cells import padded_symbols, sequence_lengths
 from .sequence_codes import refuse_unknown, step_codes
@@ -49,6 +49,7 @@ __all__ = [
     "check_index",
     "collected",
     "filled",
+    "filled_up",
     "fingerprint",
     "fitted_basis",
     "joined",

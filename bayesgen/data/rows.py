@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse
 
 from bayesgen.records import record
-from bayesgen.typing import Array, Bool, Float, Int, Num
+from bayesgen.typing import Array, Bool, Float, Int, Num, Real
 
 from .sequences import PADDING
 from .views import sharing_cells, successive_rows
@@ -93,20 +93,25 @@ def _of_one_length(parts: list[Rows]) -> list[Rows]:
 
 
 def _with_steps(rows: Rows, site: str, length: int) -> Rows:
-    """The rows with so many steps at a site of sequences: more symbols that are PADDING, or numbers not observed."""
-    values, mask = rows.values[site], rows.observed.get(site)
-    more = length - values.shape[1]
-    if not more:
-        return rows
-    of_symbols = values.dtype.kind in "iu"
-    if mask is None and not of_symbols:
-        mask = np.ones(values.shape, bool)
-    pads = [(0, 0), (0, more)] + [(0, 0)] * (values.ndim - 2)
-    values = np.pad(np.asarray(values), pads, constant_values=PADDING if of_symbols else 0)
-    observed = dict(rows.observed)
-    if mask is not None:
-        observed[site] = np.pad(np.asarray(mask), pads, constant_values=of_symbols)
-    return dataclasses.replace(rows, values={**rows.values, site: values}, observed=observed)
+    """The rows with so many steps at a site of sequences."""
+    values, observed = filled_up(rows.values[site], rows.observed.get(site), length)
+    masks = rows.observed if observed is None else {**rows.observed, site: observed}
+    return dataclasses.replace(rows, values={**rows.values, site: values}, observed=masks)
+
+
+def filled_up(
+    values: Real[Array, "m T ..."], observed: Bool[Array, "m T ..."] | None, num_steps: int
+) -> tuple[Real[np.ndarray, "m ..."], Bool[np.ndarray, "m ..."] | None]:
+    """Rows with steps added that stand for none: `PADDING` after symbols, after numbers steps that are not observed."""
+    rows, mask = np.asarray(values), None if observed is None else np.asarray(observed)
+    added = num_steps - rows.shape[1]
+    if added <= 0:
+        return rows, mask
+    filling = [(0, 0), (0, added), *[(0, 0)] * (rows.ndim - 2)]
+    if np.issubdtype(rows.dtype, np.integer):
+        mask = None if mask is None else np.pad(mask, filling, constant_values=True)
+        return np.pad(rows, filling, constant_values=PADDING), mask
+    return np.pad(rows, filling), np.pad(np.ones(rows.shape, bool) if mask is None else mask, filling)
 
 
 def _masking(rows: Rows, sites: Iterable[str]) -> Rows:

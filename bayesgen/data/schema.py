@@ -170,14 +170,15 @@ class Schema:
             An array; of sequences a list, each without what is past its end.
 
         Raises:
-            DataError: no such column.
+            DataError: no such column; of sequences that have an end, a row without it, which is the beginning of one;
+                codes of no symbol.
 
         >>> schema = Schema.infer({"word": ["ab", "cab"]}, kinds={"word": "sequence"})
         >>> schema.decode("word", [[2, 0, -1], [1, 1, 1]])
         ['ca', 'bbb']
         """
         check_known([column], self._resolved_columns(), self.named)
-        return decoded(self.kinds[column], self.categories.get(column, ()), np.asarray(values))
+        return decoded(column, self.kinds[column], self.categories.get(column, ()), np.asarray(values))
 
     def encode_column(self, table: Table, column: str) -> np.ndarray:
         """`encode` of one column of a mapping, which may be (n, ...), in its own shape."""

@@ -61,13 +61,13 @@ def imputed(fit: TrainedOnRows, X: Any, num_draws: int, seed: Seed) -> Any:
 
 
 def _refuse_sequences(conjugate: Conjugate, rows: Rows) -> None:
-    """Refuse sequences that lack steps: cells are whole ones here."""
+    """Refuse sequences that lack steps, or are missing altogether: their cells are not filled in."""
     for block in conjugate.blocks:
         if block.family.kind == SEQUENCE and block.name in rows.observed:
             raise ModelError(
-                f"Block {block.name!r} is of sequences with steps that are not seen, and impute fills in whole cells "
-                "alone. Leave these rows out, or impute by a model without this block; fit and predict sum missing "
-                "steps out as they are."
+                f"Block {block.name!r} is of sequences, of which some are missing or lack steps, and impute does not "
+                "fill in cells of sequences. Leave these rows out, or impute by a model without this block; fit and "
+                "predict sum what is missing out as it is."
             )
 
 

@@ -5,7 +5,7 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 
-from bayesgen.data import PADDING
+from bayesgen.data import filled_up
 from bayesgen.records import record, static
 from bayesgen.runtime import pad, padded_size
 from bayesgen.typing import Array, Bool, Float, Int, Real
@@ -157,24 +157,6 @@ class KeptRows(Summary):
 
     def _mask(self) -> Bool[np.ndarray, "m T ..."]:
         return np.ones(self.values.shape, bool) if self.observed is None else np.asarray(self.observed)
-
-
-def filled_up(
-    values: Real[Array, "m T ..."], observed: Bool[Array, "m T ..."] | None, num_steps: int
-) -> tuple[Real[np.ndarray, "m ..."], Bool[np.ndarray, "m ..."] | None]:
-    """Rows with steps added that stand for none: `PADDING` after symbols, after numbers steps that are not observed.
-
-    A row of symbols is missing altogether where its first step is `PADDING` that is not observed, and stays so.
-    """
-    rows, mask = np.asarray(values), None if observed is None else np.asarray(observed)
-    added = num_steps - rows.shape[1]
-    if added <= 0:
-        return rows, mask
-    filling = [(0, 0), (0, added), *[(0, 0)] * (rows.ndim - 2)]
-    if np.issubdtype(rows.dtype, np.integer):
-        mask = None if mask is None else np.pad(mask, filling, constant_values=True)
-        return np.pad(rows, filling, constant_values=PADDING), mask
-    return np.pad(rows, filling), np.pad(np.ones(rows.shape, bool) if mask is None else mask, filling)
 
 
 def _entries(

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayesgen.data import filled_up
 from bayesgen.records import record, static
 from bayesgen.runtime import over_chunks, padded_size, placed
 from bayesgen.typing import Array, Bool, Float, Int, Real
@@ -25,7 +26,7 @@ from bayesgen.typing import Array, Bool, Float, Int, Real
 from .arrays import Cells, namespace
 from .base import Parameters, Statistic
 from .densities import RowDensity
-from .kept_rows import KeptRows, filled_up
+from .kept_rows import KeptRows
 from .passes import Classes
 
 Result = TypeVar("Result")

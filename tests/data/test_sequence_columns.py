@@ -312,6 +312,20 @@ def test_what_is_encoded_is_decoded():
         mixed.decode("skye", [1])
 
 
+def test_prefixes_are_not_decoded_as_whole_sequences():
+    schema = Schema(kinds={"word": SequenceOf(end=True)}, categories={"word": ["a", "b"]}).resolve(
+        read_table({"word": ["ab"]})
+    )
+    codes = np.array([[0, 2, -1], [2, -1, -1], [0, 1, 1]])
+    assert schema.decode("word", codes[:2]) == ["a", ""]
+    with pytest.raises(DataError, match=r"'word': row 2 has no end, 2.*max_length.*codes\[\(codes == 2\).any\(1\)\]"):
+        schema.decode("word", codes)
+    assert schema.decode("word", codes[(codes == 2).any(1)]) == ["a", ""]
+    for wrong in (3, -2):
+        with pytest.raises(DataError, match=f"'word': {wrong} in row 0, step 1, is no code: they are 0 to 2"):
+            schema.decode("word", [[0, wrong, 2]])
+
+
 def test_long_sequences_are_read_by_few_rows_at_a_time():
     schema = Schema(kinds={"word": "sequence"}, categories={"word": ["a", "b"]})
     for cells in (["ab" * 3000] * 3000, np.zeros((3000, 6000), np.int8), [list("ab")] * 3000):

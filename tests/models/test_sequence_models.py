@@ -218,8 +218,10 @@ def test_missing_steps_are_summed_out_and_missing_sequences_tell_nothing(exact):
     kept = [word for word in WORDS if word != "abba"]
     words = {label: [w for w, of in zip(absent, LABELS, strict=True) if of == label and w in kept] for label in "xy"}
     close(without.log_evidence, of_labels(LABELS) + sum(log_evidence(words[k], 1, 1.0) for k in "xy"), rtol=1e-12)
-    with pytest.raises(bg.ModelError, match="'word' is of sequences with steps that are not seen"):
+    with pytest.raises(bg.ModelError, match="'word' is of sequences, of which some are missing or lack steps"):
         exact.impute(rows)
+    with pytest.raises(bg.ModelError, match=r"'word'.*some are missing.*does not fill in cells of sequences"):
+        exact.impute({"word": ["a", None], "size": [1.0, 1.0]})
     assert exact.impute({"word": ["a", "b"], "size": [None, 1.0]})["word"].tolist() == ["a", "b"]
 
 
