@@ -79,9 +79,7 @@ class HiddenMarkovStatistic(LatentStatistic, StatesStatistic):
         self, parameters: Parameters, values: Shaped[Array, "n T ..."], observed: Bool[Array, "n T ..."] | None
     ) -> Float[Array, "n K T S"]:
         """Probabilities of states given all that is seen of a sequence. See `StatesStatistic`."""
-        tables = self._tables(parameters, values, observed)
-        states = expected_counts(*tables).states
-        return jnp.where(jnp.isneginf(log_density(*tables))[..., None, None], jnp.nan, states)
+        return expected_counts(*self._tables(parameters, values, observed)).states
 
     def most_probable_paths(
         self, parameters: Parameters, values: Shaped[Array, "n T ..."], observed: Bool[Array, "n T ..."] | None

@@ -237,7 +237,7 @@ class Fit(TrainedOnRows):
         >>> states.paths.tolist(), states.probabilities.round(2).tolist()
         ([[1, 0, 0]], [[[0.0, 1.0], [0.53, 0.47], [1.0, 0.0]]])
         """
-        if not isinstance(rule, TellsStates):
+        if isinstance(rule, type) or not isinstance(rule, TellsStates):
             raise PredictionError(f"rule must be an object such as PlugIn() or BMA(), got {rule!r}.")
         with requested(None), interrupts_kept():
             return states_by(rule, self, X, site_of_states(self, site))

@@ -184,9 +184,10 @@ def _weighed(
     rows: Rows,
     site: str,
 ) -> Float[Array, "n K T S"]:
-    """The weighted sum over draws; those that make a row impossible have no weight for it, and no states."""
+    """The weighted sum over draws; NaN where some make a row impossible, which have no states, and have a weight."""
     states = jax.vmap(lambda latents: _smoothed(program, latents, rows, site))(draws)
     in_order = jnp.take_along_axis(states, orders[:, None, :, None, :], axis=-1)
+    in_order = jnp.where((states > 0).any(-1, keepdims=True), in_order, jnp.nan)
     shares = weights[..., None, None]
     return jnp.where(shares == 0, 0.0, shares * in_order).sum(0)
 

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -12,9 +13,11 @@ import scipy.special
 import scipy.stats
 
 import bayesgen as bg
+from bayesgen.distributions import HiddenMarkovStatistic
 from bayesgen.fitting import prepare
 from bayesgen.posteriors import Draws, Point
 from bayesgen.prediction.batches import ratio_error
+from bayesgen.statistics import CategoricalStatistic
 
 NUM_STATES, NUM_SYMBOLS, NUM_CLASSES, NUM_STEPS = 3, 5, 2, 4
 close = np.testing.assert_allclose
@@ -268,6 +271,27 @@ def test_impossible_sequences_have_no_states_and_are_counted(words):
     assert np.isnan(found.probabilities[has_it]).all() and (found.paths[has_it] == -1).all()
     assert np.isneginf(found.log_marginal).tolist() == has_it
     assert not np.isnan(found.probabilities[1, 0]).any()
+    statistic = HiddenMarkovStatistic(CategoricalStatistic(NUM_SYMBOLS))
+    tables = {name: words.parameters[name] for name in ("initial", "transition")} | {"probs": never}
+    with np.errstate(divide="ignore"):
+        initial, transition, probs = (np.log(table)[None] for table in tables.values())
+    parameters = {"log_initial": initial, "log_transition": transition, "emission_log_probs": probs}
+    with jax.enable_x64(True):
+        smoothed = np.asarray(statistic.smoothed(parameters, np.array([[0, 4], [0, 1]]), None))
+    assert (smoothed[0] == 0).all()
+    close(smoothed[1].sum(-1), 1.0, rtol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore::bayesgen.ImpossibleRowsWarning", "ignore::bayesgen.ConvergenceWarning")
+def test_draws_that_make_a_sequence_impossible_have_no_states_to_average():
+    draws = prior_draws(left_right, {"x": PADDED})
+    probs = draws.posterior.latents["probs"].copy()
+    probs[0, 3] = [[0.25, 0.25, 0.25, 0.25, 0.0]] * NUM_STATES
+    posterior = dataclasses.replace(draws.posterior, latents={**draws.posterior.latents, "probs": probs})
+    draws = dataclasses.replace(draws, posterior=posterior)
+    alike, weighed = (draws.states({"x": PADDED[:2]}, rule=rule) for rule in (bg.ConditionalAverage(), bg.BMA()))
+    assert np.isnan(alike.probabilities[0]).all() and not np.isnan(weighed.probabilities[0]).any()
+    close(alike.probabilities[1, 0].sum(), 1.0, rtol=1e-9)
 
 
 def test_columns_have_the_states_of_their_block_and_their_own_lengths():
@@ -281,16 +305,19 @@ def test_columns_have_the_states_of_their_block_and_their_own_lengths():
     assert fit.states(made, rule=bg.PlugIn()).lengths.tolist() == [2, 4, 1]
 
 
-def test_no_sequences_and_no_steps_have_no_states(words):
-    assert words.states({"x": np.zeros((0, 4), int)}, rule=bg.PlugIn()).probabilities.shape == (0, 4, NUM_STATES)
+def test_no_sequences_and_no_steps_have_no_states(words, numbers):
+    assert numbers.states({"x": []}, rule=bg.PlugIn()).probabilities.shape[0] == 0
+    for nothing in (np.zeros((0, 4), int), []):
+        assert words.states({"x": nothing}, rule=bg.PlugIn()).probabilities.shape == (0, 1, NUM_STATES)
     assert words.states({"x": np.full((2, 4), -1)}, rule=bg.PlugIn()).lengths.tolist() == [0, 0]
 
 
 def test_what_tells_nothing_of_states_is_refused(words):
     with pytest.raises(bg.PredictionError, match="point estimate"):
         words.states({"x": PADDED}, rule=bg.BMA())
-    with pytest.raises(bg.PredictionError, match="rule must be"):
-        words.states({"x": PADDED}, rule="BMA")
+    for rule in ("BMA", bg.BMA):
+        with pytest.raises(bg.PredictionError, match="rule must be an object"):
+            words.states({"x": PADDED}, rule=rule)
     with pytest.raises(bg.ModelError, match=r"'z' has no hidden states.*'x'"):
         words.states({"x": PADDED}, rule=bg.PlugIn(), site="z")
     coins = bg.fit(bg.NaiveBayes(), [[True], [False], [True]], [0, 1, 1], method=bg.Exact())
