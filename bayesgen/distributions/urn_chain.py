@@ -118,5 +118,9 @@ def _taken(table: Float[Array, "... m"], places: Int[Array, "... T"], batch: tup
 
 def _before(places: Int[Array, "... T"]) -> Int[Array, "... T"]:
     """How many earlier steps are at the same place."""
-    same = places[..., :, None] == places[..., None, :]
-    return jnp.tril(same, -1).sum(-1)
+    order = jnp.argsort(places, -1, stable=True)
+    together = jnp.take_along_axis(places, order, -1)
+    steps = jnp.arange(places.shape[-1])
+    is_first = jnp.ones(places.shape, bool).at[..., 1:].set(together[..., 1:] != together[..., :-1])
+    ranks = steps - lax.cummax(jnp.where(is_first, steps, 0), places.ndim - 1)
+    return jnp.take_along_axis(ranks, jnp.argsort(order, -1), -1)

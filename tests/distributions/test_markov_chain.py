@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 import pytest
 
 import bayesgen as bg
-from bayesgen.distributions import Contexts
+from bayesgen.distributions import Contexts, UrnChain
 from bayesgen.errors import ModelError
 
 SHAPES = {"one symbol": (1, 1), "order 0": (0, 3), "order 1": (1, 3), "order 2": (2, 3), "order 3 of two": (3, 2)}
@@ -227,3 +227,16 @@ def test_contexts_have_names():
     assert Contexts(2, 2).names("ab") == ["^", "^a", "^b", "aa", "ab", "ba", "bb"]
     assert Contexts(2, 3, end=1).names("abc") == ["^", "^a", "^c", "aa", "ac", "ca", "cc"]
     assert Contexts(2, 2).names(["up", 10])[1:5] == ["^ up", "^ 10", "up up", "up 10"]
+
+
+def test_urns_take_long_sequences_and_count_what_came_before():
+    rng, concentration = np.random.default_rng(4), np.array([[0.5, 1.0], [2.0, 0.3], [0.7, 0.7]])
+    chain, value = UrnChain(concentration, 1), rng.integers(0, 2, 30_000)
+    urns, expected = concentration.copy(), 0.0
+    for context, symbol in zip([0, *(value[:-1] + 1)], value, strict=True):
+        expected += np.log(urns[context, symbol] / urns[context].sum())
+        urns[context, symbol] += 1
+    close(chain.log_prob(value), expected, rtol=1e-10)
+    memory = jax.jit(chain.log_prob).lower(value).compile().memory_analysis()
+    assert memory.temp_size_in_bytes < 100 * value.nbytes
+    close(chain.log_prob(np.full((3, 0), -1)), 0.0)
