@@ -24,7 +24,9 @@ class SequenceDistribution(dist.Distribution):
     The length is given, unless the distribution itself says where a sequence ends. `length` says how long samples
     are, and how long values may be; `log_prob` conditions on the length of the value itself, which is the number of
     steps before the first that is padding, and takes arrays of any T. Steps of numbers are padded by NaN; a NaN
-    before the end is a step that was not seen, and both are one and the same.
+    before the end is a step that was not seen, and both are one and the same. Programs that are given data by bayesgen
+    take sequences of any length. Values that NumPyro's own handlers put in, as `condition` for `MCMC`, have to be
+    padded to `length`, or `max_length`, as NumPyro compares their shape with that of the site.
 
     A subclass adds `sample` and `log_prob`.
 

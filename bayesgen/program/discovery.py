@@ -118,7 +118,8 @@ def _site(message: Message, axis: int) -> Site:
     discrete, leaf = bool(message["support"].is_discrete), innermost(distribution)
     steps = None
     if isinstance(leaf, SequenceDistribution):
-        steps = StepsOfSite(leaf.most_steps, leaf.of_symbols, leaf.symbols)
+        num_axes = len(distribution.shape()) - len(leaf.event_shape)
+        steps = StepsOfSite(leaf.most_steps, leaf.of_symbols, leaf.symbols, are_several=num_axes > 1)
     return Site(tuple(batch), tuple(distribution.event_shape), axis, discrete, whole_axes(distribution), steps)
 
 

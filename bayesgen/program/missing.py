@@ -17,7 +17,9 @@ from .structure import Site
 
 
 def check_missing(program: Program, rows: Rows, looked_for: Collection[str | None] = ()) -> None:
-    """Refuse missing cells that cannot be left out: parts of events, and what another attribute depends on.
+    """Refuse missing cells that cannot be left out.
+
+    These are parts of events, steps of one of several sequences in a row, and what another attribute depends on.
 
     Args:
         program: the program.
@@ -28,7 +30,10 @@ def check_missing(program: Program, rows: Rows, looked_for: Collection[str | Non
         DataError: naming the attribute or both, and the first such row.
     """
     for name, observed in rows.observed.items():
-        _check_whole(name, program.structure.attribute[name], observed)
+        site = program.structure.attribute[name]
+        _check_whole(name, site, observed)
+        if site.steps is not None and site.steps.are_several and name in dict(program.plan.compressed):
+            _check_steps(name, observed)
     if not rows.observed:
         return
     for name, needed in program.plan.dependences:
@@ -46,6 +51,16 @@ def _check_whole(name: str, site: Site, observed: Bool[Array, "n ..."]) -> None:
         raise DataError(
             f"Attribute {name!r} has events of which a part is missing, the first in row {_first_row(parts)}, and a "
             "part of such an event has no density of its own. Drop these rows, or let all of the event be missing."
+        )
+
+
+def _check_steps(name: str, observed: Bool[Array, "n ..."]) -> None:
+    """Refuse missing steps of a site whose rows are summarised, each of several sequences."""
+    wrong = np.asarray(~_by_row(observed).all(1))
+    if wrong.any():
+        raise DataError(
+            f"Attribute {name!r} has several sequences a row, and steps of them are missing, the first in row "
+            f"{_first_row(wrong)}. Sample each of them at a site of its own, or drop these rows."
         )
 
 

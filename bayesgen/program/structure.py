@@ -20,11 +20,13 @@ class StepsOfSite:
             covariates.
         of_symbols: whether steps are codes of symbols, or numbers.
         symbols: what the codes stand for, or None.
+        are_several: whether a row has several sequences.
     """
 
     most: int | None
     of_symbols: bool
     symbols: tuple[Hashable, ...] | None = None
+    are_several: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -290,3 +290,16 @@ def test_sequences_of_arrays_of_numbers_are_read_in_every_form(walk_program):
     ):
         with pytest.raises(DataError, match=match):
             walk_program.log_joint(latents, {"walk": cells})
+
+
+def test_missing_steps_of_several_sequences_a_row_are_refused_by_name_and_row():
+    def pairs(n):
+        with numpyro.plate("rows", n):
+            chain = bg.MarkovChain(jnp.ones(2) / 2, jnp.ones((2, 2)) / 2, length=4)
+            numpyro.sample("words", chain.expand([n, 3]).to_event(1))
+
+    program, words = bg.GenerativeProgram(pairs, label=None), np.zeros((3, 3, 4))
+    close(program.log_joint({}, {"words": words}), np.full((3, 1), 12 * np.log(0.5)))
+    words[1, 0, 2] = np.nan
+    with pytest.raises(DataError, match=r"'words' has several sequences a row.*the first in row 1.*site of its own"):
+        program.log_joint({}, {"words": words})
