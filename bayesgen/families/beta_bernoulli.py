@@ -78,7 +78,7 @@ class BetaBernoulli(Family):
                 names,
                 bad,
                 "a Beta(a, b) with a < 1 or b < 1 is unbounded, Beta(1, 1) is flat.",
-                "Give a and b of at least 1, one of them above 1, or use Exact().",
+                f"Give a and b of at least 1, one of them above 1, or use {names.averaging}.",
             )
         ones, zeros = self.a - 1, self.b - 1
         return {"probs": ones / (ones + zeros)}  # of a + b - 2 rounding may leave less than of a - 1
@@ -96,7 +96,7 @@ class BetaBernoulli(Family):
         if empty.any():
             raise FitError(
                 f"Block {names.block!r}: no rows at {names.where(empty)}, so maximum likelihood has no estimate. "
-                "Use Exact(), or leave that class out."
+                f"Use {names.averaging}, or leave that class out."
             )
         return {"probs": ones / (ones + zeros)}
 

@@ -48,13 +48,17 @@ class ChainPrior:
             above = np.asarray(prior.concentration) - 1
             bad = (above < 0).any(-1) | (above.sum(-1) <= 0)
             if bad.any():
-                refuse_mode(
-                    _of_chain(names, name),
-                    bad,
-                    f"probabilities of {WHAT[name]} are unbounded with a concentration below 1; with one of 1, all "
-                    "are as good where none was seen.",
-                    "Give a concentration above 1, or fewer states.",
+                why = (
+                    f"probabilities of {WHAT[name]} are unbounded with a concentration below 1."
+                    if (above < 0).any()
+                    else f"no {WHAT[name]} were seen, and with a concentration of 1 all probabilities are as good."
                 )
+                size = above.shape[-1]
+                remedy = (
+                    f"Give concentrations above 1, DirichletHiddenMarkov({size}, concentration=2.0, initial=2.0), or "
+                    "fewer states."
+                )
+                refuse_mode(_of_chain(names, name), bad, why, remedy)
             modes[name] = above / above.sum(-1, keepdims=True)
         return modes
 

@@ -57,7 +57,7 @@ def check_ranks(
     if np.ndim(summary.count) and (summary.count == 0).any():
         raise FitError(
             f"Block {names.block!r}: no rows at {names.where(summary.count == 0)}, so maximum likelihood has no "
-            "estimate. Use Exact(), or leave that class out."
+            f"estimate. Use {names.averaging}, or leave that class out."
         )
     for index in np.ndindex(counts.shape):
         who = "all classes together" if tied else names.class_name(index)
@@ -69,15 +69,15 @@ def _check_rank(who: str, count: float, scatter: Float[Array, "D D"], dimension:
     if (spread == 0).any():
         raise FitError(
             f"Block {names.block!r}: the variance is zero at {who}, {names.column_name(int(np.argmin(spread)))} (a "
-            "constant column), so the likelihood is unbounded. Use MAP() or Exact(), or drop the column."
+            f"constant column), so the likelihood is unbounded. Use MAP() or {names.averaging}, or drop the column."
         )
     correlations = scatter / np.outer(spread, spread)
     rank = np.linalg.matrix_rank(correlations, hermitian=True) if np.isfinite(correlations).all() else 0
     if rank < dimension:
         raise FitError(
             f"Block {names.block!r}: {who} has {count:g} rows, and their covariance of dimension {dimension} has "
-            f"rank {rank}, so it is singular and the likelihood unbounded. Use MAP() or Exact(), a tied or diag "
-            f"covariance, or at least {dimension + 1} rows that are not linear combinations of each other."
+            f"rank {rank}, so it is singular and the likelihood unbounded. Use MAP() or {names.averaging}, a tied or "
+            f"diag covariance, or at least {dimension + 1} rows that are not linear combinations of each other."
         )
 
 

@@ -80,7 +80,7 @@ class DirichletFamily(Family):
                 names,
                 bad,
                 "a Dirichlet with a concentration below 1 is unbounded, with all of them 1 it is flat.",
-                "Give a concentration above 1, or use Exact().",
+                f"Give a concentration above 1, or use {names.averaging}.",
             )
         return {"probs": above / above.sum(-1, keepdims=True)}
 
@@ -97,7 +97,7 @@ class DirichletFamily(Family):
         if (total == 0).any():
             raise FitError(
                 f"Block {names.block!r}: nothing was counted at {names.where(total[..., 0] == 0)}, so maximum "
-                "likelihood has no estimate. Use Exact(), or leave that class out."
+                f"likelihood has no estimate. Use {names.averaging}, or leave that class out."
             )
         return {"probs": counts / total}
 

@@ -71,6 +71,7 @@ class DirichletGrammar(Family):
     joint = True
     is_closed = False
     has_several_maxima = True
+    without_maximum = "NUTS() needs no maximum."
     why_never_closed = (
         "its parse trees are hidden, so that the posterior is a mixture over all of them. Use NUTS(), which sums them "
         "out, or MAP()."

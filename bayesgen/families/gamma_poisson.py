@@ -90,7 +90,7 @@ class GammaPoisson(Family):
                 names,
                 self.shape < 1,
                 "a gamma distribution with shape below 1 is unbounded at 0.",
-                "Give a shape of at least 1, or use Exact().",
+                f"Give a shape of at least 1, or use {names.averaging}.",
             )
         return {"rate": (self.shape - 1) / self.rate}
 
@@ -105,7 +105,7 @@ class GammaPoisson(Family):
         if (count == 0).any():
             raise FitError(
                 f"Block {names.block!r}: no rows at {names.where(count == 0)}, so maximum likelihood has no "
-                "estimate. Use Exact(), or leave that class out."
+                f"estimate. Use {names.averaging}, or leave that class out."
             )
         return {"rate": summary.totals[0] / count}
 

@@ -23,6 +23,10 @@ class HiddenStates(Incomplete):
     """What `DirichletHiddenMarkov` knows of rows whose states are hidden. Source: Rabiner (1989), section III."""
 
     has_several_maxima = True
+    without_maximum = (
+        "MAP() keeps all states by concentrations above 1, DirichletHiddenMarkov(S, concentration=2.0, initial=2.0); "
+        "NUTS() needs no maximum."
+    )
     num_states: int
     emissions: "Family"
 

@@ -20,6 +20,8 @@ class Incomplete(abc.ABC):
 
     has_several_maxima: ClassVar[bool] = False
     """Whether likelihoods of rows have several maxima, because something is hidden: EM then starts several times."""
+    without_maximum: ClassVar[str] = ""
+    """What to do where there is no maximum from any of several starts, for messages."""
     why_open: ClassVar[str] = "what it depends on is missing. Use NUTS() or MAP()."
     """Why the posterior has no closed form where `has_closed_form` says so, and what to do, for messages."""
 

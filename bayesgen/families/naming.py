@@ -60,6 +60,11 @@ class Names:
     columns: Sequence[str] | None = None
     has_states: bool = False
 
+    @property
+    def averaging(self) -> str:
+        """The method that averages, and needs no maximum, for messages: where states are hidden, draws do."""
+        return "NUTS()" if self.has_states else "Exact()"
+
     def class_name(self, index: tuple[int, ...]) -> str:
         """Name the class of an index tuple, or the data where there are no classes."""
         return f"class {self.classes[index[0]]!r}" if self.classes and index else "the data"

@@ -156,14 +156,15 @@ class NormalInverseGamma(Family):
         if (count == 0).any():
             raise FitError(
                 f"Block {names.block!r}: no rows at {names.where(count == 0)}, so maximum likelihood has no "
-                "estimate. Use Exact(), or leave that class out."
+                f"estimate. Use {names.averaging}, or leave that class out."
             )
         variance = self.pooling.pool(summary.scatter) / self.pooling.pool(count)
         zero = np.broadcast_to(variance <= 0, summary.mean.shape)
         if zero.any():
             raise FitError(
                 f"Block {names.block!r}: the variance is zero at {names.where(zero)} (a constant column), so the "
-                "likelihood is unbounded. Use MAP() or Exact(), whose prior keeps it positive, or drop the column."
+                f"likelihood is unbounded. Use MAP() or {names.averaging}, whose prior keeps it positive, or drop the "
+                "column."
             )
         return {"mean": summary.mean, "variance": self.pooling.squeeze(variance)}
 

@@ -41,9 +41,8 @@ class Target:
     @classmethod
     def likelihood(cls, conjugate: Conjugate) -> "Target":
         """The likelihood alone."""
-        what = "states" if conjugate.has_several_maxima else "classes"
-        remedy = f"MAP() keeps the rows and the spread of {what} by its prior; Exact() takes complete rows alone."
-        return cls(lambda parameters: 0.0, conjugate.maximum_likelihood, remedy)
+        remedy = "MAP() keeps the rows and the spread of classes by its prior; Exact() takes complete rows alone."
+        return cls(lambda parameters: 0.0, conjugate.maximum_likelihood, conjugate.without_maximum or remedy)
 
     @classmethod
     def posterior(cls, conjugate: Conjugate) -> "Target":

@@ -100,6 +100,11 @@ class Conjugate:
         """Whether likelihoods of labelled rows have several maxima, because of what a block hides."""
         return any(block.family.has_several_maxima for block in self.blocks)
 
+    @property
+    def without_maximum(self) -> str:
+        """What families that hide something say of what to do where there is no maximum; "" where none does."""
+        return " ".join(dict.fromkeys(block.family.without_maximum for block in self.blocks)).strip()
+
     def available(
         self, statistics: SufficientStatistics, rng: np.random.Generator | None = None
     ) -> SufficientStatistics:

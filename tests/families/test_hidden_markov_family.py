@@ -267,3 +267,29 @@ def test_climbs_of_symbols_and_of_counts_are_those_of_hmmlearn(rng, to_the_end):
     method = bg.MLE(starts={**START, "x_rate": [[1.0], [5.0], [10.0]]})
     ours = bg.fit(model(bg.GammaPoisson()), {"x0": [each.tolist() for each in counts]}, method=method)
     check_climb(theirs, ours, {"x_rate": "lambdas_"})
+
+
+@pytest.mark.parametrize(
+    ("method", "remedy"),
+    [
+        (bg.MAP(num_starts=1), r"no transitions were seen.*DirichletHiddenMarkov\(2, concentration=2.0, initial=2.0\)"),
+        (bg.MLE(num_starts=1), r"concentration=2.0, initial=2.0\); NUTS\(\) needs no maximum"),
+    ],
+)
+def test_sequences_of_one_step_are_refused_with_remedies_that_hold(method, remedy):
+    def fitted(family, method):
+        model = bg.GenerativeClassifier([("level", family, ["level"])], class_prior=None)
+        return bg.fit(model, {"level": [[1.0], [2.0], [2.5]]}, method=method)
+
+    with pytest.raises(bg.FitError, match=remedy) as refusal:
+        fitted(bg.DirichletHiddenMarkov(2), method)
+    assert "Exact" not in str(refusal.value) and "below 1" not in str(refusal.value)
+    fit = fitted(bg.DirichletHiddenMarkov(2, concentration=2.0, initial=2.0), bg.MAP(num_starts=1))
+    np.testing.assert_allclose(fit.parameters["level_transition"], 0.5)
+
+
+def test_emissions_that_have_no_estimate_name_no_method_that_refuses_hidden_states():
+    model = bg.GenerativeClassifier([("level", bg.DirichletHiddenMarkov(5), ["level"])], class_prior=None)
+    with pytest.raises(bg.FitError, match=r"the variance is zero at state.*MAP\(\) or NUTS\(\)") as refusal:
+        bg.fit(model, {"level": [[1.0, 2.0, 1.0, 2.0, 2.0]]}, method=bg.MLE(num_starts=1))
+    assert "Exact" not in str(refusal.value)
