@@ -39,7 +39,11 @@ class HiddenMarkovStatistic(LatentStatistic, StatesStatistic):
         observed: Bool[Array, "m T ..."] | None,
         classes: Int[Array, " m"],
     ) -> Float[Array, " m"]:
-        """Log density of each row under its class. See `LatentStatistic.log_probs`."""
+        """Log density of each row under its class. See `LatentStatistic.log_probs`.
+
+        The recursion over steps runs once a row. Emissions are told under all classes, and those of the row's class
+        taken: densities of emissions come in tables of steps and classes.
+        """
         steps, seen = self._steps(values, observed)
         logs = self.log_emissions(parameters, values, observed)
         tables = parameters["log_initial"], parameters["log_transition"]

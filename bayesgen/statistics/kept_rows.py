@@ -21,7 +21,8 @@ class KeptRows(Summary):
     """Rows, each a sequence of steps, and how much each of them counts in which class.
 
     A row with a label is counted once, in its class; a row with responsibilities in every class that it may be of. Both
-    are `entries`: so the likelihood of labelled rows takes one density each, whatever the number of classes.
+    are `entries`: so the likelihood of labelled rows takes one density each, whatever the number of classes, but for
+    what a statistic tells in tables of all classes.
 
     Rows of different lengths are filled up: symbols (integers) with `PADDING`, numbers with steps that are not
     observed, which tell as much as no step. So rows of any length can be merged.
