@@ -216,7 +216,8 @@ class Fit(TrainedOnRows):
         `PlugIn()` smooths at its process, p(state | all steps, Q), and gives the most probable path. `BMA()` averages
         over draws from the posterior, each weighed by p(x | Q), the class included where there are classes;
         `ConditionalAverage()` takes all draws alike. Where the prior treats states alike, draws may swap them: they
-        are put in one order, that of the draw of highest density. At a step that is missing the states are what the other steps let expect.
+        are put in one order, that of the draw of highest density. At a step that is missing the states are
+        what the other steps let expect.
 
         Args:
             X: sequences, in any form that `fit` takes.
