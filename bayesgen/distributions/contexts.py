@@ -6,18 +6,22 @@ symbols are all but one that ends a sequence, as nothing follows it.
 """
 
 import dataclasses
-from collections.abc import Hashable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeVar
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
 
+from bayesgen.data import PADDING
 from bayesgen.errors import ModelError
 from bayesgen.statistics import namespace
-from bayesgen.typing import Array, Bool, Float, Integer, Shaped
+from bayesgen.typing import Array, Bool, Float, Integer, PRNGKeyArray, Shaped
 
 from .sequences import is_inside
 
+Carried = TypeVar("Carried")
 MOST_ENTRIES = 1 << 25  # of a table of one class: 268 MB
 
 
@@ -131,3 +135,43 @@ def as_codes(values: Shaped[Array, "..."]) -> tuple[Integer[Array, "..."], Any]:
     xp = namespace(values)
     inside = is_inside(values)
     return xp.where(inside, values, 0).astype(xp.int64 if xp is np else int), inside
+
+
+def follows_the_end(codes: Integer[Array, "*batch T"], end: int | None) -> Bool[jax.Array, "*batch T"]:
+    """Which steps come right after the end, where nothing can."""
+    is_end = jnp.zeros(codes.shape, bool) if end is None else jnp.asarray(codes) == end
+    return jnp.roll(is_end, 1, -1).at[..., :1].set(False)
+
+
+def sample_steps(
+    contexts: Contexts,
+    key: PRNGKeyArray,
+    shape: tuple[int, ...],
+    num_steps: int,
+    draw: Callable[[PRNGKeyArray, jax.Array, Carried], tuple[jax.Array, Carried]],
+    carried: Carried,
+) -> Integer[jax.Array, "*shape T"]:
+    """Codes of sequences drawn step by step, PADDING after the end.
+
+    Args:
+        contexts: of the chain.
+        key: for random numbers.
+        shape: of the sequences.
+        num_steps: T.
+        draw: (key, the context of each sequence, what is carried) -> (codes, what is carried on).
+        carried: what is carried from step to step.
+    """
+    offsets = jnp.asarray([contexts.offset(min(step, contexts.order)) for step in range(num_steps)], int)
+
+    def next_step(
+        state: tuple[jax.Array, jax.Array, Carried], at: tuple[jax.Array, jax.Array]
+    ) -> tuple[tuple[jax.Array, jax.Array, Carried], jax.Array]:
+        (known, is_over, carried), (step_key, offset) = state, at
+        drawn, carried = draw(step_key, offset + known, carried)
+        known = (known * contexts.num_before + contexts.before(drawn)) % contexts.num_whole
+        shown = jnp.where(is_over, PADDING, drawn)
+        return (known, is_over if contexts.end is None else is_over | (drawn == contexts.end), carried), shown
+
+    start = jnp.zeros(shape, int), jnp.zeros(shape, bool), carried
+    _, steps = jax.lax.scan(next_step, start, (jax.random.split(key, num_steps), offsets))
+    return jnp.moveaxis(steps, 0, -1)

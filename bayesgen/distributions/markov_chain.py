@@ -11,12 +11,11 @@ from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.util import validate_sample
 
-from bayesgen.data import PADDING
 from bayesgen.errors import ModelError
 from bayesgen.statistics import register
 from bayesgen.typing import Array, Bool, Float, Int, PRNGKeyArray, Real, Shaped
 
-from .contexts import Contexts, as_codes
+from .contexts import Contexts, as_codes, follows_the_end, sample_steps
 from .markov_statistic import MarkovStatistic
 from .markov_tables import batch_of, flat_tables, order_of
 from .missing_steps import MissingSteps
@@ -154,10 +153,7 @@ class MarkovChain(SequenceDistribution):
         """Log probability of the steps of each sequence, given how many there are unless there is an `end`."""
         codes, inside = as_codes(jnp.asarray(value))
         batch = lax.broadcast_shapes(self.batch_shape, codes.shape[:-1])
-        is_possible = codes < self.contexts.num_symbols
-        if self.end is not None:
-            is_over = jnp.roll(codes == self.end, 1, -1).at[..., :1].set(False)
-            is_possible &= ~is_over
+        is_possible = (codes < self.contexts.num_symbols) & ~follows_the_end(codes, self.end)
         entries = jnp.where(is_possible & inside, self.contexts.entries(codes), 0)
         tables = self._log_tables
         flat = jnp.reshape(tables, (*tables.shape[:-2], -1))
@@ -184,24 +180,13 @@ class MarkovChain(SequenceDistribution):
     def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Int[Array, "... T"]:
         """Independent sequences, as long as `length` says or until the end is drawn."""
         assert key is not None
-        contexts, num_steps = self.contexts, self.steps_to_sample
-        batch = (*sample_shape, *self.batch_shape)
-        tables = self._log_tables
-        offsets = jnp.asarray([contexts.offset(min(step, self.order)) for step in range(num_steps)], int)
+        tables, batch = self._log_tables, (*sample_shape, *self.batch_shape)
 
-        def next_step(
-            state: tuple[jax.Array, jax.Array], at: tuple[jax.Array, jax.Array]
-        ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
-            (known, is_over), (step_key, offset) = state, at
-            rows = self._at(tables, (offset + known)[..., None], event_dim=1)
-            drawn = jax.random.categorical(step_key, rows[..., 0, :])
-            known = (known * contexts.num_before + contexts.before(drawn)) % contexts.num_whole
-            shown = jnp.where(is_over, PADDING, drawn)
-            return (known, is_over if self.end is None else is_over | (drawn == self.end)), shown
+        def draw(key: PRNGKeyArray, contexts: jax.Array, _: None) -> tuple[jax.Array, None]:
+            rows = self._at(tables, contexts[..., None], event_dim=1)
+            return jax.random.categorical(key, rows[..., 0, :]), None
 
-        start = jnp.zeros(batch, int), jnp.zeros(batch, bool)
-        _, steps = lax.scan(next_step, start, (jax.random.split(key, num_steps), offsets))
-        return self.cut(jnp.moveaxis(steps, 0, -1).reshape(*batch, num_steps))
+        return self.cut(sample_steps(self.contexts, key, batch, self.steps_to_sample, draw, None))
 
     def _at(
         self, tables: Float[Array, "..."], places: Int[Array, "*batch n"], event_dim: int = 0

@@ -11,10 +11,9 @@ from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.util import validate_sample
 
-from bayesgen.data import PADDING
 from bayesgen.typing import Array, Float, Int, PRNGKeyArray, Real
 
-from .contexts import Contexts, as_codes
+from .contexts import Contexts, as_codes, follows_the_end, sample_steps
 from .sequences import Length, SequenceDistribution, sequences
 
 
@@ -75,39 +74,28 @@ class UrnChain(SequenceDistribution):
         codes, inside = as_codes(jnp.asarray(value))
         batch = lax.broadcast_shapes(self.batch_shape, codes.shape[:-1])
         contexts = self.contexts.of_steps(codes)
-        entries, num_steps = self.contexts.entries(codes), codes.shape[-1]
+        entries = self.contexts.entries(codes)
         alpha = jnp.reshape(self.concentration, (*self.concentration.shape[:-2], -1))
         logs = jnp.log(_taken(alpha, entries, batch) + _before(entries))
         logs = logs - jnp.log(_taken(jnp.sum(self.concentration, -1), contexts, batch) + _before(contexts))
-        if self.end is not None and num_steps:
-            is_over = jnp.roll(codes == self.end, 1, -1).at[..., 0].set(False)
-            logs = jnp.where(is_over, -jnp.inf, logs)
+        logs = jnp.where(follows_the_end(codes, self.end), -jnp.inf, logs)
         return jnp.where(inside, logs, 0.0).sum(-1)
 
     def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Int[Array, "... T"]:
         """Independent sequences, each with probabilities of its own."""
         assert key is not None
-        contexts, num_steps = self.contexts, self.steps_to_sample
+        num_steps = self.steps_to_sample
         shape = (*sample_shape, *self.batch_shape)
-        batch = (int(np.prod(shape, dtype=int)),)
+        rows = jnp.arange(int(np.prod(shape, dtype=int)))
         alpha = jnp.broadcast_to(self.concentration, (*shape, *self.concentration.shape[-2:]))
-        alpha = alpha.reshape(*batch, *alpha.shape[-2:])
-        offsets = jnp.asarray([contexts.offset(min(step, self.order)) for step in range(num_steps)], int)
-        rows = jnp.arange(batch[0])
+        alpha = alpha.reshape(len(rows), *alpha.shape[-2:])
 
-        def next_step(
-            state: tuple[jax.Array, jax.Array, jax.Array], at: tuple[jax.Array, jax.Array]
-        ) -> tuple[tuple[jax.Array, jax.Array, jax.Array], jax.Array]:
-            (urns, known, is_over), (step_key, offset) = state, at
-            drawn = jax.random.categorical(step_key, jnp.log(urns[rows, offset + known]))
-            urns = urns.at[rows, offset + known, drawn].add(1.0)
-            known = (known * contexts.num_before + contexts.before(drawn)) % contexts.num_whole
-            shown = jnp.where(is_over, PADDING, drawn)
-            return (urns, known, is_over if self.end is None else is_over | (drawn == self.end)), shown
+        def draw(key: PRNGKeyArray, contexts: jax.Array, urns: jax.Array) -> tuple[jax.Array, jax.Array]:
+            drawn = jax.random.categorical(key, jnp.log(urns[rows, contexts]))
+            return drawn, urns.at[rows, contexts, drawn].add(1.0)
 
-        start = jnp.asarray(alpha, float), jnp.zeros(batch, int), jnp.zeros(batch, bool)
-        _, steps = lax.scan(next_step, start, (jax.random.split(key, num_steps), offsets))
-        return self.cut(jnp.moveaxis(steps, 0, -1).reshape(*shape, num_steps))
+        steps = sample_steps(self.contexts, key, rows.shape, num_steps, draw, jnp.asarray(alpha, float))
+        return self.cut(steps.reshape(*shape, num_steps))
 
 
 def _taken(table: Float[Array, "... m"], places: Int[Array, "... T"], batch: tuple[int, ...]) -> Float[Array, "... T"]:
