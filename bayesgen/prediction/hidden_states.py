@@ -98,7 +98,7 @@ def _orders(fit: Fit, latents: Latents, rows: Rows, site: str) -> Int[np.ndarray
     class_axes = fit.program.class_axes if num_classes == num_states else {}
     if not are_exchangeable(fit.program, process, class_axes, rows, site):
         return unmoved.copy()
-    made, labels = _made_by(fit, process, rows, num_classes, num_steps)
+    made, labels = _made_by(fit, process, rows, num_classes, min(num_steps, MOST_STEPS))
     places = _places(np.asarray(made.values[site]) != PADDING, labels, num_classes)
     logs = log_states_of_draws(fit.program, latents, made, site, places)
     logs = np.where(np.isneginf(logs).all(-1, keepdims=True), 0.0, logs)  # impossible: it tells nothing

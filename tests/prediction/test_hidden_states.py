@@ -16,6 +16,7 @@ import bayesgen as bg
 from bayesgen.distributions import HiddenMarkovStatistic
 from bayesgen.fitting import prepare
 from bayesgen.posteriors import Draws, Point
+from bayesgen.prediction import hidden_states
 from bayesgen.prediction.batches import ratio_error
 from bayesgen.statistics import CategoricalStatistic
 
@@ -198,6 +199,24 @@ def test_states_of_draws_are_put_in_one_order(numbers):
     close(found.probabilities, expected.probabilities, atol=1e-12)
     with pytest.warns(bg.LabelSwitchingWarning, match="another order"):
         shuffled.states({"x": NUMBERS}, rule=bg.PlugIn())
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::bayesgen.ConvergenceWarning", "ignore::bayesgen.LabelSwitchingWarning")
+def test_states_of_draws_are_told_apart_on_few_steps_however_long_sequences_are(monkeypatch):
+    model = bg.NaiveBayes({"word": bg.DirichletHiddenMarkov(2, bg.DirichletCategorical())}, class_prior=None)
+    words = {"word": np.array(["abab", "ba"], object)}
+    fit = bg.fit(model, words, method=bg.NUTS(num_warmup=10, num_samples=10, num_chains=1))
+    shapes, plain = [], hidden_states.log_states_of_draws
+
+    def noted(program, latents, made, site, places):
+        shapes.append(made.values[site].shape)
+        return plain(program, latents, made, site, places)
+
+    monkeypatch.setattr(hidden_states, "log_states_of_draws", noted)
+    found = fit.states({"word": np.array(["ab" * 1000], object)}, rule=bg.PlugIn())
+    assert found.probabilities.shape == (1, 2000, 2)
+    assert shapes == [(hidden_states.FEWEST_ROWS, hidden_states.MOST_STEPS)]
 
 
 def left_right(n):
