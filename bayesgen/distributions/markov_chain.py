@@ -59,6 +59,7 @@ class MarkovChain(SequenceDistribution):
 
     Source: Cover and Thomas (2006), Elements of Information Theory, section 4.1.
 
+    >>> import jax.numpy as jnp, numpy as np
     >>> chain = MarkovChain(np.array([0.5, 0.5]), np.array([[0.9, 0.1], [0.4, 0.6]]), length=3)
     >>> [round(float(p), 3) for p in jnp.exp(chain.log_prob(jnp.array([[0, 0, 1], [1, 1, -1]])))]
     [0.045, 0.3]
