@@ -177,8 +177,6 @@ class Family(Incomplete, Searched, abc.ABC):
         return summary
 
     def _prepared(self, data: Any, weights: Array | None, verb: str) -> tuple[Self, Summary]:
-        if self.hierarchical:
-            self.require_numbers(verb)
         summary = data if isinstance(data, Summary) else self.summarize(data, weights)
         family = self
         if self.batch_shape is None and not self.hierarchical:

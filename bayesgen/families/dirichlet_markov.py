@@ -122,6 +122,8 @@ class DirichletMarkov(MarkovPrior):
     # --- used alone -----------------------------------------------------------------------------------------------
 
     def _prepared(self, data: Any, weights: Array | None, verb: str) -> tuple[Self, Summary]:
+        if self.hierarchical:
+            self.require_numbers(verb)
         family = self
         if not isinstance(data, Summary) and self.symbols is None:
             num_values = None if self.batch_shape is None else self.batch_shape[-1]
