@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from scipy.special import gammaln, xlogy
+from scipy.special import xlogy
 
 from bayesgen.data import Kind, Schema, SequenceOf
 from bayesgen.distributions import GrammarRules, GrammarStatistic, ProbabilisticGrammar
@@ -18,7 +18,7 @@ from bayesgen.statistics import KeptRows, RowDensity, Summary, Sums
 from bayesgen.typing import Array, Float, Int
 
 from .base import Family, Key, Parameters
-from .draws import sample_dirichlet
+from .dirichlet_categorical import DirichletCategorical
 from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_positive
 from .naming import ANONYMOUS, Names, Scale, refuse_mode
 
@@ -216,17 +216,18 @@ class DirichletGrammar(Family):
     def _refuse(self, verb: str) -> NoReturn:
         raise ModelError(f"DirichletGrammar: {verb} has no closed form: {self.why_never_closed}")
 
+    def _priors(self, verb: str) -> dict[str, DirichletCategorical]:
+        """The prior of each parameter, whose algebra is that of any probabilities."""
+        parts = self._by_nonterminal(self.closed(verb).concentration)
+        return {name: DirichletCategorical(alpha).replace(batch_shape=alpha.shape) for name, alpha in parts.items()}
+
     def mean(self) -> Parameters:
         """Normalised concentrations."""
-        parts = self._by_nonterminal(self.closed("mean").concentration)
-        return {name: alpha / alpha.sum(-1, keepdims=True) for name, alpha in parts.items()}
+        return {name: prior.mean()["probs"] for name, prior in self._priors("mean").items()}
 
     def variance(self) -> Parameters:
         """p (1 - p) / (total + 1)."""
-        parts, means = self._by_nonterminal(self.closed("variance").concentration), self.mean()
-        return {
-            name: means[name] * (1 - means[name]) / (alpha.sum(-1, keepdims=True) + 1) for name, alpha in parts.items()
-        }
+        return {name: prior.variance()["probs"] for name, prior in self._priors("variance").items()}
 
     def mode(self, names: Names = ANONYMOUS) -> Parameters:
         """(alpha - 1) / sum(alpha - 1) of each nonterminal, where every alpha >= 1 and one is above 1."""
@@ -261,16 +262,10 @@ class DirichletGrammar(Family):
     def sample(self, key: Key, shape: tuple[int, ...] = ()) -> Parameters:
         """Independent draws of all probabilities."""
         rng = generator(key)
-        parts = self._by_nonterminal(self.closed("sample").concentration)
-        return {name: sample_dirichlet(rng, alpha, shape) for name, alpha in parts.items()}
+        return {name: prior.sample(rng, shape)["probs"] for name, prior in self._priors("sample").items()}
 
     def _log_prior(self, parameters: Mapping[str, Array]) -> float:
-        parts = self._by_nonterminal(self.closed("log_prior").concentration)
-        logs = (
-            xlogy(alpha - 1, parameters[name]).sum(-1) + gammaln(alpha.sum(-1)) - gammaln(alpha).sum(-1)
-            for name, alpha in parts.items()
-        )
-        return float(sum(np.sum(of_nonterminal) for of_nonterminal in logs))
+        return sum(prior._log_prior({"probs": parameters[name]}) for name, prior in self._priors("log_prior").items())
 
     # --- the program --------------------------------------------------------------------------------------------
 
