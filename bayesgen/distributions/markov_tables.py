@@ -32,9 +32,9 @@ def _without_end(initial: Array | None, transition: Array, end: int) -> tuple[Ar
     if not order or num_symbols**order != num_rows or not (is_whole(end) and 0 <= end < num_symbols):
         return initial, transition
     groups = [_places_without(end, num_symbols, length) for length in range(order + 1)]
-    if order > 1 and initial is not None and initial.shape[-2:-1] == (sum(num_symbols**k for k in range(order)),):
-        offsets = np.cumsum([0, *(num_symbols**k for k in range(order - 1))])
-        starts = np.concatenate([offset + places for offset, places in zip(offsets, groups, strict=False)])
+    whole = Contexts(order, num_symbols)
+    if order > 1 and initial is not None and initial.shape[-2:-1] == (whole.num_starts,):
+        starts = np.concatenate([whole.offset(length) + groups[length] for length in range(order)])
         initial = initial[..., starts, :]
     return initial, transition[..., groups[order], :]
 
