@@ -142,7 +142,7 @@ class NaiveBayes(Recipe):
     def concrete(self, schema: Schema) -> ConcreteModel:
         """The `GenerativeClassifier` (or average of them) with the blocks that the schema's kinds call for."""
         groups: dict[tuple[str, int | None, Family, str | None], list[str]] = {}
-        for name, of_column in _kinds(schema):
+        for name, of_column in self._kinds(schema):
             kind = name_of_kind(of_column)
             family, size = self._family(name, of_column, schema.sparse), schema.num_values(name)
             groups.setdefault((kind, size, family, self._owner(name, family)), []).append(name)
@@ -194,6 +194,15 @@ class NaiveBayes(Recipe):
         given = {} if isinstance(self.families, Family) else self.families or {}
         return next((family for key, family in given.items() if key in DEFAULTS and family.kind == kind), None)
 
+    def _kinds(self, schema: Schema) -> list[tuple[str, Kind]]:
+        """(column, kind) of every column; of the first alone where the others, however many, are modelled as it is."""
+        kinds = schema.kinds
+        is_uniform = isinstance(kinds, ColumnKinds) and not kinds.overrides
+        by_kind = not isinstance(self.families, Mapping) or all(name in DEFAULTS for name in self.families)
+        kind = name_of_kind(next(iter(kinds.values())))
+        is_one_block = is_uniform and by_kind and kind not in ("categorical", SEQUENCE)
+        return list(itertools.islice(kinds.items(), 1 if is_one_block else None))
+
 
 def check_family(family: object) -> None:
     """ModelError for what stands where a family has to, such as a class or bins; it says what to write."""
@@ -227,11 +236,3 @@ def _default_of_sequences(name: str, kind: SequenceOf) -> Family:
             f"NaiveBayes({{{name!r}: DirichletHiddenMarkov(2)}})."
         )
     return DirichletMarkov(end=kind.end)
-
-
-def _kinds(schema: Schema) -> list[tuple[str, Kind]]:
-    """(column, kind) of every column; of the first alone where all are of one kind that needs no look at values."""
-    kinds = schema.kinds
-    is_uniform = isinstance(kinds, ColumnKinds) and not kinds.overrides
-    is_one_block = is_uniform and name_of_kind(kinds[next(iter(kinds))]) not in ("categorical", SEQUENCE)
-    return list(itertools.islice(kinds.items(), 1 if is_one_block else None))

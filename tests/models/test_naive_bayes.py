@@ -4,6 +4,7 @@ import numpy as np
 import numpyro.distributions as dist
 import pandas as pd
 import pytest
+import scipy.sparse
 
 import bayesgen as bg
 
@@ -75,3 +76,27 @@ def test_equal_families_of_two_columns_say_what_one_family_says_of_both():
     together, apart = (bg.fit(model, MIXED, Y, method=bg.Exact()) for model in models)
     assert together.log_evidence == apart.log_evidence
     assert together.parameters.keys() == apart.parameters.keys()
+
+
+@pytest.mark.parametrize("structure", ["full", "average"])
+@pytest.mark.parametrize("column", ["x0", "x1"])
+@pytest.mark.parametrize(
+    ("X", "family"),
+    [
+        (np.array(list(MIXED.values())).T, bg.NormalInverseGamma(mean=100.0, kappa=1e6)),
+        (CODES > 0, bg.BetaBernoulli(3.0, 4.0)),
+        (scipy.sparse.csr_matrix(CODES > 0), bg.BetaBernoulli(3.0, 4.0)),
+    ],
+    ids=["numbers", "booleans", "sparse"],
+)
+def test_a_family_by_the_name_of_a_column_is_that_columns_alone_in_an_array_as_in_a_frame(X, family, column, structure):
+    schema = bg.Schema(kinds={f"x{j}": "binary" for j in range(3)}) if scipy.sparse.issparse(X) else None
+    frame = pd.DataFrame(X.toarray() if scipy.sparse.issparse(X) else X, columns=["x0", "x1", "x2"])
+    model = bg.NaiveBayes({column: family}, structure=structure)
+    by_array, by_frame = (
+        bg.fit(model, rows, Y, method=bg.Exact(), schema=schema_of_rows)
+        for rows, schema_of_rows in ((X, schema), (frame, None))
+    )
+    owners = {name: block_family for _, block_family, columns in by_array.concrete.blocks for name in columns}
+    assert [name for name, block_family in owners.items() if block_family == family] == [column]
+    assert by_array.log_evidence == pytest.approx(by_frame.log_evidence, rel=1e-12)
