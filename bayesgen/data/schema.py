@@ -42,9 +42,9 @@ class Schema:
         the labels declares, likewise, and else the sorted labels seen.
     columns, named: the column names in order, and whether they are the user's or positions ("x0", ...).
     sparse: whether the training data were a sparse matrix, whose counts belong together in one row total.
-    mean, variance: (D,) per column in order of `columns`, NaN for categorical ones; None until a fit fills
-        them in. Default priors come from them, so data fitted with the schema of a fit have that fit's prior. They
-        take no part in comparisons.
+    mean, variance: (D,) per column in order of `columns`, NaN for categorical ones, as is the variance of a column
+        without observed cells; None until a fit fills them in. Default priors come from them, so data fitted with the
+        schema of a fit have that fit's prior. They take no part in comparisons.
     unknown: what becomes of a value that a categorical column never showed in training and does not declare (of a
         symbol, or of one but 0 and 1 in a binary column): "error" refuses it by name, "missing" takes the cell, or the
         step, as missing, with one

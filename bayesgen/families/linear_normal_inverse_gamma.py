@@ -30,7 +30,7 @@ from .least_squares import (
     row_counts,
 )
 from .linear_family import LinearFamily
-from .naming import ANONYMOUS, Names, Scale
+from .naming import ANONYMOUS, Names, Scale, default_variances
 from .normal_inverse_gamma import quotient
 from .special import LOG_2PI, log_normal, slogdet_growth
 
@@ -111,12 +111,12 @@ class LinearNormalInverseGamma(LinearFamily):
         stated = {"coefficients": self.coefficients, "precision": self.precision, "center": self.center}
         name = type(self).__name__
         check_features(name, num_features, stated)
-        precision = 0.01 * scale.feature_variance if self.precision is None else self.precision
+        precision = 0.01 * default_variances(scale.feature_variance) if self.precision is None else self.precision
         if not isinstance(precision, dist.Distribution):
             precision = np.asarray(as_matrix(precision, num_features))
         location = scale.mean if self.location is None else self.location
         center = scale.feature_mean if self.center is None else self.center
-        rate = 0.5 * scale.variance if self.scale is None else self.scale
+        rate = 0.5 * default_variances(scale.variance) if self.scale is None else self.scale
         return self.replace(
             **broadcast(name, (*batch, num_features), coefficients=self.coefficients, center=center),
             **broadcast(name, (*batch, num_features, num_features), precision=precision),
@@ -131,9 +131,8 @@ class LinearNormalInverseGamma(LinearFamily):
         return Scale(num_columns=num_columns_of(type(self).__name__, **per_column), feature_mean=np.zeros(num_features))
 
     def scale_of(self, summary: Moments) -> Scale:
-        """Means and variances of features and columns; what is constant counts as of variance 1."""
+        """Means and variances of features and columns."""
         variance = np.diagonal(summary.scatter, axis1=-2, axis2=-1) / np.maximum(summary.cell_counts, 1e-300)
-        variance = np.where(variance > 0, variance, 1.0)
         return Scale(
             num_columns=variance.shape[0] if variance.ndim > 1 else None,
             mean=summary.mean[..., -1],

@@ -33,7 +33,7 @@ from .factors import (
 from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_positive
 from .low_rank_cells import LowRankCells
 from .low_rank_prior import LowRankPrior
-from .naming import ANONYMOUS, Names, Scale
+from .naming import ANONYMOUS, Names, Scale, default_common_variance
 from .pooling import Pooling
 
 NOISE_SHARE = 0.05  # of the variance of columns, that the default prior takes for noise
@@ -69,9 +69,10 @@ class LowRankNormal(LowRankPrior, LowRankCells):
         mean: prior mean, (D,); None resolves to the training columns' means. Kept as the field `location`.
         kappa: weight of the prior mean, in rows, > 0.
         loadings_scale: standard deviation of the entries of loadings, > 0; None resolves to the root of the mean
-            variance of the training columns, so that one factor may be all there is.
+            variance of the training columns that vary, so that one factor may be all there is. A column that is
+            constant, or without observed cells, adds nothing to that mean, which is 1 where no column varies.
         shape: of the noise variance, > 0; 1.5 is worth three cells.
-        scale: likewise, > 0; None resolves to a twentieth of the mean variance of the columns.
+        scale: likewise, > 0; None resolves to a twentieth of that mean variance.
 
     Source: Tipping and Bishop (1999), Probabilistic principal component analysis, eq. 7 and 8 (maximum likelihood).
 
@@ -136,7 +137,7 @@ class LowRankNormal(LowRankPrior, LowRankCells):
                 f"LowRankNormal: {self.num_factors} factors for {dimension} columns leave none for noise. Give at most "
                 f"num_factors={dimension - 1}, or use NormalInverseWishart(), whose covariance is any."
             )
-        variance = math.nan if scale.variance is None else np.mean(scale.variance)
+        variance = math.nan if scale.variance is None else default_common_variance(scale.variance)[..., 0]
         given = {
             "loadings_scale": np.asarray(np.sqrt(variance)) if self.loadings_scale is None else self.loadings_scale,
             "scale": np.asarray(NOISE_SHARE * variance) if self.scale is None else self.scale,

@@ -20,7 +20,8 @@ class Scale:
         num_categories: r, for categorical columns.
         edges, tails: those of the bins, for binned columns.
         num_states: S, where the columns are emissions of hidden states.
-        mean, variance: those of the training columns (denominator N), where a family asks for them.
+        mean, variance: those of the training columns (denominator N), where a family asks for them. A column that does
+            not vary has the variance 0 where it is constant, and NaN or 0 where no cell of it is observed.
         feature_mean, feature_variance: those of the features that the columns depend on, where there are any.
     """
 
@@ -45,6 +46,22 @@ class Scale:
         """(K, D), without the axes that are absent; (K, S, D) where the columns are emissions of hidden states."""
         sizes = (self.num_classes, self.num_states, self.num_columns)
         return tuple(size for size in sizes if size is not None)
+
+
+def default_variances(variance: Float[ArrayOrNumber, "*D"]) -> Float[ArrayOrNumber, "*D"]:
+    """The variances that default priors of single columns take: 1 for a column that does not vary."""
+    return np.where(variance > 0, variance, 1.0)
+
+
+def default_common_variance(variance: Float[ArrayOrNumber, "*D"]) -> Float[ArrayOrNumber, "*#D"]:
+    """The variance that default priors shared by columns take: the mean over columns that vary; 1 where none does.
+
+    A column that does not vary says nothing of the units of the others, so it adds nothing.
+    """
+    varies = variance > 0
+    number = varies.sum(-1, keepdims=True)
+    total = np.where(varies, variance, 0.0).sum(-1, keepdims=True)
+    return np.where(number > 0, total / np.maximum(number, 1), 1.0)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,7 +18,7 @@ from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 from .base import Family, Key, Parameters
 from .draws import sample_gamma
 from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_pooling, check_positive, num_columns_of
-from .naming import ANONYMOUS, Names, Scale
+from .naming import ANONYMOUS, Names, Scale, default_common_variance, default_variances
 from .pooling import Pooling
 from .rows import ConcentricStudentTRows, StudentTRows
 from .special import LOG_2PI
@@ -38,9 +38,11 @@ class NormalInverseGamma(Family):
         mean: prior mean m; None resolves to the training column's mean. Kept as the field `location`.
         kappa: weight of the prior mean, in rows, > 0.
         shape: shape a of the inverse gamma, > 0.
-        scale: its scale b, > 0; None resolves to v/2, v the training column's variance (denominator N).
+        scale: its scale b, > 0; None resolves to v/2, v the training column's variance (denominator N); v = 1 for a
+            column that does not vary, because it is constant or none of its cells is observed.
         tied: one variance for all classes.
-        spherical: one variance for all columns of the block (b defaults to half the mean of v).
+        spherical: one variance for all columns of the block. b defaults to half the mean of v over the columns that
+            vary, whatever others there are; to 1/2 where none does.
 
     Source: Murphy (2007), Conjugate Bayesian analysis of the Gaussian distribution, section 6.
 
@@ -84,8 +86,8 @@ class NormalInverseGamma(Family):
         location = scale.mean if self.location is None else self.location
         rate = self.scale
         if rate is None:
-            rate = 0.5 * scale.variance
-            rate = rate.mean(-1, keepdims=True) if self.pooling.spherical else rate
+            default = default_common_variance if self.pooling.spherical else default_variances
+            rate = 0.5 * default(scale.variance)
         batch = scale.batch_shape
         shared = self.pooling.shape(batch)
         return self.replace(
@@ -100,10 +102,9 @@ class NormalInverseGamma(Family):
         return Scale(num_columns=num_columns_of("NormalInverseGamma", **values))
 
     def scale_of(self, summary: Moments) -> Scale:
-        """Mean and variance of the columns; a constant column counts as variance 1."""
+        """Mean and variance of the columns."""
         variance = summary.scatter / np.maximum(summary.cell_counts, 1e-300)
         columns = np.shape(variance)
-        variance = np.where(variance > 0, variance, 1.0)
         return Scale(num_columns=columns[0] if columns else None, mean=summary.mean, variance=variance)
 
     def _growth(self, summary: Moments) -> tuple[Float[ArrayOrNumber, "..."], Float[ArrayOrNumber, "..."]]:

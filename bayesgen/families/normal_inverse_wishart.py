@@ -29,7 +29,7 @@ from .covariances import check_ranks, check_scale
 from .draws import sample_inverse_wishart_root
 from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_pooling, check_positive
 from .joint_cells import JointCells
-from .naming import ANONYMOUS, Names, Scale
+from .naming import ANONYMOUS, Names, Scale, default_variances
 from .pooling import Pooling
 from .rows import MultivariateStudentTRows
 from .special import LOG_PI, log_inverse_wishart, log_multigamma_rising, log_normal, slogdet, slogdet_growth
@@ -49,7 +49,8 @@ class NormalInverseWishart(JointCells, Family):
         mean: prior mean m, (D,); None resolves to the training columns' means. Kept as the field `location`.
         kappa: weight of the prior mean, in rows, > 0.
         df: degrees of freedom nu > D - 1; None resolves to D + 2.
-        scale: scale matrix S, (D, D); None resolves to diag(v), v the training columns' variances.
+        scale: scale matrix S, (D, D); None resolves to diag(v), v the training columns' variances; v = 1 for a column
+            that does not vary, because it is constant or none of its cells is observed.
         tied: one covariance for all classes.
 
     Rows of which cells are missing count by the density of what is there. The family is not closed under updating with
@@ -90,7 +91,7 @@ class NormalInverseWishart(JointCells, Family):
         df = np.asarray(dimension + 2.0) if self.df is None else self.df
         if not isinstance(df, dist.Distribution | jax.Array) and (df <= dimension - 1).any():
             raise ModelError(f"NormalInverseWishart: df must exceed D - 1 = {dimension - 1}, got {df}.")
-        matrix = np.diag(scale.variance) if self.scale is None else self.scale
+        matrix = np.diag(default_variances(scale.variance)) if self.scale is None else self.scale
         location = scale.mean if self.location is None else self.location
         name = "NormalInverseWishart"
         return self.replace(
@@ -105,9 +106,9 @@ class NormalInverseWishart(JointCells, Family):
         return Scale(num_columns=self.scale.shape[-1])
 
     def scale_of(self, summary: Moments) -> Scale:
-        """Means and variances of the columns; a constant column counts as variance 1."""
+        """Means and variances of the columns."""
         variance = np.diagonal(summary.scatter, axis1=-2, axis2=-1) / max(summary.count, 1e-300)
-        return Scale(num_columns=len(variance), mean=summary.mean, variance=np.where(variance > 0, variance, 1.0))
+        return Scale(num_columns=len(variance), mean=summary.mean, variance=variance)
 
     def _prepared(
         self, data: Summary | Cells | ArrayLike, weights: Real[Array, " n"] | None, verb: str

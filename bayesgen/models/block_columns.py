@@ -97,7 +97,7 @@ def column_name(columns: Sequence[str], place: tuple[int, ...]) -> str:
 def column_moments(summary: Any, columns: Sequence[str]) -> tuple[Float[Array, " D"], Float[Array, " D"] | float]:
     """Means and variances (denominator N) of a block's columns over all classes, of the cells that are there.
 
-    0 and 1 where a column has none: its prior, whatever it is, says all of it.
+    The mean is 0, and the variance NaN, where a column has none: its prior, whatever it is, says all of it.
     """
     summary = summary.by_column()
     if isinstance(summary, Moments):
@@ -107,4 +107,4 @@ def column_moments(summary: Any, columns: Sequence[str]) -> tuple[Float[Array, "
     if not isinstance(pooled, Moments):
         return pooled.totals[0] / count, np.nan
     scatter = np.diagonal(pooled.scatter) if pooled.is_matrix else pooled.scatter
-    return pooled.mean, np.where(pooled.count > 0, scatter / count, 1.0)
+    return pooled.mean, np.where(pooled.count > 0, scatter / count, np.nan)

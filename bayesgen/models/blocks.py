@@ -19,7 +19,7 @@ from bayesgen.data import (
     response_of_rows,
 )
 from bayesgen.errors import DataError, ModelError
-from bayesgen.families import Family, FixedCategorical, Scale
+from bayesgen.families import Family, FixedCategorical, Scale, default_variances
 from bayesgen.program import ConcreteModel, GenerativeProgram, Model, Plan, PytreeFunction, Recipe
 from bayesgen.statistics import Cells, PatternMoments, Statistic, check_rows
 from bayesgen.typing import Array, Bool
@@ -107,7 +107,7 @@ class BlockModel(ConcreteModel):
         for name, family, columns in self.blocks:
             if family.kind == "real" and family.statistic.takes_squares:
                 variance = self._scale(schema, name, family, columns).variance
-                units = 1.0 if variance is None else np.sqrt(variance)
+                units = 1.0 if variance is None else np.sqrt(default_variances(variance))
                 check_rows(attributes[name], units, functools.partial(column_name, columns))
 
     def statistics(self, schema: Schema) -> dict[str, Statistic]:
@@ -206,7 +206,6 @@ class BlockModel(ConcreteModel):
             position, means, variances = known_moments(schema)
             where = [position[column] for column in columns]
             mean, variance = means[where], variances[where]
-            variance = np.where(variance > 0, variance, 1.0)
         return dataclasses.replace(self._shape(schema, name, family, columns), mean=mean, variance=variance)
 
     def _shape(self, schema: Schema, name: str, family: Family, columns: Sequence[str]) -> Scale:

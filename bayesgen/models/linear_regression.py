@@ -207,7 +207,7 @@ class FeatureRegression(BlockModel):
         return dataclasses.replace(schema, response=dataclasses.replace(response, basis=basis))
 
     def _scale(self, schema: Schema, name: str, family: Family, columns: Sequence[str]) -> Scale:
-        """Means and variances of response and features; what is constant counts as of variance 1."""
+        """Means and variances of response and features."""
         basis, response = _basis(schema), schema.response
         if response is None or basis.mean is None or basis.variance is None or response.variance is None:
             raise ModelError(
@@ -216,9 +216,9 @@ class FeatureRegression(BlockModel):
             )
         return Scale(
             mean=np.asarray(response.mean),
-            variance=np.asarray(response.variance if response.variance > 0 else 1.0),
+            variance=np.asarray(response.variance),
             feature_mean=basis.mean,
-            feature_variance=np.where(basis.variance > 0, basis.variance, 1.0),
+            feature_variance=basis.variance,
         )
 
 

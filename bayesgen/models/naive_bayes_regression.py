@@ -13,7 +13,7 @@ import numpyro.distributions as dist
 from bayesgen.data import Rows, Schema, Table, response_of_rows
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, ModelError
-from bayesgen.families import Family, LinearNormalInverseGamma, NormalInverseGamma, Scale
+from bayesgen.families import Family, LinearNormalInverseGamma, NormalInverseGamma, Scale, default_variances
 from bayesgen.program import ConcreteModel, PytreeFunction, Recipe, Response
 from bayesgen.records import content_hash, record, static
 from bayesgen.statistics import (
@@ -146,7 +146,7 @@ class ColumnsOfResponse(BlockModel):
 
     def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
         """See `ConcreteModel.check_rows`."""
-        units = 1.0 if schema.variance is None else np.sqrt(np.where(schema.variance > 0, schema.variance, 1.0))
+        units = 1.0 if schema.variance is None else np.sqrt(default_variances(schema.variance))
         check_rows(attributes[COLUMNS], units, functools.partial(_column_name, schema.columns or ()))
 
     def summarize(self, schema: Schema, rows: Rows) -> SufficientStatistics:
@@ -168,7 +168,7 @@ class ColumnsOfResponse(BlockModel):
         count = np.broadcast_to(np.asarray(of_columns.count)[0], len(schema.columns or ()))
         if schema.mean is None:
             mean, scatter = np.asarray(of_columns.mean)[0, :, -1], np.asarray(of_columns.scatter)[0, :, -1, -1]
-            variance = np.where(count > 0, scatter / np.where(count > 0, count, 1.0), 1.0)
+            variance = np.where(count > 0, scatter / np.where(count > 0, count, 1.0), np.nan)
             schema = dataclasses.replace(schema, mean=mean, variance=variance)
         self._check_intercepts(schema, count)
         return schema
@@ -189,22 +189,21 @@ class ColumnsOfResponse(BlockModel):
             )
 
     def _scale(self, schema: Schema, name: str, family: Family, columns: Sequence[str]) -> Scale:
-        """Means and variances of columns and response; what is constant counts as of variance 1."""
+        """Means and variances of columns and response."""
         response = schema.response
         if response is None or response.variance is None or schema.mean is None or schema.variance is None:
             raise ModelError(
                 "The default prior comes from the training rows, which this schema has not seen. Bind with the schema "
                 "of a fit (fit.schema)."
             )
-        variance = response.variance if response.variance > 0 else 1.0
         if name == SITE:
-            return Scale(mean=np.asarray(response.mean), variance=np.asarray(variance))
+            return Scale(mean=np.asarray(response.mean), variance=np.asarray(response.variance))
         return Scale(
             num_columns=len(columns),
             mean=schema.mean,
-            variance=np.where(schema.variance > 0, schema.variance, 1.0),
+            variance=schema.variance,
             feature_mean=np.array([response.mean]),
-            feature_variance=np.array([variance]),
+            feature_variance=np.array([response.variance]),
         )
 
 

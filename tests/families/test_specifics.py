@@ -194,6 +194,23 @@ def test_default_hyperparameters_are_in_the_units_of_the_data():
     assert (DirichletMultinomial().resolve(scale).concentration == np.ones((2, 3))).all()
 
 
+POOLED = [NormalInverseGamma(spherical=True), NormalInverseGamma(tied=True, spherical=True), LowRankNormal(1)]
+
+
+@pytest.mark.parametrize("family", POOLED, ids=["spherical", "tied and spherical", "low rank"])
+def test_a_column_that_does_not_vary_adds_nothing_to_a_default_that_columns_share(family):
+    def shared(*variances):
+        resolved = family.resolve(Scale(2, len(variances), None, np.zeros(len(variances)), np.array(variances)))
+        return [np.ravel(value)[0] for name, value in resolved.hyperparameters.items() if name.endswith("scale")]
+
+    for unit in (1.0, 1e-3):
+        left_out = shared(4.0 * unit**2, 9.0 * unit**2)
+        close(left_out[-1] / unit**2, shared(6.5, 6.5)[-1], rtol=1e-14)
+        for constant in (0.0, np.nan):
+            assert shared(4.0 * unit**2, constant, 9.0 * unit**2) == left_out
+    assert shared(0.0, np.nan, 0.0) == shared(1.0, 1.0)
+
+
 def test_a_family_alone_resolves_its_defaults_from_its_data(rng):
     rows = np.column_stack([rng.normal(3, 2, 17), np.full(17, 0.1)])
     posterior = NormalInverseGamma().update(rows)
@@ -204,6 +221,9 @@ def test_a_family_alone_resolves_its_defaults_from_its_data(rng):
     wishart = NormalInverseWishart().update(rows)
     expected = NormalInverseWishart(rows.mean(0), 0.01, 4, np.diag(scales)).update(rows)
     close(wishart.scale, expected.scale, rtol=1e-12, atol=1e-12)
+    spherical = NormalInverseGamma(spherical=True)
+    expected = NormalInverseGamma(rows.mean(0), 0.01, 1.5, scales[0] / 2, spherical=True).update(rows)
+    close(spherical.update(rows).scale, expected.scale, rtol=1e-12)
     close(GammaPoisson().update([3, 0, 4, 1]).rate, 4 + 1 / 2, rtol=1e-15)
 
 

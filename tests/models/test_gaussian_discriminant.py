@@ -1,5 +1,7 @@
 """Variances that classes share: closed forms by hand, and prototypes of scikit-learn."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.neighbors import NearestCentroid
@@ -44,3 +46,31 @@ def test_one_variance_for_all_names_the_nearest_mean(data):
     model = bg.GaussianDiscriminant("tied-spherical", class_prior=[1 / 3, 1 / 3, 1 / 3])
     labels = bg.predict(bg.fit(model, X, y, method=bg.MLE()), X, rule=bg.PlugIn()).labels
     np.testing.assert_array_equal(labels, NearestCentroid().fit(X, y).predict(X))
+
+
+@pytest.mark.parametrize("form", ["spherical", "tied-spherical"])
+def test_a_column_without_cells_changes_no_answer_whatever_the_units(data, form):
+    X, y = data[0] * 1e-3, data[1]
+    beside = np.insert(X, 2, np.nan, axis=1)
+    model = bg.GaussianDiscriminant(form)
+    one, other = (bg.fit(model, rows, y, method=bg.Exact()) for rows in (X, beside))
+    expected, found = (bg.predict(fit, rows, rule=bg.BMA()).probabilities for fit, rows in ((one, X), (other, beside)))
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    assert found.max() > 0.9
+    beside[:, 2] = 7.0
+    with pytest.warns(bg.ConstantColumnWarning, match="x2"):
+        constant = bg.fit(model, beside, y, method=bg.Exact())
+    np.testing.assert_allclose(constant.prior["real"].scale, one.prior["real"].scale, rtol=1e-12)
+
+
+@pytest.mark.parametrize("value", [np.nan, 7.0], ids=["empty", "constant"])
+def test_the_default_prior_of_a_surface_is_that_of_the_columns_that_vary(data, value):
+    X = data[0] * 1e-3
+    beside = np.insert(X, 2, value, axis=1)
+    expected = bg.fit(bg.ProbabilisticPCA(1), X, method=bg.MAP()).prior["real"]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", bg.ConstantColumnWarning)
+        found = bg.fit(bg.ProbabilisticPCA(1), beside, method=bg.MAP()).prior["real"]
+    assert ["x2" in str(warning.message) for warning in caught] == [True] * (value == 7.0)
+    np.testing.assert_allclose(found.loadings_scale, expected.loadings_scale, rtol=1e-12)
+    np.testing.assert_allclose(found.scale, expected.scale, rtol=1e-12)
