@@ -99,9 +99,7 @@ def encode_categories(
             return integers, None
     codes = np.empty((len(columns), table.num_rows), np.int64)  # column after column, as they are read and counted
     for j, (column, name) in enumerate(columns.items()):
-        values = table.column(name)
-        if values.ndim != 1:
-            table.matrix([name])  # says what is wrong
+        values = table.flat_column(name)
         codes[j] = category_codes(column, values, levels[column], takes_unknown=takes_unknown)
     observed = codes.T >= 0 if codes.min(initial=0) < 0 else None
     return np.maximum(codes, 0, out=codes).T if observed is not None else codes.T, observed

@@ -40,7 +40,7 @@ def _num_unknown(schema: Schema, column: str, table: Table, name: str) -> int:
     if isinstance(kind, SequenceOf):
         return _num_unknown_steps(schema, column, kind, table.sequences(name))
     if column in schema.categories:
-        codes = category_codes(column, table.column(name), schema.categories[column], takes_unknown=True)
+        codes = category_codes(column, table.flat_column(name), schema.categories[column], takes_unknown=True)
         return int(np.count_nonzero(codes == UNKNOWN))
     cells = table.matrix([name])
     _, known = encode_numbers(cells, [column], "binary", takes_unknown=True)

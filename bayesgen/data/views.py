@@ -63,6 +63,10 @@ class Table(abc.ABC):
     def column(self, name: str) -> np.ndarray:
         """The raw values (n,) of a column; in a mapping they may be (n, ...). KeyError: no such column."""
 
+    def flat_column(self, name: str) -> np.ndarray:
+        """`column`, one value a row. DataError: a column of a mapping whose rows are arrays."""
+        return self.column(name)
+
     def sequences(self, name: str) -> Cells:
         """The cells of a column whose rows are sequences, as they were given: lists stay lists."""
         return self.column(name)
@@ -214,11 +218,15 @@ class MappingTable(Table):
     def column(self, name: str) -> np.ndarray:
         return as_integers(self.arrays[name]) if name in self.integers else self.arrays[name]
 
+    def flat_column(self, name: str) -> np.ndarray:
+        self._flat_array(name)
+        return self.column(name)
+
     def sequences(self, name: str) -> Cells:
         return self.given[name] if name in self.given else self.column(name)
 
     def matrix(self, names: Sequence[str]) -> np.ndarray:
-        arrays = [self._flat_column(name) for name in names]
+        arrays = [self._flat_array(name) for name in names]
         if not arrays:
             return np.empty((self.num_rows, 0))
         if len(arrays) == 1:
@@ -239,7 +247,7 @@ class MappingTable(Table):
     def cells_per_row(self) -> float:
         return sum(array.size for array in self.arrays.values()) / self.num_rows
 
-    def _flat_column(self, name: str) -> np.ndarray:
+    def _flat_array(self, name: str) -> np.ndarray:
         array = self.arrays[name]
         if array.ndim != 1:
             raise DataError(

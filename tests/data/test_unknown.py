@@ -155,3 +155,17 @@ def test_complete_data_are_read_as_ever():
         taken = bg.fit(bg.NaiveBayes(), X, y, method=bg.Exact(), schema=MISSING)
     plain = bg.fit(bg.NaiveBayes(), X, y, method=bg.Exact())
     assert all((taken.parameters[name] == value).all() for name, value in plain.parameters.items())
+
+
+@pytest.mark.parametrize(
+    "cells", [[["x", "y"], ["y", "x"], ["x", "x"]], [[True, False]] * 3], ids=["texts", "booleans"]
+)
+@pytest.mark.parametrize("unknown", ["missing", "error"])
+def test_columns_whose_rows_are_arrays_are_refused_by_name_whatever_becomes_of_unknown_values(cells, unknown):
+    schema = bg.Schema(unknown=unknown)
+    X, flat = {"a": np.array(cells)}, {"a": np.array(cells)[:, 0]}
+    with pytest.raises(bg.DataError, match=r"Column 'a' has shape \(3, 2\), and one value a row is wanted"):
+        bg.fit(bg.NaiveBayes(), X, [0, 1, 0], method=bg.Exact(), schema=schema)
+    fit = bg.fit(bg.NaiveBayes(), flat, [0, 1, 0], method=bg.Exact(), schema=schema)
+    with pytest.raises(bg.DataError, match=r"Column 'a' has shape \(3, 2\), and one value a row is wanted"):
+        bg.predict(fit, X, rule=bg.BMA())
