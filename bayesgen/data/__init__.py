@@ -4,9 +4,9 @@ from .basis import Basis, fingerprint, fitted_basis, transformer_input
 from .binned import BINNED, Binned
 from .categories import UNKNOWN
 from .chunks import naming_origin, read_tables, row_chunks
-from .columns import ColumnKinds, PositionalNames, as_array, check_index
+from .columns import ColumnKinds, PositionalNames, as_array, as_weights, check_index
 from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
-from .encoding import refuse_missing_cells, whole_numbers
+from .encoding import Wording, encode_numbers, refuse_missing_cells, whole_numbers
 from .filling import collected, filled
 from .kinds import Kind, name_of_kind
 from .levels import as_level, levels_array, with_level
@@ -44,10 +44,13 @@ __all__ = [
     "Steps",
     "Table",
     "UnknownCells",
+    "Wording",
     "as_array",
     "as_level",
+    "as_weights",
     "check_index",
     "collected",
+    "encode_numbers",
     "filled",
     "filled_up",
     "fingerprint",

@@ -213,7 +213,7 @@ def as_integers(array: np.ndarray) -> np.ndarray:
     return np.asarray([None if np.isnan(value) else int(value) for value in array.tolist()], object)
 
 
-def as_weights(sample_weight: Any, num_rows: int) -> np.ndarray | None:
+def as_weights(sample_weight: Any, num_rows: int, name: str = "sample_weight") -> np.ndarray | None:
     """Frequency weights (n,) as float64; None stays None.
 
     Raises DataError for a wrong length, for weights that are negative or no finite number, and where their sum is
@@ -221,23 +221,23 @@ def as_weights(sample_weight: Any, num_rows: int) -> np.ndarray | None:
     """
     if sample_weight is None:
         return None
-    weights = as_array(sample_weight, "sample_weight")
+    weights = as_array(sample_weight, name)
     if weights.shape != (num_rows,):
-        raise DataError(f"sample_weight has shape {weights.shape}, and X has {num_rows} rows. Give one weight a row.")
+        raise DataError(f"{name} has shape {weights.shape}, and the data have {num_rows} rows. Give one weight a row.")
     if weights.dtype.kind not in "biuf":
-        raise DataError(f"sample_weight has dtype {weights.dtype}. Give it numbers.")
+        raise DataError(f"{name} has dtype {weights.dtype}. Give it numbers.")
     weights = weights.astype(np.float64, copy=False)
     wrong = ~(np.isfinite(weights) & (weights >= 0))
     if wrong.any():
         row = int(np.argmax(wrong))
         raise DataError(
-            f"sample_weight has {np.count_nonzero(wrong)} entries that are negative, missing or infinite; "
+            f"{name} has {np.count_nonzero(wrong)} entries that are negative, missing or infinite; "
             f"the first is {weights[row].item()} at row {row}. A weight says how often its row counts."
         )
     with np.errstate(over="ignore"):
         total = weights.sum()
     if not np.isfinite(total):
-        raise DataError("sample_weight adds up to more than a floating-point number holds. Give smaller weights.")
+        raise DataError(f"{name} adds up to more than a floating-point number holds. Give smaller weights.")
     return weights
 
 

@@ -28,16 +28,24 @@ _RULES: Mapping[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
 }
 
 
+def _declare(name: str, kind: str) -> str:
+    return f"declare it, Schema(kinds={{{name!r}: {kind}}}); a family chosen for it has to be of that kind."
+
+
 class Wording(NamedTuple):
     """How messages speak of cells.
 
     Attributes:
         place: says where a row of the matrix is.
         declared: writes a kind as it would be declared for the column.
+        remedy: what to do, other than to correct a cell of a column, where its values are of another kind, so written.
+        unknown: what to do, other than to correct cells that are not finite.
     """
 
     place: Callable[[int], str] = "row {}".format
     declared: Callable[[str], str] = repr
+    remedy: Callable[[str, str], str] = _declare
+    unknown: str = "make them NaN where the value is not known: cells may be missing"
 
 
 ROWS = Wording()
@@ -54,13 +62,13 @@ def encode_numbers(
     values are taken), and for missing cells of sparse ones, in this wording.
     """
     if not isinstance(matrix, np.ndarray):
-        return _encode_sparse(matrix, names, kind), None
+        return _encode_sparse(matrix, names, kind, wording), None
     numbers = matrix if matrix.dtype.kind == "f" else _as_floats(matrix, names, kind, wording)
     if matrix.dtype.kind == "b" or (kind == "count" and _are_counts(numbers)):
         return numbers.astype(np.float64, copy=False), None
     chunks = checked_chunks(numbers.shape)
     finite = all(np.isfinite(numbers[rows]).all() for rows in chunks)
-    observed = None if finite else _observed(numbers, names, kind)
+    observed = None if finite else _observed(numbers, names, kind, wording)
     if kind not in _RULES:
         return numbers, observed
     rule, _ = _RULES[kind]
@@ -130,12 +138,16 @@ def refuse_missing_cells(observed: np.ndarray, names: Sequence[str], reason: str
     raise DataError(f"Cells are missing in {_counted(names, missing=missing)}, the first at row {row}. {reason}")
 
 
-def _observed(numbers: np.ndarray, names: Sequence[str], kind: str) -> np.ndarray:
+def _observed(numbers: np.ndarray, names: Sequence[str], kind: str, wording: Wording) -> np.ndarray:
     """Which cells are there. DataError: infinite ones."""
     chunks = checked_chunks(numbers.shape)
     infinite = np.asarray(sum(np.isinf(numbers[rows]).sum(axis=0) for rows in chunks))
     if infinite.any():
-        _refuse_not_finite(infinite, names, kind)
+        row = int(np.argmax(np.isinf(numbers).any(axis=1)))
+        raise DataError(
+            f"These {kind} columns have cells that are no finite number: {_counted(names, infinite=infinite)}, the "
+            f"first at {wording.place(row)}. Correct them, or {wording.unknown}."
+        )
     return ~np.isnan(numbers)
 
 
@@ -161,7 +173,7 @@ def _objects_as_floats(values: np.ndarray, name: str, kind: str, wording: Wordin
         words = _RULES[kind][1] if kind in _RULES else "a number"
         raise DataError(
             f"Column {name!r} is {kind}, and has {values[row]!r} at {wording.place(row)}. Turn it into {words}, or "
-            f"{_declare(name, wording.declared('categorical'))}"
+            f"{wording.remedy(name, wording.declared('categorical'))}"
         )
     floats = np.full(len(values), np.nan)
     try:
@@ -180,13 +192,6 @@ def _are_counts(numbers: np.ndarray) -> bool:
     return all(whole_numbers(numbers[rows]) is not None for rows in checked_chunks(numbers.shape))
 
 
-def _refuse_not_finite(infinite: np.ndarray, names: Sequence[str], kind: str) -> None:
-    raise DataError(
-        f"These {kind} columns have cells that are no finite number: {_counted(names, infinite=infinite)}. Correct "
-        "them, or make them NaN where the value is not known: cells may be missing."
-    )
-
-
 def _counted(names: Sequence[str], **counts: np.ndarray) -> str:
     """The columns of which some cells are of these sorts, each with how many."""
     culprits = np.flatnonzero(sum(counts.values()))
@@ -201,29 +206,25 @@ def _refuse_cell(name: str, kind: str, value: Any, row: int, wording: Wording) -
     other = "count" if value >= 0 and value == np.floor(value) else "real"
     raise DataError(
         f"Column {name!r} is {kind}, and has {quote_some([value])} at {wording.place(row)}. A {kind} cell has to be "
-        f"{_RULES[kind][1]}. Correct it, or {_declare(name, wording.declared(other))}"
+        f"{_RULES[kind][1]}. Correct it, or {wording.remedy(name, wording.declared(other))}"
     )
 
 
-def _declare(name: str, kind: str) -> str:
-    return f"declare it, Schema(kinds={{{name!r}: {kind}}}); a family chosen for it has to be of that kind."
-
-
-def _encode_sparse(matrix: Any, names: Sequence[str], kind: str) -> Any:
+def _encode_sparse(matrix: Any, names: Sequence[str], kind: str, wording: Wording) -> Any:
     """`encode_numbers` of a csr_array: only what it stores is looked at, and its indices are shared."""
     if not matrix.has_canonical_format:
         matrix = matrix.copy()  # the user's own matrix keeps its repeated entries
         matrix.sum_duplicates()
     data = _as_floats(matrix.data[:, None], names, kind)[:, 0]
     if not (kind == "count" and _are_counts(data[:, None])):
-        _check_sparse(data, matrix, names, kind)
+        _check_sparse(data, matrix, names, kind, wording)
     data = data if kind not in _RULES else data.astype(np.float64, copy=False)
     encoded = sharing_cells(data, matrix.indices, matrix.indptr, matrix.shape[1])
     encoded.has_canonical_format = True
     return encoded
 
 
-def _check_sparse(data: np.ndarray, matrix: Any, names: Sequence[str], kind: str) -> None:
+def _check_sparse(data: np.ndarray, matrix: Any, names: Sequence[str], kind: str, wording: Wording) -> None:
     finite = np.isfinite(data)
     if not finite.all():
         missing, infinite = (np.bincount(matrix.indices[f(data)], minlength=len(names)) for f in (np.isnan, np.isinf))
@@ -239,7 +240,7 @@ def _check_sparse(data: np.ndarray, matrix: Any, names: Sequence[str], kind: str
         if not good.all():
             cell = int(np.argmin(good))
             row = int(np.searchsorted(matrix.indptr, cell, side="right")) - 1
-            _refuse_cell(names[matrix.indices[cell]], kind, data[cell], row, ROWS)
+            _refuse_cell(names[matrix.indices[cell]], kind, data[cell], row, wording)
 
 
 def whole_numbers(values: np.ndarray) -> np.ndarray | None:

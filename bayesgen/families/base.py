@@ -9,14 +9,15 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from bayesgen.data import Kind, Schema, SequenceOf, name_of_kind
-from bayesgen.errors import ModelError
+from bayesgen.data import Kind, Schema, SequenceOf, as_weights, name_of_kind
+from bayesgen.errors import DataError, ModelError
 from bayesgen.records import content_hash, copied, field_names, record, static
-from bayesgen.statistics import Moments, RowDensity, Statistic, Summary, check_magnitudes
+from bayesgen.statistics import Cells, Moments, RowDensity, Statistic, Summary, check_magnitudes
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .hyperparameters import ARGUMENTS, TableShape
 from .incomplete import Incomplete, Parameters
+from .lone_rows import lone_rows
 from .naming import ANONYMOUS, Names, Scale
 from .searched import Searched
 
@@ -167,29 +168,59 @@ class Family(Incomplete, Searched, abc.ABC):
     def statistic(self) -> Statistic:
         """The sufficient statistic of the likelihood."""
 
+    @property
+    def row_shapes(self) -> Mapping[int, str]:
+        """Number of axes -> the shape, in words, of rows that the family takes where it is used alone."""
+        return {2: "(n, D)"} if self.joint else {1: "(n,)", 2: "(n, D)"}
+
     def summarize(self, values: Any, weights: Array | None = None) -> Summary:
-        """Summarise rows of one class: values (n,) or (n, D)."""
-        values = values if hasattr(values, "tocsr") else np.asarray(values, np.float64)
-        codes = np.zeros(values.shape[0], np.int64)
-        summary = self.statistic.summarize(values, codes, 1, weights).of_class(0)
+        """Summarise rows of one class: values (n,) or (n, D).
+
+        Raises:
+            DataError: rows or cells that are impossible, missing or of another shape, see `lone_rows`; weights that
+                are no numbers of times.
+        """
+        rows = lone_rows(self, values)
+        summary = self._summary_of_rows(rows, as_weights(weights, rows.shape[0], "weights"))
         if isinstance(summary, Moments):
             check_magnitudes(summary, lambda place: f"Column {place[0]}" if place else "The data")
         return summary
 
+    def _summary_of_rows(self, rows: Cells, weights: Array | None) -> Summary:
+        codes = np.zeros(rows.shape[0], np.int64)
+        return self.statistic.summarize(rows, codes, 1, weights).of_class(0)
+
     def _prepared(self, data: Any, weights: Array | None, verb: str) -> tuple[Self, Summary]:
-        summary = data if isinstance(data, Summary) else self.summarize(data, weights)
-        family = self
-        if self.batch_shape is None and not self.hierarchical:
+        is_summary = isinstance(data, Summary)
+        if is_summary and weights is not None:
+            raise DataError(
+                f"{type(self).__name__}: {verb} takes weights of rows, and a summary has its own. Leave weights out, "
+                "and give them to what makes the summary, summarize(rows, weights)."
+            )
+        summary, family = data if is_summary else self.summarize(data, weights), self
+        if not self.hierarchical and (self.batch_shape is None or not is_summary):
             family = self.resolve(self.scale_of(summary))
+            self._check_columns(family)
         family.require_numbers(verb)
         return family, summary
+
+    def _check_columns(self, of_rows: Self) -> None:
+        """Refuse rows of other columns than those of a family that is resolved, as `of_rows` is to them."""
+        if self.batch_shape not in (None, of_rows.batch_shape):
+            raise DataError(
+                f"{type(self).__name__}: its parameters are a table of the shape {self.batch_shape}, and these rows "
+                f"have one of the shape {of_rows.batch_shape}. Give rows of the columns that it has learned from."
+            )
 
     def update(self, data: Any, weights: Array | None = None) -> Self:
         """Return the posterior: a family of the same type.
 
         Args:
             data: rows (n,) or (n, D), or a `Summary` of them.
-            weights: (n,) frequency weights, or None.
+            weights: (n,) frequency weights of rows, or None.
+
+        Raises:
+            DataError: rows that are impossible, missing or ill-shaped, by row and column; weights beside a summary.
         """
         family, summary = self._prepared(data, weights, "update")
         return family._updated(summary)

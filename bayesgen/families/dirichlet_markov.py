@@ -7,7 +7,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from bayesgen.data import Kind, Schema, SequenceOf
+from bayesgen.data import Kind, Schema, SequenceOf, as_weights
 from bayesgen.distributions import CountsAndRows, MarkovChain, UrnChain, is_whole
 from bayesgen.errors import ModelError
 from bayesgen.records import fill, record, static
@@ -137,6 +137,7 @@ class DirichletMarkov(MarkovPrior):
         size = self.contexts.num_symbols - self.end
         symbols = self.symbols if self.symbols is not None else symbols_of(values, size, self.end)
         codes, observed = codes_of(values, symbols, size, self.end)
+        weights = as_weights(weights, len(codes), "weights")
         return self.statistic.summarize(codes, np.zeros(len(codes), np.int64), 1, weights, observed).of_class(0)
 
     def scale_of(self, summary: Any) -> Scale:

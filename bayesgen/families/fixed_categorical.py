@@ -35,11 +35,16 @@ class FixedCategorical(Family):
 
     def resolve(self, scale: Scale) -> Self:
         """Check the length."""
-        if scale.num_categories != len(self.probs):
+        if scale.num_categories not in (None, len(self.probs)):
             raise ModelError(
                 f"There are {len(self.probs)} fixed class probabilities, but {scale.num_categories} classes."
             )
         return self
+
+    @property
+    def num_values(self) -> int:
+        """How many classes there are."""
+        return len(self.probs)
 
     @property
     def statistic(self) -> CategoricalStatistic:

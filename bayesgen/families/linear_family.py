@@ -3,16 +3,14 @@
 import abc
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
 from bayesgen.distributions import LINEAR_NORMAL, LinearNormal
-from bayesgen.errors import ModelError
 from bayesgen.records import record, static
-from bayesgen.statistics import DensityGivenFeatures, Moments, filled, log_rising
+from bayesgen.statistics import Cells, DensityGivenFeatures, Summary, filled, log_rising
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int
 
 from .base import Family, Parameters
@@ -50,11 +48,12 @@ class LinearFamily(Family, abc.ABC):
         intercept = parameters["intercept"] if self.intercept else np.zeros_like(scale)
         return {"coefficients": parameters["coefficients"], "intercept": intercept, "scale": scale}
 
-    def summarize(self, values: Any, weights: Array | None = None) -> Moments:
-        """Summarise rows (n, F + 1), the features and then the column."""
-        rows = np.asarray(values, np.float64)
-        if rows.ndim != 2 or not rows.shape[1]:
-            raise ModelError(f"{type(self).__name__} takes rows (n, F + 1), features and then y; got {rows.shape}.")
+    @property
+    def row_shapes(self) -> Mapping[int, str]:
+        """Features, and then the column."""
+        return {2: "(n, F + 1), features and then y"}
+
+    def _summary_of_rows(self, rows: Cells, weights: Array | None) -> Summary:
         inert = {"features": rows[:, :-1]}
         codes = np.zeros(len(rows), np.int64)
         return self.statistic.summarize(rows[:, -1], codes, 1, weights, inert=inert).of_class(0)

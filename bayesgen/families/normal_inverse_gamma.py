@@ -17,7 +17,15 @@ from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .base import Family, Key, Parameters
 from .draws import sample_gamma
-from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_pooling, check_positive, num_columns_of
+from .hyperparameters import (
+    Hyperparameter,
+    Stated,
+    as_number,
+    broadcast,
+    check_pooling,
+    check_positive,
+    num_columns_of,
+)
 from .naming import ANONYMOUS, Names, Scale, default_common_variance, default_variances
 from .pooling import Pooling
 from .rows import ConcentricStudentTRows, StudentTRows

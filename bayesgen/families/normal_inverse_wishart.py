@@ -1,28 +1,26 @@
 """Normal-inverse-Wishart: real columns with a full covariance, one for each class or one for all."""
 
 from collections.abc import Mapping
-from typing import Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from numpy.typing import ArrayLike
 from numpyro.distributions.transforms import CholeskyTransform, Transform
 
 from bayesgen.errors import ModelError
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
 from bayesgen.statistics import (
-    Cells,
     Moments,
     MultivariateNormalStatistic,
     PatternMoments,
     RowDensity,
     Summary,
 )
-from bayesgen.typing import Array, ArrayOrNumber, Float, Int, Real
+from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .base import Family, Key, Parameters
 from .covariances import check_ranks, check_scale
@@ -110,9 +108,7 @@ class NormalInverseWishart(JointCells, Family):
         variance = np.diagonal(summary.scatter, axis1=-2, axis2=-1) / max(summary.count, 1e-300)
         return Scale(num_columns=len(variance), mean=summary.mean, variance=variance)
 
-    def _prepared(
-        self, data: Summary | Cells | ArrayLike, weights: Real[Array, " n"] | None, verb: str
-    ) -> tuple["NormalInverseWishart", Summary]:
+    def _prepared(self, data: Any, weights: Array | None, verb: str) -> tuple[Self, Summary]:
         _refuse_patterns(data, verb)
         return super()._prepared(data, weights, verb)
 
@@ -259,7 +255,7 @@ class NormalInverseWishart(JointCells, Family):
         }
 
 
-def _refuse_patterns(data: Summary | Cells | ArrayLike, verb: str) -> None:
+def _refuse_patterns(data: Any, verb: str) -> None:
     """Refuse rows with missing cells: their likelihood is a product over patterns, and conjugate to nothing."""
     if isinstance(data, PatternMoments):
         raise ModelError(

@@ -58,11 +58,16 @@ class HistogramStatistic(Statistic):
         """Count the numbers in each bin: totals (K, *extra, r), and the sums of the numbers. See `Statistic.summarize`.
 
         Raises:
-            DataError: numbers beyond an end without a tail.
+            DataError: numbers beyond an end without a tail; rows of another number of columns than the edges.
         """
         assert self.edges is not None and self.tails is not None, "the edges are not known"
         cells = values if observed is None else filled(values, observed, 0.0)
         rows, mask = flatten_rows(cells), None if observed is None else flatten_rows(observed)
+        if self.edges.ndim > 1 and len(self.edges) != rows.shape[1]:
+            raise DataError(
+                f"The rows have the shape {values.shape}, and the bins are of {len(self.edges)} columns. Give rows of "
+                "these columns, or edges of as many."
+            )
         edges, tails = (np.broadcast_to(array, (rows.shape[1], array.shape[-1])) for array in (self.edges, self.tails))
         totals = bin_totals(rows, edges, classes, num_classes, weights, mask)
         xp = namespace(totals.counts)

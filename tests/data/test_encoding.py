@@ -72,7 +72,7 @@ def test_cells_that_are_no_finite_number_are_counted_by_column():
     X = np.zeros((300_000, 3))  # more than one block of rows
     X[[5, 299_999], 0] = np.nan
     X[7, 2], X[250_000, 2], X[8, 2] = np.inf, -np.inf, np.nan
-    refused(lambda: encode(X), "number: 'x2' (2 infinite). Correct", "NaN where")
+    refused(lambda: encode(X), "number: 'x2' (2 infinite), the first at row 7. Correct", "NaN where")
     X[[7, 250_000], 2] = 0.0
     refused(lambda: encode(X), "missing in 'x0' (2 missing), 'x2' (1 missing), the first at row 5", "Drop or impute")
     wide = np.full((1, 13), np.nan)

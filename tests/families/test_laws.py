@@ -10,10 +10,10 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from numpyro import handlers
-from oracles import CASES, CLASSES, COLUMNS, ROWS
+from oracles import CASES, CLASSES, COLUMNS, ROWS, VALUES
 
 import bayesgen.families
-from bayesgen.errors import BayesgenError, FitError, ModelError
+from bayesgen.errors import BayesgenError, DataError, FitError, ModelError
 from bayesgen.families import BetaBernoulli, Names
 
 every_case = pytest.mark.parametrize("name", CASES)
@@ -194,6 +194,44 @@ def test_a_prior_alone_answers_before_any_data(name, rng):
         assert np.isfinite(draws[key]).all() and np.ndim(draws[key]) <= 1 + value[0].ndim
     row = predictive(case.family, case.rows(rng, 1)[0])
     assert (*row.batch_shape, *row.event_shape) in ((), (COLUMNS,)) or name.startswith("DirichletMarkov")
+
+
+def with_cell(rows, value, place=(4, 1)):
+    """Rows of which the cell at a place is another."""
+    changed = rows.astype(object) if isinstance(value, str | None) else rows.copy()
+    changed[place] = value
+    return changed
+
+
+@every_lone_case
+@pytest.mark.parametrize("verb", ["update", "log_evidence"])
+def test_alone_a_family_refuses_cells_that_it_cannot_make_by_row_and_column(name, verb, rng):
+    case = CASES[name]
+    family, rows = case.family, case.rows(rng, ROWS).astype(float)
+    is_chain = name.startswith("DirichletMarkov")  # an array of floats is one of codes, which may be missing
+    impossible = {"binary": [2.0, 0.5], "categorical": [VALUES, -1.0, 0.5], "count": [-1.0, 0.5]}.get(family.kind, [])
+    for value in [np.nan, np.inf, "b", None, *impossible]:
+        with pytest.raises(BayesgenError) as refusal:
+            getattr(family, verb)(with_cell(rows, value))
+        assert is_chain or ("row 4" in str(refusal.value) and "'x1'" in str(refusal.value)), str(refusal.value)
+    for value in () if is_chain else (True, 1):
+        assert getattr(family, verb)(with_cell(rows, value).tolist()) == getattr(family, verb)(with_cell(rows, 1.0))
+
+
+@every_lone_case
+def test_alone_a_family_refuses_rows_and_weights_of_another_shape(name, rng):
+    family, rows = CASES[name].family, CASES[name].rows(rng, ROWS).astype(float)
+    posterior = family.update(rows)
+    columns = [rows[:, :1], rows[:, 0], np.hstack([rows, rows])]
+    for wrong in (5.0, rows[..., None], rows[:, :0], [[1.0, 0.0], [1.0]], *columns):
+        if family.kind != "sequence":
+            with pytest.raises(BayesgenError, match=r"shape|length"):
+                posterior.update(wrong)
+    for weights in (np.ones(ROWS - 1), np.ones((ROWS, 1)), np.full(ROWS, -1.0), np.full(ROWS, np.nan)):
+        with pytest.raises(DataError, match="weights"):
+            family.update(rows, weights)
+    with pytest.raises(DataError, match=r"summarize\(rows, weights\)"):
+        posterior.update(posterior.summarize(rows), np.ones(ROWS))
 
 
 def moved(case, parameters, rng, step):

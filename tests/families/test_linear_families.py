@@ -10,7 +10,7 @@ from scipy import stats
 from sklearn.linear_model import BayesianRidge, LinearRegression
 
 import bayesgen.families
-from bayesgen.errors import FitError, ModelError
+from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.families import LinearNormalInverseGamma, Names, Scale
 
 FEATURES, COLUMNS, CLASSES, ROWS = 3, 2, 2, 23
@@ -288,5 +288,5 @@ def test_a_flat_intercept_has_no_moments_before_any_data(rows):
     with pytest.raises(ModelError, match="of a flat prior there are no draws"):
         handlers.seed(resolved(prior).sample_sites, 0)("line")
     assert np.isfinite(prior.update(rows[:1]).mean()["intercept"])
-    with pytest.raises(ModelError, match="features and then y"):
+    with pytest.raises(DataError, match="features and then y"):
         prior.update(rows[:, -1])

@@ -11,7 +11,7 @@ from oracles import COLUMNS, matrix
 from scipy import integrate, stats
 
 import bayesgen as bg
-from bayesgen.errors import BayesgenError, FitError, ModelError
+from bayesgen.errors import BayesgenError, DataError, FitError, ModelError
 from bayesgen.families import (
     BetaBernoulli,
     DirichletCategorical,
@@ -320,6 +320,8 @@ def test_sharing_over_an_axis_that_is_not_there_is_refused(rng):
         with pytest.raises(ModelError, match="tied=True shares over classes"):
             family.update(rows)
     with pytest.raises(ModelError, match="spherical=True shares over columns"):
+        NormalInverseGamma(0.0, 1.0, 2.0, 1.0, spherical=True).mean()
+    with pytest.raises(DataError, match=r"NormalInverseGamma takes rows \(n, D\)"):
         NormalInverseGamma(spherical=True).update(rows[:, 0])
 
 
