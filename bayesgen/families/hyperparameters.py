@@ -83,6 +83,25 @@ def num_columns_of(family: str, **values: Any) -> int | None:
     return columns[-1] if columns else None
 
 
+def check_classes(family: str, pooling: Pooling, means: tuple[int, ...], table: tuple[int, ...] | None) -> None:
+    """Refuse statistics with axes before that of the classes, where classes share a variance: it sums over the first.
+
+    Args:
+        family: for the message.
+        pooling: what is shared.
+        means: shape of the statistics' means.
+        table: that of the family's parameters; None where it is not resolved.
+
+    Raises:
+        ModelError: with both shapes.
+    """
+    if pooling.tied and table is not None and len(means) != len(table):
+        raise ModelError(
+            f"{family}: tied=True shares a variance over the classes of one data set, whose means have the shape "
+            f"{table}, and these statistics have the shape {means}. Take data sets one by one, or by jax.vmap."
+        )
+
+
 def check_pooling(family: str, pooling: Pooling, scale: Scale) -> None:
     """Refuse to share a variance over an axis that is not there: that of classes, alone; that of columns."""
     if pooling.tied and scale.num_classes is None:

@@ -22,6 +22,7 @@ from .hyperparameters import (
     Stated,
     as_number,
     broadcast,
+    check_classes,
     check_pooling,
     check_positive,
     num_columns_of,
@@ -117,6 +118,7 @@ class NormalInverseGamma(Family):
 
     def _growth(self, summary: Moments) -> tuple[Float[ArrayOrNumber, "..."], Float[ArrayOrNumber, "..."]]:
         """What data add to shape and scale."""
+        check_classes("NormalInverseGamma", self.pooling, summary.mean.shape, self.batch_shape)
         count, shift = summary.cell_counts, summary.mean - self.location
         squares = summary.scatter + self.kappa * (count / (self.kappa + count)) * shift**2
         return 0.5 * self.pooling.pool(np.broadcast_to(count, shift.shape)), 0.5 * self.pooling.pool(squares)
@@ -161,6 +163,7 @@ class NormalInverseGamma(Family):
 
     def maximum_likelihood(self, summary: Moments, names: Names = ANONYMOUS) -> Parameters:
         """Means, and variances with denominator N."""
+        check_classes("NormalInverseGamma", self.pooling, summary.mean.shape, self.batch_shape)
         count = np.broadcast_to(summary.cell_counts, summary.mean.shape)
         if (count == 0).any():
             raise FitError(

@@ -25,7 +25,7 @@ from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 from .base import Family, Key, Parameters
 from .covariances import check_ranks, check_scale
 from .draws import sample_inverse_wishart_root
-from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_pooling, check_positive
+from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_classes, check_pooling, check_positive
 from .joint_cells import JointCells
 from .naming import ANONYMOUS, Names, Scale, default_variances
 from .pooling import Pooling
@@ -114,6 +114,7 @@ class NormalInverseWishart(JointCells, Family):
 
     def _growth(self, summary: Moments) -> tuple[Float[Array, "*K"], Float[Array, "*K D D"]]:
         """What data add to the degrees of freedom and to the scale matrix."""
+        check_classes("NormalInverseWishart", self.pooling, summary.mean.shape, self.batch_shape)
         count, shift = np.asarray(summary.count), summary.mean - self.location
         share = self.kappa * count / (self.kappa + count)
         between = share[..., None, None] * shift[..., :, None] * shift[..., None, :]
@@ -173,6 +174,7 @@ class NormalInverseWishart(JointCells, Family):
         """Means, and covariances with denominator N."""
         _refuse_patterns(summary, "maximum likelihood")
         assert isinstance(summary, Moments)
+        check_classes("NormalInverseWishart", self.pooling, summary.mean.shape, self.batch_shape)
         check_ranks(summary, self._pool, self.pooling.tied, names)
         count = self._pool(np.asarray(summary.count))
         return {

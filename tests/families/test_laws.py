@@ -234,6 +234,19 @@ def test_alone_a_family_refuses_rows_and_weights_of_another_shape(name, rng):
         posterior.update(posterior.summarize(rows), np.ones(ROWS))
 
 
+@pytest.mark.parametrize("name", [name for name in CASES if "tied" in name])
+@pytest.mark.parametrize("size", [CLASSES, CLASSES + 1])
+def test_classes_share_a_variance_in_one_data_set_alone(name, size, rng, codes):
+    """Several data sets along a leading axis are refused, whether or not they are as many as the classes are."""
+    case = CASES[name]
+    prior = case.table()
+    summaries = [summarize(prior, case.rows(rng, ROWS), codes) for _ in range(size)]
+    together = jax.tree.map(lambda *leaves: np.stack(leaves), *summaries)
+    for refused in (prior.update, prior.log_evidence, prior.maximum_likelihood):
+        with pytest.raises(ModelError, match=rf"tied=True.*\({size}, {CLASSES}, {COLUMNS}\).*vmap"):
+            refused(together)
+
+
 def moved(case, parameters, rng, step):
     """Parameters moved a little: probabilities stay on their simplex, covariances symmetric."""
     out = {}
