@@ -1,12 +1,14 @@
 """Labels and categories: codes of their values among levels, or an error that names the culprit and the remedy."""
 
 from collections.abc import Callable, Sequence
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from bayesgen.describe import quote_some
-from bayesgen.errors import DataError
+from bayesgen.errors import DataError, warn
 from bayesgen.runtime import checked_chunks
 
 from .columns import WHOLE_FLOATS, as_array, as_series
@@ -17,6 +19,7 @@ _BLOCK_ROWS = 1 << 20
 _MISSING, UNKNOWN = -1, -2
 _LOOKUP_SIZE = 1 << 16
 _SIDE_BY_SIDE = 64
+_MOST_DIGITS = 10
 
 
 def factorize(values: np.ndarray, what: str) -> tuple[np.ndarray, list[Any]]:
@@ -84,7 +87,8 @@ def check_num_classes(classes: Sequence[Any] | None) -> None:
 def inferred_classes(y: Any, labels: np.ndarray) -> tuple[Any, ...]:
     """The classes of labels that are there: those that the dtype of `y` declares, else the labels seen, sorted.
 
-    Raises DataError where there are fewer than two, or no labels at all.
+    Warns where the labels seen look like a quantity. Raises DataError where there are fewer than two, or no labels at
+    all.
     """
     declared = dtype_levels(y)
     if declared is not None:
@@ -97,7 +101,29 @@ def inferred_classes(y: Any, labels: np.ndarray) -> tuple[Any, ...]:
             "Schema(classes=[...]), or give Mixture(model, num_components), whose components need no labels."
         )
     check_num_classes(distinct)
+    _warn_of_quantity(distinct, labels)
     return sorted_levels(distinct, "y")
+
+
+def _warn_of_quantity(distinct: Sequence[Any], labels: np.ndarray) -> None:
+    """Warn where labels look like a quantity, not like classes.
+
+    They do where they are numbers, truth values not being any, and one is not whole; or where they are whole numbers,
+    more than ten different ones and more than half as many as there are labels. So digits from 0 to 9 never do.
+    """
+    import pandas as pd
+
+    if any(isinstance(value, bool) or not isinstance(value, Real | Decimal) for value in distinct):
+        return
+    num_labels = int(np.count_nonzero(~pd.isna(labels)))
+    broken = [value for value in distinct if value % 1 != 0]
+    if broken or len(distinct) > max(_MOST_DIGITS, num_labels / 2):
+        what = f", such as {quote_some(broken[:1])}, which is not whole" if broken else ""
+        warn(
+            f"y has {len(distinct)} different numbers in {num_labels} rows{what}, and a classifier takes each of them "
+            "for a class. If y is a quantity, fit a regression model: LinearRegression(), JointGaussianRegression() "
+            "or NaiveBayesRegression(). If it is not, declare its values, Schema(classes=[...])."
+        )
 
 
 def as_labels(y: Any) -> np.ndarray:

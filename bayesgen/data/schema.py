@@ -39,7 +39,8 @@ class Schema:
         its categories, a polars Enum), and else the sorted values seen (a polars Categorical and an Arrow dictionary
         declare nothing).
     classes: the labels, in order, at least two. A declared class may have no rows. None: those that the dtype of
-        the labels declares, likewise, and else the sorted labels seen.
+        the labels declares, likewise, and else the sorted labels seen; these are warned of where they are numbers that
+        look like a quantity, because one is not whole, or because they are more than ten and more than half the rows.
     columns, named: the column names in order, and whether they are the user's or positions ("x0", ...).
     sparse: whether the training data were a sparse matrix, whose counts belong together in one row total.
     mean, variance: (D,) per column in order of `columns`, NaN for categorical ones, as is the variance of a column

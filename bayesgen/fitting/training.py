@@ -34,7 +34,8 @@ def fit(
             (X, y) or (X, y, sample_weight), and then no y: see `summarize`.
         y: (n,) labels of any one type, some of which may be missing (None, NaN, pandas.NA, null): `MLE` and `MAP` find
             the classes of these rows by EM, `NUTS` sums them out, and `Exact` refuses them. Numbers, where the model's
-            label is continuous. Where X and y (or sample_weight) are both of pandas, they have one index.
+            label is continuous; a classifier warns of numbers that look like a quantity: see `Schema`. Where X and y
+            (or sample_weight) are both of pandas, they have one index.
         method: `MLE()`, `MAP()`, `Exact()` or `NUTS()`.
         schema: what is known of the columns; the rest is inferred.
         sample_weight: (n,) nonnegative frequency weights (weight 2 = the row twice). A row of weight 0 is absent:

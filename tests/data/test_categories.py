@@ -1,5 +1,7 @@
 """Labels and categories become codes, or an error that names value and row."""
 
+from fractions import Fraction
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -9,7 +11,7 @@ from bayesgen.data import categories as levels
 from bayesgen.data.categories import as_labels, distinct_values, encode_levels
 from bayesgen.data.levels import dtype_levels, levels_array
 from bayesgen.data.schema import Schema
-from bayesgen.errors import DataError
+from bayesgen.errors import BayesgenWarning, DataError
 
 
 @pytest.mark.parametrize(
@@ -106,9 +108,42 @@ def test_an_array_of_levels_holds_them_as_they_are(levels, dtype):
     )
 
 
-@pytest.mark.parametrize("y", [[2**53, 2**53 + 1, 0.5], [2**63, 2**63 + 1, -1], [2**70, 2**70 + 1, 0]])
+@pytest.mark.parametrize("y", [[2**53, 2**53 + 1, 0.0], [2**63, 2**63 + 1, -1], [2**70, 2**70 + 1, 0]])
 def test_large_integers_are_not_made_equal(y):
     schema = Schema.infer(np.zeros((3, 1)), y)
     assert schema.classes == tuple(sorted(y))
     assert [schema.classes[code] for code in schema.encode_labels(y)] == y
     assert as_labels([0.5, 1, 2]).dtype == np.float64
+
+
+QUANTITIES = {
+    "not whole": np.array([0.5, 1.0, 1.0, 2.0]),
+    "not whole, some missing": [0.5, None, 1.0, 1.0],
+    "not whole, fractions": np.array([Fraction(1, 2), 1, 2], object),
+    "whole, more than half of the rows": np.arange(22) // 2 * 100,
+    "whole, more than half of the labels": [*np.arange(11).tolist(), None, None, *[0] * 9],
+}
+QUANTITIES["whole, more than half of the rows"][0] = -7
+CLASSES = {
+    "ten digits": np.arange(10),
+    "half of the rows": np.arange(24) // 2,
+    "whole floats": np.array([1.0, 2.0, np.nan]),
+    "truth values": [True, False],
+    "texts of numbers": ["0.5", "1.5", "2.5"],
+    "a categorical": pd.Series([0.5, 1.5, 2.5], dtype="category"),
+    "tuples": pd.Series([(0.5, 1), (1.5, 2)]),
+}
+
+
+@pytest.mark.parametrize("y", QUANTITIES.values(), ids=QUANTITIES)
+def test_numbers_that_look_like_a_quantity_are_warned_of_with_what_to_fit(y):
+    with pytest.warns(BayesgenWarning, match=r"different numbers in .*LinearRegression\(\).*Schema\(classes") as caught:
+        schema = Schema.infer(np.zeros((len(y), 1)), y)
+    assert len(caught) == 1 and caught[0].filename == __file__
+    declared = Schema.infer(np.zeros((len(y), 1)), y, declared=Schema(classes=schema.classes))  # warns of nothing
+    assert declared.classes == schema.classes
+
+
+@pytest.mark.parametrize("y", CLASSES.values(), ids=CLASSES)
+def test_other_labels_are_classes_without_a_word(y):
+    assert len(Schema.infer(np.zeros((len(y), 1)), y).classes) >= 2
