@@ -2,9 +2,14 @@
 
 import contextlib
 import functools
+import inspect
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class BayesgenError(ValueError):
@@ -49,6 +54,25 @@ class ConvergenceWarning(BayesgenWarning):
 
 class LabelSwitchingWarning(BayesgenWarning):
     """Draws of a mixture may swap the names of its components, which mean nothing until they are put in order."""
+
+
+def keywords_stated(function: Function) -> Function:
+    """The function, which says how an argument is given that goes by name and was given by position."""
+    arguments = inspect.signature(function).parameters.values()
+    by_position = [argument.name for argument in arguments if argument.kind is argument.POSITIONAL_OR_KEYWORD]
+    by_name = [argument.name for argument in arguments if argument.kind is argument.KEYWORD_ONLY]
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        misplaced = args[len(by_position) :]
+        if misplaced:
+            raise DataError(
+                f"{function.__name__} takes {', '.join(by_position)} by position and all else by name: write "
+                f"{function.__name__}({', '.join(by_position)}, {by_name[0]}={misplaced[0]!r})."
+            )
+        return function(*args, **kwargs)
+
+    return call  # type: ignore[return-value]
 
 
 _NOT_THE_USER = (str(Path(__file__).parent), functools.__file__, contextlib.__file__)

@@ -5,7 +5,7 @@ import functools
 from typing import Any
 
 from bayesgen.data import Schema
-from bayesgen.errors import DataError
+from bayesgen.errors import DataError, keywords_stated
 from bayesgen.runtime import check_seed, interrupts_kept, requested
 from bayesgen.typing import Seed
 
@@ -13,6 +13,7 @@ from .data import as_summaries
 from .problem import Method, Problem, ProgramProblem
 
 
+@keywords_stated
 def fit(
     model: Any,
     X: Any,

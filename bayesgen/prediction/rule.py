@@ -10,7 +10,8 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from bayesgen.data import Rows, Table, read_table
-from bayesgen.errors import DataError, ImpossibleRowsWarning, PredictionError, warn
+from bayesgen.describe import shortened
+from bayesgen.errors import DataError, ImpossibleRowsWarning, PredictionError, keywords_stated, warn
 from bayesgen.fitting import Fit, HiddenStates, Trained
 from bayesgen.runtime import interrupts_kept, requested, used
 from bayesgen.typing import Float
@@ -60,7 +61,8 @@ class Rule(abc.ABC):
 def predict(fit: Fit, X: Any, *, rule: Rule, device: str | None = None) -> ClassPrediction: ...
 @overload
 def predict(fit: Trained, X: Any, *, rule: Rule, device: str | None = None) -> Any: ...
-def predict(fit: Trained, X: Any, *, rule: Rule, device: str | None = None) -> Any:
+@keywords_stated
+def predict(fit: Any, X: Any, *, rule: Rule, device: str | None = None) -> Any:
     """Class probabilities of new rows; of a fit with a continuous label the distribution of that.
 
     Args:
@@ -88,6 +90,8 @@ def predict(fit: Trained, X: Any, *, rule: Rule, device: str | None = None) -> A
     >>> bg.predict(result, [[1.5], [8.0]], rule=bg.BMA()).labels.tolist()
     ['a', 'b']
     """
+    if not isinstance(fit, Trained):
+        raise PredictionError(f"predict takes what bayesgen.fit gave, got {shortened(repr(fit))}. Fit a model first.")
     if not isinstance(rule, Rule):
         raise PredictionError(f"rule must be an object such as PlugIn() or BMA(), got {rule!r}.")
     with requested(device), interrupts_kept():

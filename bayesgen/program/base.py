@@ -1,7 +1,6 @@
 """A program as computations see it: a function, and what is found out about it."""
 
 import abc
-import inspect
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeAlias
 
@@ -12,6 +11,7 @@ from numpyro.distributions.transforms import Transform
 
 from bayesgen.typing import Array, Float
 
+from .conventions import arguments_of
 from .pytree import PytreeFunction
 from .structure import Plan, Structure, Supports
 
@@ -80,7 +80,7 @@ class Program(abc.ABC):
         """Names of the covariates: the keyword-only arguments of the function."""
         if hasattr(self.function, "covariates"):
             return tuple(self.function.covariates)
-        arguments = inspect.signature(self.function).parameters.values()
+        arguments = arguments_of(self.function)
         return tuple(argument.name for argument in arguments if argument.kind is argument.KEYWORD_ONLY)
 
     def example_covariates(self, size: int) -> dict[str, Float[Array, " n"]]:

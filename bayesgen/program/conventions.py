@@ -1,7 +1,7 @@
 """Refusing programs that break a convention."""
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import jax
@@ -9,7 +9,7 @@ import numpy as np
 import numpyro.distributions as dist
 from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
-from numpyro.primitives import CondIndepStackFrame
+from numpyro.primitives import CondIndepStackFrame, Messenger
 
 from bayesgen.distributions import innermost
 from bayesgen.errors import ModelError
@@ -30,11 +30,18 @@ from .messages import (
 DATA_NAMES = ("x", "xs", "y", "ys", "data", "obs", "labels")  # of arguments of functions that are given data
 
 
+def arguments_of(function: Callable[..., Any]) -> Collection[inspect.Parameter]:
+    """The arguments of a program function; of one in NumPyro's handlers those of the function inside."""
+    while isinstance(function, Messenger) and function.fn is not None:
+        function = function.fn
+    return inspect.signature(function).parameters.values()
+
+
 def check_signature(function: Callable[..., Any]) -> None:
     """Refuse functions that take data, (X, y=None), and not a number of rows."""
     if hasattr(function, "covariates"):
         return
-    arguments = inspect.signature(function).parameters.values()
+    arguments = arguments_of(function)
     positional = [a for a in arguments if a.kind in (a.POSITIONAL_ONLY, a.POSITIONAL_OR_KEYWORD)]
     required = [argument for argument in positional if argument.default is argument.empty]
     if len(required) > 1 or any(argument.name.lower() in DATA_NAMES for argument in positional):

@@ -33,6 +33,10 @@ _HOLDERS = [
 ]
 _LIBRARIES = tuple(str(Path(str(module.__file__)).parent) for module in (jax, numpyro, numpy))
 _BAYESGEN = str(Path(__file__).parents[1])
+# what Python calls to make a truth value or a number of an array, as `if y:` and `float(y)` do
+_CONVERSIONS = {
+    getattr(jax.core.Tracer, name).__code__ for name in ("__bool__", "__int__", "__float__", "__complex__", "__index__")
+}
 
 
 Choose: TypeAlias = Callable[[Message], Array | None]
@@ -58,7 +62,9 @@ def sites_of(
     with _RUNNING, _stack_of_its_own():
         try:
             return handlers.trace(_Distinct(program)).get_trace(size, **covariates)
-        except jax.errors.JAXTypeError as error:
+        except (TypeError, ValueError) as error:
+            if not isinstance(error, jax.errors.JAXTypeError) and not _comes_of_conversion(error):
+                raise
             raise ModelError(
                 f"The program decides by a value that is not known while it is traced, or takes it out of JAX"
                 f"{_where(error)}. Write jnp.where(condition, a, b) for an if, and jax.numpy in place of numpy, "
@@ -125,6 +131,11 @@ def _stack_of_its_own() -> Iterator[None]:
 def _put(stack: MutableSequence[Messenger]) -> None:
     for module in _HOLDERS:
         setattr(module, "_PYRO_STACK", stack)  # noqa: B010, which type checkers do not know
+
+
+def _comes_of_conversion(error: Exception) -> bool:
+    """Whether an error came up where JAX was to make a truth value or a number of an array that is traced."""
+    return any(frame.f_code in _CONVERSIONS for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def _where(error: Exception) -> str:

@@ -279,3 +279,17 @@ def test_weights_of_a_wrong_shape_are_refused(weights):
             method=bg.Exact(),
             sample_weight=weights,
         )
+
+
+def test_arguments_that_go_by_name_are_told_so():
+    with refused("fit takes model, X, y by position", r"fit\(model, X, y, method=Exact\(\)\)"):
+        bg.fit(BAYES, REALS, Y, bg.Exact())
+    fit = bg.fit(BAYES, REALS, Y, method=bg.Exact())
+    with refused(r"predict\(fit, X, rule=BMA\("):
+        bg.predict(fit, REALS, bg.BMA())
+
+
+@pytest.mark.parametrize("model", [None, BAYES], ids=["None", "a model"])
+def test_what_was_not_fitted_does_not_predict(model):
+    with refused("what bayesgen.fit gave", error=bg.PredictionError):
+        bg.predict(model, REALS, rule=bg.BMA())

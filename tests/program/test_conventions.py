@@ -208,6 +208,8 @@ def inner_label(n, mean):
 
 AT_ONCE = {
     "if": (lambda n, mean: rows_of(n, lambda y: mean[y] if y[0] > 0 else mean[0]), r"if y\[0\] > 0.*jnp.where"),
+    "if on all labels": (lambda n, mean: rows_of(n, lambda y: mean[y] if y else mean[0]), r"if y else.*jnp.where"),
+    "float of all labels": (lambda n, mean: rows_of(n, lambda y: float(y) * mean[0]), r"float\(y\).*jnp.where"),
     "if on a latent": (lambda n, mean: rows_of(n, lambda y: mean[y] if mean[0] > 0 else 0.0), "jnp.where"),
     "numpy": (lambda n, mean: rows_of(n, lambda y: np.asarray(mean)[y]), "jax.numpy in place of numpy"),
     "float": (lambda n, mean: rows_of(n, lambda y: float(mean[0]) * y), "jax.numpy in place of numpy"),
@@ -274,3 +276,20 @@ def test_a_setting_that_may_be_left_out_is_no_data():
             numpyro.sample("x", dist.Normal(mean, 1.0))
 
     assert bg.GenerativeProgram(program, label=None).latents == ("mean",)
+
+
+def test_covariates_are_found_inside_of_handlers():
+    """A latent that is sampled in other coordinates, which are a linear map of its own: the mode is the closed form."""
+    x, t = np.array([1.0, -0.5, 2.5, 4.0]), np.array([0.5, 1.0, 2.0, -1.0])
+
+    @handlers.scale(scale=1.0)
+    @handlers.reparam(config={"slope": numpyro.infer.reparam.LocScaleReparam(0)})
+    def function(n, *, t):
+        slope = numpyro.sample("slope", dist.Normal(1.0, 2.0))
+        with numpyro.plate("rows", n):
+            numpyro.sample("x", dist.Normal(slope * t, 1.0))
+
+    program = bg.GenerativeProgram(function, label=None)
+    assert program.covariates == ("t",) and program.latents == ("slope_decentered",)
+    fit = bg.fit(program, {"x": x, "t": t}, method=bg.MAP(num_starts=1))
+    np.testing.assert_allclose(fit.parameters["slope"], (1 / 4 + t @ x) / (1 / 4 + t @ t), rtol=1e-6)
