@@ -119,7 +119,9 @@ class Summaries:
 
     def _concrete(self, model: Recipe) -> Recipe:
         """A model for these columns; if programs were summarised, whose schemas have no kinds to choose by, itself."""
-        return model if isinstance(self.model, GenerativeProgram) else model.concrete(self.schema)
+        if isinstance(self.model, GenerativeProgram) and not isinstance(model, GenerativeProgram):
+            return model
+        return model.concrete(self.schema)
 
     @functools.cached_property
     def scaled_schema(self) -> Schema:

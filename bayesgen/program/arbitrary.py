@@ -39,7 +39,7 @@ def run(
     def choose(message: Message) -> Shaped[Array, "..."]:
         return arbitrary_value(message["fn"], jax.random.fold_in(key, next(places)), spread)
 
-    trace = sites_of(program.function, size, covariates, key, choose)
+    trace = sites_of(program.unchanged_function, size, covariates, key, choose)
     for message in samples(trace).values():
         message["support"] = message["fn"].support  # which may have to be computed, here and not after tracing
     return trace

@@ -33,11 +33,17 @@ class ProgramModel(Program, ConcreteModel):
     """What a program does as a model, which is `GenerativeProgram`'s whatever its function."""
 
     @abc.abstractmethod
+    def as_read_now(self) -> "ProgramModel":
+        """The program, made again where what its function reads has changed since it was made."""
+
+    @abc.abstractmethod
     def check_row_count(self, size: int) -> None:
         """Refuse a program that is another one at this number of rows."""
 
     def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
         """The schema with names of the attributes and covariates, and the program's classes."""
+        if (program := self.as_read_now()) is not self:
+            return program.infer_schema(table, y, declared)
         if y is not None and self.label is not None and self.classes == tuple(range(self.num_classes)):
             check_numbers(y, self.num_classes)
         self.check_row_count(table.num_rows)

@@ -1,6 +1,7 @@
 """A program as computations see it: a function, and what is found out about it."""
 
 import abc
+import functools
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeAlias
 
@@ -12,7 +13,7 @@ from numpyro.distributions.transforms import Transform
 from bayesgen.typing import Array, Float
 
 from .conventions import arguments_of
-from .pytree import PytreeFunction
+from .pytree import Definition, PytreeFunction
 from .structure import Plan, Structure, Supports
 
 Arrays: TypeAlias = Mapping[str, Array]  # values by the name of a site or of a covariate
@@ -55,10 +56,20 @@ class Program(abc.ABC):
         """Site -> (the parameter that it stands for in other coordinates, the map from it to the site)."""
         return self.function.coordinates if isinstance(self.function, PytreeFunction) else {}
 
+    @functools.cached_property
+    def definition(self) -> Definition | None:
+        """What the function did when the program was made; None for those of the library, which are pytrees."""
+        return None if isinstance(self.function, PytreeFunction) else Definition.of(self.function)
+
     @property
-    def owner(self) -> Callable[..., Any] | None:
-        """The function, which compiled functions live as long as; None for those of the library, which share them."""
-        return None if isinstance(self.function, PytreeFunction) else self.function
+    def unchanged_function(self) -> Callable[..., Any]:
+        """A function that does what the program's did when the program was made: what is run."""
+        return self.function if self.definition is None else self.definition.function
+
+    @property
+    def owner(self) -> Definition | None:
+        """The definition, which compiled functions live as long as; None where all programs share them."""
+        return self.definition
 
     @property
     def num_classes(self) -> int:

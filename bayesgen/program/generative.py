@@ -28,7 +28,7 @@ from .density import log_density
 from .discovery import continuous_label, find_structure
 from .evaluation import evaluate_classes
 from .missing import check_missing
-from .pytree import PytreeFunction, found_once, referable, register
+from .pytree import Definition, PytreeFunction, found_once, referable, register
 from .recognition import make_plan
 from .row_check import RowCheck
 from .rows import summarize_rows
@@ -38,7 +38,7 @@ from .structure import Plan, Structure, Supports
 from .tracing import sites_of
 
 
-@dataclasses.dataclass(frozen=True, init=False, repr=False)
+@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class GenerativeProgram(ProgramModel):
     """A generative model stated as a NumPyro function that makes n instances.
 
@@ -79,7 +79,13 @@ class GenerativeProgram(ProgramModel):
     >>> sorted(program.simulate(3, seed=1))
     ['height', 'y']
 
-    Programs are equal that state the same: one function, label and classes. What is found out about a program (its
+    What the function reads belongs to the program: its closure, its defaults, the globals that it names, and what the
+    functions among these read. It is read when the program is made, and again by each `fit`, where another value makes
+    another program. A fit keeps the program that it was made of, and refuses to run it once it reads something else.
+    Programs are equal whose functions have one code and read the same values, with one label and classes: the cell of a
+    notebook that is run again makes the same program, and nothing is compiled again. Values are told by content, see
+    `bayesgen.program.fingerprint`; a function that reads what cannot be told so (a file, a module of settings as a
+    whole) is the same as itself alone, and changes of it are not seen. What is found out about a program (its
     structure, its plan, ...) is found when it is asked for, and kept.
     """
 
@@ -119,6 +125,16 @@ class GenerativeProgram(ProgramModel):
         """What is pickled and copied: the fields. What was found out about the program is found again."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
+    @property
+    def _statement(self) -> Hashable:
+        return self.definition or self.function, self.label, self.classes, self.response_site
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GenerativeProgram) and self._statement == other._statement
+
+    def __hash__(self) -> int:
+        return hash(self._statement)
+
     def __repr__(self) -> str:
         name = getattr(self.function, "__name__", type(self.function).__name__)
         classes = f", classes=[{quote_some(self.classes)}]" if self.classes else ""
@@ -130,7 +146,15 @@ class GenerativeProgram(ProgramModel):
 
     def replace(self, **values: Any) -> "GenerativeProgram":
         """A copy with some attributes replaced, unchecked (structure and plan are found anew unless given)."""
-        return copied(self, **values)
+        kept = {} if "function" in values else {"definition": self.definition}
+        return copied(self, **kept, **values)
+
+    def as_read_now(self) -> "GenerativeProgram":
+        """The program, made again where what its function reads has changed since it was made."""
+        if self.definition is None or Definition.of(self.function) is self.definition:
+            return self
+        label = self.response_site or self.label
+        return GenerativeProgram(self.function, label=label, classes=self.classes or None)
 
     def adapted(self, parameters: Arrays) -> "GenerativeProgram":
         """The same program, latents in coordinates that suit processes near one; itself where it has no others."""
@@ -151,7 +175,7 @@ class GenerativeProgram(ProgramModel):
     def plan(self) -> Plan:
         """Which attribute sites are compressed into sufficient statistics, and why the others are not."""
         with jax.enable_x64(True):
-            return make_plan(self)
+            return make_plan(self) if self.definition is None else found_once(self, make_plan)
 
     @functools.cached_property
     def supports(self) -> Supports:
@@ -182,7 +206,7 @@ class GenerativeProgram(ProgramModel):
 
     @functools.cached_property
     def _row_check(self) -> RowCheck:
-        return RowCheck(self.replace(structure=self.structure, plan=self.plan))  # a copy, which it may keep alive
+        return found_once(self.replace(structure=self.structure, plan=self.plan), RowCheck)  # which keeps the copy
 
     # --- what can be computed -----------------------------------------------------------------------------------
 
@@ -215,7 +239,7 @@ class GenerativeProgram(ProgramModel):
         key = as_key(seed)
         with jax.enable_x64(True):
             known = {name: jnp.asarray(value) for name, value in (latents or {}).items()}
-            trace = sites_of(handlers.substitute(self.function, data=known), n, given, key)
+            trace = sites_of(handlers.substitute(self.unchanged_function, data=known), n, given, key)
         rows = {name: simulated(site, trace[name]["value"]) for name, site in self.structure.attributes}
         rows |= given
         if self.label is not None:
@@ -291,6 +315,10 @@ class GenerativeProgram(ProgramModel):
             )
         components = tuple(range(num_components))
         return self if self.classes == components else self.replace(classes=components, structure=self.structure)
+
+    def concrete(self, schema: Schema) -> "GenerativeProgram":
+        """The program as its function is now."""
+        return self.as_read_now()
 
     def bind(self, schema: Schema) -> "GenerativeProgram":
         """A program of one's own is bound already."""

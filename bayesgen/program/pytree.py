@@ -4,15 +4,18 @@ import abc
 import dataclasses
 import functools
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Self, TypeVar
 
 import jax
 import numpy as np
 from numpyro.distributions.transforms import Transform
 
+from bayesgen.errors import ModelError
 from bayesgen.records import fill
 from bayesgen.typing import Array
+
+from .fingerprint import changed_names, fingerprint
 
 Found = TypeVar("Found")
 
@@ -41,36 +44,93 @@ class PytreeFunction(abc.ABC):
     def __call__(self, n: int, **covariates: Array) -> Any: ...
 
 
+class Definition:
+    """What functions have in common that do the same: compiled functions are kept as long as their definition.
+
+    A definition lives as long as a program that has it. Programs have the same one if their functions had the same
+    `fingerprint` when the programs were made; where that is not known, if they are of the same function.
+    """
+
+    def __init__(self, content: Hashable | None) -> None:
+        self.content = content
+        self.findings: dict[Hashable, Any] = {}  # see `found_once`
+        self._functions: weakref.WeakValueDictionary[int, Callable[..., Any]] = weakref.WeakValueDictionary()
+        self._is_steady = False
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> "Definition":
+        """The definition of a function as it is now."""
+        definition = _definitions.get(id(function))
+        if definition is None:
+            content = fingerprint(function)
+            key = id(function) if content is None else content
+            definition = _definitions.setdefault(key, cls(content))
+        definition._functions[id(function)] = function
+        return definition
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """A function that does this.
+
+        Raises:
+            ModelError: there is none any more, because what it reads has changed.
+        """
+        changed: list[str] = []
+        for function in list(self._functions.values()):
+            if self.content is None or not self._is_steady:
+                return function
+            content = fingerprint(function)
+            if content == self.content:
+                return function
+            changed = changed_names(self.content, content)
+        raise ModelError(
+            f"The program has to be run again, and what its function reads is not what it was when the program was "
+            f"made{': ' if changed else ''}{', '.join(changed)}. Set it back, or make the program and its fits again; "
+            "what is to differ between programs is best an argument of a function that makes them."
+        )
+
+    def settle(self, function: Callable[..., Any]) -> None:
+        """Look, once its function has been run, whether that has changed what it reads: then it is not known."""
+        if not self._is_steady and self.content is not None and fingerprint(function) != self.content:
+            _definitions.pop(self.content, None)
+            _definitions[id(function)], self.content = self, None
+        self._is_steady = True
+
+
+_definitions: weakref.WeakValueDictionary[Hashable, Definition] = weakref.WeakValueDictionary()
+
+
 def register(program_type: type) -> None:
     """Let JAX take programs of this type as arguments.
 
-    The leaves are those of a `PytreeFunction`. All else is static: any other function itself, by a weak reference, so
-    that what JAX keeps does not keep it alive, and what was found out about it. The labels are not part of it, but for
-    their number, so that data with other labels compile nothing.
+    The leaves are those of a `PytreeFunction`. All else is static: the definition of any other function, by a weak
+    reference, so that what JAX keeps does not keep it alive, and what was found out about it. The labels are not part
+    of it, but for their number, so that data with other labels compile nothing.
     """
 
     def flatten(program: Any) -> tuple[tuple[Any, ...], Any]:
         dynamic = isinstance(program.function, PytreeFunction)
-        static = None if dynamic else weakref.ref(program.function)
+        static = None if dynamic else weakref.ref(program.definition)
         codes = tuple(range(len(program.classes)))
         fixed = (static, program.label, codes, program.response_site, program.structure, program.plan)
         return ((program.function,) if dynamic else ()), fixed
 
     def unflatten(fixed: Any, children: Any) -> Any:
         static, label, codes, response_site, structure, plan = fixed
-        function = static() if static else children[0]
+        definition = static() if static else None
+        function = definition.function if definition else children[0]
         program: Any = fill(object.__new__(program_type), function=function, label=label, classes=codes)
-        return fill(program, response_site=response_site, structure=structure, plan=plan)
+        return fill(program, response_site=response_site, structure=structure, plan=plan, definition=definition)
 
     jax.tree_util.register_pytree_node(program_type, flatten, unflatten)
 
 
 def referable(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function itself, or one that calls it where it is an object that cannot be hashed or referred to weakly."""
-    if isinstance(function, PytreeFunction):  # never a key
+    """The function itself, or one that calls it where it is an object that cannot be referred to weakly."""
+    if isinstance(function, PytreeFunction):  # never referred to
         return function
     try:
-        hash(weakref.ref(function))
+        weakref.ref(function)
     except TypeError:
         return functools.update_wrapper(lambda *args, **kwargs: function(*args, **kwargs), function, updated=())
     return function
@@ -88,9 +148,14 @@ class _Form:
 
 
 def found_once(program: Any, find: Callable[[Any], Found]) -> Found:
-    """What is found out about a program; once for all those that differ by hyperparameters alone."""
-    if not isinstance(program.function, PytreeFunction):
-        return find(program)
+    """What is found out about a program; once for all of one definition, or that differ by hyperparameters alone."""
+    definition = program.definition
+    if definition is not None:
+        key = find, program.label, program.num_classes, program.response_site
+        if definition.content is None or key not in definition.findings:
+            definition.findings[key] = find(program)
+            definition.settle(program.function)
+        return definition.findings[key]
     leaves, tree = jax.tree.flatten(program.function)
     shapes = tuple((np.shape(leaf), np.result_type(leaf)) for leaf in leaves)
     return _found_once(_Form(tree, shapes, program.label, program.num_classes, program), find)

@@ -59,6 +59,6 @@ def _prior_draw(program: Program, key: PRNGKeyArray) -> Float[Array, " D"]:
         return arbitrary_value(distribution, key_of_site)
 
     num_classes = program.num_classes
-    trace = sites_of(program.function, num_classes, program.example_covariates(num_classes), key, choose)
+    trace = sites_of(program.unchanged_function, num_classes, program.example_covariates(num_classes), key, choose)
     free = unconstrain(program, {name: trace[name]["value"] for name in program.latents})
     return jnp.concatenate([jnp.ravel(free[name]) for name in program.latents])

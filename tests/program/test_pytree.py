@@ -10,6 +10,8 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+import scipy.stats
+from counting import compilations
 
 import bayesgen as bg
 from bayesgen.program import rowwise
@@ -20,7 +22,7 @@ ROWS = {"x": np.linspace(-1.0, 1.0, 12) + CODES}
 
 
 def answered(spread):
-    """A function made anew, fitted and asked: references to it, and to what was compiled for it."""
+    """The fit of a function made anew, which was asked too: with references to what is kept for its program."""
 
     def function(n):
         mean = numpyro.sample("mean", dist.Normal(0, spread).expand([2]).to_event(1))
@@ -28,16 +30,65 @@ def answered(spread):
             y = numpyro.sample("y", dist.Bernoulli(0.5))
             numpyro.sample("x", dist.Normal(mean[y], 1.0))
 
-    fit = bg.fit(bg.GenerativeProgram(function, classes=2), ROWS, CODES, method=bg.MAP(num_starts=1))
+    program = bg.GenerativeProgram(function, classes=2)
+    fit = bg.fit(program, ROWS, CODES, method=bg.MAP(num_starts=1))
     bg.predict(fit, ROWS, rule=bg.PlugIn())
-    compiled = [jit._of_owner[function] for jit in (evaluator._at_points, rowwise.log_joint)]
-    return [weakref.ref(part) for part in (function, *compiled)]
+    compiled = [jit._of_owner[program.owner] for jit in (evaluator._at_points, rowwise.log_joint)]
+    return fit, [weakref.ref(part) for part in (program.owner, *compiled)]
 
 
-def test_a_program_that_is_gone_leaves_nothing_that_was_compiled_for_it():
-    references = answered(3.0)
+def test_what_was_compiled_goes_with_the_last_program_that_it_serves():
+    fit, references = answered(3.0)
+    with compilations() as compiled:
+        twin, again = answered(3.0)
+    assert compiled == [] and [reference() for reference in references] == [reference() for reference in again]
+    np.testing.assert_array_equal(twin.parameters["mean"], fit.parameters["mean"])
+    del fit
+    gc.collect()
+    assert all(reference() is not None for reference in references)
+    del twin
     gc.collect()
     assert [reference() for reference in references] == [None, None, None]
+
+
+SETTINGS = {"center": 0.0}
+
+
+def settled(n):
+    mean = numpyro.sample("mean", dist.Normal(SETTINGS["center"], 2.0))
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", dist.Normal(mean, 1.0))
+
+
+def test_what_a_function_reads_is_read_again_by_each_fit(monkeypatch):
+    """The mode, and the predictive density, are those of the values that are there; what was fitted stays as it was."""
+    x = np.array([1.0, 2.5, 4.0])
+    program, fits = bg.GenerativeProgram(settled, label=None), []
+    for center in (0.0, 30.0):
+        monkeypatch.setitem(SETTINGS, "center", center)
+        fits.append(bg.fit(program, {"x": x}, method=bg.MAP(num_starts=1)))
+        np.testing.assert_allclose(fits[-1].parameters["mean"], (center / 4 + x.sum()) / (1 / 4 + 3), rtol=1e-6)
+    assert fits[0].program != fits[1].program != program
+    with pytest.raises(bg.ModelError, match=r"made: SETTINGS\. Set it back"):
+        fits[0].log_joint({"x": np.zeros(2)})
+    monkeypatch.setitem(SETTINGS, "center", 0.0)
+    mean = fits[0].parameters["mean"]
+    np.testing.assert_allclose(fits[0].log_joint({"x": x})[:, 0], scipy.stats.norm(mean).logpdf(x))
+    assert bg.fit(program, {"x": x}, method=bg.MAP(num_starts=1)).program == fits[0].program
+
+
+def test_a_program_that_changes_what_it_reads_is_run_all_the_same():
+    sizes = []
+
+    def function(n):
+        sizes.append(n)
+        settled(n)
+
+    program = bg.GenerativeProgram(function, label=None)
+    fit = bg.fit(program, {"x": [1.0, 2.5, 4.0]}, method=bg.MAP(num_starts=1))
+    with compilations() as compiled:
+        again = bg.fit(program, {"x": [1.0, 2.5, 4.0]}, method=bg.MAP(num_starts=1))
+    assert sizes and compiled == [] and again.program == fit.program == program
 
 
 def test_programs_and_fits_are_copied_and_pickled():
@@ -58,6 +109,7 @@ def test_programs_are_equal_that_state_the_same():
     assert pickle.loads(pickle.dumps(program)) == copy.deepcopy(program) == program
     assert program != bg.GenerativeProgram(tosses_of_two_coins, classes=["a", "c"])
     assert program != bg.GenerativeProgram(lambda n: tosses_of_two_coins(n), classes=["a", "b"])
+    assert len({bg.GenerativeProgram(lambda n: tosses_of_two_coins(n), classes=2) for _ in range(3)}) == 1
     with pytest.raises(dataclasses.FrozenInstanceError):
         program.label = "z"
 
