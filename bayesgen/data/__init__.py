@@ -5,6 +5,7 @@ from .binned import BINNED, Binned
 from .categories import UNKNOWN
 from .chunks import naming_origin, read_tables, row_chunks
 from .columns import ColumnKinds, PositionalNames, as_array, as_weights, check_index
+from .covariates import Covariate, covariate_values
 from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
 from .encoding import Wording, encode_numbers, refuse_missing_cells, whole_numbers
 from .filling import collected, filled
@@ -32,6 +33,7 @@ __all__ = [
     "Cells",
     "CodedSequences",
     "ColumnKinds",
+    "Covariate",
     "Dataset",
     "Kind",
     "Padded",
@@ -50,6 +52,7 @@ __all__ = [
     "as_weights",
     "check_index",
     "collected",
+    "covariate_values",
     "encode_numbers",
     "filled",
     "filled_up",

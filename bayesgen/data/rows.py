@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse
 
 from bayesgen.records import record
-from bayesgen.typing import Array, Bool, Float, Int, Num, Real
+from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
 from .sequences import PADDING
 from .views import sharing_cells, successive_rows
@@ -35,7 +35,7 @@ class Rows:
 
     values: dict[str, Any]
     observed: dict[str, Bool[Array, "n ..."]] = dataclasses.field(default_factory=dict)
-    covariates: dict[str, Num[Array, "n ..."]] = dataclasses.field(default_factory=dict)
+    covariates: dict[str, Shaped[Array, "n ..."]] = dataclasses.field(default_factory=dict)
     labels: Int[Array, " n"] | None = None
     weights: Float[Array, " n"] | None = None
 

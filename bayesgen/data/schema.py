@@ -13,6 +13,7 @@ from bayesgen.errors import DataError
 from .binned import BINNED, Binned
 from .categories import as_labels, check_num_classes, encode_levels
 from .columns import ColumnKinds, PositionalNames, check_kinds, check_known, text_names
+from .covariates import Covariate
 from .decoding import decoded
 from .encoding import Encoded, category_codes, encode_categories, encode_numbers, refuse_missing_cells
 from .kinds import KINDS, Kind, name_of_kind, resolved_kind, stated_kind
@@ -51,6 +52,8 @@ class Schema:
         step, as missing, with one
         `UnknownValuesWarning` that counts such cells.
     response: the name, mean and variance of a continuous label, the y of a regression; None where there is none.
+    covariates: shapes and dtypes of the columns that a program of one's own uses and does not model, as training rows
+        have shown them.
 
     Raises DataError for an unknown kind and for empty or repeated categories, classes or columns.
     """
@@ -65,6 +68,7 @@ class Schema:
     variance: np.ndarray | None = field(default=None, compare=False)
     unknown: str = "error"
     response: ResponseColumn | None = None
+    covariates: Mapping[str, Covariate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.kinds, ColumnKinds):

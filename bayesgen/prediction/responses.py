@@ -144,7 +144,7 @@ def _simulated(fit: Fit, rows: Rows) -> Float[np.ndarray, " m"]:
         processes = [{name: latents[name] for name in program.latents}]
     size = SIMULATED // len(processes)
     places = np.arange(size) * max(rows.num_rows, 1) // size
-    ones = {name: np.ones(size) for name in rows.covariates}
+    ones = {name: np.ones((size, *value.shape[1:]), value.dtype) for name, value in rows.covariates.items()}
     covariates = {k: v[places] for k, v in rows.covariates.items()} if rows.num_rows else ones
     keys = jax.random.split(as_key(0), len(processes))
     made = [

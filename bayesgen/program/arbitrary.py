@@ -48,7 +48,9 @@ def run(
 def run_abstractly(program: Program, size: int) -> Trace:
     """The sites of a program with nothing computed: only their names, shapes and supports mean something."""
     traces: list[Trace] = []
-    jax.eval_shape(lambda covariates: traces.append(run(program, size, covariates)), program.example_covariates(size))
+    columns = program.covariate_columns
+    rows = {name: jax.ShapeDtypeStruct((size, *column.row_shape), column.dtype) for name, column in columns.items()}
+    jax.eval_shape(lambda covariates: traces.append(run(program, size, covariates)), rows)
     return traces[0]
 
 

@@ -4,11 +4,19 @@ import abc
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from bayesgen.data import ResponseColumn, Rows, Schema, Table, refuse_classes_of_response
+from bayesgen.data import (
+    Covariate,
+    ResponseColumn,
+    Rows,
+    Schema,
+    Table,
+    covariate_values,
+    refuse_classes_of_response,
+)
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, FitError
 from bayesgen.runtime import check_not_forked
@@ -26,7 +34,7 @@ from bayesgen.typing import Int
 from .base import Program
 from .model import ConcreteModel
 from .response import Response
-from .rows import check_numbers, read_rows, summarize_rows
+from .rows import check_numbers, covariate_cells, read_rows, summarize_rows
 
 
 class ProgramModel(Program, ConcreteModel):
@@ -46,12 +54,20 @@ class ProgramModel(Program, ConcreteModel):
             return program.infer_schema(table, y, declared)
         if y is not None and self.label is not None and self.classes == tuple(range(self.num_classes)):
             check_numbers(y, self.num_classes)
-        self.check_row_count(table.num_rows)
-        names = tuple(name for name in (*self.attributes, *self.covariates) if name != self.response_site)
+        program = self.of_table(table, declared.covariates)
+        program.check_row_count(table.num_rows)
+        names = tuple(name for name in (*program.attributes, *program.covariates) if name != self.response_site)
+        schema = dataclasses.replace(declared, columns=names, covariates=dict(program.known_covariates or ()))
         if self.response_site is not None:
             refuse_classes_of_response("The program", declared.classes)
-            return dataclasses.replace(declared, columns=names, response=ResponseColumn(self.response_site))
-        return dataclasses.replace(declared, columns=names, classes=self.classes or None)
+            return dataclasses.replace(schema, response=ResponseColumn(self.response_site))
+        return dataclasses.replace(schema, classes=self.classes or None)
+
+    def of_table(self, table: Table, declared: Mapping[str, Covariate] | None = None) -> Self:
+        """The program of the covariates of a table, some of which may be declared to be others."""
+        cells = covariate_cells(self, table)
+        found = {name: Covariate.of(covariate_values(name, values)) for name, values in cells.items()}
+        return self.of_covariates({**found, **(declared or {})})
 
     def label_codes(self, schema: Schema, table: Table) -> Int[np.ndarray, " n"] | None:
         """See `ConcreteModel.label_codes`."""

@@ -3,18 +3,19 @@
 import abc
 import functools
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions.transforms import Transform
 
-from bayesgen.typing import Array, Float
+from bayesgen.data import Covariate
+from bayesgen.typing import Array, Float, Shaped
 
 from .conventions import arguments_of
 from .pytree import Definition, PytreeFunction
-from .structure import Plan, Structure, Supports
+from .structure import Index, Plan, Structure, Supports
 
 Arrays: TypeAlias = Mapping[str, Array]  # values by the name of a site or of a covariate
 
@@ -29,12 +30,14 @@ class Program(abc.ABC):
         label: name of the label site, or None for a program without classes.
         classes: the labels in the order of the label site's values; none for a program without classes.
         response_site: name of the site of a continuous label, which is one of the attributes; None without one.
+        known_covariates: (name, what is known of it), as data have shown them; None before any data are seen.
     """
 
     function: Callable[..., Any]
     label: str | None
     classes: tuple[Hashable, ...]
     response_site: str | None
+    known_covariates: tuple[tuple[str, Covariate], ...] | None
 
     @property
     @abc.abstractmethod
@@ -50,6 +53,15 @@ class Program(abc.ABC):
     @abc.abstractmethod
     def supports(self) -> Supports:
         """What is known, without the latents, of the values that attributes can take."""
+
+    @property
+    @abc.abstractmethod
+    def indexes(self) -> tuple[Index, ...]:
+        """The indexes that follow from the covariates of a row."""
+
+    @abc.abstractmethod
+    def of_covariates(self, columns: Mapping[str, Covariate]) -> Self:
+        """The program of covariates of these shapes and dtypes."""
 
     @property
     def coordinates(self) -> dict[str, tuple[str, Transform]]:
@@ -94,9 +106,15 @@ class Program(abc.ABC):
         arguments = arguments_of(self.function)
         return tuple(argument.name for argument in arguments if argument.kind is argument.KEYWORD_ONLY)
 
-    def example_covariates(self, size: int) -> dict[str, Float[Array, " n"]]:
+    @property
+    def covariate_columns(self) -> dict[str, Covariate]:
+        """What is known of the covariates."""
+        known = dict(self.known_covariates or ())
+        return {name: known.get(name, Covariate()) for name in self.covariates}
+
+    def example_covariates(self, size: int) -> dict[str, Shaped[Array, "n ..."]]:
         """Covariates to run the program with where their values do not matter: ones."""
-        return {name: jnp.ones(size) for name in self.covariates}
+        return {name: jnp.ones((size, *c.row_shape), c.dtype) for name, c in self.structure.covariates}
 
     def log_coordinate_jacobian(self, latents: Arrays) -> Float[Array, ""]:
         """Log |d parameters -> d sites|: 0 unless a site stands for a parameter in other coordinates."""

@@ -1,12 +1,14 @@
 """Finding the structure of a program by running it at two sizes."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 from numpyro.distributions.transforms import biject_to
 from numpyro.primitives import CondIndepStackFrame
 
 from bayesgen.distributions import SequenceDistribution, innermost, whole_axes
-from bayesgen.errors import ModelError
+from bayesgen.errors import BayesgenError, DataError, ModelError
 
 from .arbitrary import run_abstractly
 from .base import Program
@@ -14,20 +16,24 @@ from .conventions import check_label, check_same_sites, check_signature, check_s
 from .messages import Message, Trace, in_plate, is_deterministic, is_plate, samples
 from .structure import Site, StepsOfSite, Structure
 
-SIZES = (11, 13)  # two primes: the plate whose size follows is the instance plate
+LEAST_ROWS = 11
 
 
 def find_structure(program: Program) -> Structure:
     """The structure of a program, which is refused where it breaks a convention. Inside float64."""
     check_signature(program.function)
-    first, second = (run_abstractly(program, size) for size in SIZES)
+    sizes = _sizes(program)
+    first, second = (_sites_at(program, size) for size in sizes)
     check_same_sites(samples(first), samples(second))
-    plate = _instance_plate(first, second)
+    plate = _instance_plate(first, second, sizes)
     check_sites(first, plate.name, program.label)
     if program.label is not None:
         check_label(first, program.label, program.num_classes, plate)
     inside = {name: message for name, message in samples(first).items() if in_plate(message, plate.name)}
     attributes = tuple((name, _site(message, plate.dim)) for name, message in inside.items() if name != program.label)
+    for name, site in attributes:
+        if site != _site(second[name], plate.dim):
+            raise _refusal(program, _of_moving_shape(name, first, second, sizes))
     if not attributes:
         raise ModelError(f"The program has no attribute site in its plate {plate.name!r}: sample at least one there.")
     return Structure(
@@ -36,12 +42,58 @@ def find_structure(program: Program) -> Structure:
         label=program.label,
         attributes=attributes,
         latents=tuple(
-            (name, _unconstrained_shape(message, second[name], plate.name))
+            (name, _unconstrained_shape(program, message, second[name], plate.name))
             for name, message in samples(first).items()
             if name not in inside and not message["is_observed"]
         ),
         deterministics=tuple(name for name, message in first.items() if _is_of_no_row(message, second, plate.name)),
-        covariates=program.covariates,
+        covariates=tuple(program.covariate_columns.items()),
+    )
+
+
+def _sizes(program: Program) -> tuple[int, int]:
+    """Two numbers of rows that no axis of a row of covariates has: the plate whose size follows is that of the rows."""
+    axes = {size for column in program.covariate_columns.values() for size in column.row_shape}
+    sizes = (size for size in itertools.count(LEAST_ROWS, 2) if size not in axes)
+    return next(sizes), next(sizes)
+
+
+def _sites_at(program: Program, size: int) -> Trace:
+    """The sites at a number of rows.
+
+    Raises:
+        DataError: covariates that the program cannot be run with.
+    """
+    try:
+        return run_abstractly(program, size)
+    except BayesgenError:
+        raise
+    except (TypeError, ValueError, IndexError) as error:  # of what the program calls
+        if not program.covariates:
+            raise
+        message = f"The program cannot be run with the covariates that it is given ({error})."
+        raise _refusal(program, message) from error
+
+
+def _refusal(program: Program, message: str) -> BayesgenError:
+    """What is raised where the shapes of covariates may be to blame."""
+    columns = program.covariate_columns
+    if not columns:
+        return ModelError(message)
+    shown = ", ".join(f"{name} {column}" for name, column in columns.items())
+    supposed = ", as is supposed of them before data are seen" if program.known_covariates is None else ""
+    return DataError(
+        f"{message} Its covariates are {shown}{supposed}. Give them in the shapes and dtypes that the program computes "
+        "with, (n,) for one number a row (values[:, 0], say), a mapping of arrays for others, whole numbers for an "
+        "index; or state a program that takes these."
+    )
+
+
+def _of_moving_shape(name: str, first: Trace, second: Trace, sizes: tuple[int, int]) -> str:
+    shapes = [trace[name]["fn"].shape() for trace in (first, second)]
+    return (
+        f"The attribute {name!r} has the shape {shapes[0]} at {sizes[0]} rows and {shapes[1]} at {sizes[1]}, where the "
+        "rows have to be one axis alone."
     )
 
 
@@ -53,7 +105,7 @@ def continuous_label(program: Program, label: str, stated: bool | None) -> str |
     """
     check_signature(program.function)
     with jax.enable_x64(True):
-        message = samples(run_abstractly(program, SIZES[0])).get(label)
+        message = samples(_sites_at(program, _sizes(program)[0])).get(label)
         if message is None or message["support"].is_discrete:
             if stated:
                 found = "has no such site" if message is None else f"samples it from {_kind(message)}, of whole numbers"
@@ -79,13 +131,13 @@ def _kind(message: Message) -> str:
     return type(innermost(message["fn"])).__name__
 
 
-def _instance_plate(first: Trace, second: Trace) -> CondIndepStackFrame:
+def _instance_plate(first: Trace, second: Trace, sizes: tuple[int, int]) -> CondIndepStackFrame:
     """The plate whose size is the number of rows."""
     pairs = zip(first.items(), second.values(), strict=False)
     of_rows = {
         name
         for (name, message), other in pairs
-        if is_plate(message) and (message["args"][0], other["args"][0]) == SIZES
+        if is_plate(message) and (message["args"][0], other["args"][0]) == sizes
     }
     if len(of_rows) != 1:
         plates = [name for name, message in first.items() if is_plate(message)]
@@ -123,13 +175,14 @@ def _site(message: Message, axis: int) -> Site:
     return Site(tuple(batch), tuple(distribution.event_shape), axis, discrete, whole_axes(distribution), steps)
 
 
-def _unconstrained_shape(message: Message, at_other_size: Message, plate: str) -> tuple[int, ...]:
+def _unconstrained_shape(program: Program, message: Message, at_other_size: Message, plate: str) -> tuple[int, ...]:
     """The shape of the unconstrained value of a latent site, the same at every number of rows."""
     shape, other_shape = jnp.shape(message["value"]), jnp.shape(at_other_size["value"])
     if shape != other_shape:
-        raise ModelError(
-            f"The latent site {message['name']!r} has the shape {shape} at {SIZES[0]} rows and {other_shape} at "
-            f"{SIZES[1]}: a latent for each row is not supported. Sum it out, or, if it is an attribute, sample it in "
-            f"the plate {plate!r}."
+        raise _refusal(
+            program,
+            f"The latent site {message['name']!r} has the shape {shape}, and {other_shape} where there are more rows: "
+            "a latent for each row is not supported. Sum it out, or, if it is an attribute, sample it in the plate "
+            f"{plate!r}.",
         )
     return tuple(biject_to(message["support"]).inverse_shape(tuple(shape)))

@@ -13,7 +13,7 @@ from numpyro import handlers
 from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
 
-from bayesgen.data import Rows, Schema, levels_array, read_table
+from bayesgen.data import Covariate, Rows, Schema, levels_array, read_table
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, ModelError
 from bayesgen.records import copied, fill
@@ -23,19 +23,26 @@ from bayesgen.typing import Array, Float, Seed
 from .as_model import ProgramModel
 from .base import Arrays
 from .class_axes import find_class_axes
+from .conventions import check_signature
 from .data_side import find_latent_supports, find_response_support, find_supports
 from .density import log_density
 from .discovery import continuous_label, find_structure
 from .evaluation import evaluate_classes
+from .indexing import check_indexes, find_indexes
 from .missing import check_missing
 from .pytree import Definition, PytreeFunction, found_once, referable, register
 from .recognition import make_plan
 from .row_check import RowCheck
-from .rows import summarize_rows
+from .rows import summarize_rows, with_covariates
 from .rowwise import log_joint
 from .sequence_rows import simulated
-from .structure import Plan, Structure, Supports
+from .structure import Index, Plan, Structure, Supports
 from .tracing import sites_of
+
+NEEDS_CLASSES = (
+    "GenerativeProgram needs classes=: the labels in order, or their number. (A label whose values are real numbers "
+    "needs none.)"
+)
 
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -44,12 +51,15 @@ class GenerativeProgram(ProgramModel):
 
     The function samples latent parameters, then, in one plate of size n, the label and the attributes. It takes no
     data: bayesgen conditions on them. Keyword-only arguments of the function are covariates, quantities that each
-    row has but the program does not model, one number a row; data must have a column for each.
+    row has but the program does not model: arrays (n, ...) of any shape and dtype in a mapping, columns of a frame,
+    (n,). The program gets them as the data have them, integers as integers, to index by.
 
     Args:
         function: `function(n, *, covariates...)`, any NumPyro program that follows the conventions: no `obs=`, no
             `numpyro.param`, no subsampling, no latent per row, attributes not reparametrised. It is traced when the
             program is made, so that Python's `if` and NumPy see no sampled value: use `jnp.where` and `jax.numpy`.
+            With covariates it is traced, and refused, when data show their shapes, in `fit` at the latest; what is
+            asked of it before supposes one real number a row.
         label: name of the label site, or None for a program without one.
         classes: the labels in the order of the label site's values 0 to K - 1, or their number K. Not for label=None,
             and not for a continuous label.
@@ -78,6 +88,14 @@ class GenerativeProgram(ProgramModel):
     (('height',), ('p', 'mean'))
     >>> sorted(program.simulate(3, seed=1))
     ['height', 'y']
+    >>> def schools(n, *, X, school):
+    ...     effect = numpyro.sample("effect", dist.Normal(0, 5).expand([8]).to_event(1))
+    ...     slopes = numpyro.sample("slopes", dist.Normal(0, 1).expand([X.shape[1]]).to_event(1))
+    ...     with numpyro.plate("pupils", n):
+    ...         numpyro.sample("y", dist.Normal(effect[school] + X @ slopes, 1.0))
+    >>> X = np.array([[0.3, 1.2], [0.1, 0.8], [0.9, 0.4]])
+    >>> GenerativeProgram(schools).simulate(3, seed=1, X=X, school=np.array([0, 7, 0]))["y"].shape
+    (3,)
 
     What the function reads belongs to the program: its closure, its defaults, the globals that it names, and what the
     functions among these read. It is read when the program is made, and again by each `fit`, where another value makes
@@ -93,6 +111,7 @@ class GenerativeProgram(ProgramModel):
     label: str | None
     classes: tuple[Hashable, ...]
     response_site: str | None
+    known_covariates: tuple[tuple[str, Covariate], ...] | None = dataclasses.field(default=None, compare=False)
 
     def __init__(
         self,
@@ -103,23 +122,28 @@ class GenerativeProgram(ProgramModel):
         continuous: bool | None = None,
     ) -> None:
         function, response_site = referable(function), None
+        fill(self, function=function, known_covariates=None)
+        is_traced = not isinstance(function, PytreeFunction) and not self.covariates
         if continuous and (label is None or classes is not None):
             raise ModelError("A continuous label has a name and no classes: give label=, and leave classes= out.")
         if label is not None and classes is None and not isinstance(function, PytreeFunction):
-            fill(self, function=function, label=None, classes=(), response_site=None)
-            response_site = continuous_label(self, label, continuous)
+            fill(self, label=None, classes=(), response_site=None)
+            supposed = None if continuous is False else label  # until data show what the program is run with
+            response_site = continuous_label(self, label, continuous) if is_traced else supposed
             label = label if response_site is None else None
         if label is not None and classes is None:
-            raise ModelError("GenerativeProgram needs classes=: the labels in order, or their number.")
+            raise ModelError(NEEDS_CLASSES)
         if label is None and classes is not None:
             raise ModelError("A program with label=None has no classes: drop classes=.")
         stated = () if classes is None else classes
         labels = tuple(range(stated) if isinstance(stated, int | np.integer) else stated)
         if label is not None and len(labels) < (1 if isinstance(function, PytreeFunction) else 2):
             raise ModelError(f"GenerativeProgram needs at least two classes, got {labels}.")
-        fill(self, function=function, label=label, classes=labels, response_site=response_site)
-        if not isinstance(function, PytreeFunction):
+        fill(self, label=label, classes=labels, response_site=response_site)
+        if is_traced:
             _ = self.structure  # a program that breaks a convention is refused here, and not at the first fit
+        else:
+            check_signature(function)
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled and copied: the fields. What was found out about the program is found again."""
@@ -165,15 +189,47 @@ class GenerativeProgram(ProgramModel):
 
     # --- what the program consists of ---------------------------------------------------------------------------
 
+    @property
+    def awaits_covariates(self) -> bool:
+        """Whether the program is one of many, of which data will show which: those of covariates of all shapes."""
+        return self.known_covariates is None and bool(self.covariates) and not isinstance(self.function, PytreeFunction)
+
+    def of_covariates(self, columns: Mapping[str, Covariate]) -> "GenerativeProgram":
+        """The program of covariates of these shapes and dtypes. What is found out about it is kept for the next time.
+
+        Raises:
+            DataError: covariates that the program cannot be run with.
+            ModelError: a label of classes, where none were given.
+        """
+        if not self.covariates or isinstance(self.function, PytreeFunction):
+            return self
+        known = tuple({**self.covariate_columns, **columns}.items())
+        if known == self.known_covariates:
+            return self
+        if known not in self._of_covariates:
+            program = self.replace(known_covariates=known)
+            if self.response_site is not None and continuous_label(program, self.response_site, None) is None:
+                raise ModelError(NEEDS_CLASSES)
+            self._of_covariates[known] = program
+        return self._of_covariates[known]
+
+    @functools.cached_property
+    def _of_covariates(self) -> dict[tuple[tuple[str, Covariate], ...], "GenerativeProgram"]:
+        return {}
+
     @functools.cached_property
     def structure(self) -> Structure:
         """Its sites, found by tracing."""
+        if self.awaits_covariates:
+            return self.of_covariates(self.covariate_columns).structure
         with jax.enable_x64(True):
             return found_once(self, find_structure)
 
     @functools.cached_property
     def plan(self) -> Plan:
         """Which attribute sites are compressed into sufficient statistics, and why the others are not."""
+        if self.awaits_covariates:
+            return self.of_covariates(self.covariate_columns).plan
         with jax.enable_x64(True):
             return make_plan(self) if self.definition is None else found_once(self, make_plan)
 
@@ -181,6 +237,12 @@ class GenerativeProgram(ProgramModel):
     def supports(self) -> Supports:
         """What is known, without the latents, of the values that attributes can take."""
         return find_supports(self)
+
+    @functools.cached_property
+    def indexes(self) -> tuple[Index, ...]:
+        """The indexes that follow from the covariates of a row."""
+        with jax.enable_x64(True):
+            return find_indexes(self) if self.known_covariates else ()
 
     @functools.cached_property
     def response_support(self) -> Constraint:
@@ -236,12 +298,14 @@ class GenerativeProgram(ProgramModel):
         for name, value in given.items():
             if value.shape[:1] != (n,):
                 raise DataError(f"Covariate {name!r} has the shape {value.shape}, and {n} rows need one value each.")
+        program, values = with_covariates(self, given)
+        check_indexes(program, values)
         key = as_key(seed)
         with jax.enable_x64(True):
             known = {name: jnp.asarray(value) for name, value in (latents or {}).items()}
-            trace = sites_of(handlers.substitute(self.unchanged_function, data=known), n, given, key)
-        rows = {name: simulated(site, trace[name]["value"]) for name, site in self.structure.attributes}
-        rows |= given
+            trace = sites_of(handlers.substitute(self.unchanged_function, data=known), n, values, key)
+        rows = {name: simulated(site, trace[name]["value"]) for name, site in program.structure.attributes}
+        rows |= {name: np.asarray(value) for name, value in values.items()}
         if self.label is not None:
             codes = np.asarray(trace[self.label]["value"]).reshape(n)
             rows[self.label] = levels_array(self.classes)[codes]
@@ -265,11 +329,11 @@ class GenerativeProgram(ProgramModel):
             y: a continuous label of each row. Without it the table is log p(x_i | latents), if no attribute is made
                 from the label.
         """
-        rows = self._read_with(X, y)
-        if y is not None and self.response is None:
+        program, rows = self._read_with(X, y)
+        if y is not None and self.response_site is None:
             raise DataError("log_joint takes y for a continuous label alone: its table has all classes.")
         with jax.enable_x64(True):
-            return np.asarray(log_joint(self, self._complete(latents), rows))
+            return np.asarray(log_joint(program, program._complete(latents), rows))
 
     def log_density(self, latents: Mapping[str, Any], X: Any, y: Any = None) -> float:
         """Log joint density of latents and data: log p(latents) + log p(X, y | latents).
@@ -278,19 +342,20 @@ class GenerativeProgram(ProgramModel):
 
         The density of the latents is that of their sites, in the constrained space.
         """
-        rows = self._read_with(X, y)
+        program, rows = self._read_with(X, y)
         if self.label is not None:
             rows = dataclasses.replace(rows, labels=Schema(classes=self.classes).label_codes(y))
         with jax.enable_x64(True):
-            return float(log_density(self, self._complete(latents), summarize_rows(self, rows).padded()))
+            return float(log_density(program, program._complete(latents), summarize_rows(program, rows).padded()))
 
-    def _read_with(self, X: Any, y: Any) -> Rows:
-        """Rows with their continuous label, if they have one."""
-        if self.response is None:
-            return self.read(None, X)
-        rows = self.read(None, read_table(X, y))
-        check_missing(self, rows)
-        return rows
+    def _read_with(self, X: Any, y: Any) -> tuple["GenerativeProgram", Rows]:
+        """The program of the rows' covariates, and the rows with their continuous label, if they have one."""
+        table = read_table(X) if self.response_site is None else read_table(X, y)
+        program = self.of_table(table) if self.awaits_covariates else self
+        rows = program.read(None, table)
+        if self.response_site is not None:
+            check_missing(program, rows)
+        return program, rows
 
     def _complete(self, latents: Mapping[str, Any]) -> dict[str, Array]:
         """The latents as arrays. A DataError names those that are not given: they would be drawn in silence."""
@@ -314,15 +379,18 @@ class GenerativeProgram(ProgramModel):
                 f"to be as many. Write Mixture(program, {self.num_classes}), or state a program of other classes."
             )
         components = tuple(range(num_components))
-        return self if self.classes == components else self.replace(classes=components, structure=self.structure)
+        if self.classes == components:
+            return self
+        known = {} if self.awaits_covariates else {"structure": self.structure}
+        return self.replace(classes=components, **known)
 
     def concrete(self, schema: Schema) -> "GenerativeProgram":
-        """The program as its function is now."""
-        return self.as_read_now()
+        """The program as its function is now, of covariates as the schema knows them."""
+        return self.as_read_now().of_covariates(schema.covariates)
 
     def bind(self, schema: Schema) -> "GenerativeProgram":
-        """A program of one's own is bound already."""
-        return self
+        """See `concrete`: a program of one's own is bound to nothing else."""
+        return self.of_covariates(schema.covariates)
 
 
 register(GenerativeProgram)

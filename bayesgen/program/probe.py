@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
+from bayesgen.data import Covariate
 from bayesgen.typing import Array, Float, Int, PRNGKeyArray, Shaped
 
 from .arbitrary import run
@@ -55,7 +56,9 @@ class Probe:
             sites = self.evaluate_classes(latents).sites.values()
             return sum(jnp.size(leaf) for message in sites for leaf in jax.tree.leaves(message["fn"]))
 
-        cells = sum(math.prod(site.row_shape) for _, site in self.program.structure.attributes)
+        structure = self.program.structure
+        shapes = [part.row_shape for _, part in structure.attributes + structure.covariates]
+        cells = sum(map(math.prod, shapes))
         return max(1, Probe(self.program).abstractly(count) // self.program.num_classes + cells)
 
     # --- arbitrary values ---------------------------------------------------------------------------------------
@@ -71,9 +74,15 @@ class Probe:
         return np.zeros(min(FEW, self.size), int)
 
     @property
-    def covariates(self) -> dict[str, Float[Array, " n"]]:
-        """Covariates that differ from row to row."""
-        return {name: 1.0 + jnp.arange(self.size) % 3 for name in self.program.covariates}
+    def covariates(self) -> dict[str, Shaped[Array, "n ..."]]:
+        """Covariates that differ from row to row, and from cell to cell."""
+
+        def numbers(column: Covariate) -> Shaped[Array, "n ..."]:
+            places = np.add.outer(np.arange(self.size), np.arange(math.prod(column.row_shape)))
+            values = places % 3 + (column.dtype.kind != "b")
+            return jnp.asarray(values.reshape(self.size, *column.row_shape), column.dtype)
+
+        return {name: numbers(column) for name, column in self.program.structure.covariates}
 
     def values(
         self, key: PRNGKeyArray, spread: float | Float[Array, ""] = 1.0

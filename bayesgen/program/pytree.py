@@ -151,7 +151,7 @@ def found_once(program: Any, find: Callable[[Any], Found]) -> Found:
     """What is found out about a program; once for all of one definition, or that differ by hyperparameters alone."""
     definition = program.definition
     if definition is not None:
-        key = find, program.label, program.num_classes, program.response_site
+        key = find, program.label, program.num_classes, program.response_site, program.known_covariates
         if definition.content is None or key not in definition.findings:
             definition.findings[key] = find(program)
             definition.settle(program.function)

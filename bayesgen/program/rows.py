@@ -1,15 +1,15 @@
 """The data of a program of one's own: arrays by attribute site, checked against the sites, and their statistics."""
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
 from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
 
-from bayesgen.data import Rows, Table, read_table, response_of_rows
+from bayesgen.data import Covariate, Rows, Table, covariate_values, read_table, response_of_rows
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 from bayesgen.statistics import SufficientStatistics, sufficient_statistics
@@ -17,9 +17,12 @@ from bayesgen.typing import Array, Bool, Float, Shaped
 
 from .base import Program
 from .data_side import inert_parameters, supports_by_row
+from .indexing import check_indexes
 from .missing import check_missing
 from .sequence_rows import check_sequences, is_row_of_symbols, numbers, read_sequences
 from .structure import Site
+
+AnyProgram = TypeVar("AnyProgram", bound=Program)
 
 
 def read_rows(program: Program, X: Any, labelled: bool = False) -> Rows:
@@ -35,6 +38,8 @@ def read_rows(program: Program, X: Any, labelled: bool = False) -> Rows:
             the site's support, missing covariates, and missing cells that cannot be left out (see `check_missing`).
     """
     table = read_table(X)
+    program, covariates = with_covariates(program, covariate_cells(program, table))
+    check_indexes(program, covariates)
     structure = program.structure
     columns = _columns(program, table, {program.label, program.response_site} if labelled else set())
     if program.response_site is not None:
@@ -51,7 +56,7 @@ def read_rows(program: Program, X: Any, labelled: bool = False) -> Rows:
             values[name], mask = read_sequences(name, site, cells)
         if mask is not None:
             observed[name] = mask
-    rows = Rows(values, observed, {name: _covariate(name, columns[name]) for name in structure.covariates})
+    rows = Rows(values, observed, covariates)
     is_new = program.response_site is not None and table.labels is None
     check_missing(program, rows, {program.response_site} if is_new else set())
     check_values(program, rows)
@@ -102,16 +107,34 @@ def _attribute(
     return np.where(observed, values, 0.0) if site.discrete else values, observed
 
 
-def _covariate(name: str, cells: Shaped[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
-    values = numbers(name, cells)
-    missing = np.isnan(values)
-    if missing.any():
-        row = int(np.argmax(missing.reshape(len(missing), -1).any(1)))
+def covariate_cells(program: Program, table: Table) -> dict[str, Shaped[np.ndarray, "n ..."]]:
+    """The cells of the program's covariates. An array without names is that of the only one, its one column (n,)."""
+    names = program.covariates
+    if len(names) == 1 and not table.named:
+        cells = np.asanyarray(table.matrix(table.names))
+        return {names[0]: cells[:, 0] if cells.shape[1:] == (1,) else cells}
+    missing = [name for name in names if name not in table.names]
+    if missing:
         raise DataError(
-            f"Covariate {name!r} has {int(missing.sum())} missing cells, the first in row {row}. The program "
-            "computes with covariates and has no distribution for them: drop these rows, or impute them."
+            f"The data have no columns for the covariates {missing} of the program: give a mapping or a data frame "
+            f"with these names and those of its attribute sites. It has {quote_some(table.names)}."
         )
-    return values
+    return {name: table.column(name) for name in names}
+
+
+def with_covariates(
+    program: AnyProgram, cells: Mapping[str, Shaped[np.ndarray, "n ..."]]
+) -> tuple[AnyProgram, dict[str, Shaped[Array, "n ..."]]]:
+    """The program of covariates with these cells, and their values.
+
+    Raises:
+        DataError: those that are not as the program knows them; any with which it cannot be run.
+    """
+    if program.known_covariates is None:
+        found = {name: covariate_values(name, of_name) for name, of_name in cells.items()}
+        return program.of_covariates({name: Covariate.of(values) for name, values in found.items()}), {**found}
+    columns = program.covariate_columns
+    return program, {name: columns[name].values(name, of_name) for name, of_name in cells.items()}
 
 
 def check_numbers(y: np.ndarray, num_classes: int) -> None:

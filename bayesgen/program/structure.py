@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions.constraints import Constraint
 
+from bayesgen.data import Covariate
 from bayesgen.statistics import Statistic
 from bayesgen.typing import Array, Bool, Int, Shaped
 
@@ -95,7 +96,7 @@ class Structure:
         attributes: (site, its shape).
         latents: (site, the shape of its unconstrained value).
         deterministics: names of the deterministic sites that have no entry for each row.
-        covariates: names.
+        covariates: (name, what is known of it).
     """
 
     plate: str
@@ -104,7 +105,7 @@ class Structure:
     attributes: tuple[tuple[str, Site], ...]
     latents: tuple[tuple[str, tuple[int, ...]], ...]
     deterministics: tuple[str, ...]
-    covariates: tuple[str, ...]
+    covariates: tuple[tuple[str, Covariate], ...]
 
     @property
     def attribute(self) -> dict[str, Site]:
@@ -133,6 +134,19 @@ class Plan:
     reasons: tuple[tuple[str, str], ...] = ()
     inert: tuple[str, ...] = ()
     dependences: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Index:
+    """An index into an axis, which follows from the covariates of a row.
+
+    Attributes:
+        covariates: the names of those that it follows from.
+        size: the number of entries along the axis.
+    """
+
+    covariates: tuple[str, ...]
+    size: int
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ from bayesgen.data import Rows, joined
 from bayesgen.errors import DataError
 from bayesgen.records import record
 from bayesgen.runtime import pad, padded_size
-from bayesgen.typing import Array, Float, Int, Num
+from bayesgen.typing import Array, Float, Int, Shaped
 
 from .base import Statistic
 from .passes import Classes, class_counts
@@ -39,7 +39,7 @@ class SufficientStatistics:
 
     class_weights: Float[Array, " K"]
     summaries: dict[str, Summary]
-    covariates: dict[str, Num[Array, "K ..."]] = dataclasses.field(default_factory=dict)
+    covariates: dict[str, Shaped[Array, "K ..."]] = dataclasses.field(default_factory=dict)
     rows: Rows | None = None
     unlabelled: Rows | None = None
 
@@ -215,6 +215,6 @@ def _joined(parts: list[Rows | None]) -> Rows | None:
     return joined(there) if there else None
 
 
-def first_rows(covariates: Mapping[str, Num[Array, "n ..."]], size: int) -> dict[str, Num[Array, "size ..."]]:
+def first_rows(covariates: Mapping[str, Shaped[Array, "n ..."]], size: int) -> dict[str, Shaped[Array, "size ..."]]:
     """The first row of each covariate, repeated: any value serves where only parameters are of interest."""
     return {name: pad(np.asarray(value)[:1], size) for name, value in covariates.items()}

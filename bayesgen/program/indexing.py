@@ -1,0 +1,203 @@
+"""What a program indexes by its covariates, and whether rows have such entries.
+
+JAX takes the last entry where an index is too large, and counts from the end where it is negative. So the operations
+of a program are read from its jaxpr, and those that follow from covariates alone are done with those of each row.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Literal, jaxprs_in_params
+
+from bayesgen.errors import DataError
+from bayesgen.runtime import OwnedJit, over_chunks
+from bayesgen.typing import Array, Int
+
+from .arbitrary import run
+from .base import Arrays, Program
+from .evaluation import evaluate
+from .structure import Index
+
+CHUNK_ROWS = 1024  # at once, and no fewer: one compilation for any number of rows
+_CALLS = ("jit", "pjit", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint", "closed_call")
+_INT32 = np.iinfo(np.int32)
+
+
+def find_indexes(program: Program) -> tuple[Index, ...]:
+    """The indexes that follow from covariates, and the class of a row, alone. Inside float64."""
+    indexes: list[Index] = []
+
+    def note(covariates: Arrays) -> None:
+        indexes.extend(index for index, _ in _read(program, covariates))
+
+    jax.eval_shape(note, program.example_covariates(program.num_classes))
+    return tuple(indexes)
+
+
+def check_indexes(program: Program, covariates: Arrays) -> None:
+    """Refuse covariates of rows by which the program would look for entries that are not there.
+
+    Raises:
+        DataError: naming the covariates and the first such row.
+    """
+    num_rows = min(map(len, covariates.values()), default=0)
+    if not num_rows or not program.indexes:
+        return
+    with jax.enable_x64(True):
+        entries = over_chunks(functools.partial(_entries, program), covariates, num_rows, CHUNK_ROWS, one_size=True)
+    for index, (lowest, highest) in zip(program.indexes, entries, strict=True):
+        wrong = (lowest < 0) | (highest >= index.size)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            entry = lowest[row] if lowest[row] < 0 else highest[row]
+            values = " and ".join(f"{name!r} has {covariates[name][row]}" for name in index.covariates)
+            raise DataError(
+                f"Covariate {values} in row {row}, by which the program takes the entry {entry} of an axis with the "
+                f"entries 0 to {index.size - 1}; {int(wrong.sum())} rows are such. Code what it stands for by 0, 1, 2 "
+                "and so on, all of it in training and nothing else later, or give the program more entries."
+            )
+
+
+@OwnedJit
+def _entries(program: Program, covariates: Arrays) -> list[tuple[Int[Array, " n"], Int[Array, " n"]]]:
+    """The lowest and the highest entry that each index takes in each row."""
+
+    def of_row(row: Arrays) -> list[tuple[Int[Array, ""], Int[Array, ""]]]:
+        rows = {name: jnp.broadcast_to(value, (program.num_classes, *value.shape)) for name, value in row.items()}
+        return [(entries.min(), entries.max()) for _, entries in _read(program, rows)]
+
+    return jax.vmap(of_row)(covariates)
+
+
+def _read(program: Program, covariates: Arrays) -> list[tuple[Index, Int[Array, "..."]]]:
+    """The indexes of a program run at its classes, and the entries that covariates, one row a class, make of them."""
+    num_classes = program.num_classes
+    shapes = {name: jax.ShapeDtypeStruct(value.shape, value.dtype) for name, value in covariates.items()}
+
+    def values(covariates: Arrays) -> tuple[Arrays, Arrays]:
+        trace = run(program, num_classes, covariates)
+        rows = {name: site.from_site(trace[name]["value"]) for name, site in program.structure.attributes}
+        return {name: trace[name]["value"] for name in program.latents}, rows
+
+    def distributions(covariates: Arrays, latents: Arrays, rows: Arrays) -> Any:
+        evaluation = evaluate(program, latents, jnp.arange(num_classes), rows, covariates)
+        return [jax.tree.leaves(message["fn"]) for message in evaluation.sites.values()]
+
+    latents, rows = jax.eval_shape(values, shapes)
+    closed = jax.make_jaxpr(distributions)(shapes, latents, rows)
+    known = [_Term(covariates[name], frozenset({name})) for name in sorted(covariates)]  # the order of JAX's leaves
+    unknown = [_Term(None)] * len(jax.tree.leaves((latents, rows)))
+    reader = _Reader()
+    reader.read(closed, [*known, *unknown])
+    return reader.found
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Term:
+    """A variable of a jaxpr.
+
+    Attributes:
+        value: what covariates make of it; None where more than they enters it.
+        covariates: the names of those that enter it.
+        operation: that made it, or nothing.
+        operands: of that.
+        size: how many numbers an iota, 0, 1, 2 and so on, counts.
+    """
+
+    value: Any
+    covariates: frozenset[str] = frozenset()
+    operation: str = ""
+    operands: tuple["_Term", ...] = ()
+    size: int | None = None
+
+
+class _Reader:
+    """Reads jaxprs, operation by operation.
+
+    Attributes:
+        found: indexes that follow from covariates alone, and their entries.
+    """
+
+    def __init__(self) -> None:
+        self.found: list[tuple[Index, Any]] = []
+
+    def read(self, closed: ClosedJaxpr, arguments: Sequence[_Term]) -> list[_Term]:
+        """The results of a jaxpr."""
+        jaxpr = closed.jaxpr
+        terms = dict(zip(jaxpr.constvars, map(_Term, closed.consts), strict=True))
+        terms |= dict(zip(jaxpr.invars, arguments, strict=True))
+
+        def term(operand: Any) -> _Term:
+            return _Term(operand.val) if isinstance(operand, Literal) else terms[operand]
+
+        for equation in jaxpr.eqns:
+            operands = tuple(map(term, equation.invars))
+            called = [value for value in equation.params.values() if isinstance(value, ClosedJaxpr)]
+            if equation.primitive.name in _CALLS and len(called) == 1:
+                results = self.read(called[0], operands)
+            else:
+                self._note(equation, operands)
+                results = _results(equation, operands)
+            terms |= dict(zip(equation.outvars, results, strict=True))
+        return list(map(term, jaxpr.outvars))
+
+    def _note(self, equation: Any, operands: tuple[_Term, ...]) -> None:
+        """Note what a gather takes, or a comparison with 0, 1, 2 and so on, which is what one-hot codes are made by."""
+        if equation.primitive.name == "gather":
+            axes, sizes = equation.params["dimension_numbers"].start_index_map, equation.params["slice_sizes"]
+            shape = equation.invars[0].aval.shape
+            for axis, entries in zip(axes, _by_axis(operands[1], len(axes)), strict=True):
+                self._add(entries, shape[axis] - sizes[axis] + 1)
+        if equation.primitive.name == "eq":
+            for entries, other in (operands, operands[::-1]):
+                if other.size is not None:
+                    self._add(entries, other.size)
+
+    def _add(self, entries: _Term, size: int) -> None:
+        if entries.value is not None and entries.covariates:
+            self.found.append((Index(tuple(sorted(entries.covariates)), size), entries.value))
+
+
+def _by_axis(indexes: _Term, num_axes: int) -> list[_Term]:
+    """Where a gather takes entries along several axes, the entries along each of them."""
+    if indexes.operation == "concatenate" and len(indexes.operands) == num_axes:
+        return list(indexes.operands)
+    parts = [None if indexes.value is None else indexes.value[..., axis] for axis in range(num_axes)]
+    return [dataclasses.replace(indexes, value=part) for part in parts]
+
+
+def _results(equation: Any, operands: tuple[_Term, ...]) -> list[_Term]:
+    """What an operation makes of its operands."""
+    name, count = equation.primitive.name, len(equation.outvars)
+    if name == "select_n" and _counts_from_the_end(operands):
+        return [operands[1]]  # a negative index, which is looked at as it is
+    covariates = frozenset().union(*(operand.covariates for operand in operands))
+    size = equation.params["shape"][equation.params["dimension"]] if name == "iota" else None
+    if name == "broadcast_in_dim":
+        size = operands[0].size
+    values: list[Any] = [None] * count
+    if all(operand.value is not None for operand in operands) and not any(jaxprs_in_params(equation.params)):
+        made = equation.primitive.bind(*map(_value_of(equation), operands), **equation.params)
+        values = list(made) if equation.primitive.multiple_results else [made]
+    return [_Term(value, covariates, name, operands, size) for value in values]
+
+
+def _value_of(equation: Any) -> Any:
+    """What gives the value of an operand; whole numbers that int32 does not hold stay too large for any axis."""
+    if equation.primitive.name == "convert_element_type" and equation.params["new_dtype"] == np.int32:
+        return lambda operand: jnp.clip(operand.value, _INT32.min, _INT32.max)
+    return lambda operand: operand.value
+
+
+def _counts_from_the_end(operands: tuple[_Term, ...]) -> bool:
+    """Whether operands of a choice are those by which JAX adds the size of an axis to indexes that are negative."""
+    if len(operands) != 3:
+        return False
+    which, index, added = operands
+    negative = which.operation == "lt" and which.operands[0] is index
+    return negative and added.operation == "add" and added.operands[0] is index
