@@ -87,7 +87,8 @@ def _converted(
     """The values in another dtype, and which of them it changes."""
     with np.errstate(invalid="ignore"):
         converted = values.astype(dtype, copy=False)
-        return converted, converted.astype(values.dtype, copy=False) != values
+        changed = converted.astype(values.dtype, copy=False) != values
+        return converted, changed | ((converted < 0) != (values < 0))
 
 
 def _of_objects(name: str, cells: list[Any]) -> Shaped[np.ndarray, "..."]:

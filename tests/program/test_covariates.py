@@ -1,0 +1,300 @@
+"""Covariates of any shape and dtype: what programs get, what they learn by it, and what is refused by name."""
+
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pandas as pd
+import pytest
+import scipy.special
+from fitting.oracles import assert_moments
+
+import bayesgen as bg
+from bayesgen.errors import DataError, ModelError
+from program.programs import reference_density
+
+close = np.testing.assert_allclose
+
+ROWS, SCHOOLS = 23, 4
+RNG = np.random.default_rng(0)
+PUPILS = {
+    "X": RNG.normal(size=(ROWS, 2)),
+    "school": np.arange(ROWS) % SCHOOLS,
+    "boards": np.arange(ROWS) % 5 < 2,
+}
+SCORES = PUPILS["X"] @ [1.0, -2.0] + PUPILS["school"] + 0.5 * PUPILS["boards"] + RNG.normal(size=ROWS)
+
+
+def pupils(n, *, X, school, boards):
+    """A linear regression whose covariates are a matrix, an index and truth values."""
+    slopes = numpyro.sample("slopes", dist.Normal(0, 3).expand([X.shape[1]]).to_event(1))
+    effect = numpyro.sample("effect", dist.Normal(0, 2).expand([SCHOOLS]).to_event(1))
+    boarding = numpyro.sample("boarding", dist.Normal(0, 1))
+    with numpyro.plate("pupils", n):
+        numpyro.sample("y", dist.Normal(effect[school] + X @ slopes + jnp.where(boards, boarding, 0.0), 0.7))
+
+
+PROGRAM = bg.GenerativeProgram(pupils)  # made before any data are seen
+
+
+def line(n, *, dose):
+    slope = numpyro.sample("slope", dist.Normal(0, 3))
+    with numpyro.plate("rows", n):
+        numpyro.sample("y", dist.Normal(slope * dose, 0.7))
+
+
+LINE = bg.GenerativeProgram(line)
+
+
+def wards(n, *, X, ward):
+    """Classes whose means lie in a table of wards."""
+    share = numpyro.sample("share", dist.Beta(2, 2))
+    mean = numpyro.sample("mean", dist.Normal(0, 3).expand([2, 3]).to_event(2))
+    slopes = numpyro.sample("slopes", dist.Normal(0, 1).expand([2]).to_event(1))
+    with numpyro.plate("patients", n):
+        y = numpyro.sample("y", dist.Bernoulli(share))
+        numpyro.sample("ill", dist.Bernoulli(logits=X @ slopes))
+        numpyro.sample("level", dist.Normal(mean[y, ward], 0.5))
+
+
+WARDS = bg.GenerativeProgram(wards, classes=["well", "unwell"])
+LABELS = np.arange(ROWS) % 2
+PATIENTS = {
+    "X": PUPILS["X"],
+    "ward": np.arange(ROWS) % 3,
+    "ill": (RNG.random(ROWS) < 0.5).astype(int),
+    "level": 3.0 * LABELS + RNG.normal(size=ROWS),
+}
+
+
+def normal_posterior():
+    """Mean and covariance of slopes, effects and boarding, which are normal (Bishop 2006, equation 3.50)."""
+    design = np.column_stack([PUPILS["X"], np.eye(SCHOOLS)[PUPILS["school"]], PUPILS["boards"]])
+    precision = np.diag(np.asarray([3.0] * 2 + [2.0] * SCHOOLS + [1.0]) ** -2.0) + design.T @ design / 0.7**2
+    covariance = np.linalg.inv(precision)
+    return design, covariance @ design.T @ SCORES / 0.7**2, covariance
+
+
+def stacked(parameters):
+    return np.concatenate([*(parameters[name] for name in ("slopes", "effect")), parameters["boarding"][..., None]], -1)
+
+
+@pytest.fixture(scope="module")
+def fit():
+    return bg.fit(PROGRAM, PUPILS, SCORES, method=bg.MAP(num_starts=1))
+
+
+def test_a_regression_on_a_matrix_an_index_and_truth_values_has_its_normal_posterior(fit):
+    design, mean, covariance = normal_posterior()
+    np.testing.assert_allclose(stacked(fit.parameters), mean, atol=1e-6)
+    np.testing.assert_allclose(bg.predict(fit, PUPILS, rule=bg.PlugIn()).mean, design @ mean, atol=1e-5)
+    sampled = bg.fit(PROGRAM, PUPILS, SCORES, method=bg.NUTS(num_samples=500), seed=1)
+    assert_moments(stacked(sampled.parameters), mean, covariance, "weights")
+    answer = bg.predict(sampled, {name: values[:5] for name, values in PUPILS.items()}, rule=bg.BMA())
+    variance = 0.7**2 + ((design @ covariance) * design).sum(1)
+    np.testing.assert_allclose(answer.mean, (design @ mean)[:5], atol=0.1)
+    np.testing.assert_allclose(answer.std, np.sqrt(variance[:5]), rtol=0.05)
+
+
+def test_data_may_come_in_chunks_and_fits_may_be_pickled(fit):
+    chunks = [
+        ({name: values[part] for name, values in PUPILS.items()}, SCORES[part]) for part in (slice(9), slice(9, None))
+    ]
+    whole = bg.fit(PROGRAM, chunks, method=bg.MAP(num_starts=1))
+    np.testing.assert_allclose(stacked(whole.parameters), stacked(fit.parameters), atol=1e-6)
+    again = pickle.loads(pickle.dumps(fit))
+    assert again.program == fit.program == PROGRAM and again.schema == fit.schema
+    some = {name: values[:3] for name, values in PUPILS.items()}
+    rows = again.simulate(3, seed=2, **some)
+    assert rows["y"].tolist() == fit.simulate(3, seed=2, **some)["y"].tolist()
+    assert rows["school"].dtype == np.int64 and rows["boards"].dtype == bool
+
+
+def test_densities_are_those_of_numpyro_whether_labels_are_known_or_not():
+    latents = {"share": 0.3, "mean": np.arange(6.0).reshape(2, 3), "slopes": np.asarray([0.5, -1.0])}
+    covariates = {name: PATIENTS[name] for name in ("X", "ward")}
+    values = {name: PATIENTS[name] for name in ("ill", "level")}
+    with jax.enable_x64(True):
+        density = reference_density(wards, ROWS)
+        expected = [
+            float(density({**latents, **values, "y": y}, covariates)) for y in (LABELS, 0 * LABELS, 0 * LABELS + 1)
+        ]
+    names = np.asarray(WARDS.classes, object)[LABELS]
+    close(WARDS.log_density(latents, PATIENTS, names), expected[0], rtol=1e-9)
+    table = WARDS.log_joint(latents, PATIENTS)
+    prior = expected[1] - table[:, 0].sum()
+    close(table[:, 1].sum() + prior, expected[2], rtol=1e-9)
+    unknown = np.where(np.arange(ROWS) < 5, None, names)
+    of_rows = np.where(np.arange(ROWS) < 5, scipy.special.logsumexp(table, axis=1), table[np.arange(ROWS), LABELS])
+    close(WARDS.log_density(latents, PATIENTS, unknown), prior + of_rows.sum(), rtol=1e-9)
+
+
+def test_mixtures_learn_by_such_covariates():
+    """Components that are far apart: each has the means of its own rows, ward by ward."""
+    rows = {**PATIENTS, "level": 20.0 * LABELS + PATIENTS["ward"]}
+    fit = bg.fit(bg.Mixture(WARDS, 2), rows, method=bg.MLE(num_starts=4))
+    means = fit.parameters["mean"]
+    np.testing.assert_allclose(means[means[:, 0].argsort()], [[0, 1, 2], [20, 21, 22]], atol=1e-4)
+    with pytest.raises(DataError, match=r"'ward' has 3 in row 1.*entries 0 to 2"):
+        bg.predict(fit, {**rows, "ward": rows["ward"] + 2}, rule=bg.PlugIn())
+
+
+# --- what programs get --------------------------------------------------------------------------------------------
+
+
+def test_programs_get_what_the_data_have():
+    seen = {}
+
+    def looks(n, *, a, b, c, d):
+        seen.update({name: (value.shape[1:], value.dtype) for name, value in dict(a=a, b=b, c=c, d=d).items()})
+        mean = numpyro.sample("mean", dist.Normal(0, 1))
+        with numpyro.plate("rows", n):
+            numpyro.sample("x", dist.Normal(mean, 1))
+
+    program = bg.GenerativeProgram(looks, label=None)
+    assert not seen
+    frame = pd.DataFrame(
+        {"a": [1, 2], "b": [True, False], "c": pd.array([3, 4], "Int64"), "d": [0.5, 1], "x": [0.0, 1]}
+    )
+    for cells in (frame, {**frame, "d": np.ones((2, 3, 4), np.float32)}):
+        program.read(None, cells)
+        shape = np.shape(cells["d"])[1:]
+        assert seen == {"a": ((), int), "b": ((), bool), "c": ((), int), "d": (shape, float)}
+
+
+def test_values_have_the_dtype_of_training_where_that_changes_none(fit):
+    rows = {**PUPILS, "school": PUPILS["school"].astype(float), "boards": PUPILS["boards"].astype(int)}
+    assert fit.read(rows) == fit.read(PUPILS)
+    for name, values, match in [
+        ("school", PUPILS["school"] + 0.5, r"'school' has 0\.5 in row 0, and whole numbers in"),
+        ("boards", PUPILS["school"], r"'boards' has 2 in row 2, and truth values in"),
+        ("school", PUPILS["school"].astype(str), "'school' holds no numbers"),
+        ("school", np.where(PUPILS["school"] == 2, None, 1), "'school' has 6 missing cells, the first in row 2"),
+        ("X", np.where(PUPILS["X"] == PUPILS["X"][3, 1], np.inf, 0), "'X' has inf in row 3"),
+        ("school", np.full(ROWS, 2**63, np.uint64), f"'school' has {2**63} in row 0"),
+    ]:
+        with pytest.raises(DataError, match=match):
+            bg.predict(fit, {**PUPILS, name: values}, rule=bg.PlugIn())
+
+
+# --- shapes that a program is not written for ---------------------------------------------------------------------
+
+SHAPES = {
+    "a matrix for a number": (LINE, {"dose": np.ones((5, 3))}, r"dose \(n, 3\) of real numbers.*values\[:, 0\]"),
+    "as many rows as columns": (LINE, {"dose": np.ones((3, 3))}, r"dose \(n, 3\)"),
+    "what broadcasts to a square": (LINE, {"dose": np.ones((3, 1))}, r"shape \(11, 11\).*dose \(n, 1\)"),
+    "as many columns as rows are traced at": (LINE, {"dose": np.ones((3, 11))}, r"dose \(n, 11\)"),
+    "numbers for a matrix": (PROGRAM, {**PUPILS, "X": PUPILS["X"][:, 0]}, r"X \(n,\) of real"),
+    "an index of real numbers": (PROGRAM, {**PUPILS, "school": PUPILS["school"] / 2}, r"school \(n,\) of real"),
+    "no column": (
+        PROGRAM,
+        {"X": PUPILS["X"], "school": PUPILS["school"]},
+        r"no columns for the covariates \['boards'\]",
+    ),
+    "rows of several shapes": (LINE, {"dose": [[1.0], [1.0, 2.0]]}, "'dose' has rows of several shapes"),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes_that_the_program_is_not_written_for_are_refused_by_name(name):
+    program, X, match = SHAPES[name]
+    with pytest.raises(DataError, match=match):
+        bg.fit(program, X, np.zeros(len(next(iter(X.values())))), method=bg.MAP())
+
+
+def test_shapes_of_training_are_those_of_prediction_and_simulation(fit):
+    for X in (PUPILS["X"][:, :1], PUPILS["X"][:, 0], np.ones((ROWS, 3))):
+        with pytest.raises(DataError, match=r"'X' has the shape \(n.*, and \(n, 2\) in"):
+            bg.predict(fit, {**PUPILS, "X": X}, rule=bg.PlugIn())
+        with pytest.raises(DataError, match=r"'X' has the shape"):
+            fit.simulate(ROWS, **{**PUPILS, "X": X})
+
+
+def test_conventions_are_checked_at_the_latest_when_data_come():
+    def observed(n, *, dose):
+        with numpyro.plate("rows", n):
+            numpyro.sample("y", dist.Normal(0, 1), obs=dose)
+
+    def classes(n, *, dose):
+        share = numpyro.sample("share", dist.Beta(1, 1))
+        with numpyro.plate("rows", n):
+            y = numpyro.sample("y", dist.Bernoulli(share))
+            numpyro.sample("x", dist.Normal(y * dose, 1))
+
+    rows = {"dose": np.ones(3)}
+    with pytest.raises(ModelError, match=r"'y' is observed"):
+        bg.fit(bg.GenerativeProgram(observed), rows, np.ones(3), method=bg.MAP())
+    with pytest.raises(ModelError, match=r"needs classes="):
+        bg.fit(bg.GenerativeProgram(classes), {**rows, "x": np.ones(3)}, np.ones(3), method=bg.MAP())
+    with pytest.raises(ModelError, match=r"this function takes \(X, y, dose\)"):
+        bg.GenerativeProgram(lambda X, y, *, dose: None)
+
+
+# --- indexes ------------------------------------------------------------------------------------------------------
+
+INDEXED = {
+    # how a class, a group and a table (2, 4) make the mean: (mean, groups that it takes)
+    "itself": (lambda t, y, g: t[0][g], (0, 3)),
+    "less one": (lambda t, y, g: t[0][g - 1], (1, 4)),
+    "with the class": (lambda t, y, g: t[y, g], (0, 3)),
+    "in one row": (lambda t, y, g: t.ravel()[2 * g + y], (0, 3)),
+    "a column": (lambda t, y, g: t[:, g][0], (0, 3)),
+    "taken": (lambda t, y, g: jnp.take(t[0], g), (0, 3)),
+    "a group of groups": (lambda t, y, g: t[0][jnp.asarray([3, 2, 1])[g]], (0, 2)),
+    "one-hot": (lambda t, y, g: jax.nn.one_hot(g, 4) @ t[0], (0, 3)),
+    "row by row": (lambda t, y, g: jax.vmap(lambda index: t[0, index])(g), (0, 3)),
+    "of a mixed sign": (lambda t, y, g: t[0][g + 2], (-2, 1)),
+    "clipped by the program": (lambda t, y, g: t[0][jnp.clip(g, 0, 3)], None),
+    "with more entries": (lambda t, y, g: jnp.concatenate([jnp.zeros(1), t[0]])[g], (0, 4)),
+    "a number": (lambda t, y, g: 0.1 * g, None),
+}
+
+
+@pytest.mark.parametrize("name", INDEXED)
+def test_indexes_out_of_range_are_refused(name):
+    mean, ends = INDEXED[name]
+
+    def indexed(n, *, group):
+        table = numpyro.sample("table", dist.Normal(0, 1).expand([2, 4]).to_event(2))
+        with numpyro.plate("rows", n):
+            y = numpyro.sample("y", dist.Bernoulli(0.5))
+            numpyro.sample("x", dist.Normal(mean(table, y, group), 1))
+
+    program = bg.GenerativeProgram(indexed, classes=2)
+    low, high = ends or (-100, 2**40)
+    program.read(None, {"x": np.zeros(3), "group": [low, high, low]})
+    program.simulate(2, group=[low, high])
+    for group in (low - 1, high + 1, high + 2**32):
+        if ends is not None:
+            with pytest.raises(DataError, match=rf"Covariate 'group' has {group} in row 2.*; 1 rows are such"):
+                program.read(None, {"x": np.zeros(3), "group": [low, high, group]})
+    if ends is not None:
+        with pytest.raises(DataError, match=rf"Covariate 'group' has {high + 1} in row 0"):
+            program.simulate(2, group=high + 1)
+
+
+def test_indexes_out_of_range_are_refused_in_training_and_in_prediction(fit):
+    for school in (99, -1):
+        rows = {**PUPILS, "school": np.where(np.arange(ROWS) == 20, school, PUPILS["school"])}
+        with pytest.raises(DataError, match=rf"'school' has {school} in row 20"):
+            bg.fit(PROGRAM, rows, SCORES, method=bg.MAP())
+        with pytest.raises(DataError, match=rf"'school' has {school} in row 20"):
+            bg.predict(fit, rows, rule=bg.PlugIn())
+    with pytest.raises(DataError, match=r"'school' has 4 in row 3, .*entries 0 to 3; 5 rows are such"):
+        bg.fit(PROGRAM, {**PUPILS, "school": PUPILS["school"] + 1}, SCORES, method=bg.MAP())
+
+
+def test_indexes_of_several_covariates_and_of_arrays_of_them_name_both():
+    def indexed(n, *, place, year):
+        table = numpyro.sample("table", dist.Normal(0, 1).expand([6]).to_event(1))
+        with numpyro.plate("rows", n):
+            numpyro.sample("x", dist.Normal(table[3 * year[:, None] + place].sum(1), 1))
+
+    program = bg.GenerativeProgram(indexed, label=None)
+    rows = {"x": np.zeros(2), "place": [[0, 2], [1, 1]], "year": [0, 1]}
+    program.read(None, rows)
+    with pytest.raises(DataError, match=r"'place' has \[1 1\] and 'year' has 2 in row 1, .* the entry 7 .*0 to 5"):
+        program.read(None, {**rows, "year": [0, 2]})
