@@ -54,4 +54,4 @@ def _(fit: AverageResponseFit, rule: Rule, X: Any) -> ContinuousPrediction:
         log_marginal = scipy.special.logsumexp(log_weights, axis=0)
         log_weights = log_weights - log_marginal
     outcomes = MixtureOutcomes(log_weights, tuple(one.outcomes for one in answers))
-    return ContinuousPrediction(outcomes, log_marginal, device=answers[0].device)
+    return ContinuousPrediction(outcomes, log_marginal, device=answers[0].device, index=table.index)

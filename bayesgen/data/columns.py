@@ -250,17 +250,21 @@ def check_index(X: Any, values: Any, name: str, of: str = "X") -> None:
         for column, cells in X.items():
             check_index(cells, values, name, f"{of}[{column!r}]")
         return
-    pandas = sys.modules.get("pandas")  # where it was never imported, nothing of it can exist
-    index, wanted = getattr(values, "index", None), getattr(X, "index", None)
-    if pandas is None or not (isinstance(index, pandas.Index) and isinstance(wanted, pandas.Index)):
-        return
-    if len(index) != len(wanted) or index.equals(wanted):
+    index, wanted = index_of(values), index_of(X)
+    if index is None or wanted is None or len(index) != len(wanted) or index.equals(wanted):
         return
     row = int(np.argmax(index.to_numpy(object) != wanted.to_numpy(object)))
     raise DataError(
         f"{name} has another index than {of}: at row {row} {of} has {quote_some([wanted[row]])} and {name} has "
         f"{quote_some([index[row]])}. Pair them by index, {name}.loc[{of}.index], or by position, {name}.to_numpy()."
     )
+
+
+def index_of(values: Any) -> Any:
+    """The index of a frame or series of pandas; None for anything else, whose rows have positions alone."""
+    pandas = sys.modules.get("pandas")  # where it was never imported, nothing of it can exist
+    index = getattr(values, "index", None)
+    return index if pandas is not None and isinstance(index, pandas.Index) else None
 
 
 def as_objects(values: Iterable[Any]) -> np.ndarray:

@@ -18,6 +18,7 @@ from .columns import (
     as_weights,
     check_index,
     holds_integers,
+    index_of,
     text_names,
 )
 from .kinds import holds_lists, kind_of_dtype
@@ -142,7 +143,8 @@ def _read_frame(view: Any, least_rows: int) -> FrameTable:
             "pandas frame stays a frame by df.iloc[[0]] (df.iloc[0] is a series)."
         )
     _check_shape(view.shape, least_rows)
-    return FrameTable(frame=view, names=tuple(view.columns), num_rows=view.shape[0])
+    index = index_of(view.to_native())
+    return FrameTable(frame=view, names=tuple(view.columns), num_rows=view.shape[0], index=index)
 
 
 def _read_mapping(X: Mapping[Any, Any], least_rows: int) -> MappingTable:
@@ -178,7 +180,21 @@ def _read_mapping(X: Mapping[Any, Any], least_rows: int) -> MappingTable:
         declared=declared,
         names=names,
         num_rows=len(arrays[first]),
+        index=_common_index(X),
     )
+
+
+def _common_index(X: Mapping[Any, Any]) -> Any:
+    """The index that the series of pandas among the columns share; None where there are none.
+
+    Raises:
+        DataError: two series of different indexes, whose cells are of different rows.
+    """
+    name = next((name for name, values in X.items() if index_of(values) is not None), None)
+    if name is None:
+        return None
+    check_index(X, X[name], f"X[{name!r}]")
+    return index_of(X[name])
 
 
 def _cells(values: Any, name: str) -> np.ndarray:

@@ -36,6 +36,8 @@ class Table(abc.ABC):
         weights: frequency weights, (n,); None where none were given.
         num_dropped: how many other rows had weight 0. They are absent: nothing of them is looked at.
         kept: positions of these rows among those given; None where none was dropped.
+        index: what the rows are called: the index of a frame or of series of pandas; None where they have positions
+            alone.
         chunk_number: which chunk it is, from 1, of data that come in chunks; 0 for data that do not.
     """
 
@@ -48,6 +50,7 @@ class Table(abc.ABC):
     weights: np.ndarray | None = None
     num_dropped: int = 0
     kept: np.ndarray | None = None
+    index: Any = None
     chunk_number: int = 0
     sparse: ClassVar[bool] = False
 
@@ -79,9 +82,9 @@ class Table(abc.ABC):
         """The table of some rows, a slice or their positions. A slice is a view."""
         if isinstance(places, slice) and places == slice(0, self.num_rows):
             return self
-        of_rows = (self.labels, self.weights, self.kept)
-        labels, weights, kept = (None if given is None else given[places] for given in of_rows)
-        return replace(self._of_rows(places), labels=labels, weights=weights, kept=kept)
+        of_rows = {name: getattr(self, name) for name in ("labels", "weights", "kept", "index")}
+        taken = {name: given[places] for name, given in of_rows.items() if given is not None}
+        return replace(self._of_rows(places), **taken)
 
     @abc.abstractmethod
     def _of_rows(self, places: slice | np.ndarray) -> "Table":

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import jax
 import numpy as np
 
+from bayesgen.data import read_table
 from bayesgen.describe import described, quote_some, shortened
 from bayesgen.errors import DataError, ModelError, PredictionError
 from bayesgen.models import FactorCoordinates
@@ -202,13 +203,14 @@ class Fit(TrainedOnRows):
         """
         if not isinstance(self.posterior, ProcessPosterior):
             raise ModelError("The members of an average have coordinates of their own: ask one, fit.best.transform(X).")
-        coordinates = self.concrete.transform(self.posterior.mean, self.read(X))
+        table = read_table(X)
+        coordinates = self.concrete.transform(self.posterior.mean, self.read(table))
         if coordinates is None:
             raise ModelError(
                 f"{type(self.model).__name__} has no coordinates of rows: transform is for ProbabilisticPCA(), whose "
                 "rows lie near a surface."
             )
-        return coordinates
+        return dataclasses.replace(coordinates, index=table.index)
 
     def states(self, X: Any, *, rule: TellsStates, site: str | None = None) -> HiddenStates:
         """The hidden states of sequences, step by step: of `DirichletHiddenMarkov`, and of `HiddenMarkov` sites.

@@ -39,6 +39,7 @@ class HiddenStates:
         reordered: the share of draws whose states had another order than those of the draw of highest density, and
             were put in that order: 0 where states have names of their own, as the prior treats them differently. None
             where no draws are averaged.
+        index: the index of X, of a pandas frame, by which `to_frame` names rows; None where they have positions alone.
     """
 
     site: str
@@ -50,6 +51,7 @@ class HiddenStates:
     standard_error: Float[np.ndarray, "n *K T S"] | None = None
     pareto_k: Float[np.ndarray, " n"] | None = None
     reordered: float | None = None
+    index: "pd.Index | None" = None
 
     def __repr__(self) -> str:
         num_states = self.probabilities.shape[-1]
@@ -90,14 +92,18 @@ class HiddenStates:
         return np.where(np.isnan(self.probabilities).any(-1), -1, best)
 
     def to_frame(self) -> "pd.DataFrame":
-        """A pandas frame with a line for each row, class (if there are any), step and state, and its probability."""
+        """A pandas frame with a line for each row, class (if there are any), step and state, and its probability.
+
+        Column "row" names the rows of X: by its index, or by position where it has none.
+        """
         import pandas as pd
 
         places = np.nonzero(np.arange(self.probabilities.shape[-2]) < self.lengths[:, None])
         by_class = self.probabilities if len(self.classes) else self.probabilities[:, None]
         chosen = np.moveaxis(by_class, 1, 2)[places]  # step, class, state
         step, of_class, state = np.indices(chosen.shape)
-        columns: dict[str, Any] = {"row": places[0][step.ravel()]}
+        row = places[0][step.ravel()]
+        columns: dict[str, Any] = {"row": row if self.index is None else self.index.take(row)}
         if len(self.classes):
             columns["class"] = self.classes[of_class.ravel()]
         columns |= {"step": places[1][step.ravel()], "state": state.ravel(), "probability": chosen.ravel()}
@@ -140,7 +146,8 @@ def states_by(rule: TellsStates, fit: TrainedOnRows, X: Any, site: str) -> Hidde
     """What a rule tells of the states of a site."""
     table = read_table(X, least_rows=0)
     fit.warn_of_new_values(table)
-    return rule.states(fit, fit.rows_of(table), site).until(_lengths(fit, table, site))
+    states = rule.states(fit, fit.rows_of(table), site).until(_lengths(fit, table, site))
+    return dataclasses.replace(states, index=table.index)
 
 
 def _lengths(fit: TrainedOnRows, table: Table, site: str) -> Int[np.ndarray, " n"]:

@@ -1,13 +1,16 @@
 """`FactorCoordinates`: where rows lie on a surface of a few dimensions."""
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bayesgen.describe import described
 from bayesgen.families import nearest_factors
 from bayesgen.typing import Bool, Float, Real
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,11 +24,13 @@ class FactorCoordinates:
         covariance: that of the factors, one for all rows; where cells are missing, one for each.
         loadings: of the columns, one for each factor: orthogonal, the longest first, the largest entry of each
             positive.
+        index: the index of X, of a pandas frame, which `to_frame` keeps; None where rows have positions alone.
     """
 
     mean: Float[np.ndarray, "n k"]
     covariance: Float[np.ndarray, "*#n k k"]
     loadings: Float[np.ndarray, "D k"]
+    index: "pd.Index | None" = None
 
     @classmethod
     def of(
@@ -59,9 +64,16 @@ class FactorCoordinates:
         """The means."""
         return np.array(self.mean, dtype=dtype, copy=copy)
 
+    def to_frame(self) -> "pd.DataFrame":
+        """A pandas frame of the means, a column for each factor. It has the index of X."""
+        import pandas as pd
+
+        columns = [f"factor_{place}" for place in range(self.mean.shape[1])]
+        return pd.DataFrame(self.mean, columns=columns, index=self.index)
+
     def __len__(self) -> int:
         return len(self.mean)
 
     def __repr__(self) -> str:
-        facts = {"next": ".mean, .covariance, .loadings, numpy.asarray(...)"}
+        facts = {"next": ".mean, .covariance, .loadings, .to_frame(), numpy.asarray(...)"}
         return described(f"FactorCoordinates of {len(self.mean)} rows, {self.mean.shape[1]} factors", facts)

@@ -41,6 +41,7 @@ class ClassPrediction:
             `bayesgen.prediction.reliability`.
         device: "cpu" or "gpu", where it was computed.
         mutual_information_error: Monte Carlo standard error of the mutual information; None where that is None.
+        index: the index of X, of a pandas frame, which `to_frame` keeps; None where rows have positions alone.
     """
 
     log_probabilities: Float[np.ndarray, "n K"]
@@ -51,6 +52,7 @@ class ClassPrediction:
     pareto_k: Float[np.ndarray, " n"] | None = None
     device: str = "cpu"
     mutual_information_error: Float[np.ndarray, " n"] | None = None
+    index: "pd.Index | None" = None
 
     def __repr__(self) -> str:
         title = f"ClassPrediction of {len(self.log_marginal)} rows by {len(self.classes)} classes"
@@ -79,7 +81,11 @@ class ClassPrediction:
 
     @property
     def labels(self) -> Shaped[np.ndarray, " n"]:
-        """The most probable class of each row (the first of several equal ones; the first for a NaN row)."""
+        """The most probable class of each row (the first of several equal ones; the first for a NaN row).
+
+        An array in the order of the rows of X, so that `X.assign(label=answer.labels)` joins it to X by position. To
+        join by the index of X, take `answer.to_frame()["label"]`.
+        """
         return self.classes[np.argmax(np.nan_to_num(self.log_probabilities, nan=-np.inf, neginf=-np.inf), axis=1)]
 
     @property
@@ -98,12 +104,12 @@ class ClassPrediction:
         return np.maximum(self.entropy - self.expected_entropy, 0.0)
 
     def to_frame(self) -> "pd.DataFrame":
-        """A pandas frame: the label, and a column of probabilities for each class."""
+        """A pandas frame: the label, and a column of probabilities for each class. It has the index of X."""
         import pandas as pd
 
         columns = {"label": self.labels}
         columns |= {label: self.probabilities[:, index] for index, label in enumerate(self.classes.tolist())}
-        return pd.DataFrame(columns)
+        return pd.DataFrame(columns, index=self.index)
 
 
 def with_information(

@@ -30,6 +30,7 @@ class ContinuousPrediction:
         standard_error: Monte Carlo standard error of each mean; None where it is exact.
         pareto_k: tail index of the weights of draws; see `ClassPrediction`. None where there are no weights.
         device: "cpu" or "gpu", where it was computed.
+        index: the index of X, of a pandas frame, which `to_frame` keeps; None where rows have positions alone.
 
     >>> import bayesgen as bg
     >>> X, y = [[1.0], [2.0], [3.0], [4.0]], [2.1, 3.9, 6.2, 7.9]
@@ -44,6 +45,7 @@ class ContinuousPrediction:
     standard_error: Float[np.ndarray, " n"] | None = None
     pareto_k: Float[np.ndarray, " n"] | None = None
     device: str = "cpu"
+    index: "pd.Index | None" = None
 
     def __len__(self) -> int:
         return self.outcomes.num_rows
@@ -122,11 +124,12 @@ class ContinuousPrediction:
         return np.asarray(self.outcomes.draws(generator(as_key(seed)), int(n)))
 
     def to_frame(self) -> "pd.DataFrame":
-        """A pandas frame: mean, standard deviation, median and the 90% interval of each row."""
+        """A pandas frame: mean, standard deviation, median and the 90% interval of each row. It has the index of X."""
         import pandas as pd
 
         low, median, high = self.quantile([(1 - FRAME_INTERVAL) / 2, 0.5, (1 + FRAME_INTERVAL) / 2]).T
-        return pd.DataFrame({"mean": self.mean, "std": self.std, "median": median, "lower": low, "upper": high})
+        columns = {"mean": self.mean, "std": self.std, "median": median, "lower": low, "upper": high}
+        return pd.DataFrame(columns, index=self.index)
 
     def _values(self, y: ArrayLike) -> Float[np.ndarray, "..."]:
         values = _as_numbers(y)

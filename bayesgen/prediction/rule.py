@@ -105,7 +105,7 @@ def answer(fit: Any, rule: Rule, X: Any) -> Any:
     fit.warn_of_new_values(table)
     if fit.concrete.response is not None:
         return _continuous(fit, rule, table)
-    classes = dataclasses.replace(_by_classes(fit, rule, table), device=used())
+    classes = dataclasses.replace(_by_classes(fit, rule, table), device=used(), index=table.index)
     if classes.pareto_k is not None:
         warn_of_few_draws(classes.pareto_k)
     if len(fit.classes) == 0:
@@ -124,7 +124,7 @@ def log_densities(fit: Trained, X: Any, rule: Rule) -> Float[np.ndarray, " n"]:
 def _continuous(fit: Fit, rule: Rule, table: Table) -> ContinuousPrediction:
     """The distribution of the continuous label of each row."""
     parts = _in_chunks(fit, table, CONTINUOUS_NUMBERS, lambda rows: rule.respond(fit, rows))
-    prediction = dataclasses.replace(joined_answers(parts), device=used())
+    prediction = dataclasses.replace(joined_answers(parts), device=used(), index=table.index)
     if prediction.pareto_k is not None:
         warn_of_few_draws(prediction.pareto_k)
     return prediction

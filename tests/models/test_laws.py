@@ -7,6 +7,7 @@ import pickle
 import jax
 import numpy as np
 import numpyro
+import pandas as pd
 import pytest
 from numpyro import handlers
 
@@ -123,6 +124,20 @@ def test_named_columns_may_come_in_any_order(name):
     expected = case.exact.log_joint(case.new, at="predictive")
     close(case.exact.log_joint(dict(reversed(case.new.items())), at="predictive"), expected, rtol=1e-13)
     close(shuffled.log_joint(case.new, at="predictive"), expected, rtol=1e-10)
+
+
+@named_cases
+def test_answers_keep_the_index_of_a_frame(name):
+    case = BOTH[name]
+    index = pd.Index(["q", "b", "b", None, "a", "z", "c"], name="beast")[:NEW]
+    series = {column: pd.Series(cells, index) for column, cells in case.new.items()}
+    for rule in (bg.PlugIn(), bg.BMA()):
+        plain = bg.predict(case.exact, case.new, rule=rule).to_frame()
+        for X in (pd.DataFrame(series), series):
+            pd.testing.assert_frame_equal(bg.predict(case.exact, X, rule=rule).to_frame(), plain.set_index(index))
+    assert plain.index.equals(pd.RangeIndex(NEW))
+    with pytest.raises(bg.DataError, match="another index"):
+        bg.predict(case.exact, series | {column: series[column][::-1] for column in list(series)[1:]}, rule=rule)
 
 
 @every_method

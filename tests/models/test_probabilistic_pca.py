@@ -182,7 +182,10 @@ def test_rows_in_another_order_twice_in_chunks_or_one_after_another(X, method):
     frame = pd.DataFrame(X, columns=list("abcdefg"))
     named = bg.fit(model, frame, method=method)
     same(whole, named)
-    close(np.asarray(named.transform(frame[list("gfedcba")])), np.asarray(whole.transform(X)), rtol=1e-9)
+    coordinates = named.transform(frame[list("gfedcba")].iloc[::-1])
+    close(np.asarray(coordinates), np.asarray(whole.transform(X))[::-1], rtol=1e-9)
+    assert coordinates.to_frame().index.tolist() == list(range(ROWS))[::-1]
+    close(coordinates.to_frame()["factor_1"].loc[3], coordinates.mean[-4, 1])
     if method == bg.MLE():  # the scale of the prior is that of the first rows
         same(whole, bg.fit(model, X[:20], method=method).update(X[20:]))
 

@@ -5,6 +5,7 @@ import pickle
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.integrate
 
@@ -101,6 +102,17 @@ def test_the_predictive_is_the_ratio_of_two_evidences(name):
     for i in range(len(y)):
         more = case.exact.update(take(new, slice(i, i + 1)), y[i : i + 1])
         close(log_joint[i], more.log_evidence - case.exact.log_evidence, rtol=1e-7)
+
+
+@every_case
+def test_answers_keep_the_index_of_a_frame(name):
+    case = CASES[name]
+    X, index = case.new[0], pd.MultiIndex.from_product([["a"], [7, 3, 5, 1, 2]])
+    for fit in (case.exact, bg.average([case.exact])):
+        named, plain = (
+            bg.predict(fit, rows, rule=bg.BMA()).to_frame() for rows in (pd.DataFrame(X).set_index(index), X)
+        )
+        pd.testing.assert_frame_equal(named, plain.set_index(index))
 
 
 @every_case

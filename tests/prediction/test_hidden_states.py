@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import pandas as pd
 import pytest
 import scipy.special
 import scipy.stats
@@ -271,6 +272,14 @@ def test_most_probable_states_and_the_frame(words):
     assert line.probability.item() == found.probabilities[3, 2, 1]
     close(frame.groupby(["row", "step"]).probability.sum(), 1.0)
     assert "6 sequences, 3 states" in repr(found)
+
+
+def test_the_frame_names_rows_by_the_index_of_x(words):
+    index = list("qbbacz")
+    by_name = words.states(pd.DataFrame({"x": WORDS}, index), rule=bg.PlugIn()).to_frame()
+    by_place = words.states({"x": PADDED}, rule=bg.PlugIn()).to_frame()
+    assert by_name.row.tolist() == [index[row] for row in by_place.row]
+    pd.testing.assert_frame_equal(by_name.drop(columns="row"), by_place.drop(columns="row"))
 
 
 def test_the_frame_has_a_column_of_classes(numbers):
