@@ -1,4 +1,4 @@
-"""Records: frozen dataclasses that JAX takes apart, and that are equal where what they hold is equal.
+"""Frozen dataclasses that are equal where what they hold is equal; and records, which are those that JAX takes apart.
 
 A record's fields are its leaves, but for those marked `static()`, which belong to its structure: functions are compiled
 once for each structure, whatever the numbers. JAX puts records together again without calling `__init__`, because
@@ -7,6 +7,7 @@ what it puts into them (tracers, batches, sometimes no arrays at all) need not p
 
 import dataclasses
 import functools
+import numbers
 from collections.abc import Hashable
 from typing import Any, TypeVar, dataclass_transform
 
@@ -21,9 +22,30 @@ def static(**options: Any) -> Any:
     return dataclasses.field(**options, metadata={"static": True})
 
 
+@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(dataclasses.field,))
+def by_content(cls: type[Record]) -> type[Record]:
+    """Make a class a frozen dataclass whose objects are equal by content, NaN to NaN, arrays and what holds them alike.
+
+    It is unhashable unless it, or what it inherits from, says otherwise. Fields with `compare=False` do not count.
+
+    >>> @by_content
+    ... class Answer:
+    ...     means: np.ndarray
+    >>> Answer(np.array([1.0, np.nan])) == Answer(np.array([1.0, np.nan]))
+    True
+    """
+    made: Any = dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
+    made.__eq__ = equal
+    if made.__hash__ is object.__hash__:
+        made.__hash__ = None
+    if made.__repr__ is object.__repr__:
+        made.__repr__ = written
+    return made
+
+
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(dataclasses.field, static))
 def record(cls: type[Record]) -> type[Record]:
-    """Make a class a record. It is unhashable unless it, or what it inherits from, says otherwise: see `content_hash`.
+    """Make a class a record, equal by content. Records that are keys have hashes: see `content_hash`.
 
     >>> @record
     ... class Line:
@@ -35,12 +57,7 @@ def record(cls: type[Record]) -> type[Record]:
     >>> jax.tree.map(lambda leaf: 2 * leaf, line)
     Line(slope=array([2., 4.]), intercept=1.0)
     """
-    made: Any = dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
-    made.__eq__ = equal
-    if made.__hash__ is object.__hash__:
-        made.__hash__ = None
-    if made.__repr__ is object.__repr__:
-        made.__repr__ = written
+    made: Any = by_content(cls)
     register(made, *field_names(made))
     return made
 
@@ -92,20 +109,38 @@ def written(instance: Any) -> str:
 
 
 def equal(one: Any, other: Any) -> Any:
-    """Whether two objects have the same structure and equal leaves (NaN is equal to NaN); of other types, not known."""
+    """Whether the fields of two objects hold the same, NaN being equal to NaN; of other types, not known."""
     if type(one) is not type(other):
         return NotImplemented
+    names = [field.name for field in dataclasses.fields(one) if field.compare]
+    return one is other or all(_same(getattr(one, name), getattr(other, name)) for name in names)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two values are the same: arrays and numbers by dtype, shape and cells, collections one by one."""
     if one is other:
         return True
-    structure: Any
-    leaves, structure = jax.tree.flatten(one)
-    others, other_structure = jax.tree.flatten(other)
-    return bool(structure == other_structure and all(map(_equal_leaves, leaves, others)))
+    if isinstance(one, numbers.Number) or hasattr(one, "__array__"):
+        return _same_cells(np.asarray(one), np.asarray(other))
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_same(value, other[name]) for name, value in one.items())
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, functools.partial):
+        return _same((one.func, one.args, one.keywords), (other.func, other.args, other.keywords))
+    if hasattr(one, "tocsr"):
+        return one.shape == other.shape and not (one != other).nnz
+    return bool(one == other)
 
 
-def _equal_leaves(one: Any, other: Any) -> bool:
-    one, other = np.asarray(one), np.asarray(other)
-    return one.dtype == other.dtype and np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+def _same_cells(one: np.ndarray, other: np.ndarray) -> bool:
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    if one.dtype.kind == "O":
+        return _same(one.tolist(), other.tolist())
+    return np.array_equal(one, other, equal_nan=one.dtype.kind in "fcmM")
 
 
 def content_hash(instance: Any) -> int:

@@ -1,13 +1,15 @@
 """Records: equal by content, taken apart and put together by JAX without their checks."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse
 
-from bayesgen.records import content_hash, copied, fill, record, static
+from bayesgen.records import by_content, content_hash, copied, fill, record, static
 
 
 @record
@@ -34,6 +36,33 @@ def test_equality_is_that_of_content_and_structure():
     assert Curve(np.array([1.0])) != Curve(np.array([1]))
     assert Curve(np.array([1.0]), note=np.zeros(2)) != Curve(np.array([1.0]))
     assert Curve(np.array([1.0])) != "a curve"
+
+
+@by_content
+class Held:
+    content: object
+    time: float = dataclasses.field(default=0.0, compare=False)
+
+
+@pytest.mark.parametrize(
+    "make, other",
+    [
+        (lambda: np.array(["a", np.nan, 3], object), np.array(["a", np.nan, 4], object)),
+        (lambda: {"a": [np.arange(3), (1, "x")]}, {"a": [np.arange(3), (1, "y")]}),
+        (lambda: scipy.sparse.csr_array(np.eye(3)), scipy.sparse.csr_array(np.ones((3, 3)))),
+        (lambda: functools.partial(np.add, np.ones(2)), functools.partial(np.add, np.zeros(2))),
+        (lambda: Held(np.array([np.nan])), Held(None)),
+        (lambda: np.array(["NaT", "2020-01-01"], "datetime64[D]"), np.array(["NaT", "2020-01-02"], "datetime64[D]")),
+        (lambda: float("nan"), 1),
+        (lambda: 1.0, 1),
+        (lambda: [1], (1,)),
+    ],
+)
+def test_what_an_object_holds_is_compared_cell_by_cell(make, other):
+    assert Held(make(), time=1.0) == Held(make(), time=2.0)
+    assert Held(make()) != Held(other) and Held(other) != Held(make())
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(Held(make()))
 
 
 def test_records_are_frozen_and_unhashable_unless_they_say_otherwise():

@@ -14,6 +14,7 @@ from bayesgen.errors import DataError, FitError, PredictionError
 from bayesgen.fitting import Fit
 from bayesgen.posteriors import AveragePosterior, Mixes, rows_of_members
 from bayesgen.prediction import ConditionalAverage, DensityPrediction, PlugIn, Rule, answer, log_densities
+from bayesgen.records import by_content
 from bayesgen.runtime import as_key, used
 from bayesgen.typing import Float, Seed, Shaped
 
@@ -28,7 +29,7 @@ WITHOUT_CLASSES = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
+@by_content
 class AverageFit(Fit):
     """A fit of several structures at once: what `bayesgen.average` gives.
 
@@ -124,7 +125,7 @@ def check_read_often(X: Any) -> None:
         raise DataError("An average reads the data once for each of its members: give an iterable of chunks as a list.")
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@by_content
 class AverageDensityFit(AverageFit):
     """An average of fits to rows without labels, such as mixtures of several numbers of components.
 

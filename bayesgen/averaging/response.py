@@ -1,6 +1,5 @@
 """`AverageResponseFit`: an average of fits with a continuous label."""
 
-import dataclasses
 from typing import Any, Literal
 
 import numpy as np
@@ -10,13 +9,14 @@ from bayesgen.data import read_table
 from bayesgen.errors import PredictionError
 from bayesgen.posteriors import At
 from bayesgen.prediction import BMA, ContinuousPrediction, PlugIn, Rule, answer
+from bayesgen.records import by_content
 from bayesgen.statistics import MixtureOutcomes
 from bayesgen.typing import Float, Int
 
 from .fit import AverageFit
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@by_content
 class AverageResponseFit(AverageFit):
     """An average of fits with a continuous label.
 

@@ -9,6 +9,7 @@ import numpy as np
 from bayesgen.describe import amount, described
 from bayesgen.errors import FitError
 from bayesgen.fitting import Trained, fit
+from bayesgen.records import by_content
 from bayesgen.typing import Float, Seed
 
 from .examples import Examples, read_examples
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     import xarray
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@by_content
 class ConceptFit(Trained):
     """What was learned of a concept, or of several that share hyperparameters.
 
@@ -38,7 +39,7 @@ class ConceptFit(Trained):
     model: ConceptLearner
     posterior: ConceptPosterior
     examples: Examples
-    seed: Seed = 0
+    seed: Seed = dataclasses.field(default=0, compare=False)
 
     def __repr__(self) -> str:
         return described(f"ConceptFit of {self.model!r}", self._facts())

@@ -1,6 +1,5 @@
 """`ConceptPosterior`: how probable examples make the hypotheses, and a posterior of the hyperparameters."""
 
-import dataclasses
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -9,13 +8,14 @@ import numpy as np
 from bayesgen.data import Rows
 from bayesgen.errors import FitError
 from bayesgen.posteriors import At, Parameters, Posterior
+from bayesgen.records import by_content
 from bayesgen.typing import Float, Int
 
 from .learner import ConceptLearner
 from .shared import SharedHyperparameters
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@by_content
 class Belief:
     """What one set of examples tells of its hypothesis.
 
@@ -32,7 +32,7 @@ class Belief:
     log_evidence: float | None = None
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@by_content
 class ConceptPosterior(Posterior):
     """The hypotheses and hyperparameters of a learner after its examples.
 

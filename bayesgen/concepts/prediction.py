@@ -1,6 +1,5 @@
 """`ConceptPrediction`: whether queries belong to the concept, and how likely each is the next example."""
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -9,12 +8,13 @@ from bayesgen.describe import described
 from bayesgen.errors import BayesgenWarning, PredictionError, warn
 from bayesgen.posteriors import At
 from bayesgen.prediction import BMA, PlugIn, Rule, answer
+from bayesgen.records import by_content
 from bayesgen.typing import Float, Int
 
 from .fit import ConceptFit
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@by_content
 class ConceptPrediction:
     """Answers to n queries, in their order; from a fit of several sets of examples, a row for each set.
 

@@ -1,6 +1,5 @@
 """What was learned of the hyperparameters that all sets of examples share."""
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +8,7 @@ from bayesgen.errors import BayesgenWarning, warn
 from bayesgen.fitting import MAP, NUTS, Method, about, datatree
 from bayesgen.posteriors import Exported, entry_names, problems, warn_of
 from bayesgen.program import saturated_sites
+from bayesgen.records import by_content
 from bayesgen.runtime import as_key
 from bayesgen.typing import Float
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NUM_STARTS = 4  # of a search for hyperparameters, where none is given
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@by_content
 class SharedHyperparameters:
     """Draws of hyperparameters, or their mode.
 

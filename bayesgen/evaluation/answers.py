@@ -1,20 +1,21 @@
 """Answers: what a model, learned by one method and asked by one rule, says of test rows; their tables."""
 
+import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from bayesgen.records import by_content
 from bayesgen.typing import Shaped
 
 from .scores import paired_difference
 from .targets import EVERYWHERE, RowScores, Target
 
 
-@dataclass(frozen=True, eq=False)
+@by_content
 class Answer:
     """What one (model, method, rule) says of the test rows, or the message of its refusal.
 
@@ -33,8 +34,8 @@ class Answer:
     rule: str
     prediction: Any = None
     refused: str | None = None
-    fit_seconds: float = float("nan")
-    predict_seconds: float = float("nan")
+    fit_seconds: float = dataclasses.field(default=float("nan"), compare=False)
+    predict_seconds: float = dataclasses.field(default=float("nan"), compare=False)
     two_step: bool = False
     is_map: bool = False
     is_mean: bool = False
@@ -45,7 +46,7 @@ class Answer:
         return {"model": self.model, "method": self.method, "rule": self.rule}
 
 
-@dataclass(frozen=True, eq=False)
+@by_content
 class Scored:
     """An answer that was not refused, and the scores of each test row."""
 

@@ -1,12 +1,12 @@
 """Test rows of known classes, and what answers say of them: tables of class probabilities."""
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bayesgen.prediction import ClassPrediction
+from bayesgen.records import by_content
 from bayesgen.typing import Int, Shaped
 
 from .scores import (
@@ -21,7 +21,7 @@ from .scores import (
 from .targets import Columns, Places, RowScores, Target
 
 
-@dataclass(frozen=True, eq=False)
+@by_content
 class ClassTarget(Target[ClassPrediction]):
     """Test rows of known classes.
 

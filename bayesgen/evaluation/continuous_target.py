@@ -1,10 +1,9 @@
 """Test rows whose responses are known, and what answers say of them: distributions of a number."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from bayesgen.prediction import ContinuousPrediction
+from bayesgen.records import by_content
 from bayesgen.typing import Float, Int
 
 from .continuous_scores import LEVELS, percent, row_scores, summary
@@ -14,7 +13,7 @@ MOST_DIFFERING = 10  # rows of disagreement of two answers
 LEAST_DIFFERENCE = 0.01  # of log scores: a density that is a hundredth higher
 
 
-@dataclass(frozen=True, eq=False)
+@by_content
 class ContinuousTarget(Target[ContinuousPrediction]):
     """Test rows whose responses are known.
 

@@ -4,13 +4,14 @@ import functools
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray
 
+from bayesgen.records import by_content
 from bayesgen.typing import Shaped
 
 from .answers import (
@@ -27,7 +28,7 @@ from .targets import Target
 _NOT_IN_JSON = ["fit_seconds", "predict_seconds"]  # equal runs give equal results
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@by_content
 class Comparison:
     """What several answers say of the same test rows, and how well.
 

@@ -2,12 +2,12 @@
 
 import abc
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
 from bayesgen.prediction import ClassPrediction, DensityPrediction
+from bayesgen.records import by_content
 from bayesgen.typing import Float, Shaped
 
 Prediction = TypeVar("Prediction")
@@ -78,7 +78,7 @@ class Target(abc.ABC, Generic[Prediction]):
         return {}
 
 
-@dataclass(frozen=True, eq=False)
+@by_content
 class DensityTarget(Target[ClassPrediction | DensityPrediction]):
     """Rows of which nothing is predicted: answers are scored by how probable they call the rows themselves."""
 

@@ -12,6 +12,7 @@ from bayesgen.errors import DataError, ModelError, PredictionError
 from bayesgen.models import FactorCoordinates
 from bayesgen.posteriors import At, Posterior, ProcessPosterior, chains_joined
 from bayesgen.program import Reduction, log_joint_draws, reduce_draws
+from bayesgen.records import by_content
 from bayesgen.runtime import as_key, check_seed, interrupts_kept, requested
 from bayesgen.typing import Float, Int, Seed
 
@@ -32,7 +33,7 @@ TABLES = ("mean", "mode", "draws", "predictive")
 ENOUGH_DRAWS = 1000  # for a table of each, where there can be any number
 
 
-@dataclasses.dataclass(frozen=True)
+@by_content
 class Fit(TrainedOnRows):
     """A trained model.
 

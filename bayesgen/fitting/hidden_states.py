@@ -10,6 +10,7 @@ from bayesgen.describe import described, quote_some
 from bayesgen.errors import ModelError, PredictionError
 from bayesgen.posteriors import ProcessPosterior
 from bayesgen.program import sites_with_states
+from bayesgen.records import by_content
 from bayesgen.typing import Float, Int, Shaped
 
 from .reading import TrainedOnRows
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclasses.dataclass(frozen=True)
+@by_content
 class HiddenStates:
     """The hidden states of n sequences of up to T steps, of S states. What is past the end of a sequence is NaN, or -1.
 

@@ -10,13 +10,14 @@ import numpy as np
 from bayesgen.data import Rows, Schema, Table, levels_array, read_table, unknown_cells, warn_of_unknown
 from bayesgen.families import Family
 from bayesgen.program import ConcreteModel, GenerativeProgram, read_rows
+from bayesgen.records import by_content
 from bayesgen.typing import Shaped
 
 from .summaries import Summaries
 from .trained import Trained
 
 
-@dataclasses.dataclass(frozen=True)
+@by_content
 class TrainedOnRows(Trained):
     """A model that was trained on rows by column: what is known of it. `Fit` says what can be asked of it."""
 

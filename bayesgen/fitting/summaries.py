@@ -12,12 +12,13 @@ from bayesgen.data import Rows, Schema, joined
 from bayesgen.describe import amount, counted, described
 from bayesgen.errors import DataError
 from bayesgen.program import ConcreteModel, GenerativeProgram, Model, Recipe
+from bayesgen.records import by_content
 from bayesgen.runtime import in_threads, table_chunks
 from bayesgen.statistics import SufficientStatistics, Summary, summaries_of
 from bayesgen.typing import Int
 
 
-@dataclasses.dataclass(frozen=True)
+@by_content
 class Summaries:
     """Training data, reduced to sufficient statistics (rows are kept for sites that have none).
 

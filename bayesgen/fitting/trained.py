@@ -1,15 +1,15 @@
 """`Trained`: what all that training gives has in common."""
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from bayesgen.posteriors import Posterior
+from bayesgen.records import by_content
 
 
-@dataclasses.dataclass(frozen=True)
+@by_content
 class Trained:
     """What training gives, whatever the model: what was learned of it, and by which method.
 

@@ -1,19 +1,19 @@
 """`FactorCoordinates`: where rows lie on a surface of a few dimensions."""
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bayesgen.describe import described
 from bayesgen.families import nearest_factors
+from bayesgen.records import by_content
 from bayesgen.typing import Bool, Float, Real
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclasses.dataclass(frozen=True)
+@by_content
 class FactorCoordinates:
     """The posterior of the factors of n rows at a process: normal, with these means and covariances.
 

@@ -1,6 +1,5 @@
 """`AveragePosterior`: several posteriors, each with a weight."""
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
@@ -10,6 +9,7 @@ import scipy.special
 from bayesgen.data import Rows
 from bayesgen.errors import PredictionError
 from bayesgen.models import Conjugate, Densities
+from bayesgen.records import by_content
 from bayesgen.typing import Float
 
 from .base import At, Parameters, Posterior
@@ -17,7 +17,7 @@ from .base import At, Parameters, Posterior
 Mixes = Literal["joint", "conditional", "marginal"]
 
 
-@dataclasses.dataclass(frozen=True)
+@by_content
 class AveragePosterior(Posterior):
     """Several posteriors, each with a weight.
 

@@ -1,18 +1,17 @@
 """What draws of a mixture are judged by while the names of its components mean nothing."""
 
-import dataclasses
-
 import numpy as np
 import scipy.special
 
 from bayesgen.data import Rows
 from bayesgen.errors import LabelSwitchingWarning, warn
+from bayesgen.records import by_content
 from bayesgen.typing import Float, Int
 
 NUM_PAIRS = 8  # of rows, of which it is asked whether they belong together
 
 
-@dataclasses.dataclass(frozen=True)
+@by_content
 class UnnamedComponents:
     """Components that are exchangeable, so that draws may swap them.
 

@@ -1,6 +1,5 @@
 """`ConjugatePosterior`: the exact posterior over processes, and over structures."""
 
-import dataclasses
 import functools
 
 import numpy as np
@@ -8,6 +7,7 @@ import numpy as np
 from bayesgen.data import Rows, Schema
 from bayesgen.models import ClosedResponse, Conjugate, Densities
 from bayesgen.program import ConcreteModel, GenerativeProgram
+from bayesgen.records import by_content
 from bayesgen.runtime import generator
 from bayesgen.statistics import Outcomes, SufficientStatistics
 from bayesgen.typing import Float, PRNGKeyArray
@@ -16,7 +16,7 @@ from .base import At, Exported, Parameters, ProcessPosterior
 from .closed import closed_table
 
 
-@dataclasses.dataclass(frozen=True)
+@by_content
 class ConjugatePosterior(ProcessPosterior):
     """The exact posterior over processes, in closed form.
 

@@ -1,6 +1,5 @@
 """`Draws`: draws from the posterior by Markov chains."""
 
-import dataclasses
 import functools
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -10,6 +9,7 @@ from numpyro.distributions import constraints
 
 from bayesgen.models import Conjugate, Densities
 from bayesgen.program import GenerativeProgram
+from bayesgen.records import by_content
 from bayesgen.typing import Float, PRNGKeyArray
 
 from .base import Exported, Parameters, ProcessPosterior, chains_joined
@@ -28,7 +28,7 @@ CHOLESKY = tuple(
 )
 
 
-@dataclasses.dataclass(frozen=True)
+@by_content
 class Draws(ProcessPosterior):
     """Draws from the posterior by Markov chains.
 

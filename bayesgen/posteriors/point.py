@@ -1,17 +1,17 @@
 """`Point`: one process, such as MLE and MAP give."""
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from bayesgen.models import Conjugate, Densities
 from bayesgen.program import GenerativeProgram
+from bayesgen.records import by_content
 from bayesgen.typing import PRNGKeyArray
 
 from .base import Exported, Parameters, ProcessPosterior
 
 
-@dataclasses.dataclass(frozen=True)
+@by_content
 class Point(ProcessPosterior):
     """One process, which is its own mean and mode.
 

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.special
 
 from bayesgen.describe import described
+from bayesgen.records import by_content
 from bayesgen.runtime import all_in_threads, chunks
 from bayesgen.typing import Bool, Float, Shaped
 
@@ -24,7 +25,7 @@ BY_ROW = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
+@by_content
 class ClassPrediction:
     """Class probabilities of n new rows.
 

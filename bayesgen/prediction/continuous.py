@@ -1,6 +1,5 @@
 """`ContinuousPrediction`: the distribution of a continuous label of new rows."""
 
-import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from bayesgen.describe import described, shortened
 from bayesgen.errors import PredictionError
+from bayesgen.records import by_content
 from bayesgen.runtime import as_key, generator
 from bayesgen.statistics import Outcomes, joined_outcomes
 from bayesgen.typing import Float, Seed, Shaped
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FRAME_INTERVAL = 0.9
 
 
-@dataclasses.dataclass(frozen=True)
+@by_content
 class ContinuousPrediction:
     """The distribution of the continuous label y of n new rows.
 

@@ -1,16 +1,16 @@
 """`DensityPrediction`: densities of new rows, where no class of theirs can be asked for."""
 
-import dataclasses
 from typing import NoReturn
 
 import numpy as np
 
 from bayesgen.describe import described
 from bayesgen.errors import PredictionError
+from bayesgen.records import by_content
 from bayesgen.typing import Float
 
 
-@dataclasses.dataclass(frozen=True)
+@by_content
 class DensityPrediction:
     """Densities of n new rows under what has no classes: a program with label=None, an average over mixtures.
 

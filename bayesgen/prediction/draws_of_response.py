@@ -1,6 +1,5 @@
 """What draws of a posterior say of a response: p(y | x) as a mixture over them."""
 
-import dataclasses
 import functools
 
 import numpy as np
@@ -11,6 +10,7 @@ from bayesgen.fitting import Fit
 from bayesgen.models import ClosedResponse
 from bayesgen.posteriors import Parameters, chains_joined
 from bayesgen.program import log_joint_draws
+from bayesgen.records import by_content
 from bayesgen.runtime import as_key, chunks
 from bayesgen.statistics import DeferredOutcomes, MixtureOutcomes, NormalOutcomes, Outcomes
 from bayesgen.typing import Float, Int, Seed
@@ -26,7 +26,7 @@ AVERAGED_NUMBERS = 1 << 21  # of draws x rows that are held at once
 NUM_BATCHES = 100
 
 
-@dataclasses.dataclass(frozen=True)
+@by_content
 class DrawsOfResponse:
     """Processes that are averaged over.
 
@@ -65,7 +65,7 @@ class DrawsOfResponse:
         if by_draw is None:
             return self._on_grid(rows)
         mixture = self._mixture(*by_draw)
-        outcomes = DeferredOutcomes(functools.partial(self.mixture, rows), mixture.mean, mixture.std)
+        outcomes = DeferredOutcomes(functools.partial(DrawsOfResponse.mixture, self, rows), mixture.mean, mixture.std)
         return self._averaged(outcomes, mixture.means, by_draw[1])
 
     def mixture(self, rows: Rows) -> MixtureOutcomes:
@@ -174,7 +174,7 @@ class DrawsOfResponse:
         return self.log_joints(response_of(self.fit).put(rows.take(places), values))[:, : len(places) - more]
 
 
-@dataclasses.dataclass(frozen=True)
+@by_content
 class MeanJoint:
     """Log of the mean over draws of p(x, y | Q), each divided by a number of its own and of the row.
 

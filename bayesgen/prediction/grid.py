@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from bayesgen.records import by_content
 from bayesgen.statistics import Outcomes, solved
 from bayesgen.typing import ArrayOrNumber, Bool, Float, Int
 
@@ -23,7 +24,7 @@ UNSEEN, OPTIMISM = 0.5, 4.0  # nats that a peak may be higher than nodes; how mu
 NOTHING = 1e-18  # of the integral: panels that hold less are let go
 
 
-@dataclasses.dataclass(frozen=True)
+@by_content
 class Panels:
     """Pieces of the line, sorted by row and place.
 
@@ -165,7 +166,7 @@ def _normalized(
     return GridOutcomes(log_joint, line, panels.take(kept), densities, log_normalizer), log_normalizer
 
 
-@dataclasses.dataclass(frozen=True)
+@by_content
 class GridOutcomes(Outcomes):
     """Distributions of y by their log joint, and panels on which it is integrated.
 

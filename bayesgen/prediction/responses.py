@@ -1,6 +1,5 @@
 """What a fit says of a response: p(y | x) by one process, or with parameters integrated out."""
 
-import dataclasses
 import functools
 
 import jax
@@ -12,6 +11,7 @@ from bayesgen.fitting import Fit
 from bayesgen.models import ClosedResponse
 from bayesgen.posteriors import At, ProcessPosterior, chains_joined
 from bayesgen.program import Response
+from bayesgen.records import by_content
 from bayesgen.runtime import as_key, chunks
 from bayesgen.statistics import DeferredOutcomes, Outcomes
 from bayesgen.typing import Float, Int
@@ -67,7 +67,7 @@ def _log_marginal(fit: Fit, rows: Rows, at: At, outcomes: Outcomes) -> Float[np.
     return fit.posterior.log_joint(response.put(rows, values), at)[:, 0] - outcomes.log_density(values)
 
 
-@dataclasses.dataclass(frozen=True)
+@by_content
 class JointOfRows:
     """log p(x, y) of rows, as a function of positions of rows and values of y.
 
@@ -86,7 +86,7 @@ class JointOfRows:
         return response_of(self.fit).put(self.rows.take(places), values)
 
 
-@dataclasses.dataclass(frozen=True)
+@by_content
 class JointOfProcess(JointOfRows):
     """log p(x, y) at one process, or with the parameters integrated out in closed form."""
 

@@ -1,6 +1,5 @@
 """Outcomes that are made of others: mixtures of them, one set after another, and such as are made when asked for."""
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
@@ -8,7 +7,7 @@ import jax
 import numpy as np
 import scipy.special
 
-from bayesgen.records import record
+from bayesgen.records import by_content, record
 from bayesgen.typing import ArrayOrNumber, Float, Int
 
 from .crps import half_distance_of_draws
@@ -176,7 +175,7 @@ def solved(
     return point
 
 
-@dataclasses.dataclass(frozen=True)
+@by_content
 class JoinedOutcomes(Outcomes):
     """Outcomes of successive rows, one part after another.
 
@@ -238,7 +237,7 @@ def joined_outcomes(parts: Sequence[Outcomes]) -> Outcomes:
     return parts[0] if len(parts) == 1 else JoinedOutcomes(tuple(parts))
 
 
-@dataclasses.dataclass(frozen=True)
+@by_content
 class DeferredOutcomes(Outcomes):
     """Outcomes that are made anew whenever they are asked: they are larger than what they are made of.
 
