@@ -13,7 +13,7 @@ from bayesgen.models import FactorCoordinates
 from bayesgen.posteriors import At, Posterior, ProcessPosterior, chains_joined
 from bayesgen.program import Reduction, log_joint_draws, reduce_draws
 from bayesgen.records import by_content
-from bayesgen.runtime import as_key, check_seed, interrupts_kept, requested
+from bayesgen.runtime import as_key, check_seed, in_batches, interrupts_kept, requested
 from bayesgen.typing import Float, Int, Seed
 
 from .about import facts_of
@@ -121,15 +121,14 @@ class Fit(TrainedOnRows):
     ) -> tuple[dict[str, np.ndarray], int]:
         """Reduce the log-joint tables of batches of draws, never holding them all. See `rowwise`.
 
+        Batches are of successive draws of one chain; a few draws may be in none of them.
+
         Returns:
             (dict of arrays (n, ...), number of draws that were used).
         """
-        latents = chains_joined(self.posterior.draws(int(num_draws), as_key(seed)))
-        total = len(next(iter(latents.values())))
-        batch_size = max(1, total // num_batches)
-        used = total // batch_size * batch_size
-        latents = {name: value[:used] for name, value in latents.items()}
-        return reduce_draws(self.program, latents, self.read(X), batch_size, reduction), used
+        batches = in_batches(self.posterior.draws(int(num_draws), as_key(seed)), num_batches)
+        count, size = next(iter(batches.values())).shape[:2]
+        return reduce_draws(self.program, batches, self.read(X), reduction), count * size
 
     def simulate(self, n: int, *, seed: Seed = 0, **covariates: Any) -> dict[str, np.ndarray]:
         """Generate n instances from one process of the fit: the point, or one draw from the posterior.

@@ -1,8 +1,8 @@
 """Averages over draws from tables of log-joints that come in batches of draws, and their Monte Carlo errors.
 
-Batches (about 100) are of successive draws of one chain. The spread of the batch means measures the Monte Carlo error
-with the autocorrelation inside batches accounted for: the method of batch means (Flegal and Jones 2010), which needs
-one pass and no table of all draws.
+Batches (about 100, see `bayesgen.runtime.in_batches`) are of successive draws of one chain. The spread of the batch
+means measures the Monte Carlo error with the autocorrelation inside batches accounted for: the method of batch means
+(Flegal and Jones 2010), which needs one pass and no table of all draws.
 
 Tables are anchors (K, n) and deviations from them (K, draws, n). The exponential of a cell is what these averages cost,
 so it is taken once: entropies come from sum p log p = sum p (log u + log w), where log u is the cell and log w what it

@@ -8,8 +8,9 @@ import numpy as np
 from bayesgen.data import Rows
 from bayesgen.errors import PredictionError
 from bayesgen.fitting import Fit, HiddenStates
+from bayesgen.program import WHOLE
 from bayesgen.runtime import check_seed
-from bayesgen.typing import Seed
+from bayesgen.typing import Float, Int, Seed
 
 from .answer import ClassPrediction, normalize, with_information
 from .batches import JOINT, JOINT_AND_ENTROPY
@@ -90,10 +91,15 @@ class BMA(Rule):
         return bool(self.entropy_draws) or not fit.posterior.has_predictive
 
     def _from_draws(self, fit: Fit, X: Any) -> ClassPrediction:
-        averages, size = fit.reduce_draws(X, JOINT if self.entropy_draws == 0 else JOINT_AND_ENTROPY)
+        rows = fit.read(X)
+        averages, size = fit.reduce_draws(rows, JOINT if self.entropy_draws == 0 else JOINT_AND_ENTROPY)
         mean, effective = averages["log_joint"], size * averages["effective"]
         log_probabilities, log_marginal = normalize(mean)
-        k = tail_indices(lambda places: fit.log_joint(X, at="draws", rows=places), mean, effective, size)
+
+        def table_of(places: Int[np.ndarray, " m"]) -> Float[np.ndarray, "draws m K"]:
+            return np.moveaxis(fit.reduce_draws(rows.take(places), WHOLE)[0]["log_joint"], 1, 0)
+
+        k = tail_indices(table_of, mean, effective, size)
         unseen = np.any(effective < MIN_EFFECTIVE_DRAWS, axis=1, keepdims=True)
         error = np.where(unseen, np.maximum(averages["error"], 1 / size), averages["error"])
         error[(k >= NO_MEAN_K) & unseen[:, 0]] = np.inf

@@ -11,7 +11,7 @@ from bayesgen.models import ClosedResponse
 from bayesgen.posteriors import Parameters, chains_joined
 from bayesgen.program import log_joint_draws
 from bayesgen.records import by_content
-from bayesgen.runtime import as_key, chunks
+from bayesgen.runtime import as_key, chunks, in_batches
 from bayesgen.statistics import DeferredOutcomes, MixtureOutcomes, NormalOutcomes, Outcomes
 from bayesgen.typing import Float, Int, Seed
 
@@ -23,7 +23,6 @@ from .reliability import tail_indices
 from .responses import by_process, closed_response, kept_or_deferred, line_of, response_of
 
 AVERAGED_NUMBERS = 1 << 21  # of draws x rows that are held at once
-NUM_BATCHES = 100
 
 
 @by_content
@@ -33,8 +32,9 @@ class DrawsOfResponse:
     Attributes:
         fit: the fit.
         closed: p(y | x, Q) in closed form, where there is one.
-        latents: site -> (draws, ...).
+        latents: site -> (draws, ...), batches of successive draws of one chain one after another.
         parameters: the same in the coordinates that are reported.
+        num_batches: how many batches there are.
         weighs: whether a draw weighs by p(x | Q), as in the one-step answer; else all count alike.
     """
 
@@ -42,13 +42,15 @@ class DrawsOfResponse:
     closed: ClosedResponse | None
     latents: Parameters
     parameters: Parameters
+    num_batches: int
     weighs: bool
 
     @classmethod
     def of(cls, fit: Fit, weighs: bool, num_draws: int = 4000, seed: Seed = 0) -> "DrawsOfResponse":
         """So many draws from the posterior of a fit, or all there are where they come from chains."""
-        latents = chains_joined(fit.posterior.draws(num_draws, as_key(seed)))
-        return cls(fit, closed_response(fit), latents, fit.program.parameters_of(latents), weighs)
+        batches = in_batches(fit.posterior.draws(num_draws, as_key(seed)))
+        latents, num_batches = chains_joined(batches), len(next(iter(batches.values())))
+        return cls(fit, closed_response(fit), latents, fit.program.parameters_of(latents), num_batches, weighs)
 
     @property
     def num_draws(self) -> int:
@@ -96,7 +98,7 @@ class DrawsOfResponse:
         return ContinuousPrediction(
             outcomes,
             None if logs is None else scipy.special.logsumexp(logs, axis=0) - np.log(self.num_draws),
-            _error_of_mean(means, weights),
+            _error_of_mean(means, weights, self.num_batches),
             None if logs is None or not self.weighs else _tails(logs, weights),
         )
 
@@ -199,15 +201,12 @@ class MeanJoint:
 
 
 def _error_of_mean(
-    means: Float[np.ndarray, "draws n"], weights: Float[np.ndarray, "draws n"]
+    means: Float[np.ndarray, "draws n"], weights: Float[np.ndarray, "draws n"], num_batches: int
 ) -> Float[np.ndarray, " n"]:
-    """Monte Carlo standard error of the weighted mean, from means of successive draws."""
-    size = max(1, len(means) // NUM_BATCHES)
-    used = len(means) // size * size
+    """Monte Carlo standard error of the weighted mean, from means of batches of draws."""
     center = (weights * means).sum(0)
     parts, totals = (
-        array[:used].reshape(used // size, size, array.shape[1]).mean(1)
-        for array in (weights * (means - center), weights)
+        array.reshape(num_batches, -1, array.shape[1]).mean(1) for array in (weights * (means - center), weights)
     )
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(ratio_error(parts[:, None], totals)[0])

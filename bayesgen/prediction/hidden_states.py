@@ -10,15 +10,14 @@ from bayesgen.data import PADDING, Rows
 from bayesgen.errors import ImpossibleRowsWarning, LabelSwitchingWarning, warn
 from bayesgen.fitting import Fit, HiddenStates
 from bayesgen.posteriors import At, ProcessPosterior, chains_joined, matching_orders
-from bayesgen.program import are_exchangeable, average_states, log_states_of_draws, shape_of_states, states_at
-from bayesgen.runtime import chunks
+from bayesgen.program import WHOLE, are_exchangeable, average_states, log_states_of_draws, shape_of_states, states_at
+from bayesgen.runtime import chunks, in_batches
 from bayesgen.typing import Bool, Float, Int
 
 from .answer import ClassPrediction
 
 MOST_STEPS = 500  # of each class, by which the states of draws are told apart
 FEWEST_ROWS = 2  # of each class, for the same
-NUM_BATCHES = 100  # of draws, whose differences tell the Monte Carlo error
 MOST_NUMBERS = 1 << 22  # in a table of draws, rows and classes
 
 Latents = Mapping[str, np.ndarray]
@@ -51,35 +50,32 @@ def states_of_draws(fit: Fit, rows: Rows, site: str, weighs: bool, answer: Class
         weighs: whether draws count as much as they make the row, and the class, probable.
         answer: the rule's prediction of the rows.
     """
-    latents, size = _draws_of(fit)
-    orders = _orders(fit, latents, rows, site)
+    batches = _batches_of(fit)
+    orders = _orders(fit, chains_joined(batches), rows, site)
     per_row = len(orders) * max(1, len(fit.classes))
     parts = []
     for places in chunks(rows.num_rows, max(1, MOST_NUMBERS // per_row)) or [slice(0, 0)]:
         part = rows.take(places)
         weights = _weights(fit, part, len(orders), weighs)
-        parts.append(average_states(fit.program, latents, part, site, weights, orders, size))
+        parts.append(average_states(fit.program, batches, part, site, weights, orders))
     probabilities, error = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("probabilities", "error")
     )
     return _told(fit, rows, site, answer, probabilities, None, error, _share_of_moved(orders))
 
 
-def _draws_of(fit: Fit) -> tuple[Latents, int]:
-    """The draws of a fit, chains one after another, and how many successive ones make a batch, of which none is cut."""
-    latents = chains_joined(fit.posterior.draws(1, jax.random.key(0)))
-    num_draws = len(next(iter(latents.values())))
-    size = max(1, num_draws // NUM_BATCHES)
-    return {name: value[: num_draws // size * size] for name, value in latents.items()}, size
+def _batches_of(fit: Fit) -> dict[str, np.ndarray]:
+    """The draws of a fit in the batches that averages over them are made of."""
+    return in_batches(fit.posterior.draws(1, jax.random.key(0)))
 
 
 def _weights(fit: Fit, rows: Rows, num_draws: int, weighs: bool) -> Float[np.ndarray, "n draws K"]:
     """Weights of draws, which sum to 1: equal ones, or by p(x, y = k | Q), NaN where no draw makes that possible."""
     if not weighs:
         return np.full((rows.num_rows, num_draws, max(1, len(fit.classes))), 1 / num_draws)
-    table = fit.log_joint(rows, at="draws")[:num_draws]
+    table = fit.reduce_draws(rows, WHOLE)[0]["log_joint"]
     with np.errstate(invalid="ignore"):
-        return np.moveaxis(scipy.special.softmax(table, axis=0), 0, 1)
+        return np.asarray(scipy.special.softmax(table, axis=1))
 
 
 def _orders(fit: Fit, latents: Latents, rows: Rows, site: str) -> Int[np.ndarray, "draws K S"]:
@@ -89,7 +85,7 @@ def _orders(fit: Fit, latents: Latents, rows: Rows, site: str) -> Int[np.ndarray
     sequences that the draw of highest density makes: these have all states in their shares, whatever sequences are
     asked for, and states have the same names in every answer.
     """
-    pivot = int(_energies(fit)[: len(next(iter(latents.values())))].argmin())
+    pivot = int(_energies(fit).argmin())
     process = {name: value[pivot] for name, value in latents.items()}
     num_classes, num_steps, num_states = shape_of_states(fit.program, process, rows, site)
     unmoved = np.broadcast_to(np.arange(num_states), (len(next(iter(latents.values()))), num_classes, num_states))
@@ -140,7 +136,7 @@ def _share_of_moved(orders: Int[np.ndarray, "draws K S"]) -> float:
 
 def _warn_of_disorder(fit: Fit, rows: Rows, site: str) -> None:
     """Say so where the mean of draws is one of states in several orders."""
-    moved = _share_of_moved(_orders(fit, _draws_of(fit)[0], rows, site))
+    moved = _share_of_moved(_orders(fit, chains_joined(_batches_of(fit)), rows, site))
     if moved:
         warn(
             f"The states of {site!r} have another order in {moved:.1%} of the draws, so that the mean of the draws, "
@@ -186,6 +182,7 @@ def _told(
 
 
 def _energies(fit: Fit) -> Float[np.ndarray, " draws"]:
-    """Of each draw, the negative log density."""
+    """Of each draw in the batches, the negative log density."""
     assert fit.posterior.sample_stats is not None
-    return np.asarray(fit.posterior.sample_stats["potential_energy"]).ravel()
+    energies = {"potential_energy": np.asarray(fit.posterior.sample_stats["potential_energy"])}
+    return in_batches(energies)["potential_energy"].ravel()

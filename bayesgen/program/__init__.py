@@ -11,7 +11,7 @@ from .model import ConcreteModel, Model, Recipe
 from .pytree import PytreeFunction
 from .response import Response
 from .rows import read_rows
-from .rowwise import Reduction, log_joint_draws, program_table, reduce_draws
+from .rowwise import WHOLE, Reduction, log_joint_draws, program_table, reduce_draws
 from .saturation import saturated_sites
 from .starts import DRAWS, dispersed, dispersed_starts
 from .state_names import are_exchangeable
@@ -19,6 +19,7 @@ from .structure import Plan
 
 __all__ = [
     "DRAWS",
+    "WHOLE",
     "AttributesDensity",
     "ConcreteModel",
     "ConditionalDensity",

@@ -60,33 +60,32 @@ class Average:
 
 def average_states(
     program: Program,
-    latents: Arrays,
+    batches: Arrays,
     rows: Rows,
     site: str,
     weights: Float[np.ndarray, "n draws K"],
     orders: Int[np.ndarray, "draws K S"],
-    batch_size: int,
 ) -> Average:
     """Probabilities of the states at each step, averaged over draws that are weighed row by row and class by class.
 
     Args:
         program: of the draws.
-        latents: site -> (draws, ...).
+        batches: site -> (batches, draws, ...), as `bayesgen.runtime.in_batches` gives them.
         rows: the data.
         site: whose states.
-        weights: of the draws; they sum to 1.
+        weights: of the draws, batch by batch; they sum to 1.
         orders: which state of each draw is the s-th.
-        batch_size: number of draws in a batch, which divides that of the draws.
     """
-    known = _known(program, latents)
-    batches = jax.tree.map(lambda array: array.reshape(-1, batch_size, *array.shape[1:]), (known, orders))
-    first = {name: value[0] for name, value in known.items()}
+    known = _known(program, batches)
+    first = {name: value[0, 0] for name, value in known.items()}
+    num_batches, num_draws = next(iter(known.values())).shape[:2]
+    of_batches = orders.reshape(num_batches, num_draws, *orders.shape[1:])
 
     def of_chunk(part: tuple[Rows, Float[np.ndarray, "n draws K"]]) -> Average:
-        return _averaged(program, *batches, *part, site=site)
+        return _averaged(program, known, of_batches, *part, site=site)
 
-    size = _rows_at_once(program, first, rows, site, batch_size)
-    with jax.enable_x64(True), placed(_work(program, first, rows, site, batch_size)):
+    size = _rows_at_once(program, first, rows, site, num_draws)
+    with jax.enable_x64(True), placed(_work(program, first, rows, site, num_draws)):
         return over_chunks(of_chunk, (rows, weights), rows.num_rows, size)
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.data import Rows
-from bayesgen.runtime import LEAST_ROWS, OwnedJit, carrying, in_threads, over_chunks, padded_size, placed
+from bayesgen.runtime import LEAST_ROWS, OwnedJit, carrying, in_threads, over_chunks, pad, padded_size, placed
 from bayesgen.statistics import first_rows
 from bayesgen.typing import Array, Float, Shaped
 
@@ -19,6 +19,7 @@ from .base import Arrays, Program
 from .joint import Processes, ReferenceProcess, features_of, log_joint_table, log_joint_tables, processes, reference_of
 
 CHUNK_ROWS = 8192
+BATCH_OF_TABLE = 100  # draws that are looked at together where the table of all is wanted
 CACHE_BYTES = 2e6  # for the same on a processor, whose caches are fast and whose calls cost little
 BUDGET_BYTES = 64e6  # for one table of (draws in a batch, rows, classes), and for the rows
 MOST_IN_SINGLE = 128.0  # size of a deviation that single precision gives to about 1e-5, and at worst to 1e-4
@@ -37,8 +38,12 @@ log_joint = OwnedJit(log_joint_table)
 
 def log_joint_draws(program: Program, latents: Arrays, rows: Rows) -> Float[np.ndarray, "draws n K"]:
     """The table of every draw, whole in memory. Latents have one leading axis."""
-    batch_size = math.gcd(len(next(iter(latents.values()))), 100)
-    return np.moveaxis(reduce_draws(program, latents, rows, batch_size, WHOLE), 0, 1)
+    num_draws = len(next(iter(latents.values())))
+    num_batches = max(1, math.ceil(num_draws / BATCH_OF_TABLE))
+    size = math.ceil(num_draws / num_batches)
+    whole = {name: pad(np.asarray(value), num_batches * size) for name, value in latents.items()}
+    batches = {name: value.reshape(num_batches, size, *value.shape[1:]) for name, value in whole.items()}
+    return np.moveaxis(reduce_draws(program, batches, rows, WHOLE)["log_joint"], 0, 1)[:num_draws]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,44 +68,43 @@ def _table(anchor: Float[Array, "K n"], deviations: Float[Array, "K batch n"]) -
     return anchor[:, None] + deviations
 
 
-def _draws_of_rows(tables: Float[Array, "batches K batch n"]) -> Float[Array, "n draws K"]:
+def _draws_of_rows(tables: Float[Array, "batches K batch n"]) -> dict[str, Float[Array, "n draws K"]]:
     batches, num_classes, size, num_rows = tables.shape
-    return tables.transpose(3, 0, 2, 1).reshape(num_rows, batches * size, num_classes)
+    return {"log_joint": tables.transpose(3, 0, 2, 1).reshape(num_rows, batches * size, num_classes)}
 
 
 WHOLE = Reduction(_table, _draws_of_rows, "float64")
 
 
-def reduce_draws(program: Program, latents: Arrays, rows: Rows, batch_size: int, reduction: Reduction) -> Any:
-    """What a reduction makes of the tables of successive batches of draws: arrays (n, ...), as it gives them.
+def reduce_draws(program: Program, batches: Arrays, rows: Rows, reduction: Reduction) -> Any:
+    """What a reduction makes of the tables of batches of draws: arrays (n, ...), as it gives them.
 
     Args:
         program: of the draws.
-        latents: site -> (draws, ...); the number of draws is a multiple of `batch_size`.
+        batches: site -> (batches, draws, ...), as `bayesgen.runtime.in_batches` gives them.
         rows: the data.
-        batch_size: number of draws in a batch.
         reduction: what is made of the tables.
     """
-    with jax.enable_x64(True), placed(_work(program, rows, CHUNK_ROWS, batch_size)) as device:
-        examples, known = first_rows(rows.covariates, program.num_classes), _known(program, latents)
-        precision = reduction.precision
-        reference, batches, squares = _prepare(
-            program, known, examples, batch_size=batch_size, precision=precision, masked=tuple(rows.observed)
+    num_draws = next(iter(batches.values())).shape[1]
+    with jax.enable_x64(True), placed(_work(program, rows, CHUNK_ROWS, num_draws)) as device:
+        examples, known = first_rows(rows.covariates, program.num_classes), _known(program, batches)
+        reference, ready, squares = _prepare(
+            program, known, examples, precision=reduction.precision, masked=tuple(rows.observed)
         )
         budget = CACHE_BYTES if device.platform == "cpu" else BUDGET_BYTES
-        num_draws, num_features = batches.natural_parameters.shape[-2:]
+        num_features = ready.natural_parameters.shape[-1]
         numbers_per_row = program.num_classes * max(num_draws, num_features)  # of the tables, and of the features
         chunk = _rows_that_fit(rows, numbers_per_row, budget)
 
         def reduced_rows(part: Rows) -> Any:
-            return _reduce(program, reference, batches, squares, part, reduction=reduction)
+            return _reduce(program, reference, ready, squares, part, reduction=reduction)
 
         reduced, sizes = over_chunks(reduced_rows, rows, rows.num_rows, chunk, each=_mostly_in_threads)
     far = np.flatnonzero(~(sizes <= MOST_IN_SINGLE))  # NaN where single precision overflows
     if reduction.precision == "float64" or not len(far):
         return reduced
     in_double = dataclasses.replace(reduction, precision="float64")
-    of_far_rows = reduce_draws(program, latents, rows.take(far), batch_size, in_double)
+    of_far_rows = reduce_draws(program, batches, rows.take(far), in_double)
 
     def put(array: Shaped[np.ndarray, "n ..."], values: Shaped[np.ndarray, "far ..."]) -> np.ndarray:
         array[far] = values
@@ -116,22 +120,21 @@ def _mostly_in_threads(function: Callable[[slice], Any], parts: Sequence[slice])
     return [*first, *in_threads(carrying(function), whole[1:]), *end]
 
 
-@functools.partial(OwnedJit, static_argnames=("batch_size", "precision", "masked"))
+@functools.partial(OwnedJit, static_argnames=("precision", "masked"))
 def _prepare(
     program: Program,
-    latents: Arrays,
+    batches: Arrays,
     covariates: Arrays,
     *,
-    batch_size: int,
     precision: str,
     masked: tuple[str, ...],
 ) -> tuple[ReferenceProcess, Processes, Float[Array, "K F"]]:
-    """The reference, the processes with the batches as first axis, and the largest squares of natural parameters.
+    """The reference, the processes of each batch, and the largest squares of natural parameters.
 
     Made batch by batch, so that no more is whole.
     """
-    reference = reference_of(program, latents, covariates, masked)
-    batches = jax.tree.map(lambda array: array.reshape(-1, batch_size, *array.shape[1:]), latents)
+    draws = jax.tree.map(lambda array: array.reshape(-1, *array.shape[2:]), batches)
+    reference = reference_of(program, draws, covariates, masked)
     ready = jax.lax.map(lambda batch: processes(program, reference, batch, covariates, precision), batches)
     return reference, ready, jnp.square(jnp.abs(ready.natural_parameters).max((0, 2)).astype(float))
 

@@ -1,6 +1,16 @@
 """Where and how work runs: devices, threads, random numbers, progress."""
 
-from .chunking import LEAST_ROWS, checked_chunks, chunks, even_chunks, over_chunks, pad, padded_size, table_chunks
+from .chunking import (
+    LEAST_ROWS,
+    checked_chunks,
+    chunks,
+    even_chunks,
+    in_batches,
+    over_chunks,
+    pad,
+    padded_size,
+    table_chunks,
+)
 from .compilation import OwnedJit
 from .devices import carrying, placed, requested, used
 from .forks import check_not_forked
@@ -23,6 +33,7 @@ __all__ = [
     "chunks",
     "even_chunks",
     "generator",
+    "in_batches",
     "in_threads",
     "interruptibly",
     "interrupts_kept",

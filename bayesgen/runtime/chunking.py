@@ -1,7 +1,10 @@
-"""Cutting rows into chunks, so that what is made of them takes bounded memory; padding, so that little is compiled."""
+"""Cutting rows into chunks, and draws into batches; padding, so that little is compiled.
+
+What is made of a chunk of rows, or a batch of draws, takes bounded memory.
+"""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -13,6 +16,7 @@ TABLE_CELLS = 1 << 22  # of a chunk of a table: 32 MB, if they have to be copied
 CHECKED_CELLS = 1 << 18  # that are looked at together, so that looking takes no second matrix
 CACHE_ROWS = 4096  # of few columns, which stay in the processor's cache
 LEAST_ROWS = 64
+NUM_BATCHES = 100  # of draws, about: enough to tell by their spread how uncertain a mean over all of them is
 
 
 def chunks(num_rows: int, size: int = CACHE_ROWS) -> list[slice]:
@@ -35,6 +39,23 @@ def even_chunks(num_rows: int, most: float) -> list[slice]:
 def checked_chunks(shape: tuple[int, int]) -> list[slice]:
     """Chunks of the rows of a matrix (n, D), for a look at its cells."""
     return chunks(shape[0], max(1, CHECKED_CELLS // max(1, shape[1])))
+
+
+def in_batches(
+    draws: Mapping[str, Shaped[np.ndarray, "chains draws ..."]], num_batches: int = NUM_BATCHES
+) -> dict[str, Shaped[np.ndarray, "batches size ..."]]:
+    """About so many batches of successive draws of one chain, all of one size, for batch means.
+
+    Of chains whose length is no multiple of that size, the first few draws are left out. All that is told of an average
+    over draws (means, errors, effective draws, tails of weights) is to come of the same batches.
+
+    >>> batches = in_batches({"x": np.arange(14).reshape(2, 7)}, num_batches=6)
+    >>> batches["x"].tolist()
+    [[1, 2], [3, 4], [5, 6], [8, 9], [10, 11], [12, 13]]
+    """
+    num_chains, length = next(iter(draws.values())).shape[:2]
+    size = max(1, length // max(1, round(num_batches / num_chains)))
+    return {name: array[:, length % size :].reshape(-1, size, *array.shape[2:]) for name, array in draws.items()}
 
 
 def padded_size(size: int) -> int:

@@ -9,12 +9,13 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 import scipy.special
-from models.cases import CASES
+from models.cases import CASES, take
 
 import bayesgen as bg
 from bayesgen.fitting import prepare
 from bayesgen.posteriors import Draws
-from bayesgen.program import rowwise
+from bayesgen.prediction.reliability import pareto_k
+from bayesgen.program import reduce_draws, rowwise
 from prediction.draws import drawn
 
 close = np.testing.assert_allclose
@@ -204,6 +205,44 @@ def test_rows_and_draws_in_chunks_are_the_whole(chains, monkeypatch):
             assert (one is None) == (two is None)
             if one is not None:
                 close(one, two, rtol=1e-9, atol=1e-12, err_msg=f"{name}: {field}")
+
+
+@pytest.mark.filterwarnings("ignore:.*few draws decide")  # of 201 draws
+def test_all_that_an_answer_tells_is_of_the_same_batches_of_draws(exact):
+    """None of which is of two chains: where each chain stands still, batches have no spread."""
+    fit = drawn(exact, 3, 67)
+    latents = {name: np.repeat(value[:, :1], 67, axis=1) for name, value in fit.posterior.latents.items()}
+    still = dataclasses.replace(fit, posterior=dataclasses.replace(fit.posterior, latents=latents))
+    rows = take(CASE.new, slice(3))
+    spread = rowwise.Reduction(_spread, _largest, "float64")
+    assert still.reduce_draws(rows, spread)[0].max() == 0 < fit.reduce_draws(rows, spread)[0].min()
+
+    answer, (tables, used) = bg.predict(fit, rows, rule=bg.BMA(0)), fit.reduce_draws(rows, rowwise.WHOLE)
+    logs = np.moveaxis(tables["log_joint"], 1, 0)
+    whole = fit.log_joint(rows, at="draws")
+    close(logs, whole.reshape(3, 67, 3, 2)[:, 1:].reshape(198, 3, 2), rtol=1e-9)
+    assert used == 198
+    close(answer.log_marginal, scipy.special.logsumexp(logs, axis=(0, 2)) - np.log(used), rtol=1e-5)
+    uneven = answer.pareto_k > 0
+    close(answer.pareto_k[uneven], pareto_k(logs)[uneven], rtol=1e-9)
+
+
+def _spread(anchor, deviations):
+    return jnp.ptp(deviations, axis=1).max(0)
+
+
+def _largest(batches):
+    return batches.max(0)
+
+
+def test_a_table_of_any_number_of_draws_is_made_in_few_batches(exact, monkeypatch):
+    fit, made = drawn(exact, 1, 997), []
+    monkeypatch.setattr(rowwise, "reduce_draws", lambda *args: made.append(args[1]) or reduce_draws(*args))
+    rows = take(CASE.new, slice(2))
+    table = fit.log_joint(rows, at="draws")
+    assert next(iter(made[0].values())).shape[:2] == (10, 100) and table.shape == (997, 2, 2)
+    last = {name: value[0, -1] for name, value in fit.posterior.latents.items()}
+    close(table[-1], rowwise.program_table(fit.program, last, fit.read(rows)), rtol=1e-9)
 
 
 @pytest.mark.parametrize("at", ["mean", "predictive"])

@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse
 
 from bayesgen.runtime import chunking
-from bayesgen.runtime.chunking import chunks, even_chunks, over_chunks, pad, padded_size, table_chunks
+from bayesgen.runtime.chunking import chunks, even_chunks, in_batches, over_chunks, pad, padded_size, table_chunks
 
 CUTS = {
     "chunks": lambda n: chunks(n, 7),
@@ -28,6 +28,18 @@ def test_chunks_cover_the_rows_once_and_in_order(cut, num_rows, monkeypatch):
         assert max(sizes) - min(sizes) <= len(sizes)
     if cut == "table" and len(sizes) > 1:
         assert set(sizes[:-1]) == {8}
+
+
+@pytest.mark.parametrize("num_chains, length", [(1, 997), (1, 1000), (3, 500), (4, 251), (1, 5), (64, 249), (300, 7)])
+def test_batches_are_of_successive_draws_of_one_chain(num_chains, length):
+    chain, draw = np.indices((num_chains, length))
+    batches = in_batches({"chain": chain, "draw": np.stack([draw, -draw], -1)})
+    assert (np.ptp(batches["chain"], axis=1) == 0).all()
+    assert (np.diff(batches["draw"][..., 0], axis=1) == 1).all() and batches["draw"].shape[2] == 2
+    count, size = batches["chain"].shape
+    used = set(zip(batches["chain"].ravel(), batches["draw"][..., 0].ravel(), strict=True))
+    assert len(used) == count * size > 0.9 * num_chains * length
+    assert min(67, num_chains * length) <= count <= max(200, num_chains)
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 4, 5, 6, 7, 48, 49, 64, 65, 97, 1025])
