@@ -13,7 +13,7 @@ from bayesgen.describe import amount, counted, described
 from bayesgen.errors import DataError, FitError, PredictionError
 from bayesgen.fitting import Fit
 from bayesgen.posteriors import AveragePosterior, Mixes, rows_of_members
-from bayesgen.prediction import ConditionalAverage, DensityPrediction, PlugIn, Rule, answer, log_densities
+from bayesgen.prediction import BMA, DensityPrediction, PlugIn, Rule, answer, log_densities
 from bayesgen.records import by_content
 from bayesgen.runtime import as_key, used
 from bayesgen.typing import Float, Seed, Shaped
@@ -142,9 +142,10 @@ class AverageDensityFit(AverageFit):
 @answer.register
 def _(fit: AverageDensityFit, rule: Rule, X: Any) -> DensityPrediction:
     table = read_table(X, least_rows=0)
-    if isinstance(rule, ConditionalAverage):
+    if not isinstance(rule, PlugIn | BMA):
         raise PredictionError(
-            "ConditionalAverage averages class probabilities, and these fits have no classes. Use BMA()."
+            f"An average of fits without labels tells densities, by PlugIn() or BMA(), and {type(rule).__name__}() is "
+            "neither: its members have no classes in common to average over. Use BMA()."
         )
     if isinstance(rule, PlugIn):
         densities = log_densities(fit.best, table, rule)

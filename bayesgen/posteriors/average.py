@@ -47,8 +47,18 @@ class AveragePosterior(Posterior):
         "draws": (
             "An average over structures has no draws, because its members have no parameters in common. Predict with "
             "BMA(), or take draws from one member: fit.members[i]."
-        )
+        ),
+        "predictive": (
+            "The members of this average have classes, or components, of their own, so it has no table of classes. "
+            "Ask for densities, predict(fit, X, rule=BMA()).log_marginal, or ask one member."
+        ),
     }
+    is_point = False
+
+    @property
+    def has_predictive(self) -> bool:  # type: ignore[override]
+        """Whether the members have their classes in common, so that there is one table of them."""
+        return self.mixes != "marginal"
 
     @property
     def best(self) -> int:
@@ -69,11 +79,6 @@ class AveragePosterior(Posterior):
     def _log_joint(self, rows: Rows, at: At) -> Float[np.ndarray, "n K"]:
         if at != "predictive":
             return self.members[self.best].log_joint(_of_member(rows, self.best), at)
-        if self.mixes == "marginal":
-            raise PredictionError(
-                "The members of this average have classes, or components, of their own, so it has no table of classes. "
-                "Ask for densities, predict(fit, X, rule=BMA()).log_marginal, or ask one member."
-            )
         tables = [
             np.log(weight) + self._predictive(rows, index) for index, weight in enumerate(self.weights) if weight > 0
         ]

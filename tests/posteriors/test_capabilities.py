@@ -25,10 +25,12 @@ TABLE = {
     "average": ((True, True, False), False, False),
     "stacking": ((True, True, False), False, False),
     "average of averages": ((True, True, False), False, False),
+    "average of densities": ((True, False, False), False, False),
     "concept": ((True, True, False), False, False),
     "best concept": ((True, False, False), True, False),
 }
 OF_ROWS = [kind for kind in TABLE if "concept" not in kind]
+OF_CLASSES = [kind for kind in OF_ROWS if "densities" not in kind]
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +53,7 @@ def fits():
         "average": average,
         "stacking": bg.average(MODELS, X=X, y=y, weights="stacking", folds=3),
         "average of averages": bg.average([average, exact]),
+        "average of densities": bg.average([bg.fit(bg.ProbabilisticPCA(k), X, method=bg.MLE()) for k in (1, 2)]),
         "concept": bg.fit(learner, [16, 60], method=bg.Exact()),
         "best concept": bg.fit(learner, [16, 60], method=bg.MAP()),
     }
@@ -103,7 +106,7 @@ def test_a_table_does_not_depend_on_the_other_rows(fits, kind, new):
             close(posterior.log_joint(rows.take([3, 1]), at), posterior.log_joint(rows, at)[[3, 1]], rtol=1e-12)
 
 
-@pytest.mark.parametrize("kind", OF_ROWS)
+@pytest.mark.parametrize("kind", OF_CLASSES)
 def test_rules_answer_where_the_posterior_can(fits, kind, new):
     fit, posterior = fits[kind], fits[kind].posterior
     can = {
@@ -180,6 +183,12 @@ def test_a_new_posterior_method_and_rule_are_a_class_each(new):
         bg.fit(bg.average(MODELS), X, y, method=TemperedExact(0.5))
     with pytest.raises(bg.FitError, match=r"not trained by TemperedExact\(\)"):
         bg.fit(bg.ConceptLearner(bg.number_game("murphy")), [16], method=TemperedExact(0.5))
+
+
+def test_averages_of_densities_refuse_rules_that_they_do_not_know(fits, new):
+    for rule, name in ((Uniform(), "Uniform"), (bg.ConditionalAverage(), "ConditionalAverage")):
+        with pytest.raises(bg.PredictionError, match=rf"by PlugIn\(\) or BMA\(\), and {name}\(\) is neither"):
+            bg.predict(fits["average of densities"], new, rule=rule)
 
 
 def test_a_point_is_its_own_mean_and_mode(fits, new):
