@@ -21,6 +21,7 @@ BY_ROW = (
     "standard_error",
     "expected_entropy",
     "pareto_k",
+    "is_settled",
     "mutual_information_error",
 )
 
@@ -42,6 +43,9 @@ class ClassPrediction:
             `bayesgen.prediction.reliability`.
         device: "cpu" or "gpu", where it was computed.
         mutual_information_error: Monte Carlo standard error of the mutual information; None where that is None.
+        is_settled: whether the probabilities are practically the same however much the few draws count that may decide
+            them, as they are where `pareto_k` is small; None where that is None. See
+            `bayesgen.prediction.reliability.are_settled`.
         index: the index of X, of a pandas frame, which `to_frame` keeps; None where rows have positions alone.
     """
 
@@ -53,6 +57,7 @@ class ClassPrediction:
     pareto_k: Float[np.ndarray, " n"] | None = None
     device: str = "cpu"
     mutual_information_error: Float[np.ndarray, " n"] | None = None
+    is_settled: Bool[np.ndarray, " n"] | None = None
     index: "pd.Index | None" = None
 
     def __repr__(self) -> str:

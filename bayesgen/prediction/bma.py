@@ -33,7 +33,8 @@ class BMA(Rule):
     comes from batch means and the delta method. Where fewer than 20 effective draws carry the joint of some class
     (processes too rare to be drawn make that class probable), the spread of the draws tells nothing; the standard
     errors of that row are then at least 1 / (number of draws), the posterior weight below which nothing is seen. Rows
-    whose weights have tails so heavy that more draws hardly help (Pareto's k above 0.7) are warned of; where k is 1 or
+    whose weights have tails so heavy that more draws hardly help (Pareto's k above 0.7) are warned of, less gravely
+    where the heaviest draws alone and all others alone give probabilities within 0.01 of the answer; where k is 1 or
     more, too, as of weights without a mean, and so few draws count, the standard errors are infinite.
 
     Args:
@@ -83,7 +84,7 @@ class BMA(Rule):
         """Averaged over draws, each weighed by what it makes of the row."""
         answer = dataclasses.replace(self, entropy_draws=0).apply(fit, rows)
         if answer.pareto_k is not None:
-            warn_of_few_draws(answer.pareto_k)
+            warn_of_few_draws(answer.pareto_k, answer.is_settled)
         return states_of_draws(fit, rows, site, True, answer)
 
     def averages_draws(self, fit: Fit) -> bool:
@@ -99,9 +100,9 @@ class BMA(Rule):
         def table_of(places: Int[np.ndarray, " m"]) -> Float[np.ndarray, "draws m K"]:
             return np.moveaxis(fit.reduce_draws(rows.take(places), WHOLE)[0]["log_joint"], 1, 0)
 
-        k = tail_indices(table_of, mean, effective, size)
+        k, is_settled = tail_indices(table_of, mean, effective, size)
         unseen = np.any(effective < MIN_EFFECTIVE_DRAWS, axis=1, keepdims=True)
         error = np.where(unseen, np.maximum(averages["error"], 1 / size), averages["error"])
         error[(k >= NO_MEAN_K) & unseen[:, 0]] = np.inf
-        answer = ClassPrediction(log_probabilities, fit.classes, log_marginal, error, pareto_k=k)
+        answer = ClassPrediction(log_probabilities, fit.classes, log_marginal, error, pareto_k=k, is_settled=is_settled)
         return answer if self.entropy_draws == 0 else with_information(answer, averages, unknown=k >= NO_MEAN_K)

@@ -216,4 +216,4 @@ def _tails(logs: Float[np.ndarray, "draws n"], weights: Float[np.ndarray, "draws
     """Pareto's k of the weights of draws."""
     effective = 1 / (weights**2).sum(0)
     mean = scipy.special.logsumexp(logs, axis=0)
-    return tail_indices(lambda places: logs[:, places, None], mean[:, None], effective[:, None], len(logs))
+    return tail_indices(lambda places: logs[:, places, None], mean[:, None], effective[:, None], len(logs))[0]

@@ -1,12 +1,17 @@
 """Whether draws are enough for an average over them: Pareto's k of each row's importance weights."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.special
 
+from bayesgen.describe import quote_some
 from bayesgen.errors import ConvergenceWarning, warn
-from bayesgen.typing import Float, Int
+from bayesgen.typing import Bool, Float, Int
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MAX_K = 0.7  # above it, the error of an average falls more slowly than any use of it could wait for
 NO_MEAN_K = 1.0  # from here on, weights have no mean that draws could find
@@ -15,6 +20,7 @@ MOST_NUMBERS = 2**21  # in the table of the rows that are looked at
 SMALL_SHARE = 1e-4  # classes less probable than this do not matter to the answer
 MOST_SERIES = 2000  # of weights, one for each class of the rows that are looked at: each is fitted by itself
 MIN_TAIL = 5  # weights in a tail that is fitted
+ALIKE = 0.01  # by how much probabilities differ that are practically the same
 VANISHES = 1e-300  # a weight, beside the largest, that double precision hardly tells from zero
 
 
@@ -51,11 +57,44 @@ def pareto_k(log_joint: Float[np.ndarray, "draws n K"]) -> Float[np.ndarray, " n
     return k.max(axis=1)
 
 
+def are_settled(log_joint: Float[np.ndarray, "draws n K"]) -> Bool[np.ndarray, " n"]:
+    """Whether each row's probabilities are practically the same, however much its heaviest draws count.
+
+    Where Pareto's k is large, it is left open how much the heaviest draws of a class weigh, those in the tail of its
+    weights p(x, y = k | Q). A row is settled where that does not matter: where under either extreme, by these draws
+    alone and by all others alone, every class has a probability within 0.01 of the answer; and so for the heaviest
+    draws of each class that has a share in it.
+
+    Args:
+        log_joint: log p(x_i, y = k | Q_s).
+    """
+    answer = _shares(log_joint)
+    size = max(1, _tail_size(len(log_joint)))
+    cutoff = np.partition(log_joint, -size, axis=0)[-size]
+    is_settled = np.full(len(answer), True)
+    for k in range(answer.shape[1]):
+        is_heavy = log_joint[:, :, k] >= cutoff[:, k]
+        extremes = [_shares(np.where(part[..., None], log_joint, -np.inf)) for part in (is_heavy, ~is_heavy)]
+        is_alike = np.abs(np.stack(extremes) - answer).max(axis=(0, 2)) <= ALIKE
+        is_settled &= is_alike | (answer[:, k] < SMALL_SHARE)
+    return is_settled
+
+
+def _shares(log_joint: Float[np.ndarray, "draws n K"]) -> Float[np.ndarray, "n K"]:
+    """Class probabilities averaged over draws; NaN where none makes any class possible."""
+    total = scipy.special.logsumexp(log_joint, axis=0)
+    with np.errstate(invalid="ignore"):
+        return np.exp(total - scipy.special.logsumexp(total, axis=1, keepdims=True))
+
+
+def _tail_size(num_draws: int) -> int:
+    """How many of the largest weights are taken for their tail."""
+    return int(3 * num_draws**0.5 if num_draws > 225 else num_draws / 5)
+
+
 def _tail_index(weights: Float[np.ndarray, " draws"]) -> float:
     """Tail index of the weights of draws, of which the largest is 1."""
-    num_draws = len(weights)
-    size = int(3 * num_draws**0.5 if num_draws > 225 else num_draws / 5)
-    cutoff, *tail = np.sort(weights)[-size - 1 :]
+    cutoff, *tail = np.sort(weights)[-_tail_size(len(weights)) - 1 :]
     exceedances = np.asarray(tail) - cutoff
     exceedances = exceedances[exceedances > VANISHES]
     if cutoff == 1.0:
@@ -86,8 +125,8 @@ def tail_indices(
     mean: Float[np.ndarray, "n K"],
     effective: Float[np.ndarray, "n K"],
     num_draws: int,
-) -> Float[np.ndarray, " n"]:
-    """Pareto's k of the rows of a prediction from draws, for those whose weights are uneven.
+) -> tuple[Float[np.ndarray, " n"], Bool[np.ndarray, " n"]]:
+    """Pareto's k of the rows of a prediction from draws, and whether they are settled; of those of uneven weights.
 
     Args:
         draws_of: function of the positions of a few rows that gives their table of every draw.
@@ -96,8 +135,9 @@ def tail_indices(
         num_draws: number of draws.
 
     Returns:
-        0 for rows of even weights; infinity where fewer than five draws are effective; NaN for rows of uneven
-        weights beyond the most uneven ones that are looked at.
+        k: 0 for rows of even weights; infinity where fewer than five draws are effective; NaN for rows of uneven
+        weights beyond the most uneven ones that are looked at. And whether k is at most 0.7, or the row is settled all
+        the same (see `are_settled`).
     """
     size = least_effective(mean, effective, num_draws)
     k = np.where(size < UNEVEN * num_draws, np.nan, 0.0)
@@ -105,9 +145,12 @@ def tail_indices(
     uneven = np.flatnonzero(np.isnan(k))
     most = max(1, min(MOST_NUMBERS // num_draws, MOST_SERIES) // mean.shape[1])
     looked_at = uneven[np.argsort(size[uneven])[:most]]
+    is_settled = k <= MAX_K
     if len(looked_at):
-        k[looked_at] = pareto_k(draws_of(looked_at))
-    return k
+        table = draws_of(looked_at)
+        k[looked_at] = pareto_k(table)
+        is_settled[looked_at] = (k[looked_at] <= MAX_K) | are_settled(table)
+    return k, is_settled
 
 
 def least_effective(
@@ -119,14 +162,39 @@ def least_effective(
     return np.where(matters, effective, num_draws).min(axis=1, initial=num_draws)
 
 
-def warn_of_few_draws(k: Float[np.ndarray, " n"]) -> None:
-    """One warning that says how many rows have averages that draws do not settle."""
-    bad, unknown = int((k > MAX_K).sum()), int(np.isnan(k).sum())
-    if bad:
-        others = f" ({unknown} more have uneven weights and were not looked at)" if unknown else ""
-        warn(
-            f"{bad} of {len(k)} rows{others} have an average over draws that few draws decide (Pareto k above "
-            f"{MAX_K}): their probabilities and standard errors cannot be trusted. Use Exact() where the model has a "
-            "closed form, or more draws.",
-            ConvergenceWarning,
+def warn_of_few_draws(
+    k: Float[np.ndarray, " n"],
+    is_settled: Bool[np.ndarray, " n"] | None = None,
+    index: "pd.Index | None" = None,
+) -> None:
+    """One warning that says which rows have averages that few draws decide, and whether their answers hold.
+
+    Args:
+        k: Pareto's k of each row.
+        is_settled: whether its answer is the same under either extreme, see `are_settled`; None where that is not known
+            of any.
+        index: what the rows are called; None for their positions.
+    """
+    decided, unknown = k > MAX_K, int(np.isnan(k).sum())
+    if not decided.any():
+        return
+    distrusted = decided if is_settled is None else decided & ~is_settled
+    num_settled = int(decided.sum() - distrusted.sum())
+    subject = f"few draws decide the average over all (Pareto k above {MAX_K})"
+    if distrusted.any():
+        text = f"{_rows(distrusted, index)} {subject}: probabilities and standard errors there cannot be trusted."
+        text += f" In {num_settled} more it makes no difference to the class probabilities." if num_settled else ""
+    else:
+        text = (
+            f"{_rows(decided, index)} {subject}, but class probabilities are within {ALIKE} whether these draws count "
+            "or not: labels hold, log_marginal and standard errors may not."
         )
+    text += f" {unknown} more have uneven weights and were not looked at." if unknown else ""
+    warn(f"{text} Use Exact() where the model has a closed form, or more draws.", ConvergenceWarning)
+
+
+def _rows(chosen: Bool[np.ndarray, " n"], index: "pd.Index | None") -> str:
+    """How many rows, and which are the first of them."""
+    places = np.flatnonzero(chosen)
+    names = places if index is None else index[places]
+    return f"In {len(places)} of {len(chosen)} rows ({quote_some(names.tolist())})"

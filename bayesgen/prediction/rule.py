@@ -107,7 +107,7 @@ def answer(fit: Any, rule: Rule, X: Any) -> Any:
         return _continuous(fit, rule, table)
     classes = dataclasses.replace(_by_classes(fit, rule, table), device=used(), index=table.index)
     if classes.pareto_k is not None:
-        warn_of_few_draws(classes.pareto_k)
+        warn_of_few_draws(classes.pareto_k, classes.is_settled, classes.index)
     if len(fit.classes) == 0:
         why = "The program has no classes (label=None), so its rows have densities alone: answer.log_marginal."
         return DensityPrediction(classes.log_marginal, why, classes.device)
@@ -126,7 +126,7 @@ def _continuous(fit: Fit, rule: Rule, table: Table) -> ContinuousPrediction:
     parts = _in_chunks(fit, table, CONTINUOUS_NUMBERS, lambda rows: rule.respond(fit, rows))
     prediction = dataclasses.replace(joined_answers(parts), device=used(), index=table.index)
     if prediction.pareto_k is not None:
-        warn_of_few_draws(prediction.pareto_k)
+        warn_of_few_draws(prediction.pareto_k, index=prediction.index)
     return prediction
 
 
