@@ -60,7 +60,7 @@ def test_errors_and_submodules_are_reached_without_loading_the_rest():
 
 
 def test_help_loads_nothing_heavy():
-    code = "from typer.testing import CliRunner\nfrom bayesgen.cli import app\n"
+    code = "from typer.testing import CliRunner\nfrom bayesgen.cli.app import app\n"
     code += "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
     code += "assert CliRunner().invoke(app, ['compare', '--help']).exit_code == 0"
     assert heavy_modules_after(code) == set()

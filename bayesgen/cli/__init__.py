@@ -1,5 +1,5 @@
 """The command line: `bayesgen compare iris`."""
 
-from .app import app, main
+from .main import main
 
-__all__ = ["app", "main"]
+__all__ = ["main"]

@@ -4,14 +4,9 @@ Only Typer is imported with this file. What a command needs is imported when it 
 is quick.
 """
 
-import contextlib
-import io
-import os
-import sys
 from enum import StrEnum
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
@@ -77,47 +72,6 @@ class UnknownName(StrEnum):
 
     DECLARED = "declared"
     MISSING = "missing"
-
-
-_REFUSED, _INTERRUPTED = 1, 130
-
-
-def main() -> None:
-    """Entry point of the command `bayesgen`.
-
-    What the encoding of standard output lacks is escaped. The exit status is 1 where standard output cannot be
-    written, with a line that says why unless it is a closed pipe, and 130 after Ctrl-C, with a line that says so.
-    """
-    if sys.stdout is None:  # it was closed before
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
-    try:
-        try:
-            app(prog_name="bayesgen")
-        finally:
-            sys.stdout.flush()  # the interpreter's own attempt as it ends would be a traceback
-    except SystemExit as end:
-        if end.code != _INTERRUPTED:  # what Typer makes of KeyboardInterrupt
-            raise
-        _end_interrupted()
-    except OSError as refusal:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left to be flushed
-        if not isinstance(refusal, BrokenPipeError):
-            typer.echo(f"bayesgen: standard output cannot be written: {refusal.strerror}", err=True)
-        sys.exit(_REFUSED)
-
-
-def _end_interrupted() -> NoReturn:
-    """Say so and end the process at once: threads that compile cannot be stopped, and would crash its usual end."""
-    from rich.console import Console
-
-    with contextlib.suppress(OSError):
-        console = Console(stderr=True)
-        console.show_cursor()  # which a progress bar hides
-        console.print("\nbayesgen: interrupted" if console.is_terminal else "bayesgen: interrupted")
-        sys.stderr.flush()
-    os._exit(_INTERRUPTED)
 
 
 def _print_version(asked: bool) -> None:
@@ -276,10 +230,10 @@ def compare(
         raise typer.BadParameter("--covariance is of gda: add --model gda.")
     if bins is not None and model is not None and not {ModelName.NAIVE_BAYES, ModelName.NAIVE_BAYES_AVERAGE} & {*model}:
         raise typer.BadParameter("--bins is of naive-bayes: add --model naive-bayes.")
-    from bayesgen.runtime import interruptibly
+    from .commands import run_compare
+    from .options import CompareOptions
 
-    commands = interruptibly(lambda: import_module("bayesgen.cli.commands"))  # JAX would swallow a Ctrl-C at times
-    options = commands.CompareOptions(
+    options = CompareOptions(
         data=data,
         target=target,
         drop=tuple(dict.fromkeys(drop or ())),
@@ -295,4 +249,4 @@ def compare(
         missing=tuple(dict.fromkeys(missing or ())),
         unknown=unknown,
     )
-    raise typer.Exit(commands.run_compare(options, as_json=json, out=out))
+    raise typer.Exit(run_compare(options, as_json=json, out=out))

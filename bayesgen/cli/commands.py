@@ -3,14 +3,15 @@
 import hashlib
 import json
 import os
+import shutil
 import sys
-import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TextIO
+from uuid import uuid4
 
 from rich.console import Console
 from rich.text import Text
@@ -23,6 +24,7 @@ from bayesgen.prediction import BMA, PlugIn
 from bayesgen.report import can_encode, show
 from bayesgen.runtime import interruptibly
 
+from .interruption import undone_unless_finished
 from .options import CompareOptions
 from .tasks import TASKS, TEST_SIZE, Task
 
@@ -108,22 +110,24 @@ def _title(options: CompareOptions, task: Task, split: Split) -> str:
 def _folder(path: Path) -> Iterator[None]:
     """The folder, made where it is not there; what was made is taken away if an error or Ctrl-C ends the block."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
-    path.mkdir(parents=True, exist_ok=True)
-    try:
-        yield
-    except BaseException:
-        with suppress(OSError):  # somebody else has put something there
-            for folder in missing:
+
+    def take_away() -> None:
+        for folder in missing:
+            with suppress(OSError):  # it was not made yet, or somebody else has put something there
                 folder.rmdir()
-        raise
+
+    with undone_unless_finished(take_away):
+        path.mkdir(parents=True, exist_ok=True)
+        yield
 
 
 def _write(comparison: Comparison, task: Task, folder: Path) -> None:
     """Write all files aside, then give them their names, so that none is ever there in part."""
     result = comparison.to_dict()
+    aside = folder / f".bayesgen-{uuid4().hex}"
     try:
-        with tempfile.TemporaryDirectory(prefix=".bayesgen-", dir=folder) as name:
-            aside = Path(name)
+        with undone_unless_finished(lambda: shutil.rmtree(aside, ignore_errors=True)):
+            aside.mkdir()
             for stem, content in (("result", result), ("config", result["config"])):
                 (aside / f"{stem}.json").write_text(_json(content, "utf-8") + "\n", encoding="utf-8")
             comparison.table.to_csv(aside / "table.csv", index=False)
@@ -132,6 +136,7 @@ def _write(comparison: Comparison, task: Task, folder: Path) -> None:
                 draw(aside / file_name)
             for file in aside.iterdir():
                 os.replace(file, folder / file.name)
+            aside.rmdir()
     except OSError as error:
         raise OSError(f"The result cannot be written to {folder}: {error.strerror or error}") from error
 
