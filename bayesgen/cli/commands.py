@@ -61,7 +61,7 @@ def run_compare(options: CompareOptions, *, as_json: bool, out: Path | None) -> 
 
 def _compare(options: CompareOptions) -> tuple[Comparison, str]:
     """The comparison, and its title."""
-    dataset = load_dataset(options.data, target=options.target, missing=options.missing)
+    dataset = load_dataset(options.data, target=options.target, missing=options.missing, texts=options.sequences)
     dataset = dataset.without(options.drop)
     task = TASKS[options.task]
     options = _settled(options, task, dataset)

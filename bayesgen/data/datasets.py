@@ -152,7 +152,9 @@ class Dataset:
         return Split(table[train], self.y.iloc[train], table[test], self.y.iloc[test])
 
 
-def load_dataset(source: str | Path, *, target: str | None = None, missing: Sequence[str] = ()) -> Dataset:
+def load_dataset(
+    source: str | Path, *, target: str | None = None, missing: Sequence[str] = (), texts: Sequence[str] = ()
+) -> Dataset:
     """A data set of scikit-learn by name, or a table from a file.
 
     source: "iris", "wine", "breast_cancer", "digits" (pixels as counts, one multinomial block), "diabetes" (whose
@@ -161,8 +163,9 @@ def load_dataset(source: str | Path, *, target: str | None = None, missing: Sequ
     target: the column that holds the classes, or the numbers to predict; None means the last one.
     missing: texts that mark a cell of a file as missing, such as "?", besides those that pandas knows: an empty cell,
         NA, NaN, null, None, ... (see `pandas.read_csv`).
+    texts: columns of a CSV or TSV file whose cells stay as they are written: digits with their leading zeros, "true".
 
-    Cells are taken as pandas reads them: a column of numbers is real, of true and false binary, of texts
+    Other cells are taken as pandas reads them: a column of numbers is real, of true and false binary, of texts
     categorical. A "?" that is no mark is a text like any other: a warning names the columns that hold numbers but for
     it. Labels may be missing as cells may.
     Raises DataError where there is no such file, or it cannot be read, is empty, or lacks the target.
@@ -173,7 +176,7 @@ def load_dataset(source: str | Path, *, target: str | None = None, missing: Sequ
     name = str(source)
     if name == _DIGITS:
         return _load_digits(target)
-    frame = _FRAMES[name]() if name in _FRAMES else read_file(Path(source), missing, DATASET_NAMES)
+    frame = _FRAMES[name]() if name in _FRAMES else read_file(Path(source), missing, texts, DATASET_NAMES)
     frame = frame.rename(columns=str)
     if target is None:
         target = frame.columns[-1]
@@ -182,7 +185,7 @@ def load_dataset(source: str | Path, *, target: str | None = None, missing: Sequ
     y, X = frame[target], frame.drop(columns=target)
     if X.shape[1] == 0:
         raise DataError(f"{name} has one column only, {target!r}. Are its cells separated otherwise?")
-    _warn_of_question_marks(X)
+    _warn_of_question_marks(X.drop(columns=list(texts), errors="ignore"))
     return Dataset(name, X, _whole(y))
 
 
@@ -238,7 +241,7 @@ def _no_column(name: str, wanted: str, columns: list[str], purpose: str) -> str:
 def _warn_of_question_marks(X: pd.DataFrame) -> None:
     """Warn of columns that would be numbers if they had no "?": as categories they are seldom meant."""
     found = []
-    for column in X.select_dtypes(include=["str", "object"]):
+    for column in X.select_dtypes(exclude="number"):
         texts = X[column].dropna().astype(str)
         marks = texts == "?"
         if marks.any() and pd.to_numeric(texts[~marks], errors="coerce").notna().all():

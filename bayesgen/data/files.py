@@ -13,18 +13,25 @@ import pandas as pd
 from bayesgen.errors import DataError
 
 
-def _read_text(separator: str) -> Callable[[Path, Sequence[str]], pd.DataFrame]:
-    def read(path: Path, missing: Sequence[str]) -> pd.DataFrame:
+def _read_text(separator: str) -> Callable[[Path, Sequence[str], Sequence[str]], pd.DataFrame]:
+    def read(path: Path, missing: Sequence[str], texts: Sequence[str]) -> pd.DataFrame:
         header = pd.read_csv(path, sep=separator, header=None, nrows=1, dtype=str, keep_default_na=False)
         _check_distinct(path, header.iloc[0].tolist())  # pandas would rename the second of two
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # it tells of cells about to be dropped
-            return pd.read_csv(path, sep=separator, index_col=False, low_memory=False, na_values=list(missing))
+            return pd.read_csv(
+                path,
+                sep=separator,
+                index_col=False,
+                low_memory=False,
+                na_values=list(missing),
+                dtype=dict.fromkeys(texts, str),
+            )
 
     return read
 
 
-def _read_parquet(path: Path, missing: Sequence[str]) -> pd.DataFrame:
+def _read_parquet(path: Path, missing: Sequence[str], texts: Sequence[str]) -> pd.DataFrame:
     if find_spec("pyarrow") is None:
         raise DataError(f"{path} is a Parquet file, which pyarrow reads. Install it: pip install pyarrow")
     from pyarrow import parquet
@@ -51,12 +58,13 @@ _READERS = {
 _UNREADABLE = (OSError, EOFError, ValueError, zlib.error, pd.errors.ParserWarning)
 
 
-def read_file(path: Path, missing: Sequence[str], known: Sequence[str]) -> pd.DataFrame:
+def read_file(path: Path, missing: Sequence[str], texts: Sequence[str], known: Sequence[str]) -> pd.DataFrame:
     """A table from a CSV, TSV or Parquet file.
 
     Args:
         path: the file, perhaps gzipped.
         missing: texts that mark a cell as missing, besides those that pandas knows.
+        texts: columns whose cells stay the texts that they are in a CSV or TSV file, be they digits; Parquet has types.
         known: names that may be meant where there is no such file.
 
     Raises:
@@ -70,7 +78,7 @@ def read_file(path: Path, missing: Sequence[str], known: Sequence[str]) -> pd.Da
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
     read = _READERS.get(suffixes[-1] if suffixes else "", _read_text(","))
     try:
-        frame = read(path, missing)
+        frame = read(path, missing, texts)
     except DataError:
         raise
     except pd.errors.EmptyDataError as refusal:

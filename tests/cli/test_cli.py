@@ -85,10 +85,23 @@ def test_columns_of_sequences_are_chains_of_their_symbols(run, tmp_path):
     assert lenient.exit_code == 0, lenient.stderr
     wrong = run("compare", path, "--sequence", "wurd")
     assert wrong.exit_code == 1 and "no column 'wurd' to read as sequences. Did you mean 'word'?" in wrong.stderr
-    numbers = run("compare", path, "--sequence", "size", *FAST)
-    assert numbers.exit_code == 1 and "'size' is of sequences" in numbers.stderr
+    numbers = run("compare", "iris", "--sequence", "sepal width (cm)", *FAST)
+    assert numbers.exit_code == 1 and "'sepal width (cm)' is of sequences" in numbers.stderr
     regression = run("compare", path, "--task", "regression", "--target", "size", "--sequence", "word")
     assert regression.exit_code == 2
+
+
+@pytest.mark.parametrize("cells", [["0011", "011", "01", "0001"], ["true", "false", "true", "true"]])
+def test_sequences_of_digits_or_truth_values_are_the_texts_of_the_file(run, tmp_path, cells):
+    path = tmp_path / "codes.csv"
+    path.write_text("code,kind\n" + "".join(f"{cell},{kind}\n" for cell in cells * 3 for kind in "ab"))
+    result = run("compare", path, "--sequence", "code", "--methods", "exact", "--json")
+    assert result.exit_code == 0, result.stderr
+    letters = pd.DataFrame({"code": [cell.translate(str.maketrans("01", "xy")) for cell in cells * 3 for _ in "ab"]})
+    letters.assign(kind=[*"ab"] * len(cells) * 3).to_csv(path, index=False)
+    expected = run("compare", path, "--sequence", "code", "--methods", "exact", "--json")
+    scores = [[pair["log_score"] for pair in json.loads(text.stdout)["pairs"]] for text in (result, expected)]
+    assert scores[0] == scores[1]
 
 
 def test_nuts_is_one_of_the_methods(run):

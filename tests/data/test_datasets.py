@@ -181,6 +181,17 @@ def test_numbers_among_question_marks_are_categories_with_a_warning(tmp_path):
     assert dataset.X.age.tolist() == ["1.5", "?", "2.5", "?"]
 
 
+@pytest.mark.parametrize(("suffix", "separator"), [(".csv", ","), (".tsv", "\t")])
+def test_columns_of_texts_stay_as_they_are_written(tmp_path, suffix, separator):
+    path = tmp_path / f"codes{suffix}"
+    rows = ["code flag size kind", "007 true 1 a", "10 false 2 b", "? ? 3 a", " true 4 b"]
+    path.write_text("\n".join(row.replace(" ", separator) for row in rows))
+    X = load_dataset(path, texts=["code", "flag"]).X  # without a warning that "?" may mark what is missing
+    assert X.code.tolist()[:3] == ["007", "10", "?"] and X.code.isna().tolist() == [False] * 3 + [True]
+    assert X.flag.tolist() == ["true", "false", "?", "true"]
+    assert X["size"].tolist() == [1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "parquet"])
 def test_marks_of_missing_cells_besides_empty_ones(tmp_path, suffix):
     frame = pd.DataFrame({"age": ["1.5", "?", "2.5", None], "colour": ["-", "red", "?", "red"], "kind": list("abab")})
