@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import inspect
+import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -75,7 +76,7 @@ def keywords_stated(function: Function) -> Function:
     return call  # type: ignore[return-value]
 
 
-_NOT_THE_USER = (str(Path(__file__).parent), functools.__file__, contextlib.__file__)
+_NOT_THE_USER = (f"{Path(__file__).parent}{os.sep}", functools.__file__, contextlib.__file__)
 
 
 def warn(message: str, category: type[BayesgenWarning] = BayesgenWarning) -> None:

@@ -11,6 +11,8 @@ import jax
 from rich.console import Console
 from rich.table import Table
 
+from bayesgen.runtime import num_cores
+
 from .measure import Missing, Row
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
@@ -22,7 +24,7 @@ def machine():
     """What the figures were measured on."""
     return {
         "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": num_cores(),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
         "system": platform.platform(),
         "device": jax.default_backend(),

@@ -1,5 +1,8 @@
 """Warnings point at the line of the user's code, whatever lies between it and what warns."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 import bayesgen as bg
@@ -13,6 +16,14 @@ def test_warnings_of_fits_point_at_the_users_line(model):
     with pytest.warns(bg.ConstantColumnWarning) as caught:
         bg.fit(model, CONSTANT, LABELS, method=bg.Exact())
     assert [warning.filename for warning in caught] == [__file__]
+
+
+def test_a_folder_whose_name_begins_as_that_of_the_library_is_the_users():
+    path = f"{Path(bg.__file__).parent}_project{os.sep}script.py"
+    code = compile("bg.fit(bg.NaiveBayes(), CONSTANT, LABELS, method=bg.Exact())", path, "exec")
+    with pytest.warns(bg.ConstantColumnWarning) as caught:
+        exec(code, globals())
+    assert [warning.filename for warning in caught] == [path]
 
 
 def test_warnings_of_predictions_point_at_the_users_line():

@@ -7,6 +7,7 @@ compiled from programs does not run them, and so waits for nobody.
 
 import contextlib
 import importlib
+import os
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, MutableSequence
@@ -31,8 +32,8 @@ _HOLDERS = [
     importlib.import_module(f"numpyro.{name}")
     for name in ("primitives", "handlers", "contrib.control_flow.cond", "contrib.control_flow.scan")
 ]
-_LIBRARIES = tuple(str(Path(str(module.__file__)).parent) for module in (jax, numpyro, numpy))
-_BAYESGEN = str(Path(__file__).parents[1])
+_LIBRARIES = tuple(f"{Path(str(module.__file__)).parent}{os.sep}" for module in (jax, numpyro, numpy))
+_BAYESGEN = f"{Path(__file__).parents[1]}{os.sep}"
 # what Python calls to make a truth value or a number of an array, as `if y:` and `float(y)` do
 _CONVERSIONS = {
     getattr(jax.core.Tracer, name).__code__ for name in ("__bool__", "__int__", "__float__", "__complex__", "__index__")

@@ -16,7 +16,15 @@ from .devices import carrying, placed, requested, used
 from .forks import check_not_forked
 from .progress import bar
 from .seeds import as_key, check_seed, generator
-from .threads import ONE_THREAD_A_PRODUCT, Pool, all_in_threads, in_threads, interruptibly, interrupts_kept
+from .threads import (
+    ONE_THREAD_A_PRODUCT,
+    Pool,
+    all_in_threads,
+    in_threads,
+    interruptibly,
+    interrupts_kept,
+    num_cores,
+)
 
 __all__ = [
     "LEAST_ROWS",
@@ -37,6 +45,7 @@ __all__ = [
     "in_threads",
     "interruptibly",
     "interrupts_kept",
+    "num_cores",
     "over_chunks",
     "pad",
     "padded_size",

@@ -4,7 +4,6 @@ import _thread
 import collections
 import contextlib
 import functools
-import os
 import signal
 import sys
 import threading
@@ -13,11 +12,18 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, TypeVar
 
+import joblib
 from threadpoolctl import ThreadpoolController
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
 MOST_THREADS = 6  # each with its buffers, which are to stay in bounds on machines of many cores too
+
+
+@functools.cache  # looking takes half a millisecond
+def num_cores() -> int:
+    """How many cores this process may use: as many as its affinity and the limits of its container leave it."""
+    return joblib.cpu_count()
 
 
 class Pool(ThreadPoolExecutor):
@@ -54,7 +60,7 @@ def in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) -> Ite
 
     Not for functions that run NumPyro programs: its handlers are kept in one place for all threads.
     """
-    num_threads = min(os.cpu_count() or 1, MOST_THREADS, len(parts))
+    num_threads = min(num_cores(), MOST_THREADS, len(parts))
     if num_threads < 2:
         yield from map(function, parts)
         return

@@ -1,7 +1,6 @@
 """NUTS on a log density in whitened coordinates: compiled once for every form of density and any number of draws."""
 
 import concurrent.futures
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.log_density import LogDensity
-from bayesgen.runtime import OwnedJit, Pool, carrying
+from bayesgen.runtime import OwnedJit, Pool, carrying, num_cores
 from bayesgen.typing import Array, Bool, Float, Int
 
 from .chains import MOST_STEPS, Chain, RandomNumbers, draw_numbers, start
@@ -62,7 +61,7 @@ def sample_whitened(
     random = np.random.default_rng(np.asarray(jax.random.key_data(key))).spawn(len(sizes))
     share = 1 / len(sizes)
 
-    with Pool(min(len(sizes), os.cpu_count() or 1)) as pool:
+    with Pool(min(len(sizes), num_cores())) as pool:
 
         def tell(amount: float) -> None:
             if pool.is_left:

@@ -6,13 +6,13 @@ the likelihood is then |B'(x - mean)|^2 and needs no triangular solves.
 
 import dataclasses
 import functools
-import os
 import time
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 
+from bayesgen.runtime import num_cores
 from benchmarks.gda import NUM_CHAINS, NUM_DRAWS, Draws, Problem, Run
 
 from .peer import Peer, Ready
@@ -124,7 +124,7 @@ class Nutpie(Peer):
         import nutpie
 
         start = time.perf_counter()
-        cores = min(NUM_CHAINS, os.cpu_count() or 1)
+        cores = min(NUM_CHAINS, num_cores())
         lengths = {"draws": self.num_draws, "tune": NUM_TUNE, "chains": NUM_CHAINS, "cores": cores}
         trace = nutpie.sample(model, **lengths, seed=seed, progress_bar=False, save_warmup=True)
         took = time.perf_counter() - start

@@ -1,5 +1,8 @@
 """Broken conventions are refused, with the remedy."""
 
+import os
+from pathlib import Path
+
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -239,6 +242,14 @@ def test_mistakes_are_found_when_the_program_is_made(name):
     with pytest.raises(ModelError, match=match) as caught:
         program(whole(body))
     assert str(caught.value).count("\n") == 0
+
+
+def test_the_line_is_named_in_a_folder_whose_name_begins_as_that_of_the_library_too():
+    path = f"{Path(bg.__file__).parent}_project{os.sep}script.py"
+    source = "def heights(n, mean):\n    return rows_of(n, lambda y: y) if mean[0] > 0 else None"
+    exec(compile(source, path, "exec"), globals(), namespace := {})
+    with pytest.raises(ModelError, match="line 2 of heights"):
+        program(whole(namespace["heights"]))
 
 
 def test_functions_that_take_data_are_refused():

@@ -1,7 +1,9 @@
 """Work in threads leaves the process as it was."""
 
 import gc
+import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -40,10 +42,22 @@ def test_overlapping_work_gives_the_libraries_their_threads_back():
 
 
 def test_results_come_in_order_and_errors_come_through(monkeypatch):
-    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    monkeypatch.setattr(threads, "num_cores", lambda: 4)
     assert list(threads.in_threads(lambda part: part**2, range(23))) == [part**2 for part in range(23)]
     with pytest.raises(ZeroDivisionError):
         list(threads.in_threads(lambda part: 1 / (part - 7), range(23)))
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs affinities")
+def test_as_many_threads_work_as_the_process_may_use_cores():
+    allowed = os.sched_getaffinity(0)
+    code = "from bayesgen.runtime.threads import num_cores; print(num_cores())"
+    try:
+        os.sched_setaffinity(0, {min(allowed)})  # which the child takes over
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    finally:
+        os.sched_setaffinity(0, allowed)
+    assert done.stdout == "1\n" and 1 <= threads.num_cores() <= len(allowed)
 
 
 def interrupt_soon():
