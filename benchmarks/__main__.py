@@ -1,6 +1,7 @@
 """Measure everything, print a table, and write benchmarks/results/latest.json.
 
-Peers that are not installed are skipped: `pip install -e '.[bench]'`. A full run takes about half an hour on 2 cores.
+Peers that are not installed are skipped: `pip install -e '.[bench]'`. A line that ends in an error is said to have
+failed, and the exit status is 1 then. A full run takes about half an hour on 2 cores.
 """
 
 import argparse
@@ -10,7 +11,7 @@ import time
 import traceback
 
 from . import report
-from .measure import Missing, Row
+from .measure import Failed, Row
 
 ROOMS = (
     "start_up",
@@ -46,6 +47,8 @@ def main() -> None:
     report.show(results, described)
     minutes = round((time.monotonic() - start) / 60, 1)
     report.write(results, described, {**vars(options), "minutes": minutes})
+    if any(isinstance(row, Failed) for row in results):
+        sys.exit(1)
 
 
 def measured(room, quick):
@@ -67,15 +70,15 @@ def attempt(room, measure):
     except Exception as error:
         return failed(room, error)
     took = time.monotonic() - start
-    found = f"{row.figure:.3g}: {row.medians}, {row.peer_name}" if isinstance(row, Row) else "missing"
+    found = f"{row.figure:.3g}: {row.medians}, {row.peer_name}" if isinstance(row, Row) else row.reason
     print(f"{room}: {row.work}: {found} ({took:.0f} s)", file=sys.stderr, flush=True)
     return row
 
 
 def failed(room, error):
-    """The line that stands for one that failed."""
+    """The line that stands for one that failed, with its error."""
     traceback.print_exception(error)
-    return Missing(room, f"{type(error).__name__}: {error}"[:200])
+    return Failed(room, f"{type(error).__name__}: {error}"[:200])
 
 
 if __name__ == "__main__":

@@ -123,10 +123,18 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Missing:
-    """A line that could not be measured, and why."""
+    """A line that cannot be measured on this machine, and why."""
 
     work: str
     reason: str
+    verdict = "skipped"
+
+
+@dataclasses.dataclass(frozen=True)
+class Failed(Missing):
+    """A line that ended in an error, and which."""
+
+    verdict = "failed"
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
 import bayesgen as bg
-from bayesgen.fitting.expectation import ExpectationMaximization, Target, center
+from bayesgen.fitting.expectation import ExpectationMaximization, Target
 from bayesgen.fitting.training import prepare
 from bayesgen.runtime import ONE_THREAD_A_PRODUCT
 
@@ -35,8 +35,8 @@ def steps_of(model, X, groups):
     statistics, conjugate = problem.data.statistics, problem.conjugate
     labelled = dataclasses.replace(statistics, unlabelled=None)
     steps = ExpectationMaximization(conjugate, Target.likelihood(conjugate), labelled, statistics.unlabelled)
-    complete = steps.given_classes(statistics.unlabelled, groups, center(conjugate))
-    return steps, center(conjugate.update(complete))
+    complete = steps.given_classes(statistics.unlabelled, groups, conjugate.center())
+    return steps, conjugate.middle(complete)
 
 
 def _gaussian(X, y, covariance, bound):

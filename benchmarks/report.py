@@ -72,7 +72,7 @@ def show(results, described):
 
 def _cells(row):
     if isinstance(row, Missing):
-        return row.work, "", "", "", "", "skipped", "", row.reason
+        return row.work, "", "", "", "", row.verdict, "", row.reason
     ours, peer = row.medians
     beside = f"{peer:.4g} {row.unit}" if row.peer else ""
     figure, runs = f"{row.figure:.3g}{row.goal.suffix}", str(len(row.ours))
@@ -88,7 +88,7 @@ def write(results, described, options):
 
 def _as_json(row):
     if isinstance(row, Missing):
-        return {"work": row.work, "skipped": row.reason}
+        return {"work": row.work, row.verdict: row.reason}
     ours, peer = row.medians
     return {
         "work": row.work,
