@@ -24,6 +24,7 @@ from bayesgen.prediction import BMA, PlugIn
 from bayesgen.report import can_encode, show
 from bayesgen.runtime import interruptibly
 
+from .columns import ColumnAsRead, column_table, columns_as_read
 from .interruption import undone_unless_finished
 from .options import CompareOptions
 from .tasks import TASKS, TEST_SIZE, Task
@@ -44,7 +45,7 @@ def run_compare(options: CompareOptions, *, as_json: bool, out: Path | None) -> 
             contexts.enter_context(_warnings_on(messages))
             if out is not None:
                 contexts.enter_context(_folder(out))
-            comparison, title = interruptibly(lambda: _compare(options))
+            comparison, title, columns = interruptibly(lambda: _compare(options))
             if out is not None:
                 _write(comparison, TASKS[options.task], out)
     except (BayesgenError, OSError) as refusal:
@@ -53,14 +54,14 @@ def run_compare(options: CompareOptions, *, as_json: bool, out: Path | None) -> 
     if as_json:
         print(_json(comparison.to_dict(), sys.stdout.encoding))
     else:
-        show(comparison, title, Console())
+        show(comparison, title, Console(), column_table(columns))
         if out is not None:
             messages.print(f"The whole result is in {out}.", style="dim", markup=False)
     return 0
 
 
-def _compare(options: CompareOptions) -> tuple[Comparison, str]:
-    """The comparison, and its title."""
+def _compare(options: CompareOptions) -> tuple[Comparison, str, list[ColumnAsRead]]:
+    """The comparison, its title, and how columns were read."""
     dataset = load_dataset(options.data, target=options.target, missing=options.missing, texts=options.sequences)
     dataset = dataset.without(options.drop)
     task = TASKS[options.task]
@@ -68,6 +69,8 @@ def _compare(options: CompareOptions) -> tuple[Comparison, str]:
     split = task.split(options, dataset)
     for note in task.notes(options, dataset):
         warn(note)
+    schema = task.schema(options, dataset)
+    columns = columns_as_read(dataset, schema)
     comparison = compare(
         {name: task.models[name](options, dataset) for name in options.models or ()},
         split.X_train,
@@ -76,15 +79,16 @@ def _compare(options: CompareOptions) -> tuple[Comparison, str]:
         split.y_test,
         methods=[pair for name in options.methods for pair in _METHODS[name]],
         seed=options.seed,
-        schema=task.schema(options, dataset),
-    )
+        schema=schema,
+    ).with_costs(split.X_test)
     file = Path(options.data)
     config = {
         "command": options.command_line(),
         "options": asdict(options),
         "data_sha256": None if options.data in DATASET_NAMES else hashlib.sha256(file.read_bytes()).hexdigest(),
+        "columns": [asdict(column) for column in columns],
     }
-    return replace(comparison, config=config | dict(comparison.config)), _title(options, task, split)
+    return replace(comparison, config=config | dict(comparison.config)), _title(options, task, split), columns
 
 
 def _settled(options: CompareOptions, task: Task, dataset: Dataset) -> CompareOptions:

@@ -27,6 +27,7 @@ from bayesgen.models import (
 )
 from bayesgen.report import can_draw, coverage_figure, save
 
+from .columns import columns_as_read
 from .options import CompareOptions
 
 _AVERAGED = ("full", "tied", "diag", "spherical")  # covariances of gda-average
@@ -60,8 +61,18 @@ class Task(abc.ABC):
         """What is to be told, for the title."""
 
     def notes(self, options: CompareOptions, dataset: Dataset) -> list[str]:
-        """What a person may not have meant."""
-        return []
+        """What a person may not have meant: columns that hardly repeat."""
+        named = [
+            f"{column.name!r} ({column.values:,} values in {len(dataset.y):,} rows)"
+            for column in columns_as_read(dataset, self.schema(options, dataset))
+            if column.hardly_repeats
+        ]
+        if not named:
+            return []
+        return [
+            f"Columns that hardly repeat: {', '.join(named)}. What names or dates a row says nothing of others, and "
+            "can make them impossible. To leave a column out: --drop."
+        ]
 
     def figures(self, comparison: Comparison) -> Mapping[str, Callable[[Path], None]]:
         """Functions that draw into a file, by the name of the file."""
@@ -113,6 +124,7 @@ class Classification(Task):
         alike = f"No column of {dataset.name} holds real numbers, so {' and '.join(gaussian)} is naive Bayes here."
         no_bins = f"No column of {dataset.name} holds real numbers, so --bins does nothing here."
         notes = [
+            *super().notes(options, dataset),
             alike if gaussian and not dataset.any_real else "",
             no_bins if options.bins is not None and not dataset.any_real else "",
             _told_as_numbers(dataset),
@@ -199,18 +211,6 @@ class Regression(Task):
         if options.unknown == "missing":
             return Schema(unknown="missing", response=response)
         return Schema(categories=dataset.categories, response=response)
-
-    def notes(self, options: CompareOptions, dataset: Dataset) -> list[str]:
-        """Columns of texts that hardly repeat, each of which a line takes for a number of its own."""
-        num_rows = len(dataset.y)
-        many = {name: dataset.X[name].nunique() for name in dataset.not_real if "linear" in (options.models or ())}
-        named = [f"{name!r} ({count:,} values)" for name, count in many.items() if count > num_rows / 4]
-        if not named:
-            return []
-        return [
-            "A line has a coefficient for each value of a column of texts, and these hardly repeat: "
-            f"{', '.join(named)}. To leave a column out: --drop."
-        ]
 
     def told(self, options: CompareOptions, split: Split) -> str:
         """The range of the numbers."""

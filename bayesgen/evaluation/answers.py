@@ -1,7 +1,7 @@
 """Answers: what a model, learned by one method and asked by one rule, says of test rows; their tables."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -25,6 +25,7 @@ class Answer:
         refused: the message of the refusal; None where there is an answer.
         fit_seconds, predict_seconds: how long it took.
         two_step: whether it is a plug-in, and not an average.
+        ask: gives the prediction of other rows; None where it was refused.
         is_map, is_mean: whether it is the two-step MAP answer, or the plug-in at a posterior mean: the other answers of
             the same model are compared with these two.
     """
@@ -39,6 +40,7 @@ class Answer:
     two_step: bool = False
     is_map: bool = False
     is_mean: bool = False
+    ask: Callable[[Any], Any] | None = None
 
     @property
     def key(self) -> dict[str, str]:

@@ -33,6 +33,14 @@ def true_classes(y_test: Any, classes: np.ndarray, num_rows: int) -> np.ndarray:
     return truth
 
 
+def class_shares(y: Any, classes: np.ndarray) -> Float[np.ndarray, " K"]:
+    """The share of each class among the training rows that have a label."""
+    codes = Schema(classes=classes.tolist()).label_codes(y)
+    assert codes is not None
+    counts = np.bincount(codes[codes >= 0], minlength=len(classes))
+    return counts / max(1, counts.sum())
+
+
 def true_values(y_test: Any, num_rows: int) -> Float[np.ndarray, " n"]:
     """The response of each test row.
 

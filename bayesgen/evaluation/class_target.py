@@ -7,7 +7,7 @@ import numpy as np
 
 from bayesgen.prediction import ClassPrediction
 from bayesgen.records import by_content
-from bayesgen.typing import Int, Shaped
+from bayesgen.typing import Float, Int, Shaped
 
 from .scores import (
     accuracy,
@@ -28,10 +28,12 @@ class ClassTarget(Target[ClassPrediction]):
     Attributes:
         labels: the K class labels.
         codes: index of each test row's class.
+        shares: share of each class among the training rows.
     """
 
     labels: Shaped[np.ndarray, " K"]
     codes: Int[np.ndarray, " n"]
+    shares: Float[np.ndarray, " K"]
 
     measures = ("accuracy", "log_score", "brier", "ece")
     counts = ("impossible", "ruled_out")
@@ -46,6 +48,17 @@ class ClassTarget(Target[ClassPrediction]):
     def truth(self) -> Int[np.ndarray, " n"]:
         """Index of each test row's class."""
         return self.codes
+
+    @property
+    def log_shares(self) -> Float[np.ndarray, " K"]:
+        """The log of the share of each class among the training rows, −∞ where none is of it."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.shares)
+
+    @property
+    def log_score_of_shares(self) -> float:
+        """The log score of the shares of the classes, whatever stands in the columns."""
+        return float(self.log_shares[self.codes].mean())
 
     def row_scores(self, prediction: ClassPrediction) -> RowScores:
         """log p(true class | row)."""
@@ -89,6 +102,11 @@ class ClassTarget(Target[ClassPrediction]):
         for prefix in ("", "other_"):
             record[f"{prefix}probabilities"] = [record.pop(f"{prefix}{name}") for name in names]
         return record
+
+    @property
+    def reference(self) -> dict[str, Any]:
+        """The shares of the classes among the training rows, and their log score."""
+        return {"class_shares": self.shares.tolist(), "class_shares_log_score": self.log_score_of_shares}
 
     @property
     def coordinates(self) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Comparing answers: one or several models, learned and asked in several ways, scored on the same rows."""
 
+import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from bayesgen.fitting import MAP, MLE, NUTS, Exact, fit, prepare
 from bayesgen.prediction import BMA, ContinuousPrediction, PlugIn, predict
 
 from .answers import Answer
-from .circumstances import row_names, true_classes, true_values, versions
+from .circumstances import class_shares, row_names, true_classes, true_values, versions
 from .class_target import ClassTarget
 from .continuous_target import ContinuousTarget
 from .result import Comparison
@@ -96,7 +97,7 @@ def compare(
     num_rows = read_table(X_test).num_rows
     return Comparison(
         answers=answers,
-        target=_target(answers, y_test, num_rows),
+        target=_target(answers, y, y_test, num_rows),
         rows=row_names(X_test, y_test, num_rows),
         config={
             "models": {name: repr(model) for name, model in by_name.items()},
@@ -109,7 +110,7 @@ def compare(
     )
 
 
-def _target(answers: Sequence[Answer], y_test: Any, num_rows: int) -> Target[Any]:
+def _target(answers: Sequence[Answer], y: Any, y_test: Any, num_rows: int) -> Target[Any]:
     """What the answers are held against."""
     given = [answer for answer in answers if answer.refused is None]
     if y_test is None:
@@ -124,7 +125,7 @@ def _target(answers: Sequence[Answer], y_test: Any, num_rows: int) -> Target[Any
     if of_numbers:
         return ContinuousTarget(true_values(y_test, num_rows))
     classes = np.asarray(given[0].prediction.classes)
-    return ClassTarget(classes, true_classes(y_test, classes, num_rows))
+    return ClassTarget(classes, true_classes(y_test, classes, num_rows), class_shares(y, classes))
 
 
 @dataclass(frozen=True)
@@ -181,6 +182,7 @@ def _ask(
                 two_step=two_step,
                 is_map=two_step and isinstance(method, MAP) and not method.needs_rows,
                 is_mean=two_step and isinstance(method, Exact | NUTS) and rule.at != "mode",
+                ask=functools.partial(predict, fitted.outcome, rule=rule) if asked.refused is None else None,
             ),
             asked.outcome,
         )

@@ -4,7 +4,7 @@ import functools
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import asdict, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from .answers import (
     score_rows,
     score_table,
 )
+from .costs import Cost, costly_rows
 from .targets import Target
 
 _NOT_IN_JSON = ["fit_seconds", "predict_seconds"]  # equal runs give equal results
@@ -35,6 +36,7 @@ class Comparison:
     answers: one `Answer` for each model and (method, rule) pair, refused ones included.
     target: what the test rows hold, which the answers are held against.
     rows: what each test row is called, shape (n,): its index in a pandas frame, otherwise its position.
+    costs: what the costliest rows cost each answer, where that was asked for.
     config, versions: what was compared, and with which versions of what.
     """
 
@@ -43,6 +45,7 @@ class Comparison:
     rows: Shaped[np.ndarray, " n"]
     config: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
+    costs: tuple[Cost, ...] = ()
 
     @property
     def classes(self) -> Shaped[np.ndarray, " K"]:
@@ -58,6 +61,10 @@ class Comparison:
     def scored(self) -> tuple[Scored, ...]:
         """The answers that were not refused, with the scores of each test row."""
         return score_rows(self.answers, self.target)
+
+    def with_costs(self, X_test: Any) -> "Comparison":
+        """The same, with what the costliest of these test rows cost each answer, and the columns that did it."""
+        return replace(self, costs=costly_rows(self.scored, self.target, self.rows, X_test))
 
     @property
     def table(self) -> pd.DataFrame:
@@ -107,16 +114,17 @@ class Comparison:
         return prediction_table(self.scored, self.target, self.rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """`config`, `versions`, `pairs`, `disagreements` in plain Python; None where a number is not finite.
+        """`config`, `versions`, `pairs`, `disagreements`, `costs` in plain Python; None where a number is not finite.
 
         Lists of probabilities follow `config["classes"]`. Times are left out: equal runs give equal results.
         """
         return _plain(
             {
-                "config": {**self.config, "classes": self.classes.tolist()},
+                "config": {**self.config, "classes": self.classes.tolist(), **self.target.reference},
                 "versions": self.versions,
                 "pairs": self.table.drop(columns=_NOT_IN_JSON).to_dict("records"),
                 "disagreements": [self.target.record(row) for row in self.disagreements.to_dict("records")],
+                "costs": [asdict(cost) for cost in self.costs],
             }
         )
 

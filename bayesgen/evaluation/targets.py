@@ -69,6 +69,11 @@ class Target(abc.ABC, Generic[Prediction]):
         return dict(disagreement)
 
     @property
+    def reference(self) -> dict[str, Any]:
+        """What the scores are to be held against, by key of `config`: nothing, unless a target has something."""
+        return {}
+
+    @property
     def coordinates(self) -> dict[str, Any]:
         """Coordinates of the axes of `arrays` after that of rows."""
         return {}

@@ -12,6 +12,10 @@ from .layout import Layout, Line, Spelling, layout_of
 from .table import WIDE, answer_table, signed
 
 _SHOWN = 10  # rows of disagreement
+_COSTS = (
+    "Rows in which an answer does worse than the shares of the classes. The column is the one without which the log "
+    "score would be highest; several where answers differ in it, or where each rules the row out."
+)
 
 
 class DensityLayout(Layout):
@@ -42,6 +46,34 @@ class DensityLayout(Layout):
 class ClassLayout(DensityLayout):
     """Probabilities of classes."""
 
+    def reference(self, comparison: Comparison, model: str) -> Iterator[Text]:
+        """The log score of the shares of the classes alone, and whether every answer is worse."""
+        target = comparison.target
+        assert isinstance(target, ClassTarget)
+        score = target.log_score_of_shares
+        given = [one.log_scores.mean() for one in comparison.scored if one.answer.model == model]
+        text = Text(f"Shares of the classes among the training rows alone, no column read: log score {score:.4f}.")
+        if given and max(given) < score:
+            text.append(f" Every answer of {model} is worse than that.", style="yellow")
+        yield text
+
+    def costs(self, comparison: Comparison, model: str, spell: Spelling) -> Iterator[RenderableType]:
+        """A row of log scores for each, and the columns without which they would be highest."""
+        costs = [cost for cost in comparison.costs if cost.model == model]
+        answers = [one.answer for one in comparison.scored if one.answer.model == model]
+        if not costs:
+            return
+        yield Text(f"{model}: rows that cost most (log scores), and the column that did it", style="bold")
+        table = answer_table(answers, "row", "truth")
+        table.add_column(Text("\n\ncolumn"), overflow="fold")
+        for start in range(0, len(costs), len(answers)):
+            of_row = costs[start : start + len(answers)]
+            scores = [spell(signed("{:.3f}")(cost.log_score)) for cost in of_row]
+            columns = dict.fromkeys(name for cost in of_row for name in cost.columns)
+            table.add_row(str(of_row[0].row), str(of_row[0].truth), *scores, ", ".join(columns))
+        yield table
+        yield Text(f"{_COSTS}\n", style="dim")
+
     def disagreements(
         self, comparison: Comparison, model: str, width: int, spell: Spelling
     ) -> Iterator[RenderableType]:
@@ -53,14 +85,18 @@ class ClassLayout(DensityLayout):
         named = np.stack([named_classes(answer.prediction.log_probabilities) for answer in answers])
         possible = np.where(named < 0, named.max(axis=0), named)  # an answer that names no class disagrees with none
         differing = np.flatnonzero(possible.min(axis=0) != possible.max(axis=0))
-        total = len(comparison.rows)
+        total, num_unanswered = len(comparison.rows), int((named < 0).any(axis=0).sum())
+        unanswered = f"; in {num_unanswered} at least one answer finds the row impossible and names no class"
+        if num_unanswered == 0:
+            unanswered = ""
         if len(differing) == 0:
-            yield Text(f"{model}: all answers name the same class in each of the {total} test rows.")
+            rows = f"{total - num_unanswered} of" if unanswered else "each of"
+            yield Text(f"{model}: all answers name the same class in {rows} the {total} test rows{unanswered}.")
             return
         probabilities = np.exp(np.stack([answer.prediction.log_probabilities[differing] for answer in answers]))
         apart = (np.nanmax(probabilities, axis=0) - np.nanmin(probabilities, axis=0)).max(axis=1)
         order = np.argsort(-apart, kind="stable")
-        title = f"{model}: rows where the answers differ, {len(differing)} of {total}"
+        title = f"{model}: rows where the answers differ, {len(differing)} of {total}{unanswered}"
         if len(order) > _SHOWN:
             title += f" (the {_SHOWN} widest apart; all are in --json and --out)"
         yield Text(title, style="bold")
@@ -73,6 +109,10 @@ class ClassLayout(DensityLayout):
             ]
             table.add_row(str(comparison.rows[row]), str(comparison.classes[truth[row]]), *shown)
         yield table
+        place = "Beside" if width >= WIDE else "Below"
+        yield Text(
+            f"{place} each class: the probability that the answer gives it. Red: not the true class.", style="dim"
+        )
 
 
 def _named_cell(comparison: Comparison, index: int, truth: int, probabilities: np.ndarray, width: int) -> Text:

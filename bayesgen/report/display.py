@@ -1,6 +1,6 @@
 """A comparison as a person reads it in a terminal: the answers side by side, then where they disagree."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -21,21 +21,27 @@ _DIFFERENCES = (
 )
 
 
-def render(comparison: Comparison, title: str, width: int, encoding: str = "utf-8") -> RenderableType:
-    """The whole comparison, for a terminal `width` columns wide that shows characters of the encoding."""
+def render(
+    comparison: Comparison, title: str, width: int, encoding: str = "utf-8", about: Sequence[RenderableType] = ()
+) -> RenderableType:
+    """The whole comparison, for a terminal `width` columns wide that shows characters of the encoding.
+
+    What is told `about` the data stands below the title.
+    """
     spell = spelling(encoding)
     layout = layout_of(comparison.target)
-    parts: list[RenderableType] = [Text(title, style="bold"), Text()]
+    parts: list[RenderableType] = [Text(title, style="bold"), Text(), *about]
     for model in dict.fromkeys(answer.model for answer in comparison.answers):
         parts += [Text(model, style="bold"), _score_table(comparison, layout, model, width, spell)]
-        parts += [*_refusals(comparison, model), Text()]
+        parts += [*layout.reference(comparison, model), *_refusals(comparison, model), Text()]
         parts += [*layout.disagreements(comparison, model, width, spell), Text()]
+        parts += [*layout.costs(comparison, model, spell)]
     return Group(*parts, Text(spell(f"{_STEPS} {layout.legend} {_DIFFERENCES}"), style="dim"))
 
 
-def show(comparison: Comparison, title: str, console: Console) -> None:
-    """Print the comparison on a console."""
-    console.print(render(comparison, title, console.width, console.encoding))
+def show(comparison: Comparison, title: str, console: Console, about: Sequence[RenderableType] = ()) -> None:
+    """Print the comparison on a console, what is told about the data below its title."""
+    console.print(render(comparison, title, console.width, console.encoding, about))
 
 
 def _score_table(comparison: Comparison, layout: Layout, model: str, width: int, spell: Spelling) -> Table:

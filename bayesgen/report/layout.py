@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from rich.console import RenderableType
+from rich.text import Text
 
 from bayesgen.evaluation import Comparison, Scored
 
@@ -37,6 +38,14 @@ class Layout(abc.ABC):
     def drawings(self, scored: Scored) -> dict[str, str]:
         """More lines of the table of scores: what is drawn of an answer in a few signs, by the name of the line."""
         return {}
+
+    def reference(self, comparison: Comparison, model: str) -> Iterator[Text]:
+        """What this model's scores are to be held against."""
+        yield from ()
+
+    def costs(self, comparison: Comparison, model: str, spell: Spelling) -> Iterator[RenderableType]:
+        """The test rows that cost this model's answers most."""
+        yield from ()
 
     @abc.abstractmethod
     def disagreements(

@@ -179,6 +179,64 @@ def test_impossible_rows_are_shown_and_noted(run, mixed):
     assert "note:" in result.stderr
 
 
+@pytest.fixture
+def named(tmp_path):
+    """A table with an identifier of texts, one of numbers, and dates, none of which tell the class."""
+    rng = np.random.default_rng(2)
+    kinds = np.array(["no", "yes"])[np.arange(48) % 2]
+    frame = pd.DataFrame(
+        {
+            "id": [f"P{row:03d}" for row in range(48)],
+            "number": rng.permutation(48) + 1000,
+            "day": [f"2024-{1 + row // 28:02d}-{1 + row % 28:02d}" for row in range(48)],
+            "size": rng.normal(0, 1, 48).round(2),
+            "colour": np.where(np.arange(48) % 5 == 0, "", np.where(rng.random(48) < 0.5, "red", "blue")),
+            "kind": kinds,
+        }
+    )
+    path = tmp_path / "named.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_what_was_read_and_what_made_rows_impossible_is_told(run, named, tmp_path, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    result = run("compare", named, "--methods", "map,exact", "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert max(map(len, lines)) <= width
+    words = [line.split() for line in lines]
+    assert ["number", "real", "48", "0", "1000", "to", "1047"] in words
+    assert ["colour", "categorical", "2", "10", "'blue',", "'red'"] in words
+    shown = " ".join(result.stdout.split())
+    assert "same class in 0 of the 12 test rows; in 12 at least one answer finds the row impossible" in shown
+    assert "no column read: log score -0.6931" in shown
+    assert "rows that cost most" in shown and "id, day" in shown
+    note = "Columns that hardly repeat: 'id' (48 values in 48 rows), 'number' (48 values in 48 rows), 'day' (48 values"
+    assert note in result.stderr.replace("\n", " ")
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert [(column["name"], column["kind"], column["values"], column["missing"]) for column in config["columns"]][
+        1:
+    ] == [
+        ("number", "real", 48, 0),
+        ("day", "categorical", 48, 0),
+        ("size", "real", pd.read_csv(named)["size"].nunique(), 0),
+        ("colour", "categorical", 2, 10),
+    ]
+    assert config["class_shares"] == [0.5, 0.5]
+    assert config["class_shares_log_score"] == pytest.approx(np.log(0.5))
+    told = run("compare", named, *(word for name in ("id", "number", "day") for word in ("--drop", name)), *FAST)
+    assert "hardly" not in told.stderr
+
+
+def test_many_columns_are_told_as_far_as_they_go_on_a_screen(run):
+    result = run("compare", "breast_cancer", "--model", "naive-bayes", "--methods", "exact")
+    assert "mean radius" in result.stdout and "and 10 more columns" in result.stdout
+    digits = run("compare", "digits", "--methods", "exact")
+    assert "64 columns" in digits.stdout and "0 to 16" in digits.stdout
+
+
 def test_refused_methods_are_reported_under_the_table(run):
     result = run("compare", "iris", "--per-class", 3, "--model", "gda", *FAST)
     assert result.exit_code == 0, result.stderr

@@ -1,5 +1,6 @@
 """What a person reads of a comparison in a terminal."""
 
+import dataclasses
 import io
 from types import SimpleNamespace
 
@@ -8,9 +9,10 @@ import pytest
 from rich.console import Console
 
 from bayesgen.evaluation import Answer, ClassTarget, Comparison
+from bayesgen.evaluation.costs import Cost
 from bayesgen.report import show
 
-CLASSES = np.array(["versicolor", "virginica"])
+CLASSES, SHARES = np.array(["versicolor", "virginica"]), np.array([0.25, 0.75])
 
 
 def answer(method, rule, second, **marks):
@@ -23,7 +25,7 @@ def answer(method, rule, second, **marks):
 
 def comparison(*answers, truth=(1, 0, 1)):
     rows = np.array([7, 8, 9])
-    return Comparison(tuple(answers), ClassTarget(CLASSES, np.array(truth)), rows)
+    return Comparison(tuple(answers), ClassTarget(CLASSES, np.array(truth), SHARES), rows)
 
 
 MLE = answer("MLE", "PlugIn", [np.nan, 0.2, 0.9], two_step=True)
@@ -74,8 +76,34 @@ def test_disagreements_name_the_row_the_truth_and_every_answer():
     assert "0.700" in narrow
 
 
-def test_agreement_is_said_in_a_sentence_even_where_a_row_is_impossible():
-    assert "all answers name the same class in each of the 3 test rows" in text(comparison(MLE, MAP), 80)
+def test_agreement_is_said_in_a_sentence_which_counts_the_rows_without_an_answer():
+    assert "all answers name the same class in each of the 3 test rows." in text(comparison(MAP, MAP), 120)
+    shown = text(comparison(MLE, MAP), 120)
+    assert "same class in 2 of the 3 test rows; in 1 at least one answer finds the row impossible" in shown
+    assert "rows where the answers differ, 1 of 3; in 1 at least one" in text(comparison(MLE, MAP, BMA), 120)
+
+
+def test_what_stands_below_labels_and_beside_them_is_said():
+    assert "Beside each class: the probability" in text(comparison(MAP, BMA), 120)
+    assert "Below each class: the probability" in text(comparison(MAP, BMA), 80)
+
+
+def test_the_shares_of_the_classes_alone_are_what_scores_are_held_against():
+    expected = np.log([0.75, 0.25, 0.75]).mean()
+    shown = text(comparison(MAP, BMA), 120)
+    assert f"no column read: log score {expected:.4f}" in shown and "worse" not in shown
+    assert "Every answer of gda is worse than that." in " ".join(text(comparison(MLE), 120).split())
+
+
+def test_rows_that_cost_most_stand_with_the_columns_that_did_it():
+    of_row = {"model": "gda", "row": 9, "truth": "virginica"}
+    costs = [
+        Cost(method="MLE", rule="PlugIn", log_score=-np.inf, columns=("width", "height"), **of_row),
+        Cost(method="Exact", rule="BMA", log_score=-1.25, columns=("width",), **of_row),
+    ]
+    shown = text(dataclasses.replace(comparison(MLE, BMA, REFUSED), costs=tuple(costs)), 80)
+    assert ["9", "virginica", "−∞", "−1.250", "width,", "height"] in [line.split() for line in shown.splitlines()]
+    assert "cost most" not in text(comparison(MLE, BMA), 80)
 
 
 def test_a_tiny_difference_keeps_digits_of_its_error():
@@ -92,7 +120,7 @@ def test_many_disagreements_are_cut_to_the_widest_apart():
     first, second = generator.uniform(0.5, 1, size=30), generator.uniform(0, 0.5, size=30)
     one = answer("MAP", "PlugIn", first, two_step=True)
     other = answer("Exact", "BMA", second)
-    shown = text(Comparison((one, other), ClassTarget(CLASSES, np.ones(30, int)), np.arange(30)), 120)
+    shown = text(Comparison((one, other), ClassTarget(CLASSES, np.ones(30, int), SHARES), np.arange(30)), 120)
     assert "30 of 30 (the 10 widest apart; all are in --json and --out)" in shown
     rows = [line.split() for line in shown.splitlines() if line.split()[1:2] == ["virginica"]]
     assert [int(row[0]) for row in rows] == np.argsort(second - first)[:10].tolist()

@@ -1,0 +1,79 @@
+"""How the columns of a data set were read, for the screen and for config.json."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from bayesgen.data import SEQUENCE, Dataset, Schema, name_of_kind
+from bayesgen.describe import quote_some
+
+_SHOWN = 20
+_ROWS_A_VALUE = 4  # below which, on average, texts hardly repeat
+
+
+@dataclass(frozen=True)
+class ColumnAsRead:
+    """How a column was read.
+
+    Attributes:
+        name, kind: of the column, as a schema has them.
+        values: how many different values it has.
+        missing: how many cells are missing.
+        holds: the range of its numbers, or its first values.
+        hardly_repeats: whether a text stands in fewer than four rows on average, or whole numbers all differ, as those
+            of identifiers do. Sequences and other numbers seldom repeat whatever they say.
+    """
+
+    name: str
+    kind: str
+    values: int
+    missing: int
+    holds: str
+    hardly_repeats: bool
+
+
+def columns_as_read(dataset: Dataset, schema: Schema) -> list[ColumnAsRead]:
+    """Each column of a frame; a matrix of counts is one."""
+    if not isinstance(dataset.X, pd.DataFrame):
+        cells = pd.Series(np.append(dataset.X.data, 0))  # which the matrix does not store
+        name = f"{dataset.X.shape[1]} columns"
+        return [ColumnAsRead(name, "count", cells.nunique(), 0, _range(cells), False)]
+    kinds = Schema.infer(dataset.X, declared=schema).kinds
+    return [_as_read(name, name_of_kind(kinds[name]), dataset.X[name].dropna(), len(dataset.X)) for name in dataset.X]
+
+
+def _as_read(name: str, kind: str, known: pd.Series, num_rows: int) -> ColumnAsRead:
+    is_real, num_values = kind == "real", known.nunique()
+    if is_real:
+        is_whole = np.issubdtype(known.dtype, np.number) and bool((known == known.round()).all())
+        hardly_repeats = is_whole and 1 < num_values == len(known)
+    else:
+        hardly_repeats = kind != SEQUENCE and num_values * _ROWS_A_VALUE > num_rows
+    holds = _range(known) if is_real else quote_some(sorted(known.unique().tolist(), key=str), 3)
+    return ColumnAsRead(name, kind, num_values, num_rows - len(known), holds, hardly_repeats)
+
+
+def _range(known: pd.Series) -> str:
+    return f"{known.min():.6g} to {known.max():.6g}" if len(known) else ""
+
+
+def column_table(columns: Sequence[ColumnAsRead]) -> list[RenderableType]:
+    """A line for each column, as far as they go on a screen."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for head in ("column", "read as", "values", "missing", "from, or first values"):
+        of_numbers = head in ("values", "missing")
+        justify: Literal["right", "left"] = "right" if of_numbers else "left"
+        table.add_column(head, justify=justify, no_wrap=of_numbers or head == "read as", overflow="fold")
+    for column in columns[:_SHOWN]:
+        counts = (f"{column.values:,}", f"{column.missing:,}")
+        table.add_row(Text(column.name), column.kind, *counts, Text(column.holds))
+    more = len(columns) - _SHOWN
+    rest = [Text(f"and {more} more columns, all of which are in --json and --out", style="dim")] if more > 0 else []
+    return [table, *rest, Text()]
