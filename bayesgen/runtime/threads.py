@@ -7,8 +7,10 @@ import functools
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -66,7 +68,7 @@ def in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) -> Ite
         return
     waiting: collections.deque = collections.deque()
     # one thread for each matrix product: threads of threads would wait for each other
-    with ONE_THREAD_A_PRODUCT, Pool(num_threads) as pool:
+    with ONE_THREAD_A_PRODUCT, _WARNINGS_AS_BEFORE, Pool(num_threads) as pool:
         for part in parts:
             waiting.append(pool.submit(function, part))
             if len(waiting) > num_threads:
@@ -130,30 +132,30 @@ def all_in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) ->
     return list(in_threads(function, parts))
 
 
-class _SharedLimit:
-    """A context in which matrix products take one thread each.
+class _Shared:
+    """A context that holds for the whole process, so the first to come enters it and the last to leave ends it."""
 
-    The limit holds for the whole process, so the first to come sets it and the last to leave takes it back.
-    """
-
-    def __init__(self) -> None:
+    def __init__(self, make: Callable[[], AbstractContextManager[Any]]) -> None:
         self._lock, self._users = threading.Lock(), 0
-        self._limit: Any = None
+        self._make, self._ends = make, contextlib.ExitStack()
 
     def __enter__(self) -> None:
         with self._lock:
+            if self._users == 0:
+                self._ends.enter_context(self._make())
             self._users += 1
-            if self._users == 1:
-                self._limit = _libraries().limit(limits=1, user_api="blas")
 
     def __exit__(self, *error: object) -> None:
         with self._lock:
             self._users -= 1
             if self._users == 0:
-                self._limit.restore_original_limits()
+                self._ends.close()
 
 
-ONE_THREAD_A_PRODUCT = _SharedLimit()
+ONE_THREAD_A_PRODUCT = _Shared(lambda: _libraries().limit(limits=1, user_api="blas"))  # each matrix product, that is
+# filters of warnings are the process's, and pandas changes them for a while in each of its threads: the last of two
+# that do so at once puts back what the first had changed
+_WARNINGS_AS_BEFORE = _Shared(warnings.catch_warnings)
 
 
 @functools.cache

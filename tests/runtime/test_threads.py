@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -46,6 +47,25 @@ def test_results_come_in_order_and_errors_come_through(monkeypatch):
     assert list(threads.in_threads(lambda part: part**2, range(23))) == [part**2 for part in range(23)]
     with pytest.raises(ZeroDivisionError):
         list(threads.in_threads(lambda part: 1 / (part - 7), range(23)))
+
+
+def test_filters_of_warnings_are_as_before_whatever_threads_do_to_them(monkeypatch):
+    """Each enters `catch_warnings` and leaves it in the order in which they came, as pandas' do now and then."""
+    monkeypatch.setattr(threads, "num_cores", lambda: 2)
+    entered, left = [threading.Event() for _ in range(2)], threading.Event()
+
+    def work(part):
+        if part == 1:
+            entered[0].wait()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            entered[part].set()
+            (entered[1] if part == 0 else left).wait()
+        left.set()
+
+    before = warnings.filters
+    assert list(threads.in_threads(work, range(2))) == [None, None]
+    assert warnings.filters is before
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs affinities")
