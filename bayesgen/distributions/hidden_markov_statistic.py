@@ -86,10 +86,14 @@ class HiddenMarkovStatistic(LatentStatistic, StatesStatistic):
         return expected_counts(*self._tables(parameters, values, observed)).states
 
     def most_probable_paths(
-        self, parameters: Parameters, values: Shaped[Array, "n T ..."], observed: Bool[Array, "n T ..."] | None
+        self,
+        parameters: Parameters,
+        values: Shaped[Array, "n T ..."],
+        observed: Bool[Array, "n T ..."] | None,
+        lengths: Int[Array, " n"],
     ) -> Int[Array, "n K T"]:
         """The states of the most probable path. See `StatesStatistic`."""
-        return most_probable_paths(*self._tables(parameters, values, observed))[0]
+        return most_probable_paths(*self._tables(parameters, values, observed), lengths[:, None])[0]
 
     def in_order(self, parameters: Parameters, order: Int[Array, " S"]) -> dict[str, Array]:
         """States in another order. See `StatesStatistic`."""

@@ -115,8 +115,8 @@ class HiddenStates:
 class TellsStates(Protocol):
     """A rule of prediction, as far as hidden states go."""
 
-    def states(self, fit: Any, rows: Rows, site: str) -> HiddenStates:
-        """The states of a site at all steps of arrays, whatever the lengths of sequences."""
+    def states(self, fit: Any, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]) -> HiddenStates:
+        """The states of a site at the steps of each sequence, which has so many, missing ones included."""
 
 
 def site_of_states(fit: TrainedOnRows, site: str | None) -> str:
@@ -147,7 +147,7 @@ def states_by(rule: TellsStates, fit: TrainedOnRows, X: Any, site: str) -> Hidde
     """What a rule tells of the states of a site."""
     table = read_table(X, least_rows=0)
     fit.warn_of_new_values(table)
-    states = rule.states(fit, fit.rows_of(table), site).until(_lengths(fit, table, site))
+    states = rule.states(fit, fit.rows_of(table), site, _lengths(fit, table, site))
     return dataclasses.replace(states, index=table.index)
 
 

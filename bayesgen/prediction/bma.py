@@ -80,12 +80,12 @@ class BMA(Rule):
             return by_process(fit, rows, "predictive")
         return DrawsOfResponse.of(fit, weighs=True).answer(rows)
 
-    def states(self, fit: Fit, rows: Rows, site: str) -> HiddenStates:
+    def states(self, fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]) -> HiddenStates:
         """Averaged over draws, each weighed by what it makes of the row."""
         answer = dataclasses.replace(self, entropy_draws=0).apply(fit, rows)
         if answer.pareto_k is not None:
             warn_of_few_draws(answer.pareto_k, answer.is_settled)
-        return states_of_draws(fit, rows, site, True, answer)
+        return states_of_draws(fit, rows, site, lengths, True, answer)
 
     def averages_draws(self, fit: Fit) -> bool:
         """Where there is no closed form, or the entropy is to be split."""

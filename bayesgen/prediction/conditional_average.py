@@ -8,7 +8,7 @@ import numpy as np
 from bayesgen.data import Rows
 from bayesgen.fitting import Fit, HiddenStates
 from bayesgen.runtime import check_seed
-from bayesgen.typing import Seed
+from bayesgen.typing import Int, Seed
 
 from .answer import ClassPrediction, with_information
 from .batches import CONDITIONAL
@@ -49,9 +49,9 @@ class ConditionalAverage(Rule):
         """The mixture of what the draws say, all of one weight."""
         return DrawsOfResponse.of(fit, False, self.num_draws, self.seed).answer(rows)
 
-    def states(self, fit: Fit, rows: Rows, site: str) -> HiddenStates:
+    def states(self, fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]) -> HiddenStates:
         """Averaged over draws, all alike."""
-        return states_of_draws(fit, rows, site, False, self.apply(fit, rows))
+        return states_of_draws(fit, rows, site, lengths, False, self.apply(fit, rows))
 
     def averages_draws(self, fit: Fit) -> bool:
         """Always."""

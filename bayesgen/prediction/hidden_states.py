@@ -17,19 +17,23 @@ from bayesgen.typing import Bool, Float, Int
 from .answer import ClassPrediction
 
 MOST_STEPS = 500  # of each class, by which the states of draws are told apart
+MADE_STEPS = 100  # of a sequence that is made for it, where the program does not say how many there are
 FEWEST_ROWS = 2  # of each class, for the same
 MOST_NUMBERS = 1 << 22  # in a table of draws, rows and classes
 
 Latents = Mapping[str, np.ndarray]
 
 
-def states_of_process(fit: Fit, rows: Rows, site: str, at: At, answer: ClassPrediction) -> HiddenStates:
+def states_of_process(
+    fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"], at: At, answer: ClassPrediction
+) -> HiddenStates:
     """Probabilities of states, and most probable paths, at one process.
 
     Args:
         fit: the fit.
         rows: the sequences, read.
         site: whose states.
+        lengths: how many steps each sequence has.
         at: which process.
         answer: the rule's prediction of the rows.
     """
@@ -38,15 +42,17 @@ def states_of_process(fit: Fit, rows: Rows, site: str, at: At, answer: ClassPred
         _warn_of_disorder(fit, rows, site)
     parameters = fit.posterior.mode if at == "mode" else fit.posterior.mean
     latents = fit.program.latents_of(parameters)
-    probabilities, paths = states_at(fit.program, latents, rows, site)
-    return _told(fit, rows, site, answer, probabilities, paths)
+    probabilities, paths = states_at(fit.program, latents, rows, site, lengths)
+    return _told(fit, lengths, site, answer, probabilities, paths)
 
 
-def states_of_draws(fit: Fit, rows: Rows, site: str, weighs: bool, answer: ClassPrediction) -> HiddenStates:
+def states_of_draws(
+    fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"], weighs: bool, answer: ClassPrediction
+) -> HiddenStates:
     """Probabilities of states averaged over the draws of a fit, their states in one order.
 
     Args:
-        fit, rows, site: as above.
+        fit, rows, site, lengths: as above.
         weighs: whether draws count as much as they make the row, and the class, probable.
         answer: the rule's prediction of the rows.
     """
@@ -61,7 +67,7 @@ def states_of_draws(fit: Fit, rows: Rows, site: str, weighs: bool, answer: Class
     probabilities, error = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("probabilities", "error")
     )
-    return _told(fit, rows, site, answer, probabilities, None, error, _share_of_moved(orders))
+    return _told(fit, lengths, site, answer, probabilities, None, error, _share_of_moved(orders))
 
 
 def _batches_of(fit: Fit) -> dict[str, np.ndarray]:
@@ -82,30 +88,31 @@ def _orders(fit: Fit, latents: Latents, rows: Rows, site: str) -> Int[np.ndarray
     """The order of the states of each draw that makes the draws agree: which of its states is the s-th.
 
     Where states have no names, draws may swap them; elsewhere each draw keeps its order. They are told apart on
-    sequences that the draw of highest density makes: these have all states in their shares, whatever sequences are
-    asked for, and states have the same names in every answer.
+    sequences that the draw of highest density makes: these have all states in their shares, and do not depend on the
+    sequences that are asked for (but for covariates of a program of one's own, which are theirs), so that states have
+    the same names in every answer.
     """
     pivot = int(_energies(fit).argmin())
     process = {name: value[pivot] for name, value in latents.items()}
-    num_classes, num_steps, num_states = shape_of_states(fit.program, process, rows, site)
+    num_classes, _, num_states = shape_of_states(fit.program, process, rows, site)
     unmoved = np.broadcast_to(np.arange(num_states), (len(next(iter(latents.values()))), num_classes, num_states))
     if num_states == 1 or not rows.num_rows:
         return unmoved.copy()
     class_axes = fit.program.class_axes if num_classes == num_states else {}
-    if not are_exchangeable(fit.program, process, class_axes, rows, site):
+    made, labels = _made_by(fit, process, rows, site, num_classes)
+    if not are_exchangeable(fit.program, process, class_axes, made, site):
         return unmoved.copy()
-    made, labels = _made_by(fit, process, rows, num_classes, min(num_steps, MOST_STEPS))
     places = _places(np.asarray(made.values[site]) != PADDING, labels, num_classes)
     logs = log_states_of_draws(fit.program, latents, made, site, places)
     logs = np.where(np.isneginf(logs).all(-1, keepdims=True), 0.0, logs)  # impossible: it tells nothing
     return np.stack([matching_orders(logs[:, k], np.ones(logs.shape[2]), pivot) for k in range(num_classes)], axis=1)
 
 
-def _made_by(
-    fit: Fit, process: Latents, rows: Rows, num_classes: int, num_steps: int
-) -> tuple[Rows, Int[np.ndarray, " m"]]:
-    """Sequences of about so many steps that a process makes, and their classes. Covariates are those of rows."""
-    num_rows = num_classes * max(FEWEST_ROWS, -(-MOST_STEPS // max(num_steps, 1)))
+def _made_by(fit: Fit, process: Latents, rows: Rows, site: str, num_classes: int) -> tuple[Rows, Int[np.ndarray, " m"]]:
+    """Sequences that a process makes, and their classes. Covariates of a program of one's own are those of rows."""
+    steps = fit.program.structure.attribute[site].steps
+    num_steps = MADE_STEPS if steps is None or steps.most is None else max(steps.most, 1)
+    num_rows = num_classes * max(FEWEST_ROWS, -(-MOST_STEPS // num_steps))
     given = {name: np.full(num_rows, num_steps) for name in fit.program.covariates}  # of blocks of columns, lengths
     given |= {name: np.resize(value, (num_rows, *value.shape[1:])) for name, value in rows.covariates.items()}
     made = fit.program.simulate(num_rows, latents=process, **given)
@@ -147,7 +154,7 @@ def _warn_of_disorder(fit: Fit, rows: Rows, site: str) -> None:
 
 def _told(
     fit: Fit,
-    rows: Rows,
+    lengths: Int[np.ndarray, " n"],
     site: str,
     answer: ClassPrediction,
     probabilities: Float[np.ndarray, "n K T S"],
@@ -155,11 +162,11 @@ def _told(
     error: Float[np.ndarray, "n K T S"] | None = None,
     moved: float | None = None,
 ) -> HiddenStates:
-    """The answer for all T steps, without an axis of no classes."""
+    """The answer until the ends of sequences, without an axis of no classes."""
     impossible = int(np.isneginf(answer.log_marginal).sum())
     if impossible:
         warn(
-            f"{impossible} of {rows.num_rows} sequences are impossible, so their states are NaN. Fit with MAP() under "
+            f"{impossible} of {len(lengths)} sequences are impossible, so their states are NaN. Fit with MAP() under "
             "a prior that leaves everything some probability, or with NUTS() and average.",
             ImpossibleRowsWarning,
         )
@@ -168,17 +175,18 @@ def _told(
     def shown(array: np.ndarray | None) -> np.ndarray | None:
         return array if array is None or has_classes else array[:, 0]
 
-    return HiddenStates(
+    states = HiddenStates(
         site,
         np.asarray(shown(probabilities)),
         shown(paths),
-        np.full(rows.num_rows, probabilities.shape[2]),
+        lengths,
         answer.log_marginal,
         fit.classes,
         shown(error),
         answer.pareto_k,
         moved,
     )
+    return states.until(lengths)
 
 
 def _energies(fit: Fit) -> Float[np.ndarray, " draws"]:

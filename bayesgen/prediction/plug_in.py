@@ -3,9 +3,12 @@
 import dataclasses
 from typing import Any, Literal
 
+import numpy as np
+
 from bayesgen.data import Rows
 from bayesgen.errors import PredictionError
 from bayesgen.fitting import Fit, HiddenStates
+from bayesgen.typing import Int
 
 from .answer import ClassPrediction, normalize
 from .continuous import ContinuousPrediction
@@ -39,9 +42,9 @@ class PlugIn(Rule):
         """p(y | x, Q) at the process."""
         return by_process(fit, rows, self.at)
 
-    def states(self, fit: Fit, rows: Rows, site: str) -> HiddenStates:
+    def states(self, fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]) -> HiddenStates:
         """Smoothed at the process, and its most probable paths."""
-        return states_of_process(fit, rows, site, self.at, self.apply(fit, rows))
+        return states_of_process(fit, rows, site, lengths, self.at, self.apply(fit, rows))
 
     def remedy(self, fit: Fit) -> str:
         """Another process, or all of them."""

@@ -14,7 +14,7 @@ from bayesgen.describe import shortened
 from bayesgen.errors import DataError, ImpossibleRowsWarning, PredictionError, keywords_stated, warn
 from bayesgen.fitting import Fit, HiddenStates, Trained
 from bayesgen.runtime import interrupts_kept, requested, used
-from bayesgen.typing import Float
+from bayesgen.typing import Float, Int
 
 from .answer import ClassPrediction, joined
 from .continuous import ContinuousPrediction, joined_answers
@@ -44,8 +44,8 @@ class Rule(abc.ABC):
         """The distribution of the continuous label of rows, as `fit.read` gives them."""
         raise PredictionError(f"{type(self).__name__} answers by classes, and this fit has a continuous label.")
 
-    def states(self, fit: Fit, rows: Rows, site: str) -> HiddenStates:
-        """The hidden states of sequences: see `Fit.states`."""
+    def states(self, fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]) -> HiddenStates:
+        """The hidden states of sequences of these lengths: see `Fit.states`."""
         raise PredictionError(f"{type(self).__name__} tells nothing of hidden states. Ask PlugIn() or BMA().")
 
     def remedy(self, fit: Fit) -> str:

@@ -36,13 +36,25 @@ def shape_of_states(program: Program, latents: Arrays, rows: Rows, site: str) ->
 
 
 def states_at(
-    program: Program, latents: Arrays, rows: Rows, site: str
+    program: Program, latents: Arrays, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]
 ) -> tuple[Float[np.ndarray, "n K T S"], Int[np.ndarray, "n K T"]]:
-    """Probabilities of the states at each step given all steps, and most probable paths, under each class."""
+    """Probabilities of the states at each step given all steps, and most probable paths, under each class.
+
+    Args:
+        program: of the process.
+        latents: site -> its value.
+        rows: the data.
+        site: whose states.
+        lengths: how many steps each sequence has, missing ones included.
+    """
+
+    def of_chunk(part: tuple[Rows, Int[np.ndarray, " n"]]) -> tuple[Array, Array]:
+        return _states(program, known, *part, site=site)
+
     known = _known(program, latents)
     size = _rows_at_once(program, known, rows, site, 1)
     with jax.enable_x64(True), placed(_work(program, known, rows, site, 1)):
-        return over_chunks(lambda part: _states(program, known, part, site=site), rows, rows.num_rows, size)
+        return over_chunks(of_chunk, (rows, lengths), rows.num_rows, size)
 
 
 @record
@@ -118,13 +130,13 @@ def _smoothed(program: Program, latents: Arrays, rows: Rows, site: str) -> Float
 
 @functools.partial(OwnedJit, static_argnames="site")
 def _states(
-    program: Program, latents: Arrays, rows: Rows, *, site: str
+    program: Program, latents: Arrays, rows: Rows, lengths: Int[Array, " n"], *, site: str
 ) -> tuple[Float[Array, "n K T S"], Int[Array, "n K T"]]:
     conditional = evaluate_classes(program, latents, rows.covariates).compressed(site)
     statistic, values, observed = conditional.statistic, rows.values[site], rows.observed.get(site)
     assert isinstance(statistic, StatesStatistic)
     smoothed = statistic.smoothed(conditional.parameters, values, observed)
-    return smoothed, statistic.most_probable_paths(conditional.parameters, values, observed)
+    return smoothed, statistic.most_probable_paths(conditional.parameters, values, observed, lengths)
 
 
 @record

@@ -22,9 +22,17 @@ class StatesStatistic(abc.ABC):
 
     @abc.abstractmethod
     def most_probable_paths(
-        self, parameters: Mapping[str, Array], values: Shaped[Array, "n T ..."], observed: Bool[Array, "n T ..."] | None
+        self,
+        parameters: Mapping[str, Array],
+        values: Shaped[Array, "n T ..."],
+        observed: Bool[Array, "n T ..."] | None,
+        lengths: Int[Array, " n"],
     ) -> Int[Array, "n K T"]:
-        """The states of the most probable path, all steps together (Viterbi), given the sequence and the class."""
+        """The states of the most probable path, all steps together (Viterbi), given the sequence and the class.
+
+        The path has as many steps as the sequence, `lengths`, missing ones included, and -1 past the end: a path that
+        went on would be another maximum.
+        """
 
     @abc.abstractmethod
     def in_order(self, parameters: Mapping[str, Array], order: Int[Array, " S"]) -> dict[str, Array]:

@@ -48,6 +48,11 @@ class Case:
         """The exact fit, which many tests look at."""
         return bg.fit(self.model, *self.data, method=bg.Exact())
 
+    @functools.cached_property
+    def point(self):
+        """The joint mode, of models that have no exact fit."""
+        return bg.fit(self.model, *self.data, method=bg.MAP())
+
 
 def take(X, rows):
     """Some rows of X, in this order."""

@@ -60,6 +60,11 @@ class HiddenCase(Case):
     start: dict = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
+    def point(self):
+        """The joint mode that EM climbs to from the start."""
+        return bg.fit(self.model, *self.data, method=bg.MAP(starts=self.start))
+
+    @functools.cached_property
     def holed(self):
         """The training rows with steps that are missing, and a sequence that is missing altogether."""
         X, y = self.data
@@ -176,7 +181,7 @@ def test_the_program_has_the_same_densities_and_the_same_maximum(name):
     """The program's own density sums states out elsewhere; a search over it that starts at EM's maximum stays there."""
     case = HIDDEN[name]
     X, y = case.data
-    fit = fitted(case, X, y)
+    fit = case.point
     latents = fit.program.latents_of(fit.parameters)
     rows = fit.read(X)
     sites = {}
@@ -239,7 +244,7 @@ def test_averages_over_draws_are_ratios_of_evidences():
 @pytest.mark.slow
 def test_sequences_are_simulated_given_their_lengths():
     case = HIDDEN["numbers"]
-    fit = fitted(case, *case.data)
+    fit = case.point
     drawn = fit.simulate(3, seed=1, gait_length=np.array([4, 1, 6]))
     steps = np.asarray(drawn["gait"])
     assert steps.shape == (3, 6, 2)

@@ -61,10 +61,8 @@ def test_merged_summaries_and_updates_are_the_rows(name, method):
 @every_case
 def test_a_class_that_is_added_leaves_the_others_as_they_were(name):
     case = OPEN[name]
-    X, y = case.data
-    fit = bg.fit(case.model, X, y, method=bg.MAP())
-    more = fit.add_class("yak", take(X, slice(0, 9)))
-    for key, value in fit.parameters.items():
+    more = case.point.add_class("yak", take(case.data[0], slice(0, 9)))
+    for key, value in case.point.parameters.items():
         if key != "class_probs":
             assert np.array_equal(more.parameters[key][: len(value)], value), key
 
@@ -72,7 +70,7 @@ def test_a_class_that_is_added_leaves_the_others_as_they_were(name):
 @every_case
 def test_the_program_has_the_closed_forms_densities(name):
     case = OPEN[name]
-    fit = bg.fit(case.model, *case.data, method=bg.MAP())
+    fit = case.point
     latents = {key: fit.program.latents_of(fit.parameters)[key] for key in fit.program.latents}
     close(fit.program.log_joint(latents, stated(fit, case.new)), fit.log_joint(case.new), rtol=1e-9)
     assert fit.program.replace().plan.rowwise == ()

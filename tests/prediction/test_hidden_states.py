@@ -147,6 +147,26 @@ def test_each_class_has_states_of_its_own(numbers):
     close(found.log_marginal, bg.predict(numbers, {"x": NUMBERS}, rule=bg.PlugIn()).log_marginal)
 
 
+def test_the_best_path_ends_where_its_sequence_does(numbers):
+    """Going on over steps past the end, a maximum would prefer states that last; over missing steps it has to go on."""
+    lasting = np.array([[0.4, 0.3, 0.3], [0.3, 0.4, 0.3], [0.01, 0.01, 0.98]])
+    values = {
+        **numbers.parameters,
+        "transition": np.stack([lasting, lasting]),
+        "mean": np.tile([0.0, 2.0, 1.1], (2, 1)),
+    }
+    fit = dataclasses.replace(numbers, posterior=dataclasses.replace(numbers.posterior, values=values))
+    rows = [[0.2], [0.2, None, None], [1.9, 0.1], [0.1, 1.8, 0.3, 2.2]]
+    cells = np.empty(len(rows), object)
+    cells[:] = rows
+    found = fit.states({"x": cells}, rule=bg.PlugIn())
+    for row, x in enumerate(rows):
+        emissions = emissions_of_numbers(values["mean"][0], [np.nan if step is None else step for step in x])
+        smoothed, path, _ = enumerated(np.full(NUM_STATES, 1 / 3), lasting, emissions)
+        assert found.paths[row, 0].tolist() == [*path, *[-1] * (NUM_STEPS - len(x))]
+        close(found.probabilities[row, 0, : len(x)], smoothed, atol=1e-12)
+
+
 def averaged_by_hand(draws, row, k, weighs):
     """The average over draws of the states of one row under one class, and its Monte Carlo error."""
     tables, weights = [], []
@@ -217,7 +237,21 @@ def test_states_of_draws_are_told_apart_on_few_steps_however_long_sequences_are(
     monkeypatch.setattr(hidden_states, "log_states_of_draws", noted)
     found = fit.states({"word": np.array(["ab" * 1000], object)}, rule=bg.PlugIn())
     assert found.probabilities.shape == (1, 2000, 2)
-    assert shapes == [(hidden_states.FEWEST_ROWS, hidden_states.MOST_STEPS)]
+    assert shapes == [(hidden_states.MOST_STEPS // hidden_states.MADE_STEPS, hidden_states.MADE_STEPS)]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::bayesgen.ConvergenceWarning")
+def test_the_order_of_states_does_not_hang_on_the_rows_that_are_asked_for():
+    words = {"word": np.array(["abbb", "aab", "ba", "bbab"], object)}
+    family = bg.DirichletHiddenMarkov(2, bg.DirichletCategorical(1.5), 1.3)
+    fit = bg.fit(bg.NaiveBayes({"word": family}, class_prior=None), words, method=bg.MAP(num_starts=1))
+    draws = with_draws(fit)
+    alone, beside = (
+        draws.states({"word": np.array(cells, object)}, rule=bg.BMA()) for cells in (["a"], ["a", "ab" * 30])
+    )
+    assert 0 < alone.reordered == beside.reordered
+    close(alone.probabilities[0, :1], beside.probabilities[0, :1], rtol=1e-9)
 
 
 def left_right(n):
