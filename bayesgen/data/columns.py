@@ -186,9 +186,10 @@ def as_array(values: Any, what: str, *, takes_lists: bool = False) -> np.ndarray
     try:
         array = np.asarray(values)
         if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
-            # [1, "a"] and ["a", nan] became text: keep what the user wrote
+            # [1, "a"] and ["a", nan] became text, and NumPy drops U+0000 at the end of a text: keep what the user wrote
             objects = np.asarray(values, dtype=object)
-            array = array if all(isinstance(v, str | bytes) for v in objects.flat) else objects
+            is_kept = all(isinstance(v, str | bytes) for v in objects.flat) and bool((objects == array).all())
+            array = array if is_kept else objects
     except ValueError as error:
         if takes_lists:
             return as_objects(values)
@@ -286,7 +287,10 @@ def values_of(series: Any) -> np.ndarray:
         native = series.to_native()
         if pyarrow.types.is_dictionary(native.type):
             return native.cast(native.type.value_type).to_numpy()
-    return series.to_numpy()
+    array = series.to_numpy()
+    if array.dtype.kind == "U" and series.str.ends_with("\0").any():  # which NumPy drops
+        return as_objects(series.to_list())
+    return array
 
 
 def as_series(values: Any) -> Any:

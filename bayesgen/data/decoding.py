@@ -23,13 +23,24 @@ def decoded(column: str, kind: Kind, levels: Sequence[Any], values: Num[np.ndarr
         values: codes or numbers (n,), of sequences (n, T).
 
     Raises:
-        DataError: codes of no symbol, and of sequences that have an end, a row without it; naming the row.
+        DataError: codes of no category or symbol, and of sequences that have an end, a row without it; naming the row.
     """
     if isinstance(kind, SequenceOf):
-        return _texts(column, kind, levels, values.astype(int)) if kind.of_symbols else _numbers(values)
+        return _texts(column, kind, levels, values) if kind.of_symbols else _numbers(values)
     if kind == "categorical":
-        return levels_array(levels)[values.astype(int)]
+        return levels_array(levels)[_codes(column, values, 0, len(levels) - 1)]
     return values > 0.5 if kind == "binary" else values
+
+
+def _codes(column: str, values: Num[np.ndarray, "n ..."], least: int, most: int) -> Int[np.ndarray, "n ..."]:
+    """The values as integers. DataError where one is no whole number from `least` to `most`."""
+    wrong = ~((values >= least) & (values <= most) & (values == np.floor(values)))
+    if wrong.any():
+        cell = tuple(map(int, np.argwhere(wrong)[0]))
+        place = ", ".join(f"{axis} {index}" for axis, index in zip(("row", "step"), cell, strict=False))
+        past = f", and {PADDING} past an end" if least == PADDING else ""
+        raise DataError(f"Column {column!r}: {values[cell]:g} in {place}, is no code: they are 0 to {most}{past}.")
+    return values.astype(np.int64)
 
 
 def _numbers(values: Num[np.ndarray, "n T"]) -> list[Num[np.ndarray, " steps"]]:
@@ -38,16 +49,10 @@ def _numbers(values: Num[np.ndarray, "n T"]) -> list[Num[np.ndarray, " steps"]]:
     return [row[: place[-1] + 1 if len(place) else 0] for row, place in zip(values, ends, strict=True)]
 
 
-def _texts(column: str, kind: SequenceOf, symbols: Sequence[Any], codes: Int[np.ndarray, "n T"]) -> list[Any]:
+def _texts(column: str, kind: SequenceOf, symbols: Sequence[Any], values: Num[np.ndarray, "n T"]) -> list[Any]:
     """The symbols of each row, up to its end."""
     end = len(symbols)
-    wrong = (codes < PADDING) | (codes >= end + kind.end)
-    if wrong.any():
-        row, step = (int(place) for place in np.argwhere(wrong)[0])
-        raise DataError(
-            f"Column {column!r}: {codes[row, step]} in row {row}, step {step}, is no code: they are 0 to "
-            f"{end - 1 + kind.end}, and {PADDING} past an end."
-        )
+    codes = _codes(column, values, PADDING, end - 1 + kind.end)
     is_cut = ~(codes == end).any(1)
     if kind.end and is_cut.any():
         raise DataError(

@@ -28,6 +28,11 @@ class HiddenMarkovStatistic(LatentStatistic, StatesStatistic):
     emission: Statistic
 
     @property
+    def takes_squares(self) -> bool:  # type: ignore[override]
+        """As the emissions do."""
+        return self.emission.takes_squares
+
+    @property
     def has_symmetries(self) -> bool:
         """Yes: states have no names of their own."""
         return True

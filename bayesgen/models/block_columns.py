@@ -91,7 +91,9 @@ def num_values(schema: Schema, name: str, family: Family, columns: Sequence[str]
 
 
 def column_name(columns: Sequence[str], place: tuple[int, ...]) -> str:
-    return f"Column {columns[place[0]]!r}"
+    """The name of a column, as a sentence begins with it; of columns of sequences the step comes first in the place."""
+    *step, column = place
+    return f"Column {columns[column]!r}" + (f", step {step[0]}," if step else "")
 
 
 def column_moments(summary: Any, columns: Sequence[str]) -> tuple[Float[Array, " D"], Float[Array, " D"] | float]:

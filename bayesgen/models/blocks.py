@@ -105,7 +105,8 @@ class BlockModel(ConcreteModel):
     def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
         """See `ConcreteModel.check_rows`."""
         for name, family, columns in self.blocks:
-            if family.kind == "real" and family.statistic.takes_squares:
+            is_real = family.kind in ("real", SEQUENCE)  # or its steps may be
+            if is_real and self._statistic(family, schema, name, columns).takes_squares:
                 variance = self._scale(schema, name, family, columns).variance
                 units = 1.0 if variance is None else np.sqrt(default_variances(variance))
                 check_rows(attributes[name], units, functools.partial(column_name, columns))

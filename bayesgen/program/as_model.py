@@ -84,7 +84,8 @@ class ProgramModel(Program, ConcreteModel):
         """See `ConcreteModel.check_rows`. The units of the columns are not known here."""
         for site, statistic in self.plan.compressed:
             if statistic.takes_squares:
-                check_rows(attributes[site], 1.0, functools.partial(_column_name, site))
+                axis = "column" if self.structure.attribute[site].steps is None else "step"
+                check_rows(attributes[site], 1.0, functools.partial(_column_name, site, axis=axis))
 
     @functools.cached_property
     def response(self) -> Response | None:
@@ -132,6 +133,6 @@ class ProgramModel(Program, ConcreteModel):
         return None
 
 
-def _column_name(site: str, place: tuple[int, ...]) -> str:
-    """The name of a column, as a sentence begins with it."""
-    return f"Attribute {site!r}" + (f", column {', '.join(map(str, place))}," if place else "")
+def _column_name(site: str, place: tuple[int, ...], axis: str = "column") -> str:
+    """The name of a column, or of a step, as a sentence begins with it."""
+    return f"Attribute {site!r}" + (f", {axis} {', '.join(map(str, place))}," if place else "")

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from bayesgen.data import categories as levels
+from bayesgen.data import read_table
 from bayesgen.data.categories import as_labels, distinct_values, encode_levels
 from bayesgen.data.levels import dtype_levels, levels_array
 from bayesgen.data.schema import Schema
@@ -29,6 +30,20 @@ def test_distinct_values_are_found_block_by_block(labels, monkeypatch):
     monkeypatch.setattr(levels, "_BLOCK_ROWS", 2)
     assert distinct_values(labels, "y") == whole
     assert whole == (list(dict.fromkeys(v for v in labels.tolist() if not pd.isna(v))), pd.isna(labels).any())
+
+
+@pytest.mark.parametrize("column", [list, tuple, pd.Series, pl.Series, pd.Categorical], ids=lambda kind: kind.__name__)
+def test_texts_keep_the_null_characters_at_their_ends(column):
+    """NumPy drops them from arrays of texts of fixed width."""
+    texts = ["a\0", "a", "a\0b\0", "a"]
+    schema = Schema.infer({"sky": column(texts)}, column(texts), kinds={"sky": "categorical"})
+    assert set(schema.categories["sky"]) == set(schema.classes) == set(texts)
+    codes = schema.encode(read_table({"sky": column(texts)}), ["sky"])[:, 0]
+    assert schema.decode("sky", codes).tolist() == texts
+    assert levels_array(schema.classes)[schema.encode_labels(column(texts))].tolist() == texts
+    if column is not pd.Categorical:
+        words = Schema.infer({"word": column(texts)}, kinds={"word": "sequence"})
+        assert words.categories["word"] == ("\0", "a", "b")
 
 
 def test_a_label_that_is_missing_in_a_later_block_is_counted_in_all_rows(monkeypatch):

@@ -312,6 +312,16 @@ def test_what_is_encoded_is_decoded():
         mixed.decode("skye", [1])
 
 
+@pytest.mark.parametrize("wrong", [-1, 2, 0.5, np.nan])
+def test_codes_of_no_category_are_not_decoded(wrong):
+    schema = Schema.infer({"sky": ["grey", "blue"], "word": ["ab", "b"]}, kinds={"word": "sequence"})
+    with pytest.raises(DataError, match=f"'sky': {wrong} in row 1, is no code: they are 0 to 1"):
+        schema.decode("sky", [0, wrong])
+    if wrong != -1:
+        with pytest.raises(DataError, match=f"'word': {wrong} in row 0, step 1, is no code: they are 0 to 1, and -1"):
+            schema.decode("word", [[0, wrong]])
+
+
 def test_prefixes_are_not_decoded_as_whole_sequences():
     schema = Schema(kinds={"word": SequenceOf(end=True)}, categories={"word": ["a", "b"]}).resolve(
         read_table({"word": ["ab"]})

@@ -142,6 +142,25 @@ def test_a_new_row_of_a_program():
         bg.predict(fit, {"size": [[0.0, 1e180]]}, rule=bg.PlugIn())
 
 
+def walks(n):
+    """Sequences of two hidden levels."""
+    mean = numpyro.sample("mean", dist.Normal(0.0, 5.0).expand([2]).to_event(1))
+    with numpyro.plate("walks", n):
+        numpyro.sample("x", bg.HiddenMarkov(np.full(2, 0.5), np.full((2, 2), 0.5), dist.Normal(mean, 1.0), 3))
+
+
+def test_a_step_of_a_new_sequence():
+    rows = [[0.1, 0.2], [3.0, 0.1, 2.9], [3.1]]
+    model = bg.GenerativeClassifier([("walk", bg.DirichletHiddenMarkov(1), ["east"])], class_prior=None)
+    fit = bg.fit(model, {"east": rows}, method=bg.MAP(num_starts=1))
+    with pytest.raises(bg.DataError, match=r"Column 'east', step 2, has -1e\+200 at row 1"):
+        bg.predict(fit, {"east": [[0.1], [0.2, 0.3, -1e200]]}, rule=bg.PlugIn())
+    program = bg.GenerativeProgram(walks, label=None)
+    fit = bg.fit(program, {"x": np.array([[0.1, 3.0, 2.9], [3.1, 0.0, 0.2]])}, method=bg.MAP())
+    with pytest.raises(bg.DataError, match=r"Attribute 'x', step 1, has 1e\+200 at row 0"):
+        bg.predict(fit, {"x": [[0.1, 1e200, 0.1]]}, rule=bg.PlugIn())
+
+
 @pytest.mark.parametrize("offset", [0.0, 2.0**20, 2.0**30, 2.0**40])
 def test_an_offset_costs_the_digits_that_it_has(offset):
     """Cells in units of 2^-12, so that they are exact whatever the offset: what is lost is lost in the means."""
