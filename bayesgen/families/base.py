@@ -15,7 +15,7 @@ from bayesgen.records import content_hash, copied, field_names, record, static
 from bayesgen.statistics import Cells, Moments, RowDensity, Statistic, Summary, check_magnitudes
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
-from .hyperparameters import ARGUMENTS, TableShape
+from .hyperparameters import ARGUMENTS, TableShape, num_columns_of
 from .incomplete import Incomplete, Parameters
 from .lone_rows import lone_rows
 from .naming import ANONYMOUS, Names, Scale
@@ -119,9 +119,10 @@ class Family(Incomplete, Searched, abc.ABC):
                 "a distribution. Use NUTS() or MAP(), or give a number."
             )
         if self.unresolved:
+            known = "update with data first" if self.is_closed else "fit a model with it and ask fit.prior[block]"
             raise ModelError(
                 f"{type(self).__name__}: {verb} needs numbers for {self.argument_names(self.unresolved)}; "
-                "give them, or update with data first."
+                f"give them, or {known}."
             )
 
     def closed(self, verb: str) -> Self:
@@ -130,8 +131,8 @@ class Family(Incomplete, Searched, abc.ABC):
         return self.resolve(self._implied_scale()) if self.batch_shape is None else self
 
     def _implied_scale(self) -> Scale:
-        """The scale that hyperparameters which are all numbers imply, for a prior used alone."""
-        raise NotImplementedError
+        """The scale that hyperparameters which are all numbers imply, for a prior used alone: how many columns."""
+        return Scale(num_columns=num_columns_of(type(self).__name__, **self.hyperparameters))
 
     def kind_of_column(self, index: int) -> Kind:
         """The kind that a column of the block is declared to have by this family, where nothing else declares one."""

@@ -56,6 +56,10 @@ class DirichletCategorical(DirichletFamily):
             length = self.concentration.shape[-1]
         return self._resolved(scale.batch_shape, length)
 
+    def _implied_scale(self) -> Scale:
+        columns = np.shape(self.concentration)[:-1]  # the last axis is that of the values
+        return Scale(num_columns=columns[-1] if columns else None)
+
     @property
     def statistic(self) -> CategoricalStatistic:
         """Counts of each value."""

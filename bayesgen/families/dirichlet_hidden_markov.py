@@ -244,7 +244,8 @@ class DirichletHiddenMarkov(HiddenStates, Family):
         return family._chain.sample(rng, shape) | family.emissions.sample(rng, shape)
 
     def _log_prior(self, parameters: Mapping[str, Array]) -> float:
-        return self._chain.log_density(parameters) + self.emissions.log_prior(self.of_emissions(parameters))
+        family = self.closed("log_prior")
+        return family._chain.log_density(parameters) + family.emissions.log_prior(self.of_emissions(parameters))
 
     # --- the program --------------------------------------------------------------------------------------------
 

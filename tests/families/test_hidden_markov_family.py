@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy.stats import multivariate_normal, norm, poisson
+from scipy.stats import beta, gamma, multivariate_normal, norm, poisson
 
 import bayesgen as bg
 from bayesgen.families import Scale
@@ -173,6 +173,51 @@ def test_joint_emissions_have_missing_cells_filled_by_regression(rng):
             count[code, state] += states[step, state]
     np.testing.assert_allclose(moments.count, count, rtol=1e-9)
     np.testing.assert_allclose(moments.mean, total / count[..., None], rtol=1e-9)
+
+
+A, R = np.array([2.0, 3.0, 1.5]), np.array([2.0, 3.0])
+# emissions, the marginal distribution of their parameters, and the shape of these
+PRIORS = {
+    "binary": (bg.BetaBernoulli(A, 4.0), beta(A, 4.0), (STATES, 3)),
+    "binary, one column": (bg.BetaBernoulli(2.0, 4.0), beta(2.0, 4.0), (STATES,)),
+    "binary, by state": (bg.BetaBernoulli(A[:, None], 4.0), beta(A[:, None], 4.0), (STATES, 1)),
+    "count": (bg.GammaPoisson(R, 0.5), gamma(R, scale=2.0), (STATES, 2)),
+    "count, one column": (bg.GammaPoisson(2.0, 0.5), gamma(2.0, scale=2.0), (STATES,)),
+    "categorical": (bg.DirichletCategorical(A), beta(A, A.sum() - A), (STATES, 3)),
+}
+
+
+@pytest.mark.parametrize("name", PRIORS)
+def test_priors_used_alone_have_those_of_their_emissions_in_each_state(name, rng):
+    emissions, marginal, shape = PRIORS[name]
+    family = bg.DirichletHiddenMarkov(STATES, emissions, 2.0, initial=[1.5, 2.5, 3.5])
+    (parameter,) = emissions.parameter_axes()
+    of_chain = beta([1.5, 2.5, 3.5], [6.0, 5.0, 4.0])
+    for found, moment in ((family.mean(), "mean"), (family.variance(), "var")):
+        np.testing.assert_allclose(found["initial"], getattr(of_chain, moment)())
+        np.testing.assert_allclose(found[parameter], np.broadcast_to(getattr(marginal, moment)(), shape))
+    draws = family.sample(rng, (4000,))
+    assert draws["transition"].shape == (4000, STATES, STATES) and draws[parameter].shape == (4000, *shape)
+    np.testing.assert_allclose(draws[parameter].mean(0), np.broadcast_to(marginal.mean(), shape), rtol=0.06)
+    mode = family.mode()
+    assert mode[parameter].shape == shape
+    simplexes = ["initial", "transition", *[parameter] * (name == "categorical")]
+    for _ in range(5):
+        near = {key: value * np.exp(0.1 * rng.standard_normal(value.shape)) for key, value in mode.items()}
+        near |= {key: near[key] / near[key].sum(-1, keepdims=True) for key in simplexes}
+        assert family.log_prior(near) < family.log_prior(mode)
+
+
+def test_priors_that_are_not_known_yet_are_refused_with_remedies_that_hold():
+    with pytest.raises(bg.ModelError, match=r"cannot know how many values.*an array with one entry for each value"):
+        bg.DirichletHiddenMarkov(2, bg.DirichletCategorical()).mean()
+    family = bg.DirichletHiddenMarkov(2, bg.GammaPoisson())
+    with pytest.raises(
+        bg.ModelError, match=r"mean needs numbers for rate; give them, or fit a model .* fit.prior\[block"
+    ):
+        family.mean()
+    fit = bg.fit(model(bg.GammaPoisson(), num_states=2), {"x0": [[1, 5], [0, 6, 7]]}, method=bg.MAP(num_starts=1))
+    assert fit.prior["x"].mean()["rate"].shape == (2, 1)
 
 
 # --- whole fits -----------------------------------------------------------------------------------------------------
