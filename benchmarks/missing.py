@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 import bayesgen as bg
+from bayesgen.fitting.em import LEAST_GAIN
 from bayesgen.fitting.expectation import ExpectationMaximization, Target
 from bayesgen.fitting.training import prepare
 from bayesgen.solvers import ascend
@@ -117,13 +118,12 @@ def _step(num_rows):
 
 
 def _leaps(num_rows):
-    steps, start, statistics = _steps(num_rows)
-    least_gain = 1e-9 * statistics.total_weight
+    steps, start, _ = _steps(num_rows)
     return duel(
         f"MAP by EM with leaps, full covariance, {_size(num_rows, 0.3)}",
         Faster(1.5),
-        lambda: ascend(steps.step, start, least_gain, coordinates=steps.coordinates),
-        lambda: ascend(steps.step, start, least_gain),
+        lambda: ascend(steps.step, start, LEAST_GAIN, coordinates=steps.coordinates),
+        lambda: ascend(steps.step, start, LEAST_GAIN),
         "the same steps, none left out",
         repeats=3,
         warm_up=False,

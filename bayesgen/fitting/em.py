@@ -22,9 +22,9 @@ from .given_parameters import GivenParameters
 from .problem import ProgramProblem
 from .starts import Starts
 
-LEAST_GAIN = 1e-9  # of the objective, a unit of weight: a step that gains no more is the last one
-SAME_MAXIMUM = 1e3  # of least gains, by which ends of climbs to one maximum may differ
-STARTS_INSIDE, LEAST_GAIN_INSIDE = 4, 1e-6  # where samplers are to start, whose own search goes on from there
+LEAST_GAIN = 1e-6  # of the objective, left where EM ends: about a thousandth of a standard error of each parameter
+SAME_MAXIMUM = 1e-3  # by which ends of climbs to one maximum may differ
+STARTS_INSIDE, LEAST_GAIN_INSIDE = 4, 1e-3  # where samplers are to start, whose own search goes on from there
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,33 +90,50 @@ def search_by_em(
         FitError: where no start leads to an estimate.
         DataError: starts that do not fit the data.
     """
+    if not options.hard:  # else they count: as rows of the most probable class
+        problem, statistics = _without_empty_rows(problem, conjugate, statistics)
     labelled = dataclasses.replace(statistics, unlabelled=None)
     steps = ExpectationMaximization(conjugate, target, labelled, statistics.unlabelled, options.hard)
-    return _best_of(steps, _starts(problem, steps, options), LEAST_GAIN * statistics.total_weight, problem.progress)
+    return _best_of(steps, _starts(problem, steps, options), problem.progress)
 
 
 def inner_point(problem: ProgramProblem, conjugate: Conjugate) -> Parameters:
     """A point near the mode and inside the space, for samplers to start from, where labels or cells are missing."""
-    statistics = problem.data.statistics
+    problem, statistics = _without_empty_rows(problem, conjugate, problem.data.statistics)
     labelled = dataclasses.replace(statistics, unlabelled=None)
     steps = ExpectationMaximization(conjugate, Target.inside(conjugate), labelled, statistics.unlabelled)
     starts = _starts(problem, steps, Options(STARTS_INSIDE))
-    least_gain = LEAST_GAIN_INSIDE * statistics.total_weight
     with ONE_THREAD_A_PRODUCT:
-        ascents = [ascend(steps.step, start(), least_gain, coordinates=steps.coordinates) for start in starts]
+        ascents = [ascend(steps.step, start(), LEAST_GAIN_INSIDE, coordinates=steps.coordinates) for start in starts]
     return max(ascents, key=lambda ascent: ascent.objective).point
 
 
-def _best_of(steps: ExpectationMaximization, starts: list["Start"], least_gain: float, progress: bool | None) -> Search:
+def _without_empty_rows(
+    problem: ProgramProblem, conjugate: Conjugate, statistics: SufficientStatistics
+) -> tuple[ProgramProblem, SufficientStatistics]:
+    """The same without the rows that have neither label nor cell: they say nothing, and each makes EM slower."""
+    data, rows = problem.data, statistics.unlabelled
+    if rows is None:
+        return problem, statistics
+    places = np.flatnonzero(~conjugate.are_empty(rows))
+    if len(places) == rows.num_rows:
+        return problem, statistics
+    kept = None if data.unlabelled_places is None else data.unlabelled_places[places]
+    others = dataclasses.replace(data, schema=data.scaled_schema, unlabelled_places=kept)
+    unlabelled = rows.take(places) if len(places) else None
+    return dataclasses.replace(problem, data=others), dataclasses.replace(statistics, unlabelled=unlabelled)
+
+
+def _best_of(steps: ExpectationMaximization, starts: list["Start"], progress: bool | None) -> Search:
     best: Ascent[Parameters] | None = None
     refusals: list[FitError] = []
     # hidden states have the order of the first start that leads to a maximum, or to its mirror image
-    margin = SAME_MAXIMUM * least_gain if steps.conjugate.has_several_maxima else 0.0
+    margin = SAME_MAXIMUM if steps.conjugate.has_several_maxima else 0.0
     # matrices of the M-step are small; rows go in chunks, which have threads
     with ONE_THREAD_A_PRODUCT, bar("EM, by starts", len(starts), progress) as advanced:
         for start in starts:
             try:
-                ascent = ascend(steps.step, start(), least_gain, coordinates=steps.coordinates)
+                ascent = ascend(steps.step, start(), LEAST_GAIN, coordinates=steps.coordinates)
             except FitError as refusal:
                 refusals.append(refusal)
             else:

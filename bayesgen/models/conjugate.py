@@ -6,11 +6,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from bayesgen.data import Schema
+from bayesgen.data import Rows, Schema, SequenceOf
 from bayesgen.families import Family, Names
 from bayesgen.records import copied, record, static
-from bayesgen.statistics import DensityGivenFeatures, RowDensity, SufficientStatistics
-from bayesgen.typing import Float
+from bayesgen.statistics import DensityGivenFeatures, RowDensity, SufficientStatistics, flatten_rows
+from bayesgen.typing import Bool, Float
 
 from .closed_response import ClosedResponse
 
@@ -104,6 +104,16 @@ class Conjugate:
     def without_maximum(self) -> str:
         """What families that hide something say of what to do where there is no maximum; "" where none does."""
         return " ".join(dict.fromkeys(block.family.without_maximum for block in self.blocks)).strip()
+
+    def are_empty(self, rows: Rows) -> Bool[np.ndarray, " n"]:
+        """Which rows have no cell. Rows of sequences count as having some: a missing one may tell its length."""
+        empty = np.ones(rows.num_rows, bool)
+        for block in self.blocks:
+            observed = rows.observed.get(block.name)
+            if observed is None or isinstance(block.family.kind_of_column(0), SequenceOf):
+                return np.zeros(rows.num_rows, bool)
+            empty &= ~flatten_rows(np.asarray(observed)).any(1)
+        return empty
 
     def available(
         self, statistics: SufficientStatistics, rng: np.random.Generator | None = None

@@ -1,6 +1,7 @@
-"""Steps that never lower an objective, such as those of EM, repeated until they raise it no more."""
+"""Steps that never lower an objective, such as those of EM, repeated until there is no more to gain."""
 
 import abc
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -34,7 +35,7 @@ class Ascent(Generic[Point]):
     Attributes:
         point: the last point whose objective is known.
         objectives: those of the start and of every point after it, the last one that of `point`.
-        converged: whether the last step gained no more than was asked for.
+        converged: whether no more seems to be left to gain than was asked for.
     """
 
     point: Point
@@ -59,17 +60,24 @@ def ascend(
     most_steps: int = MOST_STEPS,
     coordinates: Coordinates[Point] | None = None,
 ) -> Ascent[Point]:
-    """Follow steps from a start until one gains no more than `least_gain`.
+    """Follow steps from a start until all that are left seem to gain no more than `least_gain`.
+
+    Near a maximum the gains of steps fall by a constant rate r, so that a step that gains g and all after it gain
+    g / (1 - r) together (Aitken's acceleration). A small gain alone tells nothing: where EM is slow, thousands of them
+    may follow.
 
     Args:
         step: point -> (the objective there, the point after it, where the objective is not lower). One pass over the
             data gives both, so the objective of a point is known when the next one is.
         start: where to begin.
-        least_gain: gain of the objective by a step, at or below which there is no other; by two successive ones, where
-            there are leaps.
+        least_gain: gain by a step and all after it, at or below which there is no other step; by two successive ones,
+            where there are leaps.
         most_steps: steps to take at most.
         coordinates: in which to leap to where the last steps seem to lead. Where the objective turns out to be lower
             there, the step is taken that the leap stood in for: objectives never fall.
+
+    Source: Boehning, Dietz, Schaub, Schlattmann and Lindsay (1994), The distribution of the likelihood ratio for
+    mixtures of densities from the one-parameter exponential family, section 4.
     """
     leaps = None if coordinates is None else _Leaps(coordinates)
     point, last, num_small = start, start, 0
@@ -82,14 +90,22 @@ def ascend(
             leaps.forget()
             point, instead = instead, None
             continue
-        num_small = num_small + 1 if objectives and objective - objectives[-1] <= least_gain else 0
         objectives.append(objective)
+        num_small = num_small + 1 if _gain_left(objectives[-3:]) <= least_gain else 0
         if num_small > (leaps is not None):
             return Ascent(point, tuple(objectives), True)
         last = point
         leap = None if leaps is None else leaps.after(point, following)
         point, instead = (following, None) if leap is None else (leap, following)
     return Ascent(last, tuple(objectives), False)
+
+
+def _gain_left(objectives: list[float]) -> float:
+    """What the last step and all after it gain, if every gain is to the one before as the last to the last but one."""
+    before, last = ([math.inf] * 2 + np.diff(objectives).tolist())[-2:]
+    if math.isinf(before) or last <= 0:
+        return last
+    return math.inf if last >= before else last / (1 - last / before)
 
 
 @dataclass

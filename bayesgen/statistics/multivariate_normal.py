@@ -10,7 +10,7 @@ import numpy as np
 from bayesgen.records import record
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
-from .arrays import Cells, inverse_lower, log_diagonal, namespace
+from .arrays import Cells, flatten_rows, inverse_lower, log_diagonal, namespace
 from .base import Parameters, Statistic
 from .completion import log_likelihood_of_groups
 from .conditionals import conditional_draws, conditional_means
@@ -43,10 +43,16 @@ class MultivariateNormalStatistic(Statistic):
         """Centred moments and cross products by class. See `Statistic.summarize`.
 
         Where cells are missing, those of each class and pattern of cells that are there; then the mask is a NumPy
-        array, when this is traced, too.
+        array, when this is traced, too. Rows without cells say nothing, and are no part of them: EM would take many
+        steps to find that out.
         """
         if observed is not None:
-            return PatternMoments.of_rows(values, classes, num_classes, weights, observed)
+            has_cells = flatten_rows(np.asarray(observed)).any(1)
+            if not has_cells.all():
+                values, classes, observed = values[has_cells], classes[has_cells], observed[has_cells]
+                weights = None if weights is None else weights[has_cells]
+            if not np.all(observed):
+                return PatternMoments.of_rows(values, classes, num_classes, weights, observed)
         extra, dimension = values.shape[1:-1], values.shape[-1]
         blocks = values.reshape(len(values), math.prod(extra), dimension)
         parts = [

@@ -5,7 +5,7 @@ import pytest
 
 import bayesgen as bg
 
-from .cases import ALL, CASES, HOLED, JOINT, ROWS, take
+from .cases import ALL, CASES, HOLED, JOINT, ROWS, stack, take
 from .test_laws import assert_same_fit, assert_same_values, close
 
 METHODS = {"MLE": bg.MLE(), "MAP": bg.MAP(), "Exact": bg.Exact()}
@@ -97,6 +97,54 @@ def test_joint_columns_obey_the_laws_of_rows(name, method):
     assert_near(bg.fit(case.model, three + (two + one), method=method), whole)
     chunks = ((take(X, part), y[part]) for part in parts)
     assert_near(bg.fit(case.model, chunks, method=method, schema=schema), whole)
+
+
+EMPTY = 20_000  # many more than there are others, so that a step of EM that counts them hardly moves
+
+
+@every_search
+@every_joint_case
+def test_rows_of_which_nothing_is_there_change_class_probabilities_alone(name, method):
+    case = ALL[name]
+    X, y = case.data
+    more, labels = stack(X, take(case.new, np.full(EMPTY, 2))), np.concatenate([y, np.resize(y, EMPTY)])
+    fit, longer = bg.fit(case.model, X, y, method=method), bg.fit(case.model, more, labels, method=method)
+    assert longer.attributes["num_iterations"] == fit.attributes["num_iterations"]
+    blocks = [{k: v for k, v in each.parameters.items() if k != "class_probs"} for each in (longer, fit)]
+    assert_same_values(*blocks, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("model", "covariates"),
+    [
+        (bg.ProbabilisticPCA(1), False),
+        (bg.JointGaussianRegression(), True),
+        (bg.Mixture(bg.GaussianDiscriminant("full"), 1), False),
+        (bg.Mixture(bg.GaussianDiscriminant("tied"), 2), False),
+        (bg.Mixture(bg.NaiveBayes(), 2), False),
+    ],
+    ids=["factors", "regression", "one component", "two components", "naive Bayes"],
+)
+def test_rows_without_cells_and_labels_change_nothing(model, covariates):
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(ROWS, 3)) + 4.0 * (np.arange(ROWS) % 3 == 0)[:, None]
+    X[[1, 5, 8], [0, 1, 2]] = np.nan
+    more = np.concatenate([X, np.full((EMPTY, 3), np.nan)])
+    data = [(each[:, 1:], each[:, 0]) if covariates else (each,) for each in (X, more)]
+    fit, longer = (bg.fit(model, *each, method=bg.MLE(num_starts=1)) for each in data)
+    assert longer.attributes["num_iterations"] == fit.attributes["num_iterations"]
+    assert longer.attributes["total_weight"] == fit.attributes["total_weight"] + EMPTY
+    assert_same_values(longer.parameters, fit.parameters, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["discriminant, full", "own blocks"])
+def test_whole_rows_and_rows_of_which_nothing_is_there_have_an_exact_posterior(name):
+    whole, case = CASES[name], ALL[name]
+    X, y = whole.data
+    more, labels = stack(take(case.new, np.full(5, 2)), X), np.concatenate([np.resize(y, 5), y])
+    fit = bg.fit(whole.model, more, labels, method=bg.Exact(), schema=whole.exact.schema)
+    blocks = [{k: v for k, v in each.parameters.items() if k != "class_probs"} for each in (fit, whole.exact)]
+    assert_same_values(*blocks, rtol=1e-12)
 
 
 @every_search

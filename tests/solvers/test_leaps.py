@@ -82,3 +82,11 @@ def test_steps_without_coordinates_are_taken_one_by_one():
     found = ascend(step, 1.0, 1e-6)
     assert visited == [0.5**index for index in range(len(visited))]
     assert found.converged and found.point == visited[-1]
+
+
+@pytest.mark.parametrize("coordinates", [None, Vectors()], ids=["steps", "leaps"])
+@pytest.mark.parametrize("rate", [0.3, 0.9, 0.999])
+def test_steps_end_where_no_more_is_left_than_was_asked_for(rate, coordinates):
+    """However little the last of slow steps gains."""
+    found = ascend(contracting(rate * RATES / RATES.max()), np.ones(DIMENSION), 1e-6, 20_000, coordinates)
+    assert found.converged and found.objective >= -1e-6
