@@ -1,6 +1,7 @@
 """Climbs from the joint fit: where they start, in which coordinates, and what is made of where they lead."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,15 +10,16 @@ from bayesgen.errors import FitError
 from bayesgen.log_density import LogDensity
 from bayesgen.posteriors import Parameters, Point
 from bayesgen.program import GenerativeProgram, free_vector
-from bayesgen.solvers import Rise, Whitening, curvature_at, evaluator_of
+from bayesgen.solvers import Rise, Whitened, Whitening, curvature_at, evaluator_of
 from bayesgen.statistics import SufficientStatistics
-from bayesgen.typing import Float
+from bayesgen.typing import Array, Float
 
 from .fit import Fit
 from .problem import ProgramProblem
 from .searching import Searching
 
 AT_THE_EDGE = 12.0  # where a coordinate starts that the joint fit has infinitely far out: a probability of 1e-5
+BEYOND = 700.0  # where that stands for infinity: a probability of 1e-304
 
 
 def start_of(problem: ProgramProblem, joint: Fit) -> Float[np.ndarray, " D"]:
@@ -28,8 +30,16 @@ def start_of(problem: ProgramProblem, joint: Fit) -> Float[np.ndarray, " D"]:
     if not np.isfinite(vector).all() and conjugate is not None and conjugate.is_closed:
         statistics = dataclasses.replace(problem.data.statistics, unlabelled=None)
         middle = _vector(program, conjugate.update(conjugate.available(statistics)).center())
-        vector = np.where(np.isfinite(vector).all(), vector, middle)
+        vector = np.where(np.isfinite(vector), vector, middle)
     return np.nan_to_num(vector, nan=0.0, posinf=AT_THE_EDGE, neginf=-AT_THE_EDGE)
+
+
+def objective_at_joint_fit(problem: ProgramProblem, joint: Fit, density: LogDensity, whitening: Whitening) -> float:
+    """The density at the joint fit itself, which may lie at the edge of the space, by the function of the climb."""
+    vector = _vector(problem.program, joint.posterior.parameters)
+    center = np.nan_to_num(vector, nan=0.0, posinf=BEYOND, neginf=-BEYOND)
+    evaluator = evaluator_of(Whitened(density, dataclasses.replace(whitening, center=center)))
+    return evaluator.at(np.zeros(len(center)))[0]
 
 
 def _vector(program: GenerativeProgram, parameters: Parameters) -> Float[np.ndarray, " D"]:
@@ -46,16 +56,27 @@ def whitening_at(
     return Whitening.at_point(start, curvature_at(evaluator, start))
 
 
-def refuse_endless(found: Rise, whitening: Whitening, density: LogDensity, method: Searching) -> None:
+def refuse_endless(
+    found: Rise,
+    point_of: Callable[[Float[np.ndarray, " _"]], Float[Array, " D"]],
+    whitening: Whitening,
+    density: LogDensity,
+    method: Searching,
+) -> None:
     """Refuse an objective that rises without end.
+
+    Args:
+        found: where the climb has led.
+        point_of: from the coordinates of the climb to those of the density, linear about the whitening's center.
+        whitening: of the density.
+        density: that of p(y | x).
+        method: what was asked for.
 
     Raises:
         FitError: naming the site along which it does.
     """
-    if found.endless is None:
-        return
-    direction = found.endless.reshape(-1, density.dimension).sum(0)  # of the first point, where there are two
-    raise endless(np.asarray(whitening(direction)) - whitening.center, whitening, density, method)
+    if found.endless is not None:
+        raise endless(np.asarray(point_of(found.endless)) - whitening.center, whitening, density, method)
 
 
 def endless(

@@ -14,11 +14,11 @@ from bayesgen.data import Rows, joined
 from bayesgen.errors import FitError
 from bayesgen.program import AttributesDensity, ConditionalDensity
 from bayesgen.runtime import placed
-from bayesgen.solvers import Whitened, Whitening, evaluator_of, rise
+from bayesgen.solvers import Whitened, Whitening, rise
 from bayesgen.statistics import SufficientStatistics, merged, padded_rows
 from bayesgen.typing import Float
 
-from .climbing import endless, refuse_endless, result_at, start_of, values_at, whitening_at
+from .climbing import endless, objective_at_joint_fit, refuse_endless, result_at, start_of, values_at, whitening_at
 from .coupled import CoupledDensity
 from .fit import Fit
 from .identification import MOST_DIMENSIONS, SURE, Effects
@@ -45,12 +45,12 @@ def conditional_fit(method: Searching, problem: ProgramProblem) -> Fit:
         start = start_of(labelled, joint)
         whitening = whitening_at(method, labelled, statistics, start)
         found = rise(Whitened(density, whitening), np.zeros(len(start)))
-        refuse_endless(found, whitening, density, method)
+        refuse_endless(found, whitening, whitening, density, method)
         vector = np.asarray(whitening(found.vector))
         num_unidentified = _checked(density, rows, vector, found.value, whitening, method)
         attributes = {
             "objective": found.value,
-            "objective_of_joint_fit": evaluator_of(Whitened(density, whitening)).at(np.zeros(len(start)))[0],
+            "objective_of_joint_fit": objective_at_joint_fit(labelled, joint, density, whitening),
             "unidentified_directions": num_unidentified,
         }
         point = values_at(program, density, vector, joint.posterior.parameters)
@@ -77,7 +77,7 @@ def hybrid_fit(method: Searching, problem: ProgramProblem, coupling: float) -> F
         whitening = whitening_at(method, problem, complete, start)
         density = CoupledDensity(labels, attributes, whitening, np.asarray(coupling**2 * complete.total_weight))
         found = rise(density, np.zeros(density.dimension))
-        refuse_endless(found, whitening, labels, method)
+        refuse_endless(found, lambda vector: density.pair(vector)[0], whitening, labels, method)
         first, second = (np.asarray(vector) for vector in density.pair(found.vector))
         known = joint.posterior.parameters
         about = {"objective": found.value, "other_parameters": values_at(program, labels, second, known)}

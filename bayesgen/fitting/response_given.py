@@ -12,9 +12,9 @@ import numpy as np
 from bayesgen.errors import FitError
 from bayesgen.program import Response, ResponseDensity
 from bayesgen.runtime import placed
-from bayesgen.solvers import Whitened, evaluator_of, rise
+from bayesgen.solvers import Whitened, rise
 
-from .climbing import refuse_endless, result_at, start_of, values_at, whitening_at
+from .climbing import objective_at_joint_fit, refuse_endless, result_at, start_of, values_at, whitening_at
 from .fit import Fit
 from .problem import ProgramProblem
 from .searching import Searching
@@ -52,13 +52,12 @@ def response_fit(method: Searching, problem: ProgramProblem, response: Response)
     with jax.enable_x64(True), placed(density.cost):
         start = start_of(problem, joint)
         whitening = whitening_at(method, problem, statistics, start)
-        whitened = Whitened(density, whitening)
-        found = rise(whitened, np.zeros(len(start)))
-        refuse_endless(found, whitening, density, method)
+        found = rise(Whitened(density, whitening), np.zeros(len(start)))
+        refuse_endless(found, whitening, whitening, density, method)
         vector = np.asarray(whitening(found.vector))
         about = {
             "objective": found.value,
-            "objective_of_joint_fit": evaluator_of(whitened).at(np.zeros(len(start)))[0],
+            "objective_of_joint_fit": objective_at_joint_fit(problem, joint, density, whitening),
         }
         point = values_at(problem.program, density, vector, joint.posterior.parameters)
     return result_at(method, problem, joint, point, about)

@@ -58,9 +58,11 @@ def at_free(distribution: dist.Distribution, free: Float[Array, "..."]) -> Laten
 
 
 def free_of(distribution: dist.Distribution, value: Array) -> Float[Array, "..."]:
-    """The unconstrained value at which a site with this distribution has a value."""
-    coordinate, prior = biject_to(distribution.support).inv(value), _with_poles(distribution)
-    return coordinate if prior is None else prior.stretch.inverse(coordinate)
+    """The unconstrained value at which a site with this distribution has a value; infinite at an edge of its range."""
+    prior = _with_poles(distribution)
+    if prior is None:
+        return biject_to(distribution.support).inv(value)
+    return prior.stretch.inverse(prior.coordinate_of(value))
 
 
 class _Stretch(NamedTuple):
@@ -85,7 +87,7 @@ class _Stretch(NamedTuple):
         return 1 + self._coefficient(free) * free**2
 
     def inverse(self, coordinate: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-        """By bisection: the map takes everything away from zero."""
+        """By bisection: the map takes everything away from zero, and leaves infinity where it is."""
         end = jnp.abs(coordinate)
 
         def halve(_: Any, ends: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -94,7 +96,8 @@ class _Stretch(NamedTuple):
             above = self(middle) > coordinate
             return jnp.where(above, low, middle), jnp.where(above, middle, high)
 
-        return jax.lax.fori_loop(0, HALVINGS, halve, (-end, end))[0]
+        halved = jax.lax.fori_loop(0, HALVINGS, halve, (-end, end))[0]
+        return jnp.where(jnp.isinf(coordinate), coordinate, halved)
 
 
 class _WithPoles(abc.ABC):
@@ -114,6 +117,10 @@ class _WithPoles(abc.ABC):
         return ((left < 1) & (coordinate < NEAR_ZERO)) | ((right < 1) & (coordinate > NEAR_ONE))
 
     @abc.abstractmethod
+    def coordinate_of(self, value: Array) -> Float[Array, "..."]:
+        """The coordinate of a value: infinite at an end of the range, NaN where a value leaves it open."""
+
+    @abc.abstractmethod
     def log_density(self, coordinate: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
         """Log density of the value at a coordinate, and the log-Jacobian of the value by the coordinate."""
 
@@ -123,6 +130,9 @@ class _Beta(_WithPoles):
 
     def __init__(self, prior: dist.Beta) -> None:
         self.fall = prior.concentration1, prior.concentration0
+
+    def coordinate_of(self, value: Array) -> Float[Array, "..."]:
+        return jnp.log(value) - jnp.log1p(-value)
 
     def log_density(self, coordinate: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
         a, b = self.fall
@@ -139,9 +149,15 @@ class _Dirichlet(_WithPoles):
         left = jnp.flip(jnp.cumsum(jnp.flip(self.alpha, -1), -1), -1)
         self.fall = self.alpha[..., :-1], left[..., 1:]
 
+    def _shifts(self) -> Float[Array, " r"]:
+        return jnp.log(jnp.arange(self.alpha.shape[-1] - 1, 0, -1))
+
+    def coordinate_of(self, value: Array) -> Float[Array, "..."]:
+        left = jnp.flip(jnp.cumsum(jnp.flip(value, -1), -1), -1)
+        return jnp.log(value[..., :-1]) - jnp.log(left[..., 1:]) + self._shifts()
+
     def log_density(self, coordinate: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-        size = coordinate.shape[-1]
-        log_odds = coordinate - jnp.log(size - jnp.arange(size))
+        log_odds = coordinate - self._shifts()
         log_broken, log_left = log_sigmoid(log_odds), log_sigmoid(-log_odds)
         edge = [(0, 0)] * (coordinate.ndim - 1)
         log_probs = jnp.pad(log_broken, [*edge, (0, 1)]) + jnp.pad(jnp.cumsum(log_left, -1), [*edge, (1, 0)])
@@ -155,6 +171,9 @@ class _Gamma(_WithPoles):
     def __init__(self, prior: dist.Gamma) -> None:
         self.shape, self.rate = prior.concentration, prior.rate
         self.fall = self.shape, jnp.inf
+
+    def coordinate_of(self, value: Array) -> Float[Array, "..."]:
+        return jnp.log(value)
 
     def log_density(self, coordinate: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
         constant = self.shape * jnp.log(self.rate) - gammaln(self.shape)

@@ -14,6 +14,8 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 
 import bayesgen as bg
+from bayesgen.fitting.climbing import start_of
+from bayesgen.fitting.training import prepare
 from bayesgen.errors import FitError, ModelError
 from bayesgen.fitting import prepare
 from bayesgen.program import ConditionalDensity, free_vector
@@ -68,6 +70,21 @@ def test_tied_classes_are_logistic_regression(reals, tied):
     assert tied.attributes["objective"] > tied.attributes["objective_of_joint_fit"] + 0.1
     # 2 + 6 + 3 parameters, of which p(y | x) has (3 - 1) * (2 + 1)
     assert tied.attributes["unidentified_directions"] == 11 - 6
+
+
+def test_a_joint_fit_with_probabilities_of_zero_is_where_the_climb_starts():
+    rng = np.random.default_rng(0)
+    y = np.repeat(["ape", "bear"], [27, 33])
+    X = {"flag": np.zeros(60, bool), "size": rng.normal(size=60) + 0.8 * (y == "bear")}
+    model = bg.NaiveBayes()
+    joint, found = bg.fit(model, X, y, method=bg.MLE()), bg.fit(model, X, y, method=CONDITIONAL)
+    assert found.attributes["objective_of_joint_fit"] == pytest.approx(log_scores(joint, X, y).sum(), abs=1e-9)
+    assert found.attributes["objective"] == pytest.approx(log_scores(found, X, y).sum(), abs=1e-9)
+    start = start_of(prepare(model, X, y), joint)
+    inner = bg.fit(model, {"size": X["size"]}, y, method=bg.MLE())
+    elsewhere = start_of(prepare(model, {"size": X["size"]}, y), inner)
+    close(np.delete(start, [1, 2]), elsewhere, rtol=1e-12)  # those of the flag alone are moved from the edge
+    assert np.isfinite(start).all()
 
 
 def test_weights_are_repeated_rows_in_any_order_and_rows_without_label_say_nothing(reals):

@@ -7,6 +7,11 @@ import scipy.stats
 
 import bayesgen as bg
 from bayesgen.errors import FitError, ModelError
+from bayesgen.fitting.climbing import refuse_endless
+from bayesgen.fitting.coupled import CoupledDensity
+from bayesgen.log_density import LogDensity
+from bayesgen.records import record
+from bayesgen.solvers import Rise, Whitening
 
 MODEL = bg.GaussianDiscriminant("tied")
 close = np.testing.assert_allclose
@@ -114,3 +119,28 @@ def test_what_cannot_be_coupled_is_refused(rows):
             bg.Hybrid(coupling)
     with pytest.raises(FitError, match="No row has a label"):
         bg.fit(MODEL, rows[0], [None] * 96, method=bg.MAP(objective=bg.Hybrid(1.0)), schema=bg.Schema(classes=[0, 1]))
+
+
+@record
+class Slope(LogDensity):
+    """A density that rises along its first coordinate without end."""
+
+    dimension = 2
+
+    def __call__(self, vector):
+        return vector[0]
+
+    def constrain(self, vector):
+        return {}
+
+    def name_of(self, index):
+        return "up" if index == 0 else "aside"
+
+
+def test_the_site_along_which_the_first_of_two_processes_rises_is_named():
+    """The pair is a + t b and a - t b: where t is small, a wide distance b moves neither far."""
+    whitening = Whitening.shift(np.array([3.0, -2.0]))
+    coupled = CoupledDensity(Slope(), Slope(), whitening, np.asarray(0.01))
+    found = Rise(np.zeros(4), 0.0, endless=np.array([1.0, 0.0, 0.0, 5.0]))
+    with pytest.raises(FitError, match="along site 'up'"):
+        refuse_endless(found, lambda vector: coupled.pair(vector)[0], whitening, Slope(), bg.MAP())

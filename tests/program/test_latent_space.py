@@ -80,3 +80,15 @@ def test_scaled_sites_reach_the_edge_too(scale):
     log_odds = 8.0 + (1 - 0.03 / STEEP) * 8.0**3 / 3
     constant = -scipy.special.betaln(0.02, 0.03)
     np.testing.assert_allclose(found.log_prior, scale * ((1 - 0.03) * log_odds + constant), rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("distribution", "value", "free"),
+    [
+        (dist.Beta(1.0, 0.01), [0.0, 1.0], [-np.inf, np.inf]),
+        (dist.Gamma(0.01, 1.0), [0.0], [-np.inf]),
+        (dist.Dirichlet(np.ones(3)), [[0.0, 0.5, 0.5], [0.5, 0.5, 0.0]], [[-np.inf, 0.0], [np.log(2.0), np.inf]]),
+    ],
+)
+def test_the_edges_of_ranges_are_infinitely_far(distribution, value, free):
+    np.testing.assert_allclose(free_of(distribution, np.asarray(value)), free, atol=1e-12)
