@@ -57,9 +57,16 @@ def _without_evidence(index: int, fit: Fit) -> str:
             f"Member {index} has no approximate log evidence: cells of its rows are missing, or its factors leave no "
             'noise. Fit complete rows, fewer factors, or average with weights="stacking".'
         )
+    conjugate = fit.concrete.conjugate(fit.schema)
+    has_evidence = conjugate is not None and conjugate.is_closed
+    remedy = (
+        "Fit with Exact(), or give the model itself with X= and y=."
+        if has_evidence
+        else "Its model has none by any method: use a single structure."
+    )
     return (
         f"Member {index} was fitted with {fit.method!r}, which has no log evidence: averaging needs one, and it is not "
-        "available yet for NUTS, MLE and MAP. Fit with Exact(), or give the model itself with X= and y=."
+        f"available yet for NUTS, MLE and MAP. {remedy}"
     )
 
 

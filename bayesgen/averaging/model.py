@@ -5,7 +5,7 @@ from typing import Any
 
 from bayesgen.data import Schema
 from bayesgen.errors import DataError, FitError
-from bayesgen.fitting import Method, Problem, Summaries, prepare
+from bayesgen.fitting import Exact, Method, Problem, Summaries, prepare
 from bayesgen.program import Model
 
 from .fit import AverageFit, check_read_often
@@ -57,9 +57,14 @@ class AverageProblem(Problem):
         """Whether all members do."""
         return all(problem.approximates_evidence for problem in self.data)
 
+    def refusal_of(self, method: Method) -> str | None:
+        """That of the first member that has one."""
+        return next((why for member in self.data if (why := member.refusal_of(method)) is not None), None)
+
     def solved_by(self, method: Method) -> AverageFit:
         """The average of the members' fits by the method."""
-        self.model.weighting.check_method(method, self.has_labels, self.approximates_evidence)
+        if not self.approximates_evidence:
+            self.model.weighting.check_method(method, self.has_labels, self.refusal_of(Exact()))
         members = [dataclasses.replace(member, seed=self.seed, progress=self.progress) for member in self.data]
         return self.model.weighting.mix([member.solved_by(method) for member in members], self.X, self.y)
 

@@ -37,15 +37,20 @@ class Weighting(abc.ABC):
     def check_models(self, models: Sequence[Model]) -> None:
         """Refuse members that are models, where only fits will do, or models that cannot be weighed."""
 
-    def check_method(self, method: Method, with_labels: bool, is_approximate: bool = False) -> None:
+    def check_method(self, method: Method, with_labels: bool, without_exact: str | None) -> None:
         """Refuse a method of fitting the members whose fits cannot be weighed.
 
         Args:
             method: the method.
             with_labels: whether rows have labels.
-            is_approximate: whether fits by any method know an approximation of their evidence.
+            without_exact: why `Exact()` refuses a member; None where it refuses none.
         """
-        if not (method.gives_evidence or is_approximate):
+        if without_exact is not None:
+            raise FitError(
+                f"An average over structures weighs exact fits, and a member has none: {without_exact} These methods "
+                "fit a single structure."
+            )
+        if not method.gives_evidence:
             raise FitError(
                 f"An average over structures weighs exact fits, and that of {type(method).__name__}() is none: it has "
                 "no log evidence. Use Exact(), or fit a single structure."
@@ -108,10 +113,10 @@ class LeftOut(Weighting):
         if self.folds is None:
             raise FitError("folds=None takes X and y as rows that no member has seen: give fits, not models.")
 
-    def check_method(self, method: Method, with_labels: bool, is_approximate: bool = False) -> None:
+    def check_method(self, method: Method, with_labels: bool, without_exact: str | None) -> None:
         """Densities of rows come of any method."""
         if with_labels:
-            super().check_method(method, with_labels)
+            super().check_method(method, with_labels, without_exact)
 
     def mix(self, fits: Sequence[Fit], X: Any, y: Any) -> AverageFit:
         """Mix class probabilities, or densities of rows without labels."""

@@ -8,7 +8,6 @@ import numpyro
 import numpyro.distributions as dist
 from scipy.special import betaln, xlog1py, xlogy
 
-from bayesgen.errors import FitError
 from bayesgen.records import fill, record
 from bayesgen.runtime import generator
 from bayesgen.statistics import BERNOULLI, RowDensity, Sums, log_rising
@@ -17,7 +16,7 @@ from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 from .base import Family, Key, Parameters
 from .draws import sample_beta
 from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_positive
-from .naming import ANONYMOUS, Names, Scale, refuse_mode
+from .naming import ANONYMOUS, Names, Scale, check_cells_of, refuse_mode
 
 
 @record
@@ -92,12 +91,7 @@ class BetaBernoulli(Family):
     def maximum_likelihood(self, summary: Sums, names: Names = ANONYMOUS) -> Parameters:
         """Frequencies of ones."""
         ones, zeros = summary.totals
-        empty = (ones + zeros) == 0
-        if empty.any():
-            raise FitError(
-                f"Block {names.block!r}: no rows at {names.where(empty)}, so maximum likelihood has no estimate. "
-                f"Use {names.averaging}, or leave that class out."
-            )
+        check_cells_of(names, ones + zeros)
         return {"probs": ones / (ones + zeros)}
 
     def sample(self, key: Key, shape: tuple[int, ...] = ()) -> Parameters:

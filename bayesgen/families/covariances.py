@@ -9,7 +9,7 @@ from bayesgen.errors import FitError, ModelError
 from bayesgen.statistics import Moments
 from bayesgen.typing import Array, Float
 
-from .naming import Names
+from .naming import Names, check_cells_of
 
 SINGULAR = 1e-13  # smallest eigenvalue of a correlation matrix, below which its digits are lost
 
@@ -54,11 +54,8 @@ def check_ranks(
     """Refuse covariances that rows cannot determine: too few rows, or columns that are linear combinations."""
     dimension = summary.mean.shape[-1]
     counts, scatter = pool(np.asarray(summary.count)), pool(summary.scatter)
-    if np.ndim(summary.count) and (summary.count == 0).any():
-        raise FitError(
-            f"Block {names.block!r}: no rows at {names.where(summary.count == 0)}, so maximum likelihood has no "
-            f"estimate. Use {names.averaging}, or leave that class out."
-        )
+    if np.ndim(summary.count):
+        check_cells_of(names, summary.count)
     for index in np.ndindex(counts.shape):
         who = "all classes together" if tied else names.class_name(index)
         _check_rank(who, float(counts[index]), scatter[index], dimension, names)
@@ -69,15 +66,17 @@ def _check_rank(who: str, count: float, scatter: Float[Array, "D D"], dimension:
     if (spread == 0).any():
         raise FitError(
             f"Block {names.block!r}: the variance is zero at {who}, {names.column_name(int(np.argmin(spread)))} (a "
-            f"constant column), so the likelihood is unbounded. Use MAP() or {names.averaging}, or drop the column."
+            f"constant column), so the likelihood is unbounded. Use {names.with_prior}, or drop the column."
         )
     correlations = scatter / np.outer(spread, spread)
-    rank = np.linalg.matrix_rank(correlations, hermitian=True) if np.isfinite(correlations).all() else 0
+    is_known = bool(np.isfinite(correlations).all())  # else steps of EM towards a singular one have lost its digits
+    rank = int(np.linalg.matrix_rank(correlations, hermitian=True)) if is_known else 0
     if rank < dimension:
+        of_rank = f" has rank {rank}, so it" if is_known else ""
         raise FitError(
-            f"Block {names.block!r}: {who} has {count:g} rows, and their covariance of dimension {dimension} has "
-            f"rank {rank}, so it is singular and the likelihood unbounded. Use MAP() or {names.averaging}, a tied or "
-            f"diag covariance, or at least {dimension + 1} rows that are not linear combinations of each other."
+            f"Block {names.block!r}: {who} has {count:g} rows, and their covariance of dimension {dimension}{of_rank} "
+            f"is singular and the likelihood unbounded. Use {names.with_prior}, a tied or diag covariance, or at least "
+            f"{dimension + 1} rows that are not linear combinations of each other."
         )
 
 

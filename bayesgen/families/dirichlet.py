@@ -97,7 +97,7 @@ class DirichletFamily(Family):
         if (total == 0).any():
             raise FitError(
                 f"Block {names.block!r}: nothing was counted at {names.where(total[..., 0] == 0)}, so maximum "
-                f"likelihood has no estimate. Use {names.averaging}, or leave that class out."
+                f"likelihood has no estimate. Use {names.averaging}, or {names.advice.without_class}."
             )
         return {"probs": counts / total}
 

@@ -9,7 +9,6 @@ import numpyro.distributions as dist
 from scipy.special import gammaln, xlogy
 
 from bayesgen.distributions import PreciseGammaPoisson
-from bayesgen.errors import FitError
 from bayesgen.records import fill, record
 from bayesgen.runtime import generator
 from bayesgen.statistics import POISSON, RowDensity, Sums, log_rising
@@ -18,7 +17,7 @@ from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 from .base import Family, Key, Parameters
 from .draws import sample_gamma
 from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_positive
-from .naming import ANONYMOUS, Names, Scale, refuse_mode
+from .naming import ANONYMOUS, Names, Scale, check_cells_of, refuse_mode
 from .rows import NegativeBinomialRows
 
 
@@ -102,11 +101,7 @@ class GammaPoisson(Family):
     def maximum_likelihood(self, summary: Sums, names: Names = ANONYMOUS) -> Parameters:
         """Mean counts."""
         count = np.broadcast_to(summary.cell_counts, summary.totals[0].shape)
-        if (count == 0).any():
-            raise FitError(
-                f"Block {names.block!r}: no rows at {names.where(count == 0)}, so maximum likelihood has no "
-                f"estimate. Use {names.averaging}, or leave that class out."
-            )
+        check_cells_of(names, count)
         return {"rate": summary.totals[0] / count}
 
     def sample(self, key: Key, shape: tuple[int, ...] = ()) -> Parameters:

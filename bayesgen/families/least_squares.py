@@ -119,7 +119,7 @@ def least_squares(summary: Moments, intercept: bool, names: Names) -> dict[str, 
     if (counts == 0).any():
         raise FitError(
             f"Block {names.block!r}: no rows at {names.where(counts == 0)}, so maximum likelihood has no estimate. Use "
-            "Exact(), or leave that class out."
+            f"{names.averaging}, or {names.advice.without_class}."
         )
     rows = root(summary.scatter)
     if not intercept:
@@ -153,8 +153,8 @@ def _check_rank(
     rows = float(np.asarray(counts)[place])
     if rows <= 1:
         raise FitError(
-            f"Block {names.block!r}: {rows:g} row is too few for least squares. Give more rows, or use MAP() or "
-            "Exact(), whose prior decides."
+            f"Block {names.block!r}: {rows:g} row is too few for least squares. Give more rows, or use "
+            f"{names.with_prior}, whose prior decides."
         )
     several = taking_part.sum() > 1
     problem = f"features {features} are {'constant' if constant.any() else 'linear in each other'}"
@@ -162,8 +162,8 @@ def _check_rank(
     remedy = "Drop one of them (OneHotEncoder(drop='first'), SplineTransformer(include_bias=False))"
     raise FitError(
         f"Block {names.block!r}: the {problem if several else f'feature {features} is constant'}{few}, so least "
-        f"squares has no single answer. {remedy if several else 'Drop it'}, or use MAP() or Exact(), whose prior "
-        "decides."
+        f"squares has no single answer. {remedy if several else 'Drop it'}, or use {names.with_prior}, whose "
+        "prior decides."
     )
 
 
@@ -178,7 +178,7 @@ def _check_residual(none_left: Bool[ArrayOrNumber, "..."], names: Names) -> None
         where = names.where(none_left)
         raise FitError(
             f"Block {names.block!r}: the residuals of least squares are zero at {where}, so the likelihood is "
-            "unbounded. Use MAP() or Exact(), whose prior keeps the noise positive, or fewer features."
+            f"unbounded. Use {names.with_prior}, whose prior keeps the noise positive, or fewer features."
         )
 
 

@@ -136,7 +136,7 @@ class MarkovPrior(DirichletFamily, abc.ABC):
                 names,
                 is_bad,
                 "a Dirichlet with a concentration below 1 is unbounded, with all of them 1 it is flat.",
-                "Give a concentration above 1, or use Exact().",
+                f"Give a concentration above 1, or use {names.averaging}.",
             )
         return self._split(_shares(above))
 
@@ -154,7 +154,7 @@ class MarkovPrior(DirichletFamily, abc.ABC):
         if is_empty.any():
             raise FitError(
                 f"Block {names.block!r}: no symbol was counted at {names.where(is_empty)}, so maximum likelihood has "
-                "no estimate. Use Exact(), or leave that class out."
+                f"no estimate. Use {names.averaging}, or {names.advice.without_class}."
             )
         return self._split(_shares(counts))
 

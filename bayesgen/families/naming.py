@@ -65,6 +65,19 @@ def default_common_variance(variance: Float[ArrayOrNumber, "*D"]) -> Float[Array
 
 
 @dataclasses.dataclass(frozen=True)
+class Advice:
+    """What messages recommend where the likelihood has no maximum.
+
+    Attributes:
+        averaging: a method that averages, which needs no maximum, and has an answer for the data.
+        without_class: what to do about a class of which nothing is there.
+    """
+
+    averaging: str = "Exact()"
+    without_class: str = "leave that class out"
+
+
+@dataclasses.dataclass(frozen=True)
 class Names:
     """The names by which messages speak of a block, its classes and its columns.
 
@@ -76,11 +89,17 @@ class Names:
     classes: Sequence[Hashable] | None = None
     columns: Sequence[str] | None = None
     has_states: bool = False
+    advice: Advice = Advice()
 
     @property
     def averaging(self) -> str:
         """The method that averages, and needs no maximum, for messages: where states are hidden, draws do."""
-        return "NUTS()" if self.has_states else "Exact()"
+        return "NUTS()" if self.has_states else self.advice.averaging
+
+    @property
+    def with_prior(self) -> str:
+        """The methods to which the prior says what data leave open, for messages."""
+        return " or ".join(dict.fromkeys(["MAP()", self.averaging]))
 
     def class_name(self, index: tuple[int, ...]) -> str:
         """Name the class of an index tuple, or the data where there are no classes."""
@@ -108,6 +127,20 @@ class Names:
 
 
 ANONYMOUS = Names()
+
+
+def check_cells_of(names: Names, count: Float[ArrayOrNumber, "..."]) -> None:
+    """Refuse to maximise the likelihood of a table of parameters for some of which no cell counts.
+
+    Raises:
+        FitError: naming the first place.
+    """
+    is_empty = np.asarray(count) == 0
+    if is_empty.any():
+        raise FitError(
+            f"Block {names.block!r}: no cell is there at {names.where(is_empty)}, so maximum likelihood has no "
+            f"estimate. Use {names.averaging}, or {names.advice.without_class}."
+        )
 
 
 def refuse_mode(names: Names, bad: Bool[ArrayOrNumber, "..."], why: str, remedy: str) -> NoReturn:

@@ -27,7 +27,7 @@ from .hyperparameters import (
     check_positive,
     num_columns_of,
 )
-from .naming import ANONYMOUS, Names, Scale, default_common_variance, default_variances
+from .naming import ANONYMOUS, Names, Scale, check_cells_of, default_common_variance, default_variances
 from .pooling import Pooling
 from .rows import ConcentricStudentTRows, StudentTRows
 from .special import LOG_2PI
@@ -165,17 +165,13 @@ class NormalInverseGamma(Family):
         """Means, and variances with denominator N."""
         check_classes("NormalInverseGamma", self.pooling, summary.mean.shape, self.batch_shape)
         count = np.broadcast_to(summary.cell_counts, summary.mean.shape)
-        if (count == 0).any():
-            raise FitError(
-                f"Block {names.block!r}: no rows at {names.where(count == 0)}, so maximum likelihood has no "
-                f"estimate. Use {names.averaging}, or leave that class out."
-            )
+        check_cells_of(names, count)
         variance = self.pooling.pool(summary.scatter) / self.pooling.pool(count)
         zero = np.broadcast_to(variance <= 0, summary.mean.shape)
         if zero.any():
             raise FitError(
                 f"Block {names.block!r}: the variance is zero at {names.where(zero)} (a constant column), so the "
-                f"likelihood is unbounded. Use MAP() or {names.averaging}, whose prior keeps it positive, or drop the "
+                f"likelihood is unbounded. Use {names.with_prior}, whose prior keeps it positive, or drop the "
                 "column."
             )
         return {"mean": summary.mean, "variance": self.pooling.squeeze(variance)}

@@ -140,9 +140,8 @@ def _best_of(steps: ExpectationMaximization, starts: list["Start"], progress: bo
                 best = ascent if best is None or ascent.objective > best.objective + margin else best
             advanced(1)
     if best is None:
-        raise FitError(
-            f"EM reaches no estimate from any of {len(starts)} starts. The first: {refusals[0]} {steps.target.remedy}"
-        ) from refusals[0]
+        message = f"EM reaches no estimate from any of {len(starts)} starts. The first: {refusals[0]}"
+        raise FitError(f"{message} {steps.target.remedy}".rstrip()) from refusals[0]
     if not best.converged:
         if steps.unlabelled is not None:
             hardly = "The classes are hardly told apart by these columns; fewer of them, or more labels, would be."

@@ -41,14 +41,13 @@ class Target:
     @classmethod
     def likelihood(cls, conjugate: Conjugate) -> "Target":
         """The likelihood alone."""
-        remedy = "MAP() keeps the rows and the spread of classes by its prior; Exact() takes complete rows alone."
+        remedy = "MAP() keeps the rows and the spread of classes by its prior."
         return cls(lambda parameters: 0.0, conjugate.maximum_likelihood, conjugate.without_maximum or remedy)
 
     @classmethod
     def posterior(cls, conjugate: Conjugate) -> "Target":
         """The posterior density."""
-        remedy = "NUTS() needs no mode."
-        return cls(conjugate.log_prior, conjugate.maximum_posterior, remedy)
+        return cls(conjugate.log_prior, conjugate.maximum_posterior)
 
     @classmethod
     def inside(cls, conjugate: Conjugate) -> "Target":

@@ -40,8 +40,8 @@ class MLE(PointMethod):
     are not updated. Many processes may have one p(y | x): the one that the climb reaches is returned. Where y is a
     class, `fit.attributes["unidentified_directions"]` of the conditional objective counts the directions, as the
     training rows tell, in which p(y | x) does not change there (None beyond 1,200 dimensions).
-    `fit.attributes["objective"]` is what was reached, and under the conditional one "objective_of_joint_fit" the same
-    at the joint fit. Where classes are separable, log p(y | X, Q) has no maximum, and is refused. Where y is continuous,
+    `fit.attributes["objective"]` is what was reached, and under the conditional one "objective_of_joint_fit" that of
+    the joint fit. Where classes are separable, log p(y | X, Q) has no maximum, and is refused. Where y is continuous,
     "conditional" is for models that have log p(x | Q) at hand, which those that make the columns of it have not.
 
     Without labels the likelihood of variances that are not pooled is unbounded: starts that lead to a singular class

@@ -14,7 +14,7 @@ from bayesgen.posteriors import Draws, Parameters, entry_names, problems, warn_o
 from bayesgen.program import GenerativeProgram, PosteriorDensity, dispersed_starts, free_vector, saturated_sites
 from bayesgen.runtime import as_key, placed
 from bayesgen.solvers import Attempt, Chains, Settings, sample, unwhitened, whitened_at_mode
-from bayesgen.statistics import PatternMoments, SufficientStatistics
+from bayesgen.statistics import PatternMoments
 from bayesgen.typing import Float, Seed
 
 from .components import unnamed
@@ -67,11 +67,24 @@ class NUTS(Method):
         if not isinstance(target, numbers.Real) or not 0 < target < 1:
             raise ModelError(f"NUTS: target_accept_prob must be a number in (0, 1), got {target!r}.")
 
+    def refusal(self, problem: ProgramProblem) -> str | None:
+        """Jointly normal rows whose cells are missing in very many ways: every step looks at each."""
+        for name, summary in problem.data.statistics.summaries.items():
+            if not isinstance(summary, PatternMoments):
+                continue
+            most = min(MOST_GROUPS, MOST_CELLS // max(1, summary.mean.shape[-1] ** 2))
+            if summary.num_groups > most:
+                return (
+                    f"NUTS() samples at most {most:,} groups of jointly normal rows that lack the same cells, and "
+                    f"those of {name!r} are {summary.num_groups:,}: each takes a Cholesky factor at every step of "
+                    "every chain. Use MAP(), or give each column a variance of its own (covariance='diag', NaiveBayes)."
+                )
+        return None
+
     def solve(self, problem: ProgramProblem) -> Fit:
         """Sample."""
         problem.warn_of_constant_columns()
         problem.warn_of_unnamed_classes()
-        _refuse_many_groups(problem.data.statistics)
         program, start = problem.program, _start(problem)
         conjugate = problem.conjugate
         near = conjugate.sketch(problem.data.statistics) if start is None and conjugate is not None else start
@@ -134,20 +147,6 @@ def about(chains: Chains) -> dict[str, Any]:
         "target_accept_prob": chains.attempt.settings.target,
         "chain_method": "vectorized",
     }
-
-
-def _refuse_many_groups(statistics: SufficientStatistics) -> None:
-    """Refuse jointly normal rows whose cells are missing in very many ways: every step looks at each."""
-    for name, summary in statistics.summaries.items():
-        if not isinstance(summary, PatternMoments):
-            continue
-        most = min(MOST_GROUPS, MOST_CELLS // max(1, summary.mean.shape[-1] ** 2))
-        if summary.num_groups > most:
-            raise FitError(
-                f"NUTS() samples at most {most:,} groups of jointly normal rows that lack the same cells, and those of "
-                f"{name!r} are {summary.num_groups:,}: each takes a Cholesky factor at every step of every chain. Use "
-                "MAP(), or give each column a variance of its own (covariance='diag', NaiveBayes)."
-            )
 
 
 def _start(problem: ProgramProblem) -> Parameters | None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from bayesgen.errors import DataError, ModelError
+from bayesgen.families import Advice
 from bayesgen.models import Conjugate
 from bayesgen.posteriors import Point
 from bayesgen.program import ProgramDensity
@@ -19,16 +20,19 @@ from bayesgen.statistics import Classes, SufficientStatistics, merged
 
 from .clustering import groupings
 from .em import Options, search_by_em
+from .exact import Exact
 from .expectation import Target
 from .fit import Fit
 from .given_parameters import GivenParameters, are_parameters
 from .maximum import point_at_maximum
+from .nuts import NUTS
 from .objectives import Joint, as_objective
-from .problem import ProgramProblem
+from .problem import Method, ProgramProblem
 from .searching import Searching
 from .starts import Starts, rows_of_classes
 
 ASSIGNMENTS = ("soft", "hard")
+AVERAGING: tuple[Method, ...] = (Exact(), NUTS())
 GROUPINGS = 2  # among the starts of a search where no row has its label: by k-means++, and about random rows
 LABELLED_STARTS, UNLABELLED_STARTS = 4, 8  # where every row has its label, likelihoods seldom have several maxima
 
@@ -97,7 +101,7 @@ class PointMethod(Searching):
         conjugate, statistics = problem.conjugate, self.counted(problem.data.statistics)
         if conjugate is None or not self._has_closed_form(conjugate):
             return problem.result(self, self._by_search(problem, statistics), problem.about_labels)
-        target = self._target(conjugate)
+        target = self._target(dataclasses.replace(conjugate, advice=_advice(problem, conjugate)))
         if statistics.is_complete and self.starts is not None:
             raise DataError(
                 f"{type(self).__name__}: starts= says where EM starts, and of data of which nothing is missing or "
@@ -147,6 +151,16 @@ class PointMethod(Searching):
     def climbs(self, is_labelled: bool = True) -> int:
         """From how many points a search climbs, where every row has its label and where some have none."""
         return self.num_starts or (LABELLED_STARTS if is_labelled else UNLABELLED_STARTS)
+
+
+def _advice(problem: ProgramProblem, conjugate: Conjugate) -> Advice:
+    """What to recommend for a problem: of the methods that average, the first that has an answer to it."""
+    answering = [f"{type(method).__name__}()" for method in AVERAGING if method.refusal(problem) is None]
+    if problem.has_labels:
+        without_class = Advice.without_class
+    else:
+        without_class = "leave that column out" if conjugate.class_prior is None else "ask for fewer components"
+    return Advice(answering[0] if answering else "MAP()", without_class)
 
 
 def _complete_data(

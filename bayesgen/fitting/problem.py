@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bayesgen.describe import quote_some
-from bayesgen.errors import ConstantColumnWarning, ModelError, warn
+from bayesgen.errors import ConstantColumnWarning, FitError, ModelError, warn
 from bayesgen.models import Conjugate
 from bayesgen.posteriors import Posterior
 from bayesgen.program import GenerativeProgram
@@ -47,6 +47,10 @@ class Problem(abc.ABC):
         """Whether fits by any method know an approximation of their log evidence."""
         return False
 
+    def refusal_of(self, method: "Method") -> str | None:
+        """Why a method has no answer here, as far as can be told before anything is fitted; else None."""
+        return None
+
     @abc.abstractmethod
     def solved_by(self, method: "Method") -> Any:
         """The fit by a method.
@@ -75,10 +79,23 @@ class ProgramProblem(Problem):
         """What the method makes of it, if the model is one for the method."""
         if not method.gives_evidence:
             self.data.model.check_searchable(type(method).__name__)
+        problem = self._settled
+        refusal = method.refusal(problem)
+        if refusal is not None:
+            raise FitError(refusal)
+        return method.solve(problem)
+
+    def refusal_of(self, method: "Method") -> str | None:
+        """As the method says."""
+        return method.refusal(self._settled)
+
+    @functools.cached_property
+    def _settled(self) -> "ProgramProblem":
+        """The problem with those choices made that the model leaves to the data."""
         model = self.data.model.settled(self.data.statistics)
         if model is self.data.model:
-            return method.solve(self)
-        return method.solve(dataclasses.replace(self, data=dataclasses.replace(self.data, model=model)))
+            return self
+        return dataclasses.replace(self, data=dataclasses.replace(self.data, model=model))
 
     @property
     def approximates_evidence(self) -> bool:
@@ -153,7 +170,8 @@ class ProgramProblem(Problem):
         constant = []
         if schema.variance is not None and schema.columns is not None:
             is_constant = (schema.variance == 0) & (True if known is None else np.isnan(known))
-            constant = [schema.columns[int(index)] for index in np.flatnonzero(is_constant)]
+            places = [int(index) for index in np.flatnonzero(is_constant)]
+            constant = [schema.columns[place] for place in places if self._has_default_prior(place)]
         response, before = schema.response, self.data.schema.response
         if response is not None and (before is None or before.variance is None):
             constant += response.constant
@@ -162,6 +180,16 @@ class ProgramProblem(Problem):
                 f"Constant columns {constant}: their default prior takes variance 1. Drop them if they carry nothing.",
                 ConstantColumnWarning,
             )
+
+    def _has_default_prior(self, place: int) -> bool:
+        """Whether the prior of the column at a place would be another one if its variance were."""
+        schema, model = self.data.scaled_schema, self.data.model
+        assert schema.variance is not None
+        variance = schema.variance.copy()
+        variance[place] = 4.0
+        return self.conjugate is None or self.conjugate != model.conjugate(
+            dataclasses.replace(schema, variance=variance)
+        )
 
 
 class Method(abc.ABC):
@@ -177,6 +205,10 @@ class Method(abc.ABC):
         """Whether it looks at rows one by one, so that they are kept besides their statistics."""
         return False
 
+    def refusal(self, problem: ProgramProblem) -> str | None:
+        """Why the method has no answer to a problem, as far as can be told before anything is fitted; else None."""
+        return None
+
     def check_counts(self, **counts: object) -> None:
         """Refuse arguments, by name, that are not whole numbers of at least 1.
 
@@ -189,4 +221,4 @@ class Method(abc.ABC):
 
     @abc.abstractmethod
     def solve(self, problem: ProgramProblem) -> Fit:
-        """Train the program of a problem."""
+        """Train the program of a problem, to which there is no `refusal`."""

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from bayesgen.data import Rows, Schema, SequenceOf
-from bayesgen.families import Family, Names
+from bayesgen.families import Advice, Family, Names
 from bayesgen.records import copied, record, static
 from bayesgen.statistics import DensityGivenFeatures, RowDensity, SufficientStatistics, flatten_rows
 from bayesgen.typing import Bool, Float
@@ -51,6 +51,7 @@ class Conjugate:
         class_prior: family over the K class probabilities; None without classes.
         blocks: the blocks, independent given the class.
         classes: the labels.
+        advice: what messages recommend where there is no maximum.
         closed_response: p(y | x) of a continuous label y in closed form; None where there is none, or no such label.
     """
 
@@ -58,6 +59,7 @@ class Conjugate:
     blocks: tuple[Block, ...]
     classes: tuple[Any, ...] = static()
     closed_response: ClosedResponse | None = static(default=None, kw_only=True)
+    advice: Advice = static(default=Advice(), kw_only=True)
 
     @property
     def is_closed(self) -> bool:
@@ -129,12 +131,13 @@ class Conjugate:
 
     def names(self, block: Block) -> Names:
         """Names for messages about a block."""
-        return Names(block.name, None if self.class_prior is None else self.classes, block.columns)
+        classes = None if self.class_prior is None else self.classes
+        return Names(block.name, classes, block.columns, advice=self.advice)
 
     @property
     def class_names(self) -> Names:
         """Names for messages about the class prior."""
-        return Names("class", None, [f"probability of {label!r}" for label in self.classes])
+        return Names("class", None, [f"probability of {label!r}" for label in self.classes], advice=self.advice)
 
     def update(self, evidence: SufficientStatistics) -> Self:
         """The posterior."""

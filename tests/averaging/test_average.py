@@ -121,6 +121,19 @@ def test_other_methods_refuse_an_average_of_models(data, method):
         bg.fit(bg.average(STRUCTURES), *data, method=method)
 
 
+@pytest.mark.parametrize("weights", ["evidence", "stacking"])
+@pytest.mark.parametrize("method", [bg.Exact(), bg.MAP(), bg.NUTS()], ids=["Exact", "MAP", "NUTS"])
+def test_no_exact_fit_is_recommended_where_a_member_has_none(method, weights):
+    rows, y = {"v": np.array(["ab", "ba", "bb"], object)}, ["u", "v", "u"]
+    hidden = [bg.NaiveBayes({"v": bg.DirichletHiddenMarkov(number, bg.DirichletCategorical())}) for number in (1, 2)]
+    with pytest.raises(bg.FitError, match="a member has none.*states are hidden.*fit a single structure") as refusal:
+        bg.fit(bg.average(hidden, weights=weights), rows, y, method=method)
+    assert "Use Exact()" not in str(refusal.value)
+    fit = bg.fit(hidden[0], rows, y, method=bg.MLE(num_starts=1))
+    with pytest.raises(bg.FitError, match="has none by any method: use a single structure"):
+        bg.average([fit, fit])
+
+
 def test_an_average_of_models_reads_chunks_that_can_be_read_again(data):
     X, y = data
     chunks, schema = [(X[:20], y[:20]), (X[20:], y[20:])], bg.Schema(classes=["ape", "bear", "cow"])

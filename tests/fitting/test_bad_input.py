@@ -1,10 +1,13 @@
 """Bad input: each kind is refused by a message that names the culprit. Extreme but good input is not."""
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse
 
 import bayesgen as bg
+from bayesgen.fitting.training import prepare
 
 close = np.testing.assert_allclose
 rng = np.random.default_rng(17)
@@ -144,6 +147,68 @@ def test_too_few_rows_for_a_full_covariance():
     with refused("'few'", "3 rows", "dimension 5", r"MAP\(\)", error=bg.FitError):
         bg.fit(FULL, X, y, method=bg.MLE())
     assert np.isfinite(bg.fit(FULL, X, y, method=bg.MAP()).parameters["real_covariance"]).all()
+
+
+HOLES = {"height": np.where(Y == "calm", np.nan, REALS["height"]), "weight": REALS["weight"]}
+FEW = {name: spoiled(rng.normal(size=ROWS), 7, np.nan if name == "a" else 0.0) for name in ("a", "b", "c")}
+FEW_LABELS = ["few"] * 3 + ["many"] * 10
+REPEATED = np.repeat([[0.0, 1.0], [3.0, 4.0]], 5, axis=0)
+# model, X, y and method of which there is no maximum, and what the message says
+WITHOUT_MAXIMUM = {
+    "no cells of a column": (BAYES, HOLES, Y, bg.MLE(), r"no cell is there at class 'calm', column 'height'.*Exact"),
+    "no counts of a column": (
+        bg.NaiveBayes({"height": bg.GammaPoisson()}),
+        changed(HOLES, height=HOLES["height"] * 0),
+        Y,
+        bg.MLE(),
+        r"block 'count': no cell is there at class 'calm'",
+    ),
+    "few rows": (FULL, np.nan_to_num(np.column_stack([*FEW.values()])), FEW_LABELS, bg.MLE(), r"3 rows.*Exact"),
+    "few rows, cells missing": (FULL, FEW, FEW_LABELS, bg.MLE(), r"3 rows.*rank 2.*Use MAP\(\) or NUTS\(\)"),
+    "rows repeated, hard": (
+        bg.Mixture(BAYES, 3),
+        REPEATED,
+        None,
+        bg.MLE(assignment="hard", num_starts=2),
+        r"no cell is there at class 2.*Use NUTS\(\), or ask for fewer components",
+    ),
+    "too few rows for a line": (bg.LinearRegression(), np.ones((3, 2)), [1.0, 2.0, 4.0], bg.MLE(), "constant.*Exact"),
+    "more patterns of cells than are sampled": (
+        FULL,
+        FEW,
+        FEW_LABELS,
+        bg.MLE(),
+        r"3 rows.*Use MAP\(\), a tied or diag covariance",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_MAXIMUM)
+def test_messages_recommend_methods_that_have_an_answer(name, monkeypatch):
+    if "patterns" in name:
+        monkeypatch.setattr("bayesgen.fitting.nuts.MOST_GROUPS", 1)
+    model, X, y, method, words = WITHOUT_MAXIMUM[name]
+    with pytest.raises(bg.FitError, match=f"(?i){words}") as refusal:
+        bg.fit(model, X, y, method=method)
+    recommended = {word for word in ("MAP", "Exact", "NUTS") if f"{word}()" in str(refusal.value)}
+    assert recommended
+    problem = prepare(model, X, y)
+    assert [word for word in recommended if problem.refusal_of(getattr(bg, word)()) is not None] == []
+    if "Exact" in recommended:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", bg.ConstantColumnWarning)
+            assert np.isfinite(bg.fit(model, X, y, method=bg.Exact()).log_evidence)
+
+
+def test_no_warning_speaks_of_a_default_prior_where_one_is_given():
+    X = changed(REALS, weight=np.full(ROWS, 7.0))
+    for given in (
+        bg.NaiveBayes({"weight": bg.NormalInverseGamma(7.0, 1.0, 2.0, 3.0)}),
+        bg.NaiveBayes({"weight": bg.NormalInverseGamma(scale=3.0)}),
+        bg.GaussianDiscriminant("full", bg.NormalInverseWishart(scale=np.eye(2))),
+    ):
+        for method in (bg.MAP(), bg.Exact()):
+            bg.fit(given, X, Y, method=method)
 
 
 @pytest.mark.parametrize("model", [BAYES, bg.GaussianDiscriminant("full"), bg.GaussianDiscriminant("tied")])

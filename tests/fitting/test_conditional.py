@@ -14,10 +14,9 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 
 import bayesgen as bg
-from bayesgen.fitting.climbing import start_of
-from bayesgen.fitting.training import prepare
 from bayesgen.errors import FitError, ModelError
 from bayesgen.fitting import prepare
+from bayesgen.fitting.climbing import start_of
 from bayesgen.program import ConditionalDensity, free_vector
 from bayesgen.statistics import padded_rows
 
