@@ -126,7 +126,7 @@ def test_other_methods_refuse_an_average_of_models(data, method):
 def test_no_exact_fit_is_recommended_where_a_member_has_none(method, weights):
     rows, y = {"v": np.array(["ab", "ba", "bb"], object)}, ["u", "v", "u"]
     hidden = [bg.NaiveBayes({"v": bg.DirichletHiddenMarkov(number, bg.DirichletCategorical())}) for number in (1, 2)]
-    with pytest.raises(bg.FitError, match="a member has none.*states are hidden.*fit a single structure") as refusal:
+    with pytest.raises(bg.FitError, match=r"a member has none.*states are hidden.*fit a single structure") as refusal:
         bg.fit(bg.average(hidden, weights=weights), rows, y, method=method)
     assert "Use Exact()" not in str(refusal.value)
     fit = bg.fit(hidden[0], rows, y, method=bg.MLE(num_starts=1))
