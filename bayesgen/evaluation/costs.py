@@ -62,7 +62,8 @@ def _costliest(log_scores: Float[np.ndarray, "A n"], log_shares: Float[np.ndarra
     """Places of the rows that cost most: that most answers rule out, then those of the lowest scores."""
     ruled_out = np.isneginf(log_scores)
     order = np.lexsort((np.where(ruled_out, 0.0, log_scores).sum(axis=0), -ruled_out.sum(axis=0)))
-    return order[(log_scores < log_shares).any(axis=0)[order]][:NUM_ROWS]
+    costs_something = np.asarray((log_scores < log_shares).any(axis=0))
+    return order[costs_something[order]][:NUM_ROWS]
 
 
 def _costs(

@@ -152,14 +152,14 @@ class _Shared:
                 self._ends.close()
 
 
-ONE_THREAD_A_PRODUCT = _Shared(lambda: _libraries().limit(limits=1, user_api="blas"))  # each matrix product, that is
-# filters of warnings are the process's, and pandas changes them for a while in each of its threads: the last of two
-# that do so at once puts back what the first had changed
-_WARNINGS_AS_BEFORE = _Shared(warnings.catch_warnings)
-
-
 @functools.cache
 def _libraries() -> ThreadpoolController:
     import scipy.linalg  # noqa: F401, which brings a library of its own
 
     return ThreadpoolController()  # looks through all libraries that are loaded, so once
+
+
+ONE_THREAD_A_PRODUCT = _Shared(lambda: _libraries().limit(limits=1, user_api="blas"))  # each matrix product, that is
+# filters of warnings are the process's, and pandas changes them for a while in each of its threads: the last of two
+# that do so at once puts back what the first had changed
+_WARNINGS_AS_BEFORE = _Shared(warnings.catch_warnings)
