@@ -16,7 +16,7 @@ from bayesgen.posteriors import AveragePosterior, Mixes, rows_of_members
 from bayesgen.prediction import BMA, DensityPrediction, PlugIn, Rule, answer, log_densities
 from bayesgen.records import by_content
 from bayesgen.runtime import as_key, used
-from bayesgen.typing import Float, Seed, Shaped
+from bayesgen.typing import Float, RowAnswer, Seed, Shaped
 
 if TYPE_CHECKING:
     import xarray
@@ -30,7 +30,7 @@ WITHOUT_CLASSES = (
 
 
 @by_content
-class AverageFit(Fit):
+class AverageFit(Fit[RowAnswer]):
     """A fit of several structures at once: what `bayesgen.average` gives.
 
     Its schema, program, prior and parameters are those of the best structure.

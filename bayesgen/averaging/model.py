@@ -13,7 +13,7 @@ from .weighting import Weighting
 
 
 @dataclasses.dataclass(frozen=True)
-class AverageModel(Model):
+class AverageModel(Model[AverageFit]):
     """Several models of the same data, one of which is the structure. `bayesgen.average` of models makes one.
 
     `Exact()` fits every member and weighs them; other methods refuse, because they give no log evidence. Models of rows

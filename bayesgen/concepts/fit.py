@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray
 
+    from .prediction import ConceptPrediction as ConceptPrediction
+
 
 @by_content
-class ConceptFit(Trained):
+class ConceptFit(Trained["ConceptPrediction"]):
     """What was learned of a concept, or of several that share hyperparameters.
 
     A fit of a list of sets is a sequence of fits, one a set: `fit[3].hypotheses`, `len(fit)`, `for each in fit`.

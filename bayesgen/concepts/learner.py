@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
 import numpyro
@@ -16,9 +17,12 @@ from .hyperparameters import Hyperparameter, check_hyperparameter, sample_values
 from .likelihood import SAMPLING, example_probabilities
 from .space import HypothesisSpace
 
+if TYPE_CHECKING:
+    from .fit import ConceptFit as ConceptFit
+
 
 @record
-class ConceptLearner(Model):
+class ConceptLearner(Model["ConceptFit"]):
     """A concept from a finite space, learned from its examples.
 
     Generative story::

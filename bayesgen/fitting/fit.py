@@ -14,7 +14,7 @@ from bayesgen.posteriors import At, Posterior, ProcessPosterior, chains_joined
 from bayesgen.program import Reduction, log_joint_draws, reduce_draws
 from bayesgen.records import by_content
 from bayesgen.runtime import as_key, check_seed, in_batches, interrupts_kept, requested
-from bayesgen.typing import Float, Int, Seed
+from bayesgen.typing import Answered, Float, Int, Seed
 
 from .about import facts_of
 from .components import with_one_order
@@ -34,7 +34,7 @@ ENOUGH_DRAWS = 1000  # for a table of each, where there can be any number
 
 
 @by_content
-class Fit(TrainedOnRows):
+class Fit(TrainedOnRows[Answered]):
     """A trained model.
 
     `parameters` go by the program's sites, `{block}_{parameter}`; `parameters_of(column)` gives those of one column.
@@ -247,7 +247,7 @@ class Fit(TrainedOnRows):
 
     def update(
         self, X: Any, y: Any = None, *, sample_weight: Any = None, seed: Seed = 0, progress: bool | None = None
-    ) -> "Fit":
+    ) -> "Fit[Answered]":
         """The fit of its training rows and more, any number of times.
 
         It is what fitting all rows at once gives, at the prior of this fit (`fit.prior`), up to rounding, log evidence
@@ -275,7 +275,7 @@ class Fit(TrainedOnRows):
 
     def add_class(
         self, label: Any, X: Any, *, sample_weight: Any = None, seed: Seed = 0, progress: bool | None = None
-    ) -> "Fit":
+    ) -> "Fit[Answered]":
         """The fit with one more class, learned from its rows alone; what was learned of the others stays.
 
         Its parameters have the prior of those of the other classes, as the first fit resolved it, and its probability
@@ -304,14 +304,14 @@ class Fit(TrainedOnRows):
         data = with_class(kept_data(self.summaries, self.schema, self.method), label, X, sample_weight)
         return with_classes_kept(self._of(data, seed, progress), self)
 
-    def _of(self, data: Summaries, seed: Seed, progress: bool | None) -> "Fit":
+    def _of(self, data: Summaries, seed: Seed, progress: bool | None) -> "Fit[Answered]":
         """The fit of other data by the same method."""
         check_seed(seed)
         with requested(None), interrupts_kept():
             problem = dataclasses.replace(self.problem, data=data, seed=seed, progress=progress)
             return problem.solved_by(self.method)
 
-    def relabel(self) -> "Fit":
+    def relabel(self) -> "Fit[Answered]":
         """The fit of a mixture by `NUTS()` with the components of all its draws in one order.
 
         Components are exchangeable, and each draw may have another order of them. They are matched by their

@@ -11,14 +11,14 @@ from bayesgen.data import Rows, Schema, Table, levels_array, read_table, unknown
 from bayesgen.families import Family
 from bayesgen.program import ConcreteModel, GenerativeProgram, read_rows
 from bayesgen.records import by_content
-from bayesgen.typing import Shaped
+from bayesgen.typing import Answered, Shaped
 
 from .summaries import Summaries
 from .trained import Trained
 
 
 @by_content
-class TrainedOnRows(Trained):
+class TrainedOnRows(Trained[Answered]):
     """A model that was trained on rows by column: what is known of it. `Fit` says what can be asked of it."""
 
     schema: Schema

@@ -1,17 +1,20 @@
 """`Trained`: what all that training gives has in common."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 
 from bayesgen.posteriors import Posterior
 from bayesgen.records import by_content
+from bayesgen.typing import Answered
 
 
 @by_content
-class Trained:
+class Trained(Generic[Answered]):
     """What training gives, whatever the model: what was learned of it, and by which method.
+
+    Its type says what predictions are, for type checkers and editors: `Trained["ClassPrediction"]`.
 
     Attributes:
         model: the model as the user gave it.

@@ -6,8 +6,9 @@ from typing import Any
 
 from bayesgen.data import Schema
 from bayesgen.errors import DataError, keywords_stated
+from bayesgen.program import Model
 from bayesgen.runtime import check_seed, interrupts_kept, requested
-from bayesgen.typing import Seed
+from bayesgen.typing import Learned, Seed
 
 from .data import as_summaries
 from .problem import Method, Problem, ProgramProblem
@@ -15,7 +16,7 @@ from .problem import Method, Problem, ProgramProblem
 
 @keywords_stated
 def fit(
-    model: Any,
+    model: Model[Learned],
     X: Any,
     y: Any = None,
     *,
@@ -25,7 +26,7 @@ def fit(
     seed: Seed = 0,
     progress: bool | None = None,
     device: str | None = None,
-) -> Any:
+) -> Learned:
     """Train a model: learn from data which processes may have made them.
 
     Args:
@@ -72,7 +73,8 @@ def fit(
     with requested(device), interrupts_kept():
         read = {"schema": schema, "sample_weight": sample_weight, "keeps_rows": method.needs_rows}
         problem = X if isinstance(X, Problem) else prepare(model, X, y, **read)
-        return dataclasses.replace(problem, seed=seed, progress=progress).solved_by(method)
+        learned: Learned = dataclasses.replace(problem, seed=seed, progress=progress).solved_by(method)
+        return learned
 
 
 @functools.singledispatch

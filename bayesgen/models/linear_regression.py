@@ -33,7 +33,7 @@ from bayesgen.statistics import (
     check_rows,
     sufficient_statistics,
 )
-from bayesgen.typing import Float
+from bayesgen.typing import Float, NumberAnswer
 
 from .blocks import BlockModel
 from .closed_response import ClosedResponse
@@ -53,7 +53,7 @@ GIVEN = (
 
 
 @dataclasses.dataclass(frozen=True)
-class LinearRegression(Recipe):
+class LinearRegression(Recipe[NumberAnswer]):
     """Regression on a line, or by basis functions on a curve or surface, with Gaussian noise in y.
 
     Generative story, given the features f(x) of the row, whose means in training are c::

@@ -20,6 +20,7 @@ from bayesgen.families import (
 )
 from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.records import fill
+from bayesgen.typing import ClassOrDensityAnswer
 
 from .block_columns import with_alphabets
 from .blocks import check_sequences, refuse_classes, refuse_components
@@ -42,7 +43,7 @@ STRUCTURES: dict[str, Callable[[GenerativeClassifier, float], ConcreteModel]] = 
 
 
 @dataclasses.dataclass(frozen=True)
-class NaiveBayes(Recipe):
+class NaiveBayes(Recipe[ClassOrDensityAnswer]):
     """Naive Bayes: given the class, the columns are independent (but for families that model columns jointly).
 
     Generative story::

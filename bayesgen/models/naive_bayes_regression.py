@@ -25,7 +25,7 @@ from bayesgen.statistics import (
     check_rows,
     sufficient_statistics,
 )
-from bayesgen.typing import Array, Bool, Float
+from bayesgen.typing import Array, Bool, Float, NumberAnswer
 
 from .blocks import BlockModel
 from .closed_response import ClosedResponse
@@ -36,7 +36,7 @@ SITE, COLUMNS = "y", "real"
 
 
 @dataclasses.dataclass(frozen=True)
-class NaiveBayesRegression(Recipe):
+class NaiveBayesRegression(Recipe[NumberAnswer]):
     """Regression by naive Bayes: given the response y, the columns are independent, each about a line in y.
 
     Generative story, with c the training mean of y::

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import numbers
 from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from bayesgen.describe import shortened
 from bayesgen.errors import DataError, ImpossibleRowsWarning, PredictionError, keywords_stated, warn
 from bayesgen.fitting import Fit, HiddenStates, Trained
 from bayesgen.runtime import interrupts_kept, requested, used
-from bayesgen.typing import Float, Int
+from bayesgen.typing import Answered, Float, Int
 
 from .answer import ClassPrediction, joined
 from .continuous import ContinuousPrediction, joined_answers
@@ -57,12 +57,8 @@ class Rule(abc.ABC):
         """Whether it averages over draws, so that a row costs more memory than its answer."""
 
 
-@overload
-def predict(fit: Fit, X: Any, *, rule: Rule, device: str | None = None) -> ClassPrediction: ...
-@overload
-def predict(fit: Trained, X: Any, *, rule: Rule, device: str | None = None) -> Any: ...
 @keywords_stated
-def predict(fit: Any, X: Any, *, rule: Rule, device: str | None = None) -> Any:
+def predict(fit: Trained[Answered], X: Any, *, rule: Rule, device: str | None = None) -> Answered:
     """Class probabilities of new rows; of a fit with a continuous label the distribution of that.
 
     Args:
@@ -95,7 +91,8 @@ def predict(fit: Any, X: Any, *, rule: Rule, device: str | None = None) -> Any:
     if not isinstance(rule, Rule):
         raise PredictionError(f"rule must be an object such as PlugIn() or BMA(), got {rule!r}.")
     with requested(device), interrupts_kept():
-        return answer(fit, rule, X)
+        answered: Answered = answer(fit, rule, X)
+        return answered
 
 
 @functools.singledispatch

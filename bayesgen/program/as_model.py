@@ -29,7 +29,7 @@ from bayesgen.statistics import (
     check_magnitudes,
     check_rows,
 )
-from bayesgen.typing import Int
+from bayesgen.typing import Int, RowAnswer
 
 from .base import Program
 from .model import ConcreteModel
@@ -37,7 +37,7 @@ from .response import Response
 from .rows import check_numbers, covariate_cells, read_rows, summarize_rows
 
 
-class ProgramModel(Program, ConcreteModel):
+class ProgramModel(Program, ConcreteModel[RowAnswer]):
     """What a program does as a model, which is `GenerativeProgram`'s whatever its function."""
 
     @abc.abstractmethod

@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 import numpy as np
 from numpyro.distributions import constraints
@@ -11,17 +11,23 @@ from numpyro.distributions.constraints import Constraint
 from bayesgen.data import Rows, Schema, Table
 from bayesgen.errors import DataError, FitError
 from bayesgen.statistics import Cells, Statistic, SufficientStatistics, sufficient_statistics
-from bayesgen.typing import Int
+from bayesgen.typing import Answered, Int, Learned
 
 from .response import Response
 
+if TYPE_CHECKING:
+    from bayesgen.fitting import Fit as Fit
 
-class Model:
-    """What `bayesgen.fit` takes as its first argument: a statement of how data come about."""
+
+class Model(Generic[Learned]):
+    """What `bayesgen.fit` takes as its first argument: a statement of how data come about.
+
+    Its type says what training gives, for type checkers and editors: `Model["Fit"]`.
+    """
 
 
-class Recipe(Model, abc.ABC):
-    """A recipe for a generative program of rows."""
+class Recipe(Model["Fit[Answered]"], Generic[Answered], abc.ABC):
+    """A recipe for a generative program of rows. Its type says what predictions are: `Recipe["ClassPrediction"]`."""
 
     approximates_evidence: ClassVar[bool] = False
     """Whether fits by any method know an approximation of their log evidence."""
@@ -47,7 +53,7 @@ class Recipe(Model, abc.ABC):
         return self
 
 
-class ConcreteModel(Recipe):
+class ConcreteModel(Recipe[Answered]):
     """A model whose attribute sites are known."""
 
     class_axis: ClassVar[str] = "class"
