@@ -10,7 +10,7 @@ from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
 from .encoding import Wording, encode_numbers, refuse_missing_cells, whole_numbers
 from .filling import collected, filled
 from .kinds import Kind, name_of_kind
-from .levels import as_level, levels_array, with_level
+from .levels import as_level, labelled, levels_array, with_level
 from .response import ResponseColumn, refuse_classes_of_response, response_of_rows, response_values
 from .rows import Rows, filled_up, joined
 from .schema import Schema
@@ -59,6 +59,7 @@ __all__ = [
     "fingerprint",
     "fitted_basis",
     "joined",
+    "labelled",
     "levels_array",
     "load_dataset",
     "name_of_kind",

@@ -9,6 +9,7 @@ import numpy as np
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
+from bayesgen.typing import Int, Shaped
 
 from .columns import as_series
 
@@ -90,6 +91,19 @@ def levels_array(levels: Sequence[Any]) -> np.ndarray:
     if array.ndim == 1 and all(value == level for value, level in zip(values, levels, strict=True)):
         return array
     return np.fromiter(levels, object, len(levels))
+
+
+def labelled(codes: Int[np.ndarray, " n"], levels: Shaped[np.ndarray, " K"]) -> Shaped[np.ndarray, " n"]:
+    """The levels of codes, of the levels' own type; objects where some code is -1, which stands for None.
+
+    >>> labelled(np.array([1, -1]), np.array(["ape", "bear"])).tolist()
+    ['bear', None]
+    """
+    if (codes >= 0).all():
+        return levels[codes]
+    labels = levels.astype(object)[codes]
+    labels[codes < 0] = None
+    return labels
 
 
 def own_type(values: np.ndarray) -> list[Any]:

@@ -13,7 +13,7 @@ from bayesgen.typing import Array, Bool, Float, Int, Real
 
 from .grammar_rules import GrammarRules
 from .inside import log_inside
-from .language import refuse_outside
+from .language import why_outside
 from .normal_form import NormalForm, normal_form
 from .sequences import is_inside, is_missing
 
@@ -31,11 +31,11 @@ class GrammarStatistic(LatentStatistic):
 
     rules: GrammarRules
 
-    def refuse_impossible(self, site: str, rows: Rows) -> None:
-        """Refuse strings that are not in the language of the grammar, which no probabilities of its rules explain."""
+    def why_impossible(self, site: str, rows: Rows, numbers: Int[np.ndarray, " n"]) -> str | None:
+        """Strings that are not in the language of the grammar, which no probabilities of its rules explain."""
         mask = rows.observed.get(site)
         mask = None if mask is None else np.asarray(mask)
-        refuse_outside(self.rules, site, np.asarray(rows.values[site]), mask, np.asarray(rows.frequencies))
+        return why_outside(self.rules, site, np.asarray(rows.values[site]), mask, np.asarray(rows.frequencies), numbers)
 
     def summarize(
         self,

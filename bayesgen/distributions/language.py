@@ -3,7 +3,6 @@
 import numpy as np
 
 from bayesgen.data import PADDING
-from bayesgen.errors import DataError
 from bayesgen.typing import Bool, Int, Real
 
 from .grammar_rules import GrammarRules
@@ -13,17 +12,23 @@ from .sequences import is_missing
 CHUNK_CELLS = 1 << 24  # of tables of nodes and spans of strings that are looked at together
 
 
-def refuse_outside(
+def why_outside(
     rules: GrammarRules,
     site: str,
     codes: Int[np.ndarray, "n T"],
     observed: Bool[np.ndarray, "n T"] | None,
     counts: Real[np.ndarray, " n"],
-) -> None:
-    """Refuse strings that a grammar does not derive, among those that count.
+    numbers: Int[np.ndarray, " n"],
+) -> str | None:
+    """Which strings a grammar does not derive, among those that count: the first, and how many; None if there are none.
 
-    Raises:
-        DataError: naming the first row, and its string.
+    Args:
+        rules: of the grammar.
+        site: the name of the site.
+        codes: the strings.
+        observed: which of their steps are not missing; None where all are.
+        counts: how often each counts.
+        numbers: by which messages name the rows.
     """
     form = normal_form(rules)
     places = np.where(codes == PADDING, len(rules.symbols) + 1, codes)
@@ -35,14 +40,15 @@ def refuse_outside(
     inside = np.concatenate([np.zeros(0, bool), *(_are_derived(form, chunk) for chunk in chunks)])
     is_string = np.ones(len(codes), bool) if observed is None else ~is_missing(codes, observed)
     outside = np.flatnonzero(~inside[of_rows.ravel()] & is_string & (counts > 0))
-    if outside.size:
-        shown = [(*rules.symbols, None)[code] for code in places[outside[0]] if code <= len(rules.symbols)]
-        is_text = all(isinstance(symbol, str) and len(symbol) == 1 for symbol in shown)
-        string = repr("".join(map(str, shown)) if is_text else shown) if shown else "the empty string"
-        raise DataError(
-            f"{site!r} has in row {outside[0]} {string}, which is not in the language of the grammar {rules}. No "
-            f"probabilities of its rules explain it. Add rules, or drop such rows: there are {outside.size}."
-        )
+    if not outside.size:
+        return None
+    shown = [(*rules.symbols, None)[code] for code in places[outside[0]] if code <= len(rules.symbols)]
+    is_text = all(isinstance(symbol, str) and len(symbol) == 1 for symbol in shown)
+    string = repr("".join(map(str, shown)) if is_text else shown) if shown else "the empty string"
+    return (
+        f"{site!r} has in row {numbers[outside[0]]} {string}, which is not in the language of the grammar {rules}. No "
+        f"probabilities of its rules explain it. Add rules, or drop such rows: there are {outside.size}."
+    )
 
 
 def _are_derived(form: NormalForm, places: Int[np.ndarray, "n T"]) -> Bool[np.ndarray, " n"]:

@@ -6,7 +6,6 @@ from .class_target import ClassTarget as ClassTarget
 from .comparison import compare
 from .continuous_target import ContinuousTarget as ContinuousTarget
 from .result import Comparison
-from .scores import named_classes as named_classes
 from .targets import DensityTarget as DensityTarget
 from .targets import Target as Target
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from bayesgen.prediction import ClassPrediction
+from bayesgen.data import labelled
+from bayesgen.prediction import ClassPrediction, named_classes
 from bayesgen.records import by_content
 from bayesgen.typing import Float, Int, Shaped
 
@@ -15,7 +16,6 @@ from .scores import (
     expected_calibration_error,
     impossible_rows,
     log_score,
-    named_classes,
     row_log_scores,
 )
 from .targets import Columns, Places, RowScores, Target
@@ -79,13 +79,13 @@ class ClassTarget(Target[ClassPrediction]):
 
     def truth_columns(self, places: Places) -> Columns:
         """The true labels."""
-        return {"truth": _labelled(self.codes[places], self.labels)}
+        return {"truth": labelled(self.codes[places], self.labels)}
 
     def columns(self, prediction: ClassPrediction, row_scores: RowScores, places: Places) -> tuple[Columns, Columns]:
         """The class that is named, None where the row is impossible; the probabilities of all classes."""
         table = prediction.log_probabilities[places]
         probabilities = np.exp(table)
-        label = {"label": _labelled(named_classes(table), self.labels)}
+        label = {"label": labelled(named_classes(table), self.labels)}
         return label, {f"p[{label}]": probabilities[:, k] for k, label in enumerate(self.labels.tolist())}
 
     def differing(
@@ -118,12 +118,3 @@ class ClassTarget(Target[ClassPrediction]):
     ) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
         """The table of log probabilities."""
         return {"log_probability": (("class",), prediction.log_probabilities)}
-
-
-def _labelled(named: Int[np.ndarray, " n"], classes: Shaped[np.ndarray, " K"]) -> Shaped[np.ndarray, " n"]:
-    """The labels of classes by index, of the labels' own type; objects, where an impossible row (−1) has None."""
-    if (named >= 0).all():
-        return classes[named]
-    labels = classes.astype(object)[named]
-    labels[named < 0] = None
-    return labels

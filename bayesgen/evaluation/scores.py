@@ -11,6 +11,8 @@ accuracy 0, log score −∞, Brier score 2, and confidence 1 where nothing was 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bayesgen.prediction import named_classes
+
 Floats = NDArray[np.float64]
 CALIBRATION_BINS = 15
 
@@ -20,15 +22,9 @@ def impossible_rows(log_probabilities: ArrayLike) -> NDArray[np.bool_]:
     return np.isnan(np.asarray(log_probabilities, dtype=float)).any(axis=1)
 
 
-def named_classes(log_probabilities: ArrayLike) -> NDArray[np.intp]:
-    """The most probable class of each row, the first of equals; −1 for an impossible row. Shape (n,)."""
-    table = np.asarray(log_probabilities, dtype=float)
-    return np.where(impossible_rows(table), -1, np.argmax(table, axis=1))
-
-
 def accuracy(log_probabilities: ArrayLike, truth: ArrayLike) -> float:
     """The share of rows whose most probable class is the true one."""
-    return float(np.mean(named_classes(log_probabilities) == np.asarray(truth)))
+    return float(np.mean(named_classes(np.asarray(log_probabilities, dtype=float)) == np.asarray(truth)))
 
 
 def row_log_scores(log_probabilities: ArrayLike, truth: ArrayLike) -> Floats:

@@ -1,6 +1,7 @@
 """Inference: a rule turns a fit and new rows into class probabilities, or the distribution of a continuous label."""
 
 from .answer import ClassPrediction
+from .answer import named_classes as named_classes
 from .bma import BMA
 from .conditional_average import ConditionalAverage
 from .continuous import ContinuousPrediction

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.special
 
+from bayesgen.data import labelled
 from bayesgen.describe import described
 from bayesgen.records import by_content
 from bayesgen.runtime import all_in_threads, chunks
-from bayesgen.typing import Bool, Float, Shaped
+from bayesgen.typing import Bool, Float, Int, Shaped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,14 +67,18 @@ class ClassPrediction:
 
     def _facts(self) -> dict[str, str | None]:
         """What `repr` tells, by name."""
-        labels, counts = np.unique(self.labels, return_counts=True)
-        top = [(labels.tolist()[place], counts[place]) for place in np.argsort(-counts, kind="stable")]
-        highest = np.exp(np.nan_to_num(self.log_probabilities, nan=-np.inf, neginf=-np.inf).max(axis=1))
-        impossible = int(np.isnan(self.log_probabilities).any(axis=1).sum())
+        named = named_classes(self.log_probabilities)
+        impossible = int(np.count_nonzero(named < 0))
+        codes, counts = np.unique(named[named >= 0], return_counts=True)
+        labels = self.classes[codes].tolist()
+        top = [(labels[place], counts[place]) for place in np.argsort(-counts, kind="stable")]
+        highest = np.exp(self.log_probabilities[named >= 0].max(axis=1))
         return {
             "labels": ", ".join(f"{label!r} {count:,} times" for label, count in top[:5])
             + (f" and {len(top) - 5} more" if len(top) > 5 else ""),
-            "their probabilities": f"{highest.min():.3f} to {highest.max():.3f}, mean {highest.mean():.3f}",
+            "their probabilities": f"{highest.min():.3f} to {highest.max():.3f}, mean {highest.mean():.3f}"
+            if highest.size
+            else None,
             "standard error": _at_most(self.standard_error),
             "pareto k": _at_most(self.pareto_k),
             "impossible rows": f"{impossible:,}, whose probabilities are NaN" if impossible else None,
@@ -87,12 +92,12 @@ class ClassPrediction:
 
     @property
     def labels(self) -> Shaped[np.ndarray, " n"]:
-        """The most probable class of each row (the first of several equal ones; the first for a NaN row).
+        """The most probable class of each row, the first of several equal ones; None for a row of NaN.
 
         An array in the order of the rows of X, so that `X.assign(label=answer.labels)` joins it to X by position. To
         join by the index of X, take `answer.to_frame()["label"]`.
         """
-        return self.classes[np.argmax(np.nan_to_num(self.log_probabilities, nan=-np.inf, neginf=-np.inf), axis=1)]
+        return labelled(named_classes(self.log_probabilities), self.classes)
 
     @property
     def entropy(self) -> Float[np.ndarray, " n"]:
@@ -116,6 +121,11 @@ class ClassPrediction:
         columns = {"label": self.labels}
         columns |= {label: self.probabilities[:, index] for index, label in enumerate(self.classes.tolist())}
         return pd.DataFrame(columns, index=self.index)
+
+
+def named_classes(log_probabilities: Float[np.ndarray, "n K"]) -> Int[np.ndarray, " n"]:
+    """The index of the most probable class of each row, the first of equals; -1 for a row of NaN."""
+    return np.where(np.isnan(log_probabilities).any(axis=1), -1, np.argmax(log_probabilities, axis=1))
 
 
 def with_information(

@@ -49,7 +49,10 @@ class PlugIn(Rule):
     def remedy(self, fit: Fit) -> str:
         """Another process, or all of them."""
         if fit.posterior.is_point:
-            return "Fit with Exact() and average (BMA), or with MAP() and concentrations above 1."
+            return (
+                "Fit with Exact(), or with NUTS() where there is no closed form, and average (BMA), or with MAP() and "
+                "concentrations above 1."
+            )
         if self.at == "mode":
             return (
                 "Average instead (BMA), plug in the posterior mean (PlugIn(at='mean')), or give concentrations above 1."

@@ -16,7 +16,7 @@ from bayesgen.fitting import Fit, HiddenStates, Trained
 from bayesgen.runtime import interrupts_kept, requested, used
 from bayesgen.typing import Answered, Float, Int
 
-from .answer import ClassPrediction, joined
+from .answer import ClassPrediction, joined, named_classes
 from .continuous import ContinuousPrediction, joined_answers
 from .density import DensityPrediction
 from .reliability import warn_of_few_draws
@@ -108,7 +108,13 @@ def answer(fit: Any, rule: Rule, X: Any) -> Any:
     if len(fit.classes) == 0:
         why = "The program has no classes (label=None), so its rows have densities alone: answer.log_marginal."
         return DensityPrediction(classes.log_marginal, why, classes.device)
-    warn_of_impossible_rows(classes, rule.remedy(fit))
+    impossible = np.flatnonzero(named_classes(classes.log_probabilities) < 0)
+    if len(impossible):
+        warn(
+            f"{len(impossible)} of {len(classes.log_marginal)} rows have probability zero under every class, so their "
+            f"class probabilities are NaN. {_remedy(fit, rule, table, impossible)}",
+            ImpossibleRowsWarning,
+        )
     return classes
 
 
@@ -152,12 +158,9 @@ def _in_chunks(fit: Fit, table: Table, numbers_per_row: float, ask: Callable[[Ro
         raise
 
 
-def warn_of_impossible_rows(answer: ClassPrediction, remedy: str) -> None:
-    """One warning that counts the rows of probability zero under every class."""
-    impossible = int(np.isnan(answer.log_probabilities[:, 0]).sum())
-    if impossible:
-        warn(
-            f"{impossible} of {len(answer.log_marginal)} rows have probability zero under every class, so their class "
-            f"probabilities are NaN. {remedy}",
-            ImpossibleRowsWarning,
-        )
+def _remedy(fit: Fit, rule: Rule, table: Table, impossible: Int[np.ndarray, " m"]) -> str:
+    """What to do about rows that every class calls impossible: the rule's remedy, unless no process explains some."""
+    rows = fit.rows_of(table.rows(impossible))
+    statistics = fit.concrete.statistics(fit.schema).items()
+    reasons = [statistic.why_impossible(site, rows, impossible) for site, statistic in statistics]
+    return " ".join(filter(None, reasons)) or rule.remedy(fit)

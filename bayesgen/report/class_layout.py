@@ -6,7 +6,8 @@ import numpy as np
 from rich.console import RenderableType
 from rich.text import Text
 
-from bayesgen.evaluation import ClassTarget, Comparison, DensityTarget, named_classes
+from bayesgen.evaluation import ClassTarget, Comparison, DensityTarget
+from bayesgen.prediction import named_classes
 
 from .layout import Layout, Line, Spelling, layout_of
 from .table import WIDE, answer_table, signed

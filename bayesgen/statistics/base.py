@@ -3,8 +3,10 @@
 import abc
 from collections.abc import Mapping
 
+import numpy as np
+
 from bayesgen.data import Rows
-from bayesgen.typing import Array, Bool, Float, Real
+from bayesgen.typing import Array, Bool, Float, Int, Real
 
 from .arrays import Cells
 from .densities import Reference, RowDensity
@@ -35,11 +37,13 @@ class Statistic(abc.ABC):
         """Whether it knows all that summaries take of the distribution: edges of bins, where there are any."""
         return True
 
-    def refuse_impossible(self, site: str, rows: Rows) -> None:
-        """Refuse training rows of a site that no parameters explain, where there can be such.
+    def why_impossible(self, site: str, rows: Rows, numbers: Int[np.ndarray, " n"]) -> str | None:
+        """Why no parameters explain some rows of a site, and what to do; None where there are no such rows.
 
-        Raises:
-            DataError: naming the site and the row.
+        Args:
+            site: its name.
+            rows: the data.
+            numbers: by which messages name the rows.
         """
         return None
 

@@ -141,7 +141,9 @@ def sufficient_statistics(
         keeps_rows: whether other sites need the rows themselves.
     """
     for site, statistic in statistics.items():
-        statistic.refuse_impossible(site, rows)
+        why_impossible = statistic.why_impossible(site, rows, np.arange(rows.num_rows))
+        if why_impossible is not None:
+            raise DataError(why_impossible)
     labelled, unlabelled = _by_knowledge(rows)
     if unlabelled is not None and inert:
         places = np.flatnonzero(rows.codes >= 0)

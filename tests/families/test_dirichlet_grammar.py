@@ -133,6 +133,22 @@ def test_program_of_ones_own_has_the_same_mode(model):
         close(own.parameters[name], value, atol=1e-4, err_msg=name)
 
 
+def test_strings_outside_the_language_have_no_class_and_a_reason():
+    pairs = bg.NaiveBayes(bg.DirichletGrammar({"S": ["a S b", "a b", "b a"]}, 2.0))
+    fit = bg.fit(pairs, {"w": ["ab", "aabb", "ba", "ab"]}, list("xxyy"), method=bg.MAP())
+    with pytest.warns(bg.ImpossibleRowsWarning, match=r"^2 of 4 rows.*'w' has in row 1 'aab', which is not") as caught:
+        answer = bg.predict(fit, {"w": ["ab", "aab", None, "b"]}, rule=bg.PlugIn())
+    assert "Add rules, or drop such rows: there are 2." in str(caught[0].message)
+    assert "MAP" not in str(caught[0].message) and "Exact" not in str(caught[0].message)
+    assert answer.labels.tolist()[1::2] == [None, None] and set(answer.labels.tolist()[::2]) <= {"x", "y"}
+    assert np.isnan(answer.probabilities).any(1).tolist() == [False, True, False, True]
+    assert f"their probabilities: {answer.probabilities[::2].max(1).min():.3f} to" in repr(answer)
+    with pytest.warns(bg.ImpossibleRowsWarning, match="in row 0 'b'"):
+        alone = bg.predict(fit, {"w": ["b"]}, rule=bg.PlugIn())
+    assert alone.labels.tolist() == [None] == alone.to_frame()["label"].tolist()
+    assert "impossible rows: 1" in repr(alone) and "labels:" not in repr(alone) and "probabilities:" not in repr(alone)
+
+
 def test_refusals(model):
     with pytest.raises(
         bg.DataError, match=r"'w' has in row 2 'aa', which is not in the language of the grammar S -> a"
