@@ -143,9 +143,12 @@ class GrammarRules:
             raise ModelError(f"The rule {twice[0]!r} is there twice: its two probabilities cannot be told apart.")
         in_cycle = [n for place, n in enumerate(self.nonterminals) if place not in self.unit_order]
         if in_cycle:
+            cycle = self._cycle(in_cycle)
+            rules = [rule_name(left, (to,)) for left, to in zip(cycle, [*cycle[1:], cycle[0]], strict=True)]
+            to_what = "to each other one by one" if cycle[1:] else "to itself"
             raise ModelError(
-                f"{_listed(self._cycle(in_cycle))} can be rewritten to each other one by one without end, so a string "
-                "has infinitely many parse trees. Leave one of these rules out."
+                f"{_listed(cycle)} can be rewritten {to_what} without end, so a string has infinitely many parse "
+                f"trees. Leave {'one of the rules' if cycle[1:] else 'the rule'} {_listed(rules)} out."
             )
         endless = [n for n, length in self.least_lengths.items() if math.isinf(length)]
         if endless:

@@ -250,8 +250,11 @@ REFUSALS = {
     "a number": ({"S": [3]}, "list or tuple of symbols; got 3"),
     "none": ({"S": []}, "no right-hand sides"),
     "twice": ({"S": ["a", ["a"]]}, "'S -> a' is there twice"),
-    "a cycle": ({"S": ["A", "a"], "A": ["B", "a"], "B": ["A", "b"]}, "'A', 'B' can be rewritten to each other"),
-    "itself": ({"S": ["S", "a"]}, "'S' can be rewritten"),
+    "a cycle": (
+        {"S": ["A", "a"], "A": ["B", "a"], "B": ["A", "b"]},
+        "'A', 'B' can be rewritten to each other.*one of the rules 'A -> B', 'B -> A' out",
+    ),
+    "itself": ({"S": ["S", "a"]}, "^'S' can be rewritten to itself without end.*Leave the rule 'S -> S' out"),
     "endless": ({"S": ["a S"]}, "'S' derives no string"),
     "endless nonterminal": ({"S": ["A", "b"], "A": ["a A"]}, "'A' derives no string"),
     "not reached": ({"S": ["a"], "A": ["b"]}, "reaches 'A'"),
