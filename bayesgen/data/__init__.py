@@ -16,7 +16,7 @@ from .rows import Rows, filled_up, joined
 from .schema import Schema
 from .sequence_cells import padded_symbols, sequence_lengths
 from .sequence_codes import refuse_unknown, step_codes
-from .sequences import PADDING, SEQUENCE, Cells, CodedSequences, Padded, SequenceOf
+from .sequences import PADDING, SEQUENCE, Cells, CodedSequences, Padded, SequenceOf, as_one_sequence
 from .steps import Steps, steps_of
 from .tables import read_table
 from .unknown import UnknownCells, unknown_cells, warn_of_unknown
@@ -49,6 +49,7 @@ __all__ = [
     "Wording",
     "as_array",
     "as_level",
+    "as_one_sequence",
     "as_weights",
     "check_index",
     "collected",

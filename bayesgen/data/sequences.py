@@ -1,6 +1,7 @@
 """`SequenceOf`: the kind of a column whose cells are sequences, and how they are held in arrays of one length."""
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Self, TypeAlias, final
 
 import numpy as np
@@ -13,6 +14,20 @@ SEQUENCE = "sequence"
 STEPS = ("categorical", "real", "count", "binary")
 PADDING = -1
 """The code at all steps past the end of a sequence of symbols."""
+
+
+def as_one_sequence(column: str, cell: object) -> str:
+    """How a column of single steps is written as one sequence, which is one row: a remedy, where a cell is a number.
+
+    >>> as_one_sequence("v", 0.3)
+    " If the whole column is one sequence, it is one row: {'v': [v]}."
+    """
+    values = column if column.isidentifier() else "values"
+    return (
+        f" If the whole column is one sequence, it is one row: {{{column!r}: [{values}]}}."
+        if isinstance(cell, Real | np.bool_)
+        else ""
+    )
 
 
 @final

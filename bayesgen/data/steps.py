@@ -14,7 +14,7 @@ from bayesgen.typing import Bool, Int, Shaped
 from .categories import UNKNOWN, factorize
 from .columns import as_array
 from .levels import own_type
-from .sequences import PADDING, Cells, CodedSequences, Padded
+from .sequences import PADDING, Cells, CodedSequences, Padded, as_one_sequence
 
 MISSING = -1  # among codes of steps
 
@@ -196,5 +196,5 @@ def _refuse_cell(column: str, cell: Any, row: int) -> NoReturn:
     raise DataError(
         f"Column {column!r} is of sequences, and has {cell!r} at row {row}. A cell has to be a text, a list, a tuple "
         "or a 1-D array of steps, or None where the sequence is missing. Correct it, or the kind that the column "
-        "is declared to have."
+        f"is declared to have.{as_one_sequence(column, cell)}"
     )

@@ -69,7 +69,7 @@ def _read_cells(X: Any, least_rows: int) -> Table:
         native = _narwhals_view(X)
         if native is not None:
             return _read_frame(native, least_rows)
-    array = as_array(X, "X")
+    array = as_array(X, "X", takes_lists=True)
     _check_shape(array.shape, least_rows)
     kind = _kind_of_array(X, array, "X")
     return ArrayTable(values=array, names=PositionalNames(array.shape[1]), num_rows=array.shape[0], uniform_kind=kind)
@@ -88,8 +88,9 @@ def _read_sparse(X: Any, least_rows: int) -> SparseTable:
 def _check_shape(shape: tuple[int, ...], least_rows: int) -> None:
     if len(shape) == 1:
         raise DataError(
-            f"X has shape {shape}, and has to be 2-D (rows, columns). "
-            f"X.reshape(-1, 1) makes it one column, X.reshape(1, -1) one row."
+            f"X has shape {shape}, and has to be 2-D (rows, columns), with rows of one length. {{'v': X}} makes it one "
+            "column, whose cells may be sequences; {'v': [X]} one column with one sequence; np.reshape(X, (1, -1)) one "
+            "row."
         )
     if len(shape) != 2:
         raise DataError(f"X has {len(shape)} dimensions (shape {shape}), and has to be 2-D (rows, columns).")
@@ -139,8 +140,9 @@ def _read_frame(view: Any, least_rows: int) -> FrameTable:
         raise DataError("X is a lazy frame. Collect it first, with X.collect().")
     if isinstance(view, nw.Series):
         raise DataError(
-            f"X is a series of {len(view)} values, and has to be 2-D. X.to_frame() makes it one column. One row of a "
-            "pandas frame stays a frame by df.iloc[[0]] (df.iloc[0] is a series)."
+            f"X is a series of {len(view)} values, and has to be 2-D. X.to_frame() makes it one column, whose cells "
+            "may be sequences; {'v': [X]} one column with one sequence. One row of a pandas frame stays a frame by "
+            "df.iloc[[0]] (df.iloc[0] is a series)."
         )
     _check_shape(view.shape, least_rows)
     index = index_of(view.to_native())

@@ -14,6 +14,7 @@ from bayesgen.data import (
     CodedSequences,
     Padded,
     Steps,
+    as_one_sequence,
     padded_symbols,
     refuse_unknown,
     step_codes,
@@ -112,7 +113,7 @@ def _of_row(name: str, row: int, cell: Any, step_shape: tuple[int, ...]) -> Floa
     """The steps of one sequence of numbers, none of them where it is missing."""
     is_list = isinstance(cell, list | tuple | np.ndarray)
     if not is_list and not (cell is None or cell != cell):
-        _refuse_row(name, row, f"{cell!r}, which is no list of numbers", step_shape)
+        _refuse_row(name, row, f"{cell!r}, which is no list of numbers", step_shape, as_one_sequence(name, cell))
     if not is_list or not len(cell):
         return np.empty((0, *step_shape))
     try:
@@ -124,10 +125,10 @@ def _of_row(name: str, row: int, cell: Any, step_shape: tuple[int, ...]) -> Floa
     return array
 
 
-def _refuse_row(name: str, row: int, found: str, step_shape: tuple[int, ...]) -> NoReturn:
+def _refuse_row(name: str, row: int, found: str, step_shape: tuple[int, ...], remedy: str = "") -> NoReturn:
     raise DataError(
         f"Attribute {name!r} has {found} in row {row}. A row is a sequence of steps of the shape {step_shape}; None or "
-        "NaN marks what is missing."
+        f"NaN marks what is missing.{remedy}"
     )
 
 

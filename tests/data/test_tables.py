@@ -83,7 +83,10 @@ def test_a_name_that_is_no_position_is_unknown(name):
 
 
 def test_what_is_no_table_is_refused():
-    refused([1, 2, 3], "shape (3,)", "X.reshape(-1, 1)")
+    for values in ([1, 2, 3], np.arange(3.0), ["ab", "b", "a"], [[1, 2], [3], [4]]):
+        refused(values, "shape (3,)", "{'v': X} makes it one column", "{'v': [X]} one column with one sequence")
+    for series in (pd.Series(["ab", "b"]), pl.Series([1.0, 2.0])):
+        refused(series, "series of 2 values", "X.to_frame() makes it one column", "{'v': [X]} one column with one")
     refused(np.zeros((2, 3, 4)), "3 dimensions", "(2, 3, 4)")
     refused(5.0, "0 dimensions")
     refused(None, "0 dimensions")

@@ -3,6 +3,7 @@
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import pandas as pd
 import pytest
 from counting import compilations
 
@@ -75,6 +76,19 @@ def test_data_without_an_estimate_are_refused_by_state():
     labelled = bg.NaiveBayes(bg.DirichletHiddenMarkov(2))
     with pytest.raises(bg.FitError, match="no cell is there at class 'void', state 0, column 's'"):
         bg.fit(labelled, {"s": LEVELS}, ["low"] * 3, method=bg.MLE(), schema=schema)
+
+
+def test_one_signal_is_told_to_be_one_row():
+    signal = np.concatenate(LEVELS)
+    for cells in (signal, signal.tolist(), pd.Series(signal), signal > 1.0, np.arange(3)):
+        with pytest.raises(bg.DataError, match=r"If the whole column is one sequence, it is one row: \{'s': \[s\]\}"):
+            fit(cells, bg.MAP(), 2)
+    for X in (signal, signal.tolist(), pd.Series(signal), ["ab", "b"], pd.Series(["ab", "b"])):
+        with pytest.raises(bg.DataError, match=r"\{'v': \[X\]\} one column with one sequence") as refusal:
+            bg.fit(model(2), X, method=bg.MAP())
+        assert "reshape(-1, 1)" not in str(refusal.value)
+    found = [fit([one], bg.MLE(num_starts=1), 1).parameters["s_mean"] for one in (signal, pd.Series(signal))]
+    np.testing.assert_allclose(found, signal.mean())
 
 
 def test_one_state_is_no_hidden_state():

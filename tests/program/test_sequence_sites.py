@@ -285,6 +285,7 @@ def test_sequences_of_arrays_of_numbers_are_read_in_every_form(walk_program):
         ([walks[1], [1.0, 2.0]], r"steps of the shape \(\) in row 1.*shape \(3,\)"),
         ([np.zeros((5, 3))], "more than 4 steps in row 0"),
         ([walks[1], "abc"], "'abc', which is no list of numbers in row 1"),
+        ([1.0, 2.0], r"1.0, which is no list of numbers in row 0.*it is one row: \{'walk': \[walk\]\}"),
         ([[["a", "b", "c"]], walks[0]], "what are no numbers"),
         (np.zeros((2, 4)), r"rows have shape \(4,\).*have \(T, 3\)"),
     ):
