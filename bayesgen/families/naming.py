@@ -89,7 +89,7 @@ class Names:
     classes: Sequence[Hashable] | None = None
     columns: Sequence[str] | None = None
     has_states: bool = False
-    advice: Advice = Advice()
+    advice: Advice = dataclasses.field(default=Advice(), repr=False)
 
     @property
     def averaging(self) -> str:

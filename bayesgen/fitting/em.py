@@ -22,8 +22,8 @@ from .given_parameters import GivenParameters
 from .problem import ProgramProblem
 from .starts import Starts
 
-LEAST_GAIN = 1e-6  # of the objective, left where EM ends: about a thousandth of a standard error of each parameter
-SAME_MAXIMUM = 1e-3  # by which ends of climbs to one maximum may differ
+LEAST_GAIN = 5e-8  # of the objective, left where EM ends: less than a thousandth of a standard error of each parameter
+SAME_MAXIMUM = 1e-4  # by which ends of climbs to one maximum may differ
 STARTS_INSIDE, LEAST_GAIN_INSIDE = 4, 1e-3  # where samplers are to start, whose own search goes on from there
 
 

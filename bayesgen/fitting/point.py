@@ -14,7 +14,7 @@ from bayesgen.families import Advice
 from bayesgen.models import Conjugate
 from bayesgen.posteriors import Point
 from bayesgen.program import ProgramDensity
-from bayesgen.records import fill
+from bayesgen.records import copied, fill
 from bayesgen.runtime import as_key, generator
 from bayesgen.statistics import Classes, SufficientStatistics, merged
 
@@ -101,7 +101,7 @@ class PointMethod(Searching):
         conjugate, statistics = problem.conjugate, self.counted(problem.data.statistics)
         if conjugate is None or not self._has_closed_form(conjugate):
             return problem.result(self, self._by_search(problem, statistics), problem.about_labels)
-        target = self._target(dataclasses.replace(conjugate, advice=_advice(problem, conjugate)))
+        target = self._target(copied(conjugate, advice=_advice(problem, conjugate)))
         if statistics.is_complete and self.starts is not None:
             raise DataError(
                 f"{type(self).__name__}: starts= says where EM starts, and of data of which nothing is missing or "

@@ -59,7 +59,7 @@ class Conjugate:
     blocks: tuple[Block, ...]
     classes: tuple[Any, ...] = static()
     closed_response: ClosedResponse | None = static(default=None, kw_only=True)
-    advice: Advice = static(default=Advice(), kw_only=True)
+    advice: Advice = static(default=Advice(), init=False)
 
     @property
     def is_closed(self) -> bool:
