@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 
 import bayesgen as bg
+from bayesgen.report import LINES, ONE_STEP, TWO_STEP, save
 
 YARDS = np.arange(18, 66)
 MODEL = bg.GaussianDiscriminant("tied")
@@ -74,12 +75,13 @@ def draw_figure(table: pd.DataFrame, yards: np.ndarray, results: np.ndarray, out
     figure, axis = plt.subplots(figsize=(6.4, 4.2))
     shares = pd.Series(results == "good").groupby(yards[:, 0]).agg(["mean", "size"])
     axis.scatter(shares.index, shares["mean"], 3 * shares["size"], color="0.75", label="share of attempts")
-    for (name, curve), style in zip(table.items(), ["-", "--", ":"], strict=True):
-        axis.plot(table.index, curve, style, label=name)
+    for (name, curve), line in zip(table.items(), LINES, strict=False):
+        is_two_step = isinstance(ANSWERS[str(name)][1], bg.PlugIn)
+        axis.plot(table.index, curve, line, color=TWO_STEP if is_two_step else ONE_STEP, label=name)
     axis.set(xlabel="yards", ylabel="p(good | yards)", ylim=(-0.02, 1.02))
     axis.legend(loc="lower left", frameon=False)
     figure.tight_layout()
-    figure.savefig(out)
+    save(figure, out)
 
 
 def main() -> None:

@@ -29,6 +29,7 @@ import numpyro.distributions as dist
 import pandas as pd
 
 import bayesgen as bg
+from bayesgen.report import ONE_STEP, TWO_STEP, save
 
 CLASSES = ("mirror", "nest", "letters")
 RULES = {
@@ -119,15 +120,16 @@ def draw_figure(table: pd.DataFrame, out: pathlib.Path) -> None:
     figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.4))
     labels = {"score": "mean log p(class | string)", "accuracy": "accuracy"}
     for axis, (column, label) in zip(axes, labels.items(), strict=True):
-        for name in RULES_OF_PREDICTION:
+        for name, color in zip(RULES_OF_PREDICTION, (TWO_STEP, ONE_STEP), strict=True):
             grouped = table[table["rule"] == name].groupby("strings")[column]
-            axis.errorbar(grouped.mean().index, grouped.mean(), grouped.sem(), label=name, marker="o", capsize=3)
+            style = {"color": color, "marker": "o", "capsize": 3}
+            axis.errorbar(grouped.mean().index, grouped.mean(), grouped.sem(), label=name, **style)
         axis.set(xlabel="training strings of each class", ylabel=label, xscale="log")
         axis.set_xticks(SIZES, SIZES)
         axis.minorticks_off()
     figure.legend(*axes[0].get_legend_handles_labels(), loc="lower center", ncols=2, frameon=False)
     figure.tight_layout(rect=(0, 0.08, 1, 1))
-    figure.savefig(out)
+    save(figure, out)
 
 
 def main() -> None:

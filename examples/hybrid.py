@@ -25,6 +25,7 @@ import numpy as np
 import pandas as pd
 
 import bayesgen as bg
+from bayesgen.report import LINES, ONE_STEP, TWO_STEP, save
 
 MODEL = bg.GaussianDiscriminant("tied-spherical", class_prior=[0.5, 0.5])
 COUPLINGS = np.geomspace(0.03, 30, 9)
@@ -100,21 +101,23 @@ def draw_figure(means: pd.DataFrame, X: np.ndarray, y: np.ndarray, out: pathlib.
     import matplotlib.pyplot as plt
 
     figure, (left, axis) = plt.subplots(1, 2, figsize=(9.6, 4.2), width_ratios=[1, 2])
-    left.scatter(*X.T, c=np.where(y == 0, "tab:blue", "tab:orange"), s=6)
+    left.scatter(*X.T, c=np.where(y == 0, "0.25", "0.7"), s=6)
     left.set(title="two upright classes", aspect="equal", xlabel="across", ylabel="upright")
     hybrid = means.loc[list(COUPLINGS)]
-    axis.errorbar(COUPLINGS, hybrid["mean"], hybrid["sem"], marker="o", capsize=3, color="k", label="Hybrid(coupling)")
-    for (name, row), style in zip(means.drop(list(COUPLINGS)).iterrows(), ["--", "-.", ":", (0, (5, 1))], strict=False):
-        (line,) = axis.plot(
-            COUPLINGS[[0, -1]], [row["mean"]] * 2, linestyle=style, label=f"{name}, {row['size']:.0f} draws"
-        )
-        axis.fill_between(
-            COUPLINGS[[0, -1]], row["mean"] - row["sem"], row["mean"] + row["sem"], color=line.get_color(), alpha=0.15
-        )
+    style = {"marker": "o", "capsize": 3, "color": TWO_STEP}
+    axis.errorbar(COUPLINGS, hybrid["mean"], hybrid["sem"], label="Hybrid(coupling)", **style)
+    ends = COUPLINGS[[0, -1]]
+    for color, lines, rows in (
+        (TWO_STEP, LINES[1:], means.loc[["generative", "discriminative"]]),
+        (ONE_STEP, LINES, means.filter(like="one-step", axis=0)),
+    ):
+        for line, (name, row) in zip(lines, rows.iterrows(), strict=False):
+            axis.plot(ends, [row["mean"]] * 2, line, color=color, label=f"{name}, {row['size']:.0f} draws")
+            axis.fill_between(ends, row["mean"] - row["sem"], row["mean"] + row["sem"], color=color, alpha=0.15)
     axis.set(xscale="log", xlabel="coupling", ylabel="accuracy on test rows", title="means and standard errors")
     figure.legend(*axis.get_legend_handles_labels(), loc="lower center", ncols=3, frameon=False)
     figure.tight_layout(rect=(0, 0.1, 1, 1))
-    figure.savefig(out)
+    save(figure, out)
 
 
 def main() -> None:

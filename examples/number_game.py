@@ -24,12 +24,13 @@ import numpyro.distributions as dist
 import pandas as pd
 
 import bayesgen as bg
+from bayesgen.report import ONE_STEP, TWO_STEP, save
 
 SETS = [[16], [60], [16, 8, 2, 64], [16, 23, 19, 20]]
 NUMBERS = range(1, 101)
 BARS = 8  # hypotheses shown for each set
 
-ONE_STEP, TWO_STEP, INK, FAINT = "#3b6ea5", "#d1662b", "#222222", "#8a8a8a"
+INK, FAINT = "#222222", "#8a8a8a"
 
 
 def draw(path):
@@ -51,7 +52,7 @@ def draw(path):
     axes[-1, 1].set_xlabel("number")
     figure.get_layout_engine().set(h_pad=0.07, w_pad=0.06)
     figure.legend(*legend(axes[0, 1]), loc="outside lower center", ncols=3, frameon=False, handletextpad=0.5)
-    figure.savefig(path, dpi=220)
+    save(figure, path)
 
 
 STYLE = {

@@ -10,6 +10,7 @@ The one-step answer covers what it says, at any number of rows. With a hundred r
 """
 
 import argparse
+import pathlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 import bayesgen as bg
+from bayesgen.report import ONE_STEP, TWO_STEP, save
 
 SIZES = (5, 20, 100)
 LEVELS = (0.5, 0.8, 0.95)
@@ -24,7 +26,7 @@ NUM_FEATURES = 2
 # variance ~ InverseGamma(3, 2); coefficients, and the intercept at x = 0 ~ Normal(0, variance)
 PRIOR = bg.LinearNormalInverseGamma(coefficients=0, precision=1, mean=0, kappa=1, shape=3, scale=2, center=0)
 RULES = {"two-step": bg.PlugIn("mode"), "one-step": bg.BMA()}
-COLORS = {"two-step": "#c44e52", "one-step": "#4c72b0"}
+COLORS = {"two-step": TWO_STEP, "one-step": ONE_STEP}
 
 
 def rows(rng: np.random.Generator, size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -87,12 +89,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Print the coverage of intervals, and draw it."""
     parser = argparse.ArgumentParser(description="Coverage of two-step and one-step intervals of a regression.")
     parser.add_argument("--simulations", type=int, default=4000, help="processes that are drawn for each size")
-    parser.add_argument("--out", default="regression_coverage.svg", help="file of the figure")
+    parser.add_argument(
+        "--out", type=pathlib.Path, default=pathlib.Path("regression_coverage.svg"), help="file of the figure"
+    )
     given = parser.parse_args(arguments)
     found = places(SIZES, given.simulations)
     print("Share of intervals that hold the new y")
     print(coverage(found).round(3).to_string())
-    figure(found).savefig(given.out)
+    save(figure(found), given.out)
 
 
 if __name__ == "__main__":

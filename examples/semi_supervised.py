@@ -33,6 +33,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.model_selection import train_test_split
 
 import bayesgen as bg
+from bayesgen.report import LINES, TWO_STEP, save
 
 SOFT = bg.MAP(num_starts=1)  # the start is the fit of the labelled rows
 METHODS = {
@@ -117,16 +118,17 @@ def draw_figure(tables: dict[str, pd.DataFrame], out: pathlib.Path) -> None:
 
     figure, axes = plt.subplots(1, len(tables), figsize=(4.2 * len(tables), 3.6), squeeze=False)
     for axis, (title, table) in zip(axes[0], tables.items(), strict=True):
-        for name in METHODS:
+        for name, line in zip(METHODS, LINES, strict=False):
             grouped = table[table["method"] == name].groupby("labelled")["accuracy"]
-            axis.errorbar(grouped.mean().index, grouped.mean(), grouped.sem(), label=name, marker="o", capsize=3)
+            style = {"color": TWO_STEP, "linestyle": line, "marker": "o", "capsize": 3}
+            axis.errorbar(grouped.mean().index, grouped.mean(), grouped.sem(), label=name, **style)
         axis.set(title=title, xlabel="labelled rows", xscale="log")
         axis.set_xticks(sorted(table["labelled"].unique()), sorted(table["labelled"].unique()))
         axis.minorticks_off()
     axes[0, 0].set_ylabel("accuracy on test rows")
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="lower center", ncols=len(METHODS), frameon=False)
     figure.tight_layout(rect=(0, 0.08, 1, 1))
-    figure.savefig(out)
+    save(figure, out)
 
 
 def main() -> None:

@@ -46,15 +46,14 @@ def columns_as_read(dataset: Dataset, schema: Schema) -> list[ColumnAsRead]:
         name = f"{dataset.X.shape[1]} columns"
         return [ColumnAsRead(name, "count", cells.nunique(), 0, _range(cells), False)]
     kinds = Schema.infer(dataset.X, declared=schema).kinds
-    names = [str(name) for name in dataset.X.columns]
+    names = map(str, dataset.X.columns)
     return [_as_read(name, name_of_kind(kinds[name]), dataset.X[name].dropna(), len(dataset.X)) for name in names]
 
 
 def _as_read(name: str, kind: str, known: pd.Series, num_rows: int) -> ColumnAsRead:
     is_real, num_values = kind == "real", known.nunique()
     if is_real:
-        is_whole = pd.api.types.is_numeric_dtype(known) and bool((known == known.round()).all())
-        hardly_repeats = is_whole and 1 < num_values == len(known)
+        hardly_repeats = 1 < num_values == len(known) and bool((known == known.round()).all())
     else:
         hardly_repeats = kind != SEQUENCE and num_values * _ROWS_A_VALUE > num_rows
     holds = _range(known) if is_real else quote_some(sorted(known.unique().tolist(), key=str), 3)

@@ -1,5 +1,6 @@
 """Figures of comparisons, drawn by matplotlib where it is installed."""
 
+import itertools
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LEVELS = np.linspace(0.0, 1.0, 101)
-_STYLES = {True: "--", False: "-"}  # of two-step and one-step answers
+ONE_STEP, TWO_STEP = "#3b6ea5", "#d1662b"  # the colours of answers in every figure
+LINES = ("-", "--", ":", "-.")  # of several answers of one colour
 
 
 def can_draw() -> bool:
@@ -49,12 +51,15 @@ def _draw(panel: "Axes", given: list[Scored], num_rows: int) -> None:
     low, high = (stats.binom.ppf(p, num_rows, _LEVELS) / num_rows for p in (0.025, 0.975))
     panel.fill_between(_LEVELS, low, high, color="0.9", label="calibrated: 95 % of curves")
     panel.plot(_LEVELS, _LEVELS, color="0.6", linewidth=1)
+    lines = {ONE_STEP: itertools.cycle(LINES), TWO_STEP: itertools.cycle(LINES)}
     for one in given:
         reach = np.nan_to_num(np.abs(2 * one.row_scores["pit"] - 1), nan=np.inf)  # impossible rows are in no interval
         shares = np.searchsorted(np.sort(reach), _LEVELS, side="right") / num_rows
         answer = one.answer
         step = "two-step" if answer.two_step else "one-step"
-        panel.plot(_LEVELS, shares, _STYLES[answer.two_step], label=f"{step}: {answer.method} · {answer.rule}")
+        color = TWO_STEP if answer.two_step else ONE_STEP
+        label = f"{step}: {answer.method} · {answer.rule}"
+        panel.plot(_LEVELS, shares, next(lines[color]), color=color, label=label)
     panel.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="probability of the central interval")
     panel.xaxis.set_major_formatter("{x:.0%}")
     panel.yaxis.set_major_formatter("{x:.0%}")
@@ -62,5 +67,6 @@ def _draw(panel: "Axes", given: list[Scored], num_rows: int) -> None:
 
 
 def save(figure: "Figure", path: Path) -> None:
-    """Write a figure as the suffix of the path says."""
-    figure.savefig(path, dpi=150)
+    """Write a figure as the suffix of the path says, and as PNG beside it where that is another."""
+    for file in dict.fromkeys((path, path.with_suffix(".png"))):
+        figure.savefig(file, dpi=150)
