@@ -39,6 +39,11 @@ def classes(fit, X, rules=RULES):
     return by_row([array for answer in answers for array in (answer.log_probabilities, answer.log_marginal)])
 
 
+def members(fit, X):
+    """Probabilities of classes, averaged over structures."""
+    return classes(fit, X, RULES[2:])
+
+
 def averages(fit, X):
     """Probabilities of classes over draws, and the entropy that they split."""
     answers = [bg.predict(fit, X, rule=rule) for rule in AVERAGES]
@@ -143,14 +148,16 @@ def test_averages_of_continuous_labels(name):
     check(RESPONSES[name].exact, rows_of(NEW, 5)[0], average_numbers)
 
 
-def test_models_without_labels():
-    """Components, structures that are averaged, and surfaces, of whose rows cells are missing."""
+def test_components_structures_and_surfaces():
+    """Of rows whose cells are missing."""
     case = CASES["naive Bayes"]
     X, y = case.data
     holed = ALL["naive Bayes"].new
     check(bg.fit(bg.Mixture(case.model, 2), X, method=bg.MAP(num_starts=1)), holed, tables, cells)
     averaged = bg.fit(bg.NaiveBayes(case.model.families, structure="average"), X, y, method=bg.Exact())
     check(averaged, holed, classes)
-    reals = {column: X[column] for column in ("height", "weight")}
+    reals, holed_reals = ({column: rows[column] for column in ("height", "weight")} for rows in (X, holed))
     surface = bg.fit(bg.ProbabilisticPCA(1), reals, method=bg.MLE())
-    check(surface, {column: holed[column] for column in reals}, tables, cells, coordinates)
+    check(surface, holed_reals, tables, cells, coordinates)
+    forms = bg.average([bg.GaussianDiscriminant("diag"), bg.GaussianDiscriminant("tied")])
+    check(bg.fit(forms, reals, y, method=bg.Exact()), holed_reals, members)
