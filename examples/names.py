@@ -20,12 +20,12 @@ order 1 has 44 % right, and yet a worse log score, -1.74, as chains are too sure
 given the continent alone. Plug-in and the average over parameters differ at order 0, where letters come again within a
 name, and from few names (-1.93 and -1.89 from 50); from order 1 on, pairs hardly do, and the two are the same. The
 evidence gives nearly all weight to order 1, the best account of names, which is not what the log score asks for: all of
-these chains are wrong, and the average by evidence stays below the shares however many names there are. Where all
-models are wrong, stacking is the average to take: it asks for the log score, mixes the orders, and is best from 100
-names on (-1.50 and 46 % from 350). Text messages are longer, and the averages over parameters differ from plug-in at
-every order: they are better at orders 0 and 1 (at order 1, -0.27 and -0.30 from 100 messages), and mostly worse at
-orders 2 and 3, where what a message repeats makes them even surer. The evidence goes from order 2 to order 3, both too
-sure, and stacking is best from any number of messages.
+these chains are wrong, and the average by evidence stays below the shares at every number of names. Where all models
+are wrong, stacking is the average to take: it asks for the log score, mixes the orders, and is best from 100 names on
+(-1.50 and 46 % from 350). Text messages are longer, and the averages over parameters differ from plug-in at every
+order: they are better at orders 0 and 1 (at order 1, -0.27 and -0.30 from 100 messages), and mostly worse at orders 2
+and 3, where what a message repeats makes them even surer. The evidence goes from order 2 to order 3, both too sure, and
+stacking is best from any number of messages.
 
 The second row of panels is drawn where the file of the SMS Spam Collection (Almeida, Gómez Hidalgo and Yamakami 2011)
 is given: lines of label, tab, text.
