@@ -82,7 +82,7 @@ class StructureAverage(ConcreteModel):
         dependent = self.classifier.conjugate(schema)
         log_odds = np.asarray(scipy.special.logit(self.dependence_prior))
         return ConjugateStructures(
-            **{field.name: getattr(dependent, field.name) for field in dataclasses.fields(dependent)},
+            **{field.name: getattr(dependent, field.name) for field in dataclasses.fields(dependent) if field.init},
             shared=self.shared(dependent),
             log_odds={block.name: log_odds for block in dependent.blocks},
         )
