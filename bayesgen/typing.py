@@ -4,7 +4,7 @@ Axes: n rows, K classes, D columns or dimensions, r categories, F features, and 
 one axis are written with a space first, Float[Array, " n"], which keeps linters from taking them for names.
 """
 
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias
 
 import jax
 import numpy as np
@@ -15,35 +15,18 @@ if TYPE_CHECKING:  # NumPy's stubs call an array what arithmetic on arrays witho
     ArrayOrNumber: TypeAlias = Array
 else:  # it is one of NumPy's numbers
     ArrayOrNumber = np.ndarray | jax.Array | np.floating | np.bool_
-Learned = TypeVar("Learned", covariant=True)  # what training gives
-Answered = TypeVar("Answered", covariant=True)  # what prediction gives
-if TYPE_CHECKING:  # models say by these what is predicted of their labels; how it is made is of rooms further up
-    from bayesgen.prediction import ClassPrediction, ContinuousPrediction, DensityPrediction
-
-    ClassAnswer: TypeAlias = ClassPrediction
-    NumberAnswer: TypeAlias = ContinuousPrediction
-    ClassOrDensityAnswer: TypeAlias = ClassPrediction | DensityPrediction
-    RowAnswer: TypeAlias = ClassPrediction | ContinuousPrediction | DensityPrediction
-else:
-    ClassAnswer = NumberAnswer = ClassOrDensityAnswer = RowAnswer = Any
 Seed: TypeAlias = int | np.integer | Array  # an array is one JAX key, of the new kind or the old one
 
 __all__ = [
-    "Answered",
     "Array",
     "ArrayOrNumber",
     "Bool",
-    "ClassAnswer",
-    "ClassOrDensityAnswer",
     "Float",
     "Int",
     "Integer",
-    "Learned",
     "Num",
-    "NumberAnswer",
     "PRNGKeyArray",
     "Real",
-    "RowAnswer",
     "Seed",
     "Shaped",
 ]

@@ -37,7 +37,7 @@ ROOMS = [
 ]
 GROUND = {
     "bayesgen",
-    *(f"bayesgen.{name}" for name in ("describe", "errors", "log_density", "records", "typing")),
+    *(f"bayesgen.{name}" for name in ("describe", "errors", "labels", "log_density", "records", "typing")),
 }  # for every room
 MOST_FILES = 8  # beside the rooms
 

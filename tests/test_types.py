@@ -10,6 +10,7 @@ import bayesgen as bg
 from bayesgen.averaging import AverageFit, AverageModel
 from bayesgen.concepts import ConceptFit, ConceptPrediction
 from bayesgen.fitting import Fit
+from bayesgen.labels import ClassLabel
 from bayesgen.prediction import ClassPrediction, ContinuousPrediction, DensityPrediction
 
 X, EXACT, BMA = np.zeros((5, 2)), bg.Exact(), bg.BMA()
@@ -17,9 +18,9 @@ X, EXACT, BMA = np.zeros((5, 2)), bg.Exact(), bg.BMA()
 
 def classes() -> None:
     fit = bg.fit(bg.GaussianDiscriminant(), X, [0, 1, 0, 1, 1], method=EXACT)
-    assert_type(fit, Fit[ClassPrediction])
+    assert_type(fit, Fit[ClassLabel])
     assert_type(bg.predict(fit, X, rule=BMA), ClassPrediction)
-    assert_type(fit.update(X), Fit[ClassPrediction])
+    assert_type(fit.update(X), Fit[ClassLabel])
 
 
 def perhaps_classes() -> None:

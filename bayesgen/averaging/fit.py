@@ -12,11 +12,12 @@ from bayesgen.data import Rows, Table, levels_array, read_table
 from bayesgen.describe import amount, counted, described
 from bayesgen.errors import DataError, FitError, PredictionError
 from bayesgen.fitting import Fit
+from bayesgen.labels import AnyLabel
 from bayesgen.posteriors import AveragePosterior, Mixes, rows_of_members
 from bayesgen.prediction import BMA, DensityPrediction, PlugIn, Rule, answer, log_densities
 from bayesgen.records import by_content
 from bayesgen.runtime import as_key, used
-from bayesgen.typing import Float, RowAnswer, Seed, Shaped
+from bayesgen.typing import Float, Seed, Shaped
 
 if TYPE_CHECKING:
     import xarray
@@ -30,7 +31,7 @@ WITHOUT_CLASSES = (
 
 
 @by_content
-class AverageFit(Fit[RowAnswer]):
+class AverageFit(Fit[AnyLabel]):
     """A fit of several structures at once: what `bayesgen.average` gives.
 
     Its schema, program, prior and parameters are those of the best structure.

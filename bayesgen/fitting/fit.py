@@ -1,7 +1,7 @@
 """`Fit`: what training gives, whatever the method."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 import jax
 import numpy as np
@@ -9,12 +9,13 @@ import numpy as np
 from bayesgen.data import read_table
 from bayesgen.describe import described, quote_some, shortened
 from bayesgen.errors import DataError, ModelError, PredictionError
+from bayesgen.labels import Labelled
 from bayesgen.models import FactorCoordinates
 from bayesgen.posteriors import At, Posterior, ProcessPosterior, chains_joined
 from bayesgen.program import Reduction, log_joint_draws, reduce_draws
 from bayesgen.records import by_content
 from bayesgen.runtime import as_key, check_seed, in_batches, interrupts_kept, requested
-from bayesgen.typing import Answered, Float, Int, Seed
+from bayesgen.typing import Float, Int, Seed
 
 from .about import facts_of
 from .components import with_one_order
@@ -34,7 +35,7 @@ ENOUGH_DRAWS = 1000  # for a table of each, where there can be any number
 
 
 @by_content
-class Fit(TrainedOnRows[Answered]):
+class Fit(TrainedOnRows[Any], Generic[Labelled]):
     """A trained model.
 
     `parameters` go by the program's sites, `{block}_{parameter}`; `parameters_of(column)` gives those of one column.
@@ -247,7 +248,7 @@ class Fit(TrainedOnRows[Answered]):
 
     def update(
         self, X: Any, y: Any = None, *, sample_weight: Any = None, seed: Seed = 0, progress: bool | None = None
-    ) -> "Fit[Answered]":
+    ) -> "Fit[Labelled]":
         """The fit of its training rows and more, any number of times.
 
         It is what fitting all rows at once gives, at the prior of this fit (`fit.prior`), up to rounding, log evidence
@@ -275,7 +276,7 @@ class Fit(TrainedOnRows[Answered]):
 
     def add_class(
         self, label: Any, X: Any, *, sample_weight: Any = None, seed: Seed = 0, progress: bool | None = None
-    ) -> "Fit[Answered]":
+    ) -> "Fit[Labelled]":
         """The fit with one more class, learned from its rows alone; what was learned of the others stays.
 
         Its parameters have the prior of those of the other classes, as the first fit resolved it, and its probability
@@ -304,14 +305,14 @@ class Fit(TrainedOnRows[Answered]):
         data = with_class(kept_data(self.summaries, self.schema, self.method), label, X, sample_weight)
         return with_classes_kept(self._of(data, seed, progress), self)
 
-    def _of(self, data: Summaries, seed: Seed, progress: bool | None) -> "Fit[Answered]":
+    def _of(self, data: Summaries, seed: Seed, progress: bool | None) -> "Fit[Labelled]":
         """The fit of other data by the same method."""
         check_seed(seed)
         with requested(None), interrupts_kept():
             problem = dataclasses.replace(self.problem, data=data, seed=seed, progress=progress)
             return problem.solved_by(self.method)
 
-    def relabel(self) -> "Fit[Answered]":
+    def relabel(self) -> "Fit[Labelled]":
         """The fit of a mixture by `NUTS()` with the components of all its draws in one order.
 
         Components are exchangeable, and each draw may have another order of them. They are matched by their

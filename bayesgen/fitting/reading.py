@@ -9,9 +9,10 @@ import numpy as np
 
 from bayesgen.data import Rows, Schema, Table, levels_array, read_table, unknown_cells, warn_of_unknown
 from bayesgen.families import Family
+from bayesgen.labels import Answered
 from bayesgen.program import ConcreteModel, GenerativeProgram, read_rows
 from bayesgen.records import by_content
-from bayesgen.typing import Answered, Shaped
+from bayesgen.typing import Shaped
 
 from .summaries import Summaries
 from .trained import Trained

@@ -5,9 +5,9 @@ from typing import Any, Generic
 
 import numpy as np
 
+from bayesgen.labels import Answered
 from bayesgen.posteriors import Posterior
 from bayesgen.records import by_content
-from bayesgen.typing import Answered
 
 
 @by_content

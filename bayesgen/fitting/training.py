@@ -2,21 +2,49 @@
 
 import dataclasses
 import functools
-from typing import Any
+from typing import Any, overload
 
 from bayesgen.data import Schema
 from bayesgen.errors import DataError, keywords_stated
-from bayesgen.program import Model
+from bayesgen.labels import Labelled, Learned
+from bayesgen.program import Model, Recipe
 from bayesgen.runtime import check_seed, interrupts_kept, requested
-from bayesgen.typing import Learned, Seed
+from bayesgen.typing import Seed
 
 from .data import as_summaries
+from .fit import Fit
 from .problem import Method, Problem, ProgramProblem
 
 
-@keywords_stated
+@overload
+def fit(
+    model: Recipe[Labelled],
+    X: Any,
+    y: Any = ...,
+    *,
+    method: Method,
+    schema: Schema | None = ...,
+    sample_weight: Any = ...,
+    seed: Seed = ...,
+    progress: bool | None = ...,
+    device: str | None = ...,
+) -> Fit[Labelled]: ...
+@overload
 def fit(
     model: Model[Learned],
+    X: Any,
+    y: Any = ...,
+    *,
+    method: Method,
+    schema: Schema | None = ...,
+    sample_weight: Any = ...,
+    seed: Seed = ...,
+    progress: bool | None = ...,
+    device: str | None = ...,
+) -> Learned: ...
+@keywords_stated
+def fit(
+    model: Model[Any],
     X: Any,
     y: Any = None,
     *,
@@ -26,7 +54,7 @@ def fit(
     seed: Seed = 0,
     progress: bool | None = None,
     device: str | None = None,
-) -> Learned:
+) -> Any:
     """Train a model: learn from data which processes may have made them.
 
     Args:
@@ -73,8 +101,7 @@ def fit(
     with requested(device), interrupts_kept():
         read = {"schema": schema, "sample_weight": sample_weight, "keeps_rows": method.needs_rows}
         problem = X if isinstance(X, Problem) else prepare(model, X, y, **read)
-        learned: Learned = dataclasses.replace(problem, seed=seed, progress=progress).solved_by(method)
-        return learned
+        return dataclasses.replace(problem, seed=seed, progress=progress).solved_by(method)
 
 
 @functools.singledispatch

@@ -20,9 +20,10 @@ from bayesgen.data import (
 )
 from bayesgen.errors import DataError, ModelError
 from bayesgen.families import Family, FixedCategorical, Scale, default_variances
+from bayesgen.labels import Labelled
 from bayesgen.program import ConcreteModel, GenerativeProgram, Model, Plan, PytreeFunction, Recipe
 from bayesgen.statistics import Cells, PatternMoments, Statistic, check_rows
-from bayesgen.typing import Answered, Array, Bool
+from bayesgen.typing import Array, Bool
 
 from .apart import ClassPrior
 from .block_columns import (
@@ -39,7 +40,7 @@ from .function import LABEL, BlocksFunction, ClassifierFunction
 from .regression import refuse_missing_everywhere
 
 
-class BlockModel(ConcreteModel[Answered]):
+class BlockModel(ConcreteModel[Labelled]):
     """Blocks of columns, independent of each other given the class; or without classes.
 
     Attributes:

@@ -9,8 +9,8 @@ import numpy as np
 from bayesgen.data import PositionalNames, Schema
 from bayesgen.errors import ModelError
 from bayesgen.families import DirichletCategorical, Family, LinearFamily
+from bayesgen.labels import OptionalLabel
 from bayesgen.records import fill
-from bayesgen.typing import ClassOrDensityAnswer
 
 from .apart import ClassPrior, check_classes_apart
 from .blocks import BlockModel
@@ -18,7 +18,7 @@ from .function import LABEL, covariate_name
 
 
 @dataclasses.dataclass(frozen=True)
-class GenerativeClassifier(BlockModel[ClassOrDensityAnswer]):
+class GenerativeClassifier(BlockModel[OptionalLabel]):
     """A generative classifier: instances are made by choosing a class, then each block of columns given the class.
 
     Generative story::

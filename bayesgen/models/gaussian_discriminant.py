@@ -6,9 +6,9 @@ from typing import Any
 from bayesgen.data import Schema, Table
 from bayesgen.errors import ModelError
 from bayesgen.families import DirichletCategorical, Family, NormalInverseGamma, NormalInverseWishart
+from bayesgen.labels import ClassLabel
 from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.records import fill
-from bayesgen.typing import ClassAnswer
 
 from .classifier import ClassPrior, as_class_prior
 from .naive_bayes import NaiveBayes
@@ -25,7 +25,7 @@ COVARIANCES: dict[str, NormalInverseWishart | NormalInverseGamma] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class GaussianDiscriminant(Recipe[ClassAnswer]):
+class GaussianDiscriminant(Recipe[ClassLabel]):
     """Gaussian discriminant analysis: given the class, the real columns are jointly normal.
 
     Generative story::

@@ -6,8 +6,8 @@ from typing import Any
 from bayesgen.data import Schema, Table
 from bayesgen.errors import DataError, ModelError
 from bayesgen.families import NormalInverseWishart
+from bayesgen.labels import NumberLabel
 from bayesgen.program import ConcreteModel, Recipe, Response
-from bayesgen.typing import NumberAnswer
 
 from .blocks import BlockModel
 from .closed_response import JointNormalResponse
@@ -17,7 +17,7 @@ SITE = "joint"
 
 
 @dataclasses.dataclass(frozen=True)
-class JointGaussianRegression(Recipe[NumberAnswer]):
+class JointGaussianRegression(Recipe[NumberLabel]):
     """Regression with a generative model of everything: the columns x and the response y are jointly normal.
 
     Generative story::

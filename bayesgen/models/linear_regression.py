@@ -22,6 +22,7 @@ from bayesgen.data import (
 )
 from bayesgen.errors import ModelError
 from bayesgen.families import Family, LinearNormalInverseGamma, Scale
+from bayesgen.labels import NumberLabel
 from bayesgen.program import ConcreteModel, Recipe, Response
 from bayesgen.statistics import (
     Cells,
@@ -33,7 +34,7 @@ from bayesgen.statistics import (
     check_rows,
     sufficient_statistics,
 )
-from bayesgen.typing import Float, NumberAnswer
+from bayesgen.typing import Float
 
 from .blocks import BlockModel
 from .closed_response import ClosedResponse
@@ -53,7 +54,7 @@ GIVEN = (
 
 
 @dataclasses.dataclass(frozen=True)
-class LinearRegression(Recipe[NumberAnswer]):
+class LinearRegression(Recipe[NumberLabel]):
     """Regression on a line, or by basis functions on a curve or surface, with Gaussian noise in y.
 
     Generative story, given the features f(x) of the row, whose means in training are c::

@@ -9,16 +9,17 @@ import numpy as np
 
 from bayesgen.data import Rows, Schema, Table
 from bayesgen.errors import DataError, ModelError
+from bayesgen.labels import ClassLabel
 from bayesgen.program import ConcreteModel, GenerativeProgram, Recipe
 from bayesgen.records import fill
 from bayesgen.statistics import Cells, Statistic, SufficientStatistics
-from bayesgen.typing import ClassAnswer, Int
+from bayesgen.typing import Int
 
 from .conjugate import Conjugate
 
 
 @dataclasses.dataclass(frozen=True)
-class Mixture(Recipe[ClassAnswer]):
+class Mixture(Recipe[ClassLabel]):
     """A mixture: rows without labels, each from one of several components, which are the classes of a model.
 
     Generative story, that of the model, whose labels nobody has seen::

@@ -18,9 +18,9 @@ from bayesgen.families import (
     GammaPoisson,
     NormalInverseGamma,
 )
+from bayesgen.labels import OptionalLabel
 from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.records import fill
-from bayesgen.typing import ClassOrDensityAnswer
 
 from .block_columns import with_alphabets
 from .blocks import check_sequences, refuse_classes, refuse_components
@@ -43,7 +43,7 @@ STRUCTURES: dict[str, Callable[[GenerativeClassifier, float], ConcreteModel]] = 
 
 
 @dataclasses.dataclass(frozen=True)
-class NaiveBayes(Recipe[ClassOrDensityAnswer]):
+class NaiveBayes(Recipe[OptionalLabel]):
     """Naive Bayes: given the class, the columns are independent (but for families that model columns jointly).
 
     Generative story::

@@ -14,6 +14,7 @@ from bayesgen.data import Rows, Schema, Table, response_of_rows
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, ModelError
 from bayesgen.families import Family, LinearNormalInverseGamma, NormalInverseGamma, Scale, default_variances
+from bayesgen.labels import NumberLabel
 from bayesgen.program import ConcreteModel, PytreeFunction, Recipe, Response
 from bayesgen.records import content_hash, record, static
 from bayesgen.statistics import (
@@ -25,7 +26,7 @@ from bayesgen.statistics import (
     check_rows,
     sufficient_statistics,
 )
-from bayesgen.typing import Array, Bool, Float, NumberAnswer
+from bayesgen.typing import Array, Bool, Float
 
 from .blocks import BlockModel
 from .closed_response import ClosedResponse
@@ -36,7 +37,7 @@ SITE, COLUMNS = "y", "real"
 
 
 @dataclasses.dataclass(frozen=True)
-class NaiveBayesRegression(Recipe[NumberAnswer]):
+class NaiveBayesRegression(Recipe[NumberLabel]):
     """Regression by naive Bayes: given the response y, the columns are independent, each about a line in y.
 
     Generative story, with c the training mean of y::

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import numbers
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
@@ -13,8 +13,9 @@ from bayesgen.data import Rows, Table, read_table
 from bayesgen.describe import shortened
 from bayesgen.errors import DataError, ImpossibleRowsWarning, PredictionError, keywords_stated, warn
 from bayesgen.fitting import Fit, HiddenStates, Trained
+from bayesgen.labels import Answered, AnyLabel, ClassLabel, NumberLabel, OptionalLabel
 from bayesgen.runtime import interrupts_kept, requested, used
-from bayesgen.typing import Answered, Float, Int
+from bayesgen.typing import Float, Int
 
 from .answer import ClassPrediction, joined, named_classes
 from .continuous import ContinuousPrediction, joined_answers
@@ -57,8 +58,22 @@ class Rule(abc.ABC):
         """Whether it averages over draws, so that a row costs more memory than its answer."""
 
 
+@overload
+def predict(fit: Fit[ClassLabel], X: Any, *, rule: Rule, device: str | None = ...) -> ClassPrediction: ...
+@overload
+def predict(fit: Fit[NumberLabel], X: Any, *, rule: Rule, device: str | None = ...) -> ContinuousPrediction: ...
+@overload
+def predict(
+    fit: Fit[OptionalLabel], X: Any, *, rule: Rule, device: str | None = ...
+) -> ClassPrediction | DensityPrediction: ...
+@overload
+def predict(
+    fit: Fit[AnyLabel], X: Any, *, rule: Rule, device: str | None = ...
+) -> ClassPrediction | ContinuousPrediction | DensityPrediction: ...
+@overload
+def predict(fit: Trained[Answered], X: Any, *, rule: Rule, device: str | None = ...) -> Answered: ...
 @keywords_stated
-def predict(fit: Trained[Answered], X: Any, *, rule: Rule, device: str | None = None) -> Answered:
+def predict(fit: Trained[Any], X: Any, *, rule: Rule, device: str | None = None) -> Any:
     """Class probabilities of new rows; of a fit with a continuous label the distribution of that.
 
     Args:
@@ -91,8 +106,7 @@ def predict(fit: Trained[Answered], X: Any, *, rule: Rule, device: str | None = 
     if not isinstance(rule, Rule):
         raise PredictionError(f"rule must be an object such as PlugIn() or BMA(), got {rule!r}.")
     with requested(device), interrupts_kept():
-        answered: Answered = answer(fit, rule, X)
-        return answered
+        return answer(fit, rule, X)
 
 
 @functools.singledispatch

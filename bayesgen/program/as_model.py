@@ -19,6 +19,7 @@ from bayesgen.data import (
 )
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, FitError
+from bayesgen.labels import AnyLabel
 from bayesgen.runtime import check_not_forked
 from bayesgen.statistics import (
     Cells,
@@ -29,7 +30,7 @@ from bayesgen.statistics import (
     check_magnitudes,
     check_rows,
 )
-from bayesgen.typing import Int, RowAnswer
+from bayesgen.typing import Int
 
 from .base import Program
 from .model import ConcreteModel
@@ -37,7 +38,7 @@ from .response import Response
 from .rows import check_numbers, covariate_cells, read_rows, summarize_rows
 
 
-class ProgramModel(Program, ConcreteModel[RowAnswer]):
+class ProgramModel(Program, ConcreteModel[AnyLabel]):
     """What a program does as a model, which is `GenerativeProgram`'s whatever its function."""
 
     @abc.abstractmethod

@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Generic
+from typing import Any, ClassVar, Generic
 
 import numpy as np
 from numpyro.distributions import constraints
@@ -10,24 +10,22 @@ from numpyro.distributions.constraints import Constraint
 
 from bayesgen.data import Rows, Schema, Table
 from bayesgen.errors import DataError, FitError
+from bayesgen.labels import Labelled, Learned
 from bayesgen.statistics import Cells, Statistic, SufficientStatistics, sufficient_statistics
-from bayesgen.typing import Answered, Int, Learned
+from bayesgen.typing import Int
 
 from .response import Response
-
-if TYPE_CHECKING:
-    from bayesgen.fitting import Fit as Fit
 
 
 class Model(Generic[Learned]):
     """What `bayesgen.fit` takes as its first argument: a statement of how data come about.
 
-    Its type says what training gives, for type checkers and editors: `Model["Fit"]`.
+    Its type says what training gives, for type checkers and editors: `Model["ConceptFit"]`.
     """
 
 
-class Recipe(Model["Fit[Answered]"], Generic[Answered], abc.ABC):
-    """A recipe for a generative program of rows. Its type says what predictions are: `Recipe["ClassPrediction"]`."""
+class Recipe(Model[object], Generic[Labelled], abc.ABC):
+    """A recipe for a generative program of rows. Its type says what labels they have: `Recipe[ClassLabel]`."""
 
     approximates_evidence: ClassVar[bool] = False
     """Whether fits by any method know an approximation of their log evidence."""
@@ -53,7 +51,7 @@ class Recipe(Model["Fit[Answered]"], Generic[Answered], abc.ABC):
         return self
 
 
-class ConcreteModel(Recipe[Answered]):
+class ConcreteModel(Recipe[Labelled]):
     """A model whose attribute sites are known."""
 
     class_axis: ClassVar[str] = "class"
