@@ -50,7 +50,7 @@ class Covariate:
             place = tuple(map(int, np.argwhere(differs)[0]))
             raise DataError(
                 f"Covariate {name!r} has {values[place]} in row {place[0]}, and {_NUMBERS[self.dtype.kind]} in the "
-                "data that were seen first. Give those in this dtype too, values.astype(...), if it is the right one."
+                f"data that were seen first. If both are right, give the values seen first as {values.dtype}, too."
             )
         return converted
 

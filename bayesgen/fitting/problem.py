@@ -15,7 +15,7 @@ from bayesgen.posteriors import Posterior
 from bayesgen.program import GenerativeProgram
 from bayesgen.runtime import used
 from bayesgen.statistics import SufficientStatistics
-from bayesgen.typing import Seed
+from bayesgen.typing import Bool, Seed
 
 from .fit import Fit
 from .summaries import Summaries
@@ -170,8 +170,8 @@ class ProgramProblem(Problem):
         constant = []
         if schema.variance is not None and schema.columns is not None:
             is_constant = (schema.variance == 0) & (True if known is None else np.isnan(known))
-            places = [int(index) for index in np.flatnonzero(is_constant)]
-            constant = [schema.columns[place] for place in places if self._has_default_prior(place)]
+            takes_one = is_constant & self._takes_variance_one(is_constant) if is_constant.any() else is_constant
+            constant = [schema.columns[place] for place in map(int, np.flatnonzero(takes_one))]
         response, before = schema.response, self.data.schema.response
         if response is not None and (before is None or before.variance is None):
             constant += response.constant
@@ -181,15 +181,24 @@ class ProgramProblem(Problem):
                 ConstantColumnWarning,
             )
 
-    def _has_default_prior(self, place: int) -> bool:
-        """Whether the prior of the column at a place would be another one if its variance were."""
-        schema, model = self.data.scaled_schema, self.data.model
-        assert schema.variance is not None
-        variance = schema.variance.copy()
-        variance[place] = 4.0
-        return self.conjugate is None or self.conjugate != model.conjugate(
-            dataclasses.replace(schema, variance=variance)
+    def _takes_variance_one(self, places: Bool[np.ndarray, " D"]) -> Bool[np.ndarray, " D"]:
+        """Whether priors of the columns at these places are what they were if the variances there were 1, and no other.
+
+        All columns of a block have one family, so that its prior with other variances tells it of each of them.
+        """
+        if self.conjugate is None:
+            return places
+        schema = self.data.scaled_schema
+        assert schema.variance is not None and schema.columns is not None
+        at_one, at_four = (
+            self.data.model.conjugate(dataclasses.replace(schema, variance=np.where(places, value, schema.variance)))
+            for value in (1.0, 4.0)
         )
+        named: set[str] = set()
+        for block, one, four in zip(self.conjugate.blocks, at_one.blocks, at_four.blocks, strict=True):
+            if block.family == one.family and block.family != four.family:
+                named.update(block.columns)
+        return np.asarray([name in named for name in schema.columns])
 
 
 class Method(abc.ABC):

@@ -205,9 +205,8 @@ def _error_of_mean(
 ) -> Float[np.ndarray, " n"]:
     """Monte Carlo standard error of the weighted mean, from means of batches of draws."""
     center = (weights * means).sum(0)
-    parts, totals = (
-        array.reshape(num_batches, -1, array.shape[1]).mean(1) for array in (weights * (means - center), weights)
-    )
+    shape = (num_batches, len(means) // num_batches, means.shape[1])
+    parts, totals = (array.reshape(shape).mean(1) for array in (weights * (means - center), weights))
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(ratio_error(parts[:, None], totals)[0])
 

@@ -76,13 +76,14 @@ class Definition:
             ModelError: there is none any more, because what it reads has changed.
         """
         changed: list[str] = []
-        for function in list(self._functions.values()):
-            if self.content is None or not self._is_steady:
-                return function
-            content = fingerprint(function)
+        functions = list(self._functions.values())
+        for function in functions:
+            content = self.content and fingerprint(function)
             if content == self.content:
                 return function
             changed = changed_names(self.content, content)
+        if functions and not self._is_steady:
+            return functions[0]  # it may itself change what it reads: see `settle`
         raise ModelError(
             f"The program has to be run again, and what its function reads is not what it was when the program was "
             f"made{': ' if changed else ''}{', '.join(changed)}. Set it back, or make the program and its fits again; "

@@ -160,6 +160,21 @@ def _libraries() -> ThreadpoolController:
 
 
 ONE_THREAD_A_PRODUCT = _Shared(lambda: _libraries().limit(limits=1, user_api="blas"))  # each matrix product, that is
-# filters of warnings are the process's, and pandas changes them for a while in each of its threads: the last of two
-# that do so at once puts back what the first had changed
-_WARNINGS_AS_BEFORE = _Shared(warnings.catch_warnings)
+
+
+@contextlib.contextmanager
+def _filters_kept() -> Iterator[None]:
+    """A block after which the filters of warnings are those that were there before.
+
+    They are the process's, and pandas 2 changes them for a while in each of its threads: the last of two that do so at
+    once puts back what the first had changed. `catch_warnings` would show again all that was warned of before.
+    """
+    filters = warnings.filters
+    try:
+        yield
+    finally:
+        if warnings.filters is not filters:
+            warnings.filters = filters  # type: ignore[misc]
+
+
+_WARNINGS_AS_BEFORE = _Shared(_filters_kept)
