@@ -5,7 +5,7 @@ from .binned import BINNED, Binned
 from .categories import UNKNOWN
 from .chunks import naming_origin, read_tables, row_chunks
 from .columns import ColumnKinds, PositionalNames, as_array, as_weights, check_index
-from .covariates import Covariate, covariate_values
+from .covariates import Covariate, check_ranges, covariate_values
 from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
 from .encoding import Wording, encode_numbers, refuse_missing_cells, whole_numbers
 from .filling import collected, filled
@@ -52,6 +52,7 @@ __all__ = [
     "as_one_sequence",
     "as_weights",
     "check_index",
+    "check_ranges",
     "collected",
     "covariate_values",
     "encode_numbers",

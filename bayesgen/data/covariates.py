@@ -1,12 +1,13 @@
 """Covariates: what each row has and a program does not model, arrays of any shape and dtype."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from bayesgen.errors import DataError
-from bayesgen.typing import Bool, Shaped
+from bayesgen.typing import Array, Bool, Shaped
 
 # kind of a dtype -> the dtype that programs compute with, and what a message calls its numbers
 _DTYPES: Final = {"b": np.dtype(bool), "i": np.dtype(np.int64), "u": np.dtype(np.int64), "f": np.dtype(np.float64)}
@@ -79,6 +80,26 @@ def covariate_values(name: str, cells: Shaped[np.ndarray, "..."]) -> Shaped[np.n
         place = tuple(map(int, np.argwhere(differs)[0]))
         raise DataError(f"Covariate {name!r} has {cells[place]} in row {place[0]}: correct it, or drop the row.")
     return values
+
+
+def check_ranges(ranges: Mapping[str, tuple[int, int]], values: Mapping[str, Shaped[Array, "n ..."]]) -> None:
+    """Refuse values of covariates, those that have a range, outside of it.
+
+    Raises:
+        DataError: naming the covariate and the first such row.
+    """
+    for name in sorted(ranges.keys() & values.keys()):
+        lowest, highest = ranges[name]
+        outside = (values[name] < lowest) | (values[name] > highest)
+        if outside.any():
+            place = tuple(map(int, np.argwhere(outside)[0]))
+            raise DataError(
+                f"Covariate {name!r} has {values[name][place]} in row {place[0]}, and {lowest} to {highest} in "
+                "training; the program computes indexes from it and from other things, so that nothing shows whether "
+                "there are such entries. If there are, train with rows that have it or declare "
+                f"Schema(ranges={{{name!r}: (lowest, highest)}}), or let the program index by {name!r} alone, "
+                f"table[y, {name}] for table[{name} * size + y]."
+            )
 
 
 def _converted(

@@ -54,6 +54,9 @@ class Schema:
     response: the name, mean and variance of a continuous label, the y of a regression; None where there is none.
     covariates: shapes and dtypes of the columns that a program of one's own uses and does not model, as training rows
         have shown them.
+    ranges: column -> the lowest and the highest value of such whole numbers, where a program makes indexes of them for
+        which it does not show how many entries there are. Those that training rows show widen what is declared; others
+        are refused in new rows. They take no part in comparisons.
 
     Raises DataError for an unknown kind and for empty or repeated categories, classes or columns.
     """
@@ -69,6 +72,7 @@ class Schema:
     unknown: str = "error"
     response: ResponseColumn | None = None
     covariates: Mapping[str, Covariate] = field(default_factory=dict)
+    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.kinds, ColumnKinds):
@@ -120,6 +124,13 @@ class Schema:
         schema = replace(schema, kinds=resolved_bins(kinds, table, names_of))
         categories = resolved_categories(schema, table, names_of)
         return replace(schema, categories=categories, classes=resolved_classes(self.classes, y, table.num_rows))
+
+    def widened(self, values: Mapping[str, Any]) -> "Schema":
+        """The schema with ranges that hold these values of covariates too."""
+        if not values:
+            return self
+        ends = {name: [*self.ranges.get(name, ()), int(np.min(v)), int(np.max(v))] for name, v in values.items()}
+        return replace(self, ranges={**self.ranges, **{name: (min(of), max(of)) for name, of in ends.items()}})
 
     def check_table(self, table: Table) -> None:
         """DataError unless the table has this schema's columns.

@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -109,11 +109,12 @@ def summarize_tables(
     kept: list[Rows] = []
 
     def parts() -> Iterator[SufficientStatistics]:
-        nonlocal num_rows
+        nonlocal num_rows, schema
         for table in tables:
             with naming_origin(table.chunk_number, table.num_dropped):
                 unknown.update(unknown_cells(schema, table))
-            for statistics, places, rows in _statistics(model, schema, table, keeps_rows):
+            for statistics, places, rows, ranges in _statistics(model, schema, table, keeps_rows):
+                schema = schema.widened(ranges)
                 unlabelled_places.append(None if places is None else num_rows + places)
                 kept.extend(rows)
                 yield statistics
@@ -125,8 +126,9 @@ def summarize_tables(
     return Summaries(model, schema, statistics, num_rows, one_after_another(unlabelled_places), rows)
 
 
-Part: TypeAlias = tuple[SufficientStatistics, Int[np.ndarray, " m"] | None, list[Rows]]
-"""The statistics of some rows of a table, which of its rows as given have no label, and the others if they are kept."""
+Part: TypeAlias = tuple[SufficientStatistics, Int[np.ndarray, " m"] | None, list[Rows], Mapping[str, tuple[int, int]]]
+"""The statistics of some rows of a table, which of its rows as given have no label, the others if they are kept, and
+the ranges of covariates."""
 
 
 def _statistics(model: ConcreteModel, schema: Schema, table: Table, keeps_rows: bool) -> Iterator[Part]:
@@ -137,11 +139,13 @@ def _statistics(model: ConcreteModel, schema: Schema, table: Table, keeps_rows: 
         labels = model.label_codes(schema, chunk)
         rows = dataclasses.replace(model.read(schema, chunk), labels=labels, weights=chunk.weights)
         statistics = model.summarize(schema, rows)
+        ranged = {name: values for name, values in rows.covariates.items() if name in schema.ranges}
+        ranges = schema.widened(ranged).ranges
         if labels is None or statistics.unlabelled is None:
-            return statistics, None, [_labelled(model, rows)] if keeps_rows else []
+            return statistics, None, [_labelled(model, rows)] if keeps_rows else [], ranges
         missing = np.flatnonzero(labels < 0)
         labelled = [_labelled(model, rows)] if keeps_rows else []
-        return statistics, missing + places.start if chunk.kept is None else chunk.kept[missing], labelled
+        return statistics, missing + places.start if chunk.kept is None else chunk.kept[missing], labelled, ranges
 
     with naming_origin(table.chunk_number, table.num_dropped):
         try:

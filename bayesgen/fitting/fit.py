@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal
 import jax
 import numpy as np
 
-from bayesgen.data import read_table
+from bayesgen.data import check_ranges, read_table
 from bayesgen.describe import described, quote_some, shortened
 from bayesgen.errors import DataError, ModelError, PredictionError
 from bayesgen.labels import Labelled
@@ -154,7 +154,9 @@ class Fit(TrainedOnRows[Any], Generic[Labelled]):
         else:
             chosen = self.program.latents_of(self.parameters)
         known = {name: chosen[name] for name in self.program.latents}
-        return self.program.simulate(n, seed=second, latents=known, **covariates)
+        rows = self.program.simulate(n, seed=second, latents=known, **covariates)
+        check_ranges(self.schema.ranges, rows)
+        return rows
 
     def impute(self, X: Any, num_draws: int = 0, *, seed: Seed = 0) -> Any:
         """X with its missing cells, and nothing else, filled in given those of their row that are there.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesgen.data import Rows, Schema, Table, levels_array, read_table, unknown_cells, warn_of_unknown
+from bayesgen.data import Rows, Schema, Table, check_ranges, levels_array, read_table, unknown_cells, warn_of_unknown
 from bayesgen.families import Family
 from bayesgen.labels import Answered
 from bayesgen.program import ConcreteModel, GenerativeProgram, read_rows
@@ -65,9 +65,11 @@ class TrainedOnRows(Trained[Answered]):
         """The rows of a table, as `read` gives them, without its warning."""
         if self.are_sites(table.names):
             rows = read_rows(self.program, table, labelled=True)
+            check_ranges(self.schema.ranges, rows.covariates)
             return rows if self.concrete.response is None else self.concrete.response.without(rows)
         rows = self.concrete.read(self.schema, table)
         self.concrete.check_rows(self.schema, rows.values)
+        check_ranges(self.schema.ranges, rows.covariates)
         return rows
 
     def warn_of_new_values(self, table: Table) -> None:

@@ -87,7 +87,7 @@ class Summaries:
         later = None if other.unlabelled_places is None else self.num_rows + other.unlabelled_places
         return dataclasses.replace(
             self,
-            schema=scaled[0] if scaled else self.schema,
+            schema=(scaled[0] if scaled else self.schema).widened(self.schema.ranges).widened(other.schema.ranges),
             statistics=self.statistics + other.statistics,
             num_rows=self.num_rows + other.num_rows,
             unlabelled_places=one_after_another([self.unlabelled_places, later]),

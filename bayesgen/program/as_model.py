@@ -59,6 +59,8 @@ class ProgramModel(Program, ConcreteModel[AnyLabel]):
         program.check_row_count(table.num_rows)
         names = tuple(name for name in (*program.attributes, *program.covariates) if name != self.response_site)
         schema = dataclasses.replace(declared, columns=names, covariates=dict(program.known_covariates or ()))
+        cells, columns = covariate_cells(program, table), program.covariate_columns
+        schema = schema.widened({name: columns[name].values(name, cells[name]) for name in program.indexes.others})
         if self.response_site is not None:
             refuse_classes_of_response("The program", declared.classes)
             return dataclasses.replace(schema, response=ResponseColumn(self.response_site))

@@ -15,7 +15,7 @@ from bayesgen.typing import Array, Float, Shaped
 
 from .conventions import arguments_of
 from .pytree import Definition, PytreeFunction
-from .structure import Index, Plan, Structure, Supports
+from .structure import Indexes, Plan, Structure, Supports
 
 Arrays: TypeAlias = Mapping[str, Array]  # values by the name of a site or of a covariate
 
@@ -56,8 +56,8 @@ class Program(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def indexes(self) -> tuple[Index, ...]:
-        """The indexes that follow from the covariates of a row."""
+    def indexes(self) -> Indexes:
+        """What it indexes by covariates."""
 
     @abc.abstractmethod
     def of_covariates(self, columns: Mapping[str, Covariate]) -> Self:

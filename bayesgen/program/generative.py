@@ -36,7 +36,7 @@ from .row_check import RowCheck
 from .rows import summarize_rows, with_covariates
 from .rowwise import log_joint
 from .sequence_rows import simulated
-from .structure import Index, Plan, Structure, Supports
+from .structure import Indexes, Plan, Structure, Supports
 from .tracing import sites_of
 
 NEEDS_CLASSES = (
@@ -239,10 +239,10 @@ class GenerativeProgram(ProgramModel):
         return find_supports(self)
 
     @functools.cached_property
-    def indexes(self) -> tuple[Index, ...]:
-        """The indexes that follow from the covariates of a row."""
+    def indexes(self) -> Indexes:
+        """What it indexes by covariates."""
         with jax.enable_x64(True):
-            return find_indexes(self) if self.known_covariates else ()
+            return find_indexes(self) if self.known_covariates else Indexes()
 
     @functools.cached_property
     def response_support(self) -> Constraint:

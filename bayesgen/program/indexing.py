@@ -1,18 +1,19 @@
 """What a program indexes by its covariates, and whether rows have such entries.
 
 JAX takes the last entry where an index is too large, and counts from the end where it is negative. So the operations
-of a program are read from its jaxpr, and those that follow from covariates alone are done with those of each row.
+of a program are read from its jaxpr, and those that follow from covariates alone are done with those of each row. Of
+covariates that enter indexes together with other things it is known that they do.
 """
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Literal, jaxprs_in_params
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxprs_in_params
 
 from bayesgen.errors import DataError
 from bayesgen.runtime import OwnedJit, over_chunks
@@ -21,22 +22,21 @@ from bayesgen.typing import Array, Int
 from .arbitrary import run
 from .base import Arrays, Program
 from .evaluation import evaluate
-from .structure import Index
+from .structure import Index, Indexes
 
 CHUNK_ROWS = 1024  # at once, and no fewer: one compilation for any number of rows
 _CALLS = ("jit", "pjit", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint", "closed_call")
 _INT32 = np.iinfo(np.int32)
 
 
-def find_indexes(program: Program) -> tuple[Index, ...]:
-    """The indexes that follow from covariates, and the class of a row, alone. Inside float64."""
-    indexes: list[Index] = []
-
-    def note(covariates: Arrays) -> None:
-        indexes.extend(index for index, _ in _read(program, covariates))
-
-    jax.eval_shape(note, program.example_covariates(program.num_classes))
-    return tuple(indexes)
+def find_indexes(program: Program) -> Indexes:
+    """What a program indexes by covariates, and the class of a row, alone or not. Inside float64."""
+    readers: list[_Reader] = []
+    examples = program.example_covariates(program.num_classes)
+    jax.eval_shape(lambda covariates: readers.append(_read(program, covariates)), examples)
+    (reader,) = readers
+    others = sorted(name for name in reader.others if jnp.issubdtype(examples[name].dtype, jnp.integer))
+    return Indexes(tuple(index for index, _ in reader.found), tuple(others))
 
 
 def check_indexes(program: Program, covariates: Arrays) -> None:
@@ -46,11 +46,11 @@ def check_indexes(program: Program, covariates: Arrays) -> None:
         DataError: naming the covariates and the first such row.
     """
     num_rows = min(map(len, covariates.values()), default=0)
-    if not num_rows or not program.indexes:
+    if not num_rows or not program.indexes.known:
         return
     with jax.enable_x64(True):
         entries = over_chunks(functools.partial(_entries, program), covariates, num_rows, CHUNK_ROWS, one_size=True)
-    for index, (lowest, highest) in zip(program.indexes, entries, strict=True):
+    for index, (lowest, highest) in zip(program.indexes.known, entries, strict=True):
         wrong = (lowest < 0) | (highest >= index.size)
         if wrong.any():
             row = int(np.argmax(wrong))
@@ -69,13 +69,13 @@ def _entries(program: Program, covariates: Arrays) -> list[tuple[Int[Array, " n"
 
     def of_row(row: Arrays) -> list[tuple[Int[Array, ""], Int[Array, ""]]]:
         rows = {name: jnp.broadcast_to(value, (program.num_classes, *value.shape)) for name, value in row.items()}
-        return [(entries.min(), entries.max()) for _, entries in _read(program, rows)]
+        return [(entries.min(), entries.max()) for _, entries in _read(program, rows).found]
 
     return jax.vmap(of_row)(covariates)
 
 
-def _read(program: Program, covariates: Arrays) -> list[tuple[Index, Int[Array, "..."]]]:
-    """The indexes of a program run at its classes, and the entries that covariates, one row a class, make of them."""
+def _read(program: Program, covariates: Arrays) -> "_Reader":
+    """What is found of the indexes of a program run at its classes, with covariates of one row a class."""
     num_classes = program.num_classes
     shapes = {name: jax.ShapeDtypeStruct(value.shape, value.dtype) for name, value in covariates.items()}
 
@@ -90,11 +90,12 @@ def _read(program: Program, covariates: Arrays) -> list[tuple[Index, Int[Array, 
 
     latents, rows = jax.eval_shape(values, shapes)
     closed = jax.make_jaxpr(distributions)(shapes, latents, rows)
-    known = [_Term(covariates[name], frozenset({name})) for name in sorted(covariates)]  # the order of JAX's leaves
+    names = {name: frozenset({name}) for name in sorted(covariates)}  # the order of JAX's leaves
+    known = [_Term(covariates[name], covariates=itself, ranging=itself) for name, itself in names.items()]
     unknown = [_Term(None)] * len(jax.tree.leaves((latents, rows)))
     reader = _Reader()
-    reader.read(closed, [*known, *unknown])
-    return reader.found
+    reader.read(closed.jaxpr, closed.consts, [*known, *unknown])
+    return reader
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -103,7 +104,8 @@ class _Term:
 
     Attributes:
         value: what covariates make of it; None where more than they enters it.
-        covariates: the names of those that enter it.
+        covariates: the names of those that enter it, where it is known.
+        ranging: the names of those that, where they are larger or smaller, may make it so: none of a truth value.
         operation: that made it, or nothing.
         operands: of that.
         size: how many numbers an iota, 0, 1, 2 and so on, counts.
@@ -111,6 +113,7 @@ class _Term:
 
     value: Any
     covariates: frozenset[str] = frozenset()
+    ranging: frozenset[str] = frozenset()
     operation: str = ""
     operands: tuple["_Term", ...] = ()
     size: int | None = None
@@ -121,15 +124,16 @@ class _Reader:
 
     Attributes:
         found: indexes that follow from covariates alone, and their entries.
+        others: the names of the covariates that enter indexes otherwise.
     """
 
     def __init__(self) -> None:
         self.found: list[tuple[Index, Any]] = []
+        self.others: set[str] = set()
 
-    def read(self, closed: ClosedJaxpr, arguments: Sequence[_Term]) -> list[_Term]:
+    def read(self, jaxpr: Jaxpr, constants: Iterable[Any], arguments: Sequence[_Term]) -> list[_Term]:
         """The results of a jaxpr."""
-        jaxpr = closed.jaxpr
-        terms = dict(zip(jaxpr.constvars, map(_Term, closed.consts), strict=True))
+        terms = dict(zip(jaxpr.constvars, map(_Term, constants), strict=True))
         terms |= dict(zip(jaxpr.invars, arguments, strict=True))
 
         def term(operand: Any) -> _Term:
@@ -139,28 +143,64 @@ class _Reader:
             operands = tuple(map(term, equation.invars))
             called = [value for value in equation.params.values() if isinstance(value, ClosedJaxpr)]
             if equation.primitive.name in _CALLS and len(called) == 1:
-                results = self.read(called[0], operands)
+                results = self.read(called[0].jaxpr, called[0].consts, operands)
+            elif any(jaxprs_in_params(equation.params)):
+                results = self._read_within(equation, operands)
             else:
                 self._note(equation, operands)
                 results = _results(equation, operands)
             terms |= dict(zip(equation.outvars, results, strict=True))
         return list(map(term, jaxpr.outvars))
 
+    def _read_within(self, equation: Any, operands: tuple[_Term, ...]) -> list[_Term]:
+        """Read a loop or branches, of whose values nothing is known but the covariates that enter them."""
+        name, everything = equation.primitive.name, _unknown(operands)
+        if name == "scan":
+            return self._read_scan(equation.params, operands)
+        for jaxpr in jaxprs_in_params(equation.params) if name in ("cond", "while") else ():
+            of_branch = [_unknown([operand]) for operand in operands[1:]]
+            arguments = of_branch if name == "cond" else [everything] * len(jaxpr.invars)
+            self.read(jaxpr, [None] * len(jaxpr.constvars), arguments)
+        return [everything] * len(equation.outvars)
+
+    def _read_scan(self, parameters: Any, operands: tuple[_Term, ...]) -> list[_Term]:
+        """Read a loop whose steps all have the same constants, until no other covariate enters what it carries."""
+        body, start, count = parameters["jaxpr"], parameters["num_consts"], parameters["num_carry"]
+        constants, others = operands[:start], [_unknown([operand]) for operand in operands[start:]]
+        while True:
+            results = _Reader().read(body.jaxpr, body.consts, [*constants, *others])
+            after = [_unknown(pair) for pair in zip(others[:count], results[:count], strict=True)]
+            if all(a.ranging == b.ranging for a, b in zip(after, others[:count], strict=True)):
+                results = self.read(body.jaxpr, body.consts, [*constants, *others])
+                return [_unknown([result]) for result in results]
+            others[:count] = after
+
     def _note(self, equation: Any, operands: tuple[_Term, ...]) -> None:
-        """Note what a gather takes, or a comparison with 0, 1, 2 and so on, which is what one-hot codes are made by."""
+        """Note what a gather or a slice takes, or a comparison with 0, 1, 2 and so on, which makes one-hot codes."""
         if equation.primitive.name == "gather":
             axes, sizes = equation.params["dimension_numbers"].start_index_map, equation.params["slice_sizes"]
             shape = equation.invars[0].aval.shape
             for axis, entries in zip(axes, _by_axis(operands[1], len(axes)), strict=True):
                 self._add(entries, shape[axis] - sizes[axis] + 1)
+        if equation.primitive.name == "dynamic_slice":
+            shape, sizes = equation.invars[0].aval.shape, equation.params["slice_sizes"]
+            for entries, axis_size, size in zip(operands[1:], shape, sizes, strict=True):
+                self._add(entries, axis_size - size + 1)
         if equation.primitive.name == "eq":
             for entries, other in (operands, operands[::-1]):
                 if other.size is not None:
                     self._add(entries, other.size)
 
     def _add(self, entries: _Term, size: int) -> None:
-        if entries.value is not None and entries.covariates:
+        if entries.value is None:
+            self.others |= entries.ranging
+        elif entries.covariates:
             self.found.append((Index(tuple(sorted(entries.covariates)), size), entries.value))
+
+
+def _unknown(terms: Iterable[_Term]) -> _Term:
+    """A number of which nothing is known but that it is made of these."""
+    return _Term(None, ranging=frozenset().union(*(term.ranging for term in terms)))
 
 
 def _by_axis(indexes: _Term, num_axes: int) -> list[_Term]:
@@ -177,14 +217,16 @@ def _results(equation: Any, operands: tuple[_Term, ...]) -> list[_Term]:
     if name == "select_n" and _counts_from_the_end(operands):
         return [operands[1]]  # a negative index, which is looked at as it is
     covariates = frozenset().union(*(operand.covariates for operand in operands))
+    is_truth = all(result.aval.dtype == bool for result in equation.outvars)
+    ranging = frozenset() if is_truth else _unknown(operands).ranging
     size = equation.params["shape"][equation.params["dimension"]] if name == "iota" else None
     if name == "broadcast_in_dim":
         size = operands[0].size
     values: list[Any] = [None] * count
-    if all(operand.value is not None for operand in operands) and not any(jaxprs_in_params(equation.params)):
+    if all(operand.value is not None for operand in operands):
         made = equation.primitive.bind(*map(_value_of(equation), operands), **equation.params)
         values = list(made) if equation.primitive.multiple_results else [made]
-    return [_Term(value, covariates, name, operands, size) for value in values]
+    return [_Term(value, covariates, ranging, name, operands, size) for value in values]
 
 
 def _value_of(equation: Any) -> Any:

@@ -150,6 +150,20 @@ class Index:
 
 
 @dataclasses.dataclass(frozen=True)
+class Indexes:
+    """What a program indexes by covariates.
+
+    Attributes:
+        known: the indexes that follow from the covariates of a row.
+        others: the names of the whole-number covariates that enter other indexes, of which more than a row's
+            covariates tells the entries: values of attributes, latents, the steps of a loop.
+    """
+
+    known: tuple[Index, ...] = ()
+    others: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
 class Supports:
     """What is known, without the latents, of the values that attribute sites can take.
 

@@ -13,6 +13,7 @@ import scipy.special
 from fitting.oracles import assert_moments
 
 import bayesgen as bg
+from bayesgen.data import Covariate
 from bayesgen.errors import DataError, ModelError
 from program.programs import reference_density
 
@@ -298,3 +299,117 @@ def test_indexes_of_several_covariates_and_of_arrays_of_them_name_both():
     program.read(None, rows)
     with pytest.raises(DataError, match=r"'place' has \[1 1\] and 'year' has 2 in row 1, .* the entry 7 .*0 to 5"):
         program.read(None, {**rows, "year": [0, 2]})
+
+
+# --- indexes of which covariates are a part -----------------------------------------------------------------------
+
+
+def taken(n, *, group, age):
+    """A table of kinds and groups, (3, 8), flat; the age is no index."""
+    table = numpyro.sample("table", dist.Normal(0, 1).expand([24]).to_event(1))
+    with numpyro.plate("rows", n):
+        kind = numpyro.sample("kind", dist.Categorical(jnp.full(3, 1 / 3)))
+        numpyro.sample("x", dist.Normal(table[8 * kind + group] + 0.1 * age, 1))
+
+
+TAKEN = bg.GenerativeProgram(taken, label=None)
+
+
+def kinds(groups):
+    size = len(groups)
+    return {"kind": np.arange(size) % 3, "x": np.arange(size) / 4, "group": np.asarray(groups), "age": np.arange(size)}
+
+
+@pytest.fixture(scope="module")
+def taken_fit():
+    return bg.fit(TAKEN, kinds([2, 5, 3, 4]), method=bg.MAP(num_starts=1))
+
+
+def assert_refused(fit, group, row=0):
+    """New rows with an age that training lacks, of which one has this group."""
+    groups = np.full(row + 2, 3)
+    rows = {**kinds(groups), "age": groups + 90}
+    assert fit.log_joint(rows).shape == (len(groups), 1)
+    groups[row] = group
+    match = rf"'group' has {group} in row {row}, and \d to \d in training.*Schema\(ranges"
+    for ask in (
+        lambda: fit.log_joint({**rows, "group": groups}),
+        lambda: bg.predict(fit, {**rows, "group": groups}, rule=bg.PlugIn()),
+        lambda: fit.simulate(len(groups), group=groups, age=1),
+    ):
+        with pytest.raises(DataError, match=match):
+            ask()
+
+
+def test_indexes_that_other_things_enter_have_the_range_of_training(taken_fit):
+    assert taken_fit.schema.ranges == {"group": (2, 5)}
+    for group, row in [(6, 0), (1, 2), (-3, 1)]:
+        assert_refused(taken_fit, group, row)
+    assert_refused(pickle.loads(pickle.dumps(taken_fit)), 6)
+
+
+def test_ranges_widen_and_are_those_of_a_fit_and_not_of_its_program(taken_fit):
+    chunks = [({name: values[part] for name, values in kinds([2, 5, 0, 7]).items()},) for part in np.eye(4, dtype=bool)]
+    wider = bg.fit(TAKEN, chunks, method=bg.MAP(num_starts=1))
+    assert wider.schema.ranges == {"group": (0, 7)} and wider.schema == taken_fit.schema
+    assert wider.program is taken_fit.program
+    assert wider.log_joint(kinds([0, 7])).shape == (2, 1)
+    assert_refused(wider, 8)
+    assert_refused(taken_fit, 7)
+    one, other = (bg.summarize(TAKEN, *chunk) for chunk in (chunks[1], chunks[3]))
+    assert (one + other).schema.ranges == (other + one).schema.ranges == {"group": (5, 7)}
+    declared = bg.fit(TAKEN, kinds([2, 5]), method=bg.MAP(num_starts=1), schema=bg.Schema(ranges={"group": (0, 4)}))
+    assert declared.schema.ranges == {"group": (0, 5)}
+
+
+@pytest.mark.slow
+def test_updates_widen_ranges():
+    sizes = np.arange(4, 20)
+
+    def tosses(n, *, group):
+        heads = numpyro.sample("heads", dist.Beta(1, 1))
+        with numpyro.plate("rows", n):
+            kind = numpyro.sample("kind", dist.Categorical(jnp.full(2, 0.5)))
+            numpyro.sample("x", dist.Binomial(jnp.asarray(sizes)[8 * kind + group], heads))
+
+    program = bg.GenerativeProgram(tosses, label=None)
+    fit = bg.fit(program, {"kind": [0, 1], "x": [1, 2], "group": [3, 4]}, method=bg.MAP(num_starts=1))
+    wider = fit.update({"kind": [1], "x": [3], "group": [7]})
+    assert (fit.schema.ranges, wider.schema.ranges) == ({"group": (3, 4)}, {"group": (3, 7)})
+    rows = {"kind": [1], "x": [3], "group": [7]}
+    assert wider.read(rows).num_rows == 1
+    with pytest.raises(DataError, match="'group' has 7 in row 0"):
+        fit.read(rows)
+
+
+ENTERING = {
+    # how a kind, a group and a table (24,) make the mean: which covariates enter indexes
+    "a sum": (lambda t, k, g: t[8 * k + g], True),
+    "with a latent": (lambda t, k, g: t[g + (t[0] > 0)], True),
+    "one-hot": (lambda t, k, g: jax.nn.one_hot(k + g, 24) @ t, True),
+    "mapped": (lambda t, k, g: jax.lax.map(lambda i: t[i], g), True),
+    "switched": (lambda t, k, g: jax.lax.map(lambda i: jax.lax.switch(i % 2, [lambda: t[i], lambda: 0.0]), g), True),
+    "carried": (lambda t, k, g: jax.lax.scan(lambda c, _: (c + 1, t[c]), g, length=2)[1].sum(0), True),
+    "while": (lambda t, k, g: jax.lax.while_loop(lambda c: (c < 2).all(), lambda c: c + t[g], 0.0 * k), True),
+    "in bins": (lambda t, k, g: t[jnp.searchsorted(jnp.arange(23.0), g)], False),
+    "in bins of latents": (lambda t, k, g: t[jnp.searchsorted(jnp.sort(t[:9]), g)], False),
+    "compared": (lambda t, k, g: t[k + (g > 2)], False),
+    "alone": (lambda t, k, g: t[g], False),
+    "compared in a loop": (lambda t, k, g: jax.lax.map(lambda i: t[jnp.where(i > 2, 1, 0)], g), False),
+    "a number": (lambda t, k, g: t[k] * g, False),
+}
+
+
+@pytest.mark.parametrize("name", ENTERING)
+def test_covariates_that_enter_indexes_are_told_from_others(name):
+    mean, enters = ENTERING[name]
+
+    def entering(n, *, group):
+        table = numpyro.sample("table", dist.Normal(0, 1).expand([24]).to_event(1))
+        with numpyro.plate("rows", n):
+            kind = numpyro.sample("kind", dist.Categorical(jnp.full(3, 1 / 3)))
+            numpyro.sample("x", dist.Normal(mean(table, kind, group), 1))
+
+    program = bg.GenerativeProgram(entering, label=None)
+    found = program.of_covariates({"group": Covariate((), np.dtype(np.int64))}).indexes
+    assert found.others == (("group",) if enters else ())
