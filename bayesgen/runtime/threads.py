@@ -174,7 +174,7 @@ def _filters_kept() -> Iterator[None]:
         yield
     finally:
         if warnings.filters is not filters:
-            warnings.filters = filters  # type: ignore[misc]
+            warnings.filters = filters
 
 
 _WARNINGS_AS_BEFORE = _Shared(_filters_kept)
