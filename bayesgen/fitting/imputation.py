@@ -79,7 +79,7 @@ def _responsibilities(processes: Sequence[Densities], rows: Rows, start: int) ->
         row = start + int(np.argmax(np.isneginf(total)))
         raise PredictionError(
             f"Row {row} is impossible under every class, so nothing follows from it for its missing cells. Fit with "
-            "MAP() under a prior that leaves every value some probability, or with Exact()."
+            "MAP() under a prior that leaves every value some probability, or with one that averages over processes."
         )
     return np.exp(tables - total[:, None])
 

@@ -10,6 +10,8 @@ from bayesgen.typing import PRNGKeyArray
 
 from .base import Exported, Parameters, ProcessPosterior
 
+_REMEDY = "Fit with NUTS(), or with Exact() where the posterior has a closed form, or predict with PlugIn()."
+
 
 @by_content
 class Point(ProcessPosterior):
@@ -27,14 +29,8 @@ class Point(ProcessPosterior):
     has_predictive = False
     has_draws = False
     refusals: ClassVar[Mapping[str, str]] = {
-        "predictive": (
-            "BMA averages over a posterior, and this is a point estimate (MLE or MAP). Fit with Exact() or NUTS(), or "
-            "predict with PlugIn()."
-        ),
-        "draws": (
-            "This is a point estimate (MLE or MAP), which has no draws to average over. Fit with Exact() or NUTS(), or "
-            "predict with PlugIn()."
-        ),
+        "predictive": f"BMA averages over a posterior, and this is a point estimate (MLE or MAP). {_REMEDY}",
+        "draws": f"This is a point estimate (MLE or MAP), which has no draws to average over. {_REMEDY}",
     }
 
     @property
