@@ -132,7 +132,12 @@ def _same(one: Any, other: Any) -> bool:
         return _same((one.func, one.args, one.keywords), (other.func, other.args, other.keywords))
     if hasattr(one, "tocsr"):
         return one.shape == other.shape and not (one != other).nnz
-    return bool(one == other)
+    if jax.tree_util.all_leaves([one]):
+        return bool(one == other)
+    structure: Any  # NumPyro's distributions, say
+    leaves, structure = jax.tree.flatten(one)
+    others, other_structure = jax.tree.flatten(other)
+    return bool(structure == other_structure) and _same(leaves, others)
 
 
 def _same_cells(one: np.ndarray, other: np.ndarray) -> bool:

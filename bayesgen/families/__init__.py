@@ -15,14 +15,14 @@ from .gamma_poisson import GammaPoisson
 from .linear_family import LinearFamily as LinearFamily
 from .linear_normal_inverse_gamma import LinearNormalInverseGamma
 from .low_rank_normal import LowRankNormal
-from .naming import Advice, Names, Scale
+from .naming import Advice as Advice
+from .naming import Names, Scale
 from .naming import default_variances as default_variances
 from .normal_inverse_gamma import NormalInverseGamma
 from .normal_inverse_wishart import NormalInverseWishart
 from .rows import MultivariateStudentTRows as MultivariateStudentTRows
 
 __all__ = [
-    "Advice",
     "BetaBernoulli",
     "DirichletCategorical",
     "DirichletGrammar",

@@ -15,10 +15,10 @@ from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Array, Float
 
 from .fit import Fit
+from .given_parameters import inside
 from .problem import ProgramProblem
 from .searching import Searching
 
-AT_THE_EDGE = 12.0  # where a coordinate starts that the joint fit has infinitely far out: a probability of 1e-5
 BEYOND = 700.0  # where that stands for infinity: a probability of 1e-304
 
 
@@ -31,7 +31,7 @@ def start_of(problem: ProgramProblem, joint: Fit) -> Float[np.ndarray, " D"]:
         statistics = dataclasses.replace(problem.data.statistics, unlabelled=None)
         middle = _vector(program, conjugate.update(conjugate.available(statistics)).center())
         vector = np.where(np.isfinite(vector), vector, middle)
-    return np.nan_to_num(vector, nan=0.0, posinf=AT_THE_EDGE, neginf=-AT_THE_EDGE)
+    return inside(vector)
 
 
 def objective_at_joint_fit(problem: ProgramProblem, joint: Fit, density: LogDensity, whitening: Whitening) -> float:

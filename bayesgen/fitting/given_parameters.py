@@ -13,6 +13,8 @@ from bayesgen.program import GenerativeProgram, free_vector
 from bayesgen.records import fill, record
 from bayesgen.typing import Float
 
+AT_THE_EDGE = 12.0  # where a coordinate starts that is infinitely far out: a probability of 1e-5
+
 
 @record
 class GivenParameters:
@@ -45,23 +47,22 @@ class GivenParameters:
         return [_checked(each, program, others) for each in self.given]
 
     def vectors(self, program: GenerativeProgram, others: Parameters) -> Float[np.ndarray, "starts D"]:
-        """The unconstrained vector of each start. Inside float64.
+        """The unconstrained vector of each start, inside the space where it has probabilities of zero. Inside float64.
 
         Raises:
-            DataError: see `processes`; or a start at the edge of the space, where vectors are infinite.
+            DataError: see `processes`.
         """
         vectors = []
         for start in self.processes(program, others):
             latents = program.latents_of(start)
             with np.errstate(divide="ignore", invalid="ignore"):
-                vector = free_vector(program, {name: latents[name] for name in program.latents})
-            if not np.isfinite(vector).all():
-                raise DataError(
-                    "starts= has a process at the edge of the space, such as a probability of zero, and a search goes "
-                    "on inside. Start a little way from the edge."
-                )
-            vectors.append(vector)
+                vectors.append(inside(free_vector(program, {name: latents[name] for name in program.latents})))
         return np.stack(vectors)
+
+
+def inside(vector: Float[np.ndarray, " D"]) -> Float[np.ndarray, " D"]:
+    """A vector with the coordinates moved inside the space that are at its edge, infinite, or that it leaves open."""
+    return np.nan_to_num(vector, nan=0.0, posinf=AT_THE_EDGE, neginf=-AT_THE_EDGE)
 
 
 def are_parameters(starts: Any) -> bool:

@@ -188,7 +188,7 @@ def test_json_is_strict_and_complete(compared):
         raise AssertionError(f"{constant} is no JSON")
 
     result = json.loads(compared.to_json(), parse_constant=refuse)
-    assert set(result) == {"config", "versions", "pairs", "disagreements"}
+    assert set(result) == {"config", "versions", "pairs", "disagreements", "costs"}
     assert result["config"]["classes"] == ["no", "yes"]
     assert result["config"]["seed"] == 5
     assert result["config"]["models"]["second"] == "Refusing(name='refusing')"

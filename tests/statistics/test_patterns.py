@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from bayesgen.statistics import MultivariateNormalStatistic, expected_moments
+from bayesgen.statistics import MultivariateNormalStatistic, PatternMoments, expected_moments
 from bayesgen.statistics.completion import inverse_blocks, marginal_squares
 
 NORMAL = MultivariateNormalStatistic()
@@ -74,7 +74,7 @@ def test_expected_moments_are_those_of_every_row(missing, scale, rng):
     scale = np.array(scale)
     rows, observed, codes, weights = data(rng, missing, scale)
     loc, factor = parameters(rng, scale)
-    summary = NORMAL.summarize(rows, codes, CLASSES, weights, observed)
+    summary = PatternMoments.of_rows(rows, codes, CLASSES, weights, observed)
     moments, log_likelihood = expected_moments(summary, loc, factor)
     count, mean, scatter, logs = expected_by_row(rows, observed, codes, weights, loc, factor)
     units = np.broadcast_to(scale, COLUMNS)
@@ -151,7 +151,7 @@ def test_padded_groups_weigh_nothing(rng):
 
 def test_groups_of_one_row_have_no_scatter(rng):
     rows, observed, codes, _ = data(rng)
-    summary = NORMAL.summarize(rows, codes, CLASSES, None, observed)
+    summary = PatternMoments.of_rows(rows, codes, CLASSES, None, observed)
     keys, numbers = np.unique(np.concatenate([codes[:, None], observed], 1), axis=0, return_counts=True)
     assert summary.num_groups == len(keys)
     assert len(summary.scatter) == (numbers > 1).sum() == len(summary.spread)
@@ -176,7 +176,7 @@ def test_any_number_of_columns(num_columns, rng):
     observed[10:20, -1] = observed[20:, 0] = False
     rows = rng.normal(size=(30, num_columns))
     codes = np.tile([0, 1], 15)
-    summary = NORMAL.summarize(rows, codes, 2, None, observed)
+    summary = PatternMoments.of_rows(rows, codes, 2, None, observed)
     assert summary.num_groups == (4 if num_columns == 1 else 6)
     loc, factor = parameters(rng, num_columns=num_columns)
     expected = expected_by_row(rows, observed, codes, np.ones(30), loc, factor)
