@@ -2,13 +2,14 @@
 
 JAX takes the last entry where an index is too large, and counts from the end where it is negative. So the operations
 of a program are read from its jaxpr, and those that follow from covariates alone are done with those of each row. Of
-covariates that enter indexes together with other things it is known that they do.
+covariates that enter indexes together with other things it is known that they do. A program may choose, as by
+`jnp.where(valid, table[index], 0.0)`, which entries count: the others may be any.
 """
 
 import dataclasses
 import functools
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +27,7 @@ from .structure import Index, Indexes
 
 CHUNK_ROWS = 1024  # at once, and no fewer: one compilation for any number of rows
 _CALLS = ("jit", "pjit", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint", "closed_call")
+_REARRANGING = ("broadcast_in_dim", "reshape", "squeeze", "transpose", "slice")
 _INT32 = np.iinfo(np.int32)
 
 
@@ -36,7 +38,7 @@ def find_indexes(program: Program) -> Indexes:
     jax.eval_shape(lambda covariates: readers.append(_read(program, covariates)), examples)
     (reader,) = readers
     others = sorted(name for name in reader.others if jnp.issubdtype(examples[name].dtype, jnp.integer))
-    return Indexes(tuple(index for index, _ in reader.found), tuple(others))
+    return Indexes(tuple(index for index, _ in reader.found.values()), tuple(others))
 
 
 def check_indexes(program: Program, covariates: Arrays) -> None:
@@ -57,9 +59,10 @@ def check_indexes(program: Program, covariates: Arrays) -> None:
             entry = lowest[row] if lowest[row] < 0 else highest[row]
             values = " and ".join(f"{name!r} has {covariates[name][row]}" for name in index.covariates)
             raise DataError(
-                f"Covariate {values} in row {row}, by which the program takes the entry {entry} of an axis with the "
-                f"entries 0 to {index.size - 1}; {int(wrong.sum())} rows are such. Code what it stands for by 0, 1, 2 "
-                "and so on, all of it in training and nothing else later, or give the program more entries."
+                f"Covariate {values} in row {row}, of which the program makes the index {entry} along an axis of "
+                f"{index.size} entries, 0 to {index.size - 1}; {int(wrong.sum())} rows are such. Code what it stands "
+                "for by 0, 1, 2 and so on, all of it in training and nothing else later, or give the program more "
+                "entries. Where a value is meant to have no entry, write jnp.where(valid, table[index], 0.0)."
             )
 
 
@@ -69,7 +72,8 @@ def _entries(program: Program, covariates: Arrays) -> list[tuple[Int[Array, " n"
 
     def of_row(row: Arrays) -> list[tuple[Int[Array, ""], Int[Array, ""]]]:
         rows = {name: jnp.broadcast_to(value, (program.num_classes, *value.shape)) for name, value in row.items()}
-        return [(entries.min(), entries.max()) for _, entries in _read(program, rows).found]
+        found = _read(program, rows).found.values()
+        return [(entries.min(), entries.max()) for _, entries in found]
 
     return jax.vmap(of_row)(covariates)
 
@@ -86,7 +90,7 @@ def _read(program: Program, covariates: Arrays) -> "_Reader":
 
     def distributions(covariates: Arrays, latents: Arrays, rows: Arrays) -> Any:
         evaluation = evaluate(program, latents, jnp.arange(num_classes), rows, covariates)
-        return [jax.tree.leaves(message["fn"]) for message in evaluation.sites.values()]
+        return [jax.tree.leaves((message["fn"], message["scale"])) for message in evaluation.sites.values()]
 
     latents, rows = jax.eval_shape(values, shapes)
     closed = jax.make_jaxpr(distributions)(shapes, latents, rows)
@@ -94,8 +98,12 @@ def _read(program: Program, covariates: Arrays) -> "_Reader":
     known = [_Term(covariates[name], covariates=itself, ranging=itself) for name, itself in names.items()]
     unknown = [_Term(None)] * len(jax.tree.leaves((latents, rows)))
     reader = _Reader()
-    reader.read(closed.jaxpr, closed.consts, [*known, *unknown])
+    reader.find(reader.read(closed.jaxpr, closed.consts, [*known, *unknown]))
     return reader
+
+
+_Lookup: TypeAlias = tuple[Index, Any]
+"""An index that follows from covariates alone, and the entry that it takes for each number of what is looked up."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -108,7 +116,7 @@ class _Term:
         ranging: the names of those that, where they are larger or smaller, may make it so: none of a truth value.
         operation: that made it, or nothing.
         operands: of that.
-        size: how many numbers an iota, 0, 1, 2 and so on, counts.
+        lookups: that its numbers come of, each of its own entries.
     """
 
     value: Any
@@ -116,19 +124,19 @@ class _Term:
     ranging: frozenset[str] = frozenset()
     operation: str = ""
     operands: tuple["_Term", ...] = ()
-    size: int | None = None
+    lookups: tuple[_Lookup, ...] = ()
 
 
 class _Reader:
     """Reads jaxprs, operation by operation.
 
     Attributes:
-        found: indexes that follow from covariates alone, and their entries.
+        found: the lookups whose entries count, each once.
         others: the names of the covariates that enter indexes otherwise.
     """
 
     def __init__(self) -> None:
-        self.found: list[tuple[Index, Any]] = []
+        self.found: dict[int, _Lookup] = {}
         self.others: set[str] = set()
 
     def read(self, jaxpr: Jaxpr, constants: Iterable[Any], arguments: Sequence[_Term]) -> list[_Term]:
@@ -147,14 +155,19 @@ class _Reader:
             elif any(jaxprs_in_params(equation.params)):
                 results = self._read_within(equation, operands)
             else:
-                self._note(equation, operands)
-                results = _results(equation, operands)
+                lookups = (*self._looked_up(equation, operands), *self._kept(equation, operands))
+                results = _results(equation, operands, lookups)
             terms |= dict(zip(equation.outvars, results, strict=True))
         return list(map(term, jaxpr.outvars))
+
+    def find(self, terms: Iterable[_Term]) -> None:
+        """Note that the entries of lookups count."""
+        self.found |= {id(lookup): lookup for term in terms for lookup in term.lookups}
 
     def _read_within(self, equation: Any, operands: tuple[_Term, ...]) -> list[_Term]:
         """Read a loop or branches, of whose values nothing is known but the covariates that enter them."""
         name, everything = equation.primitive.name, _unknown(operands)
+        self.find(operands)
         if name == "scan":
             return self._read_scan(equation.params, operands)
         for jaxpr in jaxprs_in_params(equation.params) if name in ("cond", "while") else ():
@@ -172,30 +185,43 @@ class _Reader:
             after = [_unknown(pair) for pair in zip(others[:count], results[:count], strict=True)]
             if all(a.ranging == b.ranging for a, b in zip(after, others[:count], strict=True)):
                 results = self.read(body.jaxpr, body.consts, [*constants, *others])
+                self.find(results)
                 return [_unknown([result]) for result in results]
             others[:count] = after
 
-    def _note(self, equation: Any, operands: tuple[_Term, ...]) -> None:
-        """Note what a gather or a slice takes, or a comparison with 0, 1, 2 and so on, which makes one-hot codes."""
-        if equation.primitive.name == "gather":
-            axes, sizes = equation.params["dimension_numbers"].start_index_map, equation.params["slice_sizes"]
-            shape = equation.invars[0].aval.shape
-            for axis, entries in zip(axes, _by_axis(operands[1], len(axes)), strict=True):
-                self._add(entries, shape[axis] - sizes[axis] + 1)
-        if equation.primitive.name == "dynamic_slice":
-            shape, sizes = equation.invars[0].aval.shape, equation.params["slice_sizes"]
-            for entries, axis_size, size in zip(operands[1:], shape, sizes, strict=True):
-                self._add(entries, axis_size - size + 1)
-        if equation.primitive.name == "eq":
-            for entries, other in (operands, operands[::-1]):
-                if other.size is not None:
-                    self._add(entries, other.size)
+    def _looked_up(self, equation: Any, operands: tuple[_Term, ...]) -> list[_Lookup]:
+        """What a gather or a slice looks up, axis by axis."""
+        name, parameters, made = equation.primitive.name, equation.params, equation.outvars[0].aval
+        if name == "gather" and not _fills(equation):
+            numbers = parameters["dimension_numbers"]
+            axes, places = numbers.start_index_map, [at for at in range(made.ndim) if at not in numbers.offset_dims]
+            indexes = _by_axis(operands[1], len(axes))
+        elif name == "dynamic_slice":
+            axes, places, indexes = range(made.ndim), [], list(operands[1:])
+        else:
+            return []
+        self.others.update(*(term.ranging for term in indexes if term.value is None))
+        sizes = [equation.invars[0].aval.shape[axis] - parameters["slice_sizes"][axis] + 1 for axis in axes]
+        return [
+            (Index(tuple(sorted(term.covariates)), size), jax.lax.broadcast_in_dim(term.value, made.shape, places))
+            for term, size in zip(indexes, sizes, strict=True)
+            if term.value is not None and term.covariates
+        ]
 
-    def _add(self, entries: _Term, size: int) -> None:
-        if entries.value is None:
-            self.others |= entries.ranging
-        elif entries.covariates:
-            self.found.append((Index(tuple(sorted(entries.covariates)), size), entries.value))
+    def _kept(self, equation: Any, operands: tuple[_Term, ...]) -> list[_Lookup]:
+        """The lookups of operands whose entries may still turn out not to count; those of others are found."""
+        name = equation.primitive.name
+        if name == "select_n":
+            which, *cases = operands
+            self.find([which])
+            return [kept for case, term in enumerate(cases) for kept in _chosen(which, case, term.lookups)]
+        if name == "convert_element_type":
+            return list(operands[0].lookups)
+        if name in _REARRANGING:
+            rearranged = functools.partial(equation.primitive.bind, **equation.params)
+            return [(index, rearranged(entries)) for index, entries in operands[0].lookups]
+        self.find(operands)
+        return []
 
 
 def _unknown(terms: Iterable[_Term]) -> _Term:
@@ -203,15 +229,34 @@ def _unknown(terms: Iterable[_Term]) -> _Term:
     return _Term(None, ranging=frozenset().union(*(term.ranging for term in terms)))
 
 
+def _fills(equation: Any) -> bool:
+    """Whether a gather takes a number of the user's where there is no entry; JAX's own is NaN or as odd."""
+    fill = equation.params["fill_value"]
+    if fill is None or equation.params["mode"] != jax.lax.GatherScatterMode.FILL_OR_DROP:
+        return False
+    with jax.ensure_compile_time_eval():
+        of_jax = jnp.take(jnp.zeros(1, equation.invars[0].aval.dtype), 1)
+        return not np.array_equal(fill, of_jax, equal_nan=True)
+
+
+def _chosen(which: _Term, case: int, lookups: Iterable[_Lookup]) -> list[_Lookup]:
+    """The lookups of one case of a choice, with the entry 0 where another is chosen.
+
+    A choice by more than covariates, where these enter it, is taken to be right.
+    """
+    if which.value is None:
+        return [] if which.covariates else list(lookups)
+    return [(index, jnp.where(which.value == case, entries, 0)) for index, entries in lookups]
+
+
 def _by_axis(indexes: _Term, num_axes: int) -> list[_Term]:
     """Where a gather takes entries along several axes, the entries along each of them."""
-    if indexes.operation == "concatenate" and len(indexes.operands) == num_axes:
-        return list(indexes.operands)
-    parts = [None if indexes.value is None else indexes.value[..., axis] for axis in range(num_axes)]
-    return [dataclasses.replace(indexes, value=part) for part in parts]
+    is_joined = indexes.operation == "concatenate" and len(indexes.operands) == num_axes
+    parts = [(term, 0) for term in indexes.operands] if is_joined else [(indexes, axis) for axis in range(num_axes)]
+    return [t if t.value is None else dataclasses.replace(t, value=t.value[..., axis]) for t, axis in parts]
 
 
-def _results(equation: Any, operands: tuple[_Term, ...]) -> list[_Term]:
+def _results(equation: Any, operands: tuple[_Term, ...], lookups: tuple[_Lookup, ...]) -> list[_Term]:
     """What an operation makes of its operands."""
     name, count = equation.primitive.name, len(equation.outvars)
     if name == "select_n" and _counts_from_the_end(operands):
@@ -219,14 +264,11 @@ def _results(equation: Any, operands: tuple[_Term, ...]) -> list[_Term]:
     covariates = frozenset().union(*(operand.covariates for operand in operands))
     is_truth = all(result.aval.dtype == bool for result in equation.outvars)
     ranging = frozenset() if is_truth else _unknown(operands).ranging
-    size = equation.params["shape"][equation.params["dimension"]] if name == "iota" else None
-    if name == "broadcast_in_dim":
-        size = operands[0].size
     values: list[Any] = [None] * count
     if all(operand.value is not None for operand in operands):
         made = equation.primitive.bind(*map(_value_of(equation), operands), **equation.params)
         values = list(made) if equation.primitive.multiple_results else [made]
-    return [_Term(value, covariates, ranging, name, operands, size) for value in values]
+    return [_Term(value, covariates, ranging, name, operands, lookups) for value in values]
 
 
 def _value_of(equation: Any) -> Any:

@@ -54,7 +54,8 @@ def sites_of(
     """The messages of a program's sites, run with its handlers at `size` rows and with chosen values.
 
     Raises:
-        ModelError: a program that looks at values which are not known while it is traced, or repeats a site.
+        ModelError: a program that looks at values which are not known while it is traced, indexes by truth values,
+            or repeats a site.
     """
     check_not_forked()
     program = handlers.substitute(
@@ -63,6 +64,11 @@ def sites_of(
     with _RUNNING, _stack_of_its_own():
         try:
             return handlers.trace(_Distinct(program)).get_trace(size, **covariates)
+        except jax.errors.NonConcreteBooleanIndexError as error:
+            raise ModelError(
+                f"The program indexes by truth values{_where(error)}: index by whole numbers, table[g.astype(int)] "
+                "for table[g]."
+            ) from None
         except (TypeError, ValueError) as error:
             if not isinstance(error, jax.errors.JAXTypeError) and not _comes_of_conversion(error):
                 raise

@@ -1,5 +1,6 @@
 """Covariates of any shape and dtype: what programs get, what they learn by it, and what is refused by name."""
 
+import math
 import pickle
 
 import jax
@@ -139,7 +140,7 @@ def test_mixtures_learn_by_such_covariates():
     fit = bg.fit(bg.Mixture(WARDS, 2), rows, method=bg.MLE(num_starts=4))
     means = fit.parameters["mean"]
     np.testing.assert_allclose(means[means[:, 0].argsort()], [[0, 1, 2], [20, 21, 22]], atol=1e-4)
-    with pytest.raises(DataError, match=r"'ward' has 3 in row 1.*entries 0 to 2"):
+    with pytest.raises(DataError, match=r"'ward' has 3 in row 1.*3 entries, 0 to 2;"):
         bg.predict(fit, {**rows, "ward": rows["ward"] + 2}, rule=bg.PlugIn())
 
 
@@ -245,12 +246,21 @@ INDEXED = {
     "a column": (lambda t, y, g: t[:, g][0], (0, 3)),
     "taken": (lambda t, y, g: jnp.take(t[0], g), (0, 3)),
     "a group of groups": (lambda t, y, g: t[0][jnp.asarray([3, 2, 1])[g]], (0, 2)),
-    "one-hot": (lambda t, y, g: jax.nn.one_hot(g, 4) @ t[0], (0, 3)),
+    "filled with NaN": (lambda t, y, g: jnp.take(t[0], g, mode="fill"), (0, 3)),
+    "along two axes": (lambda t, y, g: t[0].reshape(2, 2)[g // 2, g % 2], (0, 3)),
     "row by row": (lambda t, y, g: jax.vmap(lambda index: t[0, index])(g), (0, 3)),
     "of a mixed sign": (lambda t, y, g: t[0][g + 2], (-2, 1)),
     "clipped by the program": (lambda t, y, g: t[0][jnp.clip(g, 0, 3)], None),
     "with more entries": (lambda t, y, g: jnp.concatenate([jnp.zeros(1), t[0]])[g], (0, 4)),
     "a number": (lambda t, y, g: 0.1 * g, None),
+    "of codes with a reference level": (lambda t, y, g: jnp.where(g > 0, t[0][g - 1], 0.0), (-math.inf, 4)),
+    "of one class": (lambda t, y, g: jnp.where((y == 1) & (g >= 0), t[0, g], 0.0), (-math.inf, 3)),
+    "of a class": (lambda t, y, g: jnp.where(y == 1, t[0, g], 0.0), (0, 3)),
+    "by the part that a latent shows": (lambda t, y, g: jnp.where(g < 3 + (t[0, 0] > 0), t[0, g], 0.0), None),
+    "of several columns": (lambda t, y, g: jnp.where(g < 4, t[:, g], 0.0).sum(0), (0, math.inf)),
+    "guarded once and used twice": (lambda t, y, g: jnp.where(g < 4, t[0, g], 0.0) + t[0, g], (0, 3)),
+    "filled": (lambda t, y, g: t[0].at[g].get(mode="fill", fill_value=0.0), None),
+    "compared": (lambda t, y, g: jax.nn.one_hot(g - 1, 4) @ t[0] + (g[:, None] == jnp.arange(4)) @ t[0], None),
 }
 
 
@@ -265,16 +275,17 @@ def test_indexes_out_of_range_are_refused(name):
             numpyro.sample("x", dist.Normal(mean(table, y, group), 1))
 
     program = bg.GenerativeProgram(indexed, classes=2)
-    low, high = ends or (-100, 2**40)
+    lowest, highest = ends or (-math.inf, math.inf)
+    low, high = max(lowest, -100), min(highest, 2**40)
     program.read(None, {"x": np.zeros(3), "group": [low, high, low]})
     program.simulate(2, group=[low, high])
-    for group in (low - 1, high + 1, high + 2**32):
-        if ends is not None:
-            with pytest.raises(DataError, match=rf"Covariate 'group' has {group} in row 2.*; 1 rows are such"):
-                program.read(None, {"x": np.zeros(3), "group": [low, high, group]})
-    if ends is not None:
-        with pytest.raises(DataError, match=rf"Covariate 'group' has {high + 1} in row 0"):
-            program.simulate(2, group=high + 1)
+    outside = [low - 1] * (lowest == low) + [high + 1, high + 2**32] * (highest == high)
+    for group in outside:
+        with pytest.raises(DataError, match=rf"Covariate 'group' has {group} in row 2.*; 1 rows are such"):
+            program.read(None, {"x": np.zeros(3), "group": [low, high, group]})
+    for group in outside[-1:]:
+        with pytest.raises(DataError, match=rf"Covariate 'group' has {group} in row 0"):
+            program.simulate(2, group=group)
 
 
 def test_indexes_out_of_range_are_refused_in_training_and_in_prediction(fit):
@@ -284,7 +295,7 @@ def test_indexes_out_of_range_are_refused_in_training_and_in_prediction(fit):
             bg.fit(PROGRAM, rows, SCORES, method=bg.MAP())
         with pytest.raises(DataError, match=rf"'school' has {school} in row 20"):
             bg.predict(fit, rows, rule=bg.PlugIn())
-    with pytest.raises(DataError, match=r"'school' has 4 in row 3, .*entries 0 to 3; 5 rows are such"):
+    with pytest.raises(DataError, match=r"'school' has 4 in row 3, .*4 entries, 0 to 3; 5 rows are such"):
         bg.fit(PROGRAM, {**PUPILS, "school": PUPILS["school"] + 1}, SCORES, method=bg.MAP())
 
 
@@ -297,8 +308,38 @@ def test_indexes_of_several_covariates_and_of_arrays_of_them_name_both():
     program = bg.GenerativeProgram(indexed, label=None)
     rows = {"x": np.zeros(2), "place": [[0, 2], [1, 1]], "year": [0, 1]}
     program.read(None, rows)
-    with pytest.raises(DataError, match=r"'place' has \[1 1\] and 'year' has 2 in row 1, .* the entry 7 .*0 to 5"):
+    with pytest.raises(DataError, match=r"'place' has \[1 1\] and 'year' has 2 in row 1, .* the index 7 .*0 to 5;"):
         program.read(None, {**rows, "year": [0, 2]})
+
+
+def test_entries_count_where_a_program_chooses_them():
+    """Arrays padded by -1, real numbers of which 0 is the reference level, and a choice that is wrong by one."""
+
+    def chosen(n, *, padded, dose, group):
+        table = numpyro.sample("table", dist.Normal(0, 1).expand([4]).to_event(1))
+        level = jnp.where(dose > 0, table[dose.astype(int) - 1], 0.0)
+        level += jnp.where(padded >= 0, table[padded], 0.0).sum(-1) + jnp.where(group < 5, table[group], 0.0)
+        with numpyro.plate("rows", n):
+            numpyro.sample("x", dist.Normal(level, 1))
+
+    program = bg.GenerativeProgram(chosen, label=None)
+    rows = {"x": np.zeros(2), "padded": [[0, -1, -9], [3, 1, 2]], "dose": [0.0, 4.0], "group": [3, 5]}
+    program.read(None, rows)
+    for name, values in [("padded", [[0, 1, 2], [3, 4, -1]]), ("dose", [-1.0, 5.0]), ("group", [9, 4])]:
+        with pytest.raises(DataError, match=rf"'{name}' has .* in row 1, .* the index 4 .* 4 entries, 0 to 3;.*where"):
+            program.read(None, {**rows, name: values})
+
+
+def test_truth_values_are_no_index():
+    def indexed(n, *, group):
+        table = numpyro.sample("table", dist.Normal(0, 1).expand([2]).to_event(1))
+        with numpyro.plate("rows", n):
+            numpyro.sample("x", dist.Normal(table[group], 1))
+
+    program = bg.GenerativeProgram(indexed, label=None)
+    with pytest.raises(ModelError, match=r"truth values \(line .*table\[group\].*astype\(int\)") as refusal:
+        program.read(None, {"x": np.zeros(2), "group": [True, False]})
+    assert "http" not in str(refusal.value)
 
 
 # --- indexes of which covariates are a part -----------------------------------------------------------------------
@@ -386,7 +427,8 @@ ENTERING = {
     # how a kind, a group and a table (24,) make the mean: which covariates enter indexes
     "a sum": (lambda t, k, g: t[8 * k + g], True),
     "with a latent": (lambda t, k, g: t[g + (t[0] > 0)], True),
-    "one-hot": (lambda t, k, g: jax.nn.one_hot(k + g, 24) @ t, True),
+    "one-hot": (lambda t, k, g: jax.nn.one_hot(k + g, 24) @ t, False),
+    "filled": (lambda t, k, g: t.at[8 * k + g].get(mode="fill", fill_value=0.0), False),
     "mapped": (lambda t, k, g: jax.lax.map(lambda i: t[i], g), True),
     "switched": (lambda t, k, g: jax.lax.map(lambda i: jax.lax.switch(i % 2, [lambda: t[i], lambda: 0.0]), g), True),
     "carried": (lambda t, k, g: jax.lax.scan(lambda c, _: (c + 1, t[c]), g, length=2)[1].sum(0), True),
