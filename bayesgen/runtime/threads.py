@@ -169,11 +169,13 @@ def _filters_kept() -> Iterator[None]:
     They are the process's, and pandas 2 changes them for a while in each of its threads: the last of two that do so at
     once puts back what the first had changed. `catch_warnings` would show again all that was warned of before.
     """
-    filters = warnings.filters
+    filters: Any = warnings.filters
+    before = list(filters)
     try:
         yield
     finally:
-        if warnings.filters is not filters:
+        if warnings.filters is not filters or filters != before:
+            filters[:] = before
             warnings.filters = filters
 
 

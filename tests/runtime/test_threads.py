@@ -63,9 +63,9 @@ def test_filters_of_warnings_are_as_before_whatever_threads_do_to_them(monkeypat
             (entered[1] if part == 0 else left).wait()
         left.set()
 
-    before = warnings.filters
+    filters, before = warnings.filters, list(warnings.filters)
     assert list(threads.in_threads(work, range(2))) == [None, None]
-    assert warnings.filters is before
+    assert warnings.filters is filters and list(filters) == before
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs affinities")
