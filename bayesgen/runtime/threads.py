@@ -4,6 +4,7 @@ import _thread
 import collections
 import contextlib
 import functools
+import importlib.metadata
 import signal
 import sys
 import threading
@@ -162,21 +163,15 @@ def _libraries() -> ThreadpoolController:
 ONE_THREAD_A_PRODUCT = _Shared(lambda: _libraries().limit(limits=1, user_api="blas"))  # each matrix product, that is
 
 
-@contextlib.contextmanager
-def _filters_kept() -> Iterator[None]:
-    """A block after which the filters of warnings are those that were there before.
+def _warnings_kept() -> AbstractContextManager[Any]:
+    """A block after which warnings go where they went before, and by the same filters.
 
-    They are the process's, and pandas 2 changes them for a while in each of its threads: the last of two that do so at
-    once puts back what the first had changed. `catch_warnings` would show again all that was warned of before.
+    Both are the process's, and pandas 2 changes them for a while in each of its threads: the last of two that do so at
+    once puts back what the first had changed. Later ones do not, and need no `catch_warnings`, after which warnings
+    that were shown once are shown again.
     """
-    filters: Any = warnings.filters
-    before = list(filters)
-    try:
-        yield
-    finally:
-        if warnings.filters is not filters or filters != before:
-            filters[:] = before
-            warnings.filters = filters
+    changes_them = int(importlib.metadata.version("pandas").partition(".")[0]) < 3
+    return warnings.catch_warnings() if changes_them else contextlib.nullcontext()
 
 
-_WARNINGS_AS_BEFORE = _Shared(_filters_kept)
+_WARNINGS_AS_BEFORE = _Shared(_warnings_kept)

@@ -36,7 +36,7 @@ def test_distinct_values_are_found_block_by_block(labels, monkeypatch):
 def test_texts_keep_the_null_characters_at_their_ends(column):
     """NumPy drops them from arrays of texts of fixed width."""
     texts = ["a\0", "a", "a\0b\0", "a"]
-    if column is not pl.Series and pd.Series(texts, dtype=object).nunique() < 3:
+    if pd.Series(texts, dtype=object).nunique() < 3:
         pytest.skip("pandas before 3 takes texts for the same that differ after a null character")
     schema = Schema.infer({"sky": column(texts)}, column(texts), kinds={"sky": "categorical"})
     assert set(schema.categories["sky"]) == set(schema.classes) == set(texts)
