@@ -178,7 +178,7 @@ class _Reader:
 
     def _read_scan(self, parameters: Any, operands: tuple[_Term, ...]) -> list[_Term]:
         """Read a loop whose steps all have the same constants, until no other covariate enters what it carries."""
-        body, start, count = parameters["jaxpr"], parameters["num_consts"], parameters["num_carry"]
+        body, (start, count) = parameters["jaxpr"], _sizes_of_scan(parameters)
         constants, others = operands[:start], [_unknown([operand]) for operand in operands[start:]]
         while True:
             results = _Reader().read(body.jaxpr, body.consts, [*constants, *others])
@@ -222,6 +222,14 @@ class _Reader:
             return [(index, rearranged(entries)) for index, entries in operands[0].lookups]
         self.find(operands)
         return []
+
+
+def _sizes_of_scan(parameters: Any) -> tuple[int, int]:
+    """How many constants a scan has, and how many arrays it carries from step to step."""
+    if "num_consts" in parameters:
+        return parameters["num_consts"], parameters["num_carry"]
+    constants, carried, _ = parameters["ft_in"].unpack()  # from JAX 0.12 on
+    return len(constants.vals), len(carried.vals)
 
 
 def _unknown(terms: Iterable[_Term]) -> _Term:
