@@ -38,7 +38,7 @@ class BayesgenWarning(UserWarning):
 
 
 class ConstantColumnWarning(BayesgenWarning):
-    """A column has no variance, so its default prior takes variance 1."""
+    """A column has no variance, so its default prior takes variance 1, or that of columns it shares the prior with."""
 
 
 class UnknownValuesWarning(BayesgenWarning):

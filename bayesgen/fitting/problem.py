@@ -162,7 +162,7 @@ class ProgramProblem(Problem):
             )
 
     def warn_of_constant_columns(self) -> None:
-        """Say once which columns have no variance, so that their default prior takes variance 1.
+        """Say once which columns have no variance of their own for their default prior to take.
 
         Where the schema came with its scale, the fit that found it has said so.
         """
@@ -170,23 +170,24 @@ class ProgramProblem(Problem):
         constant = []
         if schema.variance is not None and schema.columns is not None:
             is_constant = (schema.variance == 0) & (True if known is None else np.isnan(known))
-            takes_one = is_constant & self._takes_variance_one(is_constant) if is_constant.any() else is_constant
-            constant = [schema.columns[place] for place in map(int, np.flatnonzero(takes_one))]
+            is_constant &= self._has_default_prior(is_constant)
+            constant = [schema.columns[place] for place in map(int, np.flatnonzero(is_constant))]
         response, before = schema.response, self.data.schema.response
         if response is not None and (before is None or before.variance is None):
             constant += response.constant
         if constant:
             warn(
-                f"Constant columns {constant}: their default prior takes variance 1. Drop them if they carry nothing.",
+                f"Constant columns {constant}: their default prior takes variance 1, or that of the columns with which "
+                "they share it. Drop them if they carry nothing.",
                 ConstantColumnWarning,
             )
 
-    def _takes_variance_one(self, places: Bool[np.ndarray, " D"]) -> Bool[np.ndarray, " D"]:
-        """Whether priors of the columns at these places are what they were if the variances there were 1, and no other.
+    def _has_default_prior(self, places: Bool[np.ndarray, " D"]) -> Bool[np.ndarray, " D"]:
+        """Whether the priors of the columns at these places would be others if the variances there were.
 
         All columns of a block have one family, so that its prior with other variances tells it of each of them.
         """
-        if self.conjugate is None:
+        if self.conjugate is None or not places.any():
             return places
         schema = self.data.scaled_schema
         assert schema.variance is not None and schema.columns is not None
@@ -195,8 +196,8 @@ class ProgramProblem(Problem):
             for value in (1.0, 4.0)
         )
         named: set[str] = set()
-        for block, one, four in zip(self.conjugate.blocks, at_one.blocks, at_four.blocks, strict=True):
-            if block.family == one.family and block.family != four.family:
+        for block, other in zip(at_one.blocks, at_four.blocks, strict=True):
+            if block.family != other.family:
                 named.update(block.columns)
         return np.asarray([name in named for name in schema.columns])
 
