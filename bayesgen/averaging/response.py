@@ -9,8 +9,8 @@ from bayesgen.data import read_table
 from bayesgen.errors import PredictionError
 from bayesgen.posteriors import At
 from bayesgen.prediction import BMA, ContinuousPrediction, PlugIn, Rule, answer
+from bayesgen.predictives import MixturePredictive
 from bayesgen.records import by_content
-from bayesgen.statistics import MixtureOutcomes
 from bayesgen.typing import Float, Int
 
 from .fit import AverageFit
@@ -53,5 +53,5 @@ def _(fit: AverageResponseFit, rule: Rule, X: Any) -> ContinuousPrediction:
         log_weights = log_weights + np.stack(marginals)
         log_marginal = scipy.special.logsumexp(log_weights, axis=0)
         log_weights = log_weights - log_marginal
-    outcomes = MixtureOutcomes(log_weights, tuple(one.outcomes for one in answers))
-    return ContinuousPrediction(outcomes, log_marginal, device=answers[0].device, index=table.index)
+    predictive = MixturePredictive(log_weights, tuple(one.outcomes for one in answers))
+    return ContinuousPrediction(predictive, log_marginal, device=answers[0].device, index=table.index)

@@ -8,8 +8,9 @@ import numpy as np
 
 from bayesgen.data import Rows
 from bayesgen.families import Family, MultivariateStudentTRows
+from bayesgen.predictives import NormalPredictive, PredictiveDistribution, StudentTPredictive
 from bayesgen.program import Response
-from bayesgen.statistics import LastGivenRest, NormalOutcomes, Outcomes, StudentTOutcomes, last_given_rest
+from bayesgen.statistics import LastGivenRest, last_given_rest
 from bayesgen.typing import Float
 
 
@@ -17,14 +18,14 @@ class ClosedResponse(abc.ABC):
     """p(y | x) in closed form. It is structure, without numbers: it hashes by content."""
 
     @abc.abstractmethod
-    def at(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> Outcomes | None:
+    def at(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> PredictiveDistribution | None:
         """p(y | x, Q) of rows that lack y, at the parameters of a process; None where there is no closed form.
 
-        Parameters may have a leading axis of draws: then so have the outcomes.
+        Parameters may have a leading axis of draws: then so has the distribution.
         """
 
     @abc.abstractmethod
-    def predictive(self, families: Mapping[str, Family], rows: Rows) -> Outcomes | None:
+    def predictive(self, families: Mapping[str, Family], rows: Rows) -> PredictiveDistribution | None:
         """The same with the parameters integrated out, p(y | x, T); None where there is no closed form.
 
         Args:
@@ -43,14 +44,14 @@ class JointNormalResponse(ClosedResponse):
 
     response: Response
 
-    def at(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> NormalOutcomes:
+    def at(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> NormalPredictive:
         """Normal: the regression of y on x."""
         mean, covariance = (np.asarray(parameters[f"{self.response.site}_{name}"]) for name in ("mean", "covariance"))
         is_one = mean.ndim == 1
         given = self._given_rest(mean[None] if is_one else mean, covariance[None] if is_one else covariance, rows)
-        return NormalOutcomes(given.loc[0], given.scale[0]) if is_one else NormalOutcomes(given.loc, given.scale)
+        return NormalPredictive(given.loc[0], given.scale[0]) if is_one else NormalPredictive(given.loc, given.scale)
 
-    def predictive(self, families: Mapping[str, Family], rows: Rows) -> StudentTOutcomes:
+    def predictive(self, families: Mapping[str, Family], rows: Rows) -> StudentTPredictive:
         """Student t: with as many more degrees of freedom as columns of x are there, and a scale that grows with x.
 
         Source: Ding (2016), On the conditional distribution of the multivariate t distribution, section 2.
@@ -62,7 +63,7 @@ class JointNormalResponse(ClosedResponse):
         assert given.squares is not None
         df = float(np.asarray(density.df)[0]) + given.num_observed
         spread = np.sqrt((float(np.asarray(density.df)[0]) + given.squares[0]) / df)
-        return StudentTOutcomes(df, given.loc[0], given.scale[0] * spread)
+        return StudentTPredictive(df, given.loc[0], given.scale[0] * spread)
 
     def _given_rest(
         self,

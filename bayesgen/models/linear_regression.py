@@ -23,12 +23,11 @@ from bayesgen.data import (
 from bayesgen.errors import ModelError
 from bayesgen.families import Family, LinearNormalInverseGamma, Scale
 from bayesgen.labels import NumberLabel
+from bayesgen.predictives import NormalPredictive, StudentTPredictive
 from bayesgen.program import ConcreteModel, Recipe, Response
 from bayesgen.statistics import (
     Cells,
     Moments,
-    NormalOutcomes,
-    StudentTOutcomes,
     SufficientStatistics,
     check_magnitudes,
     check_rows,
@@ -227,20 +226,20 @@ class FeatureRegression(BlockModel):
 class LinearResponse(ClosedResponse):
     """A response about a line in features that are given."""
 
-    def at(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> NormalOutcomes:
+    def at(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> NormalPredictive:
         """Normal about the line."""
         coefficients, variance = (np.asarray(parameters[f"{SITE}_{name}"]) for name in ("coefficients", "variance"))
         intercept = np.asarray(parameters.get(f"{SITE}_intercept", 0.0))
         loc = coefficients @ np.asarray(rows.covariates[FEATURES], np.float64).T + intercept[..., None]
-        return NormalOutcomes(loc, np.broadcast_to(np.sqrt(variance)[..., None], loc.shape))
+        return NormalPredictive(loc, np.broadcast_to(np.sqrt(variance)[..., None], loc.shape))
 
-    def predictive(self, families: Mapping[str, Family], rows: Rows) -> StudentTOutcomes:
+    def predictive(self, families: Mapping[str, Family], rows: Rows) -> StudentTPredictive:
         """Student t, whose scale grows with the distance of the features from those of training."""
         family = families[SITE]
         assert isinstance(family, LinearNormalInverseGamma)
         features = np.asarray(rows.covariates[FEATURES], np.float64)
         df, loc, scale = map(np.asarray, family.predictive_parameters(features))
-        return StudentTOutcomes(np.broadcast_to(df, loc.shape), loc, scale)
+        return StudentTPredictive(np.broadcast_to(df, loc.shape), loc, scale)
 
 
 def _fingerprint(basis: Any) -> str:

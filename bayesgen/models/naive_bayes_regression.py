@@ -15,12 +15,12 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, ModelError
 from bayesgen.families import Family, LinearNormalInverseGamma, NormalInverseGamma, Scale, default_variances
 from bayesgen.labels import NumberLabel
+from bayesgen.predictives import NormalPredictive
 from bayesgen.program import ConcreteModel, PytreeFunction, Recipe, Response
 from bayesgen.records import content_hash, record, static
 from bayesgen.statistics import (
     Cells,
     Moments,
-    NormalOutcomes,
     SufficientStatistics,
     check_magnitudes,
     check_rows,
@@ -237,7 +237,7 @@ class NaiveRegressionFunction(FamiliesFunction):
 class NaiveResponse(ClosedResponse):
     """A normal response, of which each column that is there tells on its own."""
 
-    def at(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> NormalOutcomes:
+    def at(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> NormalPredictive:
         """Normal: the precisions add up, that of y and b^2 / s^2 of each column with slope b and deviation s."""
         mean, variance = (np.asarray(parameters[f"{SITE}_{name}"])[..., None] for name in ("mean", "variance"))
         coefficients, noise = (np.asarray(parameters[f"{COLUMNS}_{name}"]) for name in ("coefficients", "variance"))
@@ -251,7 +251,7 @@ class NaiveResponse(ClosedResponse):
         weights = slopes / noise
         precision = 1 / variance + (weights * slopes) @ there.T
         slope = weights @ shifts.T + (weights * (middle - expected)) @ there.T
-        return NormalOutcomes(mean + slope / precision, 1 / np.sqrt(precision))
+        return NormalPredictive(mean + slope / precision, 1 / np.sqrt(precision))
 
     def predictive(self, families: Mapping[str, Family], rows: Rows) -> None:
         """None: a product of Student-t densities has no closed form."""

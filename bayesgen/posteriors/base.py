@@ -10,8 +10,8 @@ import numpy as np
 from bayesgen.data import Rows
 from bayesgen.errors import PredictionError
 from bayesgen.models import ClosedResponse, Conjugate, Densities
+from bayesgen.predictives import PredictiveDistribution
 from bayesgen.program import GenerativeProgram, program_table
-from bayesgen.statistics import Outcomes
 from bayesgen.typing import Float, PRNGKeyArray
 
 from .closed import closed_table
@@ -164,7 +164,7 @@ class ProcessPosterior(Posterior):
     def exported(self, num_draws: int, key: PRNGKeyArray) -> Exported:
         """What ArviZ is given."""
 
-    def outcomes(self, closed: ClosedResponse, rows: Rows, at: At) -> Outcomes | None:
+    def predictive_of_response(self, closed: ClosedResponse, rows: Rows, at: At) -> PredictiveDistribution | None:
         """p(y | x) of a response in closed form, at a point or with the parameters integrated out; None without one.
 
         Args:
@@ -176,9 +176,9 @@ class ProcessPosterior(Posterior):
             PredictionError: a mode or predictive that this kind of posterior does not have.
         """
         self.require(at)
-        return self._outcomes(closed, rows, at)
+        return self._predictive_of_response(closed, rows, at)
 
-    def _outcomes(self, closed: ClosedResponse, rows: Rows, at: At) -> Outcomes | None:
+    def _predictive_of_response(self, closed: ClosedResponse, rows: Rows, at: At) -> PredictiveDistribution | None:
         return closed.at(self.mode if at == "mode" else self.mean, rows)
 
     def _log_joint(self, rows: Rows, at: At) -> Float[np.ndarray, "n K"]:

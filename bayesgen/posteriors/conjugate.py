@@ -6,10 +6,11 @@ import numpy as np
 
 from bayesgen.data import Rows, Schema
 from bayesgen.models import ClosedResponse, Conjugate, Densities
+from bayesgen.predictives import PredictiveDistribution
 from bayesgen.program import ConcreteModel, GenerativeProgram
 from bayesgen.records import by_content
 from bayesgen.runtime import generator
-from bayesgen.statistics import Outcomes, SufficientStatistics
+from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Float, PRNGKeyArray
 
 from .base import At, Exported, Parameters, ProcessPosterior
@@ -66,9 +67,9 @@ class ConjugatePosterior(ProcessPosterior):
     def _log_joint(self, rows: Rows, at: At) -> Float[np.ndarray, "n K"]:
         return closed_table(self._predictive, rows) if at == "predictive" else super()._log_joint(rows, at)
 
-    def _outcomes(self, closed: ClosedResponse, rows: Rows, at: At) -> Outcomes | None:
+    def _predictive_of_response(self, closed: ClosedResponse, rows: Rows, at: At) -> PredictiveDistribution | None:
         if at != "predictive":
-            return super()._outcomes(closed, rows, at)
+            return super()._predictive_of_response(closed, rows, at)
         return closed.predictive(dict(self.conjugate.families()), rows)
 
     def densities(self, conjugate: Conjugate) -> list[Densities]:

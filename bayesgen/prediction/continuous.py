@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike
 
 from bayesgen.describe import described, shortened
 from bayesgen.errors import PredictionError
+from bayesgen.predictives import PredictiveDistribution, joined_predictives
 from bayesgen.records import by_content
 from bayesgen.runtime import as_key, generator
-from bayesgen.statistics import Outcomes, joined_outcomes
 from bayesgen.typing import Float, Seed, Shaped
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class ContinuousPrediction:
     ([5.0, 6.6], (2, 2), (3, 2))
     """
 
-    outcomes: Outcomes
+    outcomes: PredictiveDistribution
     log_marginal: Float[np.ndarray, " n"] | None = None
     standard_error: Float[np.ndarray, " n"] | None = None
     pareto_k: Float[np.ndarray, " n"] | None = None
@@ -169,7 +169,7 @@ def joined_answers(answers: Sequence[ContinuousPrediction]) -> ContinuousPredict
         return None if parts[0] is None else np.concatenate(parts)
 
     return ContinuousPrediction(
-        joined_outcomes([answer.outcomes for answer in answers]),
+        joined_predictives([answer.outcomes for answer in answers]),
         join("log_marginal"),
         join("standard_error"),
         join("pareto_k"),

@@ -9,15 +9,21 @@ from bayesgen.data import Rows
 from bayesgen.fitting import Fit
 from bayesgen.models import ClosedResponse
 from bayesgen.posteriors import Parameters, chains_joined
+from bayesgen.predictives import (
+    DeferredPredictive,
+    GridPredictive,
+    MixturePredictive,
+    NormalPredictive,
+    PredictiveDistribution,
+    predictive_on_grid,
+)
 from bayesgen.program import log_joint_draws
 from bayesgen.records import by_content
 from bayesgen.runtime import as_key, chunks, in_batches
-from bayesgen.statistics import DeferredOutcomes, MixtureOutcomes, NormalOutcomes, Outcomes
 from bayesgen.typing import Float, Int, Seed
 
 from .batches import ratio_error
 from .continuous import ContinuousPrediction, joined_answers
-from .grid import GridOutcomes, outcomes_on_grid
 from .parabola import POINTS, parabolas, points_about
 from .reliability import tail_indices
 from .responses import by_process, closed_response, kept_or_deferred, line_of, response_of
@@ -67,17 +73,21 @@ class DrawsOfResponse:
         if by_draw is None:
             return self._on_grid(rows)
         mixture = self._mixture(*by_draw)
-        outcomes = DeferredOutcomes(functools.partial(DrawsOfResponse.mixture, self, rows), mixture.mean, mixture.std)
-        return self._averaged(outcomes, mixture.means, by_draw[1])
+        predictive = DeferredPredictive(
+            functools.partial(DrawsOfResponse.mixture, self, rows), mixture.mean, mixture.std
+        )
+        return self._averaged(predictive, mixture.means, by_draw[1])
 
-    def mixture(self, rows: Rows) -> MixtureOutcomes:
+    def mixture(self, rows: Rows) -> MixturePredictive:
         """p(y | x) of a few rows, as a mixture of what the draws say, which is in closed form."""
         by_draw = self.by_draw(rows)
         assert by_draw is not None
         return self._mixture(*by_draw)
 
-    def _mixture(self, components: Outcomes, log_marginals: Float[np.ndarray, "draws n"] | None) -> MixtureOutcomes:
-        return MixtureOutcomes(self._log_weights(log_marginals, components.num_rows), components)
+    def _mixture(
+        self, components: PredictiveDistribution, log_marginals: Float[np.ndarray, "draws n"] | None
+    ) -> MixturePredictive:
+        return MixturePredictive(self._log_weights(log_marginals, components.num_rows), components)
 
     def _log_weights(
         self, log_marginals: Float[np.ndarray, "draws n"] | None, num_rows: int
@@ -88,21 +98,21 @@ class DrawsOfResponse:
 
     def _averaged(
         self,
-        outcomes: Outcomes,
+        predictive: PredictiveDistribution,
         means: Float[np.ndarray, "draws n"],
         log_marginals: Float[np.ndarray, "draws n"] | None,
     ) -> ContinuousPrediction:
         """The answer, and what is known of its Monte Carlo error."""
-        weights = np.exp(self._log_weights(log_marginals, outcomes.num_rows))
+        weights = np.exp(self._log_weights(log_marginals, predictive.num_rows))
         logs = log_marginals
         return ContinuousPrediction(
-            outcomes,
+            predictive,
             None if logs is None else scipy.special.logsumexp(logs, axis=0) - np.log(self.num_draws),
             _error_of_mean(means, weights, self.num_batches),
             None if logs is None or not self.weighs else _tails(logs, weights),
         )
 
-    def by_draw(self, rows: Rows) -> tuple[Outcomes, Float[np.ndarray, "draws n"] | None] | None:
+    def by_draw(self, rows: Rows) -> tuple[PredictiveDistribution, Float[np.ndarray, "draws n"] | None] | None:
         """What each draw says of y, and log p(x | Q) (None where x is given); None where no closed form is known."""
         components = None if self.closed is None else self.closed.at(self.parameters, rows)
         if components is None:
@@ -119,12 +129,12 @@ class DrawsOfResponse:
         """Log joints of rows under each draw."""
         return np.asarray(log_joint_draws(self.fit.program, self.latents, rows))[..., 0]
 
-    def _parabolas(self, rows: Rows) -> tuple[NormalOutcomes, Float[np.ndarray, "draws n"] | None] | None:
+    def _parabolas(self, rows: Rows) -> tuple[NormalPredictive, Float[np.ndarray, "draws n"] | None] | None:
         """Normal distributions, where the log joints of all draws and rows are parabolas in y."""
         if not line_of(self.fit, rows).is_real or not rows.num_rows:
             return None
         middle, size = by_process(self.fit, rows, "mean"), rows.num_rows
-        if not isinstance(middle.outcomes, NormalOutcomes):
+        if not isinstance(middle.outcomes, NormalPredictive):
             return None
         points = points_about(middle.mean, middle.std)
         candidates = response_of(self.fit).put(rows.take(np.tile(np.arange(size), len(POINTS))), points.ravel())
@@ -133,7 +143,7 @@ class DrawsOfResponse:
         if not found.fits.all():
             return None
         log_marginals = None if response_of(self.fit).is_alone(rows) else found.log_integral
-        return NormalOutcomes(found.loc, found.scale), log_marginals
+        return NormalPredictive(found.loc, found.scale), log_marginals
 
     # --- by quadrature ------------------------------------------------------------------------------------------
 
@@ -142,18 +152,18 @@ class DrawsOfResponse:
         line, size = line_of(self.fit, rows), rows.num_rows
         no_normalizers = np.zeros((self.num_draws, size))
         joint = MeanJoint(self, rows, no_normalizers)
-        grid, _ = outcomes_on_grid(joint, size, line)
+        grid, _ = predictive_on_grid(joint, size, line)
         log_marginals, means = self._moments(rows, grid)
         if not self.weighs:
             for _ in range(2):  # panels that suit the draws that x makes improbable, too
                 joint = MeanJoint(self, rows, log_marginals)
-                grid, _ = outcomes_on_grid(joint, size, line)
+                grid, _ = predictive_on_grid(joint, size, line)
                 log_marginals, means = self._moments(rows, grid)
         known = None if response_of(self.fit).is_alone(rows) else log_marginals
         return self._averaged(kept_or_deferred(grid, joint, line, 1), means, known)
 
     def _moments(
-        self, rows: Rows, grid: GridOutcomes
+        self, rows: Rows, grid: GridPredictive
     ) -> tuple[Float[np.ndarray, "draws n"], Float[np.ndarray, "draws n"]]:
         """Log p(x | Q) and the mean of y of each draw, by the nodes of a grid."""
         log_marginals, means = np.full((2, self.num_draws, rows.num_rows), -np.inf)

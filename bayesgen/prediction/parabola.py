@@ -5,11 +5,8 @@ import math
 
 import numpy as np
 
-from bayesgen.statistics import NormalOutcomes
+from bayesgen.predictives import Line, LogJoint, NormalPredictive
 from bayesgen.typing import Bool, Float
-
-from .grid import LogJoint
-from .line import Line
 
 POINTS = np.array([-3.0, -1.0, 0.0, 1.5, 2.5])  # in standard deviations: five, of which no two lie alike
 ROUGHLY, CLOSELY = 1e-6, 1e-8  # of the curvature: what may be left beside the parabola, far away and where it counts
@@ -60,7 +57,9 @@ def parabolas(
     return Parabolas(center + unit * vertex, unit * scale, log_integral, fits)
 
 
-def as_normal(log_joint: LogJoint, num_rows: int, line: Line) -> tuple[NormalOutcomes, Float[np.ndarray, " n"]] | None:
+def as_normal(
+    log_joint: LogJoint, num_rows: int, line: Line
+) -> tuple[NormalPredictive, Float[np.ndarray, " n"]] | None:
     """Normal distributions of y and log p(x), where the log joints of all rows are parabolas in y; else None.
 
     They are looked at about where y may be, and then again about where it is, until that does not move.
@@ -77,6 +76,6 @@ def as_normal(log_joint: LogJoint, num_rows: int, line: Line) -> tuple[NormalOut
             return None
         moved = np.abs(found.loc - center) / found.scale + np.abs(np.log(found.scale / unit))
         if tolerance == CLOSELY and (moved < SETTLED).all():
-            return NormalOutcomes(found.loc, found.scale), found.log_integral
+            return NormalPredictive(found.loc, found.scale), found.log_integral
         center, unit, tolerance = found.loc, found.scale, CLOSELY
     return None

@@ -10,15 +10,13 @@ from bayesgen.data import Rows
 from bayesgen.fitting import Fit
 from bayesgen.models import ClosedResponse
 from bayesgen.posteriors import At, ProcessPosterior, chains_joined
+from bayesgen.predictives import DeferredPredictive, Line, LogJoint, PredictiveDistribution, predictive_on_grid
 from bayesgen.program import Response
 from bayesgen.records import by_content
 from bayesgen.runtime import as_key, chunks
-from bayesgen.statistics import DeferredOutcomes, Outcomes
 from bayesgen.typing import Float, Int
 
 from .continuous import ContinuousPrediction, joined_answers
-from .grid import LogJoint, outcomes_on_grid
-from .line import Line
 from .parabola import as_normal
 
 GRID_ROWS = 512  # that are looked at on some hundreds of points each at once
@@ -43,9 +41,9 @@ def by_process(fit: Fit, rows: Rows, at: At) -> ContinuousPrediction:
     """p(y | x, Q) at a process, or the predictive p(y | x, T) of an exact fit."""
     closed, posterior = closed_response(fit), fit.posterior
     assert isinstance(posterior, ProcessPosterior)
-    outcomes = None if closed is None else posterior.outcomes(closed, rows, at)
-    if outcomes is not None:
-        return ContinuousPrediction(outcomes, _log_marginal(fit, rows, at, outcomes))
+    predictive = None if closed is None else posterior.predictive_of_response(closed, rows, at)
+    if predictive is not None:
+        return ContinuousPrediction(predictive, _log_marginal(fit, rows, at, predictive))
     line = line_of(fit, rows)
     places = chunks(rows.num_rows, GRID_ROWS) or [slice(0, 0)]
     return joined_answers(
@@ -53,7 +51,7 @@ def by_process(fit: Fit, rows: Rows, at: At) -> ContinuousPrediction:
     )
 
 
-def _log_marginal(fit: Fit, rows: Rows, at: At, outcomes: Outcomes) -> Float[np.ndarray, " n"] | None:
+def _log_marginal(fit: Fit, rows: Rows, at: At, predictive: PredictiveDistribution) -> Float[np.ndarray, " n"] | None:
     """log p(x); None where x is given, and nothing but the response is modelled.
 
     Where attributes are made from the response, it is log p(x, y) - log p(y | x), whatever y: at its median.
@@ -63,8 +61,8 @@ def _log_marginal(fit: Fit, rows: Rows, at: At, outcomes: Outcomes) -> Float[np.
         return None
     if not response.is_needed:
         return fit.posterior.log_joint(rows, at)[:, 0]
-    values = outcomes.quantile(0.5)
-    return fit.posterior.log_joint(response.put(rows, values), at)[:, 0] - outcomes.log_density(values)
+    values = predictive.quantile(0.5)
+    return fit.posterior.log_joint(response.put(rows, values), at)[:, 0] - predictive.log_density(values)
 
 
 @by_content
@@ -105,21 +103,25 @@ def _by_log_joint(joint: JointOfProcess, line: Line, num_parts: int) -> Continuo
     normal = as_normal(joint, size, line)
     if normal is not None:
         return ContinuousPrediction(normal[0], None if is_alone else normal[1])
-    outcomes, log_normalizer = outcomes_on_grid(joint, size, line)
+    predictive, log_normalizer = predictive_on_grid(joint, size, line)
     return ContinuousPrediction(
-        kept_or_deferred(outcomes, joint, line, num_parts), None if is_alone else log_normalizer
+        kept_or_deferred(predictive, joint, line, num_parts), None if is_alone else log_normalizer
     )
 
 
-def kept_or_deferred(outcomes: Outcomes, joint: LogJoint, line: Line, num_parts: int) -> Outcomes:
+def kept_or_deferred(
+    predictive: PredictiveDistribution, joint: LogJoint, line: Line, num_parts: int
+) -> PredictiveDistribution:
     """A grid itself, or where there are many of them what makes it anew whenever it is asked."""
     if num_parts == 1:
-        return outcomes
-    return DeferredOutcomes(functools.partial(_grid, joint, outcomes.num_rows, line), outcomes.mean, outcomes.std)
+        return predictive
+    return DeferredPredictive(
+        functools.partial(_grid, joint, predictive.num_rows, line), predictive.mean, predictive.std
+    )
 
 
-def _grid(joint: LogJoint, size: int, line: Line) -> Outcomes:
-    return outcomes_on_grid(joint, size, line)[0]
+def _grid(joint: LogJoint, size: int, line: Line) -> PredictiveDistribution:
+    return predictive_on_grid(joint, size, line)[0]
 
 
 def line_of(fit: Fit, rows: Rows) -> Line:

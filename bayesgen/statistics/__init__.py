@@ -16,11 +16,9 @@ from .latent import LatentDensity, LatentStatistic
 from .magnitudes import check_magnitudes, check_rows
 from .mahalanobis import Ellipsoids, restricted
 from .missing import filled, refuse_missing
-from .mixed_outcomes import DeferredOutcomes, JoinedOutcomes, MixtureOutcomes, joined_outcomes, solved
 from .moments import class_moments
 from .multivariate_normal import MultivariateNormalStatistic
 from .normal import NormalStatistic, column_sums, few, middle, scaled_squares
-from .outcomes import LocationScale, NormalOutcomes, Outcomes, StudentTOutcomes
 from .passes import Classes, class_counts, class_weights
 from .patterns import PatternMoments
 from .registry import Conditional, is_registered, read_conditional, register, registered_types
@@ -38,30 +36,23 @@ __all__ = [
     "Classes",
     "ColumnwiseDensity",
     "Conditional",
-    "DeferredOutcomes",
     "DensityGivenFeatures",
     "Ellipsoids",
     "ExponentialFamily",
     "HistogramStatistic",
-    "JoinedOutcomes",
     "KeptRows",
     "LastGivenRest",
     "LatentDensity",
     "LatentStatistic",
-    "LocationScale",
-    "MixtureOutcomes",
     "Moments",
     "MultivariateNormalStatistic",
-    "NormalOutcomes",
     "NormalStatistic",
-    "Outcomes",
     "Parameters",
     "PatternMoments",
     "Reference",
     "RowDensity",
     "StatesStatistic",
     "Statistic",
-    "StudentTOutcomes",
     "SufficientStatistics",
     "Summary",
     "Sums",
@@ -83,7 +74,6 @@ __all__ = [
     "flat_edges",
     "flatten_rows",
     "is_registered",
-    "joined_outcomes",
     "last_given_rest",
     "log_factorial",
     "log_rising",
@@ -101,7 +91,6 @@ __all__ = [
     "row_sums",
     "safe_product",
     "scaled_squares",
-    "solved",
     "sufficient_statistics",
     "sum_log_rising",
     "sum_log_rising_of_cells",

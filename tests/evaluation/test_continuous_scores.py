@@ -11,7 +11,7 @@ from scipy import stats
 import bayesgen as bg
 from bayesgen.evaluation import Answer, Comparison, ContinuousTarget
 from bayesgen.evaluation.continuous_scores import row_scores, summary
-from bayesgen.statistics.crps import normal_crps
+from bayesgen.predictives.crps import normal_crps
 
 RNG = np.random.default_rng(3)
 MEAN, STD = RNG.normal(50, 20, 211), RNG.gamma(3, 2, 211)

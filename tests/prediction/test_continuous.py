@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import bayesgen as bg
-from bayesgen.statistics import MixtureOutcomes, NormalOutcomes, StudentTOutcomes
+from bayesgen.predictives import MixturePredictive, NormalPredictive, StudentTPredictive
 
 ANSWERS = {
-    "normal": NormalOutcomes(np.array([0.0, 3.0]), np.array([1.0, 2.0])),
-    "student": StudentTOutcomes(np.array([0.9, 5.0]), np.array([0.0, 3.0]), np.array([1.0, 2.0])),
-    "mixture": MixtureOutcomes(np.log([[0.4, 0.5], [0.6, 0.5]]), NormalOutcomes(np.eye(2), np.ones((2, 2)))),
+    "normal": NormalPredictive(np.array([0.0, 3.0]), np.array([1.0, 2.0])),
+    "student": StudentTPredictive(np.array([0.9, 5.0]), np.array([0.0, 3.0]), np.array([1.0, 2.0])),
+    "mixture": MixturePredictive(np.log([[0.4, 0.5], [0.6, 0.5]]), NormalPredictive(np.eye(2), np.ones((2, 2)))),
 }
 every_kind = pytest.mark.parametrize("kind", ANSWERS)
 

@@ -9,8 +9,8 @@ from rich.console import Console
 from scipy import stats
 
 from bayesgen.evaluation import Answer, Comparison, ContinuousTarget
+from bayesgen.predictives.crps import normal_crps
 from bayesgen.report import can_draw, coverage_figure, save, show
-from bayesgen.statistics.crps import normal_crps
 
 RNG = np.random.default_rng(5)
 MEAN = RNG.normal(100, 30, 400)

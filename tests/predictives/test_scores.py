@@ -4,14 +4,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayesgen.statistics import DeferredOutcomes, JoinedOutcomes, MixtureOutcomes, NormalOutcomes, StudentTOutcomes
-from bayesgen.statistics.crps import crps_by_quadrature
+from bayesgen.predictives import (
+    DeferredPredictive,
+    JoinedPredictive,
+    MixturePredictive,
+    NormalPredictive,
+    StudentTPredictive,
+)
+from bayesgen.predictives.crps import crps_by_quadrature
 
 RNG = np.random.default_rng(11)
 Y = np.array([-30.0, 0.3, 2.0, 4.0, 1e3])
 LOC, SCALE, DF = RNG.normal(2, 3, (3, 5)), RNG.gamma(30, 0.05, (3, 5)), RNG.uniform(3, 9, (3, 5))
 LOG_WEIGHTS = np.log(RNG.dirichlet(np.ones(3), 5).T)
-NORMALS, STUDENTS = NormalOutcomes(LOC, SCALE), StudentTOutcomes(DF, LOC, SCALE)
+NORMALS, STUDENTS = NormalPredictive(LOC, SCALE), StudentTPredictive(DF, LOC, SCALE)
 
 
 def mixed(*parts):
@@ -19,31 +25,31 @@ def mixed(*parts):
     return lambda u: sum((weights * part.cdf(u)).sum(0) for weights, part in parts)
 
 
-HEAVY = StudentTOutcomes(DF / 3, LOC, SCALE)  # some without variance
+HEAVY = StudentTPredictive(DF / 3, LOC, SCALE)  # some without variance
 WEIGHTS = np.exp(LOG_WEIGHTS)
 ROW = (DF[1:2], LOC[1:2], SCALE[1:2])
-HALVES = MixtureOutcomes(
-    np.log([[0.4] * 5, [0.6] * 5]), (NormalOutcomes(LOC[0], SCALE[0]), StudentTOutcomes(DF[1], LOC[1], SCALE[1]))
+HALVES = MixturePredictive(
+    np.log([[0.4] * 5, [0.6] * 5]), (NormalPredictive(LOC[0], SCALE[0]), StudentTPredictive(DF[1], LOC[1], SCALE[1]))
 )
 
 
 @pytest.mark.parametrize(
-    ("outcomes", "cdf"),
+    ("predictive", "cdf"),
     {
-        "normal": (NormalOutcomes(LOC[0], SCALE[0]), stats.norm(LOC[0], SCALE[0]).cdf),
-        "student": (StudentTOutcomes(DF[0], LOC[0], SCALE[0]), stats.t(DF[0], LOC[0], SCALE[0]).cdf),
-        "normals": (MixtureOutcomes(LOG_WEIGHTS, NORMALS), mixed((WEIGHTS, stats.norm(LOC, SCALE)))),
-        "students": (MixtureOutcomes(LOG_WEIGHTS, STUDENTS), mixed((WEIGHTS, stats.t(DF, LOC, SCALE)))),
+        "normal": (NormalPredictive(LOC[0], SCALE[0]), stats.norm(LOC[0], SCALE[0]).cdf),
+        "student": (StudentTPredictive(DF[0], LOC[0], SCALE[0]), stats.t(DF[0], LOC[0], SCALE[0]).cdf),
+        "normals": (MixturePredictive(LOG_WEIGHTS, NORMALS), mixed((WEIGHTS, stats.norm(LOC, SCALE)))),
+        "students": (MixturePredictive(LOG_WEIGHTS, STUDENTS), mixed((WEIGHTS, stats.t(DF, LOC, SCALE)))),
         "heavy": pytest.param(
-            MixtureOutcomes(LOG_WEIGHTS, HEAVY), mixed((WEIGHTS, stats.t(DF / 3, LOC, SCALE))), marks=pytest.mark.slow
+            MixturePredictive(LOG_WEIGHTS, HEAVY), mixed((WEIGHTS, stats.t(DF / 3, LOC, SCALE))), marks=pytest.mark.slow
         ),
         "several": (HALVES, mixed((0.4, stats.norm(LOC[:1], SCALE[:1])), (0.6, stats.t(*ROW)))),
     }.values(),
     ids=["normal", "student", "normals", "students", "heavy", "several"],
 )
-def test_every_kind_scores_as_its_distribution_function_says(outcomes, cdf):
+def test_every_kind_scores_as_its_distribution_function_says(predictive, cdf):
     expected = crps_by_quadrature(cdf, Y, np.full(5, 2.0), np.full(5, 3.0))
-    np.testing.assert_allclose(outcomes.crps(Y), expected, rtol=1e-6)
+    np.testing.assert_allclose(predictive.crps(Y), expected, rtol=1e-6)
 
 
 def test_a_mixture_of_normals_is_scored_in_closed_form():
@@ -55,36 +61,36 @@ def test_a_mixture_of_normals_is_scored_in_closed_form():
     between = distance(LOC[:, None] - LOC, SCALE[:, None] ** 2 + SCALE**2)
     apart = np.einsum("in,jn,ijn->n", WEIGHTS, WEIGHTS, between)
     expected = (WEIGHTS * distance(LOC - Y, SCALE**2)).sum(0) - apart / 2
-    np.testing.assert_allclose(MixtureOutcomes(LOG_WEIGHTS, NORMALS).crps(Y), expected, rtol=1e-7)
+    np.testing.assert_allclose(MixturePredictive(LOG_WEIGHTS, NORMALS).crps(Y), expected, rtol=1e-7)
 
 
 def test_parts_and_what_is_made_anew_score_as_the_whole():
-    whole = MixtureOutcomes(LOG_WEIGHTS, NORMALS)
+    whole = MixturePredictive(LOG_WEIGHTS, NORMALS)
     first, rest = (
-        MixtureOutcomes(LOG_WEIGHTS[:, part], NormalOutcomes(LOC[:, part], SCALE[:, part]))
+        MixturePredictive(LOG_WEIGHTS[:, part], NormalPredictive(LOC[:, part], SCALE[:, part]))
         for part in (slice(2), slice(2, 5))
     )
-    np.testing.assert_allclose(JoinedOutcomes((first, rest)).crps(Y), whole.crps(Y), rtol=1e-7)
-    deferred = DeferredOutcomes(lambda: whole, whole.mean, whole.std)
+    np.testing.assert_allclose(JoinedPredictive((first, rest)).crps(Y), whole.crps(Y), rtol=1e-7)
+    deferred = DeferredPredictive(lambda: whole, whole.mean, whole.std)
     np.testing.assert_array_equal(deferred.crps(Y), whole.crps(Y))
 
 
 def test_rows_that_are_impossible_have_no_score_and_disturb_no_other():
     weights = LOG_WEIGHTS.copy()
     weights[:, 3] = np.nan
-    score = MixtureOutcomes(weights, NORMALS).crps(Y)
+    score = MixturePredictive(weights, NORMALS).crps(Y)
     assert np.isnan(score[3])
     np.testing.assert_allclose(
-        np.delete(score, 3), np.delete(MixtureOutcomes(LOG_WEIGHTS, NORMALS).crps(Y), 3), rtol=1e-6
+        np.delete(score, 3), np.delete(MixturePredictive(LOG_WEIGHTS, NORMALS).crps(Y), 3), rtol=1e-6
     )
 
 
 def test_large_values_above_are_as_exact_as_those_below():
-    heavy = MixtureOutcomes(
-        np.log([[0.3], [0.7]]), StudentTOutcomes(np.full((2, 1), 2.2), np.zeros((2, 1)), np.ones((2, 1)))
+    heavy = MixturePredictive(
+        np.log([[0.3], [0.7]]), StudentTPredictive(np.full((2, 1), 2.2), np.zeros((2, 1)), np.ones((2, 1)))
     )
     np.testing.assert_allclose(
         heavy.crps(np.array([1e4])),
-        StudentTOutcomes(np.array([2.2]), np.zeros(1), np.ones(1)).crps(np.array([-1e4])),
+        StudentTPredictive(np.array([2.2]), np.zeros(1), np.ones(1)).crps(np.array([-1e4])),
         rtol=1e-9,
     )

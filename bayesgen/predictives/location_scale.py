@@ -1,82 +1,21 @@
-"""`Outcomes`: one-dimensional distributions, one a row: what is known of a response."""
+"""Normal and Student-t distributions of a number, one a row."""
 
 import abc
 
 import numpy as np
 import scipy.special
-import scipy.stats
 
 from bayesgen.records import record
+from bayesgen.statistics import log_rising
 from bayesgen.typing import ArrayOrNumber, Float
 
-from .arrays import log_rising
-from .crps import crps_by_quadrature, normal_crps, normal_distance, student_t_crps, student_t_distance
+from .base import PredictiveDistribution
+from .crps import normal_crps, normal_distance, student_t_crps, student_t_distance
 
-LOG_2PI = float(np.log(2 * np.pi))
-
-
-class Outcomes(abc.ABC):
-    """n distributions of numbers. Values that are asked about have the rows last, (..., n)."""
-
-    @property
-    @abc.abstractmethod
-    def num_rows(self) -> int:
-        """n."""
-
-    @property
-    @abc.abstractmethod
-    def mean(self) -> Float[np.ndarray, "*draws n"]:
-        """Means; NaN where there is none."""
-
-    @property
-    @abc.abstractmethod
-    def std(self) -> Float[np.ndarray, "*draws n"]:
-        """Standard deviations; infinite where there is none."""
-
-    @abc.abstractmethod
-    def log_density(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
-        """Log densities of values."""
-
-    @abc.abstractmethod
-    def cdf(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
-        """Probabilities of being at most so large."""
-
-    @abc.abstractmethod
-    def quantile(self, probability: float) -> Float[np.ndarray, "*draws n"]:
-        """The value below which a number falls with this probability, in (0, 1)."""
-
-    @abc.abstractmethod
-    def draws(self, rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "num ... n"]:
-        """Independent draws from each."""
-
-    def survival(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
-        """Probabilities of being larger."""
-        return 1 - self.cdf(values)
-
-    def mean_distance(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, "*draws n"] | None:
-        """E|X − value|; None where it has no closed form."""
-        return None
-
-    def crps(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, "*draws n"]:
-        """The continuous ranked probability score of a value for each row, in its units: the smaller the better.
-
-        By quadrature of the distribution function, unless there is a closed form: see `bayesgen.statistics.crps`.
-        """
-        return crps_by_quadrature(self.cdf, np.asarray(values, np.float64), *centre_and_scale(self))
+HALF_LOG_2PI = 0.5 * float(np.log(2 * np.pi))
 
 
-def centre_and_scale(outcomes: Outcomes) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """About the middle of each distribution, and its width."""
-    mean, std = np.asarray(outcomes.mean), np.asarray(outcomes.std)
-    is_known = np.isfinite(mean) & np.isfinite(std) & (std > 0)
-    if is_known.all():
-        return mean, std
-    with np.errstate(invalid="ignore"):  # rows that are impossible have none
-        low, middle, high = (outcomes.quantile(probability) for probability in (0.25, 0.5, 0.75))
-        return np.where(is_known, mean, middle), np.where(is_known, std, high - low)
-
-
-class LocationScale(Outcomes):
+class LocationScale(PredictiveDistribution):
     """Shifted and scaled forms of one distribution. With a leading axis of draws there are n for each draw."""
 
     loc: Float[np.ndarray, "*draws n"]
@@ -101,11 +40,11 @@ class LocationScale(Outcomes):
 
 
 @record
-class NormalOutcomes(LocationScale):
+class NormalPredictive(LocationScale):
     """Normal distributions.
 
-    >>> outcomes = NormalOutcomes(np.array([0.0, 3.0]), np.array([1.0, 2.0]))
-    >>> outcomes.quantile(0.975).round(2).tolist()
+    >>> predictive = NormalPredictive(np.array([0.0, 3.0]), np.array([1.0, 2.0]))
+    >>> predictive.quantile(0.975).round(2).tolist()
     [1.96, 6.92]
     """
 
@@ -124,7 +63,7 @@ class NormalOutcomes(LocationScale):
 
     def log_density(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
         """Log densities of values."""
-        return -0.5 * (((values - self.loc) / self.scale) ** 2 + LOG_2PI) - np.log(self.scale)
+        return -0.5 * ((values - self.loc) / self.scale) ** 2 - HALF_LOG_2PI - np.log(self.scale)
 
     def cdf(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
         """Probabilities of being at most so large."""
@@ -148,7 +87,7 @@ class NormalOutcomes(LocationScale):
 
 
 @record
-class StudentTOutcomes(LocationScale):
+class StudentTPredictive(LocationScale):
     """Student-t distributions. There is no mean at 1 degree of freedom and below, no standard deviation at 2."""
 
     df: Float[np.ndarray, "*draws n"]

@@ -8,84 +8,86 @@ import pytest
 import scipy.integrate
 import scipy.stats
 
-from bayesgen.statistics import (
-    DeferredOutcomes,
-    MixtureOutcomes,
-    NormalOutcomes,
-    StudentTOutcomes,
-    joined_outcomes,
-    last_given_rest,
+from bayesgen.predictives import (
+    DeferredPredictive,
+    MixturePredictive,
+    NormalPredictive,
+    StudentTPredictive,
+    joined_predictives,
 )
+from bayesgen.statistics import last_given_rest
 
 close = np.testing.assert_allclose
 LOC, SCALE, DF = np.array([1e6, -0.3, 2.0]), np.array([1e-3, 4.0, 1.0]), np.array([1.5, 2.5, 30.0])
-NORMAL, STUDENT = NormalOutcomes(LOC, SCALE), StudentTOutcomes(DF, LOC, SCALE)
+NORMAL, STUDENT = NormalPredictive(LOC, SCALE), StudentTPredictive(DF, LOC, SCALE)
 WEIGHTS = np.array([[0.2, 0.0, 1.0], [0.5, 0.3, 0.0], [0.3, 0.7, 0.0]])
 with np.errstate(divide="ignore"):
-    MIXTURE = MixtureOutcomes(
-        np.log(WEIGHTS), NormalOutcomes(np.array([[0.0] * 3, [5.0] * 3, [9.0] * 3]), np.array([[1.0, 1e-6, 2.0]] * 3))
+    MIXTURE = MixturePredictive(
+        np.log(WEIGHTS), NormalPredictive(np.array([[0.0] * 3, [5.0] * 3, [9.0] * 3]), np.array([[1.0, 1e-6, 2.0]] * 3))
     )
-    SEVERAL = MixtureOutcomes(np.log(WEIGHTS), (NormalOutcomes(LOC * 0, SCALE), STUDENT, NORMAL))
+    SEVERAL = MixturePredictive(np.log(WEIGHTS), (NormalPredictive(LOC * 0, SCALE), STUDENT, NORMAL))
 BOTH = {
     "normal": (NORMAL, scipy.stats.norm(LOC, SCALE)),
     "Student t": (STUDENT, scipy.stats.t(DF, LOC, SCALE)),
 }
 EVERY = {"normal": NORMAL, "Student t": STUDENT, "mixture": MIXTURE, "mixture of kinds": SEVERAL}
-EVERY["joined"] = joined_outcomes([NORMAL, MIXTURE])
-EVERY["deferred"] = DeferredOutcomes(functools.partial(pickle.loads, pickle.dumps(MIXTURE)), MIXTURE.mean, MIXTURE.std)
+EVERY["joined"] = joined_predictives([NORMAL, MIXTURE])
+EVERY["deferred"] = DeferredPredictive(
+    functools.partial(pickle.loads, pickle.dumps(MIXTURE)), MIXTURE.mean, MIXTURE.std
+)
 every = pytest.mark.parametrize("name", EVERY)
 
 
 @pytest.mark.parametrize("name", BOTH)
 def test_they_are_scipys(name):
-    outcomes, oracle = BOTH[name]
+    predictive, oracle = BOTH[name]
     values = LOC + SCALE * np.array([-1.7, 0.4, 60.0])
-    close(outcomes.mean, oracle.mean())
-    close(outcomes.std, oracle.std())
-    close(outcomes.log_density(values), oracle.logpdf(values), rtol=1e-12)
-    close(outcomes.cdf(values), oracle.cdf(values), rtol=1e-9)
+    close(predictive.mean, oracle.mean())
+    close(predictive.std, oracle.std())
+    close(predictive.log_density(values), oracle.logpdf(values), rtol=1e-12)
+    close(predictive.cdf(values), oracle.cdf(values), rtol=1e-9)
     for q in (1e-6, 0.3, 0.5, 0.999):
-        close(outcomes.quantile(q), oracle.ppf(q), rtol=1e-9)
+        close(predictive.quantile(q), oracle.ppf(q), rtol=1e-9)
 
 
 def test_where_there_are_no_moments():
-    outcomes = StudentTOutcomes(np.array([0.7, 1.0, 2.0, 2.1]), np.zeros(4), np.ones(4))
-    assert np.isnan(outcomes.mean).tolist() == [True, True, False, False]
-    assert np.isinf(outcomes.std).tolist() == [True, True, True, False]
+    predictive = StudentTPredictive(np.array([0.7, 1.0, 2.0, 2.1]), np.zeros(4), np.ones(4))
+    assert np.isnan(predictive.mean).tolist() == [True, True, False, False]
+    assert np.isinf(predictive.std).tolist() == [True, True, True, False]
 
 
 @every
 def test_quantiles_are_where_the_cdf_is(name):
-    outcomes = EVERY[name]
+    predictive = EVERY[name]
     for q in (1e-4, 0.25, 0.5, 0.99):
-        close(outcomes.cdf(outcomes.quantile(q)), q, rtol=1e-6)
+        close(predictive.cdf(predictive.quantile(q)), q, rtol=1e-6)
 
 
 @every
 def test_several_values_a_row_are_asked_at_once(name):
-    outcomes = EVERY[name]
-    values = np.random.default_rng(0).normal(size=(2, 5, outcomes.num_rows))
-    for ask in (outcomes.cdf, outcomes.log_density):
+    predictive = EVERY[name]
+    values = np.random.default_rng(0).normal(size=(2, 5, predictive.num_rows))
+    for ask in (predictive.cdf, predictive.log_density):
         many = ask(values)
         assert many.shape == values.shape
         close(many[1, 3], ask(values[1, 3]), rtol=1e-13)
-        close(ask(np.asarray(0.5)), ask(np.full(outcomes.num_rows, 0.5)), rtol=1e-13)
+        close(ask(np.asarray(0.5)), ask(np.full(predictive.num_rows, 0.5)), rtol=1e-13)
 
 
 @every
 def test_draws_are_of_the_distribution(name):
-    outcomes = EVERY[name]
-    draws = outcomes.draws(np.random.default_rng(3), 4000)
-    assert draws.shape == (4000, outcomes.num_rows)
-    uniform = outcomes.cdf(draws[:300])
-    for row in range(outcomes.num_rows):
+    predictive = EVERY[name]
+    draws = predictive.draws(np.random.default_rng(3), 4000)
+    assert draws.shape == (4000, predictive.num_rows)
+    uniform = predictive.cdf(draws[:300])
+    for row in range(predictive.num_rows):
         assert scipy.stats.kstest(uniform[:, row], "uniform").pvalue > 1e-3, row
 
 
 def test_mixtures_are_their_definition():
     with np.errstate(divide="ignore"):
-        mixture = MixtureOutcomes(
-            np.log(WEIGHTS[:, :1]), NormalOutcomes(np.array([[0.0], [5.0], [9.0]]), np.array([[1.0], [0.5], [2.0]]))
+        mixture = MixturePredictive(
+            np.log(WEIGHTS[:, :1]), NormalPredictive(np.array([[0.0], [5.0], [9.0]]), np.array([[1.0], [0.5], [2.0]]))
         )
     density = lambda y: float(np.exp(mixture.log_density(np.array([y])))[0])  # noqa: E731
     integral = functools.partial(scipy.integrate.quad, points=[0, 5, 9], limit=200)
@@ -100,7 +102,7 @@ def test_components_without_weight_have_no_part():
     with np.errstate(divide="ignore"):
         log_weights = np.log([[0.0], [1.0]])
     parameters = (np.array(pair)[:, None] for pair in ([0.5, 9.0], [7.0, 2.0], [1.0, 3.0]))
-    mixture = MixtureOutcomes(log_weights, StudentTOutcomes(*parameters))
+    mixture = MixturePredictive(log_weights, StudentTPredictive(*parameters))
     close(mixture.mean, 2.0)
     close(mixture.std, 3 * np.sqrt(9 / 7))
     close(mixture.quantile(0.9), scipy.stats.t(9, 2, 3).ppf(0.9))

@@ -7,10 +7,9 @@ import scipy.integrate
 import scipy.stats
 from numpyro.distributions import constraints
 
-from bayesgen.prediction.grid import outcomes_on_grid
-from bayesgen.prediction.line import Line
 from bayesgen.prediction.parabola import as_normal
-from bayesgen.prediction.rules_of_quadrature import GAUSS, KRONROD, NODES, antiderivatives, interpolants
+from bayesgen.predictives.grid import GAUSS, KRONROD, NODES, antiderivatives, interpolants, predictive_on_grid
+from bayesgen.predictives.line import Line
 
 close = np.testing.assert_allclose
 REAL = Line(dist.biject_to(constraints.real), 0.3, 1.7)
@@ -44,8 +43,8 @@ def on_grid(name):
             of_rows = {key: p[places] for key, p in keywords.items()}
             return oracle.dist.logpdf(values, *(p[places] for p in parameters), **of_rows) + shift[places]
 
-    outcomes, log_normalizer = outcomes_on_grid(log_joint, 5, line_of(support, oracle))
-    return outcomes, oracle, log_normalizer - shift
+    predictive, log_normalizer = predictive_on_grid(log_joint, 5, line_of(support, oracle))
+    return predictive, oracle, log_normalizer - shift
 
 
 def test_the_rules_are_exact_for_polynomials():
@@ -62,27 +61,27 @@ def test_the_rules_are_exact_for_polynomials():
 
 @every
 def test_densities_moments_and_quantiles_are_scipys(name):
-    outcomes, oracle, log_normalizer = on_grid(name)
+    predictive, oracle, log_normalizer = on_grid(name)
     close(log_normalizer, 0.0, atol=1e-8)
-    close(outcomes.mean, oracle.mean(), rtol=1e-6, atol=1e-8)
-    close(outcomes.std, oracle.std(), rtol=1e-4 if name == "Student t" else 1e-6)
+    close(predictive.mean, oracle.mean(), rtol=1e-6, atol=1e-8)
+    close(predictive.std, oracle.std(), rtol=1e-4 if name == "Student t" else 1e-6)
     for q in (0.003, 0.2, 0.5, 0.99):
-        close(oracle.cdf(outcomes.quantile(q)), q, rtol=1e-6)
-        close(outcomes.cdf(oracle.ppf(q)), q, rtol=1e-6)
-        close(outcomes.log_density(oracle.ppf(q)), oracle.logpdf(oracle.ppf(q)), rtol=1e-7, atol=1e-6)
+        close(oracle.cdf(predictive.quantile(q)), q, rtol=1e-6)
+        close(predictive.cdf(oracle.ppf(q)), q, rtol=1e-6)
+        close(predictive.log_density(oracle.ppf(q)), oracle.logpdf(oracle.ppf(q)), rtol=1e-7, atol=1e-6)
 
 
 def test_values_beyond_the_support():
-    outcomes, *_ = on_grid("bounded")
-    assert np.isneginf(outcomes.log_density(np.asarray(5.5))).all()
-    close(outcomes.cdf(np.asarray(5.5)), 1.0)
-    close(outcomes.cdf(np.asarray(-3.0)), 0.0)
-    assert np.isnan(outcomes.cdf(np.full(5, np.nan))).all()
+    predictive, *_ = on_grid("bounded")
+    assert np.isneginf(predictive.log_density(np.asarray(5.5))).all()
+    close(predictive.cdf(np.asarray(5.5)), 1.0)
+    close(predictive.cdf(np.asarray(-3.0)), 0.0)
+    assert np.isnan(predictive.cdf(np.full(5, np.nan))).all()
 
 
 def test_draws_are_of_the_distribution():
-    outcomes, oracle, _ = on_grid("gamma")
-    draws = outcomes.draws(np.random.default_rng(1), 500)
+    predictive, oracle, _ = on_grid("gamma")
+    draws = predictive.draws(np.random.default_rng(1), 500)
     assert draws.shape == (500, 5)
     for row in range(5):
         assert scipy.stats.kstest(oracle.cdf(draws)[:, row], "uniform").pvalue > 1e-3
@@ -94,10 +93,10 @@ def test_several_peaks_are_all_found():
     def log_joint(places, values):
         return scipy.stats.norm.logpdf(values) + scipy.stats.norm.logpdf(x[places], values**2, noise)
 
-    outcomes, log_normalizer = outcomes_on_grid(log_joint, 4, REAL)
-    close(outcomes.mean, 0.0, atol=1e-6)
-    close(outcomes.cdf(np.zeros(4)), 0.5, rtol=1e-7)
-    close(outcomes.quantile(0.75)[[0, 2]], np.sqrt(x[[0, 2]]), rtol=1e-3)
+    predictive, log_normalizer = predictive_on_grid(log_joint, 4, REAL)
+    close(predictive.mean, 0.0, atol=1e-6)
+    close(predictive.cdf(np.zeros(4)), 0.5, rtol=1e-7)
+    close(predictive.quantile(0.75)[[0, 2]], np.sqrt(x[[0, 2]]), rtol=1e-3)
     for row, top in ((0, 2.0), (1, 0.0), (3, 0.0)):
         width = 0.3 if row == 1 else 0.01
         at_top = log_joint(np.array([row]), np.array([top]))
@@ -117,7 +116,7 @@ def test_no_peak_is_lost_wherever_nodes_happen_to_lie(noise):
     def log_joint(places, values):
         return scipy.stats.norm.logpdf(values, 0.1) + scipy.stats.norm.logpdf(x[places], values**2, noise)
 
-    _, log_normalizer = outcomes_on_grid(log_joint, len(x), REAL)
+    _, log_normalizer = predictive_on_grid(log_joint, len(x), REAL)
     offsets = np.linspace(-1, 1, 2001) * 8 * noise / np.sqrt(x)[:, None]
     rows = np.broadcast_to(np.arange(len(x))[:, None], offsets.shape)
     densities = sum(np.exp(log_joint(rows, sign * np.sqrt(x)[:, None] + offsets)) for sign in (1, -1))
@@ -126,28 +125,28 @@ def test_no_peak_is_lost_wherever_nodes_happen_to_lie(noise):
 
 
 def test_rows_that_are_impossible():
-    outcomes, log_normalizer = outcomes_on_grid(
+    predictive, log_normalizer = predictive_on_grid(
         lambda places, values: np.where(places == 0, -np.inf, -(values**2)), 2, REAL
     )
     assert np.isneginf(log_normalizer[0]) and np.isfinite(log_normalizer[1])
-    for values in (outcomes.mean, outcomes.std, outcomes.quantile(0.3), outcomes.cdf(np.zeros(2))):
+    for values in (predictive.mean, predictive.std, predictive.quantile(0.3), predictive.cdf(np.zeros(2))):
         assert np.isnan(values[0]) and np.isfinite(values[1])
 
 
 def test_jumps_are_cut_down_to():
-    outcomes, log_normalizer = outcomes_on_grid(lambda places, y: np.where(y > 0.1, -y, -np.inf), 1, REAL)
-    close(outcomes.mean, 1.1, rtol=1e-9)
+    predictive, log_normalizer = predictive_on_grid(lambda places, y: np.where(y > 0.1, -y, -np.inf), 1, REAL)
+    close(predictive.mean, 1.1, rtol=1e-9)
     close(log_normalizer, -0.1, rtol=1e-8)
-    close(outcomes.quantile(0.5), 0.1 + np.log(2), rtol=1e-9)
+    close(predictive.quantile(0.5), 0.1 + np.log(2), rtol=1e-9)
 
 
 def test_parabolas_are_known_for_what_they_are():
     def log_joint(places, values):
         return scipy.stats.norm.logpdf(values, LOC[places], SCALE[places]) + 70 * places
 
-    outcomes, log_normalizer = as_normal(log_joint, 5, REAL)
-    close(outcomes.loc, LOC, rtol=1e-9, atol=1e-9)
-    close(outcomes.scale, SCALE, rtol=1e-8)
+    predictive, log_normalizer = as_normal(log_joint, 5, REAL)
+    close(predictive.loc, LOC, rtol=1e-9, atol=1e-9)
+    close(predictive.scale, SCALE, rtol=1e-8)
     close(log_normalizer, 70 * np.arange(5), atol=1e-8)
     assert as_normal(lambda places, values: scipy.stats.t.logpdf(values, 1e3), 1, REAL) is None
     assert as_normal(lambda places, values: -(values**2) - 1e-4 * values**4, 1, REAL) is None

@@ -1,42 +1,44 @@
-"""Outcomes that are made of others: mixtures of them, one set after another, and such as are made when asked for."""
+"""Mixtures of predictive distributions, and the search for their quantiles."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import jax
 import numpy as np
 import scipy.special
 
-from bayesgen.records import by_content, record
+from bayesgen.records import record
 from bayesgen.typing import ArrayOrNumber, Float, Int
 
+from .base import PredictiveDistribution, centre_and_scale
 from .crps import half_distance_of_draws
-from .outcomes import Outcomes, centre_and_scale
 
 MOST_STEPS = 200  # of a search for quantiles, which halves a bracket at worst
 DIGITS = 1e-15  # of a quantile, in units of the ends of its bracket; and of the function, which is a probability
 
 
 @record
-class MixtureOutcomes(Outcomes):
+class MixturePredictive(PredictiveDistribution):
     """Mixtures of S distributions for each row: by draw, or by structure.
 
     Attributes:
         log_weights: logs of the weights, which sum to 1.
-        components: `Outcomes` whose parameters have a leading axis, or a tuple of `Outcomes`.
+        components: distributions whose parameters have a leading axis, or a tuple of distributions.
     """
 
     log_weights: Float[np.ndarray, "S n"]
-    components: Outcomes | tuple[Outcomes, ...]
+    components: PredictiveDistribution | tuple[PredictiveDistribution, ...]
 
     @property
     def num_rows(self) -> int:
         """The last axis."""
         return int(self.log_weights.shape[-1])
 
-    def _of_components(self, ask: Callable[[Outcomes], Float[np.ndarray, "..."]]) -> Float[np.ndarray, "S n"]:
+    def _of_components(
+        self, ask: Callable[[PredictiveDistribution], Float[np.ndarray, "..."]]
+    ) -> Float[np.ndarray, "S n"]:
         """What each component says."""
-        if isinstance(self.components, Outcomes):
+        if isinstance(self.components, PredictiveDistribution):
             return ask(self.components)
         return np.stack([ask(component) for component in self.components])
 
@@ -48,7 +50,7 @@ class MixtureOutcomes(Outcomes):
     @property
     def means(self) -> Float[np.ndarray, "S n"]:
         """Those of the components."""
-        return np.broadcast_to(self._of_components(lambda outcomes: outcomes.mean), self.log_weights.shape)
+        return np.broadcast_to(self._of_components(lambda predictive: predictive.mean), self.log_weights.shape)
 
     @property
     def mean(self) -> Float[np.ndarray, " n"]:
@@ -58,14 +60,14 @@ class MixtureOutcomes(Outcomes):
     @property
     def std(self) -> Float[np.ndarray, " n"]:
         """From the variances within components and between them."""
-        weights, means, stds = self.weights, self.means, self._of_components(lambda outcomes: outcomes.std)
+        weights, means, stds = self.weights, self.means, self._of_components(lambda predictive: predictive.std)
         return np.sqrt(_weighted(weights, stds**2 + (means - _weighted(weights, means)) ** 2))
 
     def log_density(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
         """Log densities of values."""
 
         def of_each(row_values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-            logs = self.log_weights + self._of_components(lambda outcomes: outcomes.log_density(row_values))
+            logs = self.log_weights + self._of_components(lambda predictive: predictive.log_density(row_values))
             return scipy.special.logsumexp(logs, axis=0)
 
         return self._of_each(of_each, values)
@@ -75,7 +77,7 @@ class MixtureOutcomes(Outcomes):
         weights = self.weights
 
         def of_each(row_values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-            return _weighted(weights, self._of_components(lambda outcomes: outcomes.cdf(row_values)))
+            return _weighted(weights, self._of_components(lambda predictive: predictive.cdf(row_values)))
 
         return self._of_each(of_each, values)
 
@@ -92,7 +94,7 @@ class MixtureOutcomes(Outcomes):
 
     def quantile(self, probability: float) -> Float[np.ndarray, " n"]:
         """Between the least and the greatest of the components' quantiles, by Newton's steps and bisection."""
-        ends = self._of_components(lambda outcomes: outcomes.quantile(probability))
+        ends = self._of_components(lambda predictive: predictive.quantile(probability))
         counts = self.log_weights > -np.inf
         low, high = np.where(counts, ends, np.inf).min(0), np.where(counts, ends, -np.inf).max(0)
         return solved(lambda x: self.cdf(x) - probability, lambda x: np.exp(self.log_density(x)), low, high)
@@ -102,18 +104,20 @@ class MixtureOutcomes(Outcomes):
         weights = self.weights
 
         def of_each(row_values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-            return _weighted(weights, self._of_components(lambda outcomes: outcomes.survival(row_values)))
+            return _weighted(weights, self._of_components(lambda predictive: predictive.survival(row_values)))
 
         return self._of_each(of_each, values)
 
     def mean_distance(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, " n"] | None:
         """E|X − value|, where all components have a closed form of it."""
-        components = (self.components,) if isinstance(self.components, Outcomes) else self.components
+        components = (self.components,) if isinstance(self.components, PredictiveDistribution) else self.components
         distances = [component.mean_distance(values) for component in components]
         known = [distance for distance in distances if distance is not None]
         if len(known) < len(distances):
             return None
-        return _weighted(self.weights, known[0] if isinstance(self.components, Outcomes) else np.stack(known))
+        return _weighted(
+            self.weights, known[0] if isinstance(self.components, PredictiveDistribution) else np.stack(known)
+        )
 
     def crps(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, " n"]:
         """The continuous ranked probability score, E|X − value| − E|X − X'| / 2 (Gneiting & Raftery 2007, eq. 21).
@@ -134,7 +138,7 @@ class MixtureOutcomes(Outcomes):
             [np.searchsorted(of_row, u, "right") for of_row, u in zip(bounds.T, uniform.T, strict=True)], -1
         ) if self.num_rows else np.zeros((num_draws, 0), int)  # fmt: skip
         chosen = np.minimum(chosen, len(bounds) - 1)
-        if isinstance(self.components, Outcomes):
+        if isinstance(self.components, PredictiveDistribution):
             one = jax.tree.map(lambda leaf: _picked(leaf, chosen), self.components)
             return one.draws(rng, 1)[0]
         of_components = np.stack([component.draws(rng, num_draws) for component in self.components])
@@ -173,114 +177,3 @@ def solved(
         if is_settled.all():
             break
     return point
-
-
-@by_content
-class JoinedOutcomes(Outcomes):
-    """Outcomes of successive rows, one part after another.
-
-    Attributes:
-        parts: those of some rows each, in order.
-    """
-
-    parts: tuple[Outcomes, ...]
-
-    @property
-    def num_rows(self) -> int:
-        """Of all parts."""
-        return sum(part.num_rows for part in self.parts)
-
-    @property
-    def mean(self) -> Float[np.ndarray, " n"]:
-        """Part by part."""
-        return np.concatenate([part.mean for part in self.parts], -1)
-
-    @property
-    def std(self) -> Float[np.ndarray, " n"]:
-        """Part by part."""
-        return np.concatenate([part.std for part in self.parts], -1)
-
-    def log_density(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
-        """Part by part."""
-        return self._of_parts(values, lambda part, of_part: part.log_density(of_part))
-
-    def cdf(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
-        """Part by part."""
-        return self._of_parts(values, lambda part, of_part: part.cdf(of_part))
-
-    def quantile(self, probability: float) -> Float[np.ndarray, " n"]:
-        """Part by part."""
-        return np.concatenate([part.quantile(probability) for part in self.parts], -1)
-
-    def crps(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, " n"]:
-        """Part by part."""
-        return self._of_parts(values, lambda part, of_part: part.crps(of_part))
-
-    def draws(self, rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "num n"]:
-        """Part by part."""
-        return np.concatenate([part.draws(rng, num_draws) for part in self.parts], -1)
-
-    def _of_parts(
-        self,
-        values: Float[ArrayOrNumber, "..."],
-        ask: Callable[[Outcomes, Float[np.ndarray, "..."]], Float[np.ndarray, "..."]],
-    ) -> Float[np.ndarray, "..."]:
-        values = np.asarray(values, np.float64)
-        whole = np.broadcast_to(values, np.broadcast_shapes(values.shape, (self.num_rows,)))
-        ends = np.cumsum([part.num_rows for part in self.parts])[:-1]
-        pairs = zip(self.parts, np.split(whole, ends, axis=-1), strict=True)
-        return np.concatenate([ask(part, of_part) for part, of_part in pairs], -1)
-
-
-def joined_outcomes(parts: Sequence[Outcomes]) -> Outcomes:
-    """The outcomes of all rows, from those of successive ones."""
-    return parts[0] if len(parts) == 1 else JoinedOutcomes(tuple(parts))
-
-
-@by_content
-class DeferredOutcomes(Outcomes):
-    """Outcomes that are made anew whenever they are asked: they are larger than what they are made of.
-
-    Attributes:
-        make: makes them.
-        means, stds: theirs.
-    """
-
-    make: Callable[[], Outcomes]
-    means: Float[np.ndarray, " n"]
-    stds: Float[np.ndarray, " n"]
-
-    @property
-    def num_rows(self) -> int:
-        """As many as there are means."""
-        return len(self.means)
-
-    @property
-    def mean(self) -> Float[np.ndarray, " n"]:
-        """Means, which are kept."""
-        return self.means
-
-    @property
-    def std(self) -> Float[np.ndarray, " n"]:
-        """Standard deviations, which are kept."""
-        return self.stds
-
-    def log_density(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
-        """Log densities of values."""
-        return self.make().log_density(values)
-
-    def cdf(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
-        """Probabilities of being at most so large."""
-        return self.make().cdf(values)
-
-    def quantile(self, probability: float) -> Float[np.ndarray, " n"]:
-        """Quantiles."""
-        return self.make().quantile(probability)
-
-    def crps(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, " n"]:
-        """The continuous ranked probability score of values."""
-        return self.make().crps(values)
-
-    def draws(self, rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "num n"]:
-        """Independent draws."""
-        return self.make().draws(rng, num_draws)

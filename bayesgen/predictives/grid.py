@@ -5,13 +5,33 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
+from numpy.polynomial import legendre
 
 from bayesgen.records import by_content
-from bayesgen.statistics import Outcomes, solved
 from bayesgen.typing import ArrayOrNumber, Bool, Float, Int
 
+from .base import PredictiveDistribution
 from .line import Line
-from .rules_of_quadrature import GAUSS, KRONROD, NODES, antiderivatives, interpolants
+from .mixture import solved
+
+# Piessens et al. (1983), QUADPACK, routine QK15: nodes in [0, 1], weights of Kronrod, weights of Gauss
+_HALF = np.array(
+    [
+        [0.991455371120812639206854697526329, 0.022935322010529224963732008058970, 0.0],
+        [0.949107912342758524526189684047851, 0.063092092629978553290700663189204, 0.129484966168869693270611432679082],
+        [0.864864423359769072789712788640926, 0.104790010322250183839876322541518, 0.0],
+        [0.741531185599394439863864773280788, 0.140653259715525918745189590510238, 0.279705391489276667901467771423780],
+        [0.586087235467691130294144691693331, 0.169004726639267902826583426598550, 0.0],
+        [0.405845151377397166906606412076961, 0.190350578064785409913256402421014, 0.381830050505118944950369775488975],
+        [0.207784955007898467600689403773245, 0.204432940075298892414161999234649, 0.0],
+        [0.0, 0.209482141084727828012999174891714, 0.417959183673469387755102040816327],
+    ]
+)
+NODES: Float[np.ndarray, " 15"] = np.concatenate([-_HALF[:, 0], _HALF[-2::-1, 0]])
+KRONROD: Float[np.ndarray, " 15"] = np.concatenate([_HALF[:, 1], _HALF[-2::-1, 1]])
+GAUSS: Float[np.ndarray, " 15"] = np.concatenate([_HALF[:, 2], _HALF[-2::-1, 2]])
+_DEGREE = len(NODES) - 1
+_COEFFICIENTS = np.linalg.inv(legendre.legvander(NODES, _DEGREE))  # of Legendre's polynomials, from values at the nodes
 
 LogJoint: TypeAlias = Callable[[Int[np.ndarray, " m"], Float[np.ndarray, " m"]], Float[np.ndarray, " m"]]
 """Positions of rows, and a value of y for each -> log p(x, y)."""
@@ -22,6 +42,19 @@ NARROWEST = 1e-13  # panel, of its place on the line: what jumps of a density ar
 NEAR, STEP = 30.0, 3.0  # nats: how far below the peak a panel still counts; how much neighbours may differ
 UNSEEN, OPTIMISM = 0.5, 4.0  # nats that a peak may be higher than nodes; how much more than parabolas tell
 NOTHING = 1e-18  # of the integral: panels that hold less are let go
+
+
+def interpolants(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "... 15"]:
+    """What values at the nodes weigh in the polynomial through them at x."""
+    return legendre.legvander(x, _DEGREE) @ _COEFFICIENTS
+
+
+def antiderivatives(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "... 15"]:
+    """What values at the nodes weigh in the integral from -1 to x of the polynomial through them."""
+    polynomials = legendre.legvander(x, _DEGREE + 1)
+    degrees = np.arange(1, _DEGREE + 1)
+    integrals = (polynomials[..., 2:] - polynomials[..., :-2]) / (2 * degrees + 1)
+    return np.concatenate([polynomials[..., :1] + polynomials[..., 1:2], integrals], -1) @ _COEFFICIENTS
 
 
 @by_content
@@ -52,7 +85,9 @@ class Panels:
         return both.take(np.lexsort((both.left, both.rows)))
 
 
-def outcomes_on_grid(log_joint: LogJoint, num_rows: int, line: Line) -> "tuple[GridOutcomes, Float[np.ndarray, ' n']]":
+def predictive_on_grid(
+    log_joint: LogJoint, num_rows: int, line: Line
+) -> "tuple[GridPredictive, Float[np.ndarray, ' n']]":
     """The distribution of y in each row, and log of the integral of the joint: log p(x).
 
     The line is cut into panels, the same for all rows at first. Panels in which the two rules of Gauss and Kronrod
@@ -152,7 +187,7 @@ def _with_unseen_peaks(panels: Panels, peaks: Float[np.ndarray, " P"]) -> Bool[n
 
 def _normalized(
     log_joint: LogJoint, line: Line, panels: Panels, num_rows: int
-) -> "tuple[GridOutcomes, Float[np.ndarray, ' n']]":
+) -> "tuple[GridPredictive, Float[np.ndarray, ' n']]":
     peaks = _peaks(panels, num_rows)
     of_rows = np.where(np.isneginf(peaks), 0.0, peaks)[panels.rows]
     halves = 0.5 * (panels.right - panels.left)
@@ -163,11 +198,11 @@ def _normalized(
         log_normalizer = np.log(totals) + peaks
         kept = integrals > NOTHING * totals[panels.rows]
         densities = (densities / totals[panels.rows][:, None])[kept]
-    return GridOutcomes(log_joint, line, panels.take(kept), densities, log_normalizer), log_normalizer
+    return GridPredictive(log_joint, line, panels.take(kept), densities, log_normalizer), log_normalizer
 
 
 @by_content
-class GridOutcomes(Outcomes):
+class GridPredictive(PredictiveDistribution):
     """Distributions of y by their log joint, and panels on which it is integrated.
 
     Attributes:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from bayesgen.statistics.crps import (
+from bayesgen.predictives.crps import (
     crps_by_quadrature,
     half_distance_of_draws,
     normal_crps,

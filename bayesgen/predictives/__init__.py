@@ -1,0 +1,24 @@
+"""Predictive distributions of a number, one a row: normal, Student-t, mixtures, and normalised on a grid."""
+
+from .base import PredictiveDistribution
+from .grid import GridPredictive, LogJoint, predictive_on_grid
+from .joined import DeferredPredictive, JoinedPredictive, joined_predictives
+from .line import Line
+from .location_scale import LocationScale, NormalPredictive, StudentTPredictive
+from .mixture import MixturePredictive, solved
+
+__all__ = [
+    "DeferredPredictive",
+    "GridPredictive",
+    "JoinedPredictive",
+    "Line",
+    "LocationScale",
+    "LogJoint",
+    "MixturePredictive",
+    "NormalPredictive",
+    "PredictiveDistribution",
+    "StudentTPredictive",
+    "joined_predictives",
+    "predictive_on_grid",
+    "solved",
+]
