@@ -1,13 +1,54 @@
-"""What types are checked with: an int is a float, as for type checkers, and Self is the class of the method."""
+"""Checks of types: arguments and results of the package's inner functions against their annotations, shapes included.
 
+The tests are run with these checks where the environment says BAYESGEN_CHECK_TYPES=1, as `.ci/run` does for some.
+"""
+
+import os
+import pathlib
 from collections.abc import Callable
 from typing import Any, Self
 
+import jaxtyping
 from beartype import BeartypeConf, FrozenDict, beartype
+
+from bayesgen import errors
+
+PACKAGE = pathlib.Path(errors.__file__).parent
+OUTER = ("__init__", "as_model", "generative")
+INNER = [path.stem for path in (PACKAGE / "program").glob("*.py") if path.stem not in OUTER]
+
+# These modules, and those inside them, are checked. Not so that of `GenerativeProgram`: users call its methods, and
+# what they refuse by themselves is tested.
+CHECKED = [
+    "bayesgen.records",
+    *(f"bayesgen.runtime.{name}" for name in ("chunking", "compilation", "progress", "threads")),
+    "bayesgen.solvers",
+    "bayesgen.data.rows",
+    "bayesgen.statistics",
+    "bayesgen.families",
+    *(f"bayesgen.program.{name}" for name in INNER),
+    "bayesgen.posteriors",
+    *(f"bayesgen.prediction.{name}" for name in ("answer", "batches", "reliability")),
+    *(f"bayesgen.averaging.{name}" for name in ("facts", "fit", "left_out", "weights")),
+    *(
+        f"bayesgen.concepts.{name}"
+        for name in ("bands", "hypothesis_classes", "extensions", "likelihood", "prior", "table")
+    ),
+]
+REQUESTED = os.environ.get("BAYESGEN_CHECK_TYPES") == "1"
+
+
+def install() -> None:
+    """Has the modules checked that are imported from now on."""
+    jaxtyping.install_import_hook(CHECKED, "type_checker.check")
+    # Between functions that are checked lie frames of the checkers: warnings point past them, at the user's line.
+    checkers = str(pathlib.Path(jaxtyping.__file__).parent), "<@beartype("
+    errors._NOT_THE_USER = (*errors._NOT_THE_USER, *checkers)
 
 
 def check(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, checked. Functions come one by one, so that what Self means is told by their names."""
+    """The function, checked: an int is a float, as for type checkers, and Self is the class of the method."""
+    # Functions come one by one, so that what Self means is told by their names.
     overrides, (owner, _, _) = {}, function.__qualname__.rpartition(".")
     if owner:
         overrides = {Self: f"{function.__module__}.{owner}"}

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+import type_checker
 from prediction.draws import drawn
 
 import bayesgen as bg
@@ -69,6 +70,7 @@ def test_joined_sequences_are_padded_to_the_longest():
     assert rows.observed["walk"].sum(1).tolist() == [[3, 3], [3, 3], [1, 0], [1, 0], [2, 2]]
 
 
+@pytest.mark.skipif(not type_checker.REQUESTED, reason="types are checked where BAYESGEN_CHECK_TYPES=1 asks for it")
 def test_types_and_shapes_are_checked():
     with pytest.raises(jaxtyping.TypeCheckError):
         Rows({"x": np.zeros(3)}, labels=np.zeros(3))
