@@ -8,7 +8,7 @@ import logging
 import numpy as np
 
 import bayesgen as bg
-from bayesgen.fitting.expectation import ExpectationMaximization, Target
+from bayesgen.fitting.em import ExpectationMaximization, Target
 from bayesgen.fitting.training import prepare
 from bayesgen.runtime import ONE_THREAD_A_PRODUCT
 

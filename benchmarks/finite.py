@@ -8,7 +8,7 @@ import pandas as pd
 from sklearn.naive_bayes import BernoulliNB
 
 import bayesgen as bg
-from bayesgen.concepts.bands import log_probability
+from bayesgen.concepts.hypothesis_classes import log_probability
 
 from .closed_form import words
 from .measure import Below, Faster, Price, Row, duel, seconds

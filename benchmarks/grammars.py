@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import bayesgen as bg
+from bayesgen.distributions.grammar_rules import normal_form
 from bayesgen.distributions.grammar_statistic import log_probs_of
 from bayesgen.distributions.inside import log_inside
-from bayesgen.distributions.normal_form import normal_form
 
 from .measure import REPEATS, Faster, Missing, duel
 

@@ -19,7 +19,7 @@ from numpyro.infer import MCMC, NUTS
 
 import bayesgen as bg
 from bayesgen.distributions import hidden_chains
-from bayesgen.distributions.forward_backward import forward_backward, forward_backward_in_logs
+from bayesgen.distributions.hidden_chains import forward_backward, forward_backward_in_logs
 
 from .measure import REPEATS, Faster, Higher, Row, compilations, duel, rounds, seconds
 

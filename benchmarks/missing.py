@@ -8,15 +8,17 @@ import jax
 import numpy as np
 
 import bayesgen as bg
-from bayesgen.fitting.em import LEAST_GAIN
-from bayesgen.fitting.expectation import ExpectationMaximization, Target
+from bayesgen.fitting.em import LEAST_GAIN, ExpectationMaximization, Target
 from bayesgen.fitting.training import prepare
 from bayesgen.solvers import ascend
 from bayesgen.statistics.completion import inverse_blocks
 from bayesgen.statistics.mahalanobis import Ellipsoids
-from bayesgen.statistics.many_processes import marginal_log_probs
-from bayesgen.statistics.multivariate_normal import MultivariateNormalDensity
-from bayesgen.statistics.traced_groups import _expectation, traced_log_likelihood
+from bayesgen.statistics.multivariate_normal import (
+    MultivariateNormalDensity,
+    _expectation,
+    marginal_log_probs,
+    traced_log_likelihood,
+)
 
 from .fresh import call
 from .measure import Below, Faster, Price, Row, duel, rounds, seconds

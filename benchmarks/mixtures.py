@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
 import bayesgen as bg
-from bayesgen.fitting.expectation import ExpectationMaximization, Target
+from bayesgen.fitting.em import ExpectationMaximization, Target
 from bayesgen.fitting.training import prepare
 from bayesgen.runtime import ONE_THREAD_A_PRODUCT
 

@@ -8,7 +8,7 @@ import numpy as np
 
 import bayesgen as bg
 from bayesgen.program import PosteriorDensity
-from bayesgen.solvers.adapted import sample_adapted
+from bayesgen.solvers.attempts import sample_adapted
 from bayesgen.solvers.sampler import sample_whitened
 
 from . import gda

@@ -14,7 +14,7 @@ from beartype import BeartypeConf, FrozenDict, beartype
 from bayesgen import errors
 
 PACKAGE = pathlib.Path(errors.__file__).parent
-OUTER = ("__init__", "as_model", "generative")
+OUTER = ("__init__", "model", "generative")
 INNER = [path.stem for path in (PACKAGE / "program").glob("*.py") if path.stem not in OUTER]
 
 # These modules, and those inside them, are checked. Not so that of `GenerativeProgram`: users call its methods, and
@@ -28,12 +28,9 @@ CHECKED = [
     "bayesgen.families",
     *(f"bayesgen.program.{name}" for name in INNER),
     "bayesgen.posteriors",
-    *(f"bayesgen.prediction.{name}" for name in ("answer", "batches", "reliability")),
-    *(f"bayesgen.averaging.{name}" for name in ("facts", "fit", "left_out", "weights")),
-    *(
-        f"bayesgen.concepts.{name}"
-        for name in ("bands", "hypothesis_classes", "extensions", "likelihood", "prior", "table")
-    ),
+    *(f"bayesgen.prediction.{name}" for name in ("answer", "batches")),
+    *(f"bayesgen.averaging.{name}" for name in ("comparable", "fit", "left_out")),
+    *(f"bayesgen.concepts.{name}" for name in ("hypothesis_classes", "prior", "table")),
 ]
 REQUESTED = os.environ.get("BAYESGEN_CHECK_TYPES") == "1"
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 import numpy as np
@@ -13,11 +13,12 @@ from bayesgen.describe import amount, counted, described
 from bayesgen.errors import DataError, FitError, PredictionError
 from bayesgen.fitting import Fit
 from bayesgen.labels import AnyLabel
-from bayesgen.posteriors import AveragePosterior, Mixes, rows_of_members
-from bayesgen.prediction import BMA, DensityPrediction, PlugIn, Rule, answer, log_densities
+from bayesgen.posteriors import At, AveragePosterior, Mixes, rows_of_members
+from bayesgen.prediction import BMA, ContinuousPrediction, DensityPrediction, PlugIn, Rule, answer, log_densities
+from bayesgen.predictives import MixturePredictive
 from bayesgen.records import by_content
 from bayesgen.runtime import as_key, used
-from bayesgen.typing import Float, Seed, Shaped
+from bayesgen.typing import Float, Int, Seed, Shaped
 
 if TYPE_CHECKING:
     import xarray
@@ -185,3 +186,47 @@ def average_fit(
         members=fits,
         scores=np.asarray(scores),
     )
+
+
+# `AverageResponseFit`: an average of fits with a continuous label.
+
+
+@by_content
+class AverageResponseFit(AverageFit):
+    """An average of fits with a continuous label.
+
+    By `PlugIn()` it predicts as the best member does, by `BMA()` with the mixture of what the members say: each weighs
+    by its weight and, where it models x, by p(x), so that p(y | x) = sum_m weight_m p_m(x, y) / sum_m weight_m p_m(x).
+    Weights that were learned on rows left out are those of p_m(y | x) itself.
+    """
+
+    def log_joint(
+        self, X: Any, at: At | Literal["draws"] = "mean", rows: Int[np.ndarray, " m"] | None = None
+    ) -> Float[np.ndarray, "*draws n K"]:
+        """Refused: members may model other columns."""
+        raise PredictionError(
+            "An average of fits with a continuous label has no table of log-joints. Ask for "
+            "predict(fit, X, rule=BMA()), its log_density(y) and log_marginal, or ask one member, fit.members[i]."
+        )
+
+
+@answer.register
+def _mixed_response(fit: AverageResponseFit, rule: Rule, X: Any) -> ContinuousPrediction:
+    table = read_table(X, least_rows=0)
+    if isinstance(rule, PlugIn):
+        best: ContinuousPrediction = answer(fit.best, rule, table)
+        return best
+    if not isinstance(rule, BMA):
+        raise PredictionError(fit.posterior.refusals["draws"])
+    counting = np.flatnonzero(fit.weights > 0)
+    answers: list[ContinuousPrediction] = [answer(fit.members[index], rule, table) for index in counting]
+    with np.errstate(divide="ignore"):
+        log_weights = np.log(fit.weights[counting])[:, None] + np.zeros((1, table.num_rows))
+    marginals = [one.log_marginal for one in answers if one.log_marginal is not None]
+    log_marginal: Float[np.ndarray, " n"] | None = None
+    if len(marginals) == len(answers) and fit.posterior.mixes == "joint":
+        log_weights = log_weights + np.stack(marginals)
+        log_marginal = scipy.special.logsumexp(log_weights, axis=0)
+        log_weights = log_weights - log_marginal
+    predictive = MixturePredictive(log_weights, tuple(one.outcomes for one in answers))
+    return ContinuousPrediction(predictive, log_marginal, device=answers[0].device, index=table.index)

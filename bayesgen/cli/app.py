@@ -230,8 +230,7 @@ def compare(
         raise typer.BadParameter("--covariance is of gda: add --model gda.")
     if bins is not None and model is not None and not {ModelName.NAIVE_BAYES, ModelName.NAIVE_BAYES_AVERAGE} & {*model}:
         raise typer.BadParameter("--bins is of naive-bayes: add --model naive-bayes.")
-    from .commands import run_compare
-    from .options import CompareOptions
+    from .commands import CompareOptions, run_compare
 
     options = CompareOptions(
         data=data,

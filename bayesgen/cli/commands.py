@@ -1,33 +1,291 @@
 """What the commands do: their options made into objects, the work, and what is written where."""
 
+import abc
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TextIO
+from types import MappingProxyType
+from typing import Any, ClassVar, TextIO
 from uuid import uuid4
 
+import numpy as np
+import pandas as pd
 from rich.console import Console
 from rich.text import Text
+from sklearn.compose import ColumnTransformer
+from sklearn.preprocessing import OneHotEncoder
 
-from bayesgen.data import DATASET_NAMES, Dataset, Split, load_dataset
-from bayesgen.errors import BayesgenError, BayesgenWarning, warn
+from bayesgen.averaging import average
+from bayesgen.data import DATASET_NAMES, Dataset, ResponseColumn, Schema, Split, load_dataset
+from bayesgen.describe import quote_some
+from bayesgen.errors import BayesgenError, BayesgenWarning, DataError, warn
 from bayesgen.evaluation import Comparison, compare
+from bayesgen.families import DirichletHistogram, Family
 from bayesgen.fitting import MAP, MLE, NUTS, Exact
+from bayesgen.models import (
+    GaussianDiscriminant,
+    JointGaussianRegression,
+    LinearRegression,
+    NaiveBayes,
+    NaiveBayesRegression,
+)
 from bayesgen.prediction import BMA, PlugIn
-from bayesgen.report import can_encode, show
+from bayesgen.report import can_draw, can_encode, coverage_figure, save, show
 from bayesgen.runtime import interruptibly
 
 from .columns import ColumnAsRead, column_table, columns_as_read
 from .interruption import undone_unless_finished
-from .options import CompareOptions
-from .tasks import TASKS, TEST_SIZE, Task
+
+# The options of the commands, as given and as the command line that gives them again.
+
+
+@dataclass(frozen=True)
+class CompareOptions:
+    """The options of `bayesgen compare`, as given; None stands for the default of each."""
+
+    data: str
+    target: str | None = None
+    drop: tuple[str, ...] = ()
+    sequences: tuple[str, ...] = ()
+    task: str = "classification"
+    models: tuple[str, ...] | None = None
+    covariance: str | None = None
+    bins: int | None = None
+    test_size: float | None = None
+    per_class: int | None = None
+    methods: tuple[str, ...] = ("mle", "map", "exact", "nuts")
+    seed: int = 0
+    missing: tuple[str, ...] = ()
+    unknown: str | None = None
+
+    def command_line(self) -> str:
+        """The command that does the same again."""
+        named: dict[str, Sequence[object]] = {
+            "--target": [self.target],
+            "--drop": self.drop,
+            "--sequence": self.sequences,
+            "--task": [self.task],
+            "--missing": self.missing,
+            "--unknown": [self.unknown],
+            "--model": self.models or (),
+            "--covariance": [self.covariance],
+            "--bins": [self.bins],
+            "--test-size": [self.test_size],
+            "--per-class": [self.per_class],
+            "--methods": [",".join(self.methods)],
+            "--seed": [self.seed],
+        }
+        pairs = ((option, str(value)) for option, values in named.items() for value in values if value is not None)
+        return shlex.join(["bayesgen", "compare", self.data, *(word for pair in pairs for word in pair)])
+
+
+# What `bayesgen compare` can be asked to do: tell classes, or numbers; with which models, on which split.
+
+_AVERAGED = ("full", "tied", "diag", "spherical")  # covariances of gda-average
+TEST_SIZE = 0.25
+_MANY = 20  # different numbers in a target from which on it is told that they are taken as classes
+
+
+class Task(abc.ABC):
+    """What is to be told of new rows.
+
+    Attributes:
+        models: models by the name that `--model` has for them, made for some options and data.
+    """
+
+    models: ClassVar[Mapping[str, Callable[[CompareOptions, Dataset], Any]]]
+
+    @abc.abstractmethod
+    def default_models(self, options: CompareOptions, dataset: Dataset) -> tuple[str, ...]:
+        """The models where none is named."""
+
+    @abc.abstractmethod
+    def split(self, options: CompareOptions, dataset: Dataset) -> Split:
+        """The rows to learn from and to test on."""
+
+    @abc.abstractmethod
+    def schema(self, options: CompareOptions, dataset: Dataset) -> Schema:
+        """What is declared of the columns and labels."""
+
+    @abc.abstractmethod
+    def told(self, options: CompareOptions, split: Split) -> str:
+        """What is to be told, for the title."""
+
+    def notes(self, options: CompareOptions, dataset: Dataset) -> list[str]:
+        """What a person may not have meant: columns that hardly repeat."""
+        named = [
+            f"{column.name!r} ({column.values:,} values in {len(dataset.y):,} rows)"
+            for column in columns_as_read(dataset, self.schema(options, dataset))
+            if column.hardly_repeats
+        ]
+        if not named:
+            return []
+        return [
+            f"Columns that hardly repeat: {', '.join(named)}. What names or dates a row says nothing of others, and "
+            "can make them impossible. To leave a column out: --drop."
+        ]
+
+    def figures(self, comparison: Comparison) -> Mapping[str, Callable[[Path], None]]:
+        """Functions that draw into a file, by the name of the file."""
+        return {}
+
+
+class Classification(Task):
+    """Classes are told."""
+
+    models = MappingProxyType(
+        {
+            "naive-bayes": lambda options, dataset: NaiveBayes(_of_numbers(options)),
+            "naive-bayes-average": lambda options, dataset: NaiveBayes(_of_numbers(options), structure="average"),
+            "gda": lambda options, dataset: GaussianDiscriminant(covariance=options.covariance or "full"),
+            "gda-average": lambda options, dataset: average([GaussianDiscriminant(form) for form in _AVERAGED]),
+        }
+    )
+
+    def default_models(self, options: CompareOptions, dataset: Dataset) -> tuple[str, ...]:
+        """One, since NUTS compiles for each: jointly normal columns where all are numbers, which are in no bins."""
+        if options.bins is not None:
+            return ("naive-bayes",)
+        return ("gda" if dataset.all_real or options.covariance is not None else "naive-bayes",)
+
+    def split(self, options: CompareOptions, dataset: Dataset) -> Split:
+        """With classes in proportion, or the first rows of each."""
+        try:
+            if options.per_class is not None:
+                return dataset.split_per_class(options.per_class)
+            return dataset.split(test_size=options.test_size or TEST_SIZE, seed=options.seed)
+        except DataError as refusal:
+            raise DataError(f"{refusal} {_told_as_numbers(dataset)}".strip()) from refusal
+
+    def schema(self, options: CompareOptions, dataset: Dataset) -> Schema:
+        """Columns of sequences; values and classes of the whole file, or its classes alone."""
+        declared = dataset.declare(options.sequences)
+        return declared if options.unknown != "missing" else replace(declared, categories={}, unknown="missing")
+
+    def told(self, options: CompareOptions, split: Split) -> str:
+        """How many classes, and the first of them."""
+        classes = sorted(split.y_train.dropna().unique().tolist())
+        names = ", ".join(map(str, classes[:5])) + (", ..." if len(classes) > 5 else "")
+        bins = "" if options.bins is None else f", naive Bayes with {options.bins} bins"
+        return f"{len(classes)} classes of {options.target} ({names}){bins}"
+
+    def notes(self, options: CompareOptions, dataset: Dataset) -> list[str]:
+        """Gaussian models that are naive Bayes by another name; bins of nothing; numbers that are taken as classes."""
+        gaussian = [name for name in options.models or () if name.startswith("gda")]
+        alike = f"No column of {dataset.name} holds real numbers, so {' and '.join(gaussian)} is naive Bayes here."
+        no_bins = f"No column of {dataset.name} holds real numbers, so --bins does nothing here."
+        notes = [
+            *super().notes(options, dataset),
+            alike if gaussian and not dataset.any_real else "",
+            no_bins if options.bins is not None and not dataset.any_real else "",
+            _told_as_numbers(dataset),
+        ]
+        return [note for note in notes if note]
+
+
+def _of_numbers(options: CompareOptions) -> dict[str, Family]:
+    """The family of columns of numbers: none is named where they are normal, as by default."""
+    return {} if options.bins is None else {"real": DirichletHistogram(options.bins)}
+
+
+def _told_as_numbers(dataset: Dataset) -> str:
+    """A hint that a target may be meant as numbers; empty where it holds few different ones."""
+    y = dataset.y.dropna()
+    is_number = pd.api.types.is_numeric_dtype(y.dtype) and not pd.api.types.is_bool_dtype(y.dtype)
+    num_values = y.nunique()
+    if not is_number or num_values <= _MANY:
+        return ""
+    return (
+        f"Target {y.name!r} holds {num_values} different numbers, each of which is taken as a class. To predict the "
+        "number: --task regression."
+    )
+
+
+def _check_numbers(y: pd.Series) -> None:
+    """Refuse a target of other than numbers, with what it holds."""
+    if pd.api.types.is_numeric_dtype(y.dtype) and not pd.api.types.is_bool_dtype(y.dtype):
+        return
+    known = y.dropna()
+    numbers = pd.to_numeric(known.astype(str), errors="coerce")
+    strange = list(dict.fromkeys(known[numbers.isna()].tolist()))
+    what = quote_some(strange, 5) if strange else f"{y.dtype}"
+    raise DataError(
+        f"Target {y.name!r} holds {what}, and a regression predicts numbers. Name another target; for cells that are "
+        "missing say --missing '?', or whatever marks them; for classes leave --task regression out."
+    )
+
+
+def _encoder(options: CompareOptions, dataset: Dataset) -> ColumnTransformer | None:
+    """What makes numbers of columns of texts: one for each value but the first, and for missing cells, 0 or 1.
+
+    None where all columns are numbers. Values that training rows lack have a number of theirs too where they are
+    declared, and are taken as the first where not.
+    """
+    declared = dataset.categories
+    values = {name: list(declared.get(name, (False, True))) for name in dataset.not_real}
+    if not values:
+        return None
+    for name, of_column in values.items():
+        if dataset.X[name].isna().any():
+            of_column.append(np.nan)
+    if options.unknown == "missing":
+        encoder = OneHotEncoder(drop="first", handle_unknown="ignore", sparse_output=False)
+    else:
+        categories = [np.asarray(of_column, object) for of_column in values.values()]
+        encoder = OneHotEncoder(categories=categories, drop="first", sparse_output=False)
+    return ColumnTransformer([("values", encoder, [*values])], remainder="passthrough", verbose_feature_names_out=False)
+
+
+class Regression(Task):
+    """A number is told."""
+
+    models = MappingProxyType(
+        {
+            "linear": lambda options, dataset: LinearRegression(_encoder(options, dataset)),
+            "joint-gaussian": lambda options, dataset: JointGaussianRegression(),
+            "naive-bayes-regression": lambda options, dataset: NaiveBayesRegression(),
+        }
+    )
+
+    def default_models(self, options: CompareOptions, dataset: Dataset) -> tuple[str, ...]:
+        """A line in the columns."""
+        return ("linear",)
+
+    def split(self, options: CompareOptions, dataset: Dataset) -> Split:
+        """Of rows at random."""
+        _check_numbers(dataset.y)
+        return dataset.split(test_size=options.test_size or TEST_SIZE, seed=options.seed, by_class=False)
+
+    def schema(self, options: CompareOptions, dataset: Dataset) -> Schema:
+        """The name of the target, and values of the whole file."""
+        response = ResponseColumn(str(dataset.y.name))
+        if options.unknown == "missing":
+            return Schema(unknown="missing", response=response)
+        return Schema(categories=dataset.categories, response=response)
+
+    def told(self, options: CompareOptions, split: Split) -> str:
+        """The range of the numbers."""
+        known = split.y_train.dropna().to_numpy(np.float64)
+        return f"{options.target} from {known.min():,.5g} to {known.max():,.5g}"
+
+    def figures(self, comparison: Comparison) -> Mapping[str, Callable[[Path], None]]:
+        """How often intervals hold the truth."""
+        if not can_draw():
+            warn('No coverage.png is drawn without matplotlib: pip install "bayesgen[plots]".')
+            return {}
+        return {"coverage.png": lambda path: save(coverage_figure(comparison), path)}
+
+
+TASKS: Mapping[str, Task] = {"classification": Classification(), "regression": Regression()}
+
 
 _METHODS: dict[str, list[tuple[Any, Any]]] = {
     "mle": [(MLE(), PlugIn())],

@@ -1,10 +1,9 @@
 """Finite spaces of processes: concepts that generate their members."""
 
-from .fit import ConceptFit
+from .fit import ConceptFit, ConceptPrediction
 from .games import number_game, rectangles
 from .learner import ConceptLearner
 from .learning import ConceptProblem
-from .prediction import ConceptPrediction
 from .space import HypothesisSpace
 
 __all__ = [

@@ -10,9 +10,8 @@ import numpy as np
 from bayesgen.errors import ModelError
 from bayesgen.typing import Array, Float
 
-from .extensions import Extensions
-from .hyperparameters import Hyperparameter, Number
-from .space import HypothesisSpace
+from .prior import Hyperparameter, Number
+from .space import Extensions, HypothesisSpace
 
 Predicates: TypeAlias = dict[str, Callable[..., bool]]
 

@@ -13,12 +13,9 @@ from bayesgen.fitting import MAP, MLE, NUTS, Exact, Method, Problem, prepare
 from bayesgen.typing import Float, Int
 
 from .examples import Examples, ExampleSet, read_examples
-from .fit import ConceptFit
-from .learner import ConceptLearner
-from .likelihood import Tally, log_likelihood
-from .marginal import ConceptMarginal
-from .posterior import Belief, ConceptPosterior
-from .shared import SharedHyperparameters, most_probable_hyperparameters, sample_hyperparameters
+from .fit import Belief, ConceptFit, ConceptPosterior
+from .learner import ConceptLearner, Tally, log_likelihood
+from .marginal import ConceptMarginal, SharedHyperparameters, most_probable_hyperparameters, sample_hyperparameters
 from .table import Table
 
 TIE = 1e-10  # log scores that differ by less are equal but for rounding

@@ -1,19 +1,25 @@
 """The log density of hyperparameters given sets of examples, with the hypotheses summed out."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+import scipy.optimize
 
+from bayesgen.errors import BayesgenWarning, FitError, warn
+from bayesgen.fitting import MAP, NUTS, Method, about, datatree
 from bayesgen.log_density import LogDensity
-from bayesgen.program import at_free, dispersed, free_of
-from bayesgen.records import record, static
+from bayesgen.posteriors import Exported, entry_names, problems, warn_of
+from bayesgen.program import at_free, dispersed, free_of, saturated_sites
+from bayesgen.records import by_content, record, static
+from bayesgen.runtime import as_key
 from bayesgen.typing import Array, Float, PRNGKeyArray
 
 from .hypothesis_classes import HypothesisClasses, Setting
+from .prior import bounds
 from .table import Table
 
 
@@ -88,3 +94,142 @@ def prior_starts(marginal: ConceptMarginal, key: PRNGKeyArray, num_draws: int = 
     draws = marginal.prior_draws(first, num_draws)
     free = [free_of(prior, values) for prior, values in zip(marginal.priors.values(), draws.T, strict=True)]
     return dispersed(np.asarray(jnp.stack(free, axis=1)), second)
+
+
+# The mode of hyperparameters, which is often on the boundary of their range: searched in the range itself.
+
+MARGIN = 1e-9  # how near to a bound the search goes; there densities and their gradients are finite
+NEAR = 1e-6  # a mode nearer to a bound than this is compared with the bound itself
+
+Box: TypeAlias = Float[np.ndarray, "D 2"]
+Vector: TypeAlias = Float[np.ndarray, " D"]
+
+_value = jax.jit(ConceptMarginal.at)
+_value_and_gradient = jax.jit(jax.value_and_grad(ConceptMarginal.at, argnums=1))
+
+
+def find_mode(
+    marginal: ConceptMarginal, key: PRNGKeyArray, num_starts: int
+) -> tuple[dict[str, float], dict[str, float]]:
+    """The mode of the density of hyperparameters in their own range.
+
+    Args:
+        marginal: log density of the hyperparameters.
+        key: JAX key of the starting points.
+        num_starts: number of starting points, drawn from the priors.
+
+    Returns:
+        (values by name, those of them that are on the boundary: name -> bound).
+
+    Raises:
+        FitError: where the density is unbounded at a bound; names the hyperparameter.
+    """
+    box = np.asarray([bounds(prior) for prior in marginal.priors.values()])
+    with jax.enable_x64(True):
+        starts = np.clip(np.asarray(marginal.prior_draws(key, num_starts)), *_inner(box).T)
+        ends = [_climb(marginal, box, start) for start in starts]
+        _, best = max(ends, key=lambda end: end[0])
+        return _settle(marginal, box, best)
+
+
+def _inner(box: Box) -> Box:
+    width = np.where(np.isfinite(box).all(1), box[:, 1] - box[:, 0], 1.0)
+    return box + MARGIN * width[:, None] * np.array([1, -1])
+
+
+def _climb(marginal: ConceptMarginal, box: Box, start: Vector) -> tuple[float, Vector]:
+    def objective(vector: Vector) -> tuple[float, Vector]:
+        value, by_name = _value_and_gradient(marginal, _named(marginal.names, vector))
+        gradient = np.asarray([by_name[name] for name in marginal.names])
+        if not np.isfinite(value) or not np.isfinite(gradient).all():
+            return 1e300, np.zeros_like(vector)
+        return -float(value), -gradient
+
+    options = {"ftol": 1e-15, "gtol": 1e-10, "maxiter": 1000}
+    result = scipy.optimize.minimize(objective, start, jac=True, method="L-BFGS-B", bounds=_inner(box), options=options)
+    return -float(result.fun), result.x
+
+
+def _settle(marginal: ConceptMarginal, box: Box, vector: Vector) -> tuple[dict[str, float], dict[str, float]]:
+    """Move a hyperparameter to the bound that it is near, where the density is no lower there."""
+    names, vector, boundary = marginal.names, vector.copy(), {}
+    for index, bound in enumerate(box[np.arange(len(box)), np.abs(box - vector[:, None]).argmin(1)]):
+        if abs(vector[index] - bound) > NEAR:
+            continue
+        there = np.where(np.arange(len(names)) == index, bound, vector)
+        here, density = (float(_value(marginal, _named(names, point))) for point in (vector, there))
+        if density == np.inf:
+            raise FitError(
+                f"The posterior density is unbounded where {names[index]} is {bound:g}: it has no mode. Use NUTS()."
+            )
+        if np.isnan(density):  # what has only a limit there is put next to it, if the search ended there
+            there, density = vector, here if vector[index] in _inner(box)[index] else -np.inf
+        if not density < here - 1e-6 * abs(here):
+            boundary[names[index]], vector = float(bound), there
+    return dict(zip(names, vector.tolist(), strict=True)), boundary
+
+
+def _named(names: Sequence[str], vector: Vector) -> dict[str, Array]:
+    return {name: jnp.asarray(value) for name, value in zip(names, vector, strict=True)}
+
+
+# What was learned of the hyperparameters that all sets of examples share.
+
+if TYPE_CHECKING:
+    from xarray import DataTree
+
+NUM_STARTS = 4  # of a search for hyperparameters, where none is given
+
+
+@by_content
+class SharedHyperparameters:
+    """Draws of hyperparameters, or their mode.
+
+    Attributes:
+        parameters: name -> draws (chain, draw), or one number.
+        method: the training method.
+        attributes: how they came about, by name.
+        sample_stats: name -> (chain, draw), what the sampler recorded; None where there was no sampler.
+    """
+
+    parameters: dict[str, Float[np.ndarray, "..."]]
+    method: Method
+    attributes: dict[str, Any]
+    sample_stats: dict[str, np.ndarray] | None = None
+
+    @property
+    def boundary(self) -> dict[str, float]:
+        """Name -> the end of its range, for those whose mode lies there."""
+        return self.attributes.get("boundary", {})
+
+    def to_datatree(self) -> "DataTree":
+        """An `xarray.DataTree`, for ArviZ."""
+        if self.sample_stats is None:
+            exported = Exported.of_point(self.parameters)
+        else:
+            exported = Exported.of_chains(self.parameters, self.sample_stats)
+        return datatree(exported, {}, {}, self.attributes | {"method": repr(self.method)})
+
+
+def sample_hyperparameters(
+    marginal: ConceptMarginal, method: NUTS, seed: Any, progress: bool | None
+) -> SharedHyperparameters:
+    """Draws of the unknown hyperparameters, the hypotheses summed out."""
+    chains = method.chains(marginal, lambda: prior_starts(marginal, as_key(seed)), seed, progress)
+    supports = {name: prior.support for name, prior in marginal.priors.items()}
+    saturated = saturated_sites(supports, chains.values)
+    warn_of(chains.attempt.remarks + saturated + problems(chains.values, chains.stats, entry_names({}, {})))
+    return SharedHyperparameters(chains.values, method, about(chains), chains.stats)
+
+
+def most_probable_hyperparameters(marginal: ConceptMarginal, method: MAP, seed: Any) -> SharedHyperparameters:
+    """The mode of the unknown hyperparameters; one on the boundary is reported."""
+    values, boundary = find_mode(marginal, as_key(seed), method.num_starts or NUM_STARTS)
+    if boundary:
+        ends = ", ".join(f"{name} = {bound:g}" for name, bound in boundary.items())
+        warn(
+            f"The mode of the hyperparameters is on the boundary: {ends}. NUTS() averages over them instead.",
+            BayesgenWarning,
+        )
+    point = {name: np.asarray(value) for name, value in values.items()}
+    return SharedHyperparameters(point, method, {"boundary": boundary})

@@ -13,8 +13,7 @@ from bayesgen.typing import Array, Float, Int, Real
 
 from .examples import ExampleSet
 from .hypothesis_classes import HypothesisClasses, Setting
-from .learner import ConceptLearner
-from .likelihood import Tally
+from .learner import ConceptLearner, Tally
 from .space import HypothesisSpace
 
 WIDTH = 512  # classes at least, so that most single sets are served by one compiled function

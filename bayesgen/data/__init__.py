@@ -1,26 +1,31 @@
 """What users hand over, read and checked: the one door where bad data are refused."""
 
-from .basis import Basis, fingerprint, fitted_basis, transformer_input
 from .binned import BINNED, Binned
 from .categories import UNKNOWN
-from .chunks import naming_origin, read_tables, row_chunks
+from .chunks import UnknownCells, naming_origin, read_tables, row_chunks, unknown_cells, warn_of_unknown
 from .columns import ColumnKinds, PositionalNames, as_array, as_weights, check_index
-from .covariates import Covariate, check_ranges, covariate_values
 from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
-from .encoding import Wording, encode_numbers, refuse_missing_cells, whole_numbers
-from .filling import collected, filled
+from .encoding import refuse_missing_cells, whole_numbers
 from .kinds import Kind, name_of_kind
 from .levels import as_level, labelled, levels_array, with_level
-from .response import ResponseColumn, refuse_classes_of_response, response_of_rows, response_values
+from .lone_rows import lone_rows
+from .resolving import Covariate, check_ranges, covariate_values
+from .response import (
+    Basis,
+    ResponseColumn,
+    fingerprint,
+    fitted_basis,
+    refuse_classes_of_response,
+    response_of_rows,
+    response_values,
+    transformer_input,
+)
 from .rows import Rows, filled_up, joined
 from .schema import Schema
-from .sequence_cells import padded_symbols, sequence_lengths
-from .sequence_codes import refuse_unknown, step_codes
+from .sequence_cells import Steps, padded_symbols, refuse_unknown, sequence_lengths, step_codes, steps_of
 from .sequences import PADDING, SEQUENCE, Cells, CodedSequences, Padded, SequenceOf, as_one_sequence
-from .steps import Steps, steps_of
 from .tables import read_table
-from .unknown import UnknownCells, unknown_cells, warn_of_unknown
-from .views import Table, successive_rows
+from .views import Table, collected, filled, successive_rows
 
 __all__ = [
     "BINNED",
@@ -46,7 +51,6 @@ __all__ = [
     "Steps",
     "Table",
     "UnknownCells",
-    "Wording",
     "as_array",
     "as_level",
     "as_one_sequence",
@@ -55,7 +59,6 @@ __all__ = [
     "check_ranges",
     "collected",
     "covariate_values",
-    "encode_numbers",
     "filled",
     "filled_up",
     "fingerprint",
@@ -64,6 +67,7 @@ __all__ = [
     "labelled",
     "levels_array",
     "load_dataset",
+    "lone_rows",
     "name_of_kind",
     "naming_origin",
     "padded_symbols",

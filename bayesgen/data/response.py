@@ -1,17 +1,210 @@
 """The response: a continuous label, the y of a regression, and its one door."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+import scipy.sparse
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
-from bayesgen.typing import Float, Shaped
+from bayesgen.typing import Float, Int, Shaped
 
-from .basis import Basis
 from .views import Table
+
+# Features: what a regression is linear in, the columns themselves or what a scikit-learn transformer makes of them.
+
+
+class Transformer(Protocol):
+    """What scikit-learn calls a transformer."""
+
+    def fit(self, X: Any) -> Any:
+        """Learn from rows."""
+
+    def transform(self, X: Any) -> Any:
+        """The features of rows."""
+
+
+@dataclass(frozen=True)
+class Basis:
+    """The features of rows, as training rows have shown them.
+
+    Attributes:
+        names: of the features.
+        transformer: what makes them, fitted to training rows; None where they are the columns.
+        places: which of its outputs they are.
+        ones: which of its outputs are 1 in every training row, and so the intercept and no feature.
+        stated, learned: fingerprints of the transformer before and after it was fitted.
+        mean, variance: of the features in training rows (denominator N); None until a fit fills them in. They take no
+            part in comparisons.
+    """
+
+    names: tuple[str, ...]
+    transformer: Any = field(default=None, compare=False)
+    places: tuple[int, ...] = ()
+    ones: tuple[int, ...] = ()
+    stated: str = ""
+    learned: str = ""
+    mean: Float[np.ndarray, " F"] | None = field(default=None, compare=False)
+    variance: Float[np.ndarray, " F"] | None = field(default=None, compare=False)
+
+    @property
+    def constant(self) -> list[str]:
+        """Names of the features without variance in training rows."""
+        variance = np.ones(len(self.names)) if self.variance is None else self.variance
+        return [name for name, of_feature in zip(self.names, variance, strict=True) if of_feature == 0]
+
+    def features(self, X: Any, num_rows: int) -> Float[np.ndarray, "n F"]:
+        """The features of rows that a transformer makes of them.
+
+        Args:
+            X: the rows as the transformer takes them: see `transformer_input`.
+            num_rows: how many they are.
+
+        Raises:
+            DataError: what the transformer refuses; features that are no finite numbers, by name; one that was 1 in
+                every training row, and is not.
+        """
+        if not num_rows:
+            return np.zeros((0, len(self.names)))
+        outputs = _outputs(self.transformer, X, lambda: self.transformer.transform(X), num_rows)
+        features = outputs[:, list(self.places)]
+        _check_finite(self.transformer, features, self.names)
+        others = np.argwhere(outputs[:, list(self.ones)] != 1)
+        if len(others):
+            row, place = (int(index) for index in others[0])
+            name = _names(self.transformer, outputs.shape[1])[self.ones[place]]
+            raise DataError(
+                f"The feature {name!r} of {_called(self.transformer)} is 1 in every training row, so that it is the "
+                f"intercept, and {outputs[row, self.ones[place]]:g} in row {row}, of whose like nothing was learned. "
+                "Correct the row, or learn from rows in which the feature differs (where data come in chunks, in the "
+                "first one)."
+            )
+        return features
+
+
+def fitted_basis(transformer: Transformer, X: Any, num_rows: int, *, intercept: bool) -> Basis:
+    """The features that a transformer makes, a copy of which is fitted to these rows.
+
+    Args:
+        transformer: as the user gave it; it is left as it is.
+        X: the rows: see `transformer_input`.
+        num_rows: how many they are.
+        intercept: whether the model has one: then a feature that is 1 in every row is left out.
+
+    Raises:
+        DataError: what the transformer refuses; features that are no finite numbers, by name.
+    """
+    from sklearn.base import clone
+
+    fitted = clone(transformer)
+    outputs = _outputs(transformer, X, lambda: fitted.fit(X).transform(X), num_rows)
+    names = _names(fitted, outputs.shape[1])
+    _check_finite(transformer, outputs, names)
+    is_one = (outputs == 1).all(0) & intercept
+    places, ones = (tuple(np.flatnonzero(chosen).tolist()) for chosen in (~is_one, is_one))
+    return Basis(
+        tuple(names[place] for place in places),
+        fitted,
+        places,
+        ones,
+        stated=fingerprint(clone(transformer)),
+        learned=fingerprint(fitted, f"fitted as {id(fitted)}"),
+    )
+
+
+def transformer_input(table: Table, names: tuple[str, ...], called: tuple[str, ...] | None) -> Any:
+    """The rows of a table as transformers take them.
+
+    Args:
+        table: the rows.
+        names: the table's names of the columns, in the order of training.
+        called: what the columns are called in training data that have names; None where these were an array.
+
+    Returns:
+        A pandas frame; an array or sparse matrix where training data have no names.
+    """
+    if called is None:
+        return table.matrix(names)
+    import pandas as pd
+
+    return pd.DataFrame({name: table.column(own) for name, own in zip(called, names, strict=True)})
+
+
+def fingerprint(transformer: Any, otherwise: str = "") -> str:
+    """What tells transformers apart by content; where they hold what cannot be pickled, by how they are written."""
+    import joblib
+
+    try:
+        return str(joblib.hash(transformer))
+    except Exception:  # whatever pickling an object of the user's raises
+        return f"{transformer!r} {otherwise}"
+
+
+def _outputs(transformer: Any, X: Any, transformed: Callable[[], Any], num_rows: int) -> Float[np.ndarray, "n F"]:
+    """What a transformer makes of rows, as numbers."""
+    try:
+        made = transformed()
+    except Exception as error:  # whatever the transformer raises
+        message = str(error).rstrip(" .")
+        raise DataError(f"The basis {_called(transformer)} refuses X: {message}.{_remedies(X, message)}") from error
+    made = made.toarray() if hasattr(made, "toarray") else made
+    try:
+        outputs = np.asarray(made, np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"The basis {_called(transformer)} makes features that are no numbers ({error}). Encode them."
+        ) from None
+    if outputs.ndim != 2 or len(outputs) != num_rows:
+        raise DataError(
+            f"The basis {_called(transformer)} makes an array of shape {outputs.shape} of {num_rows} rows. It has to "
+            "keep the rows, and to give a number for each feature."
+        )
+    return outputs
+
+
+def _remedies(X: Any, message: str) -> str:
+    """What helps against the message of a transformer that refuses rows, as far as it is known."""
+    import pandas as pd
+
+    remedies = ""
+    if np.any(pd.isna(X.data if scipy.sparse.issparse(X) else X)):
+        remedies += " Cells are missing: begin the basis with an imputer (make_pipeline(SimpleImputer(), ...))."
+    if re.search("could not convert|strings", message):
+        remedies += " Encode text in it (OneHotEncoder, in a ColumnTransformer)."
+    if re.search(r"\by\b", message):
+        remedies += " A basis is given X alone, and no y: take a transformer that does without."
+    return remedies
+
+
+def _called(transformer: Any) -> str:
+    return type(transformer).__name__
+
+
+def _names(transformer: Any, num_outputs: int) -> list[str]:
+    """Names of a transformer's outputs, numbers where it does not tell."""
+    try:
+        names = [str(name) for name in transformer.get_feature_names_out()]
+    except (AttributeError, ValueError, NotImplementedError):
+        names = []
+    known = len(names) == num_outputs and len(set(names)) == num_outputs
+    return names if known else [f"feature{place}" for place in range(num_outputs)]
+
+
+def _check_finite(transformer: Any, features: Float[np.ndarray, "n F"], names: Sequence[str]) -> None:
+    wrong: Int[np.ndarray, "cells 2"] = np.argwhere(~np.isfinite(features))
+    if not len(wrong):
+        return
+    row, place = (int(index) for index in wrong[0])
+    bad = [names[index] for index in sorted(set(wrong[:, 1].tolist()))]
+    raise DataError(
+        f"The basis {_called(transformer)} gives {features[row, place]} for the feature {names[place]!r} in row {row} "
+        f"({len(wrong)} such cells, of {quote_some(bad, 5)}). Features have to be finite numbers: where cells are "
+        "missing, begin the basis with an imputer, such as SimpleImputer()."
+    )
+
 
 FOR_CLASSES = (
     "For classes use a classifier, such as NaiveBayes(); for numbers that are written otherwise, convert them."

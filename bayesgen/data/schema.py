@@ -13,12 +13,10 @@ from bayesgen.errors import DataError
 from .binned import BINNED, Binned
 from .categories import as_labels, check_num_classes, encode_levels
 from .columns import ColumnKinds, PositionalNames, check_kinds, check_known, text_names
-from .covariates import Covariate
-from .decoding import decoded
-from .encoding import Encoded, category_codes, encode_categories, encode_numbers, refuse_missing_cells
+from .encoding import Encoded, category_codes, decoded, encode_categories, encode_numbers, refuse_missing_cells
 from .kinds import KINDS, Kind, name_of_kind, resolved_kind, stated_kind
 from .levels import declared_levels
-from .resolving import check_ends, resolved_bins, resolved_categories, resolved_classes
+from .resolving import Covariate, check_ends, resolved_bins, resolved_categories, resolved_classes
 from .response import ResponseColumn
 from .sequence_cells import encode_sequences
 from .sequences import SEQUENCE, SequenceOf

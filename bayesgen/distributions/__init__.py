@@ -1,17 +1,15 @@
 """NumPyro distributions that NumPyro lacks, one a file; what has a sufficient statistic registers it there."""
 
 from . import hidden_chains as hidden_chains
-from .cells import innermost as innermost
-from .cells import log_prob_of_cells as log_prob_of_cells
-from .cells import whole_axes as whole_axes
-from .chi import Chi as Chi
 from .contexts import Contexts as Contexts
 from .contexts import as_codes as as_codes
-from .gamma_poisson import PreciseGammaPoisson as PreciseGammaPoisson
 from .grammar import ProbabilisticGrammar
 from .grammar_rules import GrammarRules as GrammarRules
 from .grammar_statistic import GrammarStatistic as GrammarStatistic
 from .hidden_markov import HiddenMarkov
+from .hidden_markov import innermost as innermost
+from .hidden_markov import log_prob_of_cells as log_prob_of_cells
+from .hidden_markov import whole_axes as whole_axes
 from .hidden_markov_statistic import HiddenMarkovStatistic as HiddenMarkovStatistic
 from .linear_normal import LINEAR_NORMAL as LINEAR_NORMAL
 from .linear_normal import LinearNormal
@@ -24,6 +22,8 @@ from .sequences import check_symbols as check_symbols
 from .sequences import is_inside as is_inside
 from .sequences import is_whole as is_whole
 from .sequences import sequences as sequences
+from .univariate import Chi as Chi
+from .univariate import PreciseGammaPoisson as PreciseGammaPoisson
 from .urn_chain import UrnChain as UrnChain
 
 __all__ = ["HiddenMarkov", "LinearNormal", "MarkovChain", "PiecewiseUniform", "ProbabilisticGrammar"]

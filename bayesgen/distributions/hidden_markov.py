@@ -1,5 +1,6 @@
 """`HiddenMarkov`: sequences made by a Markov chain of hidden states, whose densities sum the states out."""
 
+import math
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -11,14 +12,143 @@ from numpyro.distributions import constraints
 from numpyro.distributions.util import validate_sample
 
 from bayesgen.errors import ModelError
-from bayesgen.statistics import read_conditional, register
+from bayesgen.statistics import read_conditional, register, restricted
 from bayesgen.typing import Array, Bool, Float, PRNGKeyArray, Shaped
 
-from .cells import innermost, log_prob_of_cells, whole_axes
 from .hidden_chains import log_density, sample_paths
 from .hidden_markov_statistic import EMISSION, HiddenMarkovStatistic, num_steps_seen, steps_of_symbols
-from .hidden_markov_support import StepsOfStates, depends_on_state, of_first_state
 from .sequences import Length, SequenceDistribution, sequences
+
+# Densities of the cells of an event that are there, for distributions whose events may be seen in part.
+
+HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+JOINTLY_NORMAL = dist.MultivariateNormal | dist.LowRankMultivariateNormal
+
+
+def innermost(distribution: dist.Distribution) -> dist.Distribution:
+    """A distribution without what was wrapped around it: events, expansion, masks."""
+    while isinstance(distribution, dist.Independent | dist.ExpandedDistribution | dist.MaskedDistribution):
+        distribution = distribution.base_dist
+    return distribution
+
+
+def whole_axes(distribution: dist.Distribution) -> int:
+    """How many last axes of a value are one event that has a density only as a whole.
+
+    None where events are numbers, where they are jointly normal, whose parts have marginals, and where they are
+    sequences, any step of which may be missing; but a step may be one event.
+    """
+    leaf = innermost(distribution)
+    if isinstance(leaf, SequenceDistribution):
+        return leaf.whole_step_axes
+    return 0 if isinstance(leaf, JOINTLY_NORMAL) else len(leaf.event_shape)
+
+
+def log_prob_of_cells(
+    distribution: dist.Distribution, value: Shaped[Array, "..."], observed: Bool[Array, "..."]
+) -> Float[Array, "..."]:
+    """Log density of the cells that are there, elementwise over batch axes.
+
+    Args:
+        distribution: of the values.
+        value: in cells that are missing, one that the distribution can take.
+        observed: mask of the cells that are there, of the shape of the value.
+    """
+    if isinstance(distribution, dist.Independent):
+        of_cells = log_prob_of_cells(distribution.base_dist, value, observed)
+        return of_cells.sum(tuple(range(-distribution.reinterpreted_batch_ndims, 0)))
+    if isinstance(distribution, dist.ExpandedDistribution):
+        return log_prob_of_cells(distribution.base_dist, value, observed)
+    if isinstance(distribution, dist.MaskedDistribution):
+        return jnp.where(distribution._mask, log_prob_of_cells(distribution.base_dist, value, observed), 0.0)
+    if isinstance(distribution, SequenceDistribution):
+        return distribution.log_prob_of_cells(value, observed)
+    if isinstance(distribution, JOINTLY_NORMAL):
+        return _marginal(distribution, value, observed)
+    events = tuple(range(-len(distribution.event_shape), 0))
+    return jnp.where(observed.all(events), distribution.log_prob(value), 0.0)
+
+
+def _marginal(
+    distribution: dist.MultivariateNormal | dist.LowRankMultivariateNormal,
+    value: Float[Array, "..."],
+    observed: Bool[Array, "..."],
+) -> Float[Array, "..."]:
+    """Log density of the columns that are there: the others are made standard normal, and at zero."""
+    loc, scale_tril = restricted(distribution.loc, distribution.scale_tril, observed)
+    whole = dist.MultivariateNormal(loc, scale_tril=scale_tril).log_prob(jnp.where(observed, value, 0.0))
+    return whole + HALF_LOG_2PI * (~observed).sum(-1)
+
+
+# The sequences that hidden Markov models of numbers can take: steps that the emissions of some state can make.
+
+
+class StepsOfStates(constraints.Constraint):
+    """Sequences of numbers, or of arrays of them, of which each is not seen or in the support of some state."""
+
+    is_discrete = False  # as NaN is none of what counts can be
+
+    def __init__(self, step: constraints.Constraint, num_states: int, whole_axes: int) -> None:
+        self.step, self.num_states, self.whole_axes = step, num_states, whole_axes
+
+    @property
+    def event_dim(self) -> int:
+        """That of a step, and the axis of steps."""
+        return self.step.event_dim + 1
+
+    def __call__(self, x: Shaped[Array, "..."]) -> Bool[Array, "..."]:
+        """Whether each is such a sequence."""
+        steps = jnp.moveaxis(jnp.asarray(x), -self.event_dim, 0)
+        if not len(steps):
+            return jnp.ones(steps.shape[1 : steps.ndim - self.step.event_dim], bool)
+        steps = jnp.repeat(jnp.expand_dims(steps, -self.event_dim), self.num_states, -self.event_dim)
+        seen = ~jnp.isnan(steps)
+        possible = self.step(jnp.where(seen, steps, self.step.feasible_like(steps))).any(-1)
+        whole = tuple(range(-self.whole_axes, 0))
+        is_in_part = seen.any(whole) & ~seen.all(whole)
+        return (possible & ~is_in_part.any(tuple(range(steps.ndim - self.event_dim, is_in_part.ndim)))).all(0)
+
+    def feasible_like(self, prototype: Shaped[Array, "..."]) -> Float[Array, "..."]:
+        """Sequences of which nothing is seen."""
+        return jnp.full(jnp.shape(prototype), jnp.nan)
+
+    def __repr__(self) -> str:
+        return f"sequences of steps from {self.step}"
+
+    def tree_flatten(self) -> Any:
+        """The support of a step."""
+        return (self.step,), (("step",), {"num_states": self.num_states, "whole_axes": self.whole_axes})
+
+    def eq(self, other: object, static: bool = False) -> Any:
+        """Whether it is the same set of sequences."""
+        if not isinstance(other, StepsOfStates) or self.tree_flatten()[1] != other.tree_flatten()[1]:
+            return False
+        return self.step.eq(other.step, static)
+
+
+@dist.biject_to.register(StepsOfStates)
+def _to_steps(support: StepsOfStates) -> dist.transforms.Transform:
+    """From numbers to steps without constraints; counts, which no such map gives, are taken for positive numbers."""
+    step = of_first_state(support.step, support.step.event_dim)
+    return dist.biject_to(constraints.positive if step.is_discrete else step)
+
+
+def depends_on_state(support: constraints.Constraint, step_axes: int) -> bool:
+    """Whether the support of emissions has bounds, or the like, with an axis for the states."""
+    return any(jnp.ndim(bound) > step_axes for bound in jax.tree.leaves(support))
+
+
+def of_first_state(support: constraints.Constraint, step_axes: int) -> constraints.Constraint:
+    """The support of the emissions of one state, for sequences of steps: the axis of states is 1 long."""
+    if not depends_on_state(support, step_axes):
+        return support
+
+    def first(bound: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
+        axis = jnp.ndim(bound) - 1 - step_axes
+        return bound if axis < 0 else lax.slice_in_dim(jnp.asarray(bound), 0, 1, axis=axis)
+
+    return jax.tree.map(first, support)
+
 
 CATEGORICAL = dist.CategoricalProbs | dist.CategoricalLogits
 

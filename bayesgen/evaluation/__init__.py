@@ -2,10 +2,9 @@
 
 from .answers import Answer
 from .answers import Scored as Scored
-from .class_target import ClassTarget as ClassTarget
-from .comparison import compare
-from .continuous_target import ContinuousTarget as ContinuousTarget
-from .result import Comparison
+from .comparison import Comparison, compare
+from .targets import ClassTarget as ClassTarget
+from .targets import ContinuousTarget as ContinuousTarget
 from .targets import DensityTarget as DensityTarget
 from .targets import Target as Target
 

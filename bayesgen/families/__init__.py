@@ -8,16 +8,16 @@ from .dirichlet_hidden_markov import DirichletHiddenMarkov
 from .dirichlet_histogram import DirichletHistogram
 from .dirichlet_markov import DirichletMarkov
 from .dirichlet_multinomial import DirichletMultinomial
-from .factor_evidence import log_evidences_of_factors as log_evidences_of_factors
+from .factors import log_evidences_of_factors as log_evidences_of_factors
 from .factors import nearest_factors as nearest_factors
 from .fixed_categorical import FixedCategorical as FixedCategorical
 from .gamma_poisson import GammaPoisson
-from .linear_family import LinearFamily as LinearFamily
+from .hyperparameters import Advice as Advice
+from .hyperparameters import Names, Scale
+from .hyperparameters import default_variances as default_variances
+from .linear_normal_inverse_gamma import LinearFamily as LinearFamily
 from .linear_normal_inverse_gamma import LinearNormalInverseGamma
 from .low_rank_normal import LowRankNormal
-from .naming import Advice as Advice
-from .naming import Names, Scale
-from .naming import default_variances as default_variances
 from .normal_inverse_gamma import NormalInverseGamma
 from .normal_inverse_wishart import NormalInverseWishart
 from .rows import MultivariateStudentTRows as MultivariateStudentTRows

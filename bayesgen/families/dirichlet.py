@@ -15,9 +15,8 @@ from bayesgen.statistics import Sums, log_rising
 from bayesgen.typing import Array, ArrayOrNumber, Float
 
 from .base import Family, Key, Parameters
-from .draws import sample_dirichlet
-from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_positive
-from .naming import ANONYMOUS, Names, refuse_mode
+from .hyperparameters import ANONYMOUS, Hyperparameter, Names, Stated, as_number, broadcast, check_positive, refuse_mode
+from .special import sample_dirichlet
 
 
 @record

@@ -13,8 +13,7 @@ from bayesgen.statistics import CategoricalStatistic, RowDensity
 from bayesgen.typing import Array, Int
 
 from .dirichlet import DirichletFamily
-from .hyperparameters import Stated
-from .naming import Scale
+from .hyperparameters import Scale, Stated
 
 
 @record

@@ -19,8 +19,17 @@ from bayesgen.typing import Array, Float, Int
 
 from .base import Family, Key, Parameters
 from .dirichlet_categorical import DirichletCategorical
-from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_positive
-from .naming import ANONYMOUS, Names, Scale, refuse_mode
+from .hyperparameters import (
+    ANONYMOUS,
+    Hyperparameter,
+    Names,
+    Scale,
+    Stated,
+    as_number,
+    broadcast,
+    check_positive,
+    refuse_mode,
+)
 
 
 @record

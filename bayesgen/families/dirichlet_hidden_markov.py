@@ -1,10 +1,12 @@
 """Hidden Markov models with Dirichlet priors on their chains, and emissions of any family."""
 
+import abc
 import dataclasses
 import numbers
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -16,17 +18,127 @@ from bayesgen.distributions import HiddenMarkov, HiddenMarkovStatistic
 from bayesgen.errors import ModelError
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
-from bayesgen.statistics import RowDensity, Summary
+from bayesgen.statistics import KeptRows, RowDensity, Summary
 from bayesgen.typing import Array, Float, Int
 
-from .base import Family, Key, Parameters
-from .chain_prior import ChainPrior, check_shape, relative_frequencies
-from .emissions import check_emissions, emitted
-from .hidden_counts import HiddenCounts
-from .hidden_states import HiddenStates
-from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_positive
-from .naming import ANONYMOUS, Names, Scale
+from .base import Family, Incomplete, Key, Parameters
+from .hidden_counts import (
+    ChainPrior,
+    HiddenCounts,
+    check_shape,
+    expected_counts,
+    grouped,
+    has_holes,
+    nothing,
+    relative_frequencies,
+    stacked,
+)
+from .hyperparameters import ANONYMOUS, Hyperparameter, Names, Scale, Stated, as_number, broadcast, check_positive
 from .normal_inverse_gamma import NormalInverseGamma
+
+# What hidden states may emit: which families, and their distributions by state.
+
+STEPS = ("categorical", "real", "count", "binary")  # that emissions may be, by the kind of their family
+
+
+def check_emissions(emissions: object) -> None:
+    """Refuse what no hidden state can emit.
+
+    Raises:
+        ModelError: saying what can be emitted.
+    """
+    if not isinstance(emissions, Family):
+        raise ModelError(f"DirichletHiddenMarkov: emissions must be a family, got {emissions!r}.")
+    shared = emissions.kind in STEPS and any(axes[:1] != ("class",) for axes in emissions.parameter_axes().values())
+    if emissions.kind not in STEPS or emissions.covariate is not None or shared:
+        raise ModelError(
+            f"DirichletHiddenMarkov: no hidden state emits by {emissions!r}. Emissions are columns that depend on the "
+            "state alone, with parameters of their own in each: NormalInverseGamma(), NormalInverseWishart(), "
+            "GammaPoisson(), BetaBernoulli() or DirichletCategorical(); not tied=True."
+        )
+
+
+def emitted(emissions: Family, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
+    """The distributions of a step, those of the states of a row along the last axis of batches.
+
+    Args:
+        emissions: the resolved family.
+        parameters: with the axes (K, S) first.
+        labels: of the rows.
+    """
+    num_states = next(iter(parameters.values())).shape[1]
+    codes = jnp.asarray(labels)[..., None] * num_states + jnp.arange(num_states)
+    of_states = {name: jnp.reshape(value, (-1, *value.shape[2:])) for name, value in parameters.items()}
+    if emissions.kind == "categorical":  # steps of one column of symbols have no axis of columns
+        return dist.Categorical(probs=of_states["probs"][codes][..., 0, :])
+    return emissions.likelihood(of_states, codes)
+
+
+# Rows whose states are hidden: EM, whose expectations are those of the forward-backward algorithm.
+
+if TYPE_CHECKING:
+    from .base import Family
+
+
+class HiddenStates(Incomplete):
+    """What `DirichletHiddenMarkov` knows of rows whose states are hidden. Source: Rabiner (1989), section III."""
+
+    has_several_maxima = True
+    without_maximum = (
+        "MAP() keeps all states by concentrations above 1, DirichletHiddenMarkov(S, concentration=2.0, initial=2.0); "
+        "NUTS() needs no maximum."
+    )
+    num_states: int
+    emissions: "Family"
+
+    @abc.abstractmethod
+    def of_emissions(self, parameters: Mapping[str, Array]) -> Parameters:
+        """Those of the parameters that the emissions have."""
+
+    def has_closed_form(self, summary: Summary) -> bool:
+        """Not for rows, whose states are hidden; for their counts, were they seen."""
+        return isinstance(summary, HiddenCounts)
+
+    def completed(self, summary: Summary, parameters: Mapping[str, Array]) -> Summary:
+        """What rows are expected to count."""
+        return self.expectation(summary, parameters)[1]
+
+    def expectation(self, summary: Summary, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
+        """The log-likelihood and `completed`, class by class; missing cells of steps as the emissions complete them."""
+        assert isinstance(summary, KeptRows)
+        holes, log_likelihood, parts = has_holes(summary), 0.0, []
+        for code in range(summary.num_classes or 1):
+            family, of_class = self._emissions_of(code), {name: value[code] for name, value in parameters.items()}
+            emissions = self.of_emissions(of_class)
+            with np.errstate(divide="ignore"):
+                log_initial, log_transition = np.log(of_class["initial"]), np.log(of_class["transition"])
+            of_rows, counts = expected_counts(
+                np.asarray(log_initial), np.asarray(log_transition), family.statistic,
+                family.likelihood_parameters(emissions), summary.of_class(code), holes,
+            )  # fmt: skip
+            parts.append(dataclasses.replace(counts, emissions=family.completed(counts.emissions, emissions)))
+            log_likelihood += of_rows
+        return log_likelihood, stacked(parts)
+
+    def available(self, summary: Summary, rng: np.random.Generator | None = None) -> Summary:
+        """What rows would count if groups of their steps were the states. See `grouped`."""
+        assert isinstance(summary, KeptRows)
+        holes, parts = has_holes(summary), []
+        for code in range(summary.num_classes or 1):
+            rows, family = summary.of_class(code), self._emissions_of(code)
+            if len(rows.places):
+                counts = grouped(family.statistic, rows, self.num_states, holes, rng)
+            else:
+                counts = nothing(family.statistic, rows, self.num_states, holes)
+            parts.append(dataclasses.replace(counts, emissions=family.available(counts.emissions)))
+        return stacked(parts)
+
+    def _emissions_of(self, code: int) -> "Family":
+        """The emissions' family of one class, in whose tables states take the place of classes."""
+        assert self.emissions.batch_shape is not None
+        of_class = jax.tree.map(lambda value: value[code], self.emissions.hyperparameters)
+        return self.emissions.replace(**of_class, batch_shape=self.emissions.batch_shape[1:])
+
 
 CHAIN = ("initial", "transition")
 

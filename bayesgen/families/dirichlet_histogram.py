@@ -15,8 +15,7 @@ from bayesgen.typing import Array, Float, Int
 
 from .base import Parameters, shown
 from .dirichlet import DirichletFamily
-from .hyperparameters import Hyperparameter, Stated, as_number, check_positive
-from .naming import Scale
+from .hyperparameters import Hyperparameter, Scale, Stated, as_number, check_positive
 
 NO_EDGES = (
     "DirichletHistogram used alone has no training columns to find bins for: give edges, and tails where an end is "

@@ -12,8 +12,7 @@ from bayesgen.statistics import MULTINOMIAL, RowDensity, Sums, row_sums
 from bayesgen.typing import Array, Float, Int
 
 from .dirichlet import DirichletFamily
-from .hyperparameters import Stated
-from .naming import Scale
+from .hyperparameters import Scale, Stated
 from .rows import DirichletMultinomialRows
 
 

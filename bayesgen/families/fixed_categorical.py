@@ -13,7 +13,7 @@ from bayesgen.statistics import CategoricalStatistic, RowDensity, Sums
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .base import Family, Key, Parameters
-from .naming import ANONYMOUS, Names, Scale
+from .hyperparameters import ANONYMOUS, Names, Scale
 
 
 @record

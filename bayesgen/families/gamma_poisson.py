@@ -15,10 +15,20 @@ from bayesgen.statistics import POISSON, RowDensity, Sums, log_rising
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .base import Family, Key, Parameters
-from .draws import sample_gamma
-from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_positive
-from .naming import ANONYMOUS, Names, Scale, check_cells_of, refuse_mode
+from .hyperparameters import (
+    ANONYMOUS,
+    Hyperparameter,
+    Names,
+    Scale,
+    Stated,
+    as_number,
+    broadcast,
+    check_cells_of,
+    check_positive,
+    refuse_mode,
+)
 from .rows import NegativeBinomialRows
+from .special import sample_gamma
 
 
 @record

@@ -16,21 +16,25 @@ from bayesgen.statistics import Moments, NormalStatistic, RowDensity, flatten_ro
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .base import Family, Key, Parameters
-from .draws import sample_gamma
 from .hyperparameters import (
+    ANONYMOUS,
     Hyperparameter,
+    Names,
+    Pooling,
+    Scale,
     Stated,
     as_number,
     broadcast,
+    check_cells_of,
     check_classes,
     check_pooling,
     check_positive,
+    default_common_variance,
+    default_variances,
     num_columns_of,
 )
-from .naming import ANONYMOUS, Names, Scale, check_cells_of, default_common_variance, default_variances
-from .pooling import Pooling
 from .rows import ConcentricStudentTRows, StudentTRows
-from .special import LOG_2PI
+from .special import LOG_2PI, sample_gamma
 
 
 @record

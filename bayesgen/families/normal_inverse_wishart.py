@@ -23,14 +23,31 @@ from bayesgen.statistics import (
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .base import Family, Key, Parameters
-from .covariances import check_ranks, check_scale
-from .draws import sample_inverse_wishart_root
-from .hyperparameters import Hyperparameter, Stated, as_number, broadcast, check_classes, check_pooling, check_positive
-from .joint_cells import JointCells
-from .naming import ANONYMOUS, Names, Scale, default_variances
-from .pooling import Pooling
+from .covariances import JointCells, check_ranks, check_scale
+from .hyperparameters import (
+    ANONYMOUS,
+    Hyperparameter,
+    Names,
+    Pooling,
+    Scale,
+    Stated,
+    as_number,
+    broadcast,
+    check_classes,
+    check_pooling,
+    check_positive,
+    default_variances,
+)
 from .rows import MultivariateStudentTRows
-from .special import LOG_PI, log_inverse_wishart, log_multigamma_rising, log_normal, slogdet, slogdet_growth
+from .special import (
+    LOG_PI,
+    log_inverse_wishart,
+    log_multigamma_rising,
+    log_normal,
+    sample_inverse_wishart_root,
+    slogdet,
+    slogdet_growth,
+)
 
 
 @record

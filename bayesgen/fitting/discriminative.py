@@ -6,26 +6,238 @@ and 1, whatever the units of the columns and the number of rows: 0 along directi
 """
 
 import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.data import Rows, joined
 from bayesgen.errors import FitError
-from bayesgen.program import AttributesDensity, ConditionalDensity
+from bayesgen.log_density import LogDensity
+from bayesgen.posteriors import Parameters, Point
+from bayesgen.program import (
+    AttributesDensity,
+    ConditionalDensity,
+    GenerativeProgram,
+    Response,
+    ResponseDensity,
+    free_vector,
+)
+from bayesgen.records import record
 from bayesgen.runtime import placed
-from bayesgen.solvers import Whitened, Whitening, rise
+from bayesgen.solvers import Rise, Whitened, Whitening, curvature_at, evaluator_of, rise
 from bayesgen.statistics import SufficientStatistics, merged, padded_rows
-from bayesgen.typing import Float
+from bayesgen.typing import Array, Float
 
-from .climbing import endless, objective_at_joint_fit, refuse_endless, result_at, start_of, values_at, whitening_at
-from .coupled import CoupledDensity
 from .fit import Fit
 from .identification import MOST_DIMENSIONS, SURE, Effects
-from .problem import ProgramProblem
-from .response_given import response_fit
-from .searching import Searching
-from .starts import rows_of_classes
+from .problem import ProgramProblem, Searching
+from .starts import inside, rows_of_classes
+
+# Climbs from the joint fit: where they start, in which coordinates, and what is made of where they lead.
+
+BEYOND = 700.0  # where that stands for infinity: a probability of 1e-304
+
+
+def start_of(problem: ProgramProblem, joint: Fit) -> Float[np.ndarray, " D"]:
+    """The unconstrained vector of the joint fit, inside the space where that has probabilities of zero."""
+    program = problem.program
+    vector = _vector(program, joint.posterior.parameters)
+    conjugate = problem.conjugate
+    if not np.isfinite(vector).all() and conjugate is not None and conjugate.is_closed:
+        statistics = dataclasses.replace(problem.data.statistics, unlabelled=None)
+        middle = _vector(program, conjugate.update(conjugate.available(statistics)).center())
+        vector = np.where(np.isfinite(vector), vector, middle)
+    return inside(vector)
+
+
+def objective_at_joint_fit(problem: ProgramProblem, joint: Fit, density: LogDensity, whitening: Whitening) -> float:
+    """The density at the joint fit itself, which may lie at the edge of the space, by the function of the climb."""
+    vector = _vector(problem.program, joint.posterior.parameters)
+    center = np.nan_to_num(vector, nan=0.0, posinf=BEYOND, neginf=-BEYOND)
+    evaluator = evaluator_of(Whitened(density, dataclasses.replace(whitening, center=center)))
+    return evaluator.at(np.zeros(len(center)))[0]
+
+
+def _vector(program: GenerativeProgram, parameters: Parameters) -> Float[np.ndarray, " D"]:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        latents = program.latents_of(parameters)
+        return free_vector(program, {name: latents[name] for name in program.latents})
+
+
+def whitening_at(
+    method: Searching, problem: ProgramProblem, statistics: SufficientStatistics, start: Float[np.ndarray, " D"]
+) -> Whitening:
+    """Coordinates in which the joint density of complete data has curvature one about the start."""
+    evaluator = evaluator_of(method.joint_density(problem, statistics.padded()))
+    return Whitening.at_point(start, curvature_at(evaluator, start))
+
+
+def refuse_endless(
+    found: Rise,
+    point_of: Callable[[Float[np.ndarray, " _"]], Float[Array, " D"]],
+    whitening: Whitening,
+    density: LogDensity,
+    method: Searching,
+) -> None:
+    """Refuse an objective that rises without end.
+
+    Args:
+        found: where the climb has led.
+        point_of: from the coordinates of the climb to those of the density, linear about the whitening's center.
+        whitening: of the density.
+        density: that of p(y | x).
+        method: what was asked for.
+
+    Raises:
+        FitError: naming the site along which it does.
+    """
+    if found.endless is not None:
+        raise endless(np.asarray(point_of(found.endless)) - whitening.center, whitening, density, method)
+
+
+def endless(
+    direction: Float[np.ndarray, " D"], whitening: Whitening, density: LogDensity, method: Searching
+) -> FitError:
+    """What to say of an objective that rises without end along a direction."""
+    site = density.name_of(int(np.argmax(np.abs(direction) / whitening.widths)))
+    remedy = (
+        "Give that site a prior that bounds it (concentrations, a and b above 1)"
+        if method.has_prior
+        else "MAP(objective='conditional') has one, by its prior"
+    )
+    return FitError(
+        f"The conditional {method.what} has no maximum: it rises without end along site {site!r}, as it does where "
+        f"classes are separable, wholly or in part, so that some labels follow from these columns with certainty. "
+        f"{remedy}; or use objective='joint'."
+    )
+
+
+def values_at(
+    program: GenerativeProgram, density: LogDensity, vector: Float[np.ndarray, " D"], known: Parameters
+) -> Parameters:
+    """The parameters of an unconstrained vector; what is no latent is as it was."""
+    values = {name: np.asarray(value) for name, value in density.constrain(vector).items()}
+    found = program.parameters_of(values)
+    return {name: found.get(name, value) for name, value in known.items()}
+
+
+def result_at(
+    method: Searching, problem: ProgramProblem, joint: Fit, point: Parameters, attributes: dict[str, Any]
+) -> Fit:
+    """The fit at a point, of the kind that the joint fit is."""
+    assert isinstance(joint.posterior, Point)
+    return problem.result(method, dataclasses.replace(joint.posterior, values=point), attributes | problem.about_labels)
+
+
+# Training for p(y | x) where the label y is continuous.
+#
+# log p(y | x, Q) = log p(x, y | Q) - log p(x | Q), and both are densities of statistics: of the rows, and of the same
+# rows without their y. So nothing is looked at row by row, but for sites that have no statistic.
+
+
+def response_fit(method: Searching, problem: ProgramProblem, response: Response) -> Fit:
+    """The fit that maximises log p(y | X, Q), and the log prior where the method has one.
+
+    Raises:
+        FitError: where log p(x) is not at hand, because x is made from y; rows without any y, or of which only
+            summaries are left; an objective without a maximum.
+    """
+    rows, data = problem.data.rows, problem.data
+    if response.is_needed:
+        raise FitError(
+            f"The attributes are made from the response {response.site!r}, so log p(x), which objective='conditional' "
+            "leaves out of the joint density, is an integral over it that no statistic has. Use objective='joint', or "
+            "a model that has p(y | x) at hand: JointGaussianRegression, LinearRegression, or a program that makes y "
+            "from them."
+        )
+    if rows is None:
+        raise FitError(
+            "Summaries do not tell p(y | x), which objective='conditional' maximises: it needs the rows. Give X and y "
+            "to fit; or objective='joint'."
+        )
+    if not rows.num_rows or not np.any(rows.frequencies):
+        raise FitError("No row has its y, so there is no p(y | x) to maximise.")
+    statistics = data.model.summarize(data.schema, rows)
+    of_labelled = dataclasses.replace(data, schema=data.scaled_schema, statistics=statistics)
+    joint = method.joint_fit(dataclasses.replace(problem, data=of_labelled))
+    if response.is_alone(rows):  # then x is given, and the joint density is that of y given x
+        return result_at(method, problem, joint, joint.posterior.parameters, {})
+    without = data.model.summarize(data.schema, response.without(rows))
+    density = ResponseDensity(problem.program, statistics.padded(), without.padded(), method.has_prior)
+    with jax.enable_x64(True), placed(density.cost):
+        start = start_of(problem, joint)
+        whitening = whitening_at(method, problem, statistics, start)
+        found = rise(Whitened(density, whitening), np.zeros(len(start)))
+        refuse_endless(found, whitening, whitening, density, method)
+        vector = np.asarray(whitening(found.vector))
+        about = {
+            "objective": found.value,
+            "objective_of_joint_fit": objective_at_joint_fit(problem, joint, density, whitening),
+        }
+        point = values_at(problem.program, density, vector, joint.posterior.parameters)
+    return result_at(method, problem, joint, point, about)
+
+
+# Two processes that are drawn to each other: the objective of hybrid training.
+
+
+@record
+class CoupledDensity(LogDensity):
+    """One log density of a point, another one of another point, and a normal density of the distance of the two.
+
+    The vector holds whitened coordinates (a, b) of the pair a + t b and a - t b. The distance is normal with a variance
+    v in each coordinate, -(2 t b)^2 / (2 v), and t = sqrt(v / (v + 4)) keeps the curvature along b below 1 however
+    small v is, and tends to 1 as it grows.
+
+    Attributes:
+        first, second: the log densities.
+        whitening: from whitened coordinates to those of the densities.
+        variance: v.
+    """
+
+    first: LogDensity
+    second: LogDensity
+    whitening: Whitening
+    variance: Float[Array, ""]
+
+    @property
+    def dimension(self) -> int:
+        """Both points."""
+        return 2 * len(self.whitening.center)
+
+    def pair(self, vector: Float[Array, " D"]) -> tuple[Float[Array, " half"], Float[Array, " half"]]:
+        """Both points, in the coordinates of their densities."""
+        middle, apart = jnp.split(jnp.asarray(vector), 2)
+        shift = jnp.sqrt(self.variance / (self.variance + 4)) * apart
+        return self.whitening(middle + shift), self.whitening(middle - shift)
+
+    def __call__(self, vector: Float[Array, " D"]) -> Float[Array, ""]:
+        """Sum of both densities and of that of the distance."""
+        one, other = self.pair(vector)
+        apart = jnp.split(jnp.asarray(vector), 2)[1]
+        return self.first(one) + self.second(other) - 2 * (apart**2).sum() / (self.variance + 4)
+
+    def constrain(self, vector: Float[Array, " D"]) -> Mapping[str, Array]:
+        """What the first point stands for."""
+        return self.first.constrain(self.pair(vector)[0])
+
+    @property
+    def cost(self) -> float:
+        """Of both."""
+        return self.first.cost + self.second.cost
+
+    @property
+    def loops_over_rows(self) -> bool:
+        """Where one of them does."""
+        return self.first.loops_over_rows or self.second.loops_over_rows
+
+    @property
+    def owner(self) -> Any:
+        """That of the first."""
+        return self.first.owner
 
 
 def conditional_fit(method: Searching, problem: ProgramProblem) -> Fit:

@@ -11,8 +11,7 @@ from bayesgen.errors import ModelError
 
 from .discriminative import conditional_fit, hybrid_fit
 from .fit import Fit
-from .problem import ProgramProblem
-from .searching import Searching
+from .problem import ProgramProblem, Searching
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,32 +4,87 @@ import abc
 import dataclasses
 import itertools
 import numbers
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from bayesgen.errors import DataError, ModelError
+from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.families import Advice
 from bayesgen.models import Conjugate
 from bayesgen.posteriors import Point
-from bayesgen.program import ProgramDensity
+from bayesgen.program import DRAWS, LikelihoodDensity, ParameterDensity, ProgramDensity, dispersed_starts
 from bayesgen.records import copied, fill
-from bayesgen.runtime import as_key, generator
+from bayesgen.runtime import as_key, generator, placed
+from bayesgen.solvers import climb, evaluator_of, maximize
 from bayesgen.statistics import Classes, SufficientStatistics, merged
+from bayesgen.typing import Float
 
-from .clustering import groupings
-from .em import Options, search_by_em
+from .em import Options, Target, search_by_em
 from .exact import Exact
-from .expectation import Target
 from .fit import Fit
-from .given_parameters import GivenParameters, are_parameters
-from .maximum import point_at_maximum
 from .nuts import NUTS
 from .objectives import Joint, as_objective
-from .problem import Method, ProgramProblem
-from .searching import Searching
-from .starts import Starts, rows_of_classes
+from .problem import Method, ProgramProblem, Searching
+from .starts import GivenParameters, Starts, are_parameters, groupings, rows_of_classes
+
+# The process at the maximum of a program's density, found by search: what MLE and MAP give where no closed form is.
+
+FIRST_STARTS = 2  # of a climb for data without gaps, whose density seldom has several maxima
+
+
+def point_at_maximum(
+    problem: ProgramProblem,
+    density: ProgramDensity,
+    num_starts: int,
+    what: str,
+    complete: Sequence[SufficientStatistics] = (),
+    given: GivenParameters | None = None,
+) -> Point:
+    """The point at the maximum of a density of the problem's program.
+
+    Args:
+        problem: training problem.
+        density: what is maximised.
+        num_starts: number of climbs.
+        what: what the density is, for messages.
+        complete: data without gaps, where those of the density have some: climbs begin at the maxima for these, and
+            elsewhere where more are asked for.
+        given: where climbs begin, and nowhere else, if that is said.
+
+    Raises:
+        FitError: where the density is unbounded or its mode not unique; names the site.
+    """
+    program = problem.program
+    if density.dimension == 0:
+        raise FitError(
+            "There is nothing to learn: the program has no continuous latent site, so it is one known process. Ask it "
+            "for program.log_joint({}, X)."
+        )
+    with jax.enable_x64(True), placed(density.cost):
+        others = dispersed_starts(program, problem.seed, max(DRAWS, num_starts))
+        if density.has_symmetries:  # at the origin all components are alike, and a climb from there ends at a saddle
+            others = others[1:]
+        tops = [_top(density, statistics.padded(), others[:FIRST_STARTS]) for statistics in complete]
+        starts = np.concatenate([*(top[None] for top in tops), others])
+        starts = starts[:num_starts] if len(tops) >= num_starts else starts
+        if given is not None:
+            origin = density.constrain(jnp.zeros(density.dimension))
+            starts = given.vectors(program, program.parameters_of({name: origin[name] for name in program.latents}))
+        optimum = maximize(density, starts, num_starts, what)
+        values = density.constrain(jnp.asarray(optimum.vector))
+    return Point(program, program.parameters_of({name: np.asarray(value) for name, value in values.items()}))
+
+
+def _top(
+    density: ProgramDensity, statistics: SufficientStatistics, starts: Float[np.ndarray, "starts D"]
+) -> Float[np.ndarray, " D"]:
+    """Where the density would be highest if these were the data. Inside float64."""
+    of_these: ProgramDensity = copied(density, statistics=statistics)
+    return climb(evaluator_of(of_these), starts)[0].vector
+
 
 ASSIGNMENTS = ("soft", "hard")
 AVERAGING: tuple[Method, ...] = (Exact(), NUTS())
@@ -184,3 +239,112 @@ def _complete_data(
         assert data.unlabelled_places is not None
         given = starts.classes(data.scaled_schema, data.num_rows, data.unlabelled_places)
     return [merged([labelled, data.model.summarize(data.schema, rows_of_classes(rows, classes))]) for classes in given]
+
+
+# `MAP`: the process of highest posterior density.
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class MAP(PointMethod):
+    """Maximum a posteriori: argmax_Q p(Q | T), the first of the two steps.
+
+    For built-in models the joint mode over probabilities, rates, means and variances or covariances, in closed form
+    where no hyperparameter is a distribution and every row has its label (jointly normal ones all cells); by EM where
+    labels or cells are missing. For a program of one's own, the mode of the density of its sample sites in the
+    constrained space. A mode is not invariant: in other coordinates it is another process.
+
+    Args:
+        num_starts, starts, assignment, unlabelled_weight, objective: see `MLE`. The log prior counts once in all of
+            them; it decides between processes with one p(y | x), and bounds what separable classes do not, unless it is
+            flat.
+    """
+
+    has_prior = True
+    what = "posterior density"
+
+    def joint_fit(self, problem: ProgramProblem) -> Fit:
+        """Maximise the posterior density."""
+        problem.warn_of_constant_columns()
+        return super().joint_fit(problem)
+
+    def _has_closed_form(self, conjugate: Conjugate) -> bool:
+        return conjugate.is_number
+
+    def _target(self, conjugate: Conjugate) -> Target:
+        return Target.posterior(conjugate)
+
+    def joint_density(self, problem: ProgramProblem, statistics: SufficientStatistics) -> ParameterDensity:
+        return ParameterDensity(problem.program, statistics, self.assignment == "hard")
+
+
+# `MLE`: the process of highest likelihood, the prior ignored.
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class MLE(PointMethod):
+    """Maximum likelihood: argmax_Q p(T | Q). The prior is ignored.
+
+    Built-in models have it in closed form where every row has its label (and jointly normal ones all cells); else by
+    EM. For a program of one's own the compressed likelihood is maximised from several starts. A row without label
+    counts by its density, log sum_k p(x, k | Q).
+
+    Args:
+        num_starts: number of starting points, where it is a search or EM; None for 8 where labels are missing, else 4.
+        starts: where EM starts: labels (n,) or responsibilities (n, K) of the rows of X, of which those of rows without
+            labels are looked at, or a list of such arrays. Or parameters, a mapping from names to arrays, or a list of
+            these: there EM starts, or the search of a program of one's own, and what a mapping lacks is as where EM
+            would start by itself (a search: at the origin of the unconstrained space). None starts in the middle of
+            the posterior of the labelled rows, and around it with one random row more in each class; where no row has
+            a label, at rows grouped by k-means++ and about random rows in turn.
+        assignment: "soft", or "hard": a row without label counts by its most probable class alone, log max_k
+            p(x, k | Q), which is what k-means maximises.
+        unlabelled_weight: how much a row without label counts, of a row with one (EM-lambda). Where the model is wrong,
+            many of them can outvote the labels.
+        objective: "joint", log p(X, y | Q): generative training. "conditional", log p(y | X, Q): discriminative
+            training, in which rows without labels say nothing and are left out, so that `starts` and
+            `unlabelled_weight` are refused. `Hybrid(coupling)` is between the two.
+
+    The last two are found by one climb from the joint fit, and need the rows: `Summaries` are refused, and their fits
+    are not updated. Many processes may have one p(y | x): the one that the climb reaches is returned. Where y is a
+    class, `fit.attributes["unidentified_directions"]` of the conditional objective counts the directions, as the
+    training rows tell, in which p(y | x) does not change there (None beyond 1,200 dimensions).
+    `fit.attributes["objective"]` is what was reached, and under the conditional one "objective_of_joint_fit" that of
+    the joint fit. Where classes are separable, log p(y | X, Q) has no maximum, and is refused. Where y is continuous,
+    "conditional" is for models that have log p(x | Q) at hand, which those that make the columns of it have not.
+
+    Without labels the likelihood of variances that are not pooled is unbounded: starts that lead to a singular class
+    are dropped and counted, in `fit.attributes["num_starts_dropped"]`.
+
+    Source: Nigam, McCallum, Thrun and Mitchell (2000), Text classification from labeled and unlabeled documents using
+    EM, section 5; Celeux and Govaert (1992), A classification EM algorithm, for hard assignments; Minka (2005),
+    Discriminative models, not discriminative training.
+
+    >>> import bayesgen as bg
+    >>> X, y = [[1.0], [2.0], [7.0], [9.0], [1.5], [8.5], [2.5], [7.5]], ["low", "low", "high", "high"] + 4 * [None]
+    >>> fit = bg.fit(bg.NaiveBayes(), X, y, method=bg.MLE())
+    >>> fit.parameters["real_mean"].round(2).tolist()
+    [[8.0], [1.75]]
+    >>> X, y = [[1.0], [2.0], [4.5], [3.5], [7.0], [9.0]], ["low", "low", "low", "high", "high", "high"]
+    >>> fit = bg.fit(bg.GaussianDiscriminant("tied"), X, y, method=bg.MLE(objective="conditional"))
+    >>> bg.predict(fit, [[4.0]], rule=bg.PlugIn()).probabilities.round(3).tolist()  # as logistic regression has it
+    [[0.456, 0.544]]
+    """
+
+    has_prior = False
+    what = "likelihood"
+
+    def joint_fit(self, problem: ProgramProblem) -> Fit:
+        """Maximise the likelihood."""
+        conjugate, statistics = problem.conjugate, self.counted(problem.data.statistics)
+        if conjugate is not None and statistics.unlabelled is None:
+            conjugate.check_estimable(statistics)
+        return super().joint_fit(problem)
+
+    def _has_closed_form(self, conjugate: Conjugate) -> bool:
+        return True
+
+    def _target(self, conjugate: Conjugate) -> Target:
+        return Target.likelihood(conjugate)
+
+    def joint_density(self, problem: ProgramProblem, statistics: SufficientStatistics) -> LikelihoodDensity:
+        return LikelihoodDensity(problem.program, statistics, self.assignment == "hard")

@@ -12,7 +12,7 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import ConstantColumnWarning, FitError, ModelError, warn
 from bayesgen.models import Conjugate
 from bayesgen.posteriors import Posterior
-from bayesgen.program import GenerativeProgram
+from bayesgen.program import GenerativeProgram, ProgramDensity
 from bayesgen.runtime import used
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Bool, Seed
@@ -232,3 +232,27 @@ class Method(abc.ABC):
     @abc.abstractmethod
     def solve(self, problem: ProgramProblem) -> Fit:
         """Train the program of a problem, to which there is no `refusal`."""
+
+
+# `Searching`: what objectives ask of the methods that look for one process.
+
+
+class Searching(Method):
+    """A method that looks for one process. `MLE` and `MAP` are such."""
+
+    has_prior: ClassVar[bool]
+    """Whether the prior counts."""
+    what: ClassVar[str]
+    """What the joint density is called, for messages."""
+
+    @abc.abstractmethod
+    def joint_fit(self, problem: ProgramProblem) -> Fit:
+        """The fit that maximises the joint density of rows and labels."""
+
+    @abc.abstractmethod
+    def counted(self, statistics: SufficientStatistics) -> SufficientStatistics:
+        """The statistics with the weight that rows without labels have."""
+
+    @abc.abstractmethod
+    def joint_density(self, problem: ProgramProblem, statistics: SufficientStatistics) -> ProgramDensity:
+        """What a joint fit maximises, for a program."""

@@ -2,20 +2,60 @@
 
 import dataclasses
 import functools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic
 
 import numpy as np
 
 from bayesgen.data import Rows, Schema, Table, check_ranges, levels_array, read_table, unknown_cells, warn_of_unknown
+from bayesgen.describe import amount, counted, quote_some, shapes
 from bayesgen.families import Family
 from bayesgen.labels import Answered
+from bayesgen.posteriors import Posterior
 from bayesgen.program import ConcreteModel, GenerativeProgram, read_rows
 from bayesgen.records import by_content
 from bayesgen.typing import Shaped
 
 from .summaries import Summaries
-from .trained import Trained
+
+# `Trained`: what all that training gives has in common.
+
+
+@by_content
+class Trained(Generic[Answered]):
+    """What training gives, whatever the model: what was learned of it, and by which method.
+
+    Its type says what predictions are, for type checkers and editors: `Trained["ClassPrediction"]`.
+
+    Attributes:
+        model: the model as the user gave it.
+        method: the training method.
+        posterior: what was learned.
+    """
+
+    model: Any
+    method: Any
+    posterior: Posterior
+
+    @property
+    def parameters(self) -> dict[str, np.ndarray]:
+        """name -> array: the point, the posterior mean, or draws (chain, draw, ...)."""
+        return self.posterior.parameters
+
+    @property
+    def log_evidence(self) -> float | None:
+        """Log probability of the training data for `Exact` (and averages over structures), else None."""
+        return self.posterior.log_evidence
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether it holds draws from Markov chains."""
+        return self.posterior.is_sampled
+
+    @property
+    def sample_stats(self) -> Mapping[str, np.ndarray] | None:
+        """What the sampler recorded, name -> (chain, draw); None where there was no sampler."""
+        return self.posterior.sample_stats
 
 
 @by_content
@@ -85,3 +125,38 @@ class TrainedOnRows(Trained[Answered]):
         sites = {*attributes, *self.program.covariates}
         few = len(names) <= len(sites) + 1  # columns may be very many
         return few and sites == set(names) - {self.program.label} and set(names) != set(self.schema.columns or ())
+
+
+# What a fit tells of itself.
+
+
+def facts_of(fit: TrainedOnRows) -> dict[str, str | None]:
+    """What `repr` tells of a fit, by name."""
+    about_draws = fit.posterior.described
+    return {
+        "method": repr(fit.method),
+        "rows (total weight)": amount(fit.attributes.get("total_weight")),
+        "columns": counted(fit.schema.columns or fit.program.attributes),
+        "components" if fit.concrete.class_axis == "component" else "classes": counted(fit.classes),
+        "rows without labels (weight)": _about_labels(fit),
+        "log evidence": amount(fit.log_evidence),
+        "approximate log evidence, up to a constant of rows and columns": amount(fit.approximate_log_evidence),
+        "draws": f"{about_draws}, path {fit.attributes.get('path')!r}" if about_draws else None,
+        "parameters": shapes(fit.parameters, skip=2 if fit.is_sampled else 0),
+        "next": f"{_question(fit)}, fit.parameters, fit.to_datatree()",
+    }
+
+
+def _about_labels(fit: TrainedOnRows) -> str | None:
+    """The weight of the rows without labels, and the classes of which no row has one."""
+    weight, unnamed = (fit.attributes.get(name) for name in ("total_weight_unlabelled", "classes_without_labels"))
+    lacking = f"; no row has the label {quote_some(unnamed)}" if unnamed else ""
+    return None if weight is None else f"{amount(weight)}{lacking}"
+
+
+def _question(fit: TrainedOnRows) -> str:
+    """How to ask it of new rows."""
+    if len(fit.classes) == 0 and fit.concrete.response is None:
+        return "fit.log_joint(X)"
+    order = "" if fit.posterior.has_order else "fit.relabel(), "
+    return f"{order}predict(fit, X, rule={'PlugIn()' if fit.posterior.is_point else 'BMA()'})"

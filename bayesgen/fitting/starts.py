@@ -1,15 +1,258 @@
 """Where to start looking for the classes of rows without labels: as users say, or at rows chosen at random."""
 
 import dataclasses
-from typing import Any
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
 
+import jax
 import numpy as np
+import scipy.sparse
+from sklearn.cluster import kmeans_plusplus
 
-from bayesgen.data import Rows, Schema
+from bayesgen.data import BINNED, Rows, Schema
+from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
+from bayesgen.models import Conjugate
+from bayesgen.posteriors import Parameters
+from bayesgen.program import GenerativeProgram, free_vector
 from bayesgen.records import fill, record
+from bayesgen.runtime import all_in_threads, even_chunks
 from bayesgen.statistics import Classes
-from bayesgen.typing import Int, Shaped
+from bayesgen.typing import Bool, Float, Int, Shaped
+
+# Where to start looking for components: rows grouped about a few of them, chosen by k-means++ or at random.
+
+MOST_ROWS = 10_000  # among which those are chosen about which the others are grouped
+CHUNK_CELLS = 1 << 20  # of rows x features, that a thread makes at a time
+
+Grouping: TypeAlias = Int[np.ndarray, " n"]
+Values: TypeAlias = Any  # (n, ...) of a site, an array or a csr_array
+Features: TypeAlias = Any  # (n, features), likewise
+Observed: TypeAlias = Bool[np.ndarray, "n ..."] | None
+FeaturesOf: TypeAlias = Callable[[Values, Observed], Features]
+
+
+def groupings(rows: Rows, conjugate: Conjugate | None, num_groups: int, rng: np.random.Generator) -> Iterator[Grouping]:
+    """Groupings of rows without end, the code of each row's group: by k-means++ and about random rows in turn.
+
+    Distances are those of real columns in units of their standard deviations, of indicators of the values of binary and
+    categorical ones, and of square roots of counts: of their shares in the row's total, where that is given. A missing
+    cell is no distance from the middle.
+
+    Args:
+        rows: the data.
+        conjugate: the model's blocks, which say what the columns are; None for a program of one's own, whose values are
+            all taken for real.
+        num_groups: number of groups, of which some may be empty.
+        rng: random numbers.
+    """
+    places = rng.choice(rows.num_rows, min(rows.num_rows, MOST_ROWS), replace=False)
+    sample = rows.take(np.sort(places))
+    features_of = _features_of(sample, conjugate)
+    features = features_of(sample)
+    weights = np.asarray(sample.frequencies)
+    num_centers = min(num_groups, int(np.count_nonzero(weights)))
+    cells_per_row = (features.nnz if scipy.sparse.issparse(features) else features.size) / len(weights)
+    chunks = even_chunks(rows.num_rows, CHUNK_CELLS / max(1.0, cells_per_row))
+    nearest = functools.partial(_nearest, rows, features_of, chunks)
+    while True:
+        seed = int(rng.integers(2**31))
+        centers, _ = kmeans_plusplus(features, num_centers, sample_weight=weights, random_state=seed)
+        yield nearest(_dense(centers))
+        places = rng.choice(len(weights), num_centers, replace=False, p=weights / weights.sum())
+        yield nearest(_dense(features[places]))
+
+
+def _nearest(
+    rows: Rows,
+    features_of: Callable[[Rows], Features],
+    chunks: list[slice],
+    centers: Float[np.ndarray, "K features"],
+) -> Grouping:
+    """The nearest center of each row."""
+    nearest = np.empty(rows.num_rows, np.int64)
+    half_squares = (centers**2).sum(axis=1) / 2
+
+    def fill(places: slice) -> None:
+        nearest[places] = (features_of(rows.take(places)) @ centers.T - half_squares).argmax(axis=1)
+
+    all_in_threads(fill, chunks)
+    return nearest
+
+
+def _features_of(sample: Rows, conjugate: Conjugate | None) -> Callable[[Rows], Features]:
+    """A function that gives the features of rows, in the units of a sample of them."""
+    families = {} if conjugate is None else {block.name: block.family for block in conjugate.blocks}
+    of_sites: dict[str, FeaturesOf] = {}
+    for site, values in sample.values.items():
+        family = families.get(site)
+        if family is not None and family.kind == "categorical":
+            of_sites[site] = functools.partial(_indicators, num_values=int(values.max()) + 1)
+        elif family is not None and family.kind == "count":
+            of_sites[site] = _roots_of_shares if family.covariate else _roots
+        elif hasattr(values, "tocsr"):
+            of_sites[site] = _as_they_are
+        else:
+            is_real = family is None or family.kind in ("real", BINNED)
+            of_sites[site] = _standardizing(_flat(values, _mask(sample, site)), is_real)
+
+    def features_of(rows: Rows) -> Features:
+        parts = [of_site(rows.values[site], _mask(rows, site)) for site, of_site in of_sites.items()]
+        is_sparse = any(scipy.sparse.issparse(part) for part in parts)
+        return scipy.sparse.hstack(parts, format="csr") if is_sparse else np.concatenate(parts, axis=1)
+
+    return features_of
+
+
+def _standardizing(sample: Float[np.ndarray, "n D"], is_real: bool) -> FeaturesOf:
+    """Cells less their mean; of real columns in units of the standard deviation, of which a constant one has none."""
+    known = ~np.isnan(sample)
+    count = np.maximum(known.sum(axis=0), 1)
+    mean = np.where(known, sample, 0.0).sum(axis=0) / count
+    deviation = np.sqrt(np.where(known, (sample - mean) ** 2, 0.0).sum(axis=0) / count)
+    unit = np.where((deviation > 0) & is_real, deviation, 1.0)
+
+    def features_of(values: Values, observed: Observed) -> Features:
+        return np.nan_to_num((_flat(values, observed) - mean) / unit)
+
+    return features_of
+
+
+def _mask(rows: Rows, site: str) -> Observed:
+    """Which cells are there; None where all are."""
+    observed = rows.observed.get(site)
+    return None if observed is None else np.asarray(observed)
+
+
+def _flat(values: Float[np.ndarray, "n ..."], observed: Observed) -> Float[np.ndarray, "n D"]:
+    """The cells of each row beside each other, NaN where they are missing."""
+    cells = np.asarray(values, np.float64) if observed is None else np.where(observed, values, np.nan)
+    return cells.reshape(len(cells), -1)
+
+
+def _indicators(values: Values, observed: Observed, num_values: int) -> Features:
+    """An indicator for each value of each column, none where the cell is missing; a unit apart for different values."""
+    is_value = values[..., None] == np.arange(num_values)
+    if observed is not None:
+        is_value = is_value & observed[..., None]
+    return is_value.reshape(len(values), -1) / np.sqrt(2)
+
+
+def _roots(values: Values, observed: Observed) -> Features:
+    """Square roots of counts, whose standard deviations are about a half whatever their mean; 0 where missing."""
+    return np.sqrt(values) if observed is None else np.sqrt(np.where(observed, values, 0.0))
+
+
+def _roots_of_shares(values: Values, observed: Observed) -> Features:
+    """Square roots of the shares that counts have in the total of their row: points on a sphere."""
+    totals = np.maximum(np.asarray(values.sum(axis=1)).ravel(), 1.0)
+    if hasattr(values, "tocsr"):
+        return scipy.sparse.csr_array(scipy.sparse.diags_array(1 / np.sqrt(totals)) @ values.sqrt())
+    return np.sqrt(values / totals[:, None])
+
+
+def _as_they_are(values: Values, observed: Observed) -> Features:
+    """Sparse cells, which centring would fill."""
+    return values
+
+
+def _dense(array: Features) -> Float[np.ndarray, "K features"]:
+    return array.toarray() if scipy.sparse.issparse(array) else np.asarray(array)
+
+
+# Where EM, or the search of a program of one's own, starts: at parameters, as users say.
+
+AT_THE_EDGE = 12.0  # where a coordinate starts that is infinitely far out: a probability of 1e-5
+
+
+@record
+class GivenParameters:
+    """Processes to start from, as users give them.
+
+    Attributes:
+        given: for each start a mapping, name of a parameter -> its value.
+    """
+
+    given: tuple[dict[str, Any], ...]
+
+    def __init__(self, starts: Any) -> None:
+        """One mapping or several; a `DataError` for a value that is no array of finite numbers."""
+        several = [starts] if isinstance(starts, Mapping) else starts
+        fill(self, given=tuple({name: _as_array(name, value) for name, value in each.items()} for each in several))
+
+    def __hash__(self) -> int:
+        """By names and shapes."""
+        return hash(tuple(tuple((name, np.shape(value)) for name, value in each.items()) for each in self.given))
+
+    def __repr__(self) -> str:
+        return f"<{len(self.given)} of {quote_some(sorted({name for each in self.given for name in each}))}>"
+
+    def processes(self, program: GenerativeProgram, others: Parameters) -> list[Parameters]:
+        """The parameters of each start; those that it lacks are these others.
+
+        Raises:
+            DataError: a name that is no parameter; a value of another shape, or outside the support.
+        """
+        return [_checked(each, program, others) for each in self.given]
+
+    def vectors(self, program: GenerativeProgram, others: Parameters) -> Float[np.ndarray, "starts D"]:
+        """The unconstrained vector of each start, inside the space where it has probabilities of zero. Inside float64.
+
+        Raises:
+            DataError: see `processes`.
+        """
+        vectors = []
+        for start in self.processes(program, others):
+            latents = program.latents_of(start)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                vectors.append(inside(free_vector(program, {name: latents[name] for name in program.latents})))
+        return np.stack(vectors)
+
+
+def inside(vector: Float[np.ndarray, " D"]) -> Float[np.ndarray, " D"]:
+    """A vector with the coordinates moved inside the space that are at its edge, infinite, or that it leaves open."""
+    return np.nan_to_num(vector, nan=0.0, posinf=AT_THE_EDGE, neginf=-AT_THE_EDGE)
+
+
+def are_parameters(starts: Any) -> bool:
+    """Whether starts are mappings of parameters, and not classes of rows."""
+    if isinstance(starts, Mapping):
+        return True
+    is_list = isinstance(starts, list | tuple) and len(starts) > 0
+    return is_list and all(isinstance(each, Mapping) for each in starts)
+
+
+def _as_array(name: str, value: Any) -> np.ndarray:
+    try:
+        array = np.asarray(value, np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"starts= has for {name!r} what is no array of numbers: {value!r}.") from None
+    if not np.isfinite(array).all():
+        raise DataError(f"starts= has for {name!r} numbers that are not finite.")
+    return array
+
+
+def _checked(given: Mapping[str, np.ndarray], program: GenerativeProgram, others: Parameters) -> Parameters:
+    unknown = [name for name in given if name not in others]
+    if unknown:
+        raise DataError(f"starts= names {quote_some(unknown)}, and the parameters are {quote_some(sorted(others))}.")
+    for name, value in given.items():
+        if value.shape != np.shape(others[name]):
+            raise DataError(
+                f"starts= has an array of shape {value.shape} for {name!r}, whose shape is {np.shape(others[name])}."
+            )
+    start = {**others, **given}
+    latents = program.latents_of(start)
+    for name, support in program.latent_supports.items():
+        has_bounds = not any(isinstance(bound, jax.core.Tracer) for bound in jax.tree.leaves(support))
+        if name in latents and has_bounds and not np.asarray(support(latents[name])).all():
+            raise DataError(
+                f"starts= is outside the space: site {name!r} has to be in {support}, and {latents[name]} is not. "
+                "Probabilities are nonnegative and sum to 1."
+            )
+    return start
+
 
 SUM_TO_ONE = 1e-6  # by how much responsibilities may miss it
 
@@ -27,7 +270,7 @@ class Starts:
     def __init__(self, starts: Any) -> None:
         several = isinstance(starts, list | tuple) and len(starts) > 0 and all(np.ndim(each) > 0 for each in starts)
         several = several and any(hasattr(each, "shape") for each in starts)
-        fill(self, given=tuple(map(_as_array, starts if several else [starts])))
+        fill(self, given=tuple(map(_array_of_start, starts if several else [starts])))
 
     def __hash__(self) -> int:
         """By shapes: labels may be any objects."""
@@ -51,7 +294,7 @@ class Starts:
         return [_classes(array, schema, num_rows, places) for array in self.given]
 
 
-def _as_array(start: Any) -> np.ndarray:
+def _array_of_start(start: Any) -> np.ndarray:
     array = np.asarray(start)
     if array.ndim not in (1, 2) or not array.size:
         raise DataError(

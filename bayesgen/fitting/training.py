@@ -11,9 +11,9 @@ from bayesgen.program import Model, Recipe
 from bayesgen.runtime import check_seed, interrupts_kept, requested
 from bayesgen.typing import Seed
 
-from .data import as_summaries
 from .fit import Fit
 from .problem import Method, Problem, ProgramProblem
+from .summaries import as_summaries
 
 
 @overload

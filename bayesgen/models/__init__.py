@@ -4,16 +4,15 @@ from .blocks import BlockModel
 from .classifier import GenerativeClassifier
 from .closed_response import ClosedResponse as ClosedResponse
 from .conjugate import Block, Conjugate, Densities
-from .conjugate_structures import ConjugateStructures
-from .factor_coordinates import FactorCoordinates as FactorCoordinates
 from .gaussian_discriminant import GaussianDiscriminant
 from .joint_gaussian_regression import JointGaussianRegression
 from .linear_regression import LinearRegression
 from .mixture import Mixture
 from .naive_bayes import NaiveBayes
 from .naive_bayes_regression import NaiveBayesRegression
+from .probabilistic_pca import FactorCoordinates as FactorCoordinates
 from .probabilistic_pca import ProbabilisticPCA
-from .structure_average import StructureAverage
+from .structure_average import ConjugateStructures, StructureAverage
 
 __all__ = [
     "Block",

@@ -3,13 +3,14 @@
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
 from bayesgen.data import (
     BINNED,
     SEQUENCE,
+    Kind,
     ResponseColumn,
     Rows,
     Schema,
@@ -18,26 +19,173 @@ from bayesgen.data import (
     refuse_missing_cells,
     response_of_rows,
 )
-from bayesgen.errors import DataError, ModelError
+from bayesgen.describe import quote_some
+from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.families import Family, FixedCategorical, Scale, default_variances
 from bayesgen.labels import Labelled
 from bayesgen.program import ConcreteModel, GenerativeProgram, Model, Plan, PytreeFunction, Recipe
-from bayesgen.statistics import Cells, PatternMoments, Statistic, check_rows
-from bayesgen.typing import Array, Bool
+from bayesgen.statistics import Cells, Moments, PatternMoments, Statistic, check_magnitudes, check_rows
+from bayesgen.typing import Array, Bool, Float
 
-from .apart import ClassPrior
-from .block_columns import (
-    check_sequences,
-    column_moments,
-    column_name,
-    known_moments,
-    num_values,
-    with_alphabets,
-)
-from .closed_response import ClosedResponse
+from .closed_response import ClosedResponse, refuse_missing_everywhere
 from .conjugate import Block, Conjugate
 from .function import LABEL, BlocksFunction, ClassifierFunction
-from .regression import refuse_missing_everywhere
+
+# The columns of blocks: their kinds, how many values they have, their means and variances.
+
+
+def check_sequences(column: str, kind: Kind, family: Family) -> None:
+    """Refuse sequences of other steps than those that their family models, or with an end where it has none.
+
+    Raises:
+        ModelError: naming the column, and what to declare.
+    """
+    if not family.takes_kind(kind):
+        raise ModelError(
+            f"Column {column!r} is of kind {kind!r}, and its family {family!r} models {family.kind_of_column(0)!r}. "
+            "Leave the kind out of the schema, or choose a family of such sequences."
+        )
+
+
+def with_alphabets(declared: Schema, families: Mapping[str, Family]) -> Schema:
+    """The schema, in which columns have the symbols that their families say they have.
+
+    Raises:
+        ModelError: a column for which others are declared.
+    """
+    implied = {column: family.alphabet for column, family in families.items() if family.alphabet is not None}
+    for column, symbols in implied.items():
+        stated = declared.categories.get(column)
+        if stated is not None and tuple(stated) != symbols:
+            raise ModelError(
+                f"Column {column!r} is declared to have the symbols {quote_some(stated)}, and its family "
+                f"{type(families[column]).__name__} has {quote_some(symbols)}. Leave Schema(categories=...) out."
+            )
+    if not implied:
+        return declared
+    return dataclasses.replace(declared, categories={**declared.categories, **implied})
+
+
+def known_moments(schema: Schema) -> tuple[dict[str, int], Float[np.ndarray, " D"], Float[np.ndarray, " D"]]:
+    """The place of each column, the response after them, and their means and variances as far as they are known."""
+    columns, response = list(schema.columns or ()), schema.response
+    unknown = np.full(len(columns), np.nan)
+    moments = [unknown if known is None else known for known in (schema.mean, schema.variance)]
+    if response is not None:
+        columns.append(response.name)
+        of_response = [np.nan if known is None else known for known in (response.mean, response.variance)]
+        moments = [np.append(known, last) for known, last in zip(moments, of_response, strict=True)]
+    return {name: index for index, name in enumerate(columns)}, moments[0].copy(), moments[1].copy()
+
+
+# kind of columns with finitely many values -> what these are, and how to have as many in all columns
+_FINITE = {
+    "categorical": ("values", "declare Schema(categories=...)"),
+    BINNED: ("bins", "state edges"),
+    SEQUENCE: ("symbols", "declare Schema(categories=...)"),
+}
+
+
+def num_values(schema: Schema, name: str, family: Family, columns: Sequence[str]) -> int | None:
+    """How many values, or bins, each column of a block has; None where they are of a kind without such a number."""
+    if family.kind not in _FINITE or schema.num_values(columns[0]) is None:
+        return None
+    sizes = [schema.num_values(column) or 0 for column in columns]
+    what, remedy = _FINITE[family.kind]
+    if family.num_values is not None:
+        for column, size in zip(columns, sizes, strict=True):
+            if size != family.num_values:
+                ties = ", because equal values are in one bin" if what == "bins" and size < family.num_values else ""
+                raise FitError(
+                    f"Block {name!r}: concentration has length {family.num_values}, and column {column!r} has {size} "
+                    f"{what}{ties}. Give one number for all of them, or {remedy}."
+                )
+    numbers = set(sizes)
+    if len(numbers) != 1:
+        raise ModelError(
+            f"Block {name!r}: its columns have {sorted(numbers)} numbers of {what}. Put columns with different "
+            f"numbers of {what} into different blocks, or {remedy}."
+        )
+    return numbers.pop()
+
+
+def column_name(columns: Sequence[str], place: tuple[int, ...]) -> str:
+    """The name of a column, as a sentence begins with it; of columns of sequences the step comes first in the place."""
+    *step, column = place
+    return f"Column {columns[column]!r}" + (f", step {step[0]}," if step else "")
+
+
+def column_moments(summary: Any, columns: Sequence[str]) -> tuple[Float[Array, " D"], Float[Array, " D"] | float]:
+    """Means and variances (denominator N) of a block's columns over all classes, of the cells that are there.
+
+    The mean is 0, and the variance NaN, where a column has none: its prior, whatever it is, says all of it.
+    """
+    summary = summary.by_column()
+    if isinstance(summary, Moments):
+        check_magnitudes(summary, functools.partial(column_name, columns))
+    pooled = summary.pooled().of_class(0)
+    count = np.where(pooled.count > 0, pooled.count, 1.0)
+    if not isinstance(pooled, Moments):
+        return pooled.totals[0] / count, np.nan
+    scatter = np.diagonal(pooled.scatter) if pooled.is_matrix else pooled.scatter
+    return pooled.mean, np.where(pooled.count > 0, scatter / count, np.nan)
+
+
+# Whether the classes of a classifier are learned apart, so that another one can be learned from its rows alone.
+
+ClassPrior: TypeAlias = Family | Sequence[float]
+"""A family over the codes of the classes, or K fixed probabilities."""
+
+
+def check_classes_apart(
+    class_prior: ClassPrior, blocks: Sequence[tuple[str, Family, Sequence[str]]], resolved: Conjugate
+) -> None:
+    """Refuse a classifier in which the rows of one class tell of others, or whose prior says nothing of a new one.
+
+    Args:
+        class_prior, blocks: as the user gave them.
+        resolved: what the model made of them.
+
+    Raises:
+        FitError: naming the block, what the classes share, and the remedy.
+    """
+    if not isinstance(class_prior, Family):
+        raise FitError(
+            f"The class probabilities are fixed, {list(class_prior)}, and leave none for another class. Fit all rows "
+            "anew with the probabilities of all classes, or with class_prior=DirichletCategorical()."
+        )
+    assert resolved.class_prior is not None
+    _check_prior("The class prior", class_prior, resolved.class_prior)
+    for (name, family, _), block in zip(blocks, resolved.blocks, strict=True):
+        _check_prior(f"Block {name!r}", family, block.family)
+        shared = [parameter for parameter, axes in block.family.parameter_axes().items() if "class" not in axes]
+        if shared:
+            raise FitError(
+                f"Block {name!r}: all classes share one {' and '.join(shared)}, which rows of a new class would change "
+                "for the others too. Fit all rows anew with all classes, or use a family that is not tied."
+            )
+
+
+def _check_prior(owner: str, stated: Family, resolved: Family) -> None:
+    """Refuse a prior that says of each class what it says of no other, or lets a draw speak for all of them.
+
+    Its tables have the class as first axis; what is given for all classes has fewer axes, or one of length 1.
+    """
+    if stated.hierarchical:
+        raise FitError(
+            f"{owner}: the hyperparameter {stated.argument_names(stated.hierarchical)} is a distribution, which the "
+            "rows of all classes tell of. Fit all rows anew with all classes, or give a number."
+        )
+    by_class = [
+        name
+        for name, value in stated.hyperparameters.items()
+        if np.ndim(value) and np.ndim(value) == np.ndim(resolved.hyperparameters[name]) and np.shape(value)[0] > 1
+    ]
+    if by_class:
+        raise FitError(
+            f"{owner}: the hyperparameter {stated.argument_names(by_class)} is given class by class, and so not for "
+            "another one. Fit all rows anew with those of all classes, or give one for all."
+        )
 
 
 class BlockModel(ConcreteModel[Labelled]):

@@ -12,8 +12,7 @@ from bayesgen.families import DirichletCategorical, Family, LinearFamily
 from bayesgen.labels import OptionalLabel
 from bayesgen.records import fill
 
-from .apart import ClassPrior, check_classes_apart
-from .blocks import BlockModel
+from .blocks import BlockModel, ClassPrior, check_classes_apart
 from .function import LABEL, covariate_name
 
 

@@ -10,8 +10,7 @@ from bayesgen.labels import NumberLabel
 from bayesgen.program import ConcreteModel, Recipe, Response
 
 from .blocks import BlockModel
-from .closed_response import JointNormalResponse
-from .regression import check_has_no_components, regression_schema
+from .closed_response import JointNormalResponse, check_has_no_components, regression_schema
 
 SITE = "joint"
 

@@ -36,8 +36,8 @@ from bayesgen.statistics import (
 from bayesgen.typing import Float
 
 from .blocks import BlockModel
-from .closed_response import ClosedResponse
-from .regression import (
+from .closed_response import (
+    ClosedResponse,
     check_has_no_components,
     refuse_missing_everywhere,
     refuse_sparse,

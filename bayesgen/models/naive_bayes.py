@@ -22,8 +22,7 @@ from bayesgen.labels import OptionalLabel
 from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.records import fill
 
-from .block_columns import with_alphabets
-from .blocks import check_sequences, refuse_classes, refuse_components
+from .blocks import check_sequences, refuse_classes, refuse_components, with_alphabets
 from .classifier import ClassPrior, GenerativeClassifier, as_class_prior
 from .structure_average import StructureAverage
 

@@ -29,9 +29,8 @@ from bayesgen.statistics import (
 from bayesgen.typing import Array, Bool, Float
 
 from .blocks import BlockModel
-from .closed_response import ClosedResponse
+from .closed_response import ClosedResponse, check_has_no_components, refuse_sparse, regression_schema
 from .function import PLATE, FamiliesFunction
-from .regression import check_has_no_components, refuse_sparse, regression_schema
 
 SITE, COLUMNS = "y", "real"
 

@@ -1,14 +1,21 @@
 """What training gives: points, conjugate posteriors, draws, averages of several."""
 
 from .average import AveragePosterior, Mixes, log_conditional, rows_of_members
-from .base import At, Exported, Parameters, Posterior, ProcessPosterior, chains_joined
-from .closed import chunk_table, numbers_per_row
-from .components import UnnamedComponents, invariants, some_pairs, warn_of_switching
+from .base import At, Exported, Parameters, Posterior, ProcessPosterior, chains_joined, chunk_table, numbers_per_row
 from .conjugate import ConjugatePosterior
-from .convergence import entry_names, problems, warn_of
-from .draws import Draws
+from .draws import (
+    Draws,
+    UnnamedComponents,
+    entry_names,
+    in_order,
+    invariants,
+    matching_orders,
+    problems,
+    some_pairs,
+    warn_of,
+    warn_of_switching,
+)
 from .point import Point
-from .relabelling import in_order, matching_orders
 
 __all__ = [
     "At",

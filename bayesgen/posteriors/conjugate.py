@@ -13,8 +13,7 @@ from bayesgen.runtime import generator
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Float, PRNGKeyArray
 
-from .base import At, Exported, Parameters, ProcessPosterior
-from .closed import closed_table
+from .base import At, Exported, Parameters, ProcessPosterior, closed_table
 
 
 @by_content

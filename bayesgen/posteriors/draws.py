@@ -1,20 +1,307 @@
 """`Draws`: draws from the posterior by Markov chains."""
 
+import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.optimize
+import scipy.special
+import scipy.stats
+from arviz_stats.base import array_stats
 from numpyro.distributions import constraints
 
+from bayesgen.data import Rows
+from bayesgen.errors import ConvergenceWarning, LabelSwitchingWarning, warn
 from bayesgen.models import Conjugate, Densities
 from bayesgen.program import GenerativeProgram
 from bayesgen.records import by_content
-from bayesgen.typing import Float, PRNGKeyArray
+from bayesgen.typing import Bool, Float, Int, PRNGKeyArray, Shaped
 
 from .base import Exported, Parameters, ProcessPosterior, chains_joined
-from .components import UnnamedComponents, warn_of_switching
-from .convergence import FEWEST_DRAWS, Entries
+
+# One order of the components for all draws of a mixture, whose names mean nothing: by matching responsibilities.
+
+MOST_ROUNDS = 20  # of matching all draws to the mean of the matched ones
+FLOOR = 1e-12  # of a mean responsibility, whose log is a cost
+
+
+def matching_orders(
+    log_joint: Float[np.ndarray, "draws n K"], weights: Float[np.ndarray, " n"], pivot: int
+) -> Int[np.ndarray, "draws K"]:
+    """The order of the components of each draw that makes responsibilities of all draws agree best.
+
+    Draws are matched to the pivot first, then to the mean responsibilities of the matched draws until no draw changes
+    its order. Each step, for each draw, is an assignment problem: the components of the draw are given the names for
+    which the Kullback-Leibler divergence of its responsibilities from the mean ones, summed over rows, is smallest.
+
+    Args:
+        log_joint: log p(x_i, component k | Q_s), up to a constant of each row and draw.
+        weights: of the rows.
+        pivot: the draw that is matched first.
+
+    Returns:
+        orders[s, k]: which component of draw s is the k-th.
+
+    Source: Stephens (2000), Dealing with label switching in mixture models, algorithm 2 of section 4.1; the pivot as in
+    Marin, Mengersen and Robert (2005), Bayesian modelling and inference on mixtures of distributions, section 4.3.
+    """
+    responsibilities = scipy.special.softmax(log_joint, axis=2)
+    orders = _orders(responsibilities, weights, responsibilities[pivot])
+    for _ in range(MOST_ROUNDS):
+        mean = np.take_along_axis(responsibilities, orders[:, None], axis=2).mean(axis=0)
+        previous, orders = orders, _orders(responsibilities, weights, mean)
+        if np.array_equal(orders, previous):
+            break
+    return orders
+
+
+def _orders(
+    responsibilities: Float[np.ndarray, "draws n K"], weights: Float[np.ndarray, " n"], target: Float[np.ndarray, "n K"]
+) -> Int[np.ndarray, "draws K"]:
+    """The orders in which the responsibilities of each draw are nearest to a target."""
+    # of names for components; what depends on the component alone, and not on its name, is left out
+    gains = np.log(np.maximum(target, FLOOR)).T @ (weights[:, None] * responsibilities)
+    return np.stack([_best_assignment(gain) for gain in gains])
+
+
+def _best_assignment(gain: Float[np.ndarray, "K K"]) -> Int[np.ndarray, " K"]:
+    """For each name (row) the component (column), each given once, of the largest sum of gains."""
+    _, components = scipy.optimize.linear_sum_assignment(gain, maximize=True)
+    return components
+
+
+def in_order(
+    values: Shaped[np.ndarray, "chains draws ..."], orders: Int[np.ndarray, "chains draws K"], axis: int
+) -> Shaped[np.ndarray, "chains draws ..."]:
+    """The values of each draw, the entries along the axis of the components in the order of the draw.
+
+    Args:
+        values: of the draws.
+        orders: of the components.
+        axis: of the components, among those of one draw.
+    """
+    places = np.expand_dims(orders, tuple(place for place in range(2, values.ndim) if place != axis + 2))
+    return np.take_along_axis(values, places, axis=axis + 2)
+
+
+# What draws of a mixture are judged by while the names of its components mean nothing.
+
+NUM_PAIRS = 8  # of rows, of which it is asked whether they belong together
+
+
+@by_content
+class UnnamedComponents:
+    """Components that are exchangeable, so that draws may swap them.
+
+    Attributes:
+        rows: some of the training rows, by which components are told apart.
+        invariants: name -> (chain, draw, ...): what does not depend on the names of the components.
+    """
+
+    rows: Rows
+    invariants: dict[str, np.ndarray]
+
+
+def warn_of_switching() -> None:
+    """Say that the names of components mean nothing yet."""
+    warn(
+        "The components of this mixture are exchangeable, and draws may swap their names: means, R-hat and plots of "
+        "its parameters, and responsibilities, mean nothing before fit.relabel(). Densities of rows do.",
+        LabelSwitchingWarning,
+    )
+
+
+def invariants(
+    log_joint: Float[np.ndarray, "all_draws n K"],
+    weights: Float[np.ndarray, " n"],
+    pairs: Int[np.ndarray, "pairs 2"],
+    num_chains: int,
+) -> dict[str, Float[np.ndarray, "chains draws ..."]]:
+    """What draws say whatever their components are called.
+
+    Args:
+        log_joint: log p(x_i, component k | Q_s), chains one after another.
+        weights: of the rows.
+        pairs: positions of two rows each.
+        num_chains: number of chains.
+
+    Returns:
+        "log density of rows"; "rows in one component", the probability of each pair to come from one, given Q;
+        "shares of components", expected numbers of rows, the largest first.
+    """
+    log_marginal = scipy.special.logsumexp(log_joint, axis=2)
+    responsibilities = np.exp(log_joint - log_marginal[..., None])
+    one, other = responsibilities[:, pairs[:, 0]], responsibilities[:, pairs[:, 1]]
+    by_draw = {
+        "log density of rows": log_marginal @ weights,
+        "rows in one component": (one * other).sum(axis=2),
+        "shares of components": -np.sort(-np.einsum("snk,n->sk", responsibilities, weights / weights.sum()), axis=1),
+    }
+    shape = (num_chains, len(log_joint) // num_chains)
+    return {name: value.reshape(*shape, *value.shape[1:]) for name, value in by_draw.items()}
+
+
+def some_pairs(num_rows: int, rng: np.random.Generator) -> Int[np.ndarray, "pairs 2"]:
+    """Positions of a few pairs of different rows; none where there is one row alone."""
+    if num_rows < 2:
+        return np.empty((0, 2), np.int64)
+    return np.stack([rng.choice(num_rows, 2, replace=False) for _ in range(NUM_PAIRS)])
+
+
+# Convergence of chains: R-hat, effective sample size, divergences, and a warning that says what to do.
+
+Place = tuple[str, tuple[int, ...]]  # of an entry: site and index
+NameOf = Callable[[str, tuple[int, ...]], str]  # what to call an entry, by site and index
+
+MAX_RHAT = 1.01
+FALSE_ALARMS = 1e-3  # how often chains with nothing wrong may be said to disagree
+MIN_ESS_PER_CHAIN = 100
+MORE_DRAWS = "raise num_warmup and num_samples"
+FEWEST_DRAWS = 4  # of a chain, of which R-hat and effective sample sizes are defined
+
+
+@dataclasses.dataclass(frozen=True)
+class Entries:
+    """Diagnostics of the entries of all parameters that vary, each looked at once.
+
+    Attributes:
+        places: (site, index) of each.
+        draws: the draws of each.
+        rhats: rank-normalised split R-hat; NaN for one chain.
+        sizes: bulk effective sample sizes.
+    """
+
+    places: list[Place]
+    draws: Float[np.ndarray, "entries chains draws"]
+    rhats: Float[np.ndarray, " entries"]
+    sizes: Float[np.ndarray, " entries"]
+
+    @classmethod
+    def of(cls, values: Mapping[str, Float[np.ndarray, "chains draws ..."]]) -> "Entries":
+        """Those of draws by parameter, (chain, draw, ...).
+
+        Entries that do not vary (a corner of a Cholesky factor) are left out, and those that are there twice (the
+        halves of a covariance) are looked at once.
+        """
+        places, parts = [], []
+        for name, value in values.items():
+            flat = np.asarray(value).reshape(*value.shape[:2], -1)
+            moving = np.flatnonzero(np.ptp(flat, axis=(0, 1)) > 0)
+            moving = _distinct(flat, moving) if len(moving) else moving
+            places += [(name, tuple(map(int, np.unravel_index(index, value.shape[2:])))) for index in moving]
+            parts.append(flat[:, :, moving])
+        draws = np.moveaxis(np.concatenate(parts, axis=2), 2, 0)
+        axes = {"chain_axis": 1, "draw_axis": 2}
+        several = draws.shape[1] > 1 and len(draws)
+        rhats = array_stats.rhat(draws, **axes) if several else np.full(len(draws), np.nan)
+        sizes = array_stats.ess(draws, **axes, method="bulk") if len(draws) else np.empty(0)
+        return cls(places, draws, rhats, sizes)
+
+    def disagreeing(self) -> Bool[np.ndarray, " entries"]:
+        """Which entries have an R-hat that is too large, and larger than chance makes it."""
+        flags = self.rhats > MAX_RHAT
+        for entry in np.flatnonzero(flags):
+            flags[entry] = self.rhats[entry] > rhat_by_chance(self.draws[entry], len(self.draws))
+        return flags
+
+    def short(self) -> Bool[np.ndarray, " entries"]:
+        """Which entries have a bulk effective sample size that is too small."""
+        return self.sizes < MIN_ESS_PER_CHAIN * self.draws.shape[1]
+
+
+def _distinct(
+    flat: Float[np.ndarray, "chains draws all_entries"], entries: Int[np.ndarray, " entries"]
+) -> Int[np.ndarray, " distinct"]:
+    """Which of these entries of draws are no copies of others, by a few of the draws."""
+    few = flat[:, :: max(1, flat.shape[1] // 8), entries].reshape(-1, len(entries))
+    return entries[np.sort(np.unique(few, axis=1, return_index=True)[1])]
+
+
+def rhat_by_chance(draws: Float[np.ndarray, "chains draws"], num_entries: int) -> float:
+    """The R-hat that chains of one distribution exceed with probability FALSE_ALARMS in any entry.
+
+    The means of M half chains, each of effective size S / M, vary by F = chi2(M - 1) / (M - 1) times var / (S / M), so
+    R-hat^2 is about 1 + F M / S. The effective size S is that within chains: where these disagree, they are still
+    known to. There are two R-hats for each entry, of the draws and of their distances from the median.
+    """
+    num_halves = 2 * len(draws)
+    folded = np.abs(draws - np.median(draws))
+    size = min(sum(_size_within(chain) for chain in some) for some in (draws, folded))
+    freedom = num_halves - 1
+    factor = scipy.stats.chi2.isf(FALSE_ALARMS / (2 * num_entries), freedom) / freedom
+    return float(np.sqrt(1 + factor * num_halves / size))
+
+
+def _size_within(chain: Float[np.ndarray, " draws"]) -> float:
+    return float(array_stats.ess(chain[None], chain_axis=0, draw_axis=1, method="bulk"))
+
+
+def problems(
+    values: Mapping[str, Float[np.ndarray, "chains draws ..."]],
+    stats: Mapping[str, Shaped[np.ndarray, "chains draws"]],
+    name_of: NameOf,
+    if_disagreeing: str | None = None,
+) -> list[str]:
+    """What is wrong with the chains, in words; an empty list if nothing is.
+
+    Args:
+        values: draws by parameter.
+        stats: what the sampler recorded, by name.
+        name_of: function (site, index) of what to call an entry.
+        if_disagreeing: what to do where chains disagree, if it is not to draw more.
+    """
+    num_draws = stats["diverging"].shape[1]
+    if num_draws < FEWEST_DRAWS:
+        return [f"num_samples={num_draws} tells nothing of convergence: draw hundreds a chain"]
+    entries, messages = Entries.of(values), []
+    divergent = int(stats["diverging"].sum())
+    if divergent:
+        messages.append(
+            f"{divergent} of {stats['diverging'].size} draws diverged: raise target_accept_prob, or reparametrise"
+        )
+    disagreeing, short = entries.disagreeing(), entries.short()
+    if disagreeing.any():
+        worst = int(np.argmax(np.where(disagreeing, entries.rhats, -np.inf)))
+        messages.append(
+            f"R-hat is {entries.rhats[worst]:.3f} for {name_of(*entries.places[worst])} (more than {MAX_RHAT}, and "
+            f"than chance, for {_count(disagreeing)}): the chains disagree; {if_disagreeing or MORE_DRAWS}"
+        )
+    if short.any():
+        worst = int(np.nanargmin(entries.sizes))
+        messages.append(
+            f"the smallest bulk effective sample size is {entries.sizes[worst]:.0f}, of "
+            f"{name_of(*entries.places[worst])} (less than {MIN_ESS_PER_CHAIN} a chain for {_count(short)}): raise "
+            "num_samples"
+        )
+    return messages
+
+
+def _count(flags: Bool[np.ndarray, " entries"]) -> str:
+    return f"{int(flags.sum())} of {len(flags)} entries"
+
+
+def entry_names(coords: Mapping[str, Sequence[Any]], dims: Mapping[str, Sequence[str]]) -> NameOf:
+    """A function (site, index) of what to call an entry: by its classes, columns or categories where it has any.
+
+    Args:
+        coords, dims: as `export.axes` gives them.
+    """
+
+    def name_of(site: str, index: tuple[int, ...]) -> str:
+        labels = [coords.get(dim, ()) for dim in dims.get(site, ())] or [()] * len(index)
+        parts = [str(names[at]) if len(names) else str(at) for names, at in zip(labels, index, strict=True)]
+        return repr(site + (f"[{', '.join(parts)}]" if parts else ""))
+
+    return name_of
+
+
+def warn_of(found: Sequence[str]) -> None:
+    """One warning for all problems."""
+    if found:
+        warn("NUTS: " + "; ".join(found) + ".", ConvergenceWarning)
+
 
 DENSITIES = 200  # of draws that are averaged over where each makes arrays of its own
 CHOLESKY = tuple(

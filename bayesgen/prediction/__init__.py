@@ -5,9 +5,8 @@ from .answer import named_classes as named_classes
 from .bma import BMA
 from .conditional_average import ConditionalAverage
 from .continuous import ContinuousPrediction
-from .density import DensityPrediction
 from .plug_in import PlugIn
-from .rule import Rule, predict
+from .rule import DensityPrediction, Rule, predict
 from .rule import answer as answer
 from .rule import log_densities as log_densities
 

@@ -41,12 +41,12 @@ class ClassPrediction:
             only.
         pareto_k: tail index of the weights of draws, for BMA from draws: above 0.7 the row's answer hangs on few
             draws; 0 where the weights are even, NaN where they are not and were not looked at, None elsewhere. See
-            `bayesgen.prediction.reliability`.
+            `bayesgen.prediction.batches`.
         device: "cpu" or "gpu", where it was computed.
         mutual_information_error: Monte Carlo standard error of the mutual information; None where that is None.
         is_settled: whether the probabilities are practically the same however much the few draws count that may decide
             them, as they are where `pareto_k` is small; None where that is None. See
-            `bayesgen.prediction.reliability.are_settled`.
+            `bayesgen.prediction.batches.are_settled`.
         index: the index of X, of a pandas frame, which `to_frame` keeps; None where rows have positions alone.
     """
 

@@ -13,11 +13,10 @@ from bayesgen.runtime import check_seed
 from bayesgen.typing import Float, Int, Seed
 
 from .answer import ClassPrediction, normalize, with_information
-from .batches import JOINT, JOINT_AND_ENTROPY
+from .batches import JOINT, JOINT_AND_ENTROPY, MIN_TAIL, NO_MEAN_K, least_effective, tail_indices, warn_of_few_draws
 from .continuous import ContinuousPrediction
 from .draws_of_response import DrawsOfResponse
 from .hidden_states import states_of_draws
-from .reliability import MIN_TAIL, NO_MEAN_K, least_effective, tail_indices, warn_of_few_draws
 from .responses import by_process
 from .rule import Rule
 

@@ -22,11 +22,18 @@ from bayesgen.records import by_content
 from bayesgen.runtime import as_key, chunks, in_batches
 from bayesgen.typing import Float, Int, Seed
 
-from .batches import ratio_error
+from .batches import ratio_error, tail_indices
 from .continuous import ContinuousPrediction, joined_answers
-from .parabola import POINTS, parabolas, points_about
-from .reliability import tail_indices
-from .responses import by_process, closed_response, kept_or_deferred, line_of, response_of
+from .responses import (
+    POINTS,
+    by_process,
+    closed_response,
+    kept_or_deferred,
+    line_of,
+    parabolas,
+    points_about,
+    response_of,
+)
 
 AVERAGED_NUMBERS = 1 << 21  # of draws x rows that are held at once
 

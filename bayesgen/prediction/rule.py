@@ -5,22 +5,65 @@ import dataclasses
 import functools
 import numbers
 from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import Any, NoReturn, TypeVar, overload
 
 import numpy as np
 
 from bayesgen.data import Rows, Table, read_table
-from bayesgen.describe import shortened
+from bayesgen.describe import described, shortened
 from bayesgen.errors import DataError, ImpossibleRowsWarning, PredictionError, keywords_stated, warn
 from bayesgen.fitting import Fit, HiddenStates, Trained
 from bayesgen.labels import Answered, AnyLabel, ClassLabel, NumberLabel, OptionalLabel
+from bayesgen.records import by_content
 from bayesgen.runtime import interrupts_kept, requested, used
 from bayesgen.typing import Float, Int
 
 from .answer import ClassPrediction, joined, named_classes
+from .batches import warn_of_few_draws
 from .continuous import ContinuousPrediction, joined_answers
-from .density import DensityPrediction
-from .reliability import warn_of_few_draws
+
+# `DensityPrediction`: densities of new rows, where no class of theirs can be asked for.
+
+
+@by_content
+class DensityPrediction:
+    """Densities of n new rows under what has no classes: a program with label=None, an average over mixtures.
+
+    Attributes:
+        log_marginal: log p(x), as the rule has it; -inf for a row that is impossible.
+        without_classes: why there are no class probabilities, in words.
+        device: "cpu" or "gpu", where it was computed.
+    """
+
+    log_marginal: Float[np.ndarray, " n"]
+    without_classes: str
+    device: str = "cpu"
+
+    def __repr__(self) -> str:
+        values = self.log_marginal
+        facts = {
+            "log density": f"{values.min():,.6g} to {values.max():,.6g}, mean {values.mean():,.6g}"
+            if len(values)
+            else None,
+            "next": "answer.log_marginal",
+        }
+        return described(f"DensityPrediction of {len(values)} rows", facts)
+
+    @property
+    def probabilities(self) -> NoReturn:
+        """Refused, in words."""
+        raise PredictionError(self.without_classes)
+
+    @property
+    def log_probabilities(self) -> NoReturn:
+        """Refused, in words."""
+        raise PredictionError(self.without_classes)
+
+    @property
+    def labels(self) -> NoReturn:
+        """Refused, in words."""
+        raise PredictionError(self.without_classes)
+
 
 Answer = TypeVar("Answer", ClassPrediction, ContinuousPrediction)
 CONTINUOUS_NUMBERS = 4  # of a row, besides its cells: locations, scales, degrees of freedom, log densities

@@ -1,9 +1,8 @@
 """Predictive distributions of a number, one a row: normal, Student-t, mixtures, and normalised on a grid."""
 
 from .base import PredictiveDistribution
-from .grid import GridPredictive, LogJoint, predictive_on_grid
+from .grid import GridPredictive, Line, LogJoint, predictive_on_grid
 from .joined import DeferredPredictive, JoinedPredictive, joined_predictives
-from .line import Line
 from .location_scale import LocationScale, NormalPredictive, StudentTPredictive
 from .mixture import MixturePredictive, solved
 

@@ -9,8 +9,7 @@ from bayesgen.records import record
 from bayesgen.statistics import log_rising
 from bayesgen.typing import ArrayOrNumber, Float
 
-from .base import PredictiveDistribution
-from .crps import normal_crps, normal_distance, student_t_crps, student_t_distance
+from .base import PredictiveDistribution, normal_crps, normal_distance, student_t_crps, student_t_distance
 
 HALF_LOG_2PI = 0.5 * float(np.log(2 * np.pi))
 

@@ -10,8 +10,7 @@ import scipy.special
 from bayesgen.records import record
 from bayesgen.typing import ArrayOrNumber, Float, Int
 
-from .base import PredictiveDistribution, centre_and_scale
-from .crps import half_distance_of_draws
+from .base import PredictiveDistribution, centre_and_scale, half_distance_of_draws
 
 MOST_STEPS = 200  # of a search for quantiles, which halves a bracket at worst
 DIGITS = 1e-15  # of a quantile, in units of the ends of its bracket; and of the function, which is a probability

@@ -1,20 +1,35 @@
 """Generative programs: NumPyro functions that make data, and what can be computed from them."""
 
-from .conditional import AttributesDensity, ConditionalDensity, ResponseDensity, slope_along, slopes_of_log_odds
 from .density import log_prior
+from .evaluation import at_free, free_of, saturated_sites
 from .generative import GenerativeProgram
-from .hidden_states import average_states, log_states_of_draws, shape_of_states, sites_with_states, states_at
-from .joint import finite
-from .latent_space import at_free, free_of
-from .log_densities import LikelihoodDensity, ParameterDensity, PosteriorDensity, ProgramDensity, free_vector
-from .model import ConcreteModel, Model, Recipe
+from .hidden_states import (
+    are_exchangeable,
+    average_states,
+    log_states_of_draws,
+    shape_of_states,
+    sites_with_states,
+    states_at,
+)
+from .joint import WHOLE, Reduction, finite, log_joint_draws, program_table, reduce_draws
+from .log_densities import (
+    DRAWS,
+    AttributesDensity,
+    ConditionalDensity,
+    LikelihoodDensity,
+    ParameterDensity,
+    PosteriorDensity,
+    ProgramDensity,
+    ResponseDensity,
+    dispersed,
+    dispersed_starts,
+    free_vector,
+    slope_along,
+    slopes_of_log_odds,
+)
+from .model import ConcreteModel, Model, Recipe, Response
 from .pytree import PytreeFunction
-from .response import Response
 from .rows import read_rows
-from .rowwise import WHOLE, Reduction, log_joint_draws, program_table, reduce_draws
-from .saturation import saturated_sites
-from .starts import DRAWS, dispersed, dispersed_starts
-from .state_names import are_exchangeable
 from .structure import Plan
 
 __all__ = [

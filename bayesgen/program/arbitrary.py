@@ -1,18 +1,28 @@
 """Running a program at arbitrary values, to see what its sites are."""
 
+import functools
 import itertools
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from numpyro.distributions import constraints
+from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.transforms import biject_to
+from numpyro.ops.provenance import eval_provenance
 
+from bayesgen.data import Rows
 from bayesgen.distributions import SequenceDistribution, innermost
-from bayesgen.typing import Array, Float, PRNGKeyArray, Shaped
+from bayesgen.errors import ModelError
+from bayesgen.runtime import OwnedJit, over_chunks
+from bayesgen.typing import Array, Float, Int, PRNGKeyArray, Shaped
 
-from .base import Arrays, Program
-from .messages import Message, Trace, base_support, samples
+from .conventions import Message, Trace, base_support, samples
+from .evaluation import Evaluation, evaluate
+from .structure import Arrays, Program, Supports
 from .tracing import sites_of
 
 
@@ -88,3 +98,130 @@ def _center_and_scale(distribution: dist.Distribution) -> tuple[float | Array, f
         return 0.0, 1.0
     known = jnp.isfinite(mean) & jnp.isfinite(scale)
     return jnp.where(known, mean, 0.0), jnp.where(known, scale, 1.0)
+
+
+# What a program says of rows whatever its latents: the values that they can take, parameters of base measures.
+
+CHUNK_ROWS = 4096  # at once, and no fewer: one compilation for any number of rows
+FIXED_SUPPORTS = (
+    type(constraints.boolean),
+    type(constraints.nonnegative_integer),
+    type(constraints.positive),
+    type(constraints.nonnegative),
+    type(constraints.unit_interval),
+    type(constraints.simplex),
+    type(constraints.integer_interval(0, 1)),
+)
+
+
+def find_latent_supports(program: Program) -> dict[str, Constraint]:
+    """The supports of the latent sites, those of one event where there are several."""
+    with jax.enable_x64(True):
+        trace = run_abstractly(program, 2)
+    return {name: base_support(trace[name]["support"]) for name in program.latents}
+
+
+def find_response_support(program: Program) -> Constraint:
+    """The support of a continuous label.
+
+    Raises:
+        ModelError: one that differs between rows, or depends on latents.
+    """
+    assert program.response_site is not None
+    with jax.enable_x64(True):
+        support = base_support(run_abstractly(program, 2)[program.response_site]["support"])
+    if any(np.ndim(bound) or isinstance(bound, jax.core.Tracer) for bound in jax.tree.leaves(support)):
+        raise ModelError(
+            f"The support of the label {program.response_site!r} is not the same for all rows: let its bounds be "
+            "numbers."
+        )
+    return support
+
+
+def find_supports(program: Program) -> Supports:
+    """The `Supports` of a program. A support that depends on a latent is in none of them."""
+    with jax.enable_x64(True):
+        trace = run_abstractly(program, 2)
+        supports = {name: base_support(trace[name]["support"]) for name in program.attributes}
+        sequences = {name for name, site in program.structure.attributes if site.steps is not None}
+        fixed = {name: support for name, support in supports.items() if _is_fixed(support, name in sequences)}
+        others = [name for name, site in program.structure.attributes if site.discrete and name not in fixed]
+        inputs = _inputs_of_supports(program, trace, others) if others else {}
+    by_row = tuple(name for name in others if "latents" not in inputs[name])
+    return Supports(fixed, by_row, tuple(name for name in by_row if "codes" in inputs[name]))
+
+
+def _inputs_of_supports(program: Program, trace: Trace, names: list[str]) -> dict[str, frozenset[str]]:
+    """Which of "latents" and "codes" enter the support, for each of these sites."""
+    covariates = program.example_covariates(2)
+
+    def bounds(latents: Arrays, codes: Int[Array, " n"]) -> dict[str, list[Array]]:
+        evaluation = evaluate(program, latents, codes, None, covariates)
+        leaves = {name: jax.tree.leaves(base_support(evaluation.sites[name]["fn"].support)) for name in names}
+        return jax.tree.map(jnp.asarray, leaves)
+
+    latents = {name: jnp.zeros(jnp.shape(trace[name]["value"])) for name in program.latents}
+    flows = eval_provenance(bounds, latents=latents, codes=jnp.zeros(2, int))
+    return {name: frozenset().union(*of_bounds) for name, of_bounds in flows.items()}
+
+
+def _is_fixed(support: Constraint, of_sequences: bool) -> bool:
+    bounds = jax.tree.leaves(support)
+    return (of_sequences or isinstance(support, FIXED_SUPPORTS)) and not any(
+        np.ndim(bound) or isinstance(bound, jax.core.Tracer) for bound in bounds
+    )
+
+
+def inert_parameters(program: Program, rows: Rows) -> dict[str, dict[str, np.ndarray]]:
+    """Parameters of the base measures by name, rows first, for the compressed sites that have any."""
+    needed = {other for _, others in program.plan.dependences for other in others}
+    values = {name: rows.values[name] for name in rows.values if name in needed}
+    arrays = rows.codes, rows.covariates, values
+    return _over_chunks(functools.partial(_inert_parameters, program), arrays, rows.num_rows)
+
+
+@OwnedJit
+def _inert_parameters(
+    program: Program, codes_covariates_and_values: tuple[Int[Array, " n"], Arrays, Arrays]
+) -> dict[str, dict[str, Array]]:
+    evaluation = _at_any_latents(program, *codes_covariates_and_values)
+    inert = {name: evaluation.compressed(name).inert for name, _ in program.plan.compressed}
+    return {name: parameters for name, parameters in inert.items() if parameters}
+
+
+def supports_by_row(program: Program, rows: Rows, codes: Int[Array, " n"]) -> dict[str, Constraint]:
+    """The supports, with bounds that have the rows first, of the sites whose support differs between rows."""
+    supports = functools.partial(_supports_by_row, program, names=program.supports.by_row)
+    return _over_chunks(supports, (codes, rows.values, rows.covariates), rows.num_rows)
+
+
+@functools.partial(OwnedJit, static_argnames="names")
+def _supports_by_row(
+    program: Program, arrays: tuple[Int[Array, " n"], Arrays, Arrays], *, names: tuple[str, ...]
+) -> dict[str, Constraint]:
+    codes, values, covariates = arrays
+    evaluation = _at_any_latents(program, codes, covariates, values)
+    return {name: _support(evaluation, program, name) for name in names}
+
+
+def _support(evaluation: Evaluation, program: Program, name: str) -> Constraint:
+    distribution, site = evaluation.sites[name]["fn"], program.structure.attribute[name]
+    support = base_support(distribution.support)
+    shape = distribution.shape()
+    shape = shape[: len(shape) - support.event_dim]
+    return jax.tree.map(lambda bound: jnp.moveaxis(jnp.broadcast_to(bound, shape), site.position, 0), support)
+
+
+def _at_any_latents(
+    program: Program, codes: Int[Array, " n"], covariates: Arrays, values: Arrays | None = None
+) -> Evaluation:
+    """The program run at rows, for what does not depend on the latents."""
+    two_rows = {name: covariate[:1].repeat(2, 0) for name, covariate in covariates.items()}
+    trace = run(program, 2, two_rows)
+    latents = {name: trace[name]["value"] for name in program.latents}
+    return evaluate(program, latents, codes, values, covariates)
+
+
+def _over_chunks(function: Callable[[Any], Any], arrays: Any, num_rows: int) -> Any:
+    with jax.enable_x64(True):
+        return over_chunks(function, arrays, num_rows, CHUNK_ROWS, one_size=True)

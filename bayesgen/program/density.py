@@ -10,9 +10,9 @@ from bayesgen.runtime import OwnedJit
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Array, Float
 
-from .base import Arrays, Program
 from .evaluation import Evaluation, class_table, evaluate_classes
 from .joint import log_joint_of
+from .structure import Arrays, Program
 
 
 def density_work(program: Program, statistics: SufficientStatistics) -> float:

@@ -1,20 +1,281 @@
 """Finding the structure of a program by running it at two sizes."""
 
+import enum
+import functools
 import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var, jaxprs_in_params
 from numpyro.distributions.transforms import biject_to
 from numpyro.primitives import CondIndepStackFrame
 
 from bayesgen.distributions import SequenceDistribution, innermost, whole_axes
 from bayesgen.errors import BayesgenError, DataError, ModelError
+from bayesgen.typing import Array, Bool, PRNGKeyArray, Shaped
 
-from .arbitrary import run_abstractly
-from .base import Program
-from .conventions import check_label, check_same_sites, check_signature, check_sites
-from .messages import Message, Trace, in_plate, is_deterministic, is_plate, samples
-from .structure import Site, StepsOfSite, Structure
+from .arbitrary import run, run_abstractly
+from .conventions import (
+    Message,
+    Trace,
+    check_label,
+    check_same_sites,
+    check_signature,
+    check_sites,
+    in_plate,
+    is_deterministic,
+    is_plate,
+    samples,
+)
+from .evaluation import evaluate
+from .recognition import QUICKLY, Probe, check_plan
+from .structure import Arrays, Program, Site, StepsOfSite, Structure
+
+# Whether a program does the same with other numbers of rows.
+
+# What jaxprs tell of a function of rows: whether it does the same with any number of them, and knows their places.
+
+# operations that give rows their number, or treat some of them otherwise than others
+_OF_PLACES = {"iota", "sort", "rev", "concatenate", "pad", "slice", "argmax", "argmin", "scan", "while"}
+_KINDS_OF_PLACES = ("cum", "scatter", "dynamic_", "reduce_window")
+_PLAIN = (str, bytes, bool, type(None), np.dtype, enum.Enum)
+
+Sizes = tuple[int, int]  # the numbers of rows that two functions were traced at
+
+
+def alike(first: ClosedJaxpr, second: ClosedJaxpr, sizes: Sizes) -> bool:
+    """Whether two jaxprs differ in nothing but the numbers of rows that they were traced at.
+
+    They must have the same operations on the same operands and numbers; shapes may hold the one number of rows where
+    those of the other hold the other. Constants with a row axis must be the same in all rows. What is alike may still
+    treat rows by their position (`jnp.arange(n) > 150`).
+    """
+    return _same(first, second, sizes)
+
+
+def _same(first: Any, second: Any, sizes: Sizes) -> bool:
+    if type(first) is not type(second):
+        return False
+    if isinstance(first, ClosedJaxpr):  # in later versions of JAX the one type of jaxprs, its own `jaxpr`
+        if len(first.consts) != len(second.consts) or not _same_operations(first.jaxpr, second.jaxpr, sizes):
+            return False
+        return all(_same_numbers(*pair, sizes) for pair in zip(first.consts, second.consts, strict=True))
+    if isinstance(first, Jaxpr):
+        return _same_operations(first, second, sizes)
+    if isinstance(first, tuple | list):
+        return len(first) == len(second) and all(_same(*pair, sizes) for pair in zip(first, second, strict=True))
+    if isinstance(first, dict):
+        return first.keys() == second.keys() and all(_same(value, second[name], sizes) for name, value in first.items())
+    if isinstance(first, int) and not isinstance(first, bool):
+        return first == second or (first, second) == sizes
+    if isinstance(first, float | complex | np.ndarray | np.generic | jax.Array):
+        return _same_numbers(first, second, sizes)
+    return not isinstance(first, _PLAIN) or first == second  # others (rules for derivatives) come with the operation
+
+
+def _same_operations(first: Jaxpr, second: Jaxpr, sizes: Sizes) -> bool:
+    variables: tuple[dict[Var, int], dict[Var, int]] = ({}, {})
+
+    def same_operand(operand: Any, other: Any) -> bool:
+        if isinstance(operand, Literal) or isinstance(other, Literal):
+            literals = isinstance(operand, Literal) and isinstance(other, Literal)
+            return literals and _same_numbers(operand.val, other.val, sizes)
+        numbers = [known.setdefault(var, len(known)) for known, var in zip(variables, (operand, other), strict=True)]
+        return numbers[0] == numbers[1] and _same(tuple(operand.aval.shape), tuple(other.aval.shape), sizes)
+
+    def same_operands(operands: Sequence[Any], others: Sequence[Any]) -> bool:
+        return len(operands) == len(others) and all(map(same_operand, operands, others))
+
+    return (
+        len(first.eqns) == len(second.eqns)
+        and same_operands([*first.constvars, *first.invars], [*second.constvars, *second.invars])
+        and all(
+            equation.primitive is other.primitive
+            and same_operands(equation.invars, other.invars)
+            and same_operands(equation.outvars, other.outvars)
+            and _same(dict(equation.params), dict(other.params), sizes)
+            for equation, other in zip(first.eqns, second.eqns, strict=True)
+        )
+        and same_operands(first.outvars, second.outvars)
+    )
+
+
+def _same_numbers(first: Any, second: Any, sizes: Sizes) -> bool:
+    first, second = (jax.random.key_data(array) if _is_key(array) else array for array in (first, second))
+    first, second = np.asarray(first), np.asarray(second)
+    if not _same(first.shape, second.shape, sizes) or first.dtype != second.dtype:
+        return False
+    row_axes = [axis for axis, pair in enumerate(zip(first.shape, second.shape, strict=True)) if pair == sizes]
+    for axis in row_axes:
+        first_row, second_row = (np.take(array, [0], axis) for array in (first, second))
+        if not ((first == first_row).all() and (second == second_row).all()):
+            return False
+        first, second = first_row, second_row
+    return np.array_equal(first, second, equal_nan=first.dtype.kind == "f")
+
+
+def knows_places(jaxpr: Jaxpr, size: int) -> bool:
+    """Whether what a jaxpr gives comes from operations on arrays of `size` rows that may tell a row by its place."""
+    needed = {var for var in jaxpr.outvars if not isinstance(var, Literal)}
+    for equation in reversed(jaxpr.eqns):
+        if needed.isdisjoint(equation.outvars):
+            continue
+        name, operands = equation.primitive.name, [var for var in equation.invars if not isinstance(var, Literal)]
+        needed.update(operands)
+        of_rows = any(size in getattr(var.aval, "shape", ()) for var in (*operands, *equation.outvars))
+        if of_rows and (name in _OF_PLACES or name.startswith(_KINDS_OF_PLACES)):
+            return True
+        if any(knows_places(inner, size) for inner in jaxprs_in_params(equation.params)):
+            return True
+    return False
+
+
+def _is_key(array: Any) -> bool:
+    return isinstance(array, jax.Array) and jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key)
+
+
+FURTHER = (2**20, 2**22)  # rows of a probe, and numbers, where there are more rows and the program knows their places
+
+
+class RowCheck:
+    """Looks whether a program, whose plan was made with some numbers of rows, does the same with others."""
+
+    def __init__(self, program: Program) -> None:
+        self._probe = Probe(program).with_rows()
+        self._checked, self._looked_further = {self._probe.size}, False
+
+    @functools.cached_property
+    def _jaxpr(self) -> ClosedJaxpr:
+        return self._probe.jaxpr()
+
+    def __call__(self, size: int) -> None:
+        """Refuse a program that treats rows by their position, or otherwise, where there are `size` of them.
+
+        Tracing shows what is another program at this size; that alone is run with as many rows. A program that knows
+        the places of rows is run once with very many. For all others nothing is compiled, whatever the size.
+        """
+        if size in self._checked:
+            return
+        probe = Probe(self._probe.program, size)
+        if not alike(probe.jaxpr(), self._jaxpr, (size, self._probe.size)):
+            check_plan(probe.within(*FURTHER))
+        if size > self._probe.size and not self._looked_further:
+            if knows_places(self._jaxpr.jaxpr, self._probe.size):
+                check_plan(probe.with_rows(*FURTHER))
+            self._looked_further = True
+        self._checked.add(size)
+
+
+# Which axes of a program's latents have an entry for each class: found by changing entries one at a time.
+
+
+class Change(NamedTuple):
+    """Another value at one entry, along one axis, of a latent."""
+
+    name: str
+    axis: int
+    entry: int
+
+
+def find_class_axes(program: Program) -> dict[str, int]:
+    """The axis that is the class, by the name of a latent or deterministic site that has one. Inside float64.
+
+    An axis of a latent is the class if its entry k changes the distributions of class k (of its attributes, or its
+    probability) and those of no other. An axis of a deterministic site is the class if such changes of class k change
+    its entry k alone.
+    """
+    changes = _changes(program)
+    if not changes or program.num_classes < 2:
+        return {}
+    moved, deterministics_moved = _effects(program, changes)
+    axes = {change.name: change.axis for change in changes if _is_class(moved, changes, {(change.name, change.axis)})}
+    of_latents = set(axes.items())
+    for name, values_moved in deterministics_moved.items():
+        for axis in range(1, values_moved.ndim):
+            if values_moved.shape[axis] == program.num_classes and _is_class(
+                _any_along([values_moved], axis), changes, of_latents
+            ):
+                axes.setdefault(name, axis - 1)
+    return axes
+
+
+def _changes(program: Program) -> list[Change]:
+    """The changes of every entry along every axis of latents that is as long as there are classes."""
+    shapes = jax.eval_shape(lambda key: _arbitrary_values(program, key)[0], jax.random.key(0))
+    return [
+        Change(name, axis, entry)
+        for name, leaf in shapes.items()
+        for axis, size in enumerate(leaf.shape)
+        if size == program.num_classes
+        for entry in range(program.num_classes)
+    ]
+
+
+def _effects(
+    program: Program, changes: list[Change]
+) -> tuple[Bool[np.ndarray, "changes K"], dict[str, Bool[np.ndarray, "changes ..."]]]:
+    """Which classes have other distributions after each change, and which entries of deterministic sites changed."""
+
+    def differences(
+        key: PRNGKeyArray, other_key: PRNGKeyArray
+    ) -> tuple[list[Bool[Array, "..."]], dict[str, Bool[Array, "..."]]]:
+        latents, rows = _arbitrary_values(program, key)
+        other_latents, _ = _arbitrary_values(program, other_key)
+        changed = [_changed(latents, other_latents, change) for change in changes]
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), latents, *changed)
+        # all in one computation, so that what is unchanged is equal to the last bit
+        values = jax.vmap(lambda latents: _values_of_classes(program, latents, rows))(stacked)
+        return jax.tree.map(lambda leaf: leaf[1:] != leaf[:1], values)
+
+    keys = jax.random.split(jax.random.key(0))
+    of_classes, of_deterministics = jax.tree.map(np.asarray, jax.jit(differences, compiler_options=QUICKLY)(*keys))
+    return _any_along(of_classes, -1), of_deterministics
+
+
+def _arbitrary_values(program: Program, key: PRNGKeyArray) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Latents, and a row for each class."""
+    trace = run(program, program.num_classes, key=key)
+    rows = {name: site.from_site(trace[name]["value"]) for name, site in program.structure.attributes}
+    return {name: trace[name]["value"] for name in program.latents}, rows
+
+
+def _values_of_classes(
+    program: Program, latents: Arrays, rows: Arrays
+) -> tuple[list[Shaped[Array, "... K"]], dict[str, Array]]:
+    """Arrays with the class as last axis that tell the distributions of the classes, and deterministic values."""
+    evaluation = evaluate(program, latents, jnp.arange(program.num_classes), rows)
+    log_probs = evaluation.row_log_probs(program.attributes)
+    leaves = [] if evaluation.label is None else jax.tree.leaves(evaluation.label["fn"])
+    of_label = [leaf for leaf in leaves if jnp.shape(leaf)[-1:] == (program.num_classes,)]
+    return [*log_probs.values(), *of_label], evaluation.deterministics
+
+
+def _changed(latents: Arrays, other_latents: Arrays, change: Change) -> dict[str, Array]:
+    """The latents after a change."""
+    place = (slice(None),) * change.axis + (change.entry,)
+    value = jnp.asarray(latents[change.name]).at[place].set(other_latents[change.name][place])
+    return {**latents, change.name: value}
+
+
+def _any_along(arrays: list[Bool[np.ndarray, "changes ..."]], axis: int) -> Bool[np.ndarray, "changes K"]:
+    """Whether anything changed for each change and entry along an axis."""
+    flat = [np.moveaxis(array, axis, 1) for array in arrays]
+    return np.any([array.reshape(*array.shape[:2], -1).any(-1) for array in flat], axis=0)
+
+
+def _is_class(moved: Bool[np.ndarray, "changes K"], changes: list[Change], chosen: set[tuple[str, int]]) -> bool:
+    """Whether changes of entry k, among those chosen, move what is at k and nothing else; for every k."""
+    entries: set[int] = set()
+    for (name, axis, entry), row in zip(changes, moved, strict=True):
+        if (name, axis) in chosen:
+            if row.sum() > row[entry]:
+                return False
+            entries |= {entry} if row[entry] else set()
+    return len(entries) == moved.shape[1]
+
 
 LEAST_ROWS = 11
 

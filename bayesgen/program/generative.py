@@ -20,23 +20,19 @@ from bayesgen.records import copied, fill
 from bayesgen.runtime import as_key
 from bayesgen.typing import Array, Float, Seed
 
-from .as_model import ProgramModel
-from .base import Arrays
-from .class_axes import find_class_axes
+from .arbitrary import find_latent_supports, find_response_support, find_supports
 from .conventions import check_signature
-from .data_side import find_latent_supports, find_response_support, find_supports
 from .density import log_density
-from .discovery import continuous_label, find_structure
+from .discovery import RowCheck, continuous_label, find_class_axes, find_structure
 from .evaluation import evaluate_classes
 from .indexing import check_indexes, find_indexes
+from .joint import log_joint
 from .missing import check_missing
+from .model import ProgramModel
 from .pytree import Definition, PytreeFunction, found_once, referable, register
 from .recognition import make_plan
-from .row_check import RowCheck
-from .rows import summarize_rows, with_covariates
-from .rowwise import log_joint
-from .sequence_rows import simulated
-from .structure import Indexes, Plan, Structure, Supports
+from .rows import simulated, summarize_rows, with_covariates
+from .structure import Arrays, Indexes, Plan, Structure, Supports
 from .tracing import sites_of
 
 NEEDS_CLASSES = (
@@ -102,7 +98,7 @@ class GenerativeProgram(ProgramModel):
     another program. A fit keeps the program that it was made of, and refuses to run it once it reads something else.
     Programs are equal whose functions have one code and read the same values, with one label and classes: the cell of a
     notebook that is run again makes the same program, and nothing is compiled again. Values are told by content, see
-    `bayesgen.program.fingerprint`; a function that reads what cannot be told so (a file, a module of settings as a
+    `bayesgen.program.pytree`; a function that reads what cannot be told so (a file, a module of settings as a
     whole) is the same as itself alone, and changes of it are not seen. What is found out about a program (its
     structure, its plan, ...) is found when it is asked for, and kept.
     """

@@ -21,9 +21,8 @@ from bayesgen.runtime import OwnedJit, over_chunks
 from bayesgen.typing import Array, Int
 
 from .arbitrary import run
-from .base import Arrays, Program
 from .evaluation import evaluate
-from .structure import Index, Indexes
+from .structure import Arrays, Index, Indexes, Program
 
 CHUNK_ROWS = 1024  # at once, and no fewer: one compilation for any number of rows
 _CALLS = ("jit", "pjit", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint", "closed_call")

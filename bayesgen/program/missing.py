@@ -11,9 +11,8 @@ from bayesgen.distributions import SequenceDistribution, innermost, log_prob_of_
 from bayesgen.errors import DataError
 from bayesgen.typing import Array, Bool, Float, Shaped
 
-from .base import Program
-from .messages import Message
-from .structure import Site
+from .conventions import Message
+from .structure import Program, Site
 
 
 def check_missing(program: Program, rows: Rows, looked_for: Collection[str | None] = ()) -> None:

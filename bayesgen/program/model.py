@@ -1,20 +1,94 @@
 """What a model is: a recipe for a generative program."""
 
 import abc
+import dataclasses
+import functools
 from collections.abc import Mapping
-from typing import Any, ClassVar, Generic
+from typing import Any, ClassVar, Generic, Self
 
 import numpy as np
 from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
 
-from bayesgen.data import Rows, Schema, Table
+from bayesgen.data import (
+    Covariate,
+    ResponseColumn,
+    Rows,
+    Schema,
+    Table,
+    covariate_values,
+    refuse_classes_of_response,
+)
+from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, FitError
-from bayesgen.labels import Labelled, Learned
-from bayesgen.statistics import Cells, Statistic, SufficientStatistics, sufficient_statistics
-from bayesgen.typing import Int
+from bayesgen.labels import AnyLabel, Labelled, Learned
+from bayesgen.runtime import check_not_forked
+from bayesgen.statistics import (
+    Cells,
+    Moments,
+    PatternMoments,
+    Statistic,
+    SufficientStatistics,
+    check_magnitudes,
+    check_rows,
+    sufficient_statistics,
+)
+from bayesgen.typing import Array, Bool, Float, Int
 
-from .response import Response
+from .rows import check_numbers, covariate_cells, read_rows, summarize_rows
+from .structure import Program
+
+# `Response`: where the continuous label of a model stands among its attributes.
+
+
+@dataclasses.dataclass(frozen=True)
+class Response:
+    """A continuous label: an attribute, or a column of one, that new rows lack.
+
+    Attributes:
+        site: the attribute site.
+        column: its place among the columns of the site; None where the site is the response alone, (n,).
+        is_needed: whether other attributes are made from it, so that nothing is known of these without it.
+    """
+
+    site: str
+    column: int | None = None
+    is_needed: bool = False
+
+    def put(self, rows: Rows, values: Float[Array, " n"]) -> Rows:
+        """The rows with these values of the response."""
+        return self._replaced(rows, np.asarray(values, np.float64), np.ones(rows.num_rows, bool))
+
+    def without(self, rows: Rows) -> Rows:
+        """The rows without their response, as new ones are."""
+        return self._replaced(rows, np.full(rows.num_rows, np.nan), np.zeros(rows.num_rows, bool))
+
+    def values(self, rows: Rows) -> Float[np.ndarray, " n"]:
+        """The response of each row, NaN where it is missing."""
+        cells, mask = (np.asarray(arrays[self.site]) for arrays in (rows.values, rows.observed | self._whole(rows)))
+        if self.column is not None:
+            cells, mask = cells[:, self.column], mask[:, self.column]
+        return np.where(mask, cells, np.nan)
+
+    def is_alone(self, rows: Rows) -> bool:
+        """Whether nothing else of a row is modelled, which then is given."""
+        whole = self.column is None or rows.values[self.site].shape[1] == 1
+        return whole and set(rows.values) == {self.site}
+
+    def _whole(self, rows: Rows) -> dict[str, Bool[np.ndarray, "n ..."]]:
+        """The mask of the site where none of its cells is missing."""
+        return {} if self.site in rows.observed else {self.site: np.ones(rows.values[self.site].shape, bool)}
+
+    def _replaced(self, rows: Rows, values: Float[np.ndarray, " n"], is_there: Bool[np.ndarray, " n"]) -> Rows:
+        mask = (rows.observed | self._whole(rows))[self.site]
+        if self.column is None:
+            cells, mask = values, is_there
+        else:
+            cells, mask = np.array(rows.values[self.site], np.float64), np.array(mask)
+            cells[:, self.column], mask[:, self.column] = values, is_there
+        observed = {site: of_site for site, of_site in rows.observed.items() if site != self.site}
+        observed |= {} if mask.all() and len(mask) else {self.site: mask}
+        return dataclasses.replace(rows, values=rows.values | {self.site: cells}, observed=observed)
 
 
 class Model(Generic[Learned]):
@@ -149,3 +223,109 @@ def check_has_response(table: Table) -> None:
     """Refuse training rows without their response."""
     if table.labels is None:
         raise DataError("y is missing: a regression learns from the number that belongs to each row. Give y.")
+
+
+# A program as a model: how it reads data and what it makes of them.
+
+
+class ProgramModel(Program, ConcreteModel[AnyLabel]):
+    """What a program does as a model, which is `GenerativeProgram`'s whatever its function."""
+
+    @abc.abstractmethod
+    def as_read_now(self) -> "ProgramModel":
+        """The program, made again where what its function reads has changed since it was made."""
+
+    @abc.abstractmethod
+    def check_row_count(self, size: int) -> None:
+        """Refuse a program that is another one at this number of rows."""
+
+    def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
+        """The schema with names of the attributes and covariates, and the program's classes."""
+        if (program := self.as_read_now()) is not self:
+            return program.infer_schema(table, y, declared)
+        if y is not None and self.label is not None and self.classes == tuple(range(self.num_classes)):
+            check_numbers(y, self.num_classes)
+        program = self.of_table(table, declared.covariates)
+        program.check_row_count(table.num_rows)
+        names = tuple(name for name in (*program.attributes, *program.covariates) if name != self.response_site)
+        schema = dataclasses.replace(declared, columns=names, covariates=dict(program.known_covariates or ()))
+        cells, columns = covariate_cells(program, table), program.covariate_columns
+        schema = schema.widened({name: columns[name].values(name, cells[name]) for name in program.indexes.others})
+        if self.response_site is not None:
+            refuse_classes_of_response("The program", declared.classes)
+            return dataclasses.replace(schema, response=ResponseColumn(self.response_site))
+        return dataclasses.replace(schema, classes=self.classes or None)
+
+    def of_table(self, table: Table, declared: Mapping[str, Covariate] | None = None) -> Self:
+        """The program of the covariates of a table, some of which may be declared to be others."""
+        cells = covariate_cells(self, table)
+        found = {name: Covariate.of(covariate_values(name, values)) for name, values in cells.items()}
+        return self.of_covariates({**found, **(declared or {})})
+
+    def label_codes(self, schema: Schema, table: Table) -> Int[np.ndarray, " n"] | None:
+        """See `ConcreteModel.label_codes`."""
+        if self.label is not None and table.labels is None:
+            raise DataError(f"The program has classes, so it needs y: the {self.label!r} of each row.")
+        return super().label_codes(schema, table)
+
+    def read(self, schema: Schema | None, table: Any) -> Rows:
+        """See `ConcreteModel.read`. The program's sites are its schema; anything that is a table is read."""
+        check_not_forked()  # what is compiled already runs without tracing
+        return read_rows(self, table)
+
+    def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
+        """See `ConcreteModel.check_rows`. The units of the columns are not known here."""
+        for site, statistic in self.plan.compressed:
+            if statistic.takes_squares:
+                axis = "column" if self.structure.attribute[site].steps is None else "step"
+                check_rows(attributes[site], 1.0, functools.partial(_column_name, site, axis=axis))
+
+    @functools.cached_property
+    def response(self) -> Response | None:
+        """The continuous label, if there is one."""
+        site = self.response_site
+        if site is None:
+            return None
+        return Response(site, None, any(site in others for _, others in self.plan.dependences))
+
+    @property
+    def has_labels(self) -> bool:
+        """Where it has classes."""
+        return self.label is not None
+
+    @property
+    def in_threads(self) -> bool:
+        """No: see `ConcreteModel.in_threads`."""
+        return False
+
+    def statistics(self, schema: Schema) -> dict[str, Statistic]:
+        """Those of the compressed sites."""
+        return dict(self.plan.compressed)
+
+    def summarize(self, schema: Schema, rows: Rows) -> SufficientStatistics:
+        """See `ConcreteModel.summarize`. Rows are kept for the other sites."""
+        return summarize_rows(self, rows)
+
+    def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
+        """The schema as it is: a program of one's own states its priors itself."""
+        for site, summary in summaries.items():
+            moments = summary.by_column() if isinstance(summary, PatternMoments) else summary
+            if isinstance(moments, Moments):
+                check_magnitudes(moments, functools.partial(_column_name, site))
+        return schema
+
+    def check_classes_apart(self, schema: Schema) -> None:
+        """Refuse: the program itself says how many classes there are, and what they share."""
+        raise FitError(
+            f"A program of one's own makes the classes that it states, {quote_some(self.classes) or 'none'}, and no "
+            "other can be added to its fit. State a program with all classes, and fit it to all rows."
+        )
+
+    def conjugate(self, schema: Schema) -> None:
+        """None: its closed forms, if there are any, are not known."""
+        return None
+
+
+def _column_name(site: str, place: tuple[int, ...], axis: str = "column") -> str:
+    """The name of a column, or of a step, as a sentence begins with it."""
+    return f"Attribute {site!r}" + (f", {axis} {', '.join(map(str, place))}," if place else "")

@@ -12,8 +12,7 @@ from .chunking import (
     table_chunks,
 )
 from .compilation import OwnedJit
-from .devices import carrying, placed, requested, used
-from .forks import check_not_forked
+from .devices import carrying, check_not_forked, placed, requested, used
 from .progress import bar
 from .seeds import as_key, check_seed, generator
 from .threads import (

@@ -2,8 +2,7 @@
 
 from .ascent import Ascent, Coordinates, ascend
 from .attempts import Attempt, Chains, Settings, sample, unwhitened, whitened_at_mode
-from .curvature import curvature_at
-from .evaluator import evaluator_of
+from .curvature import curvature_at, evaluator_of
 from .maximize import climb, maximize
 from .rise import Rise, rise
 from .whitening import Whitened, Whitening

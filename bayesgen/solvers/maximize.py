@@ -15,8 +15,7 @@ from bayesgen.log_density import LogDensity
 from bayesgen.runtime import ONE_THREAD_A_PRODUCT
 from bayesgen.typing import Float
 
-from .curvature import Curvature, curvature_at
-from .evaluator import Evaluator, Points, Vector, evaluator_of
+from .curvature import Curvature, Evaluator, Points, Vector, curvature_at, evaluator_of
 
 EIGEN_LIMIT = 1200  # dimensions up to which directions without curvature are looked for
 ROUNDS, CLIMB_STEPS, NEWTON_STEPS, HALVINGS = 10, 200, 20, 7  # at most, to a mode

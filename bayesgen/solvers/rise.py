@@ -21,8 +21,7 @@ from bayesgen.log_density import LogDensity
 from bayesgen.runtime import ONE_THREAD_A_PRODUCT
 from bayesgen.typing import Float
 
-from .curvature import ALWAYS_DENSE, curvature_at
-from .evaluator import Evaluator, Vector, evaluator_of
+from .curvature import ALWAYS_DENSE, Evaluator, Vector, curvature_at, evaluator_of
 
 ROUNDS, CLIMB_STEPS, NEWTON_STEPS, PRODUCTS = 20, 1000, 30, 200  # at most; products of one Newton step with the Hessian
 STEEPNESS = 1e-7  # of the gradient where a climb ends and Newton steps begin

@@ -12,8 +12,7 @@ from bayesgen.records import record
 from bayesgen.runtime import OwnedJit
 from bayesgen.typing import Array, Float, Int
 
-from .curvature import Curvature
-from .evaluator import QUICKLY
+from .curvature import QUICKLY, Curvature
 from .maximize import Optimum
 
 LEAST_SIZE = 1e-6  # of scaled curvature: along flatter directions coordinates are no wider than a thousand times others

@@ -1,31 +1,44 @@
 """Sufficient statistics by NumPyro distribution type: summarize, merge, log-likelihood, row log-probabilities."""
 
-from .arrays import Cells, flatten_rows, log_factorial, log_rising, namespace, row_sums, safe_product, sum_log_rising
-from .base import Parameters, Statistic
-from .bins import bin_moments, bin_widths, excess, flat_edges, quantiles
+from .arrays import (
+    Cells,
+    filled,
+    flatten_rows,
+    log_factorial,
+    log_rising,
+    namespace,
+    refuse_missing,
+    row_sums,
+    safe_product,
+    sum_log_rising,
+)
+from .base import (
+    ColumnwiseDensity,
+    Conditional,
+    DensityGivenFeatures,
+    Parameters,
+    Reference,
+    RowDensity,
+    Statistic,
+    is_registered,
+    read_conditional,
+    register,
+    registered_types,
+)
 from .completion import expected_moments
-from .conditionals import conditional_draws, conditional_means
-from .densities import ColumnwiseDensity, DensityGivenFeatures, Reference, RowDensity
-from .discrete import CategoricalStatistic
-from .exponential import ExponentialFamily
-from .hidden_states import StatesStatistic
-from .histogram import HistogramStatistic
-from .kept_rows import KeptRows
+from .discrete import CategoricalStatistic, sum_log_rising_of_cells
+from .histogram import HistogramStatistic, bin_moments, bin_widths, excess, flat_edges, quantiles
 from .last_given_rest import LastGivenRest, last_given_rest
-from .latent import LatentDensity, LatentStatistic
-from .magnitudes import check_magnitudes, check_rows
-from .mahalanobis import Ellipsoids, restricted
-from .missing import filled, refuse_missing
+from .latent import KeptRows, LatentDensity, LatentStatistic, StatesStatistic
+from .mahalanobis import Ellipsoids, conditional_draws, conditional_means, restricted
 from .moments import class_moments
 from .multivariate_normal import MultivariateNormalStatistic
 from .normal import NormalStatistic, column_sums, few, middle, scaled_squares
 from .passes import Classes, class_counts, class_weights
 from .patterns import PatternMoments
-from .registry import Conditional, is_registered, read_conditional, register, registered_types
-from .sparse_counts import sum_log_rising_of_cells
 from .sufficient import SufficientStatistics, first_rows, merged, padded_rows, sufficient_statistics, summaries_of
-from .summaries import Moments, Summary, Sums, outer_or_square
-from .table import BERNOULLI, MULTINOMIAL, POISSON
+from .summaries import Moments, Summary, Sums, check_magnitudes, check_rows, outer_or_square
+from .table import BERNOULLI, MULTINOMIAL, POISSON, ExponentialFamily
 
 __all__ = [
     "BERNOULLI",

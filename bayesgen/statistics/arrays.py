@@ -2,7 +2,7 @@
 
 import math
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,8 @@ import scipy.sparse
 import scipy.special
 
 from bayesgen.data import whole_numbers
-from bayesgen.typing import Array, Float, Int, Real, Shaped
+from bayesgen.errors import DataError
+from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
 Sparse: TypeAlias = scipy.sparse.sparray | scipy.sparse.spmatrix
 Cells: TypeAlias = Shaped[Array, "n ..."] | Sparse
@@ -157,3 +158,21 @@ def log_diagonal(scale_tril: Float[Array, "... D D"]) -> Float[Array, "..."]:
     """Sum of the logs of the diagonals of factors: half a log-determinant."""
     xp = namespace(scale_tril)
     return xp.log(xp.diagonal(scale_tril, axis1=-2, axis2=-1)).sum(-1)
+
+
+# Cells that are missing: what stands in for them, and who refuses them.
+
+
+def filled(values: Cells, observed: Bool[Array, "n ..."], filling: float | int = 1.0) -> Shaped[Array, "n ..."]:
+    """The rows with a value that every formula takes in place of the missing cells, which may be NaN."""
+    if isinstance(values, Sparse):
+        raise DataError("A sparse matrix has no missing cells: what it does not store is zero. Give a dense array.")
+    return namespace(values, observed).where(observed, values, filling)
+
+
+def refuse_missing(name: str) -> NoReturn:
+    """Refuse missing cells of vectors that stand only as a whole."""
+    raise DataError(
+        f"The vectors of {name} have missing cells, and a part of one has no density of its own there. Drop these "
+        "rows, or model the columns one by one."
+    )

@@ -10,10 +10,8 @@ import numpy as np
 from bayesgen.records import record, static
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
-from .arrays import Cells, flatten_rows, namespace, precise
-from .base import Parameters, Statistic
-from .densities import Reference, RowDensity
-from .missing import filled
+from .arrays import Cells, filled, flatten_rows, namespace, precise
+from .base import Parameters, Reference, RowDensity, Statistic
 from .moments import class_moments
 from .passes import Classes
 from .summaries import Moments, trailing

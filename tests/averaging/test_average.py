@@ -196,7 +196,7 @@ def test_simulate_and_export(fits):
 
 
 def test_stacking_maximises_the_log_score_of_left_out_rows(fits, data):
-    from bayesgen.averaging.weights import stacking_weights
+    from bayesgen.averaging.left_out import stacking_weights
 
     rng = np.random.default_rng(0)
     log_scores = np.log(rng.uniform(0.05, 1.0, (200, 3)))

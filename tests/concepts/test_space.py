@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse
 
 import bayesgen as bg
-from bayesgen.concepts.extensions import CHUNK, Extensions
+from bayesgen.concepts.space import CHUNK, Extensions
 
 close = np.testing.assert_allclose
 LETTERS = "abcde"

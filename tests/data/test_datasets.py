@@ -9,7 +9,7 @@ from scipy import sparse
 from sklearn import datasets as sklearn_datasets
 
 from bayesgen import BayesgenWarning, DataError
-from bayesgen.data import files
+from bayesgen.data import datasets
 from bayesgen.data.datasets import load_dataset
 
 TABLE = pd.DataFrame(
@@ -168,7 +168,7 @@ def test_a_target_that_is_not_there_is_refused_with_the_columns(tmp_path):
 
 
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "find_spec", lambda name: None)
+    monkeypatch.setattr(datasets, "find_spec", lambda name: None)
     with pytest.raises(DataError, match="pip install pyarrow"):
         load_dataset(write(tmp_path / "t.parquet", "x"))
 

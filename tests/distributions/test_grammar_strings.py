@@ -8,7 +8,7 @@ import pytest
 
 import bayesgen as bg
 from bayesgen.distributions import grammar as grammar_module
-from bayesgen.distributions.normal_form import normal_form
+from bayesgen.distributions.grammar_rules import normal_form
 
 close = np.testing.assert_allclose
 

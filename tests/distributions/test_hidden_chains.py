@@ -8,8 +8,15 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from bayesgen.distributions.forward_backward import forward, forward_backward, forward_backward_in_logs
-from bayesgen.distributions.hidden_chains import expected_counts, log_density, most_probable_paths, sample_paths
+from bayesgen.distributions.hidden_chains import (
+    expected_counts,
+    forward,
+    forward_backward,
+    forward_backward_in_logs,
+    log_density,
+    most_probable_paths,
+    sample_paths,
+)
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ import scipy.special
 
 import bayesgen as bg
 from bayesgen.distributions import Contexts, CountsAndRows, MarkovStatistic
-from bayesgen.distributions.missing_steps import MissingSteps
+from bayesgen.distributions.markov_statistic import MissingSteps
 from bayesgen.errors import DataError
 from bayesgen.statistics import Sums, read_conditional
 

@@ -13,10 +13,10 @@ import scipy.stats
 
 import bayesgen as bg
 from bayesgen.distributions import GrammarRules, GrammarStatistic
-from bayesgen.distributions.derivations import log_length_probabilities
-from bayesgen.distributions.normal_form import normal_form
-from bayesgen.distributions.parse import ParseTree
-from bayesgen.statistics.kept_rows import filled_up
+from bayesgen.distributions.grammar import log_length_probabilities
+from bayesgen.distributions.grammar_rules import normal_form
+from bayesgen.distributions.inside import ParseTree
+from bayesgen.statistics.latent import filled_up
 
 close = np.testing.assert_allclose
 

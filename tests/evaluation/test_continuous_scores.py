@@ -10,8 +10,8 @@ from scipy import stats
 
 import bayesgen as bg
 from bayesgen.evaluation import Answer, Comparison, ContinuousTarget
-from bayesgen.evaluation.continuous_scores import row_scores, summary
-from bayesgen.predictives.crps import normal_crps
+from bayesgen.evaluation.targets import row_scores, summary
+from bayesgen.predictives.base import normal_crps
 
 RNG = np.random.default_rng(3)
 MEAN, STD = RNG.normal(50, 20, 211), RNG.gamma(3, 2, 211)

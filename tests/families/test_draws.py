@@ -9,7 +9,7 @@ from scipy import stats
 
 import bayesgen as bg
 from bayesgen.errors import ModelError
-from bayesgen.families.draws import sample_log_gamma
+from bayesgen.families.special import sample_log_gamma
 from bayesgen.runtime.seeds import generator
 
 SIZE = 4001

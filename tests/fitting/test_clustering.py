@@ -9,13 +9,13 @@ import scipy.spatial.distance
 
 import bayesgen as bg
 from bayesgen.data import Rows
-from bayesgen.fitting import clustering
+from bayesgen.fitting import starts
 
 SIZE = 31
 
 
 def some_groupings(rows, conjugate, num_groups=3, count=4, seed=0):
-    return list(itertools.islice(clustering.groupings(rows, conjugate, num_groups, np.random.default_rng(seed)), count))
+    return list(itertools.islice(starts.groupings(rows, conjugate, num_groups, np.random.default_rng(seed)), count))
 
 
 def fitted(model, X):
@@ -94,7 +94,7 @@ def test_sparse_rows_are_grouped_as_dense_ones(family):
 
 def _places_of_centers(rows, conjugate):
     """Distances of all rows from each other by their features."""
-    features = clustering._features_of(rows, conjugate)(rows)
+    features = starts._features_of(rows, conjugate)(rows)
     dense = features.toarray() if scipy.sparse.issparse(features) else features
     return scipy.spatial.distance.pdist(dense)
 
@@ -103,15 +103,15 @@ def test_a_missing_cell_is_no_distance_from_the_middle():
     values = np.asarray([[0.0, 9.0], [2.0, 3.0], [4.0, 0.0]])
     observed = np.asarray([[True, False], [True, True], [True, True]])
     rows = Rows({"real": np.where(observed, values, np.nan)}, {"real": observed})
-    features = clustering._features_of(rows, None)(rows)
+    features = starts._features_of(rows, None)(rows)
     np.testing.assert_allclose(features[0, 1], 0.0)
     np.testing.assert_allclose(features[:, 0], [-(1.5**0.5), 0.0, 1.5**0.5])
     assert np.isfinite(features).all()
 
 
 def test_many_rows_are_grouped_about_some_of_them(monkeypatch):
-    monkeypatch.setattr(clustering, "MOST_ROWS", 50)
-    monkeypatch.setattr(clustering, "CHUNK_CELLS", 100)
+    monkeypatch.setattr(starts, "MOST_ROWS", 50)
+    monkeypatch.setattr(starts, "CHUNK_CELLS", 100)
     rng = np.random.default_rng(5)
     truth = rng.integers(0, 3, 997)
     rows = Rows({"x": truth[:, None] * 10.0 + rng.normal(size=(997, 2))}, weights=rng.uniform(0.1, 2.0, 997))

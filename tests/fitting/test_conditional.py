@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 import bayesgen as bg
 from bayesgen.errors import FitError, ModelError
 from bayesgen.fitting import prepare
-from bayesgen.fitting.climbing import start_of
+from bayesgen.fitting.discriminative import start_of
 from bayesgen.program import ConditionalDensity, free_vector
 from bayesgen.statistics import padded_rows
 

@@ -7,8 +7,7 @@ import scipy.stats
 
 import bayesgen as bg
 from bayesgen.errors import FitError, ModelError
-from bayesgen.fitting.climbing import refuse_endless
-from bayesgen.fitting.coupled import CoupledDensity
+from bayesgen.fitting.discriminative import CoupledDensity, refuse_endless
 from bayesgen.log_density import LogDensity
 from bayesgen.records import record
 from bayesgen.solvers import Rise, Whitening

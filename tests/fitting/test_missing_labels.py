@@ -15,8 +15,7 @@ from scipy import stats
 
 import bayesgen as bg
 from bayesgen.data import Rows
-from bayesgen.fitting.em import Options, search_by_em
-from bayesgen.fitting.expectation import ExpectationMaximization, Target
+from bayesgen.fitting.em import ExpectationMaximization, Options, Target, search_by_em
 from bayesgen.fitting.training import prepare
 
 from .oracles import assert_moments
@@ -301,14 +300,14 @@ def test_comparisons_learn_from_rows_without_labels():
 
 def test_unlikely_rows_and_rows_in_threads(monkeypatch):
     """In many small chunks and threads the same as in one."""
-    from bayesgen.fitting import expectation
+    from bayesgen.fitting import em
 
     case = CASES["own blocks"]
     X, y = case.data
     whole = bg.fit(case.model, X, hidden(y), method=bg.MAP(num_starts=2))
     many = {name: np.concatenate([column] * 6) for name, column in X.items()}
     six = bg.fit(case.model, many, np.tile(hidden(y), 6), method=bg.MLE(num_starts=1))
-    monkeypatch.setattr(expectation, "CHUNK_CELLS", 1)
+    monkeypatch.setattr(em, "CHUNK_CELLS", 1)
     in_parts = bg.fit(case.model, many, np.tile(hidden(y), 6), method=bg.MLE(num_starts=1))
     assert len(whole.parameters) == len(six.parameters)
     for key, value in six.parameters.items():

@@ -16,7 +16,7 @@ import bayesgen as bg
 from bayesgen.fitting import prepare
 from bayesgen.program import PosteriorDensity
 from bayesgen.solvers import sampler
-from bayesgen.solvers.stepping import evaluator_by_steps
+from bayesgen.solvers.attempts import evaluator_by_steps
 from bayesgen.solvers.whitening import Whitened, Whitening
 
 close = np.testing.assert_allclose

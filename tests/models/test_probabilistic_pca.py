@@ -13,7 +13,7 @@ from sklearn.decomposition import PCA
 from sklearn.decomposition._pca import _assess_dimension
 
 import bayesgen as bg
-from bayesgen.fitting.expectation import ExpectationMaximization, Target
+from bayesgen.fitting.em import ExpectationMaximization, Target
 from bayesgen.fitting.training import prepare
 
 close = np.testing.assert_allclose

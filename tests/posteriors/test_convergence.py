@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from bayesgen.posteriors.convergence import Entries, entry_names, problems
+from bayesgen.posteriors.draws import Entries, entry_names, problems
 
 
 def chains(rng, correlation, num_entries, shift=0.0):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from bayesgen.predictives.crps import (
+from bayesgen.predictives.base import (
     crps_by_quadrature,
     half_distance_of_draws,
     normal_crps,

@@ -7,9 +7,8 @@ import scipy.integrate
 import scipy.stats
 from numpyro.distributions import constraints
 
-from bayesgen.prediction.parabola import as_normal
-from bayesgen.predictives.grid import GAUSS, KRONROD, NODES, antiderivatives, interpolants, predictive_on_grid
-from bayesgen.predictives.line import Line
+from bayesgen.prediction.responses import as_normal
+from bayesgen.predictives.grid import GAUSS, KRONROD, NODES, Line, antiderivatives, interpolants, predictive_on_grid
 
 close = np.testing.assert_allclose
 REAL = Line(dist.biject_to(constraints.real), 0.3, 1.7)

@@ -14,7 +14,7 @@ import numpyro.distributions as dist
 import pytest
 from numpyro import handlers
 
-from bayesgen.program.fingerprint import changed_names, fingerprint
+from bayesgen.program.pytree import changed_names, fingerprint
 
 SOURCE = """
 def function(n):

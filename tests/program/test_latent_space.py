@@ -10,8 +10,7 @@ import scipy.special
 from scipy import stats
 
 import bayesgen as bg
-from bayesgen.program.evaluation import evaluate
-from bayesgen.program.latent_space import STEEP, at_free, free_of
+from bayesgen.program.evaluation import STEEP, at_free, evaluate, free_of
 
 ALPHA = np.array([0.02, 3.0, 0.1, 0.05])
 TABLE = np.linspace(-1, 2, 6).reshape(2, 3)

@@ -10,7 +10,7 @@ from numpyro.infer import MCMC, NUTS, Predictive
 
 import bayesgen as bg
 from bayesgen.data import read_table
-from bayesgen.fitting.data import summarize
+from bayesgen.fitting.summaries import summarize
 from program.programs import BOUND, QUICKLY, ROWS, data_of, mixed, reference_density
 
 close = np.testing.assert_allclose

@@ -11,7 +11,7 @@ from counting import compilations
 import bayesgen as bg
 from bayesgen.fitting import prepare
 from bayesgen.program import PosteriorDensity
-from bayesgen.program.starts import AROUND, dispersed_starts
+from bayesgen.program.log_densities import AROUND, dispersed_starts
 from bayesgen.solvers import Settings, evaluator_of
 from bayesgen.solvers.attempts import laplace
 

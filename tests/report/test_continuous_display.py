@@ -9,7 +9,7 @@ from rich.console import Console
 from scipy import stats
 
 from bayesgen.evaluation import Answer, Comparison, ContinuousTarget
-from bayesgen.predictives.crps import normal_crps
+from bayesgen.predictives.base import normal_crps
 from bayesgen.report import can_draw, coverage_figure, save, show
 
 RNG = np.random.default_rng(5)

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from bayesgen.evaluation import Answer, ClassTarget, Comparison
-from bayesgen.evaluation.costs import Cost
+from bayesgen.evaluation.answers import Cost
 from bayesgen.report import show
 
 CLASSES, SHARES = np.array(["versicolor", "virginica"]), np.array([0.25, 0.75])

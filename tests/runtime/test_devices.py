@@ -98,8 +98,8 @@ TWO_DEVICES = """
     import jax, numpy as np
     import bayesgen as bg
     from bayesgen.runtime import devices
-    from bayesgen.program import rowwise
-    from bayesgen.solvers import evaluator, sampler
+    from bayesgen.program import joint
+    from bayesgen.solvers import curvature, sampler
     sys.path.insert(0, "tests/runtime")
     from test_devices import OWN, X, Y
 
@@ -117,9 +117,9 @@ TWO_DEVICES = """
         call.lower = function.lower
         return call
 
-    sampler.advance, rowwise._reduce, rowwise.log_joint = map(
-        watched, (sampler.advance, rowwise._reduce, rowwise.log_joint))
-    evaluator._at_points = watched(evaluator._at_points)
+    sampler.advance, joint._reduce, joint.log_joint = map(
+        watched, (sampler.advance, joint._reduce, joint.log_joint))
+    curvature._at_points = watched(curvature._at_points)
     compiled = []
     jax.monitoring.register_event_duration_secs_listener(
         lambda event, duration, **about: compiled.append(event) if "backend_compile" in event else None)

@@ -7,7 +7,7 @@ import pytest
 
 import bayesgen as bg
 from bayesgen.errors import FitError
-from bayesgen.solvers.evaluator import Evaluator
+from bayesgen.solvers.curvature import Evaluator
 from bayesgen.solvers.maximize import climb, search
 
 SIZE = 41

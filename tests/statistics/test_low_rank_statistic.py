@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from bayesgen.statistics import read_conditional
-from bayesgen.statistics.low_rank_normal import MANY, SHARE
+from bayesgen.statistics.multivariate_normal import MANY, SHARE
 from bayesgen.statistics.table import MULTIVARIATE_NORMAL
 
 CLASSES, ROWS, COLUMNS, FACTORS = 3, 53, 23, 5

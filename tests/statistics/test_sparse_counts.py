@@ -7,7 +7,7 @@ import scipy.special
 
 import bayesgen as bg
 from bayesgen.data import successive_rows
-from bayesgen.statistics import sparse_counts, sum_log_rising_of_cells
+from bayesgen.statistics import discrete, sum_log_rising_of_cells
 
 NUM_CLASSES = 3
 
@@ -50,7 +50,7 @@ def with_long_indices():
 
 CASES = {
     "small counts": random_counts,
-    "counts about the longest sum of logarithms": lambda: random_counts(largest=2 * sparse_counts.MOST_LOGARITHMS),
+    "counts about the longest sum of logarithms": lambda: random_counts(largest=2 * discrete.MOST_LOGARITHMS),
     "huge counts": lambda: with_cells((1, 2, 1e6), (2, 2, 1e6), (3, 3, 5e9), (5, 6, 2**31)),
     "counts that are not whole": lambda: with_cells((1, 2, 0.5), (2, 2, 2.5), (3, 0, 1e-3)),
     "stored zeros": with_stored_zeros,
@@ -63,7 +63,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("most_keys", [1, 40, 1 << 23])
 def test_sums_over_cells(case, most_keys, monkeypatch):
-    monkeypatch.setattr(sparse_counts, "MOST_KEYS", most_keys)
+    monkeypatch.setattr(discrete, "MOST_KEYS", most_keys)
     values = CASES[case]()
     starts = np.random.default_rng(1).gamma(1.0, 5.0, (NUM_CLASSES, values.shape[1]))
     starts[0, :10], starts[1, :10] = 1e-3, 1e4
@@ -115,5 +115,5 @@ def test_predictions_in_many_chunks_are_those_in_one(data, monkeypatch):
     fit = bg.fit(bg.NaiveBayes(), X, y, method=bg.Exact())
     whole = bg.predict(fit, X, rule=bg.BMA())
     monkeypatch.setattr("bayesgen.runtime.chunking.LEAST_ROWS", 7)
-    monkeypatch.setattr("bayesgen.posteriors.closed.CHUNK_CELLS", 1)
+    monkeypatch.setattr("bayesgen.posteriors.base.CHUNK_CELLS", 1)
     np.testing.assert_allclose(bg.predict(fit, X, rule=bg.BMA()).log_marginal, whole.log_marginal, rtol=1e-12)

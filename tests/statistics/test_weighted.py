@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from bayesgen.statistics import weighted
-from bayesgen.statistics.moments import class_moments
-from bayesgen.statistics.two_pass import two_pass_moments
+from bayesgen.statistics import moments
+from bayesgen.statistics.moments import class_moments, two_pass_moments
 
 every_form = pytest.mark.parametrize("matrix", [False, True], ids=["squares", "products"])
 
@@ -26,7 +25,7 @@ def close(found, expected, rtol):
 @pytest.mark.parametrize("weighing", [False, True])
 @pytest.mark.parametrize("offset", [0.0, 1e7])
 def test_chunks_add_up_to_the_plain_formulas(monkeypatch, matrix, weighing, offset):
-    monkeypatch.setattr(weighted, "CHUNK_CELLS", 5 * 17)
+    monkeypatch.setattr(moments, "CHUNK_CELLS", 5 * 17)
     rng = np.random.default_rng(1)
     values = offset + rng.normal(size=(89, 5)) @ rng.normal(size=(5, 5))
     shares, weights = shares_of(rng, 89), rng.gamma(1.0, 1.0, 89) if weighing else None

@@ -11,7 +11,7 @@ from bayesgen.predictives import (
     NormalPredictive,
     StudentTPredictive,
 )
-from bayesgen.predictives.crps import crps_by_quadrature
+from bayesgen.predictives.base import crps_by_quadrature
 
 RNG = np.random.default_rng(11)
 Y = np.array([-30.0, 0.3, 2.0, 4.0, 1e3])

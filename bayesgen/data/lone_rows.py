@@ -6,10 +6,11 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import scipy.sparse
 
-from bayesgen.data import PositionalNames, Wording, as_array, encode_numbers, refuse_missing_cells
 from bayesgen.errors import DataError
-from bayesgen.statistics import Cells
-from bayesgen.typing import Float
+from bayesgen.typing import Float, Shaped
+
+from .columns import PositionalNames, as_array
+from .encoding import Wording, encode_numbers, refuse_missing_cells
 
 
 @runtime_checkable
@@ -26,7 +27,7 @@ class TakesRows(Protocol):
     def row_shapes(self) -> Mapping[int, str]: ...
 
 
-def lone_rows(family: TakesRows, data: Any) -> Cells:
+def lone_rows(family: TakesRows, data: Any) -> Shaped[np.ndarray, "n ..."] | scipy.sparse.csr_array:
     """Rows as numbers: (n,) or (n, D), or a csr_array (n, D).
 
     Raises:
