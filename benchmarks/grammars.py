@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import bayesgen as bg
+from bayesgen.distributions.grammar_likelihood import log_probs_of
 from bayesgen.distributions.grammar_rules import normal_form
-from bayesgen.distributions.grammar_statistic import log_probs_of
 from bayesgen.distributions.inside import log_inside
 
 from .measure import REPEATS, Faster, Missing, duel

@@ -110,7 +110,7 @@ def _steps(num_rows, share=0.3):
     problem = prepare(bg.GaussianDiscriminant(), *rows(num_rows, share))
     conjugate, statistics = problem.conjugate, problem.data.statistics
     steps = ExpectationMaximization(conjugate, Target.posterior(conjugate), statistics, None)
-    return steps, conjugate.update(conjugate.available(statistics)).mode(), statistics
+    return steps, conjugate.update(conjugate.initial_statistics(statistics)).mode(), statistics
 
 
 def _step(num_rows):

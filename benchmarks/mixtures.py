@@ -36,7 +36,7 @@ def steps_of(model, X, groups):
     labelled = dataclasses.replace(statistics, unlabelled=None)
     steps = ExpectationMaximization(conjugate, Target.likelihood(conjugate), labelled, statistics.unlabelled)
     complete = steps.given_classes(statistics.unlabelled, groups, conjugate.center())
-    return steps, conjugate.middle(complete)
+    return steps, conjugate.posterior_center(complete)
 
 
 def _gaussian(X, y, covariance, bound):

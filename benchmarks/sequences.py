@@ -93,7 +93,7 @@ def _look_up(X, y):
             {name.removeprefix("name_"): value for name, value in fit.parameters.items() if name.startswith("name_")}
         )
     )
-    contexts, size = density.statistic.contexts, density.log_probs[0].size
+    contexts, size = density.likelihood.contexts, density.log_probs[0].size
     table = np.concatenate([density.log_probs.reshape(CLASSES, -1).T, np.zeros((1, CLASSES))])
 
     def plainly():

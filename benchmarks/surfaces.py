@@ -79,10 +79,10 @@ def _factors():
     with jax.enable_x64(True):
         summary = jax.device_put(MULTIVARIATE_NORMAL.summarize(rows(2000), codes, CLASSES))
 
-        def by(statistic):
+        def by(likelihood):
             def log_likelihood(values):
                 read = read_conditional(dist.LowRankMultivariateNormal(*values), -1)
-                return (statistic or read.statistic).log_likelihood(read.parameters, summary).sum()
+                return (likelihood or read.likelihood).log_likelihood(read.parameters, summary).sum()
 
             return jax.jit(jax.vmap(jax.value_and_grad(log_likelihood)))
 

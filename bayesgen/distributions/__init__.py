@@ -4,18 +4,18 @@ from . import hidden_chains as hidden_chains
 from .contexts import Contexts as Contexts
 from .contexts import as_codes as as_codes
 from .grammar import ProbabilisticGrammar
+from .grammar_likelihood import GrammarLikelihood as GrammarLikelihood
 from .grammar_rules import GrammarRules as GrammarRules
-from .grammar_statistic import GrammarStatistic as GrammarStatistic
 from .hidden_markov import HiddenMarkov
 from .hidden_markov import innermost as innermost
 from .hidden_markov import log_prob_of_cells as log_prob_of_cells
 from .hidden_markov import whole_axes as whole_axes
-from .hidden_markov_statistic import HiddenMarkovStatistic as HiddenMarkovStatistic
+from .hidden_markov_likelihood import HiddenMarkovLikelihood as HiddenMarkovLikelihood
 from .linear_normal import LINEAR_NORMAL as LINEAR_NORMAL
 from .linear_normal import LinearNormal
 from .markov_chain import MarkovChain
-from .markov_statistic import CountsAndRows as CountsAndRows
-from .markov_statistic import MarkovStatistic as MarkovStatistic
+from .markov_likelihood import CountsAndRows as CountsAndRows
+from .markov_likelihood import MarkovLikelihood as MarkovLikelihood
 from .piecewise_uniform import PiecewiseUniform
 from .sequences import SequenceDistribution as SequenceDistribution
 from .sequences import check_symbols as check_symbols

@@ -17,8 +17,8 @@ from bayesgen.errors import DataError, ModelError, warn
 from bayesgen.statistics import register
 from bayesgen.typing import Array, Float, Int, PRNGKeyArray, Real
 
+from .grammar_likelihood import GrammarLikelihood, log_probs_of
 from .grammar_rules import GrammarRules, NormalForm, StatedRules, Symbol, normal_form, safe_log
-from .grammar_statistic import GrammarStatistic, log_probs_of
 from .inside import ParseTree, log_sum, most_probable_parse
 from .sequences import SequenceDistribution, sequences
 
@@ -393,7 +393,7 @@ def _max_length(stated: int | None) -> int:
 
 register(
     ProbabilisticGrammar,
-    lambda grammar: GrammarStatistic(grammar.rules),
+    lambda grammar: GrammarLikelihood(grammar.rules),
     lambda grammar: {"log_probs": safe_log(jnp.asarray(grammar.probs))},
     event_dims={"log_probs": 1},
 )

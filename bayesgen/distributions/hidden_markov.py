@@ -16,7 +16,7 @@ from bayesgen.statistics import read_conditional, register, restricted
 from bayesgen.typing import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from .hidden_chains import log_density, sample_paths
-from .hidden_markov_statistic import EMISSION, HiddenMarkovStatistic, num_steps_seen, steps_of_symbols
+from .hidden_markov_likelihood import EMISSION, HiddenMarkovLikelihood, num_steps_seen, steps_of_symbols
 from .sequences import Length, SequenceDistribution, sequences
 
 # Densities of the cells of an event that are there, for distributions whose events may be seen in part.
@@ -351,19 +351,19 @@ def _log(probabilities: Float[jax.Array, "..."]) -> Float[jax.Array, "..."]:
 
 
 def _emission_parameters(distribution: HiddenMarkov) -> dict[str, jax.Array]:
-    """Those of the emissions' statistic, the states after the batch axes of the emissions."""
+    """Those of the emissions' likelihood, the states after the batch axes of the emissions."""
     conditional = read_conditional(distribution.emissions, -1)
     assert conditional is not None
     last = len(distribution.emissions.batch_shape) - 1
     return {EMISSION + name: jnp.moveaxis(array, 0, last) for name, array in conditional.parameters.items()}
 
 
-def _statistic(distribution: HiddenMarkov) -> HiddenMarkovStatistic | None:
-    """The statistic, where the emissions have one that tells densities of rows."""
+def _likelihood(distribution: HiddenMarkov) -> HiddenMarkovLikelihood | None:
+    """The likelihood, where the emissions have one that tells densities of rows."""
     conditional = read_conditional(distribution.emissions, -1)
-    if conditional is None or conditional.mask is not None or conditional.statistic.uses_inert:
+    if conditional is None or conditional.mask is not None or conditional.likelihood.uses_measure:
         return None
-    return HiddenMarkovStatistic(conditional.statistic) if conditional.statistic.summarizes else None
+    return HiddenMarkovLikelihood(conditional.likelihood) if conditional.likelihood.summarizes else None
 
 
 def _parameters(distribution: HiddenMarkov) -> dict[str, jax.Array]:
@@ -378,4 +378,4 @@ def _event_dims(distribution: HiddenMarkov) -> dict[str, int]:
     return {"log_initial": 1, "log_transition": 2, **of_emissions}
 
 
-register(HiddenMarkov, _statistic, _parameters, event_dims=_event_dims)
+register(HiddenMarkov, _likelihood, _parameters, event_dims=_event_dims)

@@ -18,9 +18,9 @@ from bayesgen.records import record, static
 from bayesgen.statistics import (
     Classes,
     DensityGivenFeatures,
+    Likelihood,
     Moments,
     Parameters,
-    Statistic,
     class_moments,
     filled,
     flatten_rows,
@@ -119,15 +119,15 @@ class LinearNormal(dist.Distribution):
 
 
 @dataclasses.dataclass(frozen=True)
-class LinearNormalStatistic(Statistic):
+class LinearNormalLikelihood(Likelihood):
     """Columns with normal noise about means that are linear in features of the row.
 
-    Parameters: `coefficients` (K, *extra, F), `intercept` and `scale` (K, *extra); inert: `features`, (n, *extra, F),
+    Parameters: `coefficients` (K, *extra, F), `intercept` and `scale` (K, *extra); measure: `features`, (n, *extra, F),
     or (n, F) where all columns have the same. The summary is that of (features, y) together, y last: `Moments` whose
     mean is (K, *extra, F + 1), for each column over the rows in which its cell is there.
     """
 
-    uses_inert = True
+    uses_measure = True
     takes_squares = True
 
     def summarize(
@@ -137,14 +137,14 @@ class LinearNormalStatistic(Statistic):
         num_classes: int,
         weights: Real[Array, " n"] | None = None,
         observed: Bool[Array, " n *extra"] | None = None,
-        inert: Mapping[str, Array] | None = None,
+        measure: Mapping[str, Array] | None = None,
     ) -> Moments:
-        """Centred moments and cross products of features and column. See `Statistic.summarize`."""
-        assert inert is not None
+        """Centred moments and cross products of features and column. See `Likelihood.summarize`."""
+        assert measure is not None
         extra = values.shape[1:]
         cells = flatten_rows(values if observed is None else filled(values, observed))
         mask = None if observed is None else flatten_rows(observed)
-        parts = list(_of_blocks(inert["features"], cells, classes, num_classes, weights, mask))
+        parts = list(_of_blocks(measure["features"], cells, classes, num_classes, weights, mask))
         xp = namespace(*(part.mean for part in parts))
         mean, scatter = (
             xp.concatenate(arrays, 1) for arrays in zip(*((p.mean, p.scatter) for p in parts), strict=True)
@@ -171,13 +171,13 @@ class LinearNormalStatistic(Statistic):
         squares = xp.einsum("...i,...ij,...j->...", contrast, summary.scatter, contrast) + count * residual**2
         return xp.asarray(summary.log_base - count * (xp.log(scale) + HALF_LOG_2PI) - 0.5 * squares / scale**2)
 
-    def density(self, parameters: Parameters) -> "LinearNormalRows":
+    def density(self, parameters: Parameters) -> "LinearNormalDensity":
         """The densities of rows with their features."""
-        return LinearNormalRows(parameters["coefficients"], parameters["intercept"], parameters["scale"])
+        return LinearNormalDensity(parameters["coefficients"], parameters["intercept"], parameters["scale"])
 
 
 @record
-class LinearNormalRows(DensityGivenFeatures):
+class LinearNormalDensity(DensityGivenFeatures):
     """Densities of rows of columns about lines in their features."""
 
     coefficients: Float[Array, "K *extra F"]
@@ -240,11 +240,11 @@ def _parameters(distribution: LinearNormal) -> dict[str, Array]:
     return {name: getattr(distribution, name) for name in ("coefficients", "intercept", "scale")}
 
 
-LINEAR_NORMAL = LinearNormalStatistic()
+LINEAR_NORMAL = LinearNormalLikelihood()
 register(
     LinearNormal,
     LINEAR_NORMAL,
     _parameters,
-    inert=lambda distribution: {"features": distribution.features},
+    measure=lambda distribution: {"features": distribution.features},
     event_dims={"features": 1, "coefficients": 1},
 )

@@ -17,7 +17,7 @@ from bayesgen.statistics import register
 from bayesgen.typing import Array, Bool, Float, Int, PRNGKeyArray, Real, Shaped
 
 from .contexts import Contexts, as_codes, follows_the_end, sample_steps
-from .markov_statistic import MarkovStatistic, MissingSteps
+from .markov_likelihood import MarkovLikelihood, MissingSteps
 from .sequences import Length, SequenceDistribution, is_whole, sequences
 
 # The tables of Markov chains as they are stated, and as they are kept: one axis of contexts, none with the end.
@@ -288,7 +288,7 @@ class MarkovChain(SequenceDistribution):
 
 register(
     MarkovChain,
-    lambda chain: MarkovStatistic(chain.contexts),
+    lambda chain: MarkovLikelihood(chain.contexts),
     lambda chain: {"log_probs": chain.log_probs},
     event_dims={"log_probs": 2},
 )

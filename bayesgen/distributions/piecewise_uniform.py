@@ -12,7 +12,7 @@ from numpyro.distributions.util import validate_sample
 
 from bayesgen.errors import ModelError
 from bayesgen.statistics import (
-    HistogramStatistic,
+    HistogramLikelihood,
     bin_moments,
     bin_widths,
     excess,
@@ -151,19 +151,19 @@ def _numbers(values: Any) -> Any:
     return values if isinstance(values, jax.Array) else np.asarray(values, np.float64)
 
 
-def _statistic(distribution: PiecewiseUniform) -> HistogramStatistic:
-    """The statistic, with its edges where they are numbers that all rows share."""
+def _likelihood(distribution: PiecewiseUniform) -> HistogramLikelihood:
+    """The likelihood, with its edges where they are numbers that all rows share."""
     edges, tails = distribution.edges, distribution.scales
     num_bins = distribution.probs.shape[-1]
     known = not any(isinstance(array, jax.core.Tracer) for array in (edges, tails))
     if not known or max(edges.ndim, tails.ndim) > 2:
-        return HistogramStatistic(num_bins)
-    return HistogramStatistic(num_bins, np.asarray(edges), np.asarray(tails))
+        return HistogramLikelihood(num_bins)
+    return HistogramLikelihood(num_bins, np.asarray(edges), np.asarray(tails))
 
 
 register(
     PiecewiseUniform,
-    _statistic,
+    _likelihood,
     lambda d: {"log_probs": jnp.log(d.probs), "edges": jnp.asarray(d.edges), "tails": jnp.asarray(d.scales)},
     event_dims={"log_probs": 1, "edges": 1, "tails": 1},
 )

@@ -20,7 +20,7 @@ from .linear_normal_inverse_gamma import LinearNormalInverseGamma
 from .low_rank_normal import LowRankNormal
 from .normal_inverse_gamma import NormalInverseGamma
 from .normal_inverse_wishart import NormalInverseWishart
-from .rows import MultivariateStudentTRows as MultivariateStudentTRows
+from .rows import MultivariateStudentTDensity as MultivariateStudentTDensity
 
 __all__ = [
     "BetaBernoulli",

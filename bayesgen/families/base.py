@@ -12,7 +12,7 @@ import numpyro.distributions as dist
 from bayesgen.data import Kind, Schema, SequenceOf, as_weights, lone_rows, name_of_kind
 from bayesgen.errors import DataError, ModelError
 from bayesgen.records import content_hash, copied, field_names, record, static
-from bayesgen.statistics import Cells, Moments, RowDensity, Statistic, Summary, check_magnitudes
+from bayesgen.statistics import Cells, Likelihood, Moments, RowDensity, Summary, check_magnitudes
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .hyperparameters import ANONYMOUS, ARGUMENTS, Names, Scale, TableShape, num_columns_of
@@ -37,7 +37,7 @@ class Incomplete(abc.ABC):
     def log_likelihood(self, parameters: Mapping[str, Array], summary: Summary) -> float:
         """Log-likelihood of summarised rows at given parameters, over all classes and columns."""
 
-    def completed(self, summary: Summary, parameters: Mapping[str, Array]) -> Summary:
+    def e_step(self, summary: Summary, parameters: Mapping[str, Array]) -> Summary:
         """The expected summary of the rows with all their cells, given those that are there and parameters.
 
         It is the summary itself, but for families that model columns jointly and whose rows lack some cells.
@@ -56,7 +56,7 @@ class Incomplete(abc.ABC):
         """
         return None
 
-    def available(self, summary: Summary, rng: np.random.Generator | None = None) -> Summary:
+    def initial_summary(self, summary: Summary, rng: np.random.Generator | None = None) -> Summary:
         """The summary of whole rows that the cells that are there suggest: where to begin with `completed`.
 
         Args:
@@ -66,18 +66,18 @@ class Incomplete(abc.ABC):
         """
         return summary
 
-    def expectation(self, summary: Summary, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
+    def e_step_with_log_likelihood(self, summary: Summary, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
         """What `log_likelihood` and `completed` give, in one pass over what is summarised."""
-        return self.log_likelihood(parameters, summary), self.completed(summary, parameters)
+        return self.log_likelihood(parameters, summary), self.e_step(summary, parameters)
 
-    def open_vector(self, parameters: Mapping[str, Array]) -> Float[np.ndarray, " F"]:
+    def free_parameters(self, parameters: Mapping[str, Array]) -> Float[np.ndarray, " F"]:
         """The parameters that missing cells leave to be looked for, without constraints: none, where columns are alone.
 
         See `completed`.
         """
         return np.zeros(0)
 
-    def at_open_vector(self, vector: Float[np.ndarray, " F"]) -> Parameters | None:
+    def at_free_parameters(self, vector: Float[np.ndarray, " F"]) -> Parameters | None:
         """The parameters of such a vector; None where floating point has none."""
         return {}
 
@@ -104,20 +104,20 @@ class Searched(abc.ABC):
         """The joint mode of the parameters given rows, the family being the prior; a `FitError` names the place."""
         return self.update(summary).mode(names)
 
-    def middle(self, summary: Any) -> Parameters:
+    def posterior_center(self, summary: Any) -> Parameters:
         """Parameters in the middle of the posterior, at which no probability is zero."""
-        return self.update(summary).typical()
+        return self.update(summary).central_parameters()
 
-    def typical(self) -> Parameters:
+    def central_parameters(self) -> Parameters:
         """Parameters in the middle of the family: means, or the mode where one of them is infinite."""
         mean = self.mean()
         return mean if all(np.isfinite(value).all() for value in mean.values()) else self.mode()
 
-    def sketch(self, summary: Any) -> Parameters:
+    def moment_estimates(self, summary: Any) -> Parameters:
         """Rough parameters of rows whatever the prior, of which `adapted` makes something: none, mostly."""
         return {}
 
-    def adapted(self, parameters: Mapping[str, Array]) -> Self:
+    def reparametrised(self, parameters: Mapping[str, Array]) -> Self:
         """The same prior, its sites in coordinates that suit processes near one: what samplers move in."""
         return self
 
@@ -267,7 +267,7 @@ class Family(Incomplete, Searched, abc.ABC):
 
     @property
     @abc.abstractmethod
-    def statistic(self) -> Statistic:
+    def likelihood(self) -> Likelihood:
         """The sufficient statistic of the likelihood."""
 
     @property
@@ -290,7 +290,7 @@ class Family(Incomplete, Searched, abc.ABC):
 
     def _summary_of_rows(self, rows: Cells, weights: Array | None) -> Summary:
         codes = np.zeros(rows.shape[0], np.int64)
-        return self.statistic.summarize(rows, codes, 1, weights).of_class(0)
+        return self.likelihood.summarize(rows, codes, 1, weights).of_class(0)
 
     def _prepared(self, data: Any, weights: Array | None, verb: str) -> tuple[Self, Summary]:
         is_summary = isinstance(data, Summary)
@@ -368,20 +368,20 @@ class Family(Incomplete, Searched, abc.ABC):
         """The prior as a NumPyro program: sample the parameters as sites `{name}_{parameter}`."""
 
     @abc.abstractmethod
-    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
+    def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
         """NumPyro distribution of rows with class codes `labels`, given the (K, ...) parameters."""
 
     @abc.abstractmethod
     def likelihood_parameters(self, parameters: Mapping[str, Array]) -> Parameters:
-        """The parameters as the family's statistic takes them: those of the class-conditional distributions."""
+        """The parameters as the family's likelihood takes them: those of the class-conditional distributions."""
 
     def row_density(self, parameters: Mapping[str, Array]) -> RowDensity:
         """The class-conditional densities of rows at given parameters."""
-        return self.statistic.density(self.likelihood_parameters(parameters))
+        return self.likelihood.density(self.likelihood_parameters(parameters))
 
     def log_likelihood(self, parameters: Mapping[str, Array], summary: Summary) -> float:
         """Log-likelihood of summarised rows at given parameters, over all classes and columns."""
-        return float(np.sum(self.statistic.log_likelihood(self.likelihood_parameters(parameters), summary)))
+        return float(np.sum(self.likelihood.log_likelihood(self.likelihood_parameters(parameters), summary)))
 
     def log_prior(self, parameters: Mapping[str, Array]) -> float:
         """Log prior density of given parameters, in the coordinates that `mode` maximises it in."""

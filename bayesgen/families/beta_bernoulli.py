@@ -54,7 +54,7 @@ class BetaBernoulli(Family):
     kind = "binary"
     is_linear = True
     takes_sparse = True
-    statistic = BERNOULLI
+    likelihood = BERNOULLI
 
     def __init__(self, a: Stated = 1.0, b: Stated = 1.0) -> None:
         check_positive("BetaBernoulli", a=a, b=b)
@@ -119,7 +119,7 @@ class BetaBernoulli(Family):
         prior = dist.Beta(self.a, self.b).expand(self.batch_shape).to_event(len(self.batch_shape))
         return {"probs": numpyro.sample(f"{name}_probs", prior)}
 
-    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
+    def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
         """Bernoulli columns."""
         return dist.Bernoulli(probs=parameters["probs"][labels]).to_event(1)
 

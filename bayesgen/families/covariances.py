@@ -180,7 +180,7 @@ class JointCells(Incomplete):
         counts, scatter = np.diagonal(together, axis1=1, axis2=2), self._pool(np.asarray(summary.by_column().scatter))
         check_cells(self._pool(together), counts, scatter, self.pooling.tied, names)
 
-    def available(self, summary: Summary, rng: np.random.Generator | None = None) -> Summary:
+    def initial_summary(self, summary: Summary, rng: np.random.Generator | None = None) -> Summary:
         """Means and variances of the cells of each column; of columns without cells in a class, those of the prior."""
         if not isinstance(summary, PatternMoments):
             return summary
@@ -192,18 +192,20 @@ class JointCells(Incomplete):
         scatter = (count[:, None] * variance)[..., None] * np.eye(variance.shape[-1])
         return Moments(count, np.where(is_seen, columns.mean, self.location), scatter, np.zeros(len(count)))
 
-    def completed(self, summary: Summary, parameters: Mapping[str, Array]) -> Summary:
+    def e_step(self, summary: Summary, parameters: Mapping[str, Array]) -> Summary:
         """Expected moments of whole rows, those of the cells that are missing by regression on the others."""
-        return self.expectation(summary, parameters)[1] if isinstance(summary, PatternMoments) else summary
+        return (
+            self.e_step_with_log_likelihood(summary, parameters)[1] if isinstance(summary, PatternMoments) else summary
+        )
 
-    def expectation(self, summary: Summary, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
+    def e_step_with_log_likelihood(self, summary: Summary, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
         """The log-likelihood and `completed`. See `Family.expectation`."""
         if not isinstance(summary, PatternMoments):
-            return super().expectation(summary, parameters)
+            return super().e_step_with_log_likelihood(summary, parameters)
         moments, log_likelihood = expected_moments(summary, **self.likelihood_parameters(parameters))
         return float(log_likelihood.sum()), moments
 
-    def open_vector(self, parameters: Mapping[str, Array]) -> Float[np.ndarray, " F"]:
+    def free_parameters(self, parameters: Mapping[str, Array]) -> Float[np.ndarray, " F"]:
         """Means, and factors with logs of their diagonals, in the units of the prior."""
         units, covariance = self._units, np.reshape(parameters["covariance"], self.scale.shape)
         shifts = (parameters["mean"] - self.location) / units
@@ -211,7 +213,7 @@ class JointCells(Incomplete):
             [np.ravel(shifts), vector_of_factors(np.linalg.cholesky(covariance / np.outer(units, units)))]
         )
 
-    def at_open_vector(self, vector: Float[np.ndarray, " F"]) -> Parameters | None:
+    def at_free_parameters(self, vector: Float[np.ndarray, " F"]) -> Parameters | None:
         """The inverse of `open_vector`."""
         units, num_means = self._units, math.prod(self.batch_shape)
         covariance = covariances_at(vector[num_means:], self.scale.shape)

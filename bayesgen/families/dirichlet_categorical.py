@@ -9,7 +9,7 @@ import numpyro.distributions as dist
 from bayesgen.data import Schema
 from bayesgen.errors import ModelError
 from bayesgen.records import record
-from bayesgen.statistics import CategoricalStatistic, RowDensity
+from bayesgen.statistics import CategoricalLikelihood, RowDensity
 from bayesgen.typing import Array, Int
 
 from .dirichlet import DirichletFamily
@@ -60,17 +60,17 @@ class DirichletCategorical(DirichletFamily):
         return Scale(num_columns=columns[-1] if columns else None)
 
     @property
-    def statistic(self) -> CategoricalStatistic:
+    def likelihood(self) -> CategoricalLikelihood:
         """Counts of each value."""
         if self.batch_shape is not None:
-            return CategoricalStatistic(self.batch_shape[-1])
-        return CategoricalStatistic(self.resolve(Scale()).batch_shape[-1])
+            return CategoricalLikelihood(self.batch_shape[-1])
+        return CategoricalLikelihood(self.resolve(Scale()).batch_shape[-1])
 
     def predictive(self) -> dist.Distribution:
         """Categorical with the mean probabilities (exact for one row)."""
         return dist.Categorical(probs=self.mean()["probs"])
 
-    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
+    def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
         """Categorical columns."""
         return dist.Categorical(probs=parameters["probs"][labels]).to_event(1)
 

@@ -10,11 +10,11 @@ import numpyro.distributions as dist
 from scipy.special import xlogy
 
 from bayesgen.data import Kind, Schema, SequenceOf
-from bayesgen.distributions import GrammarRules, GrammarStatistic, ProbabilisticGrammar
+from bayesgen.distributions import GrammarLikelihood, GrammarRules, ProbabilisticGrammar
 from bayesgen.errors import FitError, ModelError
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
-from bayesgen.statistics import KeptRows, RowDensity, Summary, Sums
+from bayesgen.statistics import RetainedRows, RowDensity, Summary, Sums
 from bayesgen.typing import Array, Float, Int
 
 from .base import Family, Key, Parameters
@@ -136,9 +136,9 @@ class DirichletGrammar(Family):
         return Scale()
 
     @property
-    def statistic(self) -> GrammarStatistic:
+    def likelihood(self) -> GrammarLikelihood:
         """Strings of the grammar, whose trees are summed out."""
-        return GrammarStatistic(self.rules)
+        return GrammarLikelihood(self.rules)
 
     @property
     def places(self) -> dict[str, slice]:
@@ -169,26 +169,26 @@ class DirichletGrammar(Family):
 
     # --- what is hidden -----------------------------------------------------------------------------------------
 
-    def completed(self, summary: Summary, parameters: Mapping[str, Array]) -> Summary:
+    def e_step(self, summary: Summary, parameters: Mapping[str, Array]) -> Summary:
         """Expected uses of each rule."""
-        return self.expectation(summary, parameters)[1]
+        return self.e_step_with_log_likelihood(summary, parameters)[1]
 
-    def expectation(self, summary: Summary, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
+    def e_step_with_log_likelihood(self, summary: Summary, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
         """The log-likelihood, and expected uses of each rule: one inside-outside pass."""
-        if not isinstance(summary, KeptRows):
+        if not isinstance(summary, RetainedRows):
             return self.log_likelihood(parameters, summary), summary
-        log_likelihood, uses = self.statistic.expected_counts(self.likelihood_parameters(parameters), summary)
+        log_likelihood, uses = self.likelihood.expected_counts(self.likelihood_parameters(parameters), summary)
         return float(np.sum(log_likelihood)), _counts(summary, uses["log_probs"])
 
-    def available(self, summary: Summary, rng: np.random.Generator | None = None) -> Summary:
+    def initial_summary(self, summary: Summary, rng: np.random.Generator | None = None) -> Summary:
         """Expected uses of each rule by equally probable rules as the prior has them, or by random ones."""
-        if not isinstance(summary, KeptRows):
+        if not isinstance(summary, RetainedRows):
             return summary
         family = self.closed("a start")
         start = (
             family.mean() if rng is None else self.replace(concentration=np.ones_like(family.concentration)).sample(rng)
         )
-        return self.completed(summary, start)
+        return self.e_step(summary, start)
 
     def log_likelihood(self, parameters: Mapping[str, Array], summary: Summary) -> float:
         """Log-likelihood of strings, or of strings and their trees."""
@@ -287,7 +287,7 @@ class DirichletGrammar(Family):
             for parameter, alpha in self._by_nonterminal(table).items()
         }
 
-    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
+    def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
         """Strings of the grammar of each class."""
         probs = jnp.asarray(self._of_all_rules(parameters))[labels]
         of_all = {
@@ -310,7 +310,7 @@ class DirichletGrammar(Family):
         return {f"{name}_rule": list(names[place]) for name, place in self.places.items()}
 
 
-def _counts(summary: KeptRows, uses: Float[Array, "*K R"]) -> Sums:
+def _counts(summary: RetainedRows, uses: Float[Array, "*K R"]) -> Sums:
     """Uses of rules, as a summary of strings whose trees are known."""
     return Sums(np.asarray(summary.count), (np.asarray(uses),), np.zeros(np.shape(uses)[:-1]))
 

@@ -14,11 +14,11 @@ import numpyro.distributions as dist
 from numpyro.distributions.transforms import Transform
 
 from bayesgen.data import PADDING, Kind, Schema, SequenceOf
-from bayesgen.distributions import HiddenMarkov, HiddenMarkovStatistic
+from bayesgen.distributions import HiddenMarkov, HiddenMarkovLikelihood
 from bayesgen.errors import ModelError
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
-from bayesgen.statistics import KeptRows, RowDensity, Summary
+from bayesgen.statistics import RetainedRows, RowDensity, Summary
 from bayesgen.typing import Array, Float, Int
 
 from .base import Family, Incomplete, Key, Parameters
@@ -71,7 +71,7 @@ def emitted(emissions: Family, parameters: Mapping[str, Array], labels: Int[Arra
     of_states = {name: jnp.reshape(value, (-1, *value.shape[2:])) for name, value in parameters.items()}
     if emissions.kind == "categorical":  # steps of one column of symbols have no axis of columns
         return dist.Categorical(probs=of_states["probs"][codes][..., 0, :])
-    return emissions.likelihood(of_states, codes)
+    return emissions.site_distribution(of_states, codes)
 
 
 # Rows whose states are hidden: EM, whose expectations are those of the forward-backward algorithm.
@@ -99,13 +99,13 @@ class HiddenStates(Incomplete):
         """Not for rows, whose states are hidden; for their counts, were they seen."""
         return isinstance(summary, HiddenCounts)
 
-    def completed(self, summary: Summary, parameters: Mapping[str, Array]) -> Summary:
+    def e_step(self, summary: Summary, parameters: Mapping[str, Array]) -> Summary:
         """What rows are expected to count."""
-        return self.expectation(summary, parameters)[1]
+        return self.e_step_with_log_likelihood(summary, parameters)[1]
 
-    def expectation(self, summary: Summary, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
+    def e_step_with_log_likelihood(self, summary: Summary, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
         """The log-likelihood and `completed`, class by class; missing cells of steps as the emissions complete them."""
-        assert isinstance(summary, KeptRows)
+        assert isinstance(summary, RetainedRows)
         holes, log_likelihood, parts = has_holes(summary), 0.0, []
         for code in range(summary.num_classes or 1):
             family, of_class = self._emissions_of(code), {name: value[code] for name, value in parameters.items()}
@@ -113,24 +113,24 @@ class HiddenStates(Incomplete):
             with np.errstate(divide="ignore"):
                 log_initial, log_transition = np.log(of_class["initial"]), np.log(of_class["transition"])
             of_rows, counts = expected_counts(
-                np.asarray(log_initial), np.asarray(log_transition), family.statistic,
+                np.asarray(log_initial), np.asarray(log_transition), family.likelihood,
                 family.likelihood_parameters(emissions), summary.of_class(code), holes,
             )  # fmt: skip
-            parts.append(dataclasses.replace(counts, emissions=family.completed(counts.emissions, emissions)))
+            parts.append(dataclasses.replace(counts, emissions=family.e_step(counts.emissions, emissions)))
             log_likelihood += of_rows
         return log_likelihood, stacked(parts)
 
-    def available(self, summary: Summary, rng: np.random.Generator | None = None) -> Summary:
+    def initial_summary(self, summary: Summary, rng: np.random.Generator | None = None) -> Summary:
         """What rows would count if groups of their steps were the states. See `grouped`."""
-        assert isinstance(summary, KeptRows)
+        assert isinstance(summary, RetainedRows)
         holes, parts = has_holes(summary), []
         for code in range(summary.num_classes or 1):
             rows, family = summary.of_class(code), self._emissions_of(code)
             if len(rows.places):
-                counts = grouped(family.statistic, rows, self.num_states, holes, rng)
+                counts = grouped(family.likelihood, rows, self.num_states, holes, rng)
             else:
-                counts = nothing(family.statistic, rows, self.num_states, holes)
-            parts.append(dataclasses.replace(counts, emissions=family.available(counts.emissions)))
+                counts = nothing(family.likelihood, rows, self.num_states, holes)
+            parts.append(dataclasses.replace(counts, emissions=family.initial_summary(counts.emissions)))
         return stacked(parts)
 
     def _emissions_of(self, code: int) -> "Family":
@@ -277,9 +277,9 @@ class DirichletHiddenMarkov(HiddenStates, Family):
         return self.emissions._implied_scale()
 
     @property
-    def statistic(self) -> HiddenMarkovStatistic:
+    def likelihood(self) -> HiddenMarkovLikelihood:
         """That of a hidden Markov model with these emissions."""
-        return HiddenMarkovStatistic(self.emissions.statistic)
+        return HiddenMarkovLikelihood(self.emissions.likelihood)
 
     def of_emissions(self, parameters: Mapping[str, Array]) -> Parameters:
         """Those of the parameters that the emissions have."""
@@ -337,13 +337,13 @@ class DirichletHiddenMarkov(HiddenStates, Family):
         emissions = self.emissions.maximum_posterior(summary.emissions, _with_states(names))
         return self._chain.updated(summary).mode(names) | emissions
 
-    def middle(self, summary: HiddenCounts) -> Parameters:
+    def posterior_center(self, summary: HiddenCounts) -> Parameters:
         """Means of the probabilities, and the middle of the emissions' posterior."""
-        return self._chain.updated(summary).mean() | self.emissions.middle(summary.emissions)
+        return self._chain.updated(summary).mean() | self.emissions.posterior_center(summary.emissions)
 
-    def typical(self) -> Parameters:
+    def central_parameters(self) -> Parameters:
         """Means of the probabilities, and the middle of the emissions' prior."""
-        return self._chain.mean() | self.emissions.typical()
+        return self._chain.mean() | self.emissions.central_parameters()
 
     def maximum_likelihood(self, summary: HiddenCounts, names: Names = ANONYMOUS) -> Parameters:
         """Relative frequencies, and the emissions' parameters of highest likelihood."""
@@ -377,7 +377,7 @@ class DirichletHiddenMarkov(HiddenStates, Family):
         """Those of the emissions."""
         return self.emissions.coordinates
 
-    def likelihood(
+    def site_distribution(
         self, parameters: Mapping[str, Array], labels: Int[Array, "*n"], length: Array | int | None = None
     ) -> dist.Distribution:
         """Sequences of `length` steps, a covariate of the program, made by the hidden chain of each class."""
@@ -386,7 +386,7 @@ class DirichletHiddenMarkov(HiddenStates, Family):
         return HiddenMarkov(parameters["initial"][labels], parameters["transition"][labels], emissions, length)
 
     def likelihood_parameters(self, parameters: Mapping[str, Array]) -> Parameters:
-        """Log probabilities of the chain, and the parameters of the emissions as their statistic takes them."""
+        """Log probabilities of the chain, and the parameters of the emissions as their likelihood takes them."""
         with np.errstate(divide="ignore"):
             chain = {f"log_{name}": np.log(parameters[name]) for name in CHAIN}
         emissions = self.emissions.likelihood_parameters(self.of_emissions(parameters))

@@ -10,7 +10,7 @@ from bayesgen.data import Binned, Kind, Schema
 from bayesgen.distributions import PiecewiseUniform
 from bayesgen.errors import ModelError
 from bayesgen.records import fill, record, static
-from bayesgen.statistics import HistogramStatistic, RowDensity
+from bayesgen.statistics import HistogramLikelihood, RowDensity
 from bayesgen.typing import Array, Float, Int
 
 from .base import Parameters, shown
@@ -136,11 +136,11 @@ class DirichletHistogram(DirichletFamily):
         return (self.edges[0], self.tails[0]) if has_classes else (self.edges, self.tails)
 
     @property
-    def statistic(self) -> HistogramStatistic:
+    def likelihood(self) -> HistogramLikelihood:
         """Counts of each bin."""
         family = self if self.batch_shape is not None else self.resolve(Scale())
         edges, tails = family._of_columns
-        return HistogramStatistic(self.num_bins, np.asarray(edges), np.asarray(tails))
+        return HistogramLikelihood(self.num_bins, np.asarray(edges), np.asarray(tails))
 
     def predictive(self) -> dist.Distribution:
         """Piecewise uniform with the mean probabilities (exact for one row)."""
@@ -149,7 +149,7 @@ class DirichletHistogram(DirichletFamily):
         has_tails = bool((family.tails > 0).any())
         return PiecewiseUniform(family.edges, probs, family.tails if has_tails else None)
 
-    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
+    def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
         """Piecewise uniform columns."""
         edges, tails = self._of_columns
         return PiecewiseUniform(edges, parameters["probs"][labels], tails).to_event(1)

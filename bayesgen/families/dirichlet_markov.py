@@ -28,7 +28,7 @@ CHUNK_STEPS = 1 << 18  # of sequences that are looked at together
 
 
 @record
-class DirichletMarkovRows(RowDensity):
+class DirichletMarkovDensity(RowDensity):
     """Chains with Dirichlet rows. Missing steps are summed out, completion by completion.
 
     Attributes:
@@ -221,7 +221,7 @@ class DirichletMarkov(MarkovPrior):
         symbols = self.symbols if self.symbols is not None else symbols_of(values, size, self.end)
         codes, observed = codes_of(values, symbols, size, self.end)
         weights = as_weights(weights, len(codes), "weights")
-        return self.statistic.summarize(codes, np.zeros(len(codes), np.int64), 1, weights, observed).of_class(0)
+        return self.likelihood.summarize(codes, np.zeros(len(codes), np.int64), 1, weights, observed).of_class(0)
 
     def scale_of(self, summary: Any) -> Scale:
         """The number of symbols is the length of the totals."""
@@ -257,7 +257,7 @@ class DirichletMarkov(MarkovPrior):
             for parameter, alpha in self._split(table).items()
         }
 
-    def likelihood(
+    def site_distribution(
         self, parameters: Mapping[str, Array], labels: Int[Array, "*n"], length: Real[Array, "*n"] | None = None
     ) -> dist.Distribution:
         """Chains of these lengths, a covariate of the program, or until they end."""
@@ -273,7 +273,7 @@ class DirichletMarkov(MarkovPrior):
 
     def row_predictive(self) -> RowDensity:
         """The exact predictive of whole sequences."""
-        return DirichletMarkovRows(self.concentration, self.contexts)
+        return DirichletMarkovDensity(self.concentration, self.contexts)
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         """initial: (class, symbol), from order 2 on (class, start, symbol); transition: (class, context, symbol)."""

@@ -13,7 +13,7 @@ from bayesgen.typing import Array, Float, Int
 
 from .dirichlet import DirichletFamily
 from .hyperparameters import Scale, Stated
-from .rows import DirichletMultinomialRows
+from .rows import DirichletMultinomialDensity
 
 
 @record
@@ -43,7 +43,7 @@ class DirichletMultinomial(DirichletFamily):
     takes_sparse = True
     takes_missing = False
     covariate = "total_count"
-    statistic = MULTINOMIAL
+    likelihood = MULTINOMIAL
 
     def __init__(self, concentration: Stated = 1.0) -> None:
         super().__init__(concentration)
@@ -65,7 +65,7 @@ class DirichletMultinomial(DirichletFamily):
         self.require_numbers("predictive")
         return dist.DirichletMultinomial(self.concentration, total_count)
 
-    def likelihood(
+    def site_distribution(
         self, parameters: Mapping[str, Array], labels: Int[Array, "*n"], total_count: Array | None = None
     ) -> dist.Distribution:
         """Multinomial rows with totals `total_count`, a covariate of the program."""
@@ -76,7 +76,7 @@ class DirichletMultinomial(DirichletFamily):
 
     def row_predictive(self) -> RowDensity:
         """Dirichlet-multinomial."""
-        return DirichletMultinomialRows(self.concentration)
+        return DirichletMultinomialDensity(self.concentration)
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         """probs: (class, feature)."""

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from bayesgen.errors import ModelError
 from bayesgen.records import fill, record
-from bayesgen.statistics import CategoricalStatistic, RowDensity, Sums
+from bayesgen.statistics import CategoricalLikelihood, RowDensity, Sums
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .base import Family, Key, Parameters
@@ -47,9 +47,9 @@ class FixedCategorical(Family):
         return len(self.probs)
 
     @property
-    def statistic(self) -> CategoricalStatistic:
+    def likelihood(self) -> CategoricalLikelihood:
         """Counts of each value."""
-        return CategoricalStatistic(len(self.probs))
+        return CategoricalLikelihood(len(self.probs))
 
     def _updated(self, summary: Sums) -> Self:
         return self
@@ -88,7 +88,7 @@ class FixedCategorical(Family):
         """No site: the probabilities are known."""
         return {"probs": self.probs}
 
-    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
+    def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
         """Categorical."""
         return dist.Categorical(probs=parameters["probs"][labels])
 

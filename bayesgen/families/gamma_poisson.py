@@ -27,7 +27,7 @@ from .hyperparameters import (
     check_positive,
     refuse_mode,
 )
-from .rows import NegativeBinomialRows
+from .rows import NegativeBinomialDensity
 from .special import sample_gamma
 
 
@@ -55,7 +55,7 @@ class GammaPoisson(Family):
     rate: Hyperparameter
     kind = "count"
     scaled = True
-    statistic = POISSON
+    likelihood = POISSON
 
     def __init__(self, shape: Stated = 1.0, rate: Stated = None) -> None:
         check_positive("GammaPoisson", shape=shape, rate=rate)
@@ -129,7 +129,7 @@ class GammaPoisson(Family):
         prior = dist.Gamma(self.shape, self.rate).expand(self.batch_shape).to_event(len(self.batch_shape))
         return {"rate": numpyro.sample(f"{name}_rate", prior)}
 
-    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
+    def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
         """Poisson columns."""
         return dist.Poisson(parameters["rate"][labels]).to_event(1)
 
@@ -145,7 +145,7 @@ class GammaPoisson(Family):
 
     def row_predictive(self) -> RowDensity:
         """Gamma-Poisson."""
-        return NegativeBinomialRows(self.shape, self.rate)
+        return NegativeBinomialDensity(self.shape, self.rate)
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         """rate: (class, feature)."""

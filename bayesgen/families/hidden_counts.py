@@ -16,7 +16,7 @@ from bayesgen.distributions import hidden_chains
 from bayesgen.errors import FitError, ModelError
 from bayesgen.records import record
 from bayesgen.runtime import chunks, generator, pad, padded_size, placed
-from bayesgen.statistics import KeptRows, Statistic, Summary
+from bayesgen.statistics import Likelihood, RetainedRows, Summary
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
 from .base import Key, Parameters
@@ -75,7 +75,7 @@ class Steps:
     weights: Float[np.ndarray, " m"]
 
     @classmethod
-    def of_rows(cls, rows: KeptRows, part: slice = slice(None)) -> "Steps":
+    def of_rows(cls, rows: RetainedRows, part: slice = slice(None)) -> "Steps":
         """The steps of some of the entries."""
         places = np.asarray(rows.places[part])
         values = np.asarray(rows.values)[places]
@@ -94,34 +94,34 @@ class Steps:
         numbers = np.arange(1, self.is_seen.shape[1] + 1)
         return np.where(self.is_seen, numbers, 0).max(1, initial=0)
 
-    def by_state(self, statistic: Statistic, states: Float[np.ndarray, "m T S"], has_holes: bool) -> Summary:
+    def by_state(self, likelihood: Likelihood, states: Float[np.ndarray, "m T S"], has_holes: bool) -> Summary:
         """The summary of the steps by state, given how much each step counts in each state."""
         observed = np.ones(self.cells.shape, bool) if self.observed is None and has_holes else self.observed
-        return statistic.summarize(self.cells, states[self.is_seen], states.shape[-1], observed=observed)
+        return likelihood.summarize(self.cells, states[self.is_seen], states.shape[-1], observed=observed)
 
 
 def expected_counts(
     log_initial: Float[Array, " S"],
     log_transition: Float[Array, "S S"],
-    statistic: Statistic,
+    likelihood: Likelihood,
     emissions: Mapping[str, Array],
-    rows: KeptRows,
+    rows: RetainedRows,
     has_holes: bool,
 ) -> tuple[float, HiddenCounts]:
     """The log-likelihood of rows of one class, and what they are expected to count, by forward-backward.
 
     Args:
         log_initial, log_transition: log probabilities of states.
-        statistic: that of the emissions.
-        emissions: their parameters, as the statistic takes them, with the states first.
+        likelihood: that of the emissions.
+        emissions: their parameters, as the likelihood takes them, with the states first.
         rows: of one class.
         has_holes: whether some steps of these rows, or of others, are seen in part.
 
     Raises:
         FitError: rows of probability zero.
     """
-    density, num_states = statistic.density(emissions), len(log_initial)
-    total, counts = 0.0, nothing(statistic, rows, num_states, has_holes)
+    density, num_states = likelihood.density(emissions), len(log_initial)
+    total, counts = 0.0, nothing(likelihood, rows, num_states, has_holes)
     for part in _parts(rows, num_states):
         steps = Steps.of_rows(rows, part)
         table = np.zeros((*steps.is_seen.shape, num_states))
@@ -134,18 +134,18 @@ def expected_counts(
                 "positive probabilities would not have that. Leave starts= out, or change it."
             )
         total += float(log_probs @ steps.weights)
-        counts = counts.merge(HiddenCounts(initial, transition, steps.by_state(statistic, states, has_holes)))
+        counts = counts.merge(HiddenCounts(initial, transition, steps.by_state(likelihood, states, has_holes)))
     return total, counts
 
 
-def nothing(statistic: Statistic, rows: KeptRows, num_states: int, has_holes: bool) -> HiddenCounts:
+def nothing(likelihood: Likelihood, rows: RetainedRows, num_states: int, has_holes: bool) -> HiddenCounts:
     """Counts of no rows, of the form of these."""
     none = Steps.of_rows(rows, slice(0, 0))
-    emissions = none.by_state(statistic, np.zeros((*none.is_seen.shape, num_states)), has_holes)
+    emissions = none.by_state(likelihood, np.zeros((*none.is_seen.shape, num_states)), has_holes)
     return HiddenCounts(np.zeros(num_states), np.zeros((num_states, num_states)), emissions)
 
 
-def has_holes(rows: KeptRows) -> bool:
+def has_holes(rows: RetainedRows) -> bool:
     """Whether some steps are seen in part."""
     if rows.observed is None or rows.values.ndim < 3:
         return False
@@ -158,7 +158,7 @@ def stacked(parts: list[HiddenCounts]) -> HiddenCounts:
     return jax.tree.map(lambda *arrays: np.stack(arrays), *parts)
 
 
-def _parts(rows: KeptRows, num_states: int) -> Iterator[slice]:
+def _parts(rows: RetainedRows, num_states: int) -> Iterator[slice]:
     """Entries of whose steps tables are made at once."""
     numbers_per_row = rows.values.shape[1] * (math.prod(rows.values.shape[2:]) + 6 * num_states)
     yield from chunks(len(rows.places), max(int(CHUNK_NUMBERS / max(numbers_per_row, 1)), 1))
@@ -207,7 +207,7 @@ SHARE = 0.9  # of a step in the state of its group; the rest is spread over all,
 
 
 def grouped(
-    statistic: Statistic, rows: KeptRows, num_states: int, has_holes: bool, rng: np.random.Generator | None
+    likelihood: Likelihood, rows: RetainedRows, num_states: int, has_holes: bool, rng: np.random.Generator | None
 ) -> HiddenCounts:
     """Counts of rows of one class if the groups that its steps fall into were the states.
 
@@ -216,7 +216,7 @@ def grouped(
     column.
 
     Args:
-        statistic: that of the emissions.
+        likelihood: that of the emissions.
         rows: of one class.
         num_states: S.
         has_holes: whether steps are seen in part.
@@ -232,7 +232,7 @@ def grouped(
         states[steps.is_seen] = SHARE * np.eye(num_states)[groups] + (1 - SHARE) / num_states
     weighted = states * steps.weights[:, None, None]
     transition = np.einsum("mti,mtj->ij", weighted[:, :-1], states[:, 1:])
-    return HiddenCounts(weighted[:, :1].sum((0, 1)), transition, steps.by_state(statistic, weighted, has_holes))
+    return HiddenCounts(weighted[:, :1].sum((0, 1)), transition, steps.by_state(likelihood, weighted, has_holes))
 
 
 def _features(steps: Steps, radius: int) -> Float[np.ndarray, "seen F"]:

@@ -59,9 +59,9 @@ class LinearFamily(Family, abc.ABC):
     intercept: bool = static(default=True, init=False)
     kind = "real"
     covariate = "features"
-    statistic = LINEAR_NORMAL
+    likelihood = LINEAR_NORMAL
 
-    def likelihood(
+    def site_distribution(
         self, parameters: Mapping[str, Array], labels: Int[Array, "*n"], features: Array | None = None
     ) -> dist.Distribution:
         """Normal columns about their lines; features (n, F) are a covariate of the program, (n,) stand for all."""
@@ -86,9 +86,9 @@ class LinearFamily(Family, abc.ABC):
         return {2: "(n, F + 1), features and then y"}
 
     def _summary_of_rows(self, rows: Cells, weights: Array | None) -> Summary:
-        inert = {"features": rows[:, :-1]}
+        measure = {"features": rows[:, :-1]}
         codes = np.zeros(len(rows), np.int64)
-        return self.statistic.summarize(rows[:, -1], codes, 1, weights, inert=inert).of_class(0)
+        return self.likelihood.summarize(rows[:, -1], codes, 1, weights, measure=measure).of_class(0)
 
     @abc.abstractmethod
     def predictive_parameters(
@@ -96,9 +96,9 @@ class LinearFamily(Family, abc.ABC):
     ) -> tuple[Float[ArrayOrNumber, " *batch"], Float[Array, " n *batch"], Float[Array, " n *batch"]]:
         """Degrees of freedom, locations and scales of the predictive Student t of the columns at features."""
 
-    def row_predictive(self) -> "LinearStudentTRows":
+    def row_predictive(self) -> "LinearStudentTDensity":
         """Student-t columns, given the features of the rows."""
-        return LinearStudentTRows(self)
+        return LinearStudentTDensity(self)
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         """intercept, variance: (class, feature), coefficients: (class, feature, regressor).
@@ -111,7 +111,7 @@ class LinearFamily(Family, abc.ABC):
 
 
 @record
-class LinearStudentTRows(DensityGivenFeatures):
+class LinearStudentTDensity(DensityGivenFeatures):
     """Densities of rows of columns about lines, the parameters integrated out."""
 
     family: LinearFamily

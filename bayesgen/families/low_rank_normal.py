@@ -16,7 +16,7 @@ from bayesgen.distributions import Chi
 from bayesgen.errors import FitError, ModelError
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
-from bayesgen.statistics import Moments, MultivariateNormalStatistic, PatternMoments, RowDensity, Summary
+from bayesgen.statistics import Moments, MultivariateNormalLikelihood, PatternMoments, RowDensity, Summary
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .base import Family, Key, Parameters
@@ -67,13 +67,13 @@ class LowRankCells(JointCells):
                 "estimate of its mean. Use MAP(), or leave out that class or column."
             )
 
-    def open_vector(self, parameters: Mapping[str, Array]) -> Float[np.ndarray, " F"]:
+    def free_parameters(self, parameters: Mapping[str, Array]) -> Float[np.ndarray, " F"]:
         """Means, and Cholesky factors of the covariances with logs of their diagonals, in the units of the prior."""
         unit = self._unit
         factors = np.linalg.cholesky(parameters["covariance"]) / unit
         return np.concatenate([np.ravel((parameters["mean"] - self.location) / unit), vector_of_factors(factors)])
 
-    def at_open_vector(self, vector: Float[np.ndarray, " F"]) -> Parameters | None:
+    def at_free_parameters(self, vector: Float[np.ndarray, " F"]) -> Parameters | None:
         """The inverse of `open_vector`, covariances being made the nearest ones of the family."""
         unit, num_means = self._unit, math.prod(self.batch_shape)
         covariance = covariances_at(vector[num_means:], (*self.batch_shape, self.batch_shape[-1]))
@@ -226,7 +226,7 @@ class LowRankNormal(LowRankPrior, LowRankCells):
     scaled = True
     is_closed = False
     pooling = Pooling()
-    statistic = MultivariateNormalStatistic()
+    likelihood = MultivariateNormalLikelihood()
 
     def __init__(
         self,
@@ -289,14 +289,14 @@ class LowRankNormal(LowRankPrior, LowRankCells):
         variance = np.diagonal(summary.scatter, axis1=-2, axis2=-1) / max(summary.count, 1e-300)
         return Scale(num_columns=len(variance), mean=summary.mean, variance=variance)
 
-    def sketch(self, summary: Moments | PatternMoments) -> Parameters:
+    def moment_estimates(self, summary: Moments | PatternMoments) -> Parameters:
         """The covariance of complete rows; variances alone, where cells are missing."""
         if isinstance(summary, PatternMoments):
             variances = np.asarray(summary.by_column().scatter)
             return {"covariance": variances[..., None] * np.eye(variances.shape[-1])}
         return {"covariance": summary.scatter}
 
-    def adapted(self, parameters: Mapping[str, Array]) -> Self:
+    def reparametrised(self, parameters: Mapping[str, Array]) -> Self:
         """The same prior, loadings being made triangular in the axes of the covariance at a process."""
         return self.replace(basis=spectrum_of(np.asarray(parameters["covariance"]))[1])
 
@@ -341,7 +341,7 @@ class LowRankNormal(LowRankPrior, LowRankCells):
             "noise_variance": noise,
         }
 
-    def middle(self, summary: Moments) -> Parameters:
+    def posterior_center(self, summary: Moments) -> Parameters:
         """The joint mode, its factors no shorter than rows can tell from none: there the space has its edge."""
         mode, count = self.maximum_posterior(summary), np.asarray(summary.count)
         noise = np.asarray(mode["noise_variance"])
@@ -417,7 +417,7 @@ class LowRankNormal(LowRankPrior, LowRankCells):
             "below": ("covariance", ToBelow(*arguments)),
         }
 
-    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
+    def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
         """Multivariate normal rows of low rank but for noise."""
         return dist.LowRankMultivariateNormal(*(parameters[name][labels] for name in ("mean", "loadings", "noises")))
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from bayesgen.data import CodedSequences, Schema, SequenceOf, read_table
-from bayesgen.distributions import Contexts, CountsAndRows, MarkovStatistic, check_symbols, is_whole
+from bayesgen.distributions import Contexts, CountsAndRows, MarkovLikelihood, check_symbols, is_whole
 from bayesgen.errors import FitError, ModelError
 from bayesgen.records import fill, record, static
 from bayesgen.statistics import Summary, Sums
@@ -136,9 +136,9 @@ class MarkovPrior(DirichletFamily, abc.ABC):
         return contexts
 
     @property
-    def statistic(self) -> MarkovStatistic:
+    def likelihood(self) -> MarkovLikelihood:
         """Counts of what follows each context."""
-        return MarkovStatistic(self.contexts)
+        return MarkovLikelihood(self.contexts)
 
     def _split(self, table: Float[ArrayOrNumber, "... contexts r"]) -> Parameters:
         """Rows of the start, and the others."""
@@ -231,20 +231,20 @@ class MarkovPrior(DirichletFamily, abc.ABC):
         """Not where steps are missing."""
         return summary.is_complete
 
-    def available(self, summary: Summary, rng: np.random.Generator | None = None) -> Summary:
+    def initial_summary(self, summary: Summary, rng: np.random.Generator | None = None) -> Summary:
         """Counts that the prior and the whole rows lead to expect of the others."""
         if not isinstance(summary, CountsAndRows):
             return summary
-        return self.completed(summary, self.update(summary.counts).mean())
+        return self.e_step(summary, self.update(summary.counts).mean())
 
-    def completed(self, summary: Summary, parameters: Mapping[str, Array]) -> Summary:
+    def e_step(self, summary: Summary, parameters: Mapping[str, Array]) -> Summary:
         """Expected counts, of the missing steps too."""
-        return self.expectation(summary, parameters)[1]
+        return self.e_step_with_log_likelihood(summary, parameters)[1]
 
-    def expectation(self, summary: Summary, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
+    def e_step_with_log_likelihood(self, summary: Summary, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
         """The log-likelihood, and `completed`. See `Family.expectation`."""
         assert isinstance(summary, Sums | CountsAndRows)
-        return self.statistic.completed(self.likelihood_parameters(parameters), summary)
+        return self.likelihood.e_step(self.likelihood_parameters(parameters), summary)
 
     def likelihood_parameters(self, parameters: Mapping[str, Array]) -> Parameters:
         """Log probabilities by context."""

@@ -12,7 +12,7 @@ from scipy.special import gammaln
 from bayesgen.errors import FitError
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
-from bayesgen.statistics import Moments, NormalStatistic, RowDensity, flatten_rows, log_rising
+from bayesgen.statistics import Moments, NormalLikelihood, RowDensity, flatten_rows, log_rising
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .base import Family, Key, Parameters
@@ -33,7 +33,7 @@ from .hyperparameters import (
     default_variances,
     num_columns_of,
 )
-from .rows import ConcentricStudentTRows, StudentTRows
+from .rows import SphericalStudentTDensity, StudentTDensity
 from .special import LOG_2PI, sample_gamma
 
 
@@ -86,7 +86,7 @@ class NormalInverseGamma(Family):
         fill(self, location=as_number(mean), kappa=as_number(kappa), shape=as_number(shape), scale=as_number(scale))
         fill(self, pooling=Pooling(tied, spherical))
 
-    statistic = NormalStatistic()
+    likelihood = NormalLikelihood()
 
     @property
     def joint(self) -> bool:  # type: ignore[override]
@@ -210,7 +210,7 @@ class NormalInverseGamma(Family):
         location = dist.Normal(self.location, deviation).expand(self.batch_shape).to_event(len(self.batch_shape))
         return {"mean": numpyro.sample(f"{name}_mean", location), "variance": variance}
 
-    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
+    def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
         """Normal columns."""
         variance = jnp.broadcast_to(self.pooling.expand(parameters["variance"]), parameters["mean"].shape)
         return dist.Normal(parameters["mean"][labels], jnp.sqrt(variance)[labels]).to_event(1)
@@ -237,7 +237,7 @@ class NormalInverseGamma(Family):
         """Student-t columns, jointly where they share a variance."""
         shape = np.broadcast_to(self.shape, np.broadcast_shapes(self.location.shape, self.shape.shape))
         spread = np.sqrt(self.scale / self.shape * (self.kappa + 1) / self.kappa)
-        rows = ConcentricStudentTRows if self.pooling.spherical else StudentTRows
+        rows = SphericalStudentTDensity if self.pooling.spherical else StudentTDensity
         return rows(flatten_rows(2 * shape), flatten_rows(self.location), flatten_rows(spread))
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:

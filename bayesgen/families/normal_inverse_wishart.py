@@ -15,7 +15,7 @@ from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
 from bayesgen.statistics import (
     Moments,
-    MultivariateNormalStatistic,
+    MultivariateNormalLikelihood,
     PatternMoments,
     RowDensity,
     Summary,
@@ -38,7 +38,7 @@ from .hyperparameters import (
     check_positive,
     default_variances,
 )
-from .rows import MultivariateStudentTRows
+from .rows import MultivariateStudentTDensity
 from .special import (
     LOG_PI,
     log_inverse_wishart,
@@ -87,7 +87,7 @@ class NormalInverseWishart(JointCells, Family):
     kind = "real"
     joint = True
     scaled = True
-    statistic = MultivariateNormalStatistic()
+    likelihood = MultivariateNormalLikelihood()
 
     def __init__(
         self, mean: Stated = None, kappa: Stated = 0.01, df: Stated = None, scale: Stated = None, *, tied: bool = False
@@ -243,7 +243,7 @@ class NormalInverseWishart(JointCells, Family):
         """The Cholesky factor is sampled; the covariance is the parameter."""
         return {"scale_tril": ("covariance", CholeskyTransform())}
 
-    def likelihood(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
+    def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
         """Multivariate normal rows."""
         scale_tril = parameters["scale_tril"]
         factor = scale_tril if self.pooling.tied else scale_tril[labels]
@@ -263,7 +263,7 @@ class NormalInverseWishart(JointCells, Family):
 
     def row_predictive(self) -> RowDensity:
         """Multivariate Student t."""
-        return MultivariateStudentTRows.of(**self._predictive_parameters())
+        return MultivariateStudentTDensity.of(**self._predictive_parameters())
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         """mean: (class, feature); covariance: (class, feature, feature_2), without class where it is tied."""

@@ -31,7 +31,7 @@ MOST_HALVES = 1e7  # of a degree of freedom: more of them leave too few digits o
 
 
 @record
-class StudentTRows(ColumnwiseDensity):
+class StudentTDensity(ColumnwiseDensity):
     """Independent Student-t columns."""
 
     df: Float[Array, "K D"]
@@ -96,7 +96,7 @@ def _sums_of_logs(
 
 
 @record
-class MultivariateStudentTRows(RowDensity):
+class MultivariateStudentTDensity(RowDensity):
     """Multivariate Student-t rows, or the columns of each that are there: of the same degrees of freedom."""
 
     df: Float[Array, " K"]
@@ -105,7 +105,7 @@ class MultivariateStudentTRows(RowDensity):
     @classmethod
     def of(
         cls, df: Float[Array, " K"], loc: Float[Array, "K D"], scale_tril: Float[Array, "K D D"]
-    ) -> "MultivariateStudentTRows":
+    ) -> "MultivariateStudentTDensity":
         """Invert the Cholesky factors of the scale matrices once."""
         return cls(df, Ellipsoids.of(loc, scale_tril))
 
@@ -131,7 +131,7 @@ class MultivariateStudentTRows(RowDensity):
 
 
 @record
-class ConcentricStudentTRows(RowDensity):
+class SphericalStudentTDensity(RowDensity):
     """Multivariate Student-t rows whose scale matrix is diagonal.
 
     The degrees of freedom are those of the row: one number for each class, repeated.
@@ -184,7 +184,7 @@ def _joint_student_t(
 
 
 @record
-class NegativeBinomialRows(ColumnwiseDensity):
+class NegativeBinomialDensity(ColumnwiseDensity):
     """Columns of counts, Poisson with a gamma rate."""
 
     concentration: Float[Array, "K D"]
@@ -216,7 +216,7 @@ class NegativeBinomialRows(ColumnwiseDensity):
 
 
 @record
-class DirichletMultinomialRows(RowDensity):
+class DirichletMultinomialDensity(RowDensity):
     """Vectors of counts, multinomial with Dirichlet probabilities. Of sparse rows only the nonzero cells cost."""
 
     concentration: Float[Array, "K V"]

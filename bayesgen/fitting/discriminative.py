@@ -48,7 +48,7 @@ def start_of(problem: ProgramProblem, joint: Fit) -> Float[np.ndarray, " D"]:
     conjugate = problem.conjugate
     if not np.isfinite(vector).all() and conjugate is not None and conjugate.is_closed:
         statistics = dataclasses.replace(problem.data.statistics, unlabelled=None)
-        middle = _vector(program, conjugate.update(conjugate.available(statistics)).center())
+        middle = _vector(program, conjugate.update(conjugate.initial_statistics(statistics)).center())
         vector = np.where(np.isfinite(vector), vector, middle)
     return inside(vector)
 
@@ -135,7 +135,7 @@ def result_at(
 # Training for p(y | x) where the label y is continuous.
 #
 # log p(y | x, Q) = log p(x, y | Q) - log p(x | Q), and both are densities of statistics: of the rows, and of the same
-# rows without their y. So nothing is looked at row by row, but for sites that have no statistic.
+# rows without their y. So nothing is looked at row by row, but for sites that have no likelihood.
 
 
 def response_fit(method: Searching, problem: ProgramProblem, response: Response) -> Fit:
@@ -149,7 +149,7 @@ def response_fit(method: Searching, problem: ProgramProblem, response: Response)
     if response.is_needed:
         raise FitError(
             f"The attributes are made from the response {response.site!r}, so log p(x), which objective='conditional' "
-            "leaves out of the joint density, is an integral over it that no statistic has. Use objective='joint', or "
+            "leaves out of the joint density, is an integral over it that no likelihood has. Use objective='joint', or "
             "a model that has p(y | x) at hand: JointGaussianRegression, LinearRegression, or a program that makes y "
             "from them."
         )

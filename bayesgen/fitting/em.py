@@ -14,7 +14,7 @@ from bayesgen.models import Conjugate, Densities
 from bayesgen.posteriors import Parameters, chunk_table, numbers_per_row
 from bayesgen.runtime import ONE_THREAD_A_PRODUCT, as_key, bar, even_chunks, generator, in_threads
 from bayesgen.solvers import Ascent, Coordinates, ascend
-from bayesgen.statistics import Classes, Statistic, SufficientStatistics, Sums, class_counts, merged, summaries_of
+from bayesgen.statistics import Classes, Likelihood, SufficientStatistics, Sums, class_counts, merged, summaries_of
 from bayesgen.typing import Float, Int
 
 from .problem import ProgramProblem
@@ -58,22 +58,22 @@ class Target:
     @classmethod
     def inside(cls, conjugate: Conjugate) -> "Target":
         """The likelihood, by steps to the middles of posteriors: inside the space, where modes may lie at its edge."""
-        return cls(lambda parameters: 0.0, conjugate.middle)
+        return cls(lambda parameters: 0.0, conjugate.posterior_center)
 
 
 @dataclasses.dataclass(frozen=True)
-class OpenCoordinates(Coordinates[Parameters]):
+class FreeCoordinates(Coordinates[Parameters]):
     """The parameters that missing cells leave to be looked for: all others are known after one step."""
 
     conjugate: Conjugate
 
     def vector_of(self, point: Parameters) -> Float[np.ndarray, " F"]:
         """Those of the blocks."""
-        return self.conjugate.open_vector(point)
+        return self.conjugate.free_parameters(point)
 
     def point_at(self, vector: Float[np.ndarray, " F"], near: Parameters) -> Parameters | None:
         """These, and all others of another point."""
-        return self.conjugate.at_open_vector(vector, near)
+        return self.conjugate.at_free_parameters(vector, near)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,10 +96,10 @@ class ExpectationMaximization:
     hard: bool = False
 
     @property
-    def coordinates(self) -> OpenCoordinates | None:
+    def coordinates(self) -> FreeCoordinates | None:
         """Those in which to leap, where it is cells alone that are missing."""
         of_cells_alone = self.unlabelled is None and not self.conjugate.has_several_maxima
-        return OpenCoordinates(self.conjugate) if of_cells_alone else None
+        return FreeCoordinates(self.conjugate) if of_cells_alone else None
 
     def step(self, parameters: Parameters) -> tuple[float, Parameters]:
         """The objective at a point, and the next point, at which it is not lower.
@@ -107,14 +107,14 @@ class ExpectationMaximization:
         The objective is the log-likelihood of the cells and labels that are there (and the log prior): for a row
         without label log sum_k p(x, k), or log max_k p(x, k) if assignments are hard, times its weight.
         """
-        log_likelihood, expected = self.expectation(parameters)
+        log_likelihood, expected = self.e_step_with_log_likelihood(parameters)
         return log_likelihood + self.target.log_prior(parameters), self.target.maximum(expected)
 
-    def expectation(self, parameters: Parameters) -> tuple[float, SufficientStatistics]:
+    def e_step_with_log_likelihood(self, parameters: Parameters) -> tuple[float, SufficientStatistics]:
         """The log-likelihood at a point, and the expected statistics of all rows."""
         log_likelihood, parts = self._log_base, []
         if self._has_labelled:
-            of_labelled, completed = self.conjugate.expectation(self.labelled, parameters)
+            of_labelled, completed = self.conjugate.e_step_with_log_likelihood(self.labelled, parameters)
             if np.isneginf(of_labelled):
                 raise FitError(
                     "Rows with labels have probability zero: a class that they are of is given the probability zero. "
@@ -134,15 +134,15 @@ class ExpectationMaximization:
     ) -> SufficientStatistics:
         """The statistics of the labelled rows and of these, whose classes are given.
 
-        Parameters fill missing cells. What else is hidden is begun with: see `Family.available` for random numbers.
+        Parameters fill missing cells. For what else is hidden and for random numbers see `Family.initial_summary`.
         """
 
         def of_chunk(part: slice) -> SufficientStatistics:
             return self._statistics_of(rows.take(part), classes[part], parameters, cells_alone=True)
 
         parts = in_threads(of_chunk, self._chunks_of(rows))
-        whole = merged([self.conjugate.completed(self.labelled, parameters, cells_alone=True), *parts])
-        return self.conjugate.available(whole, rng) if self.conjugate.has_several_maxima else whole
+        whole = merged([self.conjugate.e_step(self.labelled, parameters, cells_alone=True), *parts])
+        return self.conjugate.initial_statistics(whole, rng) if self.conjugate.has_several_maxima else whole
 
     def _expected_of_chunk(
         self, rows: Rows, densities: Densities, parameters: Parameters, part: slice
@@ -163,7 +163,7 @@ class ExpectationMaximization:
         num_classes = len(self.conjugate.classes)
         summaries = summaries_of(rows, self._statistics, classes, num_classes)
         statistics = SufficientStatistics(class_counts(classes, num_classes, rows.weights), summaries)
-        return self.conjugate.completed(statistics, parameters, cells_alone=cells_alone)
+        return self.conjugate.e_step(statistics, parameters, cells_alone=cells_alone)
 
     def _densities(self, parameters: Parameters) -> Densities:
         """Those of the blocks, without what does not depend on parameters."""
@@ -183,13 +183,13 @@ class ExpectationMaximization:
         return self.unlabelled is None or bool(self.labelled.class_weights.any())
 
     @functools.cached_property
-    def _statistics(self) -> dict[str, Statistic]:
-        return {block.name: block.family.statistic.without_base() for block in self.conjugate.blocks}
+    def _statistics(self) -> dict[str, Likelihood]:
+        return {block.name: block.family.likelihood.without_base() for block in self.conjugate.blocks}
 
     @functools.cached_property
     def _log_base(self) -> float:
         """What the likelihood of rows without labels has whatever the parameters: computed once, not in each step."""
-        statistics = {block.name: block.family.statistic for block in self.conjugate.blocks}
+        statistics = {block.name: block.family.likelihood for block in self.conjugate.blocks}
         with_base = {name: each for name, each in statistics.items() if each is not self._statistics[name]}
         rows = self.unlabelled
         if rows is None or not with_base:
@@ -377,7 +377,10 @@ def _starts(problem: ProgramProblem, steps: ExpectationMaximization, options: Op
         return [functools.partial(dict, parameters) for parameters in given]
     if rows is None:
         num_others = options.num_starts - 1 if conjugate.has_several_maxima else 0
-        return [functools.partial(_middle, steps), *[functools.partial(_middle, steps, rng)] * num_others]
+        return [
+            functools.partial(_posterior_center, steps),
+            *[functools.partial(_posterior_center, steps, rng)] * num_others,
+        ]
     if options.starts is not None:
         assert data.unlabelled_places is not None
         labellings = options.starts.classes(data.scaled_schema, data.num_rows, data.unlabelled_places)
@@ -391,7 +394,7 @@ def _starts(problem: ProgramProblem, steps: ExpectationMaximization, options: Op
             for groups, draw in zip(found, draws, strict=True)
         ]
     # classes without rows have one prior and cannot be told apart in the middle of it
-    first = [functools.partial(_middle, steps)] if without_rows < 2 else []
+    first = [functools.partial(_posterior_center, steps)] if without_rows < 2 else []
     others = [
         functools.partial(_around_rows, steps, prior, _some_rows(rows.num_rows, num_classes, rng), rng)
         for _ in range(options.num_starts - len(first))
@@ -408,9 +411,9 @@ def _some_rows(num_rows: int, size: int, rng: np.random.Generator) -> Int[np.nda
     return rng.choice(num_rows, size, replace=num_rows < size)
 
 
-def _middle(steps: ExpectationMaximization, rng: np.random.Generator | None = None) -> Parameters:
+def _posterior_center(steps: ExpectationMaximization, rng: np.random.Generator | None = None) -> Parameters:
     """The middle of the posterior of the labelled rows, of which the cells that are there stand for all."""
-    return steps.conjugate.middle(steps.conjugate.available(steps.labelled, rng))
+    return steps.conjugate.posterior_center(steps.conjugate.initial_statistics(steps.labelled, rng))
 
 
 def _around_rows(
@@ -422,7 +425,7 @@ def _around_rows(
     """The middle of the posterior of the labelled rows and one more row in each class."""
     assert steps.unlabelled is not None
     rows = dataclasses.replace(steps.unlabelled.take(places), weights=np.ones(len(places)))
-    return steps.conjugate.middle(steps.given_classes(rows, np.arange(len(places)), prior, rng))
+    return steps.conjugate.posterior_center(steps.given_classes(rows, np.arange(len(places)), prior, rng))
 
 
 def _among_groups(
@@ -430,7 +433,7 @@ def _among_groups(
 ) -> Parameters:
     """The middle of the posterior if the groups were the classes: it exists where a group is empty or has one row."""
     assert steps.unlabelled is not None
-    return steps.conjugate.middle(steps.given_classes(steps.unlabelled, groups, prior, rng))
+    return steps.conjugate.posterior_center(steps.given_classes(steps.unlabelled, groups, prior, rng))
 
 
 def _maximum(steps: ExpectationMaximization, classes: Classes, prior: Parameters) -> Parameters:

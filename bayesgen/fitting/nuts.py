@@ -87,8 +87,8 @@ class NUTS(Method):
         problem.warn_of_unnamed_classes()
         program, start = problem.program, _start(problem)
         conjugate = problem.conjugate
-        near = conjugate.sketch(problem.data.statistics) if start is None and conjugate is not None else start
-        moving = program if near is None else program.adapted(near)
+        near = conjugate.moment_estimates(problem.data.statistics) if start is None and conjugate is not None else start
+        moving = program if near is None else program.reparametrised(near)
         density = PosteriorDensity(moving, problem.statistics)
         if density.dimension == 0:
             raise FitError(
@@ -109,7 +109,7 @@ class NUTS(Method):
         # the axes of a program of one's own would have to be found, by functions that are compiled for it
         has_names = problem.conjugate and draws.has_order
         names = entry_names(*axes(fit)) if has_names else entry_names({}, {})
-        hides_states = any(statistic.has_symmetries for _, statistic in program.plan.compressed)
+        hides_states = any(likelihood.has_symmetries for _, likelihood in program.plan.compressed)
         found = problems(draws.judged, chains.stats, names, STATES_HAVE_NO_NAMES if hides_states else None)
         warn_of(chains.attempt.remarks + saturated + found)
         if not draws.has_order:
@@ -155,7 +155,7 @@ def _start(problem: ProgramProblem) -> Parameters | None:
     if conjugate is None or not conjugate.is_number:
         return None
     statistics = problem.data.statistics
-    return conjugate.middle(statistics) if statistics.is_complete else inner_point(problem, conjugate)
+    return conjugate.posterior_center(statistics) if statistics.is_complete else inner_point(problem, conjugate)
 
 
 def _starts(program: GenerativeProgram, start: Parameters | None, seed: Seed) -> Float[np.ndarray, "starts D"]:

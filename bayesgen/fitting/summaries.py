@@ -148,9 +148,9 @@ class Summaries:
         if unlabelled is None:
             return known
         statistics = {
-            site: statistic
-            for site, statistic in self.model.statistics(self.schema).items()
-            if not statistic.uses_inert  # no scale is taken from these
+            site: likelihood
+            for site, likelihood in self.model.statistics(self.schema).items()
+            if not likelihood.uses_measure  # no scale is taken from these
         }
         chunks = table_chunks(unlabelled.num_rows, unlabelled.cells_per_row)
 

@@ -24,7 +24,7 @@ from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.families import Family, FixedCategorical, Scale, default_variances
 from bayesgen.labels import Labelled
 from bayesgen.program import ConcreteModel, GenerativeProgram, Model, Plan, PytreeFunction, Recipe
-from bayesgen.statistics import Cells, Moments, PatternMoments, Statistic, check_magnitudes, check_rows
+from bayesgen.statistics import Cells, Likelihood, Moments, PatternMoments, check_magnitudes, check_rows
 from bayesgen.typing import Array, Bool, Float
 
 from .closed_response import ClosedResponse, refuse_missing_everywhere
@@ -255,14 +255,14 @@ class BlockModel(ConcreteModel[Labelled]):
         """See `ConcreteModel.check_rows`."""
         for name, family, columns in self.blocks:
             is_real = family.kind in ("real", SEQUENCE)  # or its steps may be
-            if is_real and self._statistic(family, schema, name, columns).takes_squares:
+            if is_real and self._likelihood(family, schema, name, columns).takes_squares:
                 variance = self._scale(schema, name, family, columns).variance
                 units = 1.0 if variance is None else np.sqrt(default_variances(variance))
                 check_rows(attributes[name], units, functools.partial(column_name, columns))
 
-    def statistics(self, schema: Schema) -> dict[str, Statistic]:
-        """Each block's statistic."""
-        return {name: self._statistic(family, schema, name, columns) for name, family, columns in self.blocks}
+    def statistics(self, schema: Schema) -> dict[str, Likelihood]:
+        """Each block's likelihood."""
+        return {name: self._likelihood(family, schema, name, columns) for name, family, columns in self.blocks}
 
     def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
         """Fill in means and variances of the columns, from the summaries of the blocks. Those that are known stay."""
@@ -337,7 +337,7 @@ class BlockModel(ConcreteModel[Labelled]):
         statistics = self.statistics(schema)
         dependences = tuple((name, (source,)) for name, source in self.given.items() if source in families)
         compressed = tuple((name, statistics[name]) for name in families)
-        plan = Plan(compressed, inert=tuple(self.given), dependences=dependences)
+        plan = Plan(compressed, measure=tuple(self.given), dependences=dependences)
         return program.replace(plan=plan)
 
     def _function(self, families: Mapping[str, Family]) -> PytreeFunction:
@@ -370,9 +370,9 @@ class BlockModel(ConcreteModel[Labelled]):
         )
         return dataclasses.replace(scale, edges=edges, tails=tails)
 
-    def _statistic(self, family: Family, schema: Schema, name: str, columns: Sequence[str]) -> Statistic:
+    def _likelihood(self, family: Family, schema: Schema, name: str, columns: Sequence[str]) -> Likelihood:
         shape = self._shape(schema, name, family, columns)
-        return family.statistic if shape.num_categories is None else family.resolve(shape).statistic
+        return family.likelihood if shape.num_categories is None else family.resolve(shape).likelihood
 
 
 def _encoded(schema: Schema, table: Table, columns: Sequence[str]) -> tuple[Any, Bool[np.ndarray, "n D"] | None]:

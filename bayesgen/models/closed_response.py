@@ -10,7 +10,7 @@ import numpy as np
 from bayesgen.data import ResponseColumn, Rows, Schema, Table, name_of_kind, refuse_classes_of_response
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, ModelError
-from bayesgen.families import Family, MultivariateStudentTRows
+from bayesgen.families import Family, MultivariateStudentTDensity
 from bayesgen.predictives import NormalPredictive, PredictiveDistribution, StudentTPredictive
 from bayesgen.program import Recipe, Response
 from bayesgen.statistics import LastGivenRest, last_given_rest
@@ -109,7 +109,7 @@ class JointNormalResponse(ClosedResponse):
         Source: Ding (2016), On the conditional distribution of the multivariate t distribution, section 2.
         """
         density = families[self.response.site].of_one_class().row_predictive()
-        assert isinstance(density, MultivariateStudentTRows)
+        assert isinstance(density, MultivariateStudentTDensity)
         loc, factor = (np.asarray(array)[:, 0] for array in (density.ellipsoids.loc, density.ellipsoids.scale_tril))
         given = self._given_rest(loc, factor @ np.swapaxes(factor, -1, -2), rows, with_squares=True)
         assert given.squares is not None

@@ -117,15 +117,16 @@ class Conjugate:
             empty &= ~flatten_rows(np.asarray(observed)).any(1)
         return empty
 
-    def available(
+    def initial_statistics(
         self, statistics: SufficientStatistics, rng: np.random.Generator | None = None
     ) -> SufficientStatistics:
         """Statistics of whole rows that the cells that are there suggest: where to begin where some are missing.
 
-        See `Family.available` for the random numbers.
+        See `Family.initial_summary` for the random numbers.
         """
         summaries = {
-            block.name: self.table(block).available(statistics.summaries[block.name], rng) for block in self.blocks
+            block.name: self.table(block).initial_summary(statistics.summaries[block.name], rng)
+            for block in self.blocks
         }
         return dataclasses.replace(statistics, summaries={**statistics.summaries, **summaries})
 
@@ -168,7 +169,7 @@ class Conjugate:
             names = Names(block.name, self.classes, block.columns)
             self.table(block).check_estimable(statistics.summaries[block.name], names)
 
-    def expectation(
+    def e_step_with_log_likelihood(
         self, statistics: SufficientStatistics, parameters: Mapping[str, np.ndarray]
     ) -> tuple[float, SufficientStatistics]:
         """The log-likelihood of labelled rows, and their expected statistics with all cells, in one pass."""
@@ -177,11 +178,11 @@ class Conjugate:
             log_likelihood = self.class_prior.log_likelihood({"probs": parameters["class_probs"]}, statistics.labels)
         for block in self.blocks:
             summary, of_block = statistics.summaries[block.name], self.of_block(block, parameters)
-            of_cells, summaries[block.name] = self.table(block).expectation(summary, of_block)
+            of_cells, summaries[block.name] = self.table(block).e_step_with_log_likelihood(summary, of_block)
             log_likelihood += of_cells
         return log_likelihood, dataclasses.replace(statistics, summaries=summaries)
 
-    def completed(
+    def e_step(
         self, statistics: SufficientStatistics, parameters: Mapping[str, np.ndarray], *, cells_alone: bool = False
     ) -> SufficientStatistics:
         """The expected statistics of labelled rows with all their cells, given parameters.
@@ -189,28 +190,28 @@ class Conjugate:
         Args:
             statistics: of the rows.
             parameters: that tell what is missing.
-            cells_alone: whether blocks that hide more than cells are left as they are, for `available`.
+            cells_alone: whether blocks that hide more than cells are left as they are, for `initial_summary`.
         """
         summaries = dict(statistics.summaries)
         for block in self.blocks:
             if not (cells_alone and block.family.has_several_maxima):
                 of_block = self.of_block(block, parameters)
-                summaries[block.name] = self.table(block).completed(summaries[block.name], of_block)
+                summaries[block.name] = self.table(block).e_step(summaries[block.name], of_block)
         return dataclasses.replace(statistics, summaries=summaries)
 
-    def open_vector(self, parameters: Mapping[str, np.ndarray]) -> Float[np.ndarray, " F"]:
+    def free_parameters(self, parameters: Mapping[str, np.ndarray]) -> Float[np.ndarray, " F"]:
         """The parameters that missing cells leave to be looked for, without constraints."""
-        return np.concatenate([self.table(b).open_vector(self.of_block(b, parameters)) for b in self.blocks])
+        return np.concatenate([self.table(b).free_parameters(self.of_block(b, parameters)) for b in self.blocks])
 
-    def at_open_vector(
+    def at_free_parameters(
         self, vector: Float[np.ndarray, " F"], others: Mapping[str, np.ndarray]
     ) -> dict[str, np.ndarray] | None:
         """Parameters of which those of the vector replace some; None where floating point has none."""
         values, start = dict(others), 0
         for block in self.blocks:
             family = self.table(block)
-            stop = start + len(family.open_vector(self.of_block(block, others)))
-            of_block = family.at_open_vector(vector[start:stop])
+            stop = start + len(family.free_parameters(self.of_block(block, others)))
+            of_block = family.at_free_parameters(vector[start:stop])
             if of_block is None:
                 return None
             for name, value in of_block.items():
@@ -223,19 +224,19 @@ class Conjugate:
         summary_of = self._summaries(statistics)
         return self.collect(lambda family, names: family.maximum_posterior(summary_of[names.block], names))
 
-    def middle(self, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
+    def posterior_center(self, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
         """A process in the middle of the posterior given complete rows, at which no probability is zero."""
         summary_of = self._summaries(statistics)
-        return self.collect(lambda family, names: family.middle(summary_of[names.block]))
+        return self.collect(lambda family, names: family.posterior_center(summary_of[names.block]))
 
-    def sketch(self, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
+    def moment_estimates(self, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
         """Rough parameters, whatever the prior, by which programs choose coordinates: see `Family.adapted`."""
         summary_of = self._summaries(statistics)
-        return self.collect(lambda family, names: family.sketch(summary_of[names.block]))
+        return self.collect(lambda family, names: family.moment_estimates(summary_of[names.block]))
 
     def center(self) -> dict[str, np.ndarray]:
         """A process in the middle of the prior, at which no probability is zero."""
-        return self.collect(lambda family, names: family.typical())
+        return self.collect(lambda family, names: family.central_parameters())
 
     def _summaries(self, statistics: SufficientStatistics) -> dict[str, Any]:
         """What is known of the labels and of each block, by the names that messages have for them."""

@@ -48,13 +48,13 @@ class FamiliesFunction(PytreeFunction):
             for site, (parameter, transform) in family.coordinates.items()
         }
 
-    def adapted(self, parameters: Mapping[str, Array]) -> Self:
+    def reparametrised(self, parameters: Mapping[str, Array]) -> Self:
         """Each family in its coordinates near a process."""
         families = []
         for name, family in zip(self.names, self.families, strict=True):
             keys = {parameter: f"{name}_{parameter}" for parameter in family.parameter_axes()}
             of_block = {parameter: parameters[key] for parameter, key in keys.items() if key in parameters}
-            families.append(family.adapted(of_block))
+            families.append(family.reparametrised(of_block))
         is_same = all(one is other for one, other in zip(families, self.families, strict=True))
         return self if is_same else copied(self, families=tuple(families))
 
@@ -69,7 +69,7 @@ class FamiliesFunction(PytreeFunction):
         """Sample the attributes, of parameters with the classes first."""
         for name, family in zip(self.names, self.families, strict=True):
             given = {family.covariate: covariates[covariate_name(name, family.covariate)]} if family.covariate else {}
-            numpyro.sample(name, family.likelihood(parameters[name], labels, **given))
+            numpyro.sample(name, family.site_distribution(parameters[name], labels, **given))
 
 
 @record

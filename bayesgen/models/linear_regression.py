@@ -187,8 +187,8 @@ class FeatureRegression(BlockModel):
 
     def summarize(self, schema: Schema, rows: Rows) -> SufficientStatistics:
         """Means and cross products of features and response."""
-        inert = {SITE: {"features": rows.covariates[FEATURES]}}
-        return sufficient_statistics(rows, self.statistics(schema), 1, inert=inert)
+        measure = {SITE: {"features": rows.covariates[FEATURES]}}
+        return sufficient_statistics(rows, self.statistics(schema), 1, measure=measure)
 
     def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
         """Fill in means and variances of features and response. Those that are known stay."""

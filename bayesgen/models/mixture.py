@@ -12,7 +12,7 @@ from bayesgen.errors import DataError, ModelError
 from bayesgen.labels import ClassLabel
 from bayesgen.program import ConcreteModel, GenerativeProgram, Recipe
 from bayesgen.records import fill
-from bayesgen.statistics import Cells, Statistic, SufficientStatistics
+from bayesgen.statistics import Cells, Likelihood, SufficientStatistics
 from bayesgen.typing import Int
 
 from .conjugate import Conjugate
@@ -128,7 +128,7 @@ class ConcreteMixture(Mixture, ConcreteModel):
         """See the model."""
         self.model.check_rows(schema, attributes)
 
-    def statistics(self, schema: Schema) -> dict[str, Statistic]:
+    def statistics(self, schema: Schema) -> dict[str, Likelihood]:
         """See the model."""
         return self.model.statistics(schema)
 

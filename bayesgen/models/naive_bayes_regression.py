@@ -151,8 +151,8 @@ class ColumnsOfResponse(BlockModel):
 
     def summarize(self, schema: Schema, rows: Rows) -> SufficientStatistics:
         """Moments of the response, and of each column together with it."""
-        inert = {COLUMNS: {"features": rows.values[SITE][:, None]}}
-        return sufficient_statistics(rows, self.statistics(schema), 1, inert=inert)
+        measure = {COLUMNS: {"features": rows.values[SITE][:, None]}}
+        return sufficient_statistics(rows, self.statistics(schema), 1, measure=measure)
 
     def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
         """Fill in means and variances of response and columns. Those that are known stay."""
@@ -229,7 +229,7 @@ class NaiveRegressionFunction(FamiliesFunction):
         tables = {name: value[None] for name, value in parameters[COLUMNS].items()}
         with numpyro.plate(PLATE, n):
             y = numpyro.sample(SITE, dist.Normal(of_response["mean"], jnp.sqrt(of_response["variance"])))
-            numpyro.sample(COLUMNS, lines.likelihood(tables, jnp.zeros(1, int), features=y))
+            numpyro.sample(COLUMNS, lines.site_distribution(tables, jnp.zeros(1, int), features=y))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ from bayesgen.errors import FitError, ModelError
 from bayesgen.families import Family
 from bayesgen.program import ConcreteModel, GenerativeProgram, Recipe
 from bayesgen.records import record
-from bayesgen.statistics import Cells, Statistic, SufficientStatistics
+from bayesgen.statistics import Cells, Likelihood, SufficientStatistics
 from bayesgen.typing import Array, Float
 
 from .classifier import GenerativeClassifier
@@ -196,7 +196,7 @@ class StructureAverage(ConcreteModel):
         """See `GenerativeClassifier`."""
         self.classifier.check_rows(schema, attributes)
 
-    def statistics(self, schema: Schema) -> dict[str, Statistic]:
+    def statistics(self, schema: Schema) -> dict[str, Likelihood]:
         """See `GenerativeClassifier`."""
         return self.classifier.statistics(schema)
 

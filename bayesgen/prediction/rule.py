@@ -219,5 +219,5 @@ def _remedy(fit: Fit, rule: Rule, table: Table, impossible: Int[np.ndarray, " m"
     """What to do about rows that every class calls impossible: the rule's remedy, unless no process explains some."""
     rows = fit.rows_of(table.rows(impossible))
     statistics = fit.concrete.statistics(fit.schema).items()
-    reasons = [statistic.why_impossible(site, rows, impossible) for site, statistic in statistics]
+    reasons = [likelihood.why_impossible(site, rows, impossible) for site, likelihood in statistics]
     return " ".join(filter(None, reasons)) or rule.remedy(fit)

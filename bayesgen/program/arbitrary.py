@@ -172,21 +172,21 @@ def _is_fixed(support: Constraint, of_sequences: bool) -> bool:
     )
 
 
-def inert_parameters(program: Program, rows: Rows) -> dict[str, dict[str, np.ndarray]]:
+def measure_parameters(program: Program, rows: Rows) -> dict[str, dict[str, np.ndarray]]:
     """Parameters of the base measures by name, rows first, for the compressed sites that have any."""
     needed = {other for _, others in program.plan.dependences for other in others}
     values = {name: rows.values[name] for name in rows.values if name in needed}
     arrays = rows.codes, rows.covariates, values
-    return _over_chunks(functools.partial(_inert_parameters, program), arrays, rows.num_rows)
+    return _over_chunks(functools.partial(_measure_parameters, program), arrays, rows.num_rows)
 
 
 @OwnedJit
-def _inert_parameters(
+def _measure_parameters(
     program: Program, codes_covariates_and_values: tuple[Int[Array, " n"], Arrays, Arrays]
 ) -> dict[str, dict[str, Array]]:
     evaluation = _at_any_latents(program, *codes_covariates_and_values)
-    inert = {name: evaluation.compressed(name).inert for name, _ in program.plan.compressed}
-    return {name: parameters for name, parameters in inert.items() if parameters}
+    measure = {name: evaluation.compressed(name).measure for name, _ in program.plan.compressed}
+    return {name: parameters for name, parameters in measure.items() if parameters}
 
 
 def supports_by_row(program: Program, rows: Rows, codes: Int[Array, " n"]) -> dict[str, Constraint]:

@@ -275,13 +275,13 @@ class Evaluation:
     observed: dict[str, Bool[Array, "..."]] = dataclasses.field(default_factory=dict)
 
     def conditional(self, name: str) -> Conditional | None:
-        """The distributions of a site, read into arrays; None where no statistic is registered for them."""
+        """The distributions of a site, read into arrays; None where no likelihood is registered for them."""
         return read_conditional(self.sites[name]["fn"], self.axis)
 
     def compressed(self, name: str) -> Conditional:
         """The distributions of a site that is compressed, read into arrays."""
         conditional = self.conditional(name)
-        assert conditional is not None, f"no statistic is registered for the distribution of {name!r}"
+        assert conditional is not None, f"no likelihood is registered for the distribution of {name!r}"
         return conditional
 
     def scale(self, name: str) -> float | Array | None:

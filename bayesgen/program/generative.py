@@ -176,11 +176,11 @@ class GenerativeProgram(ProgramModel):
         label = self.response_site or self.label
         return GenerativeProgram(self.function, label=label, classes=self.classes or None)
 
-    def adapted(self, parameters: Arrays) -> "GenerativeProgram":
+    def reparametrised(self, parameters: Arrays) -> "GenerativeProgram":
         """The same program, latents in coordinates that suit processes near one; itself where it has no others."""
         if not isinstance(self.function, PytreeFunction):
             return self
-        function = self.function.adapted(parameters)
+        function = self.function.reparametrised(parameters)
         return self if function is self.function else self.replace(function=function, plan=self.plan)
 
     # --- what the program consists of ---------------------------------------------------------------------------

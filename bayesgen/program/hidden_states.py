@@ -12,7 +12,7 @@ import numpy as np
 from bayesgen.data import Rows
 from bayesgen.records import record
 from bayesgen.runtime import OwnedJit, over_chunks, placed
-from bayesgen.statistics import StatesStatistic
+from bayesgen.statistics import StatesLikelihood
 from bayesgen.typing import Array, Bool, Float, Int
 
 from .evaluation import evaluate_classes
@@ -24,7 +24,7 @@ MOST_NUMBERS = 1 << 15  # of draws x rows x classes x steps x states at once: re
 
 def sites_with_states(program: Program) -> tuple[str, ...]:
     """The attribute sites whose sequences a chain of hidden states makes."""
-    return tuple(name for name, statistic in program.plan.compressed if isinstance(statistic, StatesStatistic))
+    return tuple(name for name, likelihood in program.plan.compressed if isinstance(likelihood, StatesLikelihood))
 
 
 def shape_of_states(program: Program, latents: Arrays, rows: Rows, site: str) -> tuple[int, int, int]:
@@ -127,8 +127,8 @@ def log_states_of_draws(
 
 def _smoothed(program: Program, latents: Arrays, rows: Rows, site: str) -> Float[Array, "n K T S"]:
     conditional = evaluate_classes(program, latents, rows.covariates).compressed(site)
-    assert isinstance(conditional.statistic, StatesStatistic)
-    return conditional.statistic.smoothed(conditional.parameters, rows.values[site], rows.observed.get(site))
+    assert isinstance(conditional.likelihood, StatesLikelihood)
+    return conditional.likelihood.smoothed(conditional.parameters, rows.values[site], rows.observed.get(site))
 
 
 @functools.partial(OwnedJit, static_argnames="site")
@@ -136,10 +136,10 @@ def _states(
     program: Program, latents: Arrays, rows: Rows, lengths: Int[Array, " n"], *, site: str
 ) -> tuple[Float[Array, "n K T S"], Int[Array, "n K T"]]:
     conditional = evaluate_classes(program, latents, rows.covariates).compressed(site)
-    statistic, values, observed = conditional.statistic, rows.values[site], rows.observed.get(site)
-    assert isinstance(statistic, StatesStatistic)
-    smoothed = statistic.smoothed(conditional.parameters, values, observed)
-    return smoothed, statistic.most_probable_paths(conditional.parameters, values, observed, lengths)
+    likelihood, values, observed = conditional.likelihood, rows.values[site], rows.observed.get(site)
+    assert isinstance(likelihood, StatesLikelihood)
+    smoothed = likelihood.smoothed(conditional.parameters, values, observed)
+    return smoothed, likelihood.most_probable_paths(conditional.parameters, values, observed, lengths)
 
 
 @record
@@ -301,8 +301,8 @@ def _is_same(
     def facts(latents: Arrays, order: Int[Array, " S"]) -> list[Array]:
         evaluation = evaluate_classes(program, latents, rows.covariates)
         conditional = evaluation.compressed(site)
-        assert isinstance(conditional.statistic, StatesStatistic)
-        in_order = conditional.statistic.in_order(conditional.parameters, order)
+        assert isinstance(conditional.likelihood, StatesLikelihood)
+        in_order = conditional.likelihood.in_order(conditional.parameters, order)
         return [evaluation.log_prior, log_joint_of(program, evaluation, rows), *jax.tree.leaves(in_order)]
 
     expected = facts(latents, order)

@@ -13,7 +13,7 @@ import numpy as np
 from bayesgen.data import Rows
 from bayesgen.records import record
 from bayesgen.runtime import LEAST_ROWS, OwnedJit, carrying, in_threads, over_chunks, pad, padded_size, placed
-from bayesgen.statistics import Reference, few, first_rows, middle
+from bayesgen.statistics import Reference, few, first_rows, median_of_draws
 from bayesgen.typing import Array, Float, Shaped
 
 from .evaluation import Evaluation, class_table, evaluate_classes
@@ -82,7 +82,7 @@ def reference_of(
     references = {name: reference for name, reference in of_sites.items() if reference is not None}
     for name, reference in references.items():
         constant = constant + reference.natural_parameters(parameters[name])[1]
-    return ReferenceProcess(references, finite(middle(constant)))
+    return ReferenceProcess(references, finite(median_of_draws(constant)))
 
 
 def processes(
@@ -191,8 +191,8 @@ def _read(
     """Log class probabilities, and class-conditional parameters of the sites that matrix algebra can do."""
     conditionals = {
         name: evaluation.compressed(name)
-        for name, statistic in program.plan.compressed
-        if evaluation.scale(name) is None and not statistic.uses_inert
+        for name, likelihood in program.plan.compressed
+        if evaluation.scale(name) is None and not likelihood.uses_measure
     }
     unmasked = {name: site.parameters for name, site in conditionals.items() if site.mask is None}
     return evaluation.label_log_probs, unmasked

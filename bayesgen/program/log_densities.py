@@ -149,7 +149,7 @@ class ProgramDensity(LatentsDensity):
     @property
     def has_symmetries(self) -> bool:
         """Whether no row has a label, so that classes may be swapped, or a site hides states that may be."""
-        if any(statistic.has_symmetries for _, statistic in self.program.plan.compressed):
+        if any(likelihood.has_symmetries for _, likelihood in self.program.plan.compressed):
             return True
         return self.statistics.unlabelled is not None and not np.any(self.statistics.class_weights)
 

@@ -25,9 +25,9 @@ from bayesgen.labels import AnyLabel, Labelled, Learned
 from bayesgen.runtime import check_not_forked
 from bayesgen.statistics import (
     Cells,
+    Likelihood,
     Moments,
     PatternMoments,
-    Statistic,
     SufficientStatistics,
     check_magnitudes,
     check_rows,
@@ -175,8 +175,8 @@ class ConcreteModel(Recipe[Labelled]):
         """Refuse new rows, as `read` gives them, that lie too far from the training data for floating point."""
 
     @abc.abstractmethod
-    def statistics(self, schema: Schema) -> dict[str, Statistic]:
-        """site -> its statistic, of the sites that have one."""
+    def statistics(self, schema: Schema) -> dict[str, Likelihood]:
+        """site -> its likelihood, of the sites that have one."""
 
     @property
     def in_threads(self) -> bool:
@@ -275,8 +275,8 @@ class ProgramModel(Program, ConcreteModel[AnyLabel]):
 
     def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
         """See `ConcreteModel.check_rows`. The units of the columns are not known here."""
-        for site, statistic in self.plan.compressed:
-            if statistic.takes_squares:
+        for site, likelihood in self.plan.compressed:
+            if likelihood.takes_squares:
                 axis = "column" if self.structure.attribute[site].steps is None else "step"
                 check_rows(attributes[site], 1.0, functools.partial(_column_name, site, axis=axis))
 
@@ -298,7 +298,7 @@ class ProgramModel(Program, ConcreteModel[AnyLabel]):
         """No: see `ConcreteModel.in_threads`."""
         return False
 
-    def statistics(self, schema: Schema) -> dict[str, Statistic]:
+    def statistics(self, schema: Schema) -> dict[str, Likelihood]:
         """Those of the compressed sites."""
         return dict(self.plan.compressed)
 

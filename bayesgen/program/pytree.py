@@ -289,7 +289,7 @@ class PytreeFunction(abc.ABC):
         """Sites that stand for a parameter in other coordinates: see `Program`."""
         return {}
 
-    def adapted(self, parameters: Mapping[str, Array]) -> Self:
+    def reparametrised(self, parameters: Mapping[str, Array]) -> Self:
         """The same program, latents in coordinates that suit processes near one: what samplers move in."""
         return self
 

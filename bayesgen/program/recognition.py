@@ -2,7 +2,7 @@
 
 A site is compressed if (1) no other attribute and no covariate enters its parameters (those of its base measure they
 may enter), by data-flow analysis of the program;
-(2) its distribution has a registered statistic; and (3) at draws from the prior, with random labels and rows,
+(2) its distribution has a registered likelihood; and (3) at draws from the prior, with random labels and rows,
 the distributions of the rows equal those of the K classes. What fails (1)-(3) is evaluated row by row, provided
 that rows are exchangeable: each row's probability must depend on nothing but the latents, its own label,
 attributes and covariates. That too is probed, and a program that fails is refused.
@@ -22,7 +22,7 @@ from numpyro.ops.provenance import eval_provenance
 
 from bayesgen.data import Covariate
 from bayesgen.errors import ModelError
-from bayesgen.statistics import Statistic
+from bayesgen.statistics import Likelihood
 from bayesgen.typing import Array, Float, Int, PRNGKeyArray, Shaped
 
 from .arbitrary import run
@@ -38,8 +38,8 @@ SPREADS = (1.0, 1.0, 4.0, -4.0)  # of the latents, in standard deviations of the
 # A probe runs once: optimising what it compiles to would take longer than running it.
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
-Measured = TypeVar("Measured")
-Measure = Callable[[Arrays, Arrays], Measured]  # of latents and rows
+Found = TypeVar("Found")
+Experiment = Callable[[Arrays, Arrays], Found]  # of latents and rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,18 +127,18 @@ class Probe:
         """The program run at the classes, with the first row's covariates."""
         return evaluate_classes(self.program, latents, self.covariates)
 
-    def abstractly(self, measure: Measure[Measured]) -> Measured:
-        """What a measure gives for tracers, for what can be known without numbers."""
-        results: list[Measured] = []
-        jax.eval_shape(lambda key: results.append(measure(*self.values(key))), jax.random.key(0))
+    def abstractly(self, experiment: Experiment[Found]) -> Found:
+        """What an experiment gives for tracers, for what can be known without numbers."""
+        results: list[Found] = []
+        jax.eval_shape(lambda key: results.append(experiment(*self.values(key))), jax.random.key(0))
         return results[0]
 
-    def numerically(self, measure: Measure[Measured]) -> Measured:
-        """The arrays of a measure at several draws, stacked."""
+    def numerically(self, experiment: Experiment[Found]) -> Found:
+        """The arrays of an experiment at several draws, stacked."""
         first, second, tails = jax.random.split(jax.random.key(1), 3)
         keys = jnp.stack([first, second, tails, tails])  # what is in one tail there is in the other tail here
-        measures = jax.jit(jax.vmap(lambda *draw: measure(*self.values(*draw))), compiler_options=QUICKLY)
-        return jax.tree.map(np.asarray, measures(keys, jnp.asarray(SPREADS)))
+        results = jax.jit(jax.vmap(lambda *draw: experiment(*self.values(*draw))), compiler_options=QUICKLY)
+        return jax.tree.map(np.asarray, results(keys, jnp.asarray(SPREADS)))
 
     def jaxpr(self) -> ClosedJaxpr:
         """What the program does to make the prior and the distributions of the rows, as its plan reads them."""
@@ -176,7 +176,7 @@ def make_plan(program: Program) -> Plan:
     reasons |= {name: reason for name, reason in without.items() if name not in reasons}
     candidates = [name for name in program.attributes if name not in reasons]
     probe = probe.with_rows()
-    differing, inert = compare_rows(probe, candidates, bool(entangled))
+    differing, with_measure = compare_rows(probe, candidates, bool(entangled))
     reasons |= differing
     rowwise = tuple(name for name in program.attributes if name in reasons)
     if rowwise:
@@ -185,7 +185,7 @@ def make_plan(program: Program) -> Plan:
         compressed=tuple((name, statistics[name]) for name in candidates if name not in reasons),
         rowwise=rowwise,
         reasons=tuple((name, reasons[name]) for name in rowwise),
-        inert=tuple(name for name in inert if name not in reasons),
+        measure=tuple(name for name in with_measure if name not in reasons),
         dependences=tuple(entangled.items()),
     )
 
@@ -250,44 +250,44 @@ def _entangled(probe: Probe) -> dict[str, tuple[str, ...]]:
     return {name: tuple(sorted(names)) for name, names in others.items() if names}
 
 
-def _statistics(probe: Probe) -> tuple[dict[str, Statistic], dict[str, str]]:
+def _statistics(probe: Probe) -> tuple[dict[str, Likelihood], dict[str, str]]:
     """Statistics of the attribute sites that have one, and why the others have none."""
 
-    def statistics(latents: Arrays, rows: Arrays) -> dict[str, Statistic | str]:
+    def statistics(latents: Arrays, rows: Arrays) -> dict[str, Likelihood | str]:
         evaluation = probe.evaluate_classes(latents)
-        return {name: _statistic(evaluation, name) for name in rows}
+        return {name: _likelihood(evaluation, name) for name in rows}
 
     known = probe.abstractly(statistics)
     return (
-        {name: statistic for name, statistic in known.items() if not isinstance(statistic, str)},
+        {name: likelihood for name, likelihood in known.items() if not isinstance(likelihood, str)},
         {name: reason for name, reason in known.items() if isinstance(reason, str)},
     )
 
 
-def _statistic(evaluation: Evaluation, name: str) -> Statistic | str:
-    """The statistic of a site, or why it has none."""
+def _likelihood(evaluation: Evaluation, name: str) -> Likelihood | str:
+    """The likelihood of a site, or why it has none."""
     conditional, scale = evaluation.conditional(name), evaluation.scale(name)
     if conditional is None:
-        return f"{type(evaluation.sites[name]['fn']).__name__} has no registered statistic"
-    if not conditional.statistic.summarizes:
+        return f"{type(evaluation.sites[name]['fn']).__name__} has no registered likelihood"
+    if not conditional.likelihood.summarizes:
         return "the program computes the edges of its bins: write them as numbers, by NumPy or as a list"
-    return "it is scaled by an array" if scale is not None and jnp.ndim(scale) else conditional.statistic
+    return "it is scaled by an array" if scale is not None and jnp.ndim(scale) else conditional.likelihood
 
 
 # --- whether rows are like their class, and alike -----------------------------------------------------------------
 
 
 def compare_rows(probe: Probe, names: Collection[str], entangled: bool) -> tuple[dict[str, str], list[str]]:
-    """Sites whose distributions in the rows are not those of the classes (name -> reason), and inert ones.
+    """Sites whose distributions in the rows are not those of the classes, with the reason; sites with base measures.
 
     Where the parameters of base measures depend on other attributes (`entangled`), they are looked at in the same rows.
     """
-    rows_of_inert = probe.values(jax.random.key(2))[1] if entangled else None
+    other_rows = probe.values(jax.random.key(2))[1] if entangled else None
 
-    def measure(latents: Arrays, rows: Arrays) -> tuple[Any, Any, Any, Any]:
+    def experiment(latents: Arrays, rows: Arrays) -> tuple[Any, Any, Any, Any]:
         by_row, by_few = probe.evaluate(latents, rows), probe.evaluate_few(latents, rows)
         by_class = probe.evaluate_classes(latents)
-        at_rows = by_row if rows_of_inert is None else probe.evaluate(latents, rows_of_inert)
+        at_rows = by_row if other_rows is None else probe.evaluate(latents, other_rows)
         priors = (by_row.log_prior, by_few.log_prior), (by_class.log_prior, by_class.log_prior)
         labels = (
             (by_row.label_log_probs, by_few.label_log_probs),
@@ -299,14 +299,14 @@ def compare_rows(probe: Probe, names: Collection[str], entangled: bool) -> tuple
             pairs[name] = (
                 (learned(by_row, name), learned(by_few, name)),
                 (_of_codes(classes, probe.codes), _of_codes(classes, probe.few_codes)),
-                at_rows.compressed(name).inert,
+                at_rows.compressed(name).measure,
             )
         bounds = {
             name: jax.tree.leaves(base_support(message["fn"].support)) for name, message in by_class.sites.items()
         }
         return priors, labels, pairs, bounds
 
-    priors, labels, pairs, bounds = probe.numerically(measure)
+    priors, labels, pairs, bounds = probe.numerically(experiment)
     for name, leaves in bounds.items():
         if any((leaf != leaf[:1]).any() for leaf in leaves):
             raise ModelError(_of_moving_support(name))
@@ -321,25 +321,25 @@ def compare_rows(probe: Probe, names: Collection[str], entangled: bool) -> tuple
             "Give every row the same class probabilities."
         )
     reasons = {}
-    for name, (of_rows, of_classes, inert) in pairs.items():
+    for name, (of_rows, of_classes, measure) in pairs.items():
         if not _close(of_rows, of_classes):
             reasons[name] = "its parameters differ between rows of one class"
-        elif any(not np.array_equal(leaf[0], leaf[1]) for leaf in jax.tree.leaves(inert)):
-            reasons[name] = f"{', '.join(inert)} depends on a latent"
-    return reasons, [name for name, (_, _, inert) in pairs.items() if inert]
+        elif any(not np.array_equal(leaf[0], leaf[1]) for leaf in jax.tree.leaves(measure)):
+            reasons[name] = f"{', '.join(measure)} depends on a latent"
+    return reasons, [name for name, (_, _, measure) in pairs.items() if measure]
 
 
 def check_exchangeable(probe: Probe, names: Collection[str]) -> None:
     """Refuse row-wise sites whose rows depend on their position or on other rows."""
 
-    def measure(latents: Arrays, rows: Arrays) -> dict[str, Any]:
+    def experiment(latents: Arrays, rows: Arrays) -> dict[str, Any]:
         together = probe.evaluate(latents, rows).row_log_probs(names)
         few = probe.evaluate_few(latents, rows).row_log_probs(names)
         alone = class_table(probe.program, latents, rows, probe.covariates, names)
         places = jnp.arange(probe.size), probe.codes
         return {name: ((together[name], few[name]), (alone[name][places], alone[name][:FEW, 0])) for name in names}
 
-    for name, (together, alone) in probe.numerically(measure).items():
+    for name, (together, alone) in probe.numerically(experiment).items():
         if not _close(together, alone):
             raise ModelError(_not_exchangeable(name))
 
@@ -367,7 +367,7 @@ def _of_codes(classes: tuple[Any, Any], codes: Int[Array, " n"]) -> tuple[Any, A
 
 
 def _close(first: Any, second: Any) -> bool:
-    """Whether measures at several draws, the last one in the tails, are the same."""
+    """Whether results at several draws, the last one in the tails, are the same."""
     first, second = jax.tree.leaves(first), jax.tree.leaves(second)
     return len(first) == len(second) and all(
         a.shape == b.shape

@@ -33,7 +33,7 @@ from bayesgen.errors import DataError
 from bayesgen.statistics import SufficientStatistics, sufficient_statistics
 from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
-from .arbitrary import inert_parameters, supports_by_row
+from .arbitrary import measure_parameters, supports_by_row
 from .indexing import check_indexes
 from .missing import check_missing
 from .structure import Program, Site
@@ -454,6 +454,6 @@ def summarize_rows(program: Program, rows: Rows) -> SufficientStatistics:
         rows,
         dict(plan.compressed),
         program.num_classes,
-        inert=inert_parameters(program, rows) if plan.inert else {},
+        measure=measure_parameters(program, rows) if plan.measure else {},
         keeps_rows=bool(plan.rowwise),
     )

@@ -13,7 +13,7 @@ from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.transforms import Transform
 
 from bayesgen.data import Covariate
-from bayesgen.statistics import Statistic
+from bayesgen.statistics import Likelihood
 from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
 from .conventions import arguments_of
@@ -130,17 +130,17 @@ class Plan:
     """How each attribute site meets the data. Hashable: it is part of what compiled functions are keyed by.
 
     Attributes:
-        compressed: (site, statistic) for the sites that go through summaries.
+        compressed: (site, likelihood) for the sites that go through summaries.
         rowwise: names of the sites that are evaluated row by row.
         reasons: (site, why it is not compressed).
-        inert: names of the compressed sites whose base measure has parameters of its own.
+        measure: names of the compressed sites whose base measure has parameters of its own.
         dependences: (site, the other attributes that enter its distribution), for the sites that have any.
     """
 
-    compressed: tuple[tuple[str, Statistic], ...]
+    compressed: tuple[tuple[str, Likelihood], ...]
     rowwise: tuple[str, ...] = ()
     reasons: tuple[tuple[str, str], ...] = ()
-    inert: tuple[str, ...] = ()
+    measure: tuple[str, ...] = ()
     dependences: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 

@@ -16,24 +16,24 @@ from .base import (
     ColumnwiseDensity,
     Conditional,
     DensityGivenFeatures,
+    Likelihood,
     Parameters,
     Reference,
     RowDensity,
-    Statistic,
     is_registered,
     read_conditional,
     register,
     registered_types,
 )
 from .completion import expected_moments
-from .discrete import CategoricalStatistic, sum_log_rising_of_cells
-from .histogram import HistogramStatistic, bin_moments, bin_widths, excess, flat_edges, quantiles
+from .discrete import CategoricalLikelihood, sum_log_rising_of_cells
+from .histogram import HistogramLikelihood, bin_moments, bin_widths, excess, flat_edges, quantiles
 from .last_given_rest import LastGivenRest, last_given_rest
-from .latent import KeptRows, LatentDensity, LatentStatistic, StatesStatistic
+from .latent import LatentDensity, LatentLikelihood, RetainedRows, StatesLikelihood
 from .mahalanobis import Ellipsoids, conditional_draws, conditional_means, restricted
 from .moments import class_moments
-from .multivariate_normal import MultivariateNormalStatistic
-from .normal import NormalStatistic, column_sums, few, middle, scaled_squares
+from .multivariate_normal import MultivariateNormalLikelihood
+from .normal import NormalLikelihood, column_sums, few, median_of_draws, scaled_squares
 from .passes import Classes, class_counts, class_weights
 from .patterns import PatternMoments
 from .sufficient import SufficientStatistics, first_rows, merged, padded_rows, sufficient_statistics, summaries_of
@@ -44,7 +44,7 @@ __all__ = [
     "BERNOULLI",
     "MULTINOMIAL",
     "POISSON",
-    "CategoricalStatistic",
+    "CategoricalLikelihood",
     "Cells",
     "Classes",
     "ColumnwiseDensity",
@@ -52,20 +52,20 @@ __all__ = [
     "DensityGivenFeatures",
     "Ellipsoids",
     "ExponentialFamily",
-    "HistogramStatistic",
-    "KeptRows",
+    "HistogramLikelihood",
     "LastGivenRest",
     "LatentDensity",
-    "LatentStatistic",
+    "LatentLikelihood",
+    "Likelihood",
     "Moments",
-    "MultivariateNormalStatistic",
-    "NormalStatistic",
+    "MultivariateNormalLikelihood",
+    "NormalLikelihood",
     "Parameters",
     "PatternMoments",
     "Reference",
+    "RetainedRows",
     "RowDensity",
-    "StatesStatistic",
-    "Statistic",
+    "StatesLikelihood",
     "SufficientStatistics",
     "Summary",
     "Sums",
@@ -90,8 +90,8 @@ __all__ = [
     "last_given_rest",
     "log_factorial",
     "log_rising",
+    "median_of_draws",
     "merged",
-    "middle",
     "namespace",
     "outer_or_square",
     "padded_rows",

@@ -70,7 +70,7 @@ class RowDensity(abc.ABC):
 
         `other` has the same classes or one; weights are numbers, or (D,) for columns that mix each on its own.
         """
-        return MixedRows(self, other, log_weight, log_other_weight)
+        return MixtureDensity(self, other, log_weight, log_other_weight)
 
 
 class DensityGivenFeatures(RowDensity):
@@ -109,7 +109,7 @@ class ColumnwiseDensity(RowDensity):
 
 
 @record
-class MixedRows(RowDensity):
+class MixtureDensity(RowDensity):
     """Rows that follow one density or another as a whole; weights are numbers, in logs."""
 
     first: RowDensity
@@ -161,7 +161,7 @@ class MixedColumns(RowDensity):
         """Log density of each row under each class: the sum over columns of the logs of the mixtures."""
         total: Float[Array, ...] = np.zeros((1, 1))
         for index, (log_first, log_second) in enumerate(zip(self.log_first, self.log_second, strict=True)):
-            column = MixedRows(self.first.column(index), self.second.column(index), log_first, log_second)
+            column = MixtureDensity(self.first.column(index), self.second.column(index), log_first, log_second)
             there = None if observed is None else observed[:, index : index + 1]
             cells = column.log_prob(values[:, index : index + 1], there)
             if observed is not None:
@@ -209,15 +209,15 @@ class Reference(abc.ABC):
 Parameters = Mapping[str, Array]
 
 
-class Statistic(abc.ABC):
+class Likelihood(abc.ABC):
     """A family of distributions with a sufficient statistic of fixed size.
 
-    The log-likelihood of any number of rows is a function of their `Summary` alone. `uses_inert` says whether
+    The log-likelihood of any number of rows is a function of their `Summary` alone. `uses_measure` says whether
     densities of rows need parameters of the base measure (see `register`) besides those that are learned;
     `takes_squares` whether they take squares of the rows' values, which may overflow.
     """
 
-    uses_inert: bool = False
+    uses_measure: bool = False
     takes_squares: bool = False
 
     @property
@@ -248,7 +248,7 @@ class Statistic(abc.ABC):
         num_classes: int,
         weights: Real[Array, " n"] | None = None,
         observed: Bool[Array, "n ..."] | None = None,
-        inert: Mapping[str, Array] | None = None,
+        measure: Mapping[str, Array] | None = None,
     ) -> Summary:
         """Summarise rows by class.
 
@@ -259,7 +259,7 @@ class Statistic(abc.ABC):
             weights: nonnegative frequency weights; None where all are 1.
             observed: mask of the cells that are there, of the rows' shape; None where all are. What stands in the
                 others does not matter.
-            inert: parameters that the base measure takes but nothing learns (a total count), by name.
+            measure: parameters that the base measure takes but nothing learns (a total count), by name.
 
         Returns:
             A `Summary`: float64 NumPy arrays from NumPy arrays; from JAX arrays, traceably, JAX arrays.
@@ -271,13 +271,13 @@ class Statistic(abc.ABC):
 
     @abc.abstractmethod
     def density(self, parameters: Parameters) -> RowDensity:
-        """The class-conditional densities of rows at parameters, arrays with the class first. Not where `uses_inert`.
+        """The class-conditional densities of rows at parameters, arrays with the class first. Not where `uses_measure`.
 
         Traceable from JAX arrays.
         """
 
-    def without_base(self) -> "Statistic":
-        """The statistic with the log base measure, which no parameter has a part in, taken as 0.
+    def without_base(self) -> "Likelihood":
+        """The likelihood with the log base measure, which no parameter has a part in, taken as 0.
 
         Densities and likelihoods are then those of this one but for a factor that depends on the rows alone: it need
         not be computed again where the same rows are evaluated at many parameters.
@@ -309,16 +309,16 @@ class Registration:
     """How one NumPyro distribution type is read.
 
     Attributes:
-        statistic: a `Statistic`, or a function from the distribution to one, or to None where it has none.
+        likelihood: a `Likelihood`, or a function from the distribution to one, or to None where it has none.
         parameters: distribution -> dict of the arrays that are learned.
-        inert: distribution -> dict of the arrays that enter the data's side only, or None.
+        measure: distribution -> dict of the arrays that enter the data's side only, or None.
         event_dims: number of event axes of each parameter (0 where not stated), or a function from the distribution
             to these numbers.
     """
 
-    statistic: Statistic | Callable[[Any], Statistic | None]
+    likelihood: Likelihood | Callable[[Any], Likelihood | None]
     parameters: Callable[[Any], dict[str, Any]]
-    inert: Callable[[Any], dict[str, Any]] | None = None
+    measure: Callable[[Any], dict[str, Any]] | None = None
     event_dims: Mapping[str, int] | Callable[[Any], Mapping[str, int]] = dataclasses.field(default_factory=dict)
 
 
@@ -327,20 +327,20 @@ _TABLE: dict[type, Registration] = {}
 
 def register(
     distribution_type: type[Distribution],
-    statistic: Statistic | Callable[[Any], Statistic | None],
+    likelihood: Likelihood | Callable[[Any], Likelihood | None],
     parameters: Callable[[Any], dict[str, Any]],
     *,
-    inert: Callable[[Any], dict[str, Any]] | None = None,
+    measure: Callable[[Any], dict[str, Any]] | None = None,
     event_dims: Mapping[str, int] | Callable[[Any], Mapping[str, int]] | None = None,
 ) -> None:
     """Teach bayesgen the sufficient statistic of a distribution type, so that programs with it are compressed.
 
     Args:
         distribution_type: a `numpyro.distributions.Distribution` subclass; subclasses of it are not covered.
-        statistic: a `Statistic` such as `ExponentialFamily(...)`, or a function distribution -> `Statistic`, or None
-            where this distribution, because of what it is made of, has no statistic.
-        parameters: function distribution -> {name: array}, what `statistic` takes as parameters.
-        inert: function distribution -> {name: array}, parameters of the base measure that may differ from row
+        likelihood: a `Likelihood` such as `ExponentialFamily(...)`, or a function distribution -> `Likelihood`, or None
+            where this distribution, because of what it is made of, has no likelihood.
+        parameters: function distribution -> {name: array}, what `likelihood` takes as parameters.
+        measure: function distribution -> {name: array}, parameters of the base measure that may differ from row
             to row but must not depend on any latent (a binomial's total count).
         event_dims: number of event axes of each of these arrays, where that is not 0; or a function distribution ->
             these numbers.
@@ -350,17 +350,17 @@ def register(
     >>> import numpyro.distributions as dist, jax.numpy as jnp
     >>> from bayesgen.statistics import ExponentialFamily, register
     >>> rayleigh = ExponentialFamily(
-    ...     statistics=lambda x, inert: (x**2,),
+    ...     statistics=lambda x, measure: (x**2,),
     ...     natural=lambda p: (-0.5 / p["scale"] ** 2,),
     ...     log_partition=lambda p: 2 * jnp.log(p["scale"]),
-    ...     log_base=lambda x, inert: jnp.log(x),
+    ...     log_base=lambda x, measure: jnp.log(x),
     ... )
     >>> class Rayleigh(dist.Weibull):
     ...     def __init__(self, scale):
     ...         super().__init__(scale * 2**0.5, 2.0)
     >>> register(Rayleigh, rayleigh, lambda d: {"scale": d.scale / 2**0.5})
     """
-    _TABLE[distribution_type] = Registration(statistic, parameters, inert, event_dims or {})
+    _TABLE[distribution_type] = Registration(likelihood, parameters, measure, event_dims or {})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -368,25 +368,25 @@ class Conditional:
     """K class-conditional distributions (or n rowwise ones) of one site, read into arrays.
 
     Attributes:
-        statistic: what can be done with them.
+        likelihood: what can be done with them.
         parameters: by name; then extra axes, then those of events.
-        inert: likewise, see `register`.
+        measure: likewise, see `register`.
         mask: of what counts; None where all does.
     """
 
-    statistic: Statistic
+    likelihood: Likelihood
     parameters: dict[str, Real[Array, "K ..."]]
-    inert: dict[str, Shaped[Array, "K ..."]]
+    measure: dict[str, Shaped[Array, "K ..."]]
     mask: Bool[Array, " K *extra"] | None = None
 
     def log_likelihood(self, summary: Summary) -> Float[Array, ""]:
         """Log-likelihood of a summary."""
-        terms = self.statistic.log_likelihood(self.parameters, summary)
+        terms = self.likelihood.log_likelihood(self.parameters, summary)
         return jnp.asarray(terms if self.mask is None else jnp.where(self.mask, terms, 0.0)).sum()
 
 
 def read_conditional(distribution: Distribution, axis: int) -> Conditional | None:
-    """Read a site's distribution into a `Conditional`, or None where it has no registered statistic.
+    """Read a site's distribution into a `Conditional`, or None where it has no registered likelihood.
 
     Args:
         distribution: NumPyro distribution, possibly wrapped by `to_event`, `expand` and `mask`.
@@ -396,9 +396,9 @@ def read_conditional(distribution: Distribution, axis: int) -> Conditional | Non
     registration = _TABLE.get(type(leaf))
     if registration is None:
         return None
-    known = registration.statistic
-    statistic = known if isinstance(known, Statistic) else known(leaf)
-    if statistic is None:
+    known = registration.likelihood
+    likelihood = known if isinstance(known, Likelihood) else known(leaf)
+    if likelihood is None:
         return None
     event_dims = registration.event_dims(leaf) if callable(registration.event_dims) else registration.event_dims
     num_extra = len(distribution.event_shape) - len(leaf.event_shape)
@@ -414,9 +414,9 @@ def read_conditional(distribution: Distribution, axis: int) -> Conditional | Non
         return {name: arrange(array, event_dims.get(name, 0)) for name, array in arrays.items()}
 
     return Conditional(
-        statistic,
+        likelihood,
         arrange_all(registration.parameters(leaf)),
-        arrange_all(registration.inert(leaf)) if registration.inert else {},
+        arrange_all(registration.measure(leaf)) if registration.measure else {},
         None if mask is None else arrange(mask),
     )
 
@@ -439,10 +439,10 @@ def _combine(mask: Any, other: Any) -> Bool[Array, "..."]:
 
 
 def is_registered(distribution_type: type) -> bool:
-    """Whether a statistic is registered for exactly this type."""
+    """Whether a likelihood is registered for exactly this type."""
     return distribution_type in _TABLE
 
 
 def registered_types() -> tuple[type, ...]:
-    """The NumPyro distribution types that have a statistic."""
+    """The NumPyro distribution types that have a likelihood."""
     return tuple(_TABLE)

@@ -12,7 +12,7 @@ from bayesgen.runtime import chunks
 from bayesgen.typing import Array, Bool, Float, Int, Integer, Real, Shaped
 
 from .arrays import Cells, Sparse, filled, flatten_rows, log_factorial, log_linear, log_rising, namespace, safe_product
-from .base import Parameters, RowDensity, Statistic, Weight
+from .base import Likelihood, Parameters, RowDensity, Weight
 from .passes import Classes, class_counts, class_sums, class_weights
 from .summaries import Sums, trailing
 
@@ -90,7 +90,7 @@ JOINT_ROWS = 1 << 17  # many to each combination
 
 
 @dataclasses.dataclass(frozen=True)
-class BernoulliStatistic(Statistic):
+class BernoulliLikelihood(Likelihood):
     """Columns of zeros and ones, dense or sparse. Parameters: `log_one` and `log_zero`, (K, *extra); -inf allowed."""
 
     def summarize(
@@ -100,9 +100,9 @@ class BernoulliStatistic(Statistic):
         num_classes: int,
         weights: Real[Array, " n"] | None = None,
         observed: Bool[Array, " n *extra"] | None = None,
-        inert: Mapping[str, Array] | None = None,
+        measure: Mapping[str, Array] | None = None,
     ) -> Sums:
-        """Count ones and zeros by class: two totals (K, *extra). See `Statistic.summarize`."""
+        """Count ones and zeros by class: two totals (K, *extra). See `Likelihood.summarize`."""
         shape = (num_classes, *values.shape[1:])
         mask = None if observed is None else flatten_rows(observed)
         rows = flatten_rows(values if observed is None else filled(values, observed))
@@ -266,7 +266,7 @@ def _add_counts(
 
 
 @dataclasses.dataclass(frozen=True)
-class CategoricalStatistic(Statistic):
+class CategoricalLikelihood(Likelihood):
     """Columns of codes 0..r-1. Parameters: `log_probs`, (K, *extra, r)."""
 
     num_categories: int
@@ -278,9 +278,9 @@ class CategoricalStatistic(Statistic):
         num_classes: int,
         weights: Real[Array, " n"] | None = None,
         observed: Bool[Array, " n *extra"] | None = None,
-        inert: Mapping[str, Array] | None = None,
+        measure: Mapping[str, Array] | None = None,
     ) -> Sums:
-        """Count each value of each column by class: totals (K, *extra, r). See `Statistic.summarize`."""
+        """Count each value of each column by class: totals (K, *extra, r). See `Likelihood.summarize`."""
         size = self.num_categories
         if observed is not None:  # missing cells have a value of their own, which is not counted
             values, size = filled(values, observed, self.num_categories), size + 1

@@ -14,7 +14,7 @@ from bayesgen.runtime import chunks
 from bayesgen.typing import Array, Bool, Float, Int, Integer, Real, Shaped
 
 from .arrays import Cells, filled, flatten_rows, namespace, safe_product
-from .base import Parameters, RowDensity, Statistic, Weight
+from .base import Likelihood, Parameters, RowDensity, Weight
 from .discrete import looked_up, mixed_tables
 from .passes import Classes, class_counts, class_sums
 from .summaries import Sums
@@ -242,7 +242,7 @@ def _of_codes(
 
 
 @dataclasses.dataclass(frozen=True)
-class HistogramStatistic(Statistic):
+class HistogramLikelihood(Likelihood):
     """Columns of numbers in bins. Parameters: `log_probs` (K, *extra, r), `edges` (.., r + 1), and `tails` (.., 2).
 
     The edges and tails are the same for all classes. Functions that are compiled take them from the parameters, so
@@ -272,9 +272,9 @@ class HistogramStatistic(Statistic):
         num_classes: int,
         weights: Real[Array, " n"] | None = None,
         observed: Bool[Array, " n *extra"] | None = None,
-        inert: Mapping[str, Array] | None = None,
+        measure: Mapping[str, Array] | None = None,
     ) -> Sums:
-        """Count the numbers in each bin: totals (K, *extra, r), and the sums of the numbers. See `Statistic.summarize`.
+        """Count the numbers in each bin, totals (K, *extra, r), and sum them. See `Likelihood.summarize`.
 
         Raises:
             DataError: numbers beyond an end without a tail; rows of another number of columns than the edges.
@@ -317,7 +317,7 @@ class HistogramStatistic(Statistic):
         )
         return HistogramDensity(namespace(table).moveaxis(table, 0, -1), edges[0], tails[0], self.has_base)
 
-    def without_base(self) -> "HistogramStatistic":
+    def without_base(self) -> "HistogramLikelihood":
         """The same for the bins alone, whose probabilities are all that depends on parameters."""
         return dataclasses.replace(self, has_base=False)
 

@@ -24,7 +24,7 @@ from bayesgen.runtime import over_chunks, pad, padded_size, placed
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
 from .arrays import Cells, namespace
-from .base import Parameters, RowDensity, Statistic
+from .base import Likelihood, Parameters, RowDensity
 from .moments import class_moments
 from .passes import Classes
 from .summaries import Moments, Summary
@@ -32,11 +32,11 @@ from .summaries import Moments, Summary
 # What can be asked of sequences that a chain of hidden states makes.
 
 
-class StatesStatistic(abc.ABC):
-    """What a `Statistic` of sequences with hidden states does besides: it tells of the states, step by step.
+class StatesLikelihood(abc.ABC):
+    """What a `Likelihood` of sequences with hidden states does besides: it tells of the states, step by step.
 
     States are numbered 0..S-1, by themselves in each class. All functions are traceable; arrays have the classes, and
-    their parameters, as `Statistic.density` takes them. Steps that are not seen have the states that the others let
+    their parameters, as `Likelihood.density` takes them. Steps that are not seen have the states that the others let
     expect. What is given for steps past the end of a sequence does not matter.
     """
 
@@ -65,16 +65,16 @@ class StatesStatistic(abc.ABC):
         """The parameters of the same distributions, with what was state `order[s]` as state s, in every class."""
 
 
-# `KeptRows`: rows that no statistic of fixed size stands for, because what made them is hidden, with their classes.
+# `RetainedRows`: rows that no statistic of fixed size stands for, because what made them is hidden, with their classes.
 
 
 @record
-class KeptRows(Summary):
+class RetainedRows(Summary):
     """Rows, each a sequence of steps, and how much each of them counts in which class.
 
     A row with a label is counted once, in its class; a row with responsibilities in every class that it may be of. Both
     are `entries`: so the likelihood of labelled rows takes one density each, whatever the number of classes, but for
-    what a statistic tells in tables of all classes.
+    what a likelihood tells in tables of all classes.
 
     Rows of different lengths are filled up: symbols (integers) with `PADDING`, numbers with steps that are not
     observed, which tell as much as no step. So rows of any length can be merged.
@@ -103,7 +103,7 @@ class KeptRows(Summary):
         num_classes: int,
         weights: Real[Array, " n"] | None = None,
         observed: Bool[Array, "n T ..."] | None = None,
-    ) -> "KeptRows":
+    ) -> "RetainedRows":
         """Those of rows, without the ones that count in no class. Where they are traced, all are kept."""
         if namespace(values, classes, weights) is jnp:
             return _traced(jnp.asarray(values), jnp.asarray(classes), num_classes, weights, observed)
@@ -132,15 +132,15 @@ class KeptRows(Summary):
         counts = np.bincount(self.classes, self.weights, self.num_classes or 1).astype(np.float64)
         return counts if self.num_classes is not None else np.asarray(counts.sum())
 
-    def merge(self, other: Summary) -> "KeptRows":
+    def merge(self, other: Summary) -> "RetainedRows":
         """All rows, those of the shorter table filled up."""
-        assert isinstance(other, KeptRows)
+        assert isinstance(other, RetainedRows)
         num_steps = max(self.values.shape[1], other.values.shape[1])
         one, another = self.with_steps(num_steps), other.with_steps(num_steps)
         observed = None
         if one.observed is not None or another.observed is not None:
             observed = np.concatenate([one._mask(), another._mask()])
-        return KeptRows(
+        return RetainedRows(
             np.concatenate([one.values, another.values]),
             observed,
             np.concatenate([one.places, another.places + one.num_rows]),
@@ -149,7 +149,7 @@ class KeptRows(Summary):
             self.num_classes,
         )
 
-    def pooled(self) -> "KeptRows":
+    def pooled(self) -> "RetainedRows":
         """All classes taken for one; of a row that counted in several, one entry is left."""
         weights = np.bincount(self.places, self.weights, self.num_rows).astype(np.float64)  # of none, integers
         places = np.flatnonzero(weights)
@@ -157,11 +157,11 @@ class KeptRows(Summary):
             self, places=places, classes=np.zeros_like(places), weights=weights[places], num_classes=1
         )
 
-    def of_class(self, index: int) -> "KeptRows":
+    def of_class(self, index: int) -> "RetainedRows":
         """Take one class, and the rows that count in it."""
         entries = np.flatnonzero(self.classes == index)
         rows, places = np.unique(self.places[entries], return_inverse=True)
-        return KeptRows(
+        return RetainedRows(
             self.values[rows],
             None if self.observed is None else self.observed[rows],
             places,
@@ -170,7 +170,7 @@ class KeptRows(Summary):
             None,
         )
 
-    def with_empty_class(self, place: int) -> "KeptRows":
+    def with_empty_class(self, place: int) -> "RetainedRows":
         """The summary with one more class: no entry is of it."""
         assert self.num_classes is not None
         return dataclasses.replace(
@@ -187,19 +187,19 @@ class KeptRows(Summary):
         moments = class_moments(steps, np.repeat(of_rows, self.values.shape[1], 0), num_classes, observed=observed)
         return moments if self.num_classes is not None else moments.of_class(0)
 
-    def with_steps(self, num_steps: int) -> "KeptRows":
+    def with_steps(self, num_steps: int) -> "RetainedRows":
         """The same with rows filled up to a number of steps: symbols with `PADDING`, numbers with none observed."""
         values, observed = filled_up(self.values, self.observed, num_steps)
         return dataclasses.replace(self, values=values, observed=observed)
 
-    def padded(self) -> "KeptRows":
+    def padded(self) -> "RetainedRows":
         """Rows, steps and entries of weight zero are added, up to numbers for which functions are compiled."""
         values, observed = filled_up(self.values, self.observed, padded_size(max(self.values.shape[1], 1)))
         if observed is None and not np.issubdtype(values.dtype, np.integer):
             observed = np.ones(values.shape, bool)  # as where steps had to be added
         size, num_entries = padded_size(max(self.num_rows, 1)), padded_size(max(len(self.places), 1))
         is_entry = np.arange(num_entries) < len(self.places)
-        return KeptRows(
+        return RetainedRows(
             pad(values, size),
             None if observed is None else pad(observed, size),
             np.where(is_entry, pad(np.asarray(self.places), num_entries), 0),
@@ -230,22 +230,22 @@ def _traced(
     num_classes: int,
     weights: Real[Array, " n"] | None,
     observed: Bool[Array, "n T ..."] | None,
-) -> KeptRows:
+) -> RetainedRows:
     """All rows, whatever they count."""
     places, codes, counts = _entries(classes, num_classes, weights)
     mask = None if observed is None else jnp.asarray(observed)
     kept = values if mask is None or jnp.issubdtype(values.dtype, jnp.integer) else jnp.where(mask, values, 0.0)
-    return KeptRows(kept, mask, jnp.asarray(places), codes, counts, num_classes)
+    return RetainedRows(kept, mask, jnp.asarray(places), codes, counts, num_classes)
 
 
 Result = TypeVar("Result")
 CHUNK_NUMBERS = 1 << 21  # of what densities of rows hold at once: 16 MB, and as much for each step of their gradients
 
 
-class LatentStatistic(Statistic):
+class LatentLikelihood(Likelihood):
     """A family of distributions over sequences that sum out something hidden: no summary of fixed size is sufficient.
 
-    Rows are kept (`KeptRows`). Subclasses say what the log density of a row is; likelihoods, densities, chunks and
+    Rows are kept (`RetainedRows`). Subclasses say what the log density of a row is; likelihoods, densities, chunks and
     expected counts follow. They are frozen dataclasses, and hashable.
     """
 
@@ -278,12 +278,12 @@ class LatentStatistic(Statistic):
         num_classes: int,
         weights: Real[Array, " n"] | None = None,
         observed: Bool[Array, "n ..."] | None = None,
-        inert: Mapping[str, Array] | None = None,
-    ) -> KeptRows:
-        """The rows themselves. See `Statistic.summarize`."""
-        return KeptRows.of_rows(values, classes, num_classes, weights, observed)
+        measure: Mapping[str, Array] | None = None,
+    ) -> RetainedRows:
+        """The rows themselves. See `Likelihood.summarize`."""
+        return RetainedRows.of_rows(values, classes, num_classes, weights, observed)
 
-    def log_likelihood(self, parameters: Parameters, summary: KeptRows) -> Float[Array, "..."]:  # type: ignore[override]
+    def log_likelihood(self, parameters: Parameters, summary: RetainedRows) -> Float[Array, "..."]:  # type: ignore[override]
         """Sums of the weighted log densities of the rows of each class."""
         if summary.num_classes is None:
             return self.log_likelihood(*_with_class(parameters, summary))[0, ...]
@@ -292,7 +292,7 @@ class LatentStatistic(Statistic):
         return np.asarray(_called(_log_likelihood_compiled, self, parameters, summary))
 
     def expected_counts(
-        self, parameters: Parameters, summary: KeptRows
+        self, parameters: Parameters, summary: RetainedRows
     ) -> tuple[Float[np.ndarray, " *K"], dict[str, Float[np.ndarray, "..."]]]:
         """The log-likelihood of each class, and its gradient: by log probabilities, how often each is used, expected.
 
@@ -320,46 +320,46 @@ class LatentDensity(RowDensity):
 
     Attributes:
         parameters: arrays with the class first.
-        statistic: of which these are densities.
+        likelihood: of which these are densities.
     """
 
     takes_codes = True
     parameters: dict[str, Real[Array, "K ..."]]
-    statistic: LatentStatistic = static()
+    likelihood: LatentLikelihood = static()
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
         """Log density of each row under each class."""
         arrays = jax.tree.leaves((self.parameters, values, observed))
         if namespace(*arrays) is jnp:
-            return _table(self.statistic, self.parameters, values, observed)
+            return _table(self.likelihood, self.parameters, values, observed)
         values, observed = filled_up(values, observed, padded_size(max(values.shape[1], 1)))
-        num_rows, per_row = len(values), self.statistic.numbers_per_row(self.parameters, values)
+        num_rows, per_row = len(values), self.likelihood.numbers_per_row(self.parameters, values)
         with jax.enable_x64(True), placed(per_row * num_rows * len(arrays[0])):
             return over_chunks(
-                lambda rows: _table_compiled(self.statistic, self.parameters, *rows),
+                lambda rows: _table_compiled(self.likelihood, self.parameters, *rows),
                 (values, observed),
                 num_rows,
                 max(int(CHUNK_NUMBERS / per_row), 1),
             )
 
 
-def _with_class(parameters: Parameters, summary: KeptRows) -> tuple[dict[str, Array], KeptRows]:
+def _with_class(parameters: Parameters, summary: RetainedRows) -> tuple[dict[str, Array], RetainedRows]:
     """Parameters and rows of one class, with an axis for it."""
     return {name: value[None] for name, value in parameters.items()}, dataclasses.replace(summary, num_classes=1)
 
 
 def _called(
-    function: Callable[..., Result], statistic: LatentStatistic, parameters: Parameters, summary: KeptRows
+    function: Callable[..., Result], likelihood: LatentLikelihood, parameters: Parameters, summary: RetainedRows
 ) -> Result:
     """What a compiled function gives of rows, padded to shapes that little is compiled for."""
     padded = summary.padded()
-    work = statistic.numbers_per_row(parameters, padded.values) * len(padded.places)
+    work = likelihood.numbers_per_row(parameters, padded.values) * len(padded.places)
     with jax.enable_x64(True), placed(work):
-        return function(statistic, dict(parameters), padded)
+        return function(likelihood, dict(parameters), padded)
 
 
 def _table(
-    statistic: LatentStatistic,
+    likelihood: LatentLikelihood,
     parameters: Parameters,
     values: Real[Array, "n T ..."],
     observed: Bool[Array, "n T ..."] | None,
@@ -368,27 +368,27 @@ def _table(
 
     def of_class(of_one: dict[str, Array]) -> Float[Array, " n"]:
         of_one = {name: value[None] for name, value in of_one.items()}
-        return statistic.log_probs(of_one, values, observed, jnp.zeros(len(values), int))
+        return likelihood.log_probs(of_one, values, observed, jnp.zeros(len(values), int))
 
-    at_once = int(CHUNK_NUMBERS / (len(values) * statistic.numbers_per_row(parameters, values) + 1))
+    at_once = int(CHUNK_NUMBERS / (len(values) * likelihood.numbers_per_row(parameters, values) + 1))
     stacked = {name: jnp.asarray(value) for name, value in parameters.items()}
     num_classes = len(next(iter(stacked.values())))
     return jax.lax.map(of_class, stacked, batch_size=min(max(at_once, 1), num_classes)).T
 
 
-def _log_likelihood(statistic: LatentStatistic, parameters: Parameters, summary: KeptRows) -> Float[Array, " K"]:
+def _log_likelihood(likelihood: LatentLikelihood, parameters: Parameters, summary: RetainedRows) -> Float[Array, " K"]:
     """Sums by class of weighted log densities, some entries at a time; gradients hold what belongs to these alone."""
     assert summary.num_classes is not None
     num_classes, num_entries = summary.num_classes, len(summary.places)
     if not num_entries:
         return jnp.zeros(num_classes)
-    per_row = statistic.numbers_per_row(parameters, summary.values)
+    per_row = likelihood.numbers_per_row(parameters, summary.values)
     size = min(max(int(CHUNK_NUMBERS / max(per_row, 1.0)), 1), num_entries)
     num_chunks = -(-num_entries // size)
 
     def of_entries(places: Int[Array, " e"], classes: Int[Array, " e"], weights: Float[Array, " e"]) -> Array:
         mask = None if summary.observed is None else jnp.asarray(summary.observed)[places]
-        log_probs = statistic.log_probs(parameters, jnp.asarray(summary.values)[places], mask, classes)
+        log_probs = likelihood.log_probs(parameters, jnp.asarray(summary.values)[places], mask, classes)
         terms = jnp.where(weights > 0, weights * jnp.where(weights > 0, log_probs, 0.0), 0.0)
         return jax.ops.segment_sum(terms, classes, num_classes)
 
@@ -404,17 +404,17 @@ def _log_likelihood(statistic: LatentStatistic, parameters: Parameters, summary:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _log_likelihood_compiled(
-    statistic: LatentStatistic, parameters: dict[str, Array], summary: KeptRows
+    likelihood: LatentLikelihood, parameters: dict[str, Array], summary: RetainedRows
 ) -> Float[Array, " K"]:
-    return _log_likelihood(statistic, parameters, summary)
+    return _log_likelihood(likelihood, parameters, summary)
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _expected_counts(
-    statistic: LatentStatistic, parameters: dict[str, Array], summary: KeptRows
+    likelihood: LatentLikelihood, parameters: dict[str, Array], summary: RetainedRows
 ) -> tuple[Float[Array, " K"], dict[str, Float[Array, "..."]]]:
     def total(parameters: dict[str, Array]) -> tuple[Float[Array, ""], Float[Array, " K"]]:
-        by_class = _log_likelihood(statistic, parameters, summary)
+        by_class = _log_likelihood(likelihood, parameters, summary)
         return by_class.sum(), by_class
 
     counts, log_likelihood = jax.grad(total, has_aux=True)(parameters)
@@ -423,9 +423,9 @@ def _expected_counts(
 
 @functools.partial(jax.jit, static_argnums=0)
 def _table_compiled(
-    statistic: LatentStatistic,
+    likelihood: LatentLikelihood,
     parameters: dict[str, Array],
     values: Real[Array, "n T ..."],
     observed: Bool[Array, "n T ..."] | None,
 ) -> Float[Array, "n K"]:
-    return _table(statistic, parameters, values, observed)
+    return _table(likelihood, parameters, values, observed)

@@ -13,11 +13,11 @@ from bayesgen.records import record
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
 from .arrays import Cells, flatten_rows, inverse_lower, log_diagonal, namespace
-from .base import Parameters, Reference, RowDensity, Statistic
+from .base import Likelihood, Parameters, Reference, RowDensity
 from .completion import log_likelihood_of_groups
 from .mahalanobis import Ellipsoids, conditional_draws, conditional_means
 from .moments import class_moments
-from .normal import LOG_2PI, middle, standard_log_density
+from .normal import LOG_2PI, median_of_draws, standard_log_density
 from .passes import Classes
 from .patterns import PatternMoments
 from .summaries import Moments, trailing
@@ -159,7 +159,7 @@ def marginal_log_probs(
 
 
 @dataclasses.dataclass(frozen=True)
-class MultivariateNormalStatistic(Statistic):
+class MultivariateNormalLikelihood(Likelihood):
     """Jointly normal columns. Parameters: `loc` (K, *extra, D) and `scale_tril` (K, *extra, D, D)."""
 
     takes_squares = True
@@ -171,9 +171,9 @@ class MultivariateNormalStatistic(Statistic):
         num_classes: int,
         weights: Real[Array, " n"] | None = None,
         observed: Bool[Array, "n *extra D"] | None = None,
-        inert: Mapping[str, Array] | None = None,
+        measure: Mapping[str, Array] | None = None,
     ) -> Moments | PatternMoments:
-        """Centred moments and cross products by class. See `Statistic.summarize`.
+        """Centred moments and cross products by class. See `Likelihood.summarize`.
 
         Where cells are missing, those of each class and pattern of cells that are there; then the mask is a NumPy
         array, when this is traced, too. Rows without cells say nothing, and are no part of them: EM would take many
@@ -230,7 +230,7 @@ class MultivariateNormalStatistic(Statistic):
         values: Cells,
         observed: Bool[Array, "n ..."] | None = None,
     ) -> Float[Array, "K draws n"]:
-        """See `Statistic.log_prob_of_many`. Not differentiable where cells are missing."""
+        """See `Likelihood.log_prob_of_many`. Not differentiable where cells are missing."""
         if observed is None:
             return super().log_prob_of_many(parameters, values)
         loc, scale_tril = _joint(parameters)
@@ -244,7 +244,7 @@ class MultivariateNormalStatistic(Statistic):
 
     def reference(self, parameters: Mapping[str, Float[Array, "draws K ..."]]) -> "MultivariateNormalReference":
         """Means in the middle of the draws, Cholesky factors there, and their inverses."""
-        loc, scale_tril = (middle(draws) for draws in _joint(parameters))
+        loc, scale_tril = (median_of_draws(draws) for draws in _joint(parameters))
         return MultivariateNormalReference(loc, scale_tril, inverse_lower(scale_tril))
 
 
@@ -331,7 +331,7 @@ MANY, SHARE = 20, 3  # columns, and columns a factor, from which on factors cost
 
 
 @dataclasses.dataclass(frozen=True)
-class LowRankNormalStatistic(MultivariateNormalStatistic):
+class LowRankNormalLikelihood(MultivariateNormalLikelihood):
     """Jointly normal columns with covariance W W' + diag(c).
 
     Parameters: `loc` and `scale_tril`, as of any jointly normal columns, and beside them `cov_factor` W
@@ -342,7 +342,7 @@ class LowRankNormalStatistic(MultivariateNormalStatistic):
     def log_likelihood(  # type: ignore[override]
         self, parameters: Parameters, summary: Moments | PatternMoments
     ) -> Float[Array, "..."]:
-        """That of `MultivariateNormalStatistic`; of whole rows and few factors for D^2 k instead of D^3.
+        """That of `MultivariateNormalLikelihood`; of whole rows and few factors for D^2 k instead of D^3.
 
         With C = diag(c) and M = I + W' inv(C) W, the factors of a row r are expected at Z r, Z = inv(M) W' inv(C). The
         squared distance of r is that of r - W Z r by the noise alone, plus |Z r|^2: sums of squares, in which nothing

@@ -11,7 +11,7 @@ from bayesgen.records import record, static
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
 from .arrays import Cells, filled, flatten_rows, namespace, precise
-from .base import Parameters, Reference, RowDensity, Statistic
+from .base import Likelihood, Parameters, Reference, RowDensity
 from .moments import class_moments
 from .passes import Classes
 from .summaries import Moments, trailing
@@ -21,7 +21,7 @@ MOST_FOR_MIDDLE = 101  # draws of which the middle is taken
 
 
 @dataclasses.dataclass(frozen=True)
-class NormalStatistic(Statistic):
+class NormalLikelihood(Likelihood):
     """Independent normal columns. Parameters: `loc`, `scale`, each (K, *extra).
 
     With `log_scale`, the columns are log-normal: the logarithms are normal, and the log-Jacobian is in the base.
@@ -41,9 +41,9 @@ class NormalStatistic(Statistic):
         num_classes: int,
         weights: Real[Array, " n"] | None = None,
         observed: Bool[Array, " n *extra"] | None = None,
-        inert: Mapping[str, Array] | None = None,
+        measure: Mapping[str, Array] | None = None,
     ) -> Moments:
-        """Centred moments of each column by class. See `Statistic.summarize`."""
+        """Centred moments of each column by class. See `Likelihood.summarize`."""
         values = values if observed is None else filled(values, observed)
         rows = flatten_rows(namespace(values).log(precise(values)) if self.log_scale else values)
         mask = None if observed is None else flatten_rows(observed)
@@ -68,7 +68,7 @@ class NormalStatistic(Statistic):
     def reference(self, parameters: Mapping[str, Float[Array, "draws K ..."]]) -> "NormalReference":
         """Locations and scales in the middle of the draws."""
         loc, scale = _columns(parameters)
-        return NormalReference(middle(loc), middle(scale), self.log_scale)
+        return NormalReference(median_of_draws(loc), median_of_draws(scale), self.log_scale)
 
 
 @record
@@ -147,7 +147,7 @@ def few(draws: Float[Array, "draws ..."]) -> Float[Array, "few ..."]:
     return draws[:: -(-len(draws) // MOST_FOR_MIDDLE)]
 
 
-def middle(draws: Float[Array, " draws *shape"]) -> Float[Array, " *shape"]:
+def median_of_draws(draws: Float[Array, " draws *shape"]) -> Float[Array, " *shape"]:
     """A value amid those of the draws: their median, which outliers do not move."""
     return jnp.median(few(draws), axis=0)
 

@@ -13,7 +13,7 @@ from bayesgen.records import record
 from bayesgen.runtime import pad, padded_size
 from bayesgen.typing import Array, Float, Int, Shaped
 
-from .base import Statistic
+from .base import Likelihood
 from .passes import Classes, class_counts
 from .summaries import Summary, Sums
 
@@ -28,10 +28,10 @@ class SufficientStatistics:
 
     Attributes:
         class_weights: total weight of each class.
-        summaries: site -> `Summary`, of the sites that have a statistic.
+        summaries: site -> `Summary`, of the sites that have a likelihood.
         covariates: examples of the covariates, one a class: any will do where only parameters are of interest, and the
             values of rows are in their summaries.
-        rows: all labelled rows with labels and weights, where some sites have no statistic; else None. (Such a site
+        rows: all labelled rows with labels and weights, where some sites have no likelihood; else None. (Such a site
             may depend on any other.)
         unlabelled: all sites and weights of the rows whose class is not known; None where there are none. All else is
             of the labelled rows alone.
@@ -125,30 +125,30 @@ def _dense(array: Any) -> np.ndarray:
 
 def sufficient_statistics(
     rows: Rows,
-    statistics: Mapping[str, Statistic],
+    statistics: Mapping[str, Likelihood],
     num_classes: int,
     *,
-    inert: Mapping[str, Mapping[str, Array]] | None = None,
+    measure: Mapping[str, Mapping[str, Array]] | None = None,
     keeps_rows: bool = False,
 ) -> SufficientStatistics:
     """The sufficient statistics of rows. Those whose class is not known (label -1) are kept.
 
     Args:
         rows: the data, labelled where there are classes.
-        statistics: site -> its statistic.
+        statistics: site -> its likelihood.
         num_classes: K.
-        inert: site -> parameters of its base measure, row by row (see `register`), for sites that have any.
+        measure: site -> parameters of its base measure, row by row (see `register`), for sites that have any.
         keeps_rows: whether other sites need the rows themselves.
     """
-    for site, statistic in statistics.items():
-        why_impossible = statistic.why_impossible(site, rows, np.arange(rows.num_rows))
+    for site, likelihood in statistics.items():
+        why_impossible = likelihood.why_impossible(site, rows, np.arange(rows.num_rows))
         if why_impossible is not None:
             raise DataError(why_impossible)
     labelled, unlabelled = _by_knowledge(rows)
-    if unlabelled is not None and inert:
+    if unlabelled is not None and measure:
         places = np.flatnonzero(rows.codes >= 0)
-        inert = {site: {name: array[places] for name, array in arrays.items()} for site, arrays in inert.items()}
-    summaries = summaries_of(labelled, statistics, labelled.codes, num_classes, inert)
+        measure = {site: {name: array[places] for name, array in arrays.items()} for site, arrays in measure.items()}
+    summaries = summaries_of(labelled, statistics, labelled.codes, num_classes, measure)
     class_weights = class_counts(labelled.codes, num_classes, labelled.weights)
     kept = dataclasses.replace(labelled, weights=labelled.frequencies) if keeps_rows and labelled.num_rows else None
     return SufficientStatistics(class_weights, summaries, first_rows(rows.covariates, num_classes), kept, unlabelled)
@@ -156,30 +156,30 @@ def sufficient_statistics(
 
 def summaries_of(
     rows: Rows,
-    statistics: Mapping[str, Statistic],
+    statistics: Mapping[str, Likelihood],
     classes: Classes,
     num_classes: int,
-    inert: Mapping[str, Mapping[str, Array]] | None = None,
+    measure: Mapping[str, Mapping[str, Array]] | None = None,
 ) -> dict[str, Summary]:
     """Site -> the summary of rows.
 
     Args:
         rows: the data.
-        statistics: site -> its statistic.
+        statistics: site -> its likelihood.
         classes: the code of each row, or its responsibilities.
         num_classes: K.
-        inert: see `sufficient_statistics`.
+        measure: see `sufficient_statistics`.
     """
     return {
-        site: statistic.summarize(
+        site: likelihood.summarize(
             rows.values[site],
             classes,
             num_classes,
             rows.weights,
             observed=rows.observed.get(site),
-            inert=(inert or {}).get(site),
+            measure=(measure or {}).get(site),
         )
-        for site, statistic in statistics.items()
+        for site, likelihood in statistics.items()
     }
 
 

@@ -27,10 +27,10 @@ from .arrays import (
     segment_sums,
     special,
 )
-from .base import Parameters, RowDensity, Statistic, register
-from .discrete import BernoulliStatistic, CategoricalStatistic
-from .multivariate_normal import LowRankNormalStatistic, MultivariateNormalStatistic
-from .normal import NormalStatistic
+from .base import Likelihood, Parameters, RowDensity, register
+from .discrete import BernoulliLikelihood, CategoricalLikelihood
+from .multivariate_normal import LowRankNormalLikelihood, MultivariateNormalLikelihood
+from .normal import NormalLikelihood
 from .passes import Classes, class_counts, class_sums
 from .summaries import Sums, trailing
 
@@ -38,16 +38,16 @@ from .summaries import Sums, trailing
 
 
 @dataclasses.dataclass(frozen=True)
-class ExponentialFamily(Statistic):
+class ExponentialFamily(Likelihood):
     """An exponential family with elementwise or vector statistics.
 
     Attributes:
-        statistics: (values, inert) -> tuple of arrays T_j, each of the rows' shape.
+        statistics: (values, measure) -> tuple of arrays T_j, each of the rows' shape.
         natural: parameters -> tuple of arrays eta_j, each of shape (K, *extra, *event); -inf is allowed.
         log_partition: parameters -> A, (K, *extra).
-        log_base: (values, inert) -> log h, (n, *extra); or None where h = 1.
+        log_base: (values, measure) -> log h, (n, *extra); or None where h = 1.
         event_dim: number of event axes of the distribution.
-        uses_inert: whether `statistics` or `log_base` look at `inert`.
+        uses_measure: whether `statistics` or `log_base` look at `measure`.
         name: what messages call it.
         mean: natural parameters -> mean; None where it is not known.
         draw: (random numbers, natural parameters) -> a draw of each; None where it is not known.
@@ -58,7 +58,7 @@ class ExponentialFamily(Statistic):
     log_partition: Callable[[Any], Any]
     log_base: Callable[[Any, Any], Any] | None = None
     event_dim: int = 0
-    uses_inert: bool = False
+    uses_measure: bool = False
     name: str = "this distribution"
     mean: Callable[[Any], Any] | None = None
     draw: Callable[[np.random.Generator, Any], Any] | None = None
@@ -70,9 +70,9 @@ class ExponentialFamily(Statistic):
         num_classes: int,
         weights: Real[Array, " n"] | None = None,
         observed: Bool[Array, "n ..."] | None = None,
-        inert: Mapping[str, Array] | None = None,
+        measure: Mapping[str, Array] | None = None,
     ) -> Sums:
-        """Sum each statistic by class. See `Statistic.summarize`; vectors are there, or missing, as a whole."""
+        """Sum each statistic by class. See `Likelihood.summarize`; vectors are there, or missing, as a whole."""
         events = None if observed is None else self.whole_events(observed)
         if observed is not None:
             values = filled(values, observed)
@@ -84,10 +84,10 @@ class ExponentialFamily(Statistic):
             return sums.reshape(num_classes, *rows.shape[1:])
 
         with np.errstate(divide="ignore"):  # of cells that are filled in, which may lie at the edge of the support
-            totals = tuple(by_class(rows) for rows in self.statistics(values, inert))
+            totals = tuple(by_class(rows) for rows in self.statistics(values, measure))
             extra = values.shape[1 : values.ndim - self.event_dim]
             if self.log_base is not None:
-                base = by_class(self.log_base(values, inert))
+                base = by_class(self.log_base(values, measure))
             else:
                 base = namespace(*totals).zeros((num_classes, *extra))
         return Sums(class_counts(classes, num_classes, weights, events), totals, base)
@@ -101,7 +101,7 @@ class ExponentialFamily(Statistic):
         return events
 
     def log_likelihood(self, parameters: Parameters, summary: Sums) -> Float[Array, "..."]:  # type: ignore[override]
-        """Inner product of natural parameters and totals, less the log-partition. See `Statistic`."""
+        """Inner product of natural parameters and totals, less the log-partition. See `Likelihood`."""
         terms = [safe_product(t, eta) for t, eta in zip(summary.totals, self.natural(parameters), strict=True)]
         events = tuple(range(-self.event_dim, 0))
         total = sum(term.sum(events) if events else term for term in terms)
@@ -115,7 +115,7 @@ class ExponentialFamily(Statistic):
         return self if self.log_base is None else dataclasses.replace(self, log_base=None)
 
     def density(self, parameters: Parameters) -> "ExponentialFamilyDensity":
-        """Natural parameters and log-partitions. Not where `uses_inert`."""
+        """Natural parameters and log-partitions. Not where `uses_measure`."""
         natural = tuple(eta.reshape(len(eta), -1) for eta in self.natural(parameters))
         partition = self.log_partition(parameters)
         return ExponentialFamilyDensity(natural, partition.reshape(len(partition), -1), self)
@@ -179,12 +179,12 @@ def _no_partition(parameters: Parameters) -> Float[Array, "K ..."]:
     return namespace(first).zeros(first.shape)
 
 
-def _log_binomial(values: Real[Array, "n ..."], inert: Parameters) -> Float[Array, "n ..."]:
-    total = inert["total_count"]
+def _log_binomial(values: Real[Array, "n ..."], measure: Parameters) -> Float[Array, "n ..."]:
+    total = measure["total_count"]
     return log_factorial(total) - log_factorial(values) - log_factorial(total - values)
 
 
-def _log_multinomial(values: Cells, inert: Parameters | None) -> Float[Array, "n ..."]:
+def _log_multinomial(values: Cells, measure: Parameters | None) -> Float[Array, "n ..."]:
     """log(n! / prod_v x_v!), of dense or sparse counts."""
     if not hasattr(values, "tocsr"):
         return log_factorial(values.sum(-1)) - log_factorial(values).sum(-1)
@@ -203,21 +203,21 @@ def _log(values: Real[Array, "..."]) -> Float[Array, "..."]:
     return namespace(values).log(precise(values))
 
 
-BERNOULLI = BernoulliStatistic()
+BERNOULLI = BernoulliLikelihood()
 BINOMIAL = ExponentialFamily(
-    statistics=lambda x, inert: (x, inert["total_count"] - x),
+    statistics=lambda x, measure: (x, measure["total_count"] - x),
     natural=lambda p: (p["log_one"], p["log_zero"]),
     log_partition=_no_partition,
     log_base=_log_binomial,
-    uses_inert=True,
+    uses_measure=True,
 )
 GEOMETRIC = ExponentialFamily(
-    statistics=lambda x, inert: (x, 1.0 + 0.0 * x),
+    statistics=lambda x, measure: (x, 1.0 + 0.0 * x),
     natural=lambda p: (p["log_zero"], p["log_one"]),
     log_partition=_no_partition,
 )
 MULTINOMIAL = ExponentialFamily(
-    statistics=lambda x, inert: (x,),
+    statistics=lambda x, measure: (x,),
     natural=lambda p: (p["log_probs"],),
     log_partition=lambda p: namespace(p["log_probs"]).zeros(p["log_probs"].shape[:-1]),
     log_base=_log_multinomial,
@@ -225,30 +225,30 @@ MULTINOMIAL = ExponentialFamily(
     name="a multinomial distribution",
 )
 POISSON = ExponentialFamily(
-    statistics=lambda x, inert: (x,),
+    statistics=lambda x, measure: (x,),
     natural=lambda p: (p["log_rate"],),
     log_partition=lambda p: p["rate"],
-    log_base=lambda x, inert: -log_factorial(x),
+    log_base=lambda x, measure: -log_factorial(x),
     mean=lambda natural: np.exp(natural[0]),
     draw=lambda rng, natural: rng.poisson(np.exp(natural[0])),
 )
 EXPONENTIAL = ExponentialFamily(
-    statistics=lambda x, inert: (x,),
+    statistics=lambda x, measure: (x,),
     natural=lambda p: (-p["rate"],),
     log_partition=lambda p: -_log(p["rate"]),
 )
 GAMMA = ExponentialFamily(
-    statistics=lambda x, inert: (_log(x), x),
+    statistics=lambda x, measure: (_log(x), x),
     natural=lambda p: (p["concentration"] - 1.0, -p["rate"]),
     log_partition=lambda p: _gammaln(p["concentration"]) - p["concentration"] * _log(p["rate"]),
 )
 INVERSE_GAMMA = ExponentialFamily(
-    statistics=lambda x, inert: (_log(x), 1.0 / precise(x)),
+    statistics=lambda x, measure: (_log(x), 1.0 / precise(x)),
     natural=lambda p: (-p["concentration"] - 1.0, -p["rate"]),
     log_partition=lambda p: _gammaln(p["concentration"]) - p["concentration"] * _log(p["rate"]),
 )
 BETA = ExponentialFamily(
-    statistics=lambda x, inert: (_log(x), namespace(x).log1p(-precise(x))),
+    statistics=lambda x, measure: (_log(x), namespace(x).log1p(-precise(x))),
     natural=lambda p: (p["concentration1"] - 1.0, p["concentration0"] - 1.0),
     log_partition=lambda p: (
         _gammaln(p["concentration1"])
@@ -257,27 +257,27 @@ BETA = ExponentialFamily(
     ),
 )
 DIRICHLET = ExponentialFamily(
-    statistics=lambda x, inert: (_log(x),),
+    statistics=lambda x, measure: (_log(x),),
     natural=lambda p: (p["concentration"] - 1.0,),
     log_partition=lambda p: _gammaln(p["concentration"]).sum(-1) - _gammaln(p["concentration"].sum(-1)),
     event_dim=1,
     name="a Dirichlet distribution",
 )
 HALF_NORMAL = ExponentialFamily(
-    statistics=lambda x, inert: (precise(x) ** 2,),
+    statistics=lambda x, measure: (precise(x) ** 2,),
     natural=lambda p: (-0.5 / p["scale"] ** 2,),
     log_partition=lambda p: _log(p["scale"]) + 0.5 * math.log(math.pi / 2),
 )
 LAPLACE = ExponentialFamily(  # an exponential family where the location is known, and only there
-    statistics=lambda x, inert: (abs(x - inert["loc"]),),
+    statistics=lambda x, measure: (abs(x - measure["loc"]),),
     natural=lambda p: (-1.0 / p["scale"],),
     log_partition=lambda p: _log(2.0 * p["scale"]),
-    uses_inert=True,
+    uses_measure=True,
 )
-NORMAL = NormalStatistic()
-LOG_NORMAL = NormalStatistic(log_scale=True)
-MULTIVARIATE_NORMAL = MultivariateNormalStatistic()
-LOW_RANK_NORMAL = LowRankNormalStatistic()
+NORMAL = NormalLikelihood()
+LOG_NORMAL = NormalLikelihood(log_scale=True)
+MULTIVARIATE_NORMAL = MultivariateNormalLikelihood()
+LOW_RANK_NORMAL = LowRankNormalLikelihood()
 
 # --- how each NumPyro distribution writes its parameters --------------------------------------------------------
 
@@ -306,22 +306,22 @@ def _total_count(d: Any) -> dict[str, Any]:
     return {"total_count": d.total_count}
 
 
-def _categorical(d: Any) -> CategoricalStatistic:
-    return CategoricalStatistic((d.probs if "probs" in d.__dict__ else d.logits).shape[-1])
+def _categorical(d: Any) -> CategoricalLikelihood:
+    return CategoricalLikelihood((d.probs if "probs" in d.__dict__ else d.logits).shape[-1])
 
 
 VECTOR = {"log_probs": 1}
 
 register(dist.BernoulliProbs, BERNOULLI, _binary_probs)
 register(dist.BernoulliLogits, BERNOULLI, _binary_logits)
-register(dist.BinomialProbs, BINOMIAL, _binary_probs, inert=_total_count)
-register(dist.BinomialLogits, BINOMIAL, _binary_logits, inert=_total_count)
+register(dist.BinomialProbs, BINOMIAL, _binary_probs, measure=_total_count)
+register(dist.BinomialLogits, BINOMIAL, _binary_logits, measure=_total_count)
 register(dist.GeometricProbs, GEOMETRIC, _binary_probs)
 register(dist.GeometricLogits, GEOMETRIC, _binary_logits)
 register(dist.CategoricalProbs, _categorical, _category_probs, event_dims=VECTOR)
 register(dist.CategoricalLogits, _categorical, _category_logits, event_dims=VECTOR)
-register(dist.MultinomialProbs, MULTINOMIAL, _category_probs, inert=_total_count, event_dims=VECTOR)
-register(dist.MultinomialLogits, MULTINOMIAL, _category_logits, inert=_total_count, event_dims=VECTOR)
+register(dist.MultinomialProbs, MULTINOMIAL, _category_probs, measure=_total_count, event_dims=VECTOR)
+register(dist.MultinomialLogits, MULTINOMIAL, _category_logits, measure=_total_count, event_dims=VECTOR)
 register(dist.Poisson, POISSON, lambda d: {"rate": jnp.asarray(d.rate), "log_rate": jnp.log(d.rate)})
 register(dist.Exponential, EXPONENTIAL, _named("rate"))
 register(dist.Gamma, GAMMA, _named("concentration", "rate"))
@@ -337,7 +337,7 @@ register(
 register(dist.Beta, BETA, _named("concentration1", "concentration0"))
 register(dist.Dirichlet, DIRICHLET, _named("concentration"), event_dims={"concentration": 1})
 register(dist.HalfNormal, HALF_NORMAL, _named("scale"))
-register(dist.Laplace, LAPLACE, _named("scale"), inert=_named("loc"))
+register(dist.Laplace, LAPLACE, _named("scale"), measure=_named("loc"))
 register(dist.Normal, NORMAL, _named("loc", "scale"))
 register(dist.LogNormal, LOG_NORMAL, _named("loc", "scale"))
 register(

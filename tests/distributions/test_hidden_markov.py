@@ -14,7 +14,7 @@ from numpyro import handlers
 from numpyro.infer import Predictive
 from scipy.special import logsumexp
 
-from bayesgen.distributions import HiddenMarkov, HiddenMarkovStatistic, MarkovChain
+from bayesgen.distributions import HiddenMarkov, HiddenMarkovLikelihood, MarkovChain
 from bayesgen.errors import ModelError
 from bayesgen.statistics import read_conditional
 
@@ -105,8 +105,8 @@ def test_log_densities_are_sums_over_all_paths_whatever_the_emissions(name):
     else:
         rows = jnp.asarray(np.stack([steps, steps[::-1]]))
         read = read_conditional(model.expand([1]), -1)
-        assert isinstance(read.statistic, HiddenMarkovStatistic)
-        found = read.statistic.density(read.parameters).log_prob(rows, None)
+        assert isinstance(read.likelihood, HiddenMarkovLikelihood)
+        found = read.likelihood.density(read.parameters).log_prob(rows, None)
         np.testing.assert_allclose(found[0, 0], expected, rtol=1e-10)
         np.testing.assert_allclose(found[1, 0], over_paths(initial, transition, of_steps[::-1]), rtol=1e-10)
 
@@ -142,7 +142,7 @@ def test_joint_normal_steps_may_be_seen_in_part():
     np.testing.assert_allclose(model.log_prob(partly), expected, rtol=1e-10)
     read = read_conditional(model.expand([1]), -1)
     rows = np.where(np.isnan(partly), 7.0, partly)[None]
-    table = read.statistic.density(read.parameters).log_prob(jnp.asarray(rows), jnp.asarray(~np.isnan(partly)[None]))
+    table = read.likelihood.density(read.parameters).log_prob(jnp.asarray(rows), jnp.asarray(~np.isnan(partly)[None]))
     np.testing.assert_allclose(table, [[expected]], rtol=1e-10)
 
 
@@ -157,7 +157,7 @@ def test_symbols_end_where_padding_begins_and_may_be_missing_before():
     expected = over_paths(initial, transition, table[[2, 0, 1]] * [[1], [0], [1]])
     np.testing.assert_allclose(model.log_prob_of_cells(*map(jnp.asarray, missing)), [expected], rtol=1e-10)
     read = read_conditional(model.expand([1]), -1)
-    np.testing.assert_allclose(read.statistic.density(read.parameters).log_prob(*missing), [[expected]], rtol=1e-10)
+    np.testing.assert_allclose(read.likelihood.density(read.parameters).log_prob(*missing), [[expected]], rtol=1e-10)
 
 
 def test_batches_of_parameters_and_of_values_broadcast():

@@ -9,8 +9,8 @@ import pytest
 import scipy.special
 
 import bayesgen as bg
-from bayesgen.distributions import Contexts, CountsAndRows, MarkovStatistic
-from bayesgen.distributions.markov_statistic import MissingSteps
+from bayesgen.distributions import Contexts, CountsAndRows, MarkovLikelihood
+from bayesgen.distributions.markov_likelihood import MissingSteps
 from bayesgen.errors import DataError
 from bayesgen.statistics import Sums, read_conditional
 
@@ -57,7 +57,7 @@ def enumerated(order, end):
     """Log densities of rows under each class, and the expected counts of each row, by enumeration."""
     with jax.enable_x64(True):
         model, (values, observed) = chain(order, end), rows(end)
-        statistic = MarkovStatistic(Contexts(order, NUM_SYMBOLS, end))
+        likelihood = MarkovLikelihood(Contexts(order, NUM_SYMBOLS, end))
         table, counts = [], []
         for row, seen in zip(values, observed, strict=True):
             every = completions(row, seen)
@@ -65,7 +65,7 @@ def enumerated(order, end):
             table.append(scipy.special.logsumexp(logs, axis=0))
             shares = np.exp(logs - np.where(np.isneginf(table[-1]), 0.0, table[-1]))
             tells = end is not None or (seen & (row != -1)).any()  # else it has factor 1, and is left out
-            counts.append(statistic.summarize(every, shares * tells, CLASSES).totals[0])
+            counts.append(likelihood.summarize(every, shares * tells, CLASSES).totals[0])
         return np.array(table), np.array(counts)
 
 
@@ -76,14 +76,14 @@ every_case = pytest.mark.parametrize(("order", "end"), CASES.values(), ids=CASES
 def read(order, end):
     with jax.enable_x64(True):
         conditional = read_conditional(chain(order, end), -1)
-        return conditional.statistic, jax.tree.map(np.asarray, conditional.parameters)
+        return conditional.likelihood, jax.tree.map(np.asarray, conditional.parameters)
 
 
 @every_case
 def test_densities_sum_the_missing_steps_out(order, end):
-    (statistic, parameters), (values, observed) = read(order, end), rows(end)
+    (likelihood, parameters), (values, observed) = read(order, end), rows(end)
     expected = enumerated(order, end)[0]
-    density = statistic.density(parameters)
+    density = likelihood.density(parameters)
     close(density.log_prob(values, observed), expected, rtol=1e-10, atol=1e-12)
     assert (density.log_prob(values, observed)[1:3] == 0).all()
     with jax.enable_x64(True):
@@ -93,7 +93,7 @@ def test_densities_sum_the_missing_steps_out(order, end):
 
 @every_case
 def test_likelihoods_and_expected_counts_are_those_of_the_rows(order, end):
-    (statistic, parameters), (values, observed) = read(order, end), rows(end)
+    (likelihood, parameters), (values, observed) = read(order, end), rows(end)
     logs, counts = enumerated(order, end)
     rng = np.random.default_rng(5)
     weights, soft = rng.gamma(1.0, 1.0, len(values)), rng.dirichlet(np.ones(CLASSES), len(values))
@@ -101,11 +101,11 @@ def test_likelihoods_and_expected_counts_are_those_of_the_rows(order, end):
     soft[np.isneginf(logs).any(1)] = [0.0, 0.4, 0.6]
     for classes in (codes, soft):
         of_rows = (np.eye(CLASSES)[classes] if classes.ndim == 1 else classes) * weights[:, None]
-        summary = statistic.summarize(values, classes, CLASSES, weights, observed)
+        summary = likelihood.summarize(values, classes, CLASSES, weights, observed)
         assert isinstance(summary, CountsAndRows) and not summary.is_complete
         expected = np.where(of_rows > 0, of_rows * np.where(of_rows > 0, logs, 0.0), 0.0).sum(0)
-        close(statistic.log_likelihood(parameters, summary), expected, rtol=1e-10)
-        log_likelihood, completed = statistic.completed(parameters, summary)
+        close(likelihood.log_likelihood(parameters, summary), expected, rtol=1e-10)
+        log_likelihood, completed = likelihood.e_step(parameters, summary)
         close(log_likelihood, expected.sum(), rtol=1e-10)
         assert isinstance(completed, Sums)
         expected_counts = np.einsum("nk,nkcr->kcr", of_rows, np.nan_to_num(counts))
@@ -118,8 +118,8 @@ def test_rows_that_lack_few_steps_take_no_table_each():
     values, observed = rng.integers(0, 10, (100, 7)), np.ones((100, 7), bool)
     observed[np.arange(100), rng.integers(0, 3, 100)] = False  # one of any three
     observed[::2, 5] = False
-    statistic, whole = MarkovStatistic(contexts), np.zeros(100, int)
-    summary = statistic.summarize(values, whole, 2, None, observed)
+    likelihood, whole = MarkovLikelihood(contexts), np.zeros(100, int)
+    summary = likelihood.summarize(values, whole, 2, None, observed)
     assert summary.most == 1 and (summary + summary).of_class(0).most == 1
     few, many = (
         jax.value_and_grad(
@@ -135,10 +135,10 @@ def test_rows_that_lack_few_steps_take_no_table_each():
         close(few(parameters)[1]["log_probs"], many(parameters)[1]["log_probs"], rtol=1e-9, atol=1e-12)
     for row in range(3):
         every = completions(values[row], observed[row], 10)
-        logs = statistic.density({"log_probs": table}).log_prob(every)
+        logs = likelihood.density({"log_probs": table}).log_prob(every)
         expected = scipy.special.logsumexp(logs, axis=0)
         close(
-            statistic.density({"log_probs": table}).log_prob(values[row : row + 1], observed[row : row + 1])[0],
+            likelihood.density({"log_probs": table}).log_prob(values[row : row + 1], observed[row : row + 1])[0],
             expected,
         )
 
@@ -148,45 +148,45 @@ def test_expected_counts_of_tiny_probabilities_are_not_negative():
     table = rng.dirichlet(np.full(5, 0.5), (1, contexts.size)) ** 30
     table = np.log(table / table.sum(-1, keepdims=True))
     values, observed = rng.integers(0, 5, (200, 9)), rng.random((200, 9)) < 0.5
-    statistic = MarkovStatistic(contexts)
-    summary = statistic.summarize(values, np.zeros(200, int), 1, None, observed)
-    counts = statistic.completed({"log_probs": table}, summary)[1].totals[0]
+    likelihood = MarkovLikelihood(contexts)
+    summary = likelihood.summarize(values, np.zeros(200, int), 1, None, observed)
+    counts = likelihood.e_step({"log_probs": table}, summary)[1].totals[0]
     assert (counts >= 0).all()
     close(counts.sum(), observed.size - 9 * (~observed.any(1)).sum(), rtol=1e-12)
 
 
 def test_summaries_of_parts_merge_whatever_their_lengths_and_whether_steps_are_missing():
-    (statistic, parameters), (values, observed) = read(1, None), rows()
+    (likelihood, parameters), (values, observed) = read(1, None), rows()
     codes = np.arange(len(values)) % CLASSES
     values[codes == 0] = np.where(values[codes == 0] == 0, 1, values[codes == 0])  # possible in class 0
-    whole = statistic.summarize(values, codes, CLASSES, None, observed)
+    whole = likelihood.summarize(values, codes, CLASSES, None, observed)
     parts = [
-        statistic.summarize(values[4:8], codes[4:8], CLASSES),
-        statistic.summarize(values[:4], codes[:4], CLASSES, None, observed[:4]),
-        statistic.summarize(np.pad(values[8:], ((0, 0), (0, 3)), constant_values=-1), codes[8:], CLASSES, None,
+        likelihood.summarize(values[4:8], codes[4:8], CLASSES),
+        likelihood.summarize(values[:4], codes[:4], CLASSES, None, observed[:4]),
+        likelihood.summarize(np.pad(values[8:], ((0, 0), (0, 3)), constant_values=-1), codes[8:], CLASSES, None,
                             np.pad(observed[8:], ((0, 0), (0, 3)), constant_values=True)),
     ]  # fmt: skip
     assert isinstance(parts[0], Sums)
-    expected = statistic.log_likelihood(parameters, whole)
+    expected = likelihood.log_likelihood(parameters, whole)
     for order in itertools.permutations(parts):
         merged = functools.reduce(lambda one, other: one + other, order)
-        close(statistic.log_likelihood(parameters, merged), expected, rtol=1e-12)
+        close(likelihood.log_likelihood(parameters, merged), expected, rtol=1e-12)
         close(merged.count, whole.count)
-    close(statistic.log_likelihood(parameters, whole.padded()), expected, rtol=1e-12)
+    close(likelihood.log_likelihood(parameters, whole.padded()), expected, rtol=1e-12)
     of_class = {name: array[2] for name, array in parameters.items()}
-    close(statistic.log_likelihood(of_class, whole.of_class(2)), expected[2], rtol=1e-12)
+    close(likelihood.log_likelihood(of_class, whole.of_class(2)), expected[2], rtol=1e-12)
     more = {name: np.insert(array, 1, array[0], 0) for name, array in parameters.items()}
-    close(statistic.log_likelihood(more, whole.with_empty_class(1)), np.insert(expected, 1, 0.0), rtol=1e-12)
+    close(likelihood.log_likelihood(more, whole.with_empty_class(1)), np.insert(expected, 1, 0.0), rtol=1e-12)
 
 
 def test_a_summary_without_missing_steps_is_one_of_counts():
-    (statistic, _), (values, observed) = read(2, None), rows()
-    summary = statistic.summarize(values[4:8], np.zeros(4, int), 1, None, observed[4:8])
+    (likelihood, _), (values, observed) = read(2, None), rows()
+    summary = likelihood.summarize(values[4:8], np.zeros(4, int), 1, None, observed[4:8])
     assert isinstance(summary, Sums)
     close(summary.totals[0].sum(), (values[4:8] >= 0).sum())
 
 
 def test_missing_steps_of_several_sequences_a_row_are_refused():
-    statistic = MarkovStatistic(Contexts(1, NUM_SYMBOLS))
+    likelihood = MarkovLikelihood(Contexts(1, NUM_SYMBOLS))
     with pytest.raises(DataError, match="site of its own"):
-        statistic.summarize(np.zeros((4, 2, 3), int), np.zeros(4, int), 1, None, np.zeros((4, 2, 3), bool))
+        likelihood.summarize(np.zeros((4, 2, 3), int), np.zeros(4, int), 1, None, np.zeros((4, 2, 3), bool))

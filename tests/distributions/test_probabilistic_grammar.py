@@ -12,7 +12,7 @@ import scipy.special
 import scipy.stats
 
 import bayesgen as bg
-from bayesgen.distributions import GrammarRules, GrammarStatistic
+from bayesgen.distributions import GrammarLikelihood, GrammarRules
 from bayesgen.distributions.grammar import log_length_probabilities
 from bayesgen.distributions.grammar_rules import normal_form
 from bayesgen.distributions.inside import ParseTree
@@ -106,10 +106,10 @@ def test_gradients_by_log_probabilities_are_expected_uses_of_rules(name):
     grammar = bg.ProbabilisticGrammar(rules, probs)
     short = strings(grammar, 4)
     possible = [string for string in short if enumerated(rules, probs, string)[0] > 0][-7:]
-    codes, statistic = grammar.encode(possible), GrammarStatistic(grammar.rules)
+    codes, likelihood = grammar.encode(possible), GrammarLikelihood(grammar.rules)
 
     def of_rows(log_probs):
-        return statistic.log_probs({"log_probs": log_probs[None]}, codes, None, np.zeros(len(codes), int))
+        return likelihood.log_probs({"log_probs": log_probs[None]}, codes, None, np.zeros(len(codes), int))
 
     jacobian = jax.jacrev if name == "arithmetic" else jax.jacfwd
     uses = jacobian(of_rows)(jnp.log(grammar.probs))
@@ -137,7 +137,7 @@ def test_the_most_probable_parse_is_that_of_all_trees(case):
 @pytest.mark.filterwarnings("ignore:ProbabilisticGrammar. the probabilities of all strings")
 def test_missing_symbols_are_summed_out(case):
     rules, probs, grammar, _ = case
-    statistic = GrammarStatistic(grammar.rules)
+    likelihood = GrammarLikelihood(grammar.rules)
     some = (grammar.symbols * 4)[:4]
     patterns = [(None, some[1], None), (None, None, None, None), (some[0], None, some[2], None), (None,)]
     codes, observed = np.full((5, 4), -1), np.ones((5, 4), bool)
@@ -146,7 +146,7 @@ def test_missing_symbols_are_summed_out(case):
         codes[row, : len(pattern)] = [0 if symbol is None else grammar.symbols.index(symbol) for symbol in pattern]
     codes[4], observed[4] = -1, False  # a string that is missing altogether
     log_probs = {"log_probs": np.log(grammar.probs)[None]}
-    found = np.exp(statistic.log_probs(log_probs, codes, observed, np.zeros(5, int)))
+    found = np.exp(likelihood.log_probs(log_probs, codes, observed, np.zeros(5, int)))
     fillings = [
         itertools.product(*[grammar.symbols if symbol is None else (symbol,) for symbol in pattern])
         for pattern in patterns
@@ -155,7 +155,7 @@ def test_missing_symbols_are_summed_out(case):
     assert wanted[1] != 1  # four symbols, whatever they are; of the string that is missing not even the length is known
     close(found, [*wanted, 1.0], rtol=1e-10)
     longer, seen = filled_up(codes, observed, 7)
-    close(np.exp(statistic.log_probs(log_probs, longer, seen, np.zeros(5, int))), [*wanted, 1.0], rtol=1e-10)
+    close(np.exp(likelihood.log_probs(log_probs, longer, seen, np.zeros(5, int))), [*wanted, 1.0], rtol=1e-10)
 
 
 def test_catalan_numbers_count_the_trees_and_long_strings_do_not_underflow():
@@ -325,16 +325,16 @@ def as_tree(tree):
 
 
 def test_strings_that_are_there_often_are_kept_once_in_a_class():
-    statistic = GrammarStatistic(GrammarRules.of({"S": ["a S", "b S", "a", "b"]}))
+    likelihood = GrammarLikelihood(GrammarRules.of({"S": ["a S", "b S", "a", "b"]}))
     codes = np.array([[0, 1], [0, -1], [0, 1], [0, 1], [1, 1]])
     classes, weights = np.array([0, 0, 0, 1, 1]), np.array([1.0, 2.0, 0.5, 3.0, 0.0])
     log_probs = {"log_probs": np.log([[0.2, 0.3, 0.4, 0.1], [0.1, 0.2, 0.3, 0.4]])}
-    table = statistic.density(log_probs).log_prob(codes)
-    summary = statistic.summarize(codes, classes, 2, weights)
+    table = likelihood.density(log_probs).log_prob(codes)
+    summary = likelihood.summarize(codes, classes, 2, weights)
     assert summary.num_rows == 3
     wanted = [(weights * table[:, k])[classes == k].sum() for k in range(2)]
-    close(statistic.log_likelihood(log_probs, summary), wanted, rtol=1e-12)
+    close(likelihood.log_likelihood(log_probs, summary), wanted, rtol=1e-12)
     shares = np.array([[0.3, 0.7], [1.0, 0.0], [0.5, 0.5], [0.2, 0.8], [0.6, 0.4]])
-    soft = statistic.summarize(codes, shares, 2, weights)
-    close(statistic.log_likelihood(log_probs, soft), (weights[:, None] * shares * table).sum(0), rtol=1e-12)
+    soft = likelihood.summarize(codes, shares, 2, weights)
+    close(likelihood.log_likelihood(log_probs, soft), (weights[:, None] * shares * table).sum(0), rtol=1e-12)
     assert soft.num_rows == 2

@@ -9,7 +9,7 @@ from scipy.stats import beta, gamma, multivariate_normal, norm, poisson
 import bayesgen as bg
 from bayesgen.families import Scale
 from bayesgen.fitting import em
-from bayesgen.statistics import KeptRows
+from bayesgen.statistics import RetainedRows
 
 STATES, CLASSES, COLUMNS, SYMBOLS = 3, 2, 2, 5
 LENGTHS, WEIGHTS, CODES = [4, 1, 5, 3], np.array([1.0, 2.0, 0.5, 3.0]), np.array([0, 1, 1, 0])
@@ -51,7 +51,7 @@ def by_enumeration(initial, transition, factors):
 
 def check_expectation(family, parameters, rows, factors_of):
     """The E-step against all paths; returns how much each step of each row counts in each class and state."""
-    log_likelihood, counts = family.expectation(rows, parameters)
+    log_likelihood, counts = family.e_step_with_log_likelihood(rows, parameters)
     total, first, moves = 0.0, np.zeros((CLASSES, STATES)), np.zeros((CLASSES, STATES, STATES))
     shares = []
     for place, code, weight in zip(rows.places, rows.classes, rows.weights, strict=True):
@@ -78,7 +78,7 @@ def kept(values, observed=None):
     """Rows one of which is of both classes, in part."""
     shares = 0.0 + (CODES[:, None] == np.arange(CLASSES))
     shares[2] = [0.25, 0.75]
-    return KeptRows.of_rows(values, shares, CLASSES, WEIGHTS, observed)
+    return RetainedRows.of_rows(values, shares, CLASSES, WEIGHTS, observed)
 
 
 def normal_rows(rng):

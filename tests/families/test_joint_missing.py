@@ -33,7 +33,7 @@ def family_of(tied):
 
 def summarized(tied=False):
     family, (rows, observed, codes, weights) = family_of(tied), data()
-    return family, family.statistic.summarize(rows, codes, CLASSES, weights, observed)
+    return family, family.likelihood.summarize(rows, codes, CLASSES, weights, observed)
 
 
 def patterns(rows, observed, codes, weights):
@@ -90,12 +90,12 @@ def maximum(family, tied, with_prior):
 
 def steps(family, summary, maximize, number):
     """EM from the cells that are there: after every step, the parameters and the log-likelihood of those before it."""
-    parameters = maximize(family.available(summary))
+    parameters = maximize(family.initial_summary(summary))
     for _ in range(number):
         mean = parameters["mean"]
         factor = np.broadcast_to(np.linalg.cholesky(parameters["covariance"]), (*mean.shape, COLUMNS))
         yield parameters, expected_moments(summary, mean, factor)[1].sum()
-        parameters = maximize(family.completed(summary, parameters))
+        parameters = maximize(family.e_step(summary, parameters))
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_em_never_falls_and_ends_at_the_maximum(tied, with_prior):
 def test_em_begins_with_the_cells_that_are_there():
     family, summary = summarized()
     rows, observed, codes, weights = data()
-    start = family.available(summary)
+    start = family.initial_summary(summary)
     assert isinstance(start, Moments)
     for k, column in np.ndindex(CLASSES, COLUMNS):
         there = observed[:, column] & (codes == k)
@@ -140,17 +140,17 @@ def test_em_begins_with_the_cells_that_are_there():
         close(start.scatter[k, column, column], variance * weights[codes == k].sum(), rtol=1e-10)
     nothing = observed.copy()
     nothing[codes == 1, 2] = False
-    start = family.available(family.statistic.summarize(rows, codes, CLASSES, weights, nothing))
+    start = family.initial_summary(family.likelihood.summarize(rows, codes, CLASSES, weights, nothing))
     close(start.mean[1, 2], family.location[1, 2])
     close(start.scatter[1, 2, 2] / start.count[1], family.mode()["covariance"][1, 2, 2])
 
 
 def test_whole_rows_are_as_they_are():
     family, (rows, _, codes, weights) = family_of(False), data()
-    summary = family.statistic.summarize(np.nan_to_num(rows), codes, CLASSES, weights)
+    summary = family.likelihood.summarize(np.nan_to_num(rows), codes, CLASSES, weights)
     assert family.has_closed_form(summary)
-    assert family.available(summary) is summary
-    assert family.completed(summary, family.mode()) is summary
+    assert family.initial_summary(summary) is summary
+    assert family.e_step(summary, family.mode()) is summary
     family.check_estimable(summary, NAMES)
 
 
@@ -159,7 +159,7 @@ def test_what_no_cell_tells_is_refused_by_name(tied):
     family, (rows, observed, codes, _) = family_of(tied), data()
 
     def check(seen):
-        family.check_estimable(family.statistic.summarize(rows, codes, CLASSES, None, seen), NAMES)
+        family.check_estimable(family.likelihood.summarize(rows, codes, CLASSES, None, seen), NAMES)
 
     check(observed)
     without = observed.copy()

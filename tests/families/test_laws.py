@@ -32,7 +32,7 @@ def codes(rng):
 
 
 def summarize(family, rows, codes, weights=None):
-    return family.statistic.summarize(rows, codes, CLASSES, weights)
+    return family.likelihood.summarize(rows, codes, CLASSES, weights)
 
 
 def log_prob(distribution, row):
@@ -333,7 +333,7 @@ def test_the_sites_are_the_prior_and_the_likelihood(name, rng, codes):
     def program():
         sites = prior.sample_sites("block")
         with numpyro.plate("rows", ROWS):
-            numpyro.sample("x", prior.likelihood(sites, codes, **covariate))
+            numpyro.sample("x", prior.site_distribution(sites, codes, **covariate))
 
     @jax.jit
     def run(values, rows):

@@ -172,7 +172,7 @@ def test_tables_of_classes_and_columns_are_their_entries(rows, rng):
     features, columns = rows[:, :-1], rng.normal(0, 1, (ROWS, COLUMNS)) + rows[:, -1:]
     codes, observed = rng.integers(0, CLASSES, ROWS), rng.random((ROWS, COLUMNS)) < 0.8
     prior = PRIORS["proper"].resolve(Scale(CLASSES, COLUMNS, feature_mean=np.zeros(FEATURES)))
-    summary = prior.statistic.summarize(columns, codes, CLASSES, None, observed, {"features": features})
+    summary = prior.likelihood.summarize(columns, codes, CLASSES, None, observed, {"features": features})
     posterior, evidence = prior.update(summary), prior.log_evidence_terms(summary)
     df, loc, scale = posterior.predictive_parameters(features)
     found = prior.maximum_likelihood(summary)

@@ -54,7 +54,7 @@ def test_the_prior_density_is_that_of_mean_loadings_and_noise(rng):
 @pytest.mark.parametrize("adapted", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_the_sites_are_the_prior_of_loadings_but_for_the_volume_of_rotations(adapted, rng):
     differences = []
-    family = TABLE.adapted(process(rng)[1]) if adapted else TABLE
+    family = TABLE.reparametrised(process(rng)[1]) if adapted else TABLE
     for _ in range(4):
         loadings, parameters = process(rng)
         with jax.enable_x64(True):
@@ -76,7 +76,7 @@ def test_the_sites_are_the_prior_of_loadings_but_for_the_volume_of_rotations(ada
 def test_draws_of_the_sites_are_products_of_normal_matrices(adapted, rng):
     """Loadings that are made triangular have the moments of loadings loadings' that free ones have."""
     size, width = 20_000, 1.3
-    family = TABLE.adapted(process(rng)[1]) if adapted else TABLE
+    family = TABLE.reparametrised(process(rng)[1]) if adapted else TABLE
 
     def draw(key):
         return handlers.seed(lambda: family.sample_sites("block"), key)()["loadings"][0]
@@ -112,7 +112,7 @@ def test_draws_have_the_moments_that_are_told():
 def test_maximum_likelihood_is_that_of_scikit_learn(rng):
     rows = rows_of(rng, 47)
     codes = np.repeat([0, 1], [20, 27])
-    point = TABLE.maximum_likelihood(TABLE.statistic.summarize(rows, codes, CLASSES))
+    point = TABLE.maximum_likelihood(TABLE.likelihood.summarize(rows, codes, CLASSES))
     for k in range(CLASSES):
         members = rows[codes == k]
         peer, share = PCA(FACTORS).fit(members), (len(members) - 1) / len(members)  # its spectrum has n - 1
@@ -170,7 +170,7 @@ def test_a_mode_may_have_fewer_factors_than_were_asked_for(rng):
 
 
 def test_without_rows_the_mode_is_that_of_the_prior():
-    summary = TABLE.statistic.summarize(np.zeros((0, COLUMNS)), np.zeros(0, int), CLASSES)
+    summary = TABLE.likelihood.summarize(np.zeros((0, COLUMNS)), np.zeros(0, int), CLASSES)
     mode = TABLE.maximum_posterior(summary)
     for name, value in TABLE.mode().items():
         close(mode[name], value, rtol=1e-12, atol=1e-12, err_msg=name)
@@ -198,9 +198,9 @@ def test_what_is_not_there_is_refused_by_name(rng):
     names = Names("size", ["ape", "bear"], list("abcde"))
     codes = np.repeat([0, 1], [4, 20])
     with pytest.raises(FitError, match="'size': class 'ape' has 4 rows, whose covariance has rank 3, so 3 factors"):
-        TABLE.maximum_likelihood(TABLE.statistic.summarize(rows_of(rng, 24), codes, CLASSES), names)
+        TABLE.maximum_likelihood(TABLE.likelihood.summarize(rows_of(rng, 24), codes, CLASSES), names)
     with pytest.raises(FitError, match="no rows at class 'ape'"):
-        TABLE.maximum_likelihood(TABLE.statistic.summarize(rows_of(rng, 24), codes * 0 + 1, CLASSES), names)
+        TABLE.maximum_likelihood(TABLE.likelihood.summarize(rows_of(rng, 24), codes * 0 + 1, CLASSES), names)
 
 
 def test_rows_may_be_fewer_than_columns_and_a_column_constant(rng):
@@ -222,7 +222,7 @@ def test_the_likelihood_rises_with_the_number_of_factors_to_that_of_any_covarian
     scale = Scale(CLASSES, COLUMNS, None, rows.mean(0), rows.var(0))
     families = [*(LowRankNormal(number) for number in range(1, COLUMNS)), NormalInverseWishart()]
     tables = [family.resolve(scale) for family in families]
-    summary = TABLE.statistic.summarize(rows, codes, CLASSES)
+    summary = TABLE.likelihood.summarize(rows, codes, CLASSES)
     values = [table.log_likelihood(table.maximum_likelihood(summary), summary) for table in tables]
     assert (np.diff(values[:-1]) > 0).all()
     close(values[-2], values[-1], rtol=1e-12)  # all but one column: any covariance is such

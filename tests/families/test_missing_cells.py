@@ -10,11 +10,11 @@ from test_laws import assert_maximum
 
 from bayesgen.errors import DataError, ModelError
 from bayesgen.families.rows import (
-    ConcentricStudentTRows,
-    DirichletMultinomialRows,
-    MultivariateStudentTRows,
-    NegativeBinomialRows,
-    StudentTRows,
+    DirichletMultinomialDensity,
+    MultivariateStudentTDensity,
+    NegativeBinomialDensity,
+    SphericalStudentTDensity,
+    StudentTDensity,
 )
 
 close = np.testing.assert_allclose
@@ -39,7 +39,7 @@ def with_holes(rows, rng):
 
 
 def summarize(family, rows, codes, observed=None, weights=None):
-    return family.statistic.summarize(rows, codes, CLASSES, weights, observed)
+    return family.likelihood.summarize(rows, codes, CLASSES, weights, observed)
 
 
 def likelihood(prior, parameters, rows, codes, observed):
@@ -146,7 +146,7 @@ def test_maximum_likelihood_of_what_is_observed(name, rng, codes):
 def test_hyperparameters_come_from_the_cells_that_are_there(name, rng):
     family = type(CASES[name].family)()
     rows, observed = with_holes(CASES[name].rows(rng, ROWS), rng)
-    summary = family.statistic.summarize(rows, np.zeros(ROWS, int), 1, None, observed).of_class(0)
+    summary = family.likelihood.summarize(rows, np.zeros(ROWS, int), 1, None, observed).of_class(0)
     together = family.update(summary)
     for column in range(COLUMNS):
         alone = family.update(rows[observed[:, column], column])
@@ -202,27 +202,27 @@ def predictive_densities(rng):
     student, joint = stats.t.logpdf, stats.multivariate_t.logpdf
     return {
         "Student t": (
-            StudentTRows(df, loc, scale),
+            StudentTDensity(df, loc, scale),
             reals,
             lambda k, x, s: student(x, df[k, s], loc[k, s], scale[k, s]).sum(),
         ),
         "Student t, one df": (
-            StudentTRows(shared, loc, scale),
+            StudentTDensity(shared, loc, scale),
             reals,
             lambda k, x, s: student(x, df[k, 0], loc[k, s], scale[k, s]).sum(),
         ),
         "concentric": (
-            ConcentricStudentTRows(shared, loc, scale),
+            SphericalStudentTDensity(shared, loc, scale),
             reals,
             lambda k, x, s: joint(x, loc[k, s], np.diag(scale[k, s] ** 2), df[k, 0]),
         ),
         "joint": (
-            MultivariateStudentTRows.of(df[:, 0], loc, factor),
+            MultivariateStudentTDensity.of(df[:, 0], loc, factor),
             reals,
             lambda k, x, s: joint(x, loc[k, s], covariance[k][np.ix_(s, s)], df[k, 0]),
         ),
         "negative binomial": (
-            NegativeBinomialRows(shape, rate),
+            NegativeBinomialDensity(shape, rate),
             counts,
             lambda k, x, s: stats.nbinom.logpmf(x, shape[k, s], rate[k, s] / (1 + rate[k, s])).sum(),
         ),
@@ -261,4 +261,4 @@ def test_mixtures_of_columns_and_of_rows_leave_missing_cells_out(rng):
 
 def test_vectors_of_counts_refuse(rng):
     with pytest.raises(DataError, match="Dirichlet-multinomial"):
-        DirichletMultinomialRows(np.ones((2, 3))).log_prob(np.ones((1, 3)), np.ones((1, 3), bool))
+        DirichletMultinomialDensity(np.ones((2, 3))).log_prob(np.ones((1, 3)), np.ones((1, 3), bool))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayesgen.families.rows import FACTORS, StudentTRows
+from bayesgen.families.rows import FACTORS, StudentTDensity
 
 
 @pytest.mark.parametrize("num_columns", [1, FACTORS - 1, FACTORS, 2 * FACTORS + 3])
@@ -19,5 +19,5 @@ def test_student_t_columns(num_columns, distance, shared):
     rows[2] *= distance
     expected = stats.t.logpdf(rows[:, None], df, loc, scale).sum(-1)
     with np.errstate(over="ignore"):
-        found = StudentTRows(df, loc, scale).log_prob(rows)
+        found = StudentTDensity(df, loc, scale).log_prob(rows)
     np.testing.assert_allclose(found, expected, rtol=1e-12)

@@ -287,7 +287,7 @@ def constant(rng, codes):
 @pytest.mark.parametrize("family", [NormalInverseGamma(), NormalInverseWishart()])
 def test_a_constant_column_names_block_class_and_column(family, rng):
     codes = np.arange(19) % 2
-    summary = family.statistic.summarize(constant(rng, codes), codes, 2)
+    summary = family.likelihood.summarize(constant(rng, codes), codes, 2)
     with pytest.raises(FitError, match=r"'plants'.*'elm'.*'girth'.*Exact"):
         family.maximum_likelihood(summary, NAMES)
     shared = type(family)(tied=True).maximum_likelihood(summary)  # the other class varies there
@@ -297,10 +297,10 @@ def test_a_constant_column_names_block_class_and_column(family, rng):
 def test_too_few_rows_name_block_class_rows_and_dimension(rng):
     codes = np.array([0, 0, 0, 0, 0, 1, 1, 1])
     family = NormalInverseWishart()
-    summary = family.statistic.summarize(rng.normal(size=(8, 3)), codes, 2)
+    summary = family.likelihood.summarize(rng.normal(size=(8, 3)), codes, 2)
     with pytest.raises(FitError, match=r"'plants'.*'elm' has 3 rows.*dimension 3.*rank 2.*4 rows"):
         family.maximum_likelihood(summary, NAMES)
-    two = family.statistic.summarize(rng.normal(size=(3, 3)), np.array([0, 0, 1]), 2)
+    two = family.likelihood.summarize(rng.normal(size=(3, 3)), np.array([0, 0, 1]), 2)
     with pytest.raises(FitError, match="all classes together"):
         NormalInverseWishart(tied=True).maximum_likelihood(two, NAMES)
 

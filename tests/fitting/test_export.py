@@ -58,7 +58,7 @@ def test_arviz_reads_it(exact):
     summary = arviz_stats.summary(tree)
     assert "real_mean[ape, height]" in summary.index
     assert "class_probs[bear]" in summary.index
-    sizes, rhats = (named(statistic(tree)) for statistic in (arviz_stats.ess, arviz_stats.rhat))
+    sizes, rhats = (named(likelihood(tree)) for likelihood in (arviz_stats.ess, arviz_stats.rhat))
     for name in exact.parameters:
         assert (sizes[name].values > 600).all(), name  # of 1000 independent draws
         assert (rhats[name].values < 1.03).all(), name

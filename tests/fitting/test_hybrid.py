@@ -37,7 +37,7 @@ def probabilities(fit, X):
 
 
 @pytest.fixture(scope="module")
-def middle(rows):
+def posterior_center(rows):
     return fitted(rows, bg.Hybrid(1.0))
 
 

@@ -140,9 +140,11 @@ def test_steps_of_em_never_lower_the_objective(model, target, X):
     labelled = dataclasses.replace(statistics, unlabelled=None)
     steps = ExpectationMaximization(conjugate, target(conjugate), labelled, rows)
     if rows is None:
-        point = conjugate.middle(conjugate.available(labelled))
+        point = conjugate.posterior_center(conjugate.initial_statistics(labelled))
     else:
-        point = conjugate.middle(steps.given_classes(rows, rng.integers(0, 2, rows.num_rows), conjugate.center()))
+        point = conjugate.posterior_center(
+            steps.given_classes(rows, rng.integers(0, 2, rows.num_rows), conjugate.center())
+        )
     objectives = []
     for _ in range(12):
         objective, point = steps.step(point)

@@ -14,12 +14,12 @@ import scipy.special
 import scipy.stats
 
 import bayesgen as bg
-from bayesgen.distributions import HiddenMarkovStatistic
+from bayesgen.distributions import HiddenMarkovLikelihood
 from bayesgen.fitting import prepare
 from bayesgen.posteriors import Draws, Point
 from bayesgen.prediction import hidden_states
 from bayesgen.prediction.batches import ratio_error
-from bayesgen.statistics import CategoricalStatistic
+from bayesgen.statistics import CategoricalLikelihood
 
 NUM_STATES, NUM_SYMBOLS, NUM_CLASSES, NUM_STEPS = 3, 5, 2, 4
 close = np.testing.assert_allclose
@@ -333,13 +333,13 @@ def test_impossible_sequences_have_no_states_and_are_counted(words):
     assert np.isnan(found.probabilities[has_it]).all() and (found.paths[has_it] == -1).all()
     assert np.isneginf(found.log_marginal).tolist() == has_it
     assert not np.isnan(found.probabilities[1, 0]).any()
-    statistic = HiddenMarkovStatistic(CategoricalStatistic(NUM_SYMBOLS))
+    likelihood = HiddenMarkovLikelihood(CategoricalLikelihood(NUM_SYMBOLS))
     tables = {name: words.parameters[name] for name in ("initial", "transition")} | {"probs": never}
     with np.errstate(divide="ignore"):
         initial, transition, probs = (np.log(table)[None] for table in tables.values())
     parameters = {"log_initial": initial, "log_transition": transition, "emission_log_probs": probs}
     with jax.enable_x64(True):
-        smoothed = np.asarray(statistic.smoothed(parameters, np.array([[0, 4], [0, 1]]), None))
+        smoothed = np.asarray(likelihood.smoothed(parameters, np.array([[0, 4], [0, 1]]), None))
     assert (smoothed[0] == 0).all()
     close(smoothed[1].sum(-1), 1.0, rtol=1e-12)
 

@@ -11,8 +11,8 @@ import scipy.stats
 from scipy.special import expit, logsumexp
 
 import bayesgen as bg
-from bayesgen.distributions import HiddenMarkovStatistic
-from bayesgen.statistics import KeptRows
+from bayesgen.distributions import HiddenMarkovLikelihood
+from bayesgen.statistics import RetainedRows
 
 MOVES = np.array([[0.8, 0.2], [0.3, 0.7]])
 START = np.array([0.6, 0.4])
@@ -87,8 +87,8 @@ def fitted(program):
 
 
 def test_rows_are_kept_modes_found_and_densities_sums_over_paths(program, posterior):
-    assert isinstance(dict(program.plan.compressed)["x"], HiddenMarkovStatistic)
-    assert isinstance(bg.summarize(program, {"x": ROWS}, np.zeros(4)).statistics.summaries["x"], KeptRows)
+    assert isinstance(dict(program.plan.compressed)["x"], HiddenMarkovLikelihood)
+    assert isinstance(bg.summarize(program, {"x": ROWS}, np.zeros(4)).statistics.summaries["x"], RetainedRows)
     fit = bg.fit(program, {"x": ROWS}, LABELS, method=bg.MAP(), progress=False)
     shift, (grid, weights, _) = float(fit.parameters["shift"]), posterior
     assert abs(shift - grid[weights.argmax()]) <= 0.5 * (grid[1] - grid[0])

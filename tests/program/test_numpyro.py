@@ -115,7 +115,7 @@ def test_a_conditioned_built_in_runs_under_nuts(rng):
     data = {"real": attributes["real"], "binary": attributes["binary"].astype(int), "y": y}
     draws = run_nuts(own, data, len(y))
     for name, family in zip(own.function.names, own.function.families, strict=True):
-        summary = family.statistic.summarize(attributes[name].astype(float), y, 2)
+        summary = family.likelihood.summarize(attributes[name].astype(float), y, 2)
         posterior = family.update(summary)
         for key, value in posterior.mean().items():
             assert within(draws[f"{name}_{key}"], value, np.sqrt(posterior.variance()[key])), key

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from counting import compilations
 
-from bayesgen.statistics import KeptRows, LatentStatistic
+from bayesgen.statistics import LatentLikelihood, RetainedRows
 from bayesgen.statistics import latent as latent_module
 
 CLASSES, KINDS, SYMBOLS = 3, 2, 5
@@ -17,7 +17,7 @@ TINY = 1e-12
 
 
 @dataclasses.dataclass(frozen=True)
-class Bags(LatentStatistic):
+class Bags(LatentLikelihood):
     """Sequences all of whose symbols come of one of several dice, and which it was is hidden."""
 
     def log_probs(self, parameters, values, observed, classes):
@@ -30,7 +30,7 @@ class Bags(LatentStatistic):
 
 
 @dataclasses.dataclass(frozen=True)
-class Tosses(LatentStatistic):
+class Tosses(LatentLikelihood):
     """Numbers about one of two centres for a whole sequence."""
 
     def log_probs(self, parameters, values, observed, classes):
@@ -87,36 +87,36 @@ def test_likelihoods_and_densities_are_sums_over_what_is_hidden(rng):
     codes, weights = rng.choice([0, 2], 11), rng.gamma(1.0, 1.0, 11)
     shares = rng.dirichlet(np.ones(CLASSES), 11)
     shares[3] = [0.0, 1.0, 0.0]
-    statistic = Bags()
-    table = statistic.density(parameters).log_prob(rows, seen)
+    likelihood = Bags()
+    table = likelihood.density(parameters).log_prob(rows, seen)
     cells = zip(rows, seen, strict=True)
     expected = [[plain(parameters, row, there, k) for k in range(CLASSES)] for row, there in cells]
     np.testing.assert_allclose(table, expected, rtol=1e-12, atol=TINY)
-    labelled = statistic.summarize(rows, codes, CLASSES, weights, seen)
+    labelled = likelihood.summarize(rows, codes, CLASSES, weights, seen)
     assert len(labelled.places) == 11 and not labelled.is_complete
     of_codes = by_class(parameters, rows, seen, np.eye(CLASSES)[codes] * weights[:, None])
-    np.testing.assert_allclose(statistic.log_likelihood(parameters, labelled), of_codes, rtol=1e-12, atol=TINY)
-    in_part = statistic.summarize(rows, shares, CLASSES, weights, seen)
+    np.testing.assert_allclose(likelihood.log_likelihood(parameters, labelled), of_codes, rtol=1e-12, atol=TINY)
+    in_part = likelihood.summarize(rows, shares, CLASSES, weights, seen)
     assert len(in_part.places) == 31  # a row of one class alone has one entry
     of_shares = by_class(parameters, rows, seen, shares * weights[:, None])
-    np.testing.assert_allclose(statistic.log_likelihood(parameters, in_part), of_shares, rtol=1e-12, atol=TINY)
+    np.testing.assert_allclose(likelihood.log_likelihood(parameters, in_part), of_shares, rtol=1e-12, atol=TINY)
     np.testing.assert_allclose(in_part.count, (shares * weights[:, None]).sum(0), rtol=1e-12, atol=TINY)
 
 
 def test_one_class_and_all_of_them_pooled(rng):
     parameters, rows = parameters_of(rng), rows_of(rng, 9, 4)
     seen, shares = np.ones(rows.shape, bool), rng.dirichlet(np.ones(CLASSES), 9)
-    statistic, summary = Bags(), Bags().summarize(rows, shares, CLASSES)
+    likelihood, summary = Bags(), Bags().summarize(rows, shares, CLASSES)
     expected = by_class(parameters, rows, seen, shares)
     for code in range(CLASSES):
         of_class = {name: value[code] for name, value in parameters.items()}
-        found = statistic.log_likelihood(of_class, summary.of_class(code))
+        found = likelihood.log_likelihood(of_class, summary.of_class(code))
         np.testing.assert_allclose(found, expected[code], rtol=1e-12, atol=TINY)
     one = {name: value[1:2] for name, value in parameters.items()}
     pooled = summary.pooled()
     assert pooled.num_classes == 1 and len(pooled.places) == 9
     total = sum(plain(parameters, row, there, 1) for row, there in zip(rows, seen, strict=True))
-    np.testing.assert_allclose(statistic.log_likelihood(one, pooled), [total], rtol=1e-12, atol=TINY)
+    np.testing.assert_allclose(likelihood.log_likelihood(one, pooled), [total], rtol=1e-12, atol=TINY)
     grown = summary.with_empty_class(1)
     assert grown.num_classes == CLASSES + 1
     np.testing.assert_allclose(grown.count, np.insert(summary.count, 1, 0.0))
@@ -124,27 +124,30 @@ def test_one_class_and_all_of_them_pooled(rng):
 
 def test_tables_of_unlike_lengths_merge(rng):
     parameters, parts = parameters_of(rng), [rows_of(rng, 5, 3), rows_of(rng, 4, 7), rows_of(rng, 2, 1)]
-    statistic, codes = Bags(), [rng.integers(0, CLASSES, len(part)) for part in parts]
+    likelihood, codes = Bags(), [rng.integers(0, CLASSES, len(part)) for part in parts]
     masks = [None, rng.random((4, 7)) < 0.5, None]
     pieces = [
-        statistic.summarize(*each, observed=mask)
+        likelihood.summarize(*each, observed=mask)
         for *each, mask in zip(parts, codes, [CLASSES] * 3, masks, strict=True)
     ]
-    expected = sum(statistic.log_likelihood(parameters, piece) for piece in pieces)
+    expected = sum(likelihood.log_likelihood(parameters, piece) for piece in pieces)
     merged = pieces[0] + pieces[1] + pieces[2]
     assert merged.values.shape == (11, 7)
-    np.testing.assert_allclose(statistic.log_likelihood(parameters, merged), expected, rtol=1e-12, atol=TINY)
-    np.testing.assert_allclose(statistic.log_likelihood(parameters, merged.padded()), expected, rtol=1e-12, atol=TINY)
+    np.testing.assert_allclose(likelihood.log_likelihood(parameters, merged), expected, rtol=1e-12, atol=TINY)
+    np.testing.assert_allclose(likelihood.log_likelihood(parameters, merged.padded()), expected, rtol=1e-12, atol=TINY)
 
 
 def test_steps_of_numbers_that_are_added_are_not_observed(rng):
-    statistic, parameters = Tosses(), {"centres": rng.normal(size=(CLASSES, 2))}
+    likelihood, parameters = Tosses(), {"centres": rng.normal(size=(CLASSES, 2))}
     short, long = rng.normal(size=(3, 2)), rng.normal(size=(2, 5))
-    one, two = statistic.summarize(short, np.array([0, 1, 1]), CLASSES), statistic.summarize(long, np.zeros(2, int), 3)
+    one, two = (
+        likelihood.summarize(short, np.array([0, 1, 1]), CLASSES),
+        likelihood.summarize(long, np.zeros(2, int), 3),
+    )
     both = one.merge(two)
     assert both.observed.sum() == 16
-    separate = statistic.log_likelihood(parameters, one) + statistic.log_likelihood(parameters, two)
-    np.testing.assert_allclose(statistic.log_likelihood(parameters, both), separate, rtol=1e-12, atol=TINY)
+    separate = likelihood.log_likelihood(parameters, one) + likelihood.log_likelihood(parameters, two)
+    np.testing.assert_allclose(likelihood.log_likelihood(parameters, both), separate, rtol=1e-12, atol=TINY)
     columns = both.by_column()
     np.testing.assert_allclose(columns.mean[0, 0], np.append(short[0], long).mean(), rtol=1e-12, atol=TINY)
     np.testing.assert_allclose(
@@ -154,10 +157,10 @@ def test_steps_of_numbers_that_are_added_are_not_observed(rng):
 
 def test_gradients_are_expected_counts(rng):
     parameters, rows = parameters_of(rng), rows_of(rng, 6, 5)
-    statistic, codes = Bags(), rng.integers(0, 2, 6)
-    summary = statistic.summarize(rows, codes, CLASSES, np.full(6, 2.0))
-    log_likelihood, counts = statistic.expected_counts(parameters, summary)
-    np.testing.assert_allclose(log_likelihood, statistic.log_likelihood(parameters, summary), rtol=1e-12, atol=TINY)
+    likelihood, codes = Bags(), rng.integers(0, 2, 6)
+    summary = likelihood.summarize(rows, codes, CLASSES, np.full(6, 2.0))
+    log_likelihood, counts = likelihood.expected_counts(parameters, summary)
+    np.testing.assert_allclose(log_likelihood, likelihood.log_likelihood(parameters, summary), rtol=1e-12, atol=TINY)
     expected = np.zeros((CLASSES, KINDS))
     used = np.zeros((CLASSES, KINDS, SYMBOLS))
     for row, code in zip(rows, codes, strict=True):
@@ -173,39 +176,39 @@ def test_gradients_are_expected_counts(rng):
 @pytest.mark.slow
 def test_chunks_and_traced_rows_give_the_same(rng, monkeypatch):
     parameters, rows = parameters_of(rng), rows_of(rng, 13, 5)
-    statistic, shares = Bags(), rng.dirichlet(np.ones(CLASSES), 13)
-    summary = statistic.summarize(rows, shares, CLASSES)
-    whole, counts = statistic.expected_counts(parameters, summary)
-    table = statistic.density(parameters).log_prob(rows)
+    likelihood, shares = Bags(), rng.dirichlet(np.ones(CLASSES), 13)
+    summary = likelihood.summarize(rows, shares, CLASSES)
+    whole, counts = likelihood.expected_counts(parameters, summary)
+    table = likelihood.density(parameters).log_prob(rows)
     with jax.enable_x64(True):
         arrays = {name: jnp.asarray(value) for name, value in parameters.items()}
         traced = jax.jit(
-            lambda values, classes: statistic.log_likelihood(arrays, statistic.summarize(values, classes, CLASSES))
+            lambda values, classes: likelihood.log_likelihood(arrays, likelihood.summarize(values, classes, CLASSES))
         )(rows, shares)
         many = {name: jnp.stack([value, value[::-1]]) for name, value in arrays.items()}
         np.testing.assert_allclose(
-            statistic.log_prob_of_many(many, jnp.asarray(rows))[:, 0], table.T, rtol=1e-12, atol=1e-12
+            likelihood.log_prob_of_many(many, jnp.asarray(rows))[:, 0], table.T, rtol=1e-12, atol=1e-12
         )
     np.testing.assert_allclose(traced, whole, rtol=1e-12, atol=TINY)
     monkeypatch.setattr(latent_module, "CHUNK_NUMBERS", 24)
     jax.clear_caches()
-    in_chunks, counts_in_chunks = statistic.expected_counts(parameters, summary)
+    in_chunks, counts_in_chunks = likelihood.expected_counts(parameters, summary)
     np.testing.assert_allclose(in_chunks, whole, rtol=1e-12, atol=TINY)
     for name, array in counts.items():
         np.testing.assert_allclose(counts_in_chunks[name], array, rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(statistic.density(parameters).log_prob(rows), table, rtol=1e-12, atol=TINY)
+    np.testing.assert_allclose(likelihood.density(parameters).log_prob(rows), table, rtol=1e-12, atol=TINY)
     jax.clear_caches()
 
 
 def test_data_of_about_the_same_shape_compile_nothing(rng):
-    statistic, parameters = Bags(), parameters_of(rng)
+    likelihood, parameters = Bags(), parameters_of(rng)
 
     def work(size, longest):
         rows = rows_of(rng, size, longest)
-        summary = statistic.summarize(rows, rng.integers(0, CLASSES, size), CLASSES)
-        statistic.expected_counts(parameters, summary)
-        statistic.log_likelihood(parameters, summary)
-        statistic.density(parameters).log_prob(rows)
+        summary = likelihood.summarize(rows, rng.integers(0, CLASSES, size), CLASSES)
+        likelihood.expected_counts(parameters, summary)
+        likelihood.log_likelihood(parameters, summary)
+        likelihood.density(parameters).log_prob(rows)
 
     work(30, 7)
     with compilations() as found:
@@ -215,8 +218,8 @@ def test_data_of_about_the_same_shape_compile_nothing(rng):
 
 def test_rows_that_do_not_count_are_not_kept(rng):
     rows = rows_of(rng, 4, 3)
-    summary = KeptRows.of_rows(rows, np.array([0, 1, 1, 0]), 2, np.array([1.0, 0.0, 2.0, 0.0]))
+    summary = RetainedRows.of_rows(rows, np.array([0, 1, 1, 0]), 2, np.array([1.0, 0.0, 2.0, 0.0]))
     np.testing.assert_array_equal(summary.values, rows[[0, 2]])
     np.testing.assert_array_equal(summary.count, [1.0, 2.0])
-    none = KeptRows.of_rows(rows[:0], np.zeros(0, int), CLASSES)
+    none = RetainedRows.of_rows(rows[:0], np.zeros(0, int), CLASSES)
     np.testing.assert_array_equal(Bags().log_likelihood(parameters_of(rng), none), np.zeros(CLASSES))

@@ -32,15 +32,15 @@ def test_the_likelihood_by_factors_is_that_of_the_rows(noise):
     scores, noises = rng.normal(size=(ROWS, FACTORS, 1)), rng.normal(size=(ROWS, COLUMNS))
     rows = loc[codes] + (factor[codes] @ scores)[..., 0] + np.sqrt(diagonal[codes]) * noises
     weights = rng.gamma(2.0, 1.0, ROWS)
-    summary = read.statistic.summarize(rows, codes, CLASSES, weights)
+    summary = read.likelihood.summarize(rows, codes, CLASSES, weights)
     covariance = factor @ np.swapaxes(factor, -1, -2) + diagonal[..., None] * np.eye(COLUMNS)
     expected = np.zeros(CLASSES)
     for row, code, weight in zip(rows, codes, weights, strict=True):
         expected[code] += weight * multivariate_normal.logpdf(row, loc[code], covariance[code])
     arrays = {name: np.asarray(value) for name, value in read.parameters.items()}
     with jax.enable_x64(True):
-        traced = jax.jit(read.statistic.log_likelihood)(read.parameters, summary)
-    for found in (read.statistic.log_likelihood(arrays, summary), traced):
+        traced = jax.jit(read.likelihood.log_likelihood)(read.parameters, summary)
+    for found in (read.likelihood.log_likelihood(arrays, summary), traced):
         np.testing.assert_allclose(found, expected, rtol=1e-8 if noise < 1 else 1e-12)
     by_covariance = MULTIVARIATE_NORMAL.log_likelihood(arrays, summary)
     np.testing.assert_allclose(by_covariance, expected, rtol=1e-8 if noise < 1 else 1e-12)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from bayesgen.statistics import MultivariateNormalStatistic, PatternMoments, expected_moments
+from bayesgen.statistics import MultivariateNormalLikelihood, PatternMoments, expected_moments
 from bayesgen.statistics.completion import inverse_blocks, marginal_squares
 
-NORMAL = MultivariateNormalStatistic()
+NORMAL = MultivariateNormalLikelihood()
 CLASSES, ROWS, COLUMNS = 3, 61, 5
 close, compiled = np.testing.assert_allclose, jax.jit(NORMAL.log_likelihood)
 

@@ -39,12 +39,12 @@ def same(one, two, rtol=1e-11, atol=1e-11):
 
 def data(name, rng):
     case = CASES[name]
-    statistic, inert = statistic_of(case, case.parameters(rng))
-    return statistic, case.rows(rng), inert, rng.choice([0, 2], ROWS), rng.gamma(1.0, 1.0, ROWS)
+    likelihood, measure = statistic_of(case, case.parameters(rng))
+    return likelihood, case.rows(rng), measure, rng.choice([0, 2], ROWS), rng.gamma(1.0, 1.0, ROWS)
 
 
-def take(inert, rows):
-    return {key: value[rows] for key, value in inert.items()}
+def take(measure, rows):
+    return {key: value[rows] for key, value in measure.items()}
 
 
 def with_holes(values, rng):
@@ -56,56 +56,60 @@ def with_holes(values, rng):
 @every_case
 @pytest.mark.parametrize("weighted", [False, True])
 def test_one_hot_responsibilities_are_codes(name, weighted, rng):
-    statistic, values, inert, codes, weights = data(name, rng)
+    likelihood, values, measure, codes, weights = data(name, rng)
     weights = weights if weighted else None
-    by_codes = statistic.summarize(values, codes, CLASSES, weights, inert=inert)
-    by_rows = statistic.summarize(values, np.eye(CLASSES)[codes], CLASSES, weights, inert=inert)
+    by_codes = likelihood.summarize(values, codes, CLASSES, weights, measure=measure)
+    by_rows = likelihood.summarize(values, np.eye(CLASSES)[codes], CLASSES, weights, measure=measure)
     same(by_rows, by_codes)
     assert (by_rows.count[EMPTY] == 0).all()
 
 
 @every_case
 def test_responsibilities_are_weighted_copies_in_every_class(name, rng):
-    statistic, values, inert, _, weights = data(name, rng)
+    likelihood, values, measure, _, weights = data(name, rng)
     responsibilities = rng.dirichlet(np.full(CLASSES, 0.5), ROWS)
     copies, codes = np.tile(np.arange(ROWS), CLASSES), np.repeat(np.arange(CLASSES), ROWS)
-    expected = statistic.summarize(
-        values[copies], codes, CLASSES, (responsibilities * weights[:, None]).T.ravel(), inert=take(inert, copies)
+    expected = likelihood.summarize(
+        values[copies],
+        codes,
+        CLASSES,
+        (responsibilities * weights[:, None]).T.ravel(),
+        measure=take(measure, copies),
     )
-    same(statistic.summarize(values, responsibilities, CLASSES, weights, inert=inert), expected)
+    same(likelihood.summarize(values, responsibilities, CLASSES, weights, measure=measure), expected)
 
 
 @every_case
 def test_traced_summaries_are_those_of_numpy(name, rng):
-    statistic, values, inert, codes, weights = data(name, rng)
-    inert, holes = jax.tree.map(np.array, inert), with_holes(values, rng)[1]
+    likelihood, values, measure, codes, weights = data(name, rng)
+    measure, holes = jax.tree.map(np.array, measure), with_holes(values, rng)[1]
     responsibilities = rng.dirichlet(np.full(CLASSES, 0.5), ROWS)
-    traced = jax.jit(lambda x, classes, w, mask, i: statistic.summarize(x, classes, CLASSES, w, mask, i))
+    traced = jax.jit(lambda x, classes, w, mask, i: likelihood.summarize(x, classes, CLASSES, w, mask, i))
     holes = None if name in VECTORS else holes
     for classes, given, observed in ((codes, None, holes), (codes, weights, None), (responsibilities, weights, holes)):
-        expected = statistic.summarize(values, classes, CLASSES, given, observed, inert)
+        expected = likelihood.summarize(values, classes, CLASSES, given, observed, measure)
         assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(expected))
-        same(jax.tree.map(np.asarray, traced(values, classes, given, observed, inert)), expected)
+        same(jax.tree.map(np.asarray, traced(values, classes, given, observed, measure)), expected)
 
 
 @columnwise
 @pytest.mark.parametrize("soft", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_missing_cell_is_dropped_from_its_column(name, soft, weighted, rng):
-    statistic, values, inert, codes, weights = data(name, rng)
+    likelihood, values, measure, codes, weights = data(name, rng)
     weights = weights if weighted else None
     classes = rng.dirichlet(np.full(CLASSES, 0.5), ROWS) if soft else codes
     values, observed = with_holes(values, rng)
-    found = statistic.summarize(values, classes, CLASSES, weights, observed, inert)
+    found = likelihood.summarize(values, classes, CLASSES, weights, observed, measure)
     assert found.count.shape == (CLASSES, COLUMNS)
     for column in range(COLUMNS):
         rows, place = observed[:, column], slice(column, column + 1)
-        expected = statistic.summarize(
+        expected = likelihood.summarize(
             values[rows, place],
             classes[rows],
             CLASSES,
             None if weights is None else weights[rows],
-            inert={key: value[rows, place] for key, value in inert.items()},
+            measure={key: value[rows, place] for key, value in measure.items()},
         )
         of_column = jax.tree.map(lambda array, place=place: array[:, place], found)
         assert jax.tree.structure(of_column) == jax.tree.structure(expected)
@@ -116,33 +120,33 @@ def test_a_missing_cell_is_dropped_from_its_column(name, soft, weighted, rng):
 @columnwise
 @pytest.mark.parametrize("soft", [False, True])
 def test_a_row_and_a_column_without_observed_cells(name, soft, rng):
-    statistic, values, inert, codes, weights = data(name, rng)
+    likelihood, values, measure, codes, weights = data(name, rng)
     classes = rng.dirichlet(np.full(CLASSES, 0.5), ROWS) if soft else codes
     observed = np.ones(values.shape, bool)
     observed[[3, 17]] = False
     kept = observed[:, 0]
-    found = statistic.summarize(values, classes, CLASSES, weights, observed, inert)
-    expected = statistic.summarize(values[kept], classes[kept], CLASSES, weights[kept], inert=take(inert, kept))
+    found = likelihood.summarize(values, classes, CLASSES, weights, observed, measure)
+    expected = likelihood.summarize(values[kept], classes[kept], CLASSES, weights[kept], measure=take(measure, kept))
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(
             one, other if one.shape == other.shape else np.stack([other] * COLUMNS, 1), rtol=1e-11
         )
     observed[:, 1] = False
-    empty = statistic.summarize(values, classes, CLASSES, weights, observed, inert)
+    empty = likelihood.summarize(values, classes, CLASSES, weights, observed, measure)
     assert all((leaf[:, 1] == 0).all() for leaf in jax.tree.leaves(empty))
     np.testing.assert_array_equal(empty.count[:, 0], found.count[:, 0])
 
 
 @columnwise
 def test_summaries_merge_with_and_without_missing_cells(name, rng):
-    statistic, values, inert, codes, weights = data(name, rng)
+    likelihood, values, measure, codes, weights = data(name, rng)
     whole_values = values
     values, observed = with_holes(values, rng)
     observed[:19], values[:19] = True, whole_values[:19]
 
     def summarize(rows, masked=True):
         mask = observed[rows] if masked else None
-        return statistic.summarize(values[rows], codes[rows], CLASSES, weights[rows], mask, take(inert, rows))
+        return likelihood.summarize(values[rows], codes[rows], CLASSES, weights[rows], mask, take(measure, rows))
 
     everything, index = summarize(np.arange(ROWS)), np.arange(ROWS)
     whole, holes = summarize(index[:19], masked=False), summarize(index[19:])
@@ -153,46 +157,47 @@ def test_summaries_merge_with_and_without_missing_cells(name, rng):
     merged = jax.jit(lambda one, other: one + other)(whole, holes)
     same(jax.tree.map(np.asarray, merged), everything)
     same(
-        everything.pooled().of_class(0), statistic.summarize(values, 0 * codes, 1, weights, observed, inert).of_class(0)
+        everything.pooled().of_class(0),
+        likelihood.summarize(values, 0 * codes, 1, weights, observed, measure).of_class(0),
     )
 
 
 @columnwise
 def test_the_likelihood_of_what_is_observed(name, rng):
-    statistic, values, inert, codes, weights = data(name, rng)
+    likelihood, values, measure, codes, weights = data(name, rng)
     parameters = CASES[name].parameters(rng)
     values, observed = with_holes(values, rng)
-    summary = statistic.summarize(values, codes, CLASSES, weights, observed, inert)
+    summary = likelihood.summarize(values, codes, CLASSES, weights, observed, measure)
     read = read_conditional(CASES[name].build(**parameters), -2)
     rows = CASES[name].build(**{key: value[codes] for key, value in parameters.items()})
     cells = np.where(observed, rows.log_prob(np.where(observed, values, np.abs(values[observed]).max())), 0.0)
     expected = np.stack([(weights[:, None] * cells)[codes == k].sum(0) for k in range(CLASSES)])
-    np.testing.assert_allclose(statistic.log_likelihood(read.parameters, summary), expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(likelihood.log_likelihood(read.parameters, summary), expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(("name", "words"), [("Multinomial, probs", "a multinomial"), ("Dirichlet", "a Dirichlet")])
 def test_vectors_are_left_out_as_a_whole_and_refuse_missing_parts_by_name(name, words, rng):
-    statistic, values, inert, codes, weights = data(name, rng)
+    likelihood, values, measure, codes, weights = data(name, rng)
     whole = rng.random(values.shape[:-1]) < 0.6
     observed = np.repeat(whole[..., None], values.shape[-1], -1)
     holed = np.where(observed, values, np.nan)
-    found = statistic.summarize(holed, codes, CLASSES, weights, observed, inert)
+    found = likelihood.summarize(holed, codes, CLASSES, weights, observed, measure)
     for column in range(values.shape[1]):
         rows, place = whole[:, column], slice(column, column + 1)
-        kept = {key: value[rows, place] for key, value in inert.items()}
-        expected = statistic.summarize(values[rows, place], codes[rows], CLASSES, weights[rows], inert=kept)
+        kept = {key: value[rows, place] for key, value in measure.items()}
+        expected = likelihood.summarize(values[rows, place], codes[rows], CLASSES, weights[rows], measure=kept)
         of_column = jax.tree.map(lambda array, place=place: array[:, place], found)
         same(of_column, dataclasses.replace(expected, count=expected.count[:, None]))
     observed[3, 0, 1] = not observed[3, 0, 1]
     with pytest.raises(DataError, match=rf"The vectors of {words} distribution have missing cells"):
-        statistic.summarize(values, codes, CLASSES, observed=observed, inert=inert)
+        likelihood.summarize(values, codes, CLASSES, observed=observed, measure=measure)
 
 
 @pytest.mark.parametrize("soft", [False, True])
 @pytest.mark.parametrize("traced", [False, True])
 def test_moments_of_far_off_and_constant_columns(soft, traced, rng):
     """Centred, whatever the way they are made: large offsets cost no digits, constant columns have no scatter."""
-    statistic = statistic_of(CASES["Normal"], CASES["Normal"].parameters(rng))[0]
+    likelihood = statistic_of(CASES["Normal"], CASES["Normal"].parameters(rng))[0]
     codes = rng.integers(0, 3, 101)
     values = rng.normal((1e8, 0.0, -3.0), 1.0, (101, 3))
     values[:, 1] = np.array([0.1, 0.7, 1e9 / 3])[codes]
@@ -200,9 +205,9 @@ def test_moments_of_far_off_and_constant_columns(soft, traced, rng):
     observed = rng.random(values.shape) < 0.7
     classes = np.eye(3)[codes] if soft else codes
     run = (
-        jax.jit(lambda *a: statistic.summarize(a[0], a[1], 3, a[2], a[3]))
+        jax.jit(lambda *a: likelihood.summarize(a[0], a[1], 3, a[2], a[3]))
         if traced
-        else (lambda *a: statistic.summarize(a[0], a[1], 3, a[2], a[3]))
+        else (lambda *a: likelihood.summarize(a[0], a[1], 3, a[2], a[3]))
     )
     found = run(values, classes, rng.gamma(1.0, 1.0, 101), observed)
     assert (np.asarray(found.scatter)[:, 1] == 0).all()
@@ -219,22 +224,22 @@ def test_sparse_rows_have_responsibilities_and_no_missing_cells(rng):
         ("Multinomial, probs", rng.poisson(0.4, (ROWS, 7)).astype(float)),
         ("Bernoulli, probs", (rng.random((ROWS, 7)) < 0.2).astype(float)),
     ):
-        statistic = statistic_of(CASES[name], CASES[name].parameters(rng))[0]
+        likelihood = statistic_of(CASES[name], CASES[name].parameters(rng))[0]
         classes = rng.dirichlet(np.full(CLASSES, 0.5), ROWS)
         classes[:, EMPTY] = 0.0
         sparse = scipy.sparse.csr_array(dense)
-        same(statistic.summarize(sparse, classes, CLASSES), statistic.summarize(dense, classes, CLASSES))
+        same(likelihood.summarize(sparse, classes, CLASSES), likelihood.summarize(dense, classes, CLASSES))
         with pytest.raises(DataError, match="missing cells"):
-            statistic.summarize(sparse, classes, CLASSES, observed=np.ones(dense.shape, bool))
+            likelihood.summarize(sparse, classes, CLASSES, observed=np.ones(dense.shape, bool))
 
 
 def test_gradients_reach_responsibilities(rng):
     """Summaries made inside of what JAX differentiates: an expected log likelihood, by its responsibilities."""
-    statistic = statistic_of(CASES["Normal"], CASES["Normal"].parameters(rng))[0]
+    likelihood = statistic_of(CASES["Normal"], CASES["Normal"].parameters(rng))[0]
     values, observed = with_holes(rng.normal(size=(ROWS, COLUMNS)), rng)
 
     def scatter(responsibilities):
-        return statistic.summarize(jnp.asarray(values), responsibilities, CLASSES, observed=observed).scatter.sum()
+        return likelihood.summarize(jnp.asarray(values), responsibilities, CLASSES, observed=observed).scatter.sum()
 
     responsibilities = rng.dirichlet(np.full(CLASSES, 2.0), ROWS)
     direction = rng.normal(size=responsibilities.shape)
@@ -255,8 +260,8 @@ def log_probs_of_cells(name, parameters, values):
 @columnwise
 @pytest.mark.parametrize("xp", [np, jnp])
 def test_the_density_of_what_is_observed(name, xp, rng):
-    statistic, values, _, _, _ = data(name, rng)
-    if statistic.uses_inert:
+    likelihood, values, _, _, _ = data(name, rng)
+    if likelihood.uses_measure:
         return
     parameters = CASES[name].parameters(rng)
     with_all = log_probs_of_cells(name, parameters, values)
@@ -264,11 +269,11 @@ def test_the_density_of_what_is_observed(name, xp, rng):
     observed[5] = False
     read = jax.tree.map(xp.asarray, read_conditional(CASES[name].build(**parameters), -2).parameters)
     expected = np.where(observed[:, None], with_all, 0.0).sum(-1)
-    found = statistic.density(read).log_prob(values, observed)
+    found = likelihood.density(read).log_prob(values, observed)
     assert isinstance(found, np.ndarray if xp is np else jax.Array)
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
     many = jax.tree.map(lambda array: jnp.stack([array, array[::-1], array]), read)
-    tables = statistic.log_prob_of_many(many, jnp.asarray(values), jnp.asarray(observed))
+    tables = likelihood.log_prob_of_many(many, jnp.asarray(values), jnp.asarray(observed))
     np.testing.assert_allclose(tables[:, 1].T, expected[:, ::-1], rtol=1e-9, atol=1e-9)
 
 
@@ -280,9 +285,9 @@ def test_the_density_of_what_is_observed(name, xp, rng):
     ],
 )
 def test_missing_cells_make_nothing_impossible(name, parameters, rng):
-    statistic = statistic_of(CASES[name], CASES[name].parameters(rng))[0]
+    likelihood = statistic_of(CASES[name], CASES[name].parameters(rng))[0]
     values, observed = np.array([[1.0, 0.0], [0.0, 1.0], [np.nan, 1.0]]), np.array([[1, 1], [0, 0], [0, 1]], bool)
-    found = statistic.density({key: np.array(value) for key, value in parameters.items()}).log_prob(values, observed)
+    found = likelihood.density({key: np.array(value) for key, value in parameters.items()}).log_prob(values, observed)
     np.testing.assert_array_equal(found[1:], [[0.0], [-np.inf]])
 
 
@@ -314,26 +319,26 @@ def normal_with_holes(rng, offset=0.0):
 @pytest.mark.parametrize("xp", [np, jnp])
 @pytest.mark.parametrize("offset", [0.0, 1e5])
 def test_joint_normal_densities_are_marginals(xp, offset, rng):
-    statistic, parameters, rows, observed = normal_with_holes(rng, offset)
+    likelihood, parameters, rows, observed = normal_with_holes(rng, offset)
     expected = marginals(parameters, rows, observed).sum(-1)
-    density = statistic.density(jax.tree.map(xp.asarray, parameters))
+    density = likelihood.density(jax.tree.map(xp.asarray, parameters))
     np.testing.assert_allclose(density.log_prob(rows, observed), expected, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(jax.jit(density.log_prob)(rows, observed), expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("soft", [False, True])
 def test_moments_by_pattern_give_the_likelihood_of_what_is_observed(soft, rng):
-    statistic, parameters, rows, observed = normal_with_holes(rng)
+    likelihood, parameters, rows, observed = normal_with_holes(rng)
     codes, weights = rng.choice([0, 2], ROWS), rng.gamma(1.0, 1.0, ROWS)
     responsibilities = rng.dirichlet(np.full(CLASSES, 0.5), ROWS) if soft else np.eye(CLASSES)[codes]
-    summary = statistic.summarize(rows, responsibilities if soft else codes, CLASSES, weights, observed)
+    summary = likelihood.summarize(rows, responsibilities if soft else codes, CLASSES, weights, observed)
     expected = np.einsum("nk,n,nkc->kc", responsibilities, weights, marginals(parameters, rows, observed))
-    found = jax.jit(statistic.log_likelihood)(parameters, summary)
+    found = jax.jit(likelihood.log_likelihood)(parameters, summary)
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-9)
     groups = [np.flatnonzero(of_row) for of_row in responsibilities * weights[:, None]]
     keys = {(k, *observed[row].ravel()) for row, of_row in enumerate(groups) for k in of_row if observed[row].any()}
     assert summary.num_groups == len(keys)
-    traced = jax.jit(lambda x, classes, w: statistic.summarize(x, classes, CLASSES, w, observed))
+    traced = jax.jit(lambda x, classes, w: likelihood.summarize(x, classes, CLASSES, w, observed))
     found = jax.tree.map(np.asarray, traced(rows, responsibilities if soft else codes, weights))
     if soft:
         same(found, summary)
@@ -346,13 +351,13 @@ def test_moments_by_pattern_give_the_likelihood_of_what_is_observed(soft, rng):
 
 
 def test_moments_by_pattern_merge_with_each_other_and_with_those_of_whole_rows(rng):
-    statistic, _, rows, observed = normal_with_holes(rng)
+    likelihood, _, rows, observed = normal_with_holes(rng)
     observed[:7], observed[20:27] = True, observed[10:17]
     rows = np.where(observed, rng.normal(size=rows.shape), np.nan)
     codes = rng.choice([0, 2], ROWS)
 
     def summarize(part, masked=True):
-        return statistic.summarize(rows[part], codes[part], CLASSES, None, observed[part] if masked else None)
+        return likelihood.summarize(rows[part], codes[part], CLASSES, None, observed[part] if masked else None)
 
     everything = summarize(slice(None))
     whole, second, third = summarize(slice(7), masked=False), summarize(slice(7, 18)), summarize(slice(18, None))
@@ -360,16 +365,16 @@ def test_moments_by_pattern_merge_with_each_other_and_with_those_of_whole_rows(r
     for merged in ((whole + second) + third, third + (second + whole), second + (whole + third)):
         same(merged, everything)
     same(everything + summarize(slice(0)), everything)
-    one_class = statistic.summarize(rows, 0 * codes, 1, None, observed)
+    one_class = likelihood.summarize(rows, 0 * codes, 1, None, observed)
     same(everything.pooled(), one_class)
     of_class = codes == 2
-    alone = statistic.summarize(rows[of_class], 0 * codes[of_class], 1, None, observed[of_class])
+    alone = likelihood.summarize(rows[of_class], 0 * codes[of_class], 1, None, observed[of_class])
     same(everything.of_class(2), alone.of_class(0))
     assert everything.of_class(1).num_groups == 0
 
 
 def test_columns_of_moments_by_pattern_are_those_of_independent_columns(rng):
-    statistic, _, rows, observed = normal_with_holes(rng)
+    likelihood, _, rows, observed = normal_with_holes(rng)
     codes, weights = rng.choice([0, 2], ROWS), rng.gamma(1.0, 1.0, ROWS)
-    columns = statistic.summarize(rows, codes, CLASSES, weights, observed).by_column()
+    columns = likelihood.summarize(rows, codes, CLASSES, weights, observed).by_column()
     same(columns, NORMAL.summarize(rows, codes, CLASSES, weights, observed))

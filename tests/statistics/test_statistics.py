@@ -16,7 +16,7 @@ from bayesgen.distributions import HiddenMarkov, LinearNormal, MarkovChain, Piec
 from bayesgen.runtime.chunking import CACHE_ROWS
 from bayesgen.statistics import Moments, is_registered, moments, read_conditional, registered_types
 from bayesgen.statistics.arrays import log_linear, safe_product
-from bayesgen.statistics.discrete import CategoricalStatistic
+from bayesgen.statistics.discrete import CategoricalLikelihood
 from bayesgen.statistics.moments import class_moments
 from bayesgen.statistics.table import MULTIVARIATE_NORMAL
 
@@ -220,8 +220,8 @@ def codes(rng):
 
 def statistic_of(case, parameters):
     conditional = read_conditional(case.build(**parameters), -2)
-    return conditional.statistic, {
-        k: np.broadcast_to(v[:1], (ROWS, *v.shape[1:])) for k, v in conditional.inert.items()
+    return conditional.likelihood, {
+        k: np.broadcast_to(v[:1], (ROWS, *v.shape[1:])) for k, v in conditional.measure.items()
     }
 
 
@@ -254,7 +254,7 @@ def compiled(name):
             sums,
             {kind: one.log_likelihood(summary) for kind, one in conditionals.items()},
             cells,
-            table.statistic.log_likelihood(table.parameters, summary),
+            table.likelihood.log_likelihood(table.parameters, summary),
             each,
             table.parameters,
         )
@@ -269,13 +269,13 @@ def test_every_registered_distribution_has_a_case():
     assert not is_registered(dist.StudentT)
 
 
-def of_many(statistic, parameters, values):
+def of_many(likelihood, parameters, values):
     """Log densities of rows under many processes, (K, draws, n), by the linear form where there is one."""
     with jax.enable_x64(True):
         parameters = jax.tree.map(jnp.asarray, parameters)
-        reference = statistic.reference(parameters)
+        reference = likelihood.reference(parameters)
         if reference is None:
-            return np.asarray(statistic.log_prob_of_many(parameters, values))
+            return np.asarray(likelihood.log_prob_of_many(parameters, values))
         log_probs, features = reference.features(jnp.asarray(values, float))
         natural_parameters, constant = reference.natural_parameters(parameters)
         deviations = jnp.einsum("skf,kfn->ksn", natural_parameters, features) + constant.T[..., None]
@@ -288,19 +288,19 @@ def test_the_summary_gives_the_sum_over_rows(name, rng, codes):
     for _ in range(2):
         parameters, values = case.parameters(rng), case.rows(rng)
         weights = rng.gamma(1.0, 1.0, ROWS)
-        statistic, inert = statistic_of(case, parameters)
-        summary = statistic.summarize(values, codes, CLASSES, weights, inert=inert)
+        likelihood, measure = statistic_of(case, parameters)
+        summary = likelihood.summarize(values, codes, CLASSES, weights, measure=measure)
         sums, found, cells, cells_found, each, read = compiled(name)(parameters, values, codes, weights, summary)
         for kind, expected in sums.items():
             np.testing.assert_allclose(found[kind], expected, rtol=1e-9, err_msg=kind)
         np.testing.assert_allclose(cells_found, cells, rtol=1e-9, atol=1e-12)
         assert (np.asarray(cells_found)[EMPTY] == 0).all()
         assert all(leaf.dtype == np.float64 for leaf in jax.tree.leaves(summary))
-        if not statistic.uses_inert:
-            rows = statistic.density(jax.tree.map(np.asarray, read)).log_prob(values)
+        if not likelihood.uses_measure:
+            rows = likelihood.density(jax.tree.map(np.asarray, read)).log_prob(values)
             assert isinstance(rows, np.ndarray)
             np.testing.assert_allclose(rows, each, rtol=1e-9, atol=1e-9)
-            many = of_many(statistic, jax.tree.map(lambda a: np.stack([a, a[::-1]]), read), values)
+            many = of_many(likelihood, jax.tree.map(lambda a: np.stack([a, a[::-1]]), read), values)
             np.testing.assert_allclose(many[:, 0].T, each, rtol=1e-9, atol=1e-9)
             np.testing.assert_allclose(many[:, 1], many[::-1, 0], rtol=1e-9, atol=1e-9)
 
@@ -309,7 +309,7 @@ def test_what_needs_inert_parameters_says_so():
     told = {
         name
         for name, case in CASES.items()
-        if statistic_of(case, case.parameters(np.random.default_rng(0)))[0].uses_inert
+        if statistic_of(case, case.parameters(np.random.default_rng(0)))[0].uses_measure
     }
     assert told == {"Binomial, probs", "Binomial, logits", "Laplace", "LinearNormal"}
 
@@ -318,12 +318,12 @@ def test_what_needs_inert_parameters_says_so():
 def test_summaries_merge_and_weights_are_repetitions(name, rng, codes):
     case = CASES[name]
     values = case.rows(rng)
-    statistic, inert = statistic_of(case, case.parameters(rng))
+    likelihood, measure = statistic_of(case, case.parameters(rng))
 
     def summarize(rows, weights=None):
-        of_rows = {k: v[rows] for k, v in inert.items()}
+        of_rows = {k: v[rows] for k, v in measure.items()}
         given = None if weights is None else weights[rows]
-        return statistic.summarize(values[rows], codes[rows], CLASSES, given, inert=of_rows)
+        return likelihood.summarize(values[rows], codes[rows], CLASSES, given, measure=of_rows)
 
     def same(one, two):
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-11), one, two)
@@ -335,7 +335,7 @@ def test_summaries_merge_and_weights_are_repetitions(name, rng, codes):
     same(parts[0] + parts[1], everything)
     weights = rng.integers(0, 4, ROWS).astype(float)
     same(summarize(index, weights), summarize(np.repeat(index, weights.astype(int))))
-    swapped = statistic.summarize(values, np.where(codes == 0, 0, 1), 2, inert=inert)
+    swapped = likelihood.summarize(values, np.where(codes == 0, 0, 1), 2, measure=measure)
     same(swapped.pooled().of_class(0), everything.pooled().of_class(0))
     same(swapped.of_class(1), everything.of_class(2))
 
@@ -344,9 +344,9 @@ def test_summaries_merge_and_weights_are_repetitions(name, rng, codes):
 def test_an_empty_part_merges_as_nothing(name, rng, codes):
     case = CASES[name]
     values = case.rows(rng)
-    statistic, inert = statistic_of(case, case.parameters(rng))
-    nothing = statistic.summarize(values[:0], codes[:0], CLASSES, inert={k: v[:0] for k, v in inert.items()})
-    everything = statistic.summarize(values, codes, CLASSES, inert=inert)
+    likelihood, measure = statistic_of(case, case.parameters(rng))
+    nothing = likelihood.summarize(values[:0], codes[:0], CLASSES, measure={k: v[:0] for k, v in measure.items()})
+    everything = likelihood.summarize(values, codes, CLASSES, measure=measure)
     for merged in (nothing + everything, everything + nothing):
         jax.tree.map(np.testing.assert_array_equal, merged, everything)
 
@@ -355,9 +355,9 @@ def test_an_empty_part_merges_as_nothing(name, rng, codes):
 def test_float32_rows_lose_nothing_beyond_their_own_rounding(name, rng, codes):
     case = CASES[name]
     values = case.rows(rng).astype(np.float32)
-    statistic, inert = statistic_of(case, case.parameters(rng))
-    narrow = statistic.summarize(values, codes, CLASSES, inert=inert)
-    wide = statistic.summarize(values.astype(np.float64), codes, CLASSES, inert=inert)
+    likelihood, measure = statistic_of(case, case.parameters(rng))
+    narrow = likelihood.summarize(values, codes, CLASSES, measure=measure)
+    wide = likelihood.summarize(values.astype(np.float64), codes, CLASSES, measure=measure)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12), narrow, wide)
 
 
@@ -365,9 +365,9 @@ def test_float32_rows_lose_nothing_beyond_their_own_rounding(name, rng, codes):
 def test_small_integers_lose_nothing(name, rng, codes):
     case = CASES[name]
     values = case.rows(rng).astype(np.uint8)
-    statistic, inert = statistic_of(case, case.parameters(rng))
-    narrow = statistic.summarize(values, codes, CLASSES, inert=inert)
-    wide = statistic.summarize(values.astype(np.float64), codes, CLASSES, inert=inert)
+    likelihood, measure = statistic_of(case, case.parameters(rng))
+    narrow = likelihood.summarize(values, codes, CLASSES, measure=measure)
+    wide = likelihood.summarize(values.astype(np.float64), codes, CLASSES, measure=measure)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12), narrow, wide)
 
 
@@ -405,10 +405,10 @@ def test_a_first_row_far_off_costs_no_digits(rng, matrix, first_weight):
 def test_likelihood_far_from_the_origin(rng, codes):
     values = rng.normal(1e8, 1.0, (ROWS, COLUMNS))
     parameters = {"loc": np.full(TABLE, 1e8), "scale": np.ones(TABLE)}
-    statistic, _ = statistic_of(CASES["Normal"], parameters)
-    summary = statistic.summarize(values, codes, CLASSES)
+    likelihood, _ = statistic_of(CASES["Normal"], parameters)
+    summary = likelihood.summarize(values, codes, CLASSES)
     expected = dist.Normal(1e8, 1.0).log_prob(values).sum()
-    np.testing.assert_allclose(statistic.log_likelihood(parameters, summary).sum(), expected, rtol=1e-9)
+    np.testing.assert_allclose(likelihood.log_likelihood(parameters, summary).sum(), expected, rtol=1e-9)
 
 
 def test_constant_columns_have_scatter_exactly_zero(rng):
@@ -434,16 +434,16 @@ def test_columns_constant_within_a_class_have_scatter_exactly_zero_there(rng):
 @pytest.mark.parametrize("kind", [scipy.sparse.csr_array, scipy.sparse.csr_matrix, scipy.sparse.csc_array])
 def test_sparse_counts_are_the_dense_ones(kind, rng, codes):
     dense = rng.poisson(0.4, (ROWS, LENGTH)).astype(float)
-    statistic = statistic_of(CASES["Multinomial, probs"], probabilities(rng))[0]
+    likelihood = statistic_of(CASES["Multinomial, probs"], probabilities(rng))[0]
     weights = rng.gamma(1.0, 1.0, ROWS)
     for given in (None, weights):
-        expected = statistic.summarize(dense, codes, CLASSES, given)
-        found = statistic.summarize(kind(dense), codes, CLASSES, given)
+        expected = likelihood.summarize(dense, codes, CLASSES, given)
+        found = likelihood.summarize(kind(dense), codes, CLASSES, given)
         assert jax.tree.map(np.shape, found) == jax.tree.map(np.shape, expected)
         jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-12), found, expected)
     parameters = {"log_probs": np.log(simplex(rng, CLASSES))}
-    rows = statistic.density(parameters).log_prob(kind(dense))
-    np.testing.assert_allclose(rows, statistic.density(parameters).log_prob(dense), rtol=1e-12)
+    rows = likelihood.density(parameters).log_prob(kind(dense))
+    np.testing.assert_allclose(rows, likelihood.density(parameters).log_prob(dense), rtol=1e-12)
 
 
 @pytest.mark.parametrize("xp", [np, jnp])
@@ -468,17 +468,17 @@ def test_sparse_counts_are_the_dense_ones(kind, rng, codes):
     ],
 )
 def test_the_impossible_is_exactly_minus_infinity(xp, name, parameters, rows, expected, rng):
-    statistic = statistic_of(CASES[name], CASES[name].parameters(rng))[0]
+    likelihood = statistic_of(CASES[name], CASES[name].parameters(rng))[0]
     if name.startswith("Categorical"):
-        statistic = type(statistic)(2)
+        likelihood = type(likelihood)(2)
     arrays = {k: xp.asarray(v) for k, v in parameters.items()}
-    found = statistic.density(arrays).log_prob(xp.asarray(rows, float))
+    found = likelihood.density(arrays).log_prob(xp.asarray(rows, float))
     np.testing.assert_array_equal(found, np.asarray(expected, float))
     codes = np.zeros(1, int)
     for row, wanted in zip(rows, np.asarray(expected, float), strict=True):
-        summary = statistic.summarize(np.asarray([row], float), codes, 1)
+        summary = likelihood.summarize(np.asarray([row], float), codes, 1)
         first = {k: jnp.asarray(v)[:1] for k, v in parameters.items()}
-        assert float(np.sum(statistic.log_likelihood(first, summary))) == wanted[0]
+        assert float(np.sum(likelihood.log_likelihood(first, summary))) == wanted[0]
 
 
 def test_zero_times_minus_infinity_is_zero_with_finite_gradients():
@@ -523,14 +523,14 @@ def test_classes_far_apart_cost_no_digits(rng, offset, many):
     loc = rng.normal(size=(3, 5)) + offset * np.array([[0.0], [1.0], [-3.0]])
     rows = rng.normal(size=(17, 5))  # near the first class
     expected = multivariate_normal(loc[0], factor[0] @ factor[0].T).logpdf(rows)
-    statistic, parameters = MULTIVARIATE_NORMAL, {"loc": loc, "scale_tril": factor}
+    likelihood, parameters = MULTIVARIATE_NORMAL, {"loc": loc, "scale_tril": factor}
     if many:
         stacked = {name: np.stack([value, value]) for name, value in parameters.items()}
-        found = of_many(statistic, stacked, rows)[0, 1]
+        found = of_many(likelihood, stacked, rows)[0, 1]
     else:
-        found = statistic.density(parameters).log_prob(rows)[:, 0]
+        found = likelihood.density(parameters).log_prob(rows)[:, 0]
         with jax.enable_x64(True):
-            plain = statistic.density(jax.tree.map(jnp.asarray, parameters)).log_prob(rows)
+            plain = likelihood.density(jax.tree.map(jnp.asarray, parameters)).log_prob(rows)
         np.testing.assert_allclose(plain[:, 0], expected, rtol=1e-11)
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
@@ -544,7 +544,7 @@ def test_values_are_counted_one_column_at_a_time_or_many(num_classes, num_catego
     expected = np.zeros((num_classes, 7, num_categories))
     np.add.at(expected, (codes[:, None], np.arange(7), rows), 1.0 if weights is None else weights[:, None])
     for given in (rows, np.asfortranarray(rows)):
-        found = CategoricalStatistic(num_categories).summarize(given, codes, num_classes, weights)
+        found = CategoricalLikelihood(num_categories).summarize(given, codes, num_classes, weights)
         np.testing.assert_allclose(found.totals[0], expected, rtol=1e-12)
 
 

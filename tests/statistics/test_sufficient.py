@@ -9,18 +9,18 @@ import pytest
 from bayesgen.data import Rows
 from bayesgen.statistics import (
     BERNOULLI,
-    CategoricalStatistic,
-    MultivariateNormalStatistic,
-    NormalStatistic,
+    CategoricalLikelihood,
+    MultivariateNormalLikelihood,
+    NormalLikelihood,
     merged,
     sufficient_statistics,
 )
 
 STATISTICS = {
     "switches": BERNOULLI,
-    "codes": CategoricalStatistic(4),
-    "lengths": NormalStatistic(),
-    "points": MultivariateNormalStatistic(),
+    "codes": CategoricalLikelihood(4),
+    "lengths": NormalLikelihood(),
+    "points": MultivariateNormalLikelihood(),
 }
 SIZE, CLASSES = 41, 3
 
@@ -124,7 +124,7 @@ def test_cells_that_are_not_there_count_for_nothing():
     close(found.summaries["points"], other.summaries["points"])
     for column in range(2):
         there = rows.take(np.flatnonzero(seen[:, column]))
-        alone = sufficient_statistics(there, {"lengths": NormalStatistic()}, CLASSES).summaries["lengths"]
+        alone = sufficient_statistics(there, {"lengths": NormalLikelihood()}, CLASSES).summaries["lengths"]
         np.testing.assert_allclose(found.summaries["lengths"].count[:, column], alone.count)
         np.testing.assert_allclose(found.summaries["lengths"].mean[:, column], alone.mean[:, column])
         np.testing.assert_allclose(found.summaries["lengths"].scatter[:, column], alone.scatter[:, column], rtol=1e-6)
@@ -142,4 +142,4 @@ def test_padding_adds_rows_of_no_weight():
 
 def test_rows_without_labels_are_of_the_only_class():
     rows = Rows({"lengths": np.arange(4.0)})
-    assert sufficient_statistics(rows, {"lengths": NormalStatistic()}, 1).class_weights.tolist() == [4.0]
+    assert sufficient_statistics(rows, {"lengths": NormalLikelihood()}, 1).class_weights.tolist() == [4.0]

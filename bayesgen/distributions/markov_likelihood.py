@@ -14,11 +14,11 @@ from bayesgen.runtime import chunks
 from bayesgen.statistics import (
     Cells,
     Classes,
-    KeptRows,
-    LatentStatistic,
+    LatentLikelihood,
+    Likelihood,
     Parameters,
+    RetainedRows,
     RowDensity,
-    Statistic,
     Summary,
     Sums,
     class_counts,
@@ -35,7 +35,7 @@ from .contexts import Contexts, as_codes
 
 
 @dataclasses.dataclass(frozen=True)
-class MissingSteps(LatentStatistic):
+class MissingSteps(LatentLikelihood):
     """Chains that lack steps. Parameters: `log_probs`, (K, contexts, r).
 
     The recursion goes over what the latest missing steps may be, as many as a context can have. A step takes the rows
@@ -71,7 +71,7 @@ class MissingSteps(LatentStatistic):
         observed: Bool[Array, "m T ..."] | None,
         classes: Int[Array, " m"],
     ) -> Float[Array, " m"]:
-        """Log of the sum over all symbols that the missing steps may be. See `LatentStatistic.log_probs`."""
+        """Log of the sum over all symbols that the missing steps may be. See `LatentLikelihood.log_probs`."""
         codes, inside = as_codes(jnp.asarray(values))
         seen = jnp.ones(codes.shape, bool) if observed is None else jnp.asarray(observed)
         codes = jnp.where(seen, codes, 0)
@@ -158,7 +158,7 @@ class CountsAndRows(Summary):
     """
 
     counts: Sums
-    kept: KeptRows
+    kept: RetainedRows
     most: int = static()
 
     @property
@@ -204,7 +204,7 @@ class CountsAndRows(Summary):
 
 
 @dataclasses.dataclass(frozen=True)
-class MarkovStatistic(Statistic):
+class MarkovLikelihood(Likelihood):
     """Chains of codes 0..r-1, (n, *extra, T), padded. Parameters: `log_probs`, (K, *extra, contexts, r).
 
     Rows that lack some of their steps are kept as they are, and these steps summed out. A row of which no step is
@@ -217,7 +217,7 @@ class MarkovStatistic(Statistic):
     contexts: Contexts
 
     def of_missing(self, most: int) -> MissingSteps:
-        """The statistic of rows that lack some steps: of any k in a row at most so many."""
+        """The likelihood of rows that lack some steps: of any k in a row at most so many."""
         return MissingSteps(self.contexts, most)
 
     def most_missing(self, observed: Bool[Array, "n T"]) -> int:
@@ -232,9 +232,9 @@ class MarkovStatistic(Statistic):
         num_classes: int,
         weights: Real[Array, " n"] | None = None,
         observed: Bool[Array, "n *extra T"] | None = None,
-        inert: Mapping[str, Array] | None = None,
+        measure: Mapping[str, Array] | None = None,
     ) -> Sums | CountsAndRows:
-        """Count the symbols after each context: totals (K, *extra, contexts, r). See `Statistic.summarize`.
+        """Count the symbols after each context: totals (K, *extra, contexts, r). See `Likelihood.summarize`.
 
         Raises:
             DataError: missing steps where a row has several sequences.
@@ -253,7 +253,7 @@ class MarkovStatistic(Statistic):
         if xp is np and not is_partial.any():
             return of_whole
         of_partial, codes = xp.where(is_partial, shares, 0.0), xp.asarray(values).astype(int)
-        kept = KeptRows.of_rows(codes, classes, num_classes, of_partial, observed)
+        kept = RetainedRows.of_rows(codes, classes, num_classes, of_partial, observed)
         return CountsAndRows(of_whole, kept, self.most_missing(observed if kept.observed is None else kept.observed))
 
     def _counted(self, values: Cells, classes: Classes, num_classes: int, weights: Real[Array, " n"] | None) -> Sums:
@@ -306,7 +306,7 @@ class MarkovStatistic(Statistic):
             return terms + self.of_missing(summary.most).log_likelihood(parameters, summary.kept)
         return terms
 
-    def completed(self, parameters: Parameters, summary: Sums | CountsAndRows) -> tuple[float, Sums]:
+    def e_step(self, parameters: Parameters, summary: Sums | CountsAndRows) -> tuple[float, Sums]:
         """The log-likelihood of all classes, and the counts that are expected of all rows."""
         log_likelihood = np.sum(self.log_likelihood(parameters, _whole(summary)))
         if not isinstance(summary, CountsAndRows):
@@ -326,14 +326,14 @@ class MarkovDensity(RowDensity):
     """Densities of chains, by look-up."""
 
     log_probs: Float[Array, "K ... contexts r"]
-    statistic: MarkovStatistic = static()
+    likelihood: MarkovLikelihood = static()
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n ... T"] | None = None) -> Float[Array, "n K"]:
         """Log probability of each row under each class, of the steps that are there."""
         if observed is None:
             return self._of_whole(values)
         xp = namespace(self.log_probs, values, observed)
-        is_telling = xp.asarray(self.statistic.contexts.is_telling(values, observed))
+        is_telling = xp.asarray(self.likelihood.contexts.is_telling(values, observed))
         codes = xp.asarray(values).astype(int)
         if xp is not np:
             return xp.where(is_telling[:, None], self._of_incomplete(codes, observed), 0.0)
@@ -346,14 +346,14 @@ class MarkovDensity(RowDensity):
 
     def _of_incomplete(self, codes: Integer[Array, "n T"], observed: Bool[Array, "n T"]) -> Float[Array, "n K"]:
         """Of rows that lack some steps."""
-        of_missing = self.statistic.of_missing(self.statistic.most_missing(observed))
+        of_missing = self.likelihood.of_missing(self.likelihood.most_missing(observed))
         return of_missing.density({"log_probs": self.log_probs}).log_prob(codes, observed)
 
     def _of_whole(self, values: Cells) -> Float[Array, "n K"]:
         """Of rows whose steps are all there."""
         codes, inside = as_codes(values)
         rows, mask = _by_column(codes), _by_column(inside)
-        contexts, num_columns = self.statistic.contexts, rows.shape[1]
+        contexts, num_columns = self.likelihood.contexts, rows.shape[1]
         tables = flatten_rows(self.log_probs).reshape(len(self.log_probs), num_columns, -1)
         xp = namespace(tables, rows)
         total = xp.zeros((len(rows), len(tables)))

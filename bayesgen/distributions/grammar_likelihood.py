@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.data import PADDING, Rows
-from bayesgen.statistics import Cells, Classes, KeptRows, LatentStatistic, Parameters
+from bayesgen.statistics import Cells, Classes, LatentLikelihood, Parameters, RetainedRows
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
 from .grammar_rules import GrammarRules, NormalForm, normal_form
@@ -88,7 +88,7 @@ TABLES = 4  # of pairs by spans, that the density of a string and its gradient h
 
 
 @dataclasses.dataclass(frozen=True)
-class GrammarStatistic(LatentStatistic):
+class GrammarLikelihood(LatentLikelihood):
     """Strings of a grammar, (n, T), padded. Parameters: `log_probs` (K, R), log probabilities of the rules.
 
     Symbols that are missing are summed out; how many there are is known, and the length is part of what is modelled. A
@@ -110,8 +110,8 @@ class GrammarStatistic(LatentStatistic):
         num_classes: int,
         weights: Real[Array, " n"] | None = None,
         observed: Bool[Array, "n ..."] | None = None,
-        inert: Mapping[str, Array] | None = None,
-    ) -> KeptRows:
+        measure: Mapping[str, Array] | None = None,
+    ) -> RetainedRows:
         """The strings, each once in a class however often it is there: short ones are there often."""
         if observed is None and not any(isinstance(array, jax.Array) for array in (values, classes, weights)):
             keys = np.asarray(values) if classes.ndim == 2 else np.column_stack([classes, values])
@@ -122,7 +122,7 @@ class GrammarStatistic(LatentStatistic):
             np.add.at(sums, groups.ravel(), shares)
             values = np.asarray(values)[firsts]
             classes, weights = (classes[firsts], sums[:, 0]) if classes.ndim == 1 else (sums, None)
-        return super().summarize(values, classes, num_classes, weights, observed, inert)
+        return super().summarize(values, classes, num_classes, weights, observed, measure)
 
     def log_probs(
         self,
@@ -131,7 +131,7 @@ class GrammarStatistic(LatentStatistic):
         observed: Bool[Array, "m T"] | None,
         classes: Int[Array, " m"],
     ) -> Float[Array, " m"]:
-        """See `LatentStatistic.log_probs`."""
+        """See `LatentLikelihood.log_probs`."""
         form = normal_form(self.rules)
         choices, leaves = form.weights(jnp.exp(jnp.asarray(parameters["log_probs"])))
         return log_probs_of(form, choices[classes], leaves[classes], jnp.asarray(values), observed)

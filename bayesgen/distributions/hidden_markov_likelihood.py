@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from bayesgen.data import PADDING
-from bayesgen.statistics import CategoricalStatistic, LatentStatistic, Parameters, StatesStatistic, Statistic
+from bayesgen.statistics import CategoricalLikelihood, LatentLikelihood, Likelihood, Parameters, StatesLikelihood
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
 from .hidden_chains import expected_counts, log_density, most_probable_paths
@@ -15,17 +15,17 @@ EMISSION = "emission_"  # what the names of parameters of the emissions begin wi
 
 
 @dataclasses.dataclass(frozen=True)
-class HiddenMarkovStatistic(LatentStatistic, StatesStatistic):
-    """Hidden Markov models whose emissions have a statistic. Rows are kept, and their states summed out.
+class HiddenMarkovLikelihood(LatentLikelihood, StatesLikelihood):
+    """Hidden Markov models whose emissions have a likelihood. Rows are kept, and their states summed out.
 
     Parameters: `log_initial` (K, S), `log_transition` (K, S, S), and those of the emissions with the axes (K, S) first,
-    their names after `emission_`. Cells of a step may be missing as the emissions' statistic lets them.
+    their names after `emission_`. Cells of a step may be missing as the emissions' likelihood lets them.
 
     Attributes:
         emission: the statistic of the emissions.
     """
 
-    emission: Statistic
+    emission: Likelihood
 
     @property
     def takes_squares(self) -> bool:  # type: ignore[override]
@@ -44,7 +44,7 @@ class HiddenMarkovStatistic(LatentStatistic, StatesStatistic):
         observed: Bool[Array, "m T ..."] | None,
         classes: Int[Array, " m"],
     ) -> Float[Array, " m"]:
-        """Log density of each row under its class. See `LatentStatistic.log_probs`.
+        """Log density of each row under its class. See `LatentLikelihood.log_probs`.
 
         The recursion over steps runs once a row. Emissions are told under all classes, and those of the row's class
         taken: densities of emissions come in tables of steps and classes.
@@ -87,7 +87,7 @@ class HiddenMarkovStatistic(LatentStatistic, StatesStatistic):
     def smoothed(
         self, parameters: Parameters, values: Shaped[Array, "n T ..."], observed: Bool[Array, "n T ..."] | None
     ) -> Float[Array, "n K T S"]:
-        """Probabilities of states given all that is seen of a sequence. See `StatesStatistic`."""
+        """Probabilities of states given all that is seen of a sequence. See `StatesLikelihood`."""
         return expected_counts(*self._tables(parameters, values, observed)).states
 
     def most_probable_paths(
@@ -97,11 +97,11 @@ class HiddenMarkovStatistic(LatentStatistic, StatesStatistic):
         observed: Bool[Array, "n T ..."] | None,
         lengths: Int[Array, " n"],
     ) -> Int[Array, "n K T"]:
-        """The states of the most probable path. See `StatesStatistic`."""
+        """The states of the most probable path. See `StatesLikelihood`."""
         return most_probable_paths(*self._tables(parameters, values, observed), lengths[:, None])[0]
 
     def in_order(self, parameters: Parameters, order: Int[Array, " S"]) -> dict[str, Array]:
-        """States in another order. See `StatesStatistic`."""
+        """States in another order. See `StatesLikelihood`."""
         moved = {name: jnp.take(value, order, 1) for name, value in parameters.items()}
         return {**moved, "log_transition": jnp.take(moved["log_transition"], order, 2)}
 
@@ -110,7 +110,7 @@ class HiddenMarkovStatistic(LatentStatistic, StatesStatistic):
     ) -> tuple[jax.Array, Bool[jax.Array, "m T ..."] | None]:
         """Steps that are all possible, and which of their cells were seen; None where all were."""
         mask = None if observed is None else jnp.asarray(observed)
-        if isinstance(self.emission, CategoricalStatistic) and values.ndim == 2:
+        if isinstance(self.emission, CategoricalLikelihood) and values.ndim == 2:
             codes = jnp.asarray(values).astype(int)
             return steps_of_symbols(codes, jnp.ones(codes.shape, bool) if mask is None else mask)
         return jnp.asarray(values), mask
