@@ -1,4 +1,4 @@
-"""How much of the package the simplest use enters: distinct functions and files of the second call, by `sys.setprofile`.
+"""How much of the package the simplest use enters: distinct functions and files of its second call.
 
 python tests/test_functions_entered.py    prints the counts, and the functions by file
 """
