@@ -1,5 +1,6 @@
 """What all tests share: one cache of JAX's compilations, Ctrl-C everywhere, and checks of types where asked for."""
 
+import gc
 import importlib.metadata
 import os
 import pathlib
@@ -14,7 +15,8 @@ import type_checker
 CACHE = pathlib.Path(__file__).parents[1] / ".pytest_cache" / "jax"
 
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")  # many programs are made again
+os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")  # nobody reads where an operation comes from
 # Most programs of tests run for less time than they are compiled for. XLA ends a process for a flag it does not know.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 if importlib.metadata.version("jaxlib").startswith("0.10."):
@@ -25,3 +27,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # pytest-xdist has its workers, and wha
 
 if type_checker.REQUESTED:  # half as quick, and so not the default
     type_checker.install()
+
+
+def pytest_collection_finish() -> None:
+    """Spares the garbage collector what lives as long as the tests: modules, tests, and what JAX has compiled."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
