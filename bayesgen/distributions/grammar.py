@@ -1,5 +1,6 @@
 """Probabilistic context-free grammars as distributions over whole strings."""
 
+import functools
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
@@ -54,6 +55,7 @@ def total_probabilities(rules: GrammarRules, probs: Float[np.ndarray, " R"]) -> 
     return totals
 
 
+@functools.partial(jax.jit, static_argnums=(0, 3))
 def log_length_probabilities(
     form: NormalForm, choices: Float[Array, "N C"], leaves: Float[Array, " N"], num_steps: int
 ) -> Float[Array, "N {num_steps}"]:
@@ -84,6 +86,7 @@ def _splits(form: NormalForm, table: Float[Array, "N T"], length: Int[Array, ""]
     return table[form.pairs[:, 0]] + rest[form.pairs[:, 1]]
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def derived(
     form: NormalForm,
     choices: Float[Array, "N C"],

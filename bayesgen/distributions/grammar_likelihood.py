@@ -1,6 +1,7 @@
 """Densities of strings of a grammar, as programs and families see them: rows are kept, and parse trees summed out."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 
 import jax
@@ -141,6 +142,7 @@ class GrammarLikelihood(LatentLikelihood):
         return float(TABLES * max(len(normal_form(self.rules).pairs), 1) * values.shape[1] ** 2 + 1)
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def log_probs_of(
     form: NormalForm,
     choices: Float[Array, "m N C"],

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -280,6 +281,7 @@ class NormalForm:
         assert place is not None
         return place
 
+    @functools.partial(jax.jit, static_argnums=0)
     def weights(self, probs: Float[Array, "*batch R"]) -> tuple[Float[Array, "*batch N C"], Float[Array, "*batch N V"]]:
         """Log probabilities of the choices of each node, and of each symbol under each node, V = r + 1. Traceable.
 

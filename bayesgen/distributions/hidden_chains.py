@@ -265,6 +265,7 @@ class ExpectedCounts:
     states: Float[Array, "*batch T S"]
 
 
+@jax.jit
 def log_density(
     log_initial: Float[Array, "*#batch S"],
     log_transition: Float[Array, "*#batch S S"],
@@ -288,6 +289,7 @@ def log_density(
     return total if active is None else jnp.where(active[0], total, 0.0)
 
 
+@jax.jit
 def expected_counts(
     log_initial: Float[Array, "*#batch S"],
     log_transition: Float[Array, "*#batch S S"],

@@ -236,6 +236,7 @@ class MarkovChain(SequenceDistribution):
         return sequences(self.contexts.num_symbols, self.end)
 
     @validate_sample
+    @jax.jit
     def log_prob(self, value: Real[Array, "... T"]) -> Float[Array, "..."]:
         """Log probability of the steps of each sequence, given how many there are unless there is an `end`."""
         codes, inside = as_codes(jnp.asarray(value))
@@ -247,6 +248,7 @@ class MarkovChain(SequenceDistribution):
         logs = self._at(flat, jnp.broadcast_to(entries, (*batch, codes.shape[-1])))
         return jnp.where(inside, jnp.where(is_possible, logs, -jnp.inf), 0.0).sum(-1)
 
+    @jax.jit
     def log_prob_of_cells(self, value: Shaped[Array, "... T"], observed: Bool[Array, "... T"]) -> Float[Array, "..."]:
         """Log probability of the steps that are there, the others summed out. See `SequenceDistribution`."""
         batch, num_steps = lax.broadcast_shapes(self.batch_shape, value.shape[:-1]), value.shape[-1]

@@ -1,6 +1,7 @@
 """Sufficient statistics of Markov chains: how often each symbol follows each context."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping
 
@@ -64,6 +65,7 @@ class MissingSteps(LatentLikelihood):
         """In how many ways these may be filled."""
         return self.contexts.num_before ** self._num_kept(num_steps)
 
+    @functools.partial(jax.jit, static_argnums=0)
     def log_probs(
         self,
         parameters: Parameters,

@@ -102,6 +102,7 @@ class PiecewiseUniform(dist.Distribution):
         )
 
     @validate_sample
+    @jax.jit
     def log_prob(self, value: Float[Array, "..."]) -> Float[Array, "..."]:
         """Log density."""
         value, edges, scales = jnp.asarray(value), jnp.asarray(self.edges), jnp.asarray(self.scales)
@@ -117,11 +118,13 @@ class PiecewiseUniform(dist.Distribution):
         assert key is not None
         return self.icdf(jax.random.uniform(key, (*sample_shape, *self.batch_shape)))
 
+    @jax.jit
     def icdf(self, q: Float[Array, "..."]) -> Float[Array, "..."]:
         """The number below which a share q of the probability lies."""
         levels = jnp.broadcast_to(q, jnp.broadcast_shapes(jnp.shape(q), self.batch_shape))
         return quantiles(levels, jnp.asarray(self.edges), jnp.asarray(self.probs), jnp.asarray(self.scales))
 
+    @jax.jit
     def cdf(self, value: Float[Array, "..."]) -> Float[Array, "..."]:
         """The probability of numbers up to this one."""
         value, edges, scales = jnp.asarray(value), jnp.asarray(self.edges), jnp.asarray(self.scales)
