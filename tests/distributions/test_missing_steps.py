@@ -61,7 +61,8 @@ def enumerated(order, end):
         table, counts = [], []
         for row, seen in zip(values, observed, strict=True):
             every = completions(row, seen)
-            logs = np.asarray(model.log_prob(every[:, None]))
+            padded = np.resize(every, (NUM_SYMBOLS**LENGTH, LENGTH))  # of one shape, which compiles once
+            logs = np.asarray(model.log_prob(padded[:, None]))[: len(every)]
             table.append(scipy.special.logsumexp(logs, axis=0))
             shares = np.exp(logs - np.where(np.isneginf(table[-1]), 0.0, table[-1]))
             tells = end is not None or (seen & (row != -1)).any()  # else it has factor 1, and is left out

@@ -166,7 +166,7 @@ def test_answers_to_many_rows_are_those_to_few(name):
     case = CASES[name]
     new, _ = case.new
     many = {column: np.resize(values, 600) for column, values in new.items()}
-    for rule in (bg.PlugIn(), bg.BMA(), bg.ConditionalAverage()):
+    for rule in (bg.PlugIn(), bg.BMA(), bg.ConditionalAverage(num_draws=500)):
         few, all_rows = (bg.predict(case.exact, rows, rule=rule) for rows in (new, many))
         none = bg.predict(case.exact, take(new, slice(0, 0)), rule=rule)
         assert len(none) == 0 and none.interval(0.5).shape == (0, 2) and none.cdf(np.zeros(0)).shape == (0,)
