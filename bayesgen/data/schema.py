@@ -13,7 +13,7 @@ from bayesgen.errors import DataError
 from .binned import BINNED, Binned
 from .categories import as_labels, check_num_classes, encode_levels
 from .columns import ColumnKinds, PositionalNames, check_kinds, check_known, text_names
-from .encoding import Encoded, category_codes, decoded, encode_categories, encode_numbers, refuse_missing_cells
+from .encoding import Encoded, decoded, encode_categories, encode_numbers
 from .kinds import KINDS, Kind, name_of_kind, resolved_kind, stated_kind
 from .levels import declared_levels
 from .resolving import Covariate, check_ends, resolved_bins, resolved_categories, resolved_classes
@@ -141,13 +141,6 @@ class Schema:
         """What a table calls some columns. DataError unless it has this schema's columns."""
         return names_among(self._resolved_columns(), self.named, table, columns)
 
-    def encode(self, table: Table, columns: Sequence[str]) -> Any:
-        """The numbers of `encode_cells`. Raises DataError for missing cells, and for what that refuses."""
-        values, observed = self.encode_cells(table, columns)
-        if observed is not None:
-            refuse_missing_cells(observed, columns, "Drop or impute them, or take them from encode_cells with a mask.")
-        return values
-
     def encode_cells(self, table: Table, columns: Sequence[str]) -> Encoded:
         """The numbers (n, len(columns)) of some columns of one kind, and a mask of the cells that are there.
 
@@ -193,20 +186,6 @@ class Schema:
         """
         check_known([column], self._resolved_columns(), self.named)
         return decoded(column, self.kinds[column], self.categories.get(column, ()), np.asarray(values))
-
-    def encode_column(self, table: Table, column: str) -> np.ndarray:
-        """`encode` of one column of a mapping, which may be (n, ...), in its own shape."""
-        names = self.names_in(table, [column])
-        kind = self._common_kind([column])
-        values = table.column(names[0])
-        if kind == "categorical":
-            cells = category_codes(column, values.reshape(-1), self.categories[column])
-            observed = None if cells.min(initial=0) >= 0 else cells[:, None] >= 0
-        else:
-            cells, observed = encode_numbers(values.reshape(-1, 1), [column], kind)
-        if observed is not None:
-            refuse_missing_cells(observed, [column], "Drop or impute them.")
-        return cells.reshape(values.shape)
 
     def encode_labels(self, y: Any, name: str = "y") -> np.ndarray:
         """Codes (n,), int64, of labels (n,) among `classes`; `name` is what messages call them.

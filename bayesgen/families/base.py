@@ -145,9 +145,6 @@ class Family(Incomplete, Searched, abc.ABC):
     """Whether the default hyperparameters need the training columns' means and variances."""
     covariate: ClassVar[str | None] = None
     """Name of the argument of `likelihood` that is a covariate of the program, if there is one."""
-    is_linear: ClassVar[bool] = False
-    """Whether the probability of a cell is one of the parameters, so that the predictive has the same form, at logs of
-    mean probabilities."""
     takes_sparse: ClassVar[bool] = False
     """Whether its columns may come as a scipy.sparse matrix."""
     takes_missing: ClassVar[bool] = True
@@ -404,10 +401,6 @@ class Family(Incomplete, Searched, abc.ABC):
         """Replace hyperparameters that are distributions by draws at sites `{name}_{hyperparameter}`."""
         draws = {key: numpyro.sample(f"{name}_{key}", self.hyperparameters[key]) for key in self.hierarchical}
         return self.replace(**draws) if draws else self
-
-    def covariate_of(self, values: Any) -> Float[np.ndarray, " n"]:
-        """The covariate of rows, where the family has one."""
-        raise NotImplementedError
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         """The names of the axes of each parameter inside a model: "class", and those of `axis_names`."""

@@ -52,7 +52,6 @@ class BetaBernoulli(Family):
     a: Hyperparameter
     b: Hyperparameter
     kind = "binary"
-    is_linear = True
     takes_sparse = True
     likelihood = BERNOULLI
 

@@ -37,7 +37,6 @@ class DirichletCategorical(DirichletFamily):
     """
 
     kind = "categorical"
-    is_linear = True
 
     def __init__(self, concentration: Stated = 1.0) -> None:
         super().__init__(concentration)

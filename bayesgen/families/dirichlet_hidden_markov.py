@@ -13,13 +13,13 @@ import numpyro
 import numpyro.distributions as dist
 from numpyro.distributions.transforms import Transform
 
-from bayesgen.data import PADDING, Kind, Schema, SequenceOf
+from bayesgen.data import Kind, Schema, SequenceOf
 from bayesgen.distributions import HiddenMarkov, HiddenMarkovLikelihood
 from bayesgen.errors import ModelError
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
 from bayesgen.statistics import RetainedRows, RowDensity, Summary
-from bayesgen.typing import Array, Float, Int
+from bayesgen.typing import Array, Int
 
 from .base import Family, Incomplete, Key, Parameters
 from .hidden_counts import (
@@ -391,12 +391,6 @@ class DirichletHiddenMarkov(HiddenStates, Family):
             chain = {f"log_{name}": np.log(parameters[name]) for name in CHAIN}
         emissions = self.emissions.likelihood_parameters(self.of_emissions(parameters))
         return chain | {f"emission_{name}": value for name, value in emissions.items()}
-
-    def covariate_of(self, values: Any) -> Float[np.ndarray, " n"]:
-        """Lengths; of numbers the longest one, because what is past the end is as if it had not been seen."""
-        steps = np.asarray(values)
-        lengths = (steps != PADDING).sum(1) if np.issubdtype(steps.dtype, np.integer) else steps.shape[1]
-        return np.broadcast_to(lengths, len(steps)).astype(np.float64)
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         """initial: (class, state); transition: (class, state, next_state); of emissions the state after the class."""

@@ -62,7 +62,6 @@ class DirichletHistogram(DirichletFamily):
     tails: Hyperparameter
     num_bins: int = static()
     kind = "binned"
-    is_linear = True
 
     def __init__(
         self, num_bins: int | None = None, concentration: Stated = 1.0, *, edges: Any = None, tails: Any = None

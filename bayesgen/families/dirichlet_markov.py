@@ -245,10 +245,6 @@ class DirichletMarkov(MarkovPrior):
         """The lengths of sequences, where they do not end by themselves."""
         return None if self.end else "length"
 
-    def covariate_of(self, values: Any) -> Float[np.ndarray, " n"]:
-        """Lengths."""
-        return np.asarray((np.asarray(values) >= 0).sum(-1), np.float64)
-
     def sample_sites(self, name: str) -> Parameters:
         """Sample `{name}_initial`, unless the order is 0, and `{name}_transition`."""
         table = namespace(self.concentration).broadcast_to(self.concentration, self.batch_shape)

@@ -1,15 +1,15 @@
 """Dirichlet-multinomial: a block of counts that share one total, such as the words of a document."""
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpyro.distributions as dist
 from numpy.typing import ArrayLike
 
 from bayesgen.records import record
-from bayesgen.statistics import MULTINOMIAL, RowDensity, Sums, row_sums
-from bayesgen.typing import Array, Float, Int
+from bayesgen.statistics import MULTINOMIAL, RowDensity, Sums
+from bayesgen.typing import Array, Int
 
 from .dirichlet import DirichletFamily
 from .hyperparameters import Scale, Stated
@@ -55,10 +55,6 @@ class DirichletMultinomial(DirichletFamily):
     def scale_of(self, summary: Sums) -> Scale:
         """The number of events is the length of the totals."""
         return Scale(num_columns=summary.totals[0].shape[-1])
-
-    def covariate_of(self, values: Any) -> Float[np.ndarray, " n"]:
-        """Totals of the rows."""
-        return np.asarray(row_sums(values), np.float64)
 
     def predictive(self, total_count: ArrayLike = 1) -> dist.Distribution:
         """Dirichlet-multinomial distribution of a row with the given total."""

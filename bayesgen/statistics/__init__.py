@@ -20,10 +20,8 @@ from .base import (
     Parameters,
     Reference,
     RowDensity,
-    is_registered,
     read_conditional,
     register,
-    registered_types,
 )
 from .completion import expected_moments
 from .discrete import CategoricalLikelihood, sum_log_rising_of_cells
@@ -86,7 +84,6 @@ __all__ = [
     "first_rows",
     "flat_edges",
     "flatten_rows",
-    "is_registered",
     "last_given_rest",
     "log_factorial",
     "log_rising",
@@ -99,7 +96,6 @@ __all__ = [
     "read_conditional",
     "refuse_missing",
     "register",
-    "registered_types",
     "restricted",
     "row_sums",
     "safe_product",

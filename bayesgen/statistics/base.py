@@ -436,13 +436,3 @@ def _unwrap(distribution: Distribution) -> tuple[Any, Any]:
 
 def _combine(mask: Any, other: Any) -> Bool[Array, "..."]:
     return jnp.asarray(other) if mask is None else mask & jnp.asarray(other)
-
-
-def is_registered(distribution_type: type) -> bool:
-    """Whether a likelihood is registered for exactly this type."""
-    return distribution_type in _TABLE
-
-
-def registered_types() -> tuple[type, ...]:
-    """The NumPyro distribution types that have a likelihood."""
-    return tuple(_TABLE)

@@ -55,11 +55,6 @@ class SufficientStatistics:
         return self.unlabelled is None and all(summary.is_complete for summary in self.summaries.values())
 
     @property
-    def class_counts(self) -> Float[Array, " K"]:
-        """`class_weights`, under the name by which users know them."""
-        return self.class_weights
-
-    @property
     def labels(self) -> Sums:
         """The class weights as a summary of the labels."""
         return Sums(np.asarray(self.class_weights.sum()), (self.class_weights,), np.zeros(()))

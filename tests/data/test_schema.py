@@ -73,8 +73,8 @@ ENUM = pl.Series(CUPS.tolist(), dtype=pl.Enum(["small", "grand", "tall"]))
 def test_the_categories_of_a_dtype_are_declared(X):
     schema = Schema.infer(X)
     assert schema.categories == {"cup": ("small", "grand", "tall")}
-    assert schema.encode(read_table(X), ["cup"]).tolist() == [[0], [2], [0]]
-    assert schema.encode(read_table({"cup": ["grand"]}), ["cup"]).tolist() == [[1]]
+    assert schema.encode_cells(read_table(X), ["cup"])[0].tolist() == [[0], [2], [0]]
+    assert schema.encode_cells(read_table({"cup": ["grand"]}), ["cup"])[0].tolist() == [[1]]
     stated = Schema.infer(X, declared=Schema(categories={"cup": ["tall", "small"]}))
     assert stated.categories == {"cup": ("tall", "small")}
 
@@ -88,7 +88,7 @@ def test_the_categories_of_numbers_and_booleans_are_declared():
         schema = Schema.infer(X)
         assert schema.kinds == {"n": "categorical", "b": "categorical"}
         assert schema.categories == {"n": (3, 2, 1), "b": (False, True)}
-        assert schema.encode(read_table(X), ["n", "b"]).tolist() == [[0, 1], [2, 1], [0, 1]]
+        assert schema.encode_cells(read_table(X), ["n", "b"])[0].tolist() == [[0, 1], [2, 1], [0, 1]]
 
 
 @pytest.mark.parametrize("y", [CUPS, pd.Series(CUPS), ENUM])
@@ -134,7 +134,7 @@ def test_fifty_thousand_columns_make_no_fifty_thousand_objects():
     schema = Schema.infer(X, [0, 1])
     assert len(pickle.dumps(schema)) < 1000
     assert schema.columns_of("count") is schema.columns
-    assert schema.encode(read_table(X), schema.columns).shape == (2, 50_000)
+    assert schema.encode_cells(read_table(X), schema.columns)[0].shape == (2, 50_000)
 
 
 def test_all_columns_of_one_kind_are_the_columns_themselves():
@@ -200,7 +200,7 @@ def test_named_columns_may_come_in_any_order():
     schema = Schema.infer(FRAME, LABELS)
     shuffled = FRAME[["colour", "size", "alive"]]
     for X in (shuffled, pl.DataFrame(shuffled), shuffled.to_dict("list")):
-        assert schema.encode(read_table(X), ["size"]).tolist() == [[1.5], [2.5], [3.5]]
+        assert schema.encode_cells(read_table(X), ["size"])[0].tolist() == [[1.5], [2.5], [3.5]]
 
 
 def test_other_columns_are_refused_with_both_sides_and_a_hint():
@@ -213,22 +213,22 @@ def test_other_columns_are_refused_with_both_sides_and_a_hint():
     refused(check(FRAME.rename(columns={"colour": "color"})), *both)
     refused(check(FRAME.drop(columns="alive")), "Missing: 'alive'", "Not in the schema: none")
     refused(check(FRAME.assign(age=1)), "Missing: none", "Not in the schema: 'age'")
-    refused(lambda: schema.encode(read_table(FRAME.assign(age=1)), ["size"]), "'age'")
+    refused(lambda: schema.encode_cells(read_table(FRAME.assign(age=1)), ["size"])[0], "'age'")
 
 
 def test_an_array_is_taken_by_position():
     schema = Schema.infer(pd.DataFrame({"b": [1.0, 2.0], "a": [3.0, 4.0]}))
     table = read_table(np.array([[5.0, 6.0]]))
-    assert schema.encode(table, ["a"]).tolist() == [[6.0]]
-    assert schema.encode(table, ["a", "b"]).tolist() == [[6.0, 5.0]]
-    assert schema.encode(table, schema.columns).tolist() == [[5.0, 6.0]]
+    assert schema.encode_cells(table, ["a"])[0].tolist() == [[6.0]]
+    assert schema.encode_cells(table, ["a", "b"])[0].tolist() == [[6.0, 5.0]]
+    assert schema.encode_cells(table, schema.columns)[0].tolist() == [[5.0, 6.0]]
     refused(lambda: schema.check_table(read_table(np.zeros((1, 3)))), "has 3 columns", "has 2: 'b', 'a'")
 
 
 def test_a_frame_for_the_schema_of_an_array_needs_its_names():
     schema = Schema.infer(np.zeros((2, 2)))
     frame = pd.DataFrame({"x1": [1.0], "x0": [2.0]})
-    assert schema.encode(read_table(frame), schema.columns).tolist() == [[2.0, 1.0]]
+    assert schema.encode_cells(read_table(frame), schema.columns)[0].tolist() == [[2.0, 1.0]]
     other = read_table(pd.DataFrame({"a": [1.0], "b": [2.0]}))
     refused(lambda: schema.check_table(other), "'x0', 'x1'", "'a', 'b'", "comes from an array")
 

@@ -42,10 +42,15 @@ def log_prob(distribution, row):
         return float(np.sum(distribution.log_prob(row)))
 
 
+def covariate_of(family, rows):
+    """Totals of counts, and lengths of sequences, by the name under which the family takes them."""
+    of_rows = {"total_count": lambda: rows.sum(-1), "length": lambda: (rows >= 0).sum(-1)}
+    return {} if family.covariate is None else {family.covariate: of_rows[family.covariate]().astype(float)}
+
+
 def predictive(family, row):
     """The predictive of a family used alone (that of counts takes the row's total, that of sequences its length)."""
-    covariate = {} if family.covariate is None else {family.covariate: int(family.covariate_of(row[None])[0])}
-    return family.predictive(**covariate)
+    return family.predictive(**{name: int(values[0]) for name, values in covariate_of(family, row[None]).items()})
 
 
 def assert_same(one, two, rtol=1e-11):
@@ -327,7 +332,7 @@ def test_the_sites_are_the_prior_and_the_likelihood(name, rng, codes):
     """The NumPyro program of the family has SciPy's density, the Cholesky Jacobian taken out."""
     case = CASES[name]
     prior, rows, parameters = case.table(), case.rows(rng, ROWS), case.parameters(rng)
-    covariate = {} if prior.covariate is None else {prior.covariate: prior.covariate_of(rows)}
+    covariate = covariate_of(prior, rows)
     values_in_rows = rows.astype(int) if name == "DirichletCategorical" else rows
 
     def program():

@@ -100,11 +100,11 @@ def test_arrays_and_sparse_matrices_may_be_chunks(make, rng):
 @pytest.mark.parametrize("wrap", [list, tuple, iter], ids=lambda wrap: wrap.__name__)
 def test_chunks_come_as_lists_tuples_iterators_and_zips(wrap, data):
     X, y, _ = data
-    whole = bg.summarize(MODELS["full"], X, y).evidence.class_counts
-    assert bg.summarize(MODELS["full"], wrap(list(parts(X, y)))).evidence.class_counts.tolist() == whole.tolist()
+    whole = bg.summarize(MODELS["full"], X, y).evidence.class_weights
+    assert bg.summarize(MODELS["full"], wrap(list(parts(X, y)))).evidence.class_weights.tolist() == whole.tolist()
     Xs, ys = zip(*parts(X, y), strict=True)
     found = bg.summarize(MODELS["full"], zip(Xs, ys, strict=True))
-    assert found.evidence.class_counts.tolist() == whole.tolist()
+    assert found.evidence.class_weights.tolist() == whole.tolist()
 
 
 def test_what_counts_as_chunks():
@@ -202,7 +202,7 @@ def test_a_class_or_category_that_the_first_chunk_lacks_has_to_be_declared(data)
     one, two = (X[:10], y[:10]), (X[10:12], ["a", "d"])
     refused([one, two], "Chunk 2: y has 'd'", "Schema(classes=[...])", "comes from chunk 1")
     schema = bg.Schema(classes=["a", "b", "c", "d"])
-    assert bg.summarize(bg.NaiveBayes(), [one, two], schema=schema).evidence.class_counts.tolist() == [5, 3, 3, 1]
+    assert bg.summarize(bg.NaiveBayes(), [one, two], schema=schema).evidence.class_weights.tolist() == [5, 3, 3, 1]
 
     other = X[10:12].assign(food=["leaves", "fish"])
     refused([one, (other, y[10:12])], "Chunk 2: Column 'food' has 'fish'", "Schema(categories={'food': [...]})")
