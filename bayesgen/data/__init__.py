@@ -23,13 +23,14 @@ from .response import (
 from .rows import Rows, filled_up, joined
 from .schema import Schema
 from .sequence_cells import Steps, padded_symbols, refuse_unknown, sequence_lengths, step_codes, steps_of
-from .sequences import PADDING, SEQUENCE, Cells, CodedSequences, Padded, SequenceOf, as_one_sequence
+from .sequences import KINDS_OF_STEPS, PADDING, SEQUENCE, Cells, CodedSequences, Padded, SequenceOf, as_one_sequence
 from .tables import read_table
 from .views import Table, collected, filled, successive_rows
 
 __all__ = [
     "BINNED",
     "DATASET_NAMES",
+    "KINDS_OF_STEPS",
     "PADDING",
     "SEQUENCE",
     "UNKNOWN",

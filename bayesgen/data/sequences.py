@@ -11,7 +11,7 @@ from bayesgen.errors import DataError
 from bayesgen.typing import Int, Shaped
 
 SEQUENCE = "sequence"
-STEPS = ("categorical", "real", "count", "binary")
+KINDS_OF_STEPS = ("categorical", "real", "count", "binary")
 PADDING = -1
 """The code at all steps past the end of a sequence of symbols."""
 
@@ -60,8 +60,8 @@ class SequenceOf:
     end: bool = False
 
     def __post_init__(self) -> None:
-        if self.steps not in STEPS:
-            raise DataError(f"SequenceOf: steps must be one of {quote_some(STEPS)}, got {self.steps!r}.")
+        if self.steps not in KINDS_OF_STEPS:
+            raise DataError(f"SequenceOf: steps must be one of {quote_some(KINDS_OF_STEPS)}, got {self.steps!r}.")
         if not isinstance(self.end, bool):
             raise DataError(f"SequenceOf: end must be True or False, got {self.end!r}.")
         if self.end and not self.of_symbols:

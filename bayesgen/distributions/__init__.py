@@ -14,6 +14,7 @@ from .hidden_markov_likelihood import HiddenMarkovLikelihood as HiddenMarkovLike
 from .linear_normal import LINEAR_NORMAL as LINEAR_NORMAL
 from .linear_normal import LinearNormal
 from .markov_chain import MarkovChain
+from .markov_likelihood import CHUNK_STEPS as CHUNK_STEPS
 from .markov_likelihood import CountsAndRows as CountsAndRows
 from .markov_likelihood import MarkovLikelihood as MarkovLikelihood
 from .piecewise_uniform import PiecewiseUniform

@@ -1,6 +1,5 @@
 """`HiddenMarkov`: sequences made by a Markov chain of hidden states, whose densities sum the states out."""
 
-import math
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.util import validate_sample
 
 from bayesgen.errors import ModelError
-from bayesgen.statistics import read_conditional, register, restricted
+from bayesgen.statistics import LOG_2PI, read_conditional, register, restricted
 from bayesgen.typing import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from .hidden_chains import log_density, sample_paths
@@ -21,7 +20,6 @@ from .sequences import Length, SequenceDistribution, sequences
 
 # Densities of the cells of an event that are there, for distributions whose events may be seen in part.
 
-HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 JOINTLY_NORMAL = dist.MultivariateNormal | dist.LowRankMultivariateNormal
 
 
@@ -77,7 +75,7 @@ def _marginal(
     """Log density of the columns that are there: the others are made standard normal, and at zero."""
     loc, scale_tril = restricted(distribution.loc, distribution.scale_tril, observed)
     whole = dist.MultivariateNormal(loc, scale_tril=scale_tril).log_prob(jnp.where(observed, value, 0.0))
-    return whole + HALF_LOG_2PI * (~observed).sum(-1)
+    return whole + 0.5 * LOG_2PI * (~observed).sum(-1)
 
 
 # The sequences that hidden Markov models of numbers can take: steps that the emissions of some state can make.

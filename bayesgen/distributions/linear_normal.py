@@ -1,7 +1,6 @@
 """Normal distributions whose mean is linear in features of the row: the noise of lines, curves and surfaces."""
 
 import dataclasses
-import math
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
@@ -16,6 +15,7 @@ from numpyro.distributions.util import validate_sample
 
 from bayesgen.records import record, static
 from bayesgen.statistics import (
+    LOG_2PI,
     Classes,
     DensityGivenFeatures,
     Likelihood,
@@ -30,7 +30,6 @@ from bayesgen.statistics import (
 from bayesgen.typing import Array, Bool, Float, Int, PRNGKeyArray, Real
 
 BLOCK_COLUMNS = 32  # with the same features, whose cross products are taken together
-HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
 class LinearNormal(dist.Distribution):
@@ -107,7 +106,7 @@ class LinearNormal(dist.Distribution):
     @validate_sample
     def log_prob(self, value: Real[Array, "..."]) -> Float[Array, "..."]:
         """Log density."""
-        return -0.5 * ((value - self.loc) / self.scale) ** 2 - jnp.log(self.scale) - HALF_LOG_2PI
+        return -0.5 * ((value - self.loc) / self.scale) ** 2 - jnp.log(self.scale) - 0.5 * LOG_2PI
 
     def cdf(self, value: Real[Array, "..."]) -> Float[Array, "..."]:
         """Cumulative distribution function."""
@@ -169,7 +168,7 @@ class LinearNormalLikelihood(Likelihood):
         contrast = xp.concatenate([-coefficients, xp.ones((*coefficients.shape[:-1], 1))], -1)
         residual = (contrast * summary.mean).sum(-1) - intercept
         squares = xp.einsum("...i,...ij,...j->...", contrast, summary.scatter, contrast) + count * residual**2
-        return xp.asarray(summary.log_base - count * (xp.log(scale) + HALF_LOG_2PI) - 0.5 * squares / scale**2)
+        return xp.asarray(summary.log_base - count * (xp.log(scale) + 0.5 * LOG_2PI) - 0.5 * squares / scale**2)
 
     def density(self, parameters: Parameters) -> "LinearNormalDensity":
         """The densities of rows with their features."""
@@ -195,7 +194,7 @@ class LinearNormalDensity(DensityGivenFeatures):
         intercept, scale = (array.reshape(num_classes, -1) for array in (self.intercept, self.scale))
         xp = namespace(features, cells, slopes)
         loc = xp.einsum("nf,kmf->nkm", features, slopes) + intercept
-        logs = -0.5 * ((cells - loc) / scale) ** 2 - xp.log(scale) - HALF_LOG_2PI
+        logs = -0.5 * ((cells - loc) / scale) ** 2 - xp.log(scale) - 0.5 * LOG_2PI
         return (logs if observed is None else xp.where(flatten_rows(observed)[:, None], logs, 0.0)).sum(-1)
 
 

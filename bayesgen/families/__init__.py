@@ -15,7 +15,6 @@ from .gamma_poisson import GammaPoisson
 from .hyperparameters import Advice as Advice
 from .hyperparameters import Names, Scale
 from .hyperparameters import default_variances as default_variances
-from .linear_normal_inverse_gamma import LinearFamily as LinearFamily
 from .linear_normal_inverse_gamma import LinearNormalInverseGamma
 from .low_rank_normal import LowRankNormal
 from .normal_inverse_gamma import NormalInverseGamma

@@ -1,4 +1,4 @@
-"""What every conjugate family can do. A family is a prior that, updated with data, is again a family."""
+"""The contract of conjugate families. A family is a prior that, updated with data, is again a family."""
 
 import abc
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -17,117 +17,15 @@ from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .hyperparameters import ANONYMOUS, ARGUMENTS, Names, Scale, TableShape, num_columns_of
 
-# What a family knows of rows of which cells are missing: what EM asks of it.
-
-Parameters: TypeAlias = dict[str, ArrayOrNumber]
+ParameterTables: TypeAlias = dict[str, ArrayOrNumber]
 """Parameters by name, each of a shape of its own."""
 
-
-class Incomplete(abc.ABC):
-    """Rows of which cells are missing. Where columns are alone, their summaries count cells, and all is as it was."""
-
-    has_several_maxima: ClassVar[bool] = False
-    """Whether likelihoods of rows have several maxima, because something is hidden: EM then starts several times."""
-    without_maximum: ClassVar[str] = ""
-    """What to do where there is no maximum from any of several starts, for messages."""
-    why_open: ClassVar[str] = "what it depends on is missing. Use NUTS() or MAP()."
-    """Why the posterior has no closed form where `has_closed_form` says so, and what to do, for messages."""
-
-    @abc.abstractmethod
-    def log_likelihood(self, parameters: Mapping[str, Array], summary: Summary) -> float:
-        """Log-likelihood of summarised rows at given parameters, over all classes and columns."""
-
-    def e_step(self, summary: Summary, parameters: Mapping[str, Array]) -> Summary:
-        """The expected summary of the rows with all their cells, given those that are there and parameters.
-
-        It is the summary itself, but for families that model columns jointly and whose rows lack some cells.
-        """
-        return summary
-
-    def has_closed_form(self, summary: Summary) -> bool:
-        """Whether the posterior given this summary is again of the family: not if jointly normal rows lack cells."""
-        return True
-
-    def check_estimable(self, summary: Summary, names: Names = ANONYMOUS) -> None:
-        """Refuse a summary of rows that lack cells, where their likelihood has no maximum or several.
-
-        Raises:
-            FitError: naming the place.
-        """
-        return None
-
-    def initial_summary(self, summary: Summary, rng: np.random.Generator | None = None) -> Summary:
-        """The summary of whole rows that the cells that are there suggest: where to begin with `completed`.
-
-        Args:
-            summary: of the rows.
-            rng: where there are several maxima, what another beginning is drawn from; None for the one that needs no
-                luck.
-        """
-        return summary
-
-    def e_step_with_log_likelihood(self, summary: Summary, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
-        """What `log_likelihood` and `completed` give, in one pass over what is summarised."""
-        return self.log_likelihood(parameters, summary), self.e_step(summary, parameters)
-
-    def free_parameters(self, parameters: Mapping[str, Array]) -> Float[np.ndarray, " F"]:
-        """The parameters that missing cells leave to be looked for, without constraints: none, where columns are alone.
-
-        See `completed`.
-        """
-        return np.zeros(0)
-
-    def at_free_parameters(self, vector: Float[np.ndarray, " F"]) -> Parameters | None:
-        """The parameters of such a vector; None where floating point has none."""
-        return {}
-
-
-# What a family knows of where processes are: what searches and samplers ask of it.
-
-
-class Searched(abc.ABC):
-    """Parameters that searches look for, and those at which they and samplers begin."""
-
-    @abc.abstractmethod
-    def update(self, data: Any, weights: Array | None = None) -> Self:
-        """The posterior: a family of the same type."""
-
-    @abc.abstractmethod
-    def mean(self) -> Parameters:
-        """Mean of each parameter (infinite where it does not exist)."""
-
-    @abc.abstractmethod
-    def mode(self, names: Names = ANONYMOUS) -> Parameters:
-        """Joint mode of the parameters; a `FitError` names the place where it is unbounded or not unique."""
-
-    def maximum_posterior(self, summary: Any, names: Names = ANONYMOUS) -> Parameters:
-        """The joint mode of the parameters given rows, the family being the prior; a `FitError` names the place."""
-        return self.update(summary).mode(names)
-
-    def posterior_center(self, summary: Any) -> Parameters:
-        """Parameters in the middle of the posterior, at which no probability is zero."""
-        return self.update(summary).central_parameters()
-
-    def central_parameters(self) -> Parameters:
-        """Parameters in the middle of the family: means, or the mode where one of them is infinite."""
-        mean = self.mean()
-        return mean if all(np.isfinite(value).all() for value in mean.values()) else self.mode()
-
-    def moment_estimates(self, summary: Any) -> Parameters:
-        """Rough parameters of rows whatever the prior, of which `adapted` makes something: none, mostly."""
-        return {}
-
-    def reparametrised(self, parameters: Mapping[str, Array]) -> Self:
-        """The same prior, its sites in coordinates that suit processes near one: what samplers move in."""
-        return self
-
-
 Key: TypeAlias = jax.Array | np.random.Generator
-"""A JAX key, or a NumPy generator that is to be drawn from."""
+"""A source of random numbers: a JAX key, or a NumPy generator."""
 
 
 @record
-class Family(Incomplete, Searched, abc.ABC):
+class Family(abc.ABC):
     """A conjugate family: a prior over the parameters of a class-conditional distribution, and its algebra.
 
     A family is a record: a frozen dataclass, equal by content, whose hyperparameters are the leaves of a pytree.
@@ -140,7 +38,7 @@ class Family(Incomplete, Searched, abc.ABC):
     kind: ClassVar[str]
     """The name of the kind of column (see `Schema`) that the family models."""
     joint: ClassVar[bool] = False
-    """Whether the columns of a block are modelled jointly, so that none of them stands alone."""
+    """Whether the columns of a block are modelled jointly."""
     scaled: ClassVar[bool] = False
     """Whether the default hyperparameters need the training columns' means and variances."""
     covariate: ClassVar[str | None] = None
@@ -151,6 +49,12 @@ class Family(Incomplete, Searched, abc.ABC):
     """Whether some cells of a row may be missing, the others still having a density."""
     is_closed: ClassVar[bool] = True
     """Whether the posterior is again of the family, where hyperparameters are numbers and no cell is missing."""
+    has_several_maxima: ClassVar[bool] = False
+    """Whether likelihoods of rows have several maxima, because of hidden variables: EM then starts several times."""
+    without_maximum: ClassVar[str] = ""
+    """What to do where EM finds no maximum from any start, for messages."""
+    why_open: ClassVar[str] = "what it depends on is missing. Use NUTS() or MAP()."
+    """Why the posterior has no closed form where `has_closed_form` is false, and what to do, for messages."""
     batch_shape: TableShape = static(default=None, init=False)
     """The shape of the table of parameters; None until the family is resolved."""
 
@@ -190,12 +94,12 @@ class Family(Incomplete, Searched, abc.ABC):
 
     @property
     def num_values(self) -> int | None:
-        """How many values or bins each column has to have, where a hyperparameter has one entry for each."""
+        """The number of values or bins of each column that hyperparameters imply; None where they imply none."""
         return None
 
     @property
     def alphabet(self) -> tuple[Hashable, ...] | None:
-        """The symbols of its columns, where the family itself says what they are: terminals of a grammar."""
+        """The symbols of its columns where the family states them, as a grammar states its terminals; else None."""
         return None
 
     @property
@@ -229,15 +133,15 @@ class Family(Incomplete, Searched, abc.ABC):
         return self.resolve(self._implied_scale()) if self.batch_shape is None else self
 
     def _implied_scale(self) -> Scale:
-        """The scale that hyperparameters which are all numbers imply, for a prior used alone: how many columns."""
+        """The number of columns that the shapes of hyperparameters imply, for a prior used alone."""
         return Scale(num_columns=num_columns_of(type(self).__name__, **self.hyperparameters))
 
     def kind_of_column(self, index: int) -> Kind:
-        """The kind that a column of the block is declared to have by this family, where nothing else declares one."""
+        """The kind of a column of the block, where neither schema nor data declare one."""
         return self.kind
 
     def takes_kind(self, kind: Kind) -> bool:
-        """Whether columns of this kind are what the family models; of sequences, with their steps and their end."""
+        """Whether the family models columns of this kind; of sequences, those with these time steps and this end."""
         return kind == self.kind_of_column(0) if isinstance(kind, SequenceOf) else name_of_kind(kind) == self.kind
 
     @abc.abstractmethod
@@ -252,12 +156,12 @@ class Family(Incomplete, Searched, abc.ABC):
         return self.replace(**with_axis, batch_shape=(1, *self.batch_shape))
 
     def scale_of(self, summary: Any) -> Scale:
-        """The scale that a summary without class axis implies, for a family used alone."""
+        """The scale of the columns of a summary without class axis, for a family used alone."""
         return Scale(num_columns=_num_columns(summary))
 
     @property
     def is_proper(self) -> bool:
-        """Whether the prior density integrates to one, so that evidences do not hang on the units of the data."""
+        """Whether the prior density integrates to one, so that evidences do not depend on the units of the data."""
         return True
 
     # --- closed forms -------------------------------------------------------------------------------------------
@@ -265,7 +169,7 @@ class Family(Incomplete, Searched, abc.ABC):
     @property
     @abc.abstractmethod
     def likelihood(self) -> Likelihood:
-        """The sufficient statistic of the likelihood."""
+        """The likelihood of rows, with its sufficient statistic."""
 
     @property
     def row_shapes(self) -> Mapping[int, str]:
@@ -277,7 +181,7 @@ class Family(Incomplete, Searched, abc.ABC):
 
         Raises:
             DataError: rows or cells that are impossible, missing or of another shape, see `lone_rows`; weights that
-                are no numbers of times.
+                are negative or not finite.
         """
         rows = lone_rows(self, values)
         summary = self._summary_of_rows(rows, as_weights(weights, rows.shape[0], "weights"))
@@ -304,7 +208,7 @@ class Family(Incomplete, Searched, abc.ABC):
         return family, summary
 
     def _check_columns(self, of_rows: Self) -> None:
-        """Refuse rows of other columns than those of a family that is resolved, as `of_rows` is to them."""
+        """Refuse rows whose columns are not those of this resolved family; `of_rows` is resolved to these rows."""
         if self.batch_shape not in (None, of_rows.batch_shape):
             raise DataError(
                 f"{type(self).__name__}: its parameters are a table of the shape {self.batch_shape}, and these rows "
@@ -340,28 +244,98 @@ class Family(Incomplete, Searched, abc.ABC):
     def _log_evidence(self, summary: Any) -> Float[ArrayOrNumber, "..."]: ...
 
     @abc.abstractmethod
-    def variance(self) -> Parameters:
+    def mean(self) -> ParameterTables:
+        """Mean of each parameter (infinite where it does not exist)."""
+
+    @abc.abstractmethod
+    def mode(self, names: Names = ANONYMOUS) -> ParameterTables:
+        """Joint mode of the parameters; a `FitError` names the place where it is unbounded or not unique."""
+
+    @abc.abstractmethod
+    def variance(self) -> ParameterTables:
         """Variance of each parameter, elementwise (infinite where it does not exist)."""
 
     @abc.abstractmethod
-    def maximum_likelihood(self, summary: Any, names: Names = ANONYMOUS) -> Parameters:
+    def maximum_likelihood(self, summary: Any, names: Names = ANONYMOUS) -> ParameterTables:
         """The parameters of highest likelihood; a `FitError` names the place where there are none."""
 
     @abc.abstractmethod
-    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> Parameters:
-        """Draw parameters independently: each of shape `shape` + the parameter's shape.
-
-        `key` is a JAX key, or a NumPy generator that is to be drawn from.
-        """
+    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> ParameterTables:
+        """Draw parameters independently: each of shape `shape` + the parameter's shape."""
 
     @abc.abstractmethod
     def predictive(self) -> dist.Distribution:
         """The distribution of one new row with the parameters integrated out, a NumPyro distribution."""
 
+    # --- points of the posterior ----------------------------------------------------------------------------------
+
+    def maximum_posterior(self, summary: Any, names: Names = ANONYMOUS) -> ParameterTables:
+        """The joint mode of the parameters given rows, the family being the prior; a `FitError` names the place."""
+        return self.update(summary).mode(names)
+
+    def posterior_center(self, summary: Any) -> ParameterTables:
+        """Parameters in the middle of the posterior, where no probability is zero: starts of searches and samplers."""
+        return self.update(summary).central_parameters()
+
+    def central_parameters(self) -> ParameterTables:
+        """Parameters in the middle of the family: means, or the mode where one of them is infinite."""
+        mean = self.mean()
+        return mean if all(np.isfinite(value).all() for value in mean.values()) else self.mode()
+
+    def moment_estimates(self, summary: Any) -> ParameterTables:
+        """Rough estimates of parameters, whatever the prior, at which `reparametrised` is taken; mostly none."""
+        return {}
+
+    def reparametrised(self, parameters: Mapping[str, Array]) -> Self:
+        """The same prior, its sites in coordinates in which samplers move well near these parameters."""
+        return self
+
+    # --- missing cells and hidden variables: the steps of EM ------------------------------------------------------
+
+    def has_closed_form(self, summary: Summary) -> bool:
+        """Whether the posterior given this summary is again of the family: not where jointly normal rows lack cells."""
+        return True
+
+    def check_estimable(self, summary: Summary, names: Names = ANONYMOUS) -> None:
+        """Refuse a summary of rows with missing cells whose likelihood has no maximum or several.
+
+        Raises:
+            FitError: naming the place.
+        """
+        return None
+
+    def initial_summary(self, summary: Summary, rng: np.random.Generator | None = None) -> Summary:
+        """The summary of complete rows at which EM starts, estimated from the observed cells.
+
+        Args:
+            summary: of the rows.
+            rng: random numbers for one of several starts; None for the first start, which is deterministic.
+        """
+        return summary
+
+    def e_step(self, summary: Summary, parameters: Mapping[str, Array]) -> Summary:
+        """The expected summary of the complete rows, given their observed cells and parameters.
+
+        It is the summary itself where columns are modelled one by one, because their summaries count cells.
+        """
+        return summary
+
+    def e_step_with_log_likelihood(self, summary: Summary, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
+        """What `log_likelihood` and `e_step` give, in one pass over the summary."""
+        return self.log_likelihood(parameters, summary), self.e_step(summary, parameters)
+
+    def free_parameters(self, parameters: Mapping[str, Array]) -> Float[np.ndarray, " F"]:
+        """The unconstrained vector of the parameters that EM iterates over; empty where one M-step is enough."""
+        return np.zeros(0)
+
+    def at_free_parameters(self, vector: Float[np.ndarray, " F"]) -> ParameterTables | None:
+        """The parameters of such a vector; None where they are singular in floating point."""
+        return {}
+
     # --- what models and fits need ------------------------------------------------------------------------------
 
     @abc.abstractmethod
-    def sample_sites(self, name: str) -> Parameters:
+    def sample_sites(self, name: str) -> ParameterTables:
         """The prior as a NumPyro program: sample the parameters as sites `{name}_{parameter}`."""
 
     @abc.abstractmethod
@@ -369,7 +343,7 @@ class Family(Incomplete, Searched, abc.ABC):
         """NumPyro distribution of rows with class codes `labels`, given the (K, ...) parameters."""
 
     @abc.abstractmethod
-    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> Parameters:
+    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
         """The parameters as the family's likelihood takes them: those of the class-conditional distributions."""
 
     def row_density(self, parameters: Mapping[str, Array]) -> RowDensity:
@@ -394,7 +368,7 @@ class Family(Incomplete, Searched, abc.ABC):
 
     @property
     def coordinates(self) -> dict[str, tuple[str, Any]]:
-        """Sampled sites that stand for a parameter in other coordinates: site -> (parameter, NumPyro transform)."""
+        """Sites that are transformed parameters: site -> (parameter, NumPyro transform of it)."""
         return {}
 
     def sampled_hyperparameters(self, name: str) -> Self:

@@ -13,7 +13,7 @@ from bayesgen.runtime import generator
 from bayesgen.statistics import BERNOULLI, RowDensity, Sums, log_rising
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
-from .base import Family, Key, Parameters
+from .base import Family, Key, ParameterTables
 from .hyperparameters import (
     ANONYMOUS,
     Hyperparameter,
@@ -72,12 +72,12 @@ class BetaBernoulli(Family):
         ones, zeros = summary.totals
         return log_rising(self.a, ones) + log_rising(self.b, zeros) - log_rising(self.a + self.b, ones + zeros)
 
-    def mean(self) -> Parameters:
+    def mean(self) -> ParameterTables:
         """a / (a + b)."""
         self.require_numbers("mean")
         return {"probs": self.a / (self.a + self.b)}
 
-    def mode(self, names: Names = ANONYMOUS) -> Parameters:
+    def mode(self, names: Names = ANONYMOUS) -> ParameterTables:
         """(a - 1) / (a + b - 2), where a, b >= 1 and not both are 1."""
         self.require_numbers("mode")
         bad = (self.a < 1) | (self.b < 1) | ((self.a == 1) & (self.b == 1))
@@ -91,38 +91,35 @@ class BetaBernoulli(Family):
         ones, zeros = self.a - 1, self.b - 1
         return {"probs": ones / (ones + zeros)}  # of a + b - 2 rounding may leave less than of a - 1
 
-    def variance(self) -> Parameters:
+    def variance(self) -> ParameterTables:
         """a b / ((a + b)^2 (a + b + 1))."""
         self.require_numbers("variance")
         total = self.a + self.b
         return {"probs": self.a * self.b / (total**2 * (total + 1))}
 
-    def maximum_likelihood(self, summary: Sums, names: Names = ANONYMOUS) -> Parameters:
-        """Frequencies of ones."""
+    def maximum_likelihood(self, summary: Sums, names: Names = ANONYMOUS) -> ParameterTables:
         ones, zeros = summary.totals
         check_cells_of(names, ones + zeros)
         return {"probs": ones / (ones + zeros)}
 
-    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> Parameters:
-        """Independent draws of `probs`."""
+    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> ParameterTables:
         self.require_numbers("sample")
         return {"probs": sample_beta(generator(key), self.a, self.b, shape)}
 
     def predictive(self) -> dist.Distribution:
-        """Bernoulli with the mean probability (exact for one row), by its log odds, which resolve both ends."""
+        """Bernoulli with the mean probability, by its log odds, which resolve probabilities near 0 and near 1."""
         self.require_numbers("predictive")
         return dist.Bernoulli(logits=np.log(self.a) - np.log(self.b))
 
-    def sample_sites(self, name: str) -> Parameters:
+    def sample_sites(self, name: str) -> ParameterTables:
         """Sample `{name}_probs`, (K, D)."""
         prior = dist.Beta(self.a, self.b).expand(self.batch_shape).to_event(len(self.batch_shape))
         return {"probs": numpyro.sample(f"{name}_probs", prior)}
 
     def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
-        """Bernoulli columns."""
         return dist.Bernoulli(probs=parameters["probs"][labels]).to_event(1)
 
-    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> Parameters:
+    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
         """Log probabilities of ones and zeros."""
         probs = parameters["probs"]
         with np.errstate(divide="ignore"):
@@ -134,10 +131,9 @@ class BetaBernoulli(Family):
         return float(np.sum(logs))
 
     def row_predictive(self) -> RowDensity:
-        """The mean is exact for one row; the logs of both probabilities come from the counts, however near 1 one is."""
+        """Bernoulli with the mean probability, whose logs come from the counts and so are exact near 1."""
         log_total = np.log(self.a + self.b)
         return BERNOULLI.density({"log_one": np.log(self.a) - log_total, "log_zero": np.log(self.b) - log_total})
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
-        """probs: (class, feature)."""
         return {"probs": ("class", "feature")}

@@ -1,4 +1,4 @@
-"""Covariances: as vectors without constraints; those that are none, and those without an estimate, are refused."""
+"""Jointly normal columns: covariances as unconstrained vectors, checks of their estimates, EM for missing cells."""
 
 import abc
 import math
@@ -11,14 +11,14 @@ from bayesgen.errors import FitError, ModelError
 from bayesgen.statistics import Moments, PatternMoments, Summary, expected_moments
 from bayesgen.typing import Array, ArrayOrNumber, Float
 
-from .base import Incomplete, Parameters
+from .base import Family, ParameterTables
 from .hyperparameters import ANONYMOUS, Hyperparameter, Names, Pooling, TableShape, check_cells_of
 
 SINGULAR = 1e-13  # smallest eigenvalue of a correlation matrix, below which its digits are lost
 
 
 def vector_of_factors(factors: Float[Array, "*K D D"]) -> Float[np.ndarray, " F"]:
-    """Lower-triangular matrices as a vector without constraints: logs stand for their diagonals."""
+    """Lower-triangular matrices as an unconstrained vector, with the logs of their diagonals."""
     dimension = factors.shape[-1]
     diagonal = np.arange(dimension)
     logs = np.array(factors)
@@ -27,7 +27,7 @@ def vector_of_factors(factors: Float[Array, "*K D D"]) -> Float[np.ndarray, " F"
 
 
 def covariances_at(vector: Float[np.ndarray, " F"], shape: tuple[int, ...]) -> Float[np.ndarray, "*K D D"] | None:
-    """The covariances L L^T of the factors of such a vector; None where one of them is singular in floating point."""
+    """The inverse of `vector_of_factors`, as covariances L L^T; None where one is singular in floating point."""
     diagonal = np.arange(shape[-1])
     factors = np.zeros(shape)
     rows, columns = np.tril_indices(shape[-1])
@@ -90,10 +90,10 @@ def check_cells(
     tied: bool,
     names: Names,
 ) -> None:
-    """Refuse means without cells, columns without variance, and covariances of columns that no row has both of.
+    """Refuse means without observed cells, columns without variance, and pairs of columns that no row observes both of.
 
     Args:
-        together: weight of the rows that have both of two columns.
+        together: weight of the rows in which both of two columns are observed.
         counts: weight of the cells of each column, by class.
         scatter: of the cells of each column.
         tied: whether classes have one covariance.
@@ -102,7 +102,7 @@ def check_cells(
     remedy = "Use MAP(), or columns with variances of their own (covariance='diag', NaiveBayes)."
     if (counts == 0).any():
         raise FitError(
-            f"Block {names.block!r}: no cell is there at {names.where(counts == 0)}, so maximum likelihood has no "
+            f"Block {names.block!r}: no cell is observed at {names.where(counts == 0)}, so maximum likelihood has no "
             "estimate of its mean. Use MAP(), or leave out that class or column."
         )
     if (scatter == 0).any():
@@ -136,11 +136,11 @@ def check_noise(
         )
 
 
-# Jointly normal rows of which cells are missing: EM, whose expectations are regressions of these on the others.
+class JointNormalFamily(Family, abc.ABC):
+    """Jointly normal columns, of which EM predicts missing cells by regression on the observed ones of the row.
 
-
-class JointCells(Incomplete):
-    """What `NormalInverseWishart` knows of rows of which cells are missing. Source: see `expected_moments`."""
+    Source: see `expected_moments`.
+    """
 
     location: Hyperparameter
     scale: Hyperparameter
@@ -151,14 +151,6 @@ class JointCells(Incomplete):
         "column a variance of its own (covariance='diag', NaiveBayes, NaiveBayesRegression)."
     )
 
-    @abc.abstractmethod
-    def mode(self, names: Names = ANONYMOUS) -> Parameters:
-        """See `Family`."""
-
-    @abc.abstractmethod
-    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> Parameters:
-        """See `Family`."""
-
     def _pool(self, matrices: Float[ArrayOrNumber, "..."]) -> Float[ArrayOrNumber, "..."]:
         """Sum over classes where they share one covariance, keeping the axis."""
         return matrices.sum(0, keepdims=True) if self.pooling.tied else matrices
@@ -167,11 +159,11 @@ class JointCells(Incomplete):
         return matrices[0] if self.pooling.tied else matrices
 
     def has_closed_form(self, summary: Summary) -> bool:
-        """Not where cells are missing: the likelihood is then a product over patterns of the cells that are there."""
+        """Not where cells are missing: the likelihood is then a product over patterns of observed cells."""
         return not isinstance(summary, PatternMoments)
 
     def check_estimable(self, summary: Summary, names: Names = ANONYMOUS) -> None:
-        """Every class needs cells of every column, not all equal; every covariance a row that has both its columns."""
+        """Each class needs observed cells of each column, not all equal, and rows that observe each pair of columns."""
         if not isinstance(summary, PatternMoments):
             return
         weights = np.zeros((self.batch_shape[0], summary.num_groups))
@@ -181,40 +173,38 @@ class JointCells(Incomplete):
         check_cells(self._pool(together), counts, scatter, self.pooling.tied, names)
 
     def initial_summary(self, summary: Summary, rng: np.random.Generator | None = None) -> Summary:
-        """Means and variances of the cells of each column; of columns without cells in a class, those of the prior."""
+        """Means and variances of the observed cells of each column; the prior's for columns without any in a class."""
         if not isinstance(summary, PatternMoments):
             return summary
         columns = summary.by_column()
         count = np.bincount(summary.classes, summary.count, len(columns.count))
-        is_seen = columns.count > 0
+        is_observed = columns.count > 0
         of_prior = np.diagonal(self.mode()["covariance"], axis1=-2, axis2=-1)
-        variance = np.where(is_seen, columns.scatter / np.where(is_seen, columns.count, 1.0), of_prior)
+        variance = np.where(is_observed, columns.scatter / np.where(is_observed, columns.count, 1.0), of_prior)
         scatter = (count[:, None] * variance)[..., None] * np.eye(variance.shape[-1])
-        return Moments(count, np.where(is_seen, columns.mean, self.location), scatter, np.zeros(len(count)))
+        return Moments(count, np.where(is_observed, columns.mean, self.location), scatter, np.zeros(len(count)))
 
     def e_step(self, summary: Summary, parameters: Mapping[str, Array]) -> Summary:
-        """Expected moments of whole rows, those of the cells that are missing by regression on the others."""
+        """Expected moments of complete rows."""
         return (
             self.e_step_with_log_likelihood(summary, parameters)[1] if isinstance(summary, PatternMoments) else summary
         )
 
     def e_step_with_log_likelihood(self, summary: Summary, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
-        """The log-likelihood and `completed`. See `Family.expectation`."""
         if not isinstance(summary, PatternMoments):
             return super().e_step_with_log_likelihood(summary, parameters)
         moments, log_likelihood = expected_moments(summary, **self.likelihood_parameters(parameters))
         return float(log_likelihood.sum()), moments
 
     def free_parameters(self, parameters: Mapping[str, Array]) -> Float[np.ndarray, " F"]:
-        """Means, and factors with logs of their diagonals, in the units of the prior."""
+        """Means, and Cholesky factors with the logs of their diagonals, in the units of the prior."""
         units, covariance = self._units, np.reshape(parameters["covariance"], self.scale.shape)
         shifts = (parameters["mean"] - self.location) / units
         return np.concatenate(
             [np.ravel(shifts), vector_of_factors(np.linalg.cholesky(covariance / np.outer(units, units)))]
         )
 
-    def at_free_parameters(self, vector: Float[np.ndarray, " F"]) -> Parameters | None:
-        """The inverse of `open_vector`."""
+    def at_free_parameters(self, vector: Float[np.ndarray, " F"]) -> ParameterTables | None:
         units, num_means = self._units, math.prod(self.batch_shape)
         covariance = covariances_at(vector[num_means:], self.scale.shape)
         if covariance is None:

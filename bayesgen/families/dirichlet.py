@@ -14,7 +14,7 @@ from bayesgen.runtime import generator
 from bayesgen.statistics import Sums, log_rising
 from bayesgen.typing import Array, ArrayOrNumber, Float
 
-from .base import Family, Key, Parameters
+from .base import Family, Key, ParameterTables
 from .hyperparameters import ANONYMOUS, Hyperparameter, Names, Stated, as_number, broadcast, check_positive, refuse_mode
 from .special import sample_dirichlet
 
@@ -43,7 +43,7 @@ class DirichletFamily(Family):
         return self.replace(**concentration, batch_shape=table)
 
     def _require_vector(self, verb: str) -> None:
-        """Refuse what `require_numbers` does, and a scalar that no data or model have told the length."""
+        """Refuse what `require_numbers` refuses, and a scalar concentration whose length is not known."""
         self.require_numbers(verb)
         if not np.ndim(self.concentration):
             raise ModelError(
@@ -59,17 +59,17 @@ class DirichletFamily(Family):
         alpha, counts = self.concentration, summary.totals[0]
         total, number = alpha.sum(-1), counts.sum(-1)
         ratio = np.zeros(counts.shape)
-        seen = counts > 0  # of many words, few occur
-        alpha = np.broadcast_to(alpha, counts.shape)[seen]
-        ratio[seen] = log_rising(alpha, counts[seen])
+        occurs = counts > 0  # of many words, few occur
+        alpha = np.broadcast_to(alpha, counts.shape)[occurs]
+        ratio[occurs] = log_rising(alpha, counts[occurs])
         return ratio.sum(-1) - log_rising(total, number) + summary.log_base
 
-    def mean(self) -> Parameters:
+    def mean(self) -> ParameterTables:
         """Normalised concentration."""
         self._require_vector("mean")
         return {"probs": self.concentration / self.concentration.sum(-1, keepdims=True)}
 
-    def mode(self, names: Names = ANONYMOUS) -> Parameters:
+    def mode(self, names: Names = ANONYMOUS) -> ParameterTables:
         """(alpha - 1) / sum(alpha - 1), where every alpha >= 1 and one is above 1."""
         self._require_vector("mode")
         above = self.concentration - 1
@@ -83,13 +83,13 @@ class DirichletFamily(Family):
             )
         return {"probs": above / above.sum(-1, keepdims=True)}
 
-    def variance(self) -> Parameters:
+    def variance(self) -> ParameterTables:
         """p (1 - p) / (total + 1)."""
         self._require_vector("variance")
         probs = self.mean()["probs"]
         return {"probs": probs * (1 - probs) / (self.concentration.sum(-1, keepdims=True) + 1)}
 
-    def maximum_likelihood(self, summary: Sums, names: Names = ANONYMOUS) -> Parameters:
+    def maximum_likelihood(self, summary: Sums, names: Names = ANONYMOUS) -> ParameterTables:
         """Relative frequencies."""
         counts = summary.totals[0]
         total = counts.sum(-1, keepdims=True)
@@ -100,12 +100,11 @@ class DirichletFamily(Family):
             )
         return {"probs": counts / total}
 
-    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> Parameters:
-        """Independent draws of `probs`."""
+    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> ParameterTables:
         self._require_vector("sample")
         return {"probs": sample_dirichlet(generator(key), self.concentration, shape)}
 
-    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> Parameters:
+    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
         """Log probabilities."""
         with np.errstate(divide="ignore"):
             return {"log_probs": np.log(parameters["probs"])}
@@ -116,7 +115,7 @@ class DirichletFamily(Family):
         logs = xlogy(alpha - 1, parameters["probs"]).sum(-1) + gammaln(alpha.sum(-1)) - gammaln(alpha).sum(-1)
         return float(np.sum(logs))
 
-    def sample_sites(self, name: str) -> Parameters:
+    def sample_sites(self, name: str) -> ParameterTables:
         """Sample `{name}_probs`, (..., r)."""
         batch = self.batch_shape[:-1]
         value = self.concentration

@@ -26,7 +26,7 @@ class DirichletCategorical(DirichletFamily):
         x     ~ Categorical(probs)
 
     Args:
-        concentration: pseudo-counts, > 0; a scalar stands for r equal ones. Used alone, without a model to say
+        concentration: pseudo-counts, > 0; a scalar means r equal ones. Used alone, without a model to say
             how many values there are, it must be an array of length r.
 
     Source: Murphy, Machine Learning: A Probabilistic Perspective, section 3.4.
@@ -70,19 +70,17 @@ class DirichletCategorical(DirichletFamily):
         return dist.Categorical(probs=self.mean()["probs"])
 
     def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
-        """Categorical columns."""
         return dist.Categorical(probs=parameters["probs"][labels]).to_event(1)
 
     def row_predictive(self) -> RowDensity:
-        """The mean is exact for one row."""
+        """Categorical with the mean probabilities, which is exact for one row."""
         return self.row_density(self.mean())
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
-        """probs: (class, feature, category)."""
         return {"probs": ("class", "feature", "category")}
 
     def axis_names(self, schema: Schema, columns: Sequence[str]) -> dict[str, Sequence[Any]]:
-        """The values of a column alone; of several columns, each of which has its own, their codes."""
+        """The values of a single column; codes where several columns have different ones."""
         values = schema.categories[columns[0]]
         names = range(len(values)) if columns[1:] else [str(value) for value in values]
         return {**super().axis_names(schema, columns), "category": names}

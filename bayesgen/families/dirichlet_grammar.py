@@ -17,7 +17,7 @@ from bayesgen.runtime import generator
 from bayesgen.statistics import RetainedRows, RowDensity, Summary, Sums
 from bayesgen.typing import Array, Float, Int
 
-from .base import Family, Key, Parameters
+from .base import Family, Key, ParameterTables
 from .dirichlet_categorical import DirichletCategorical
 from .hyperparameters import (
     ANONYMOUS,
@@ -42,15 +42,15 @@ class DirichletGrammar(Family):
         x        ~ ProbabilisticGrammar(rules, probs)
 
     The parameters are `{block}_{nonterminal}`, for each nonterminal that has two rules or more: probabilities of its
-    rules, in the order in which they are written. (`{block}_rules{i}` where the names of nonterminals are no words, i
-    being the place of the nonterminal.) The parse trees are hidden, so that there is no closed posterior, and `Exact`
-    refuses by name. `MLE` and `MAP` are found by EM from several starts, whose E-step expects uses of rules by the
-    inside-outside algorithm: the first start has equally probable rules as the prior has them, the others random ones.
-    `NUTS` samples the probabilities, trees summed out.
+    rules, in the order in which they are written. Where a nonterminal's name is not a word, all parameters are called
+    `{block}_rules{i}`, i being the index of the nonterminal. The parse trees are hidden, so the posterior has no closed
+    form, and `Exact` refuses by name. `MLE` and `MAP` are found by EM from several starts, whose E-step computes
+    expected uses of rules by the inside-outside algorithm: the first start takes the prior means of the probabilities,
+    the others take random ones. `NUTS` samples the probabilities, the trees being marginalised.
 
-    Strings of the training data have to be in the language of the grammar. Of classes with rules of their own, one
-    grammar has the rules of all, and its start symbol one rule for each class, whose probability given the class a
-    program of one's own knows: see `examples/grammars.py`.
+    Strings of the training data have to be in the language of the grammar. Classes with different rules share one
+    grammar, which has the rules of all classes and one rule of the start symbol for each class. `examples/grammars.py`
+    shows such a program.
 
     Args:
         rules: nonterminal -> list of right-hand sides, see `ProbabilisticGrammar`.
@@ -60,7 +60,7 @@ class DirichletGrammar(Family):
         max_length: how many symbols simulated strings have at most; 50 by default.
 
     Raises:
-        ModelError: rules that are none; a concentration that is none, or for other nonterminals or numbers of rules.
+        ModelError: invalid rules; an invalid concentration, or one for other nonterminals or numbers of rules.
 
     Source: Lari and Young (1990), The estimation of stochastic context-free grammars using the inside-outside
     algorithm; Johnson, Griffiths and Goldwater (2007), Bayesian inference for PCFGs via Markov chain Monte Carlo,
@@ -114,7 +114,6 @@ class DirichletGrammar(Family):
 
     @property
     def alphabet(self) -> tuple[Hashable, ...]:
-        """The terminals."""
         return self.rules.symbols
 
     def kind_of_column(self, index: int) -> Kind:
@@ -137,12 +136,12 @@ class DirichletGrammar(Family):
 
     @property
     def likelihood(self) -> GrammarLikelihood:
-        """Strings of the grammar, whose trees are summed out."""
+        """Strings of the grammar, the parse trees being marginalised."""
         return GrammarLikelihood(self.rules)
 
     @property
     def places(self) -> dict[str, slice]:
-        """Where the rules of each parameter are among all; nonterminals with one rule have none."""
+        """The slice of all rules that each parameter holds; nonterminals with one rule have no parameter."""
         names = [str(nonterminal) for nonterminal in self.rules.nonterminals]
         are_words = len(set(names)) == len(names) and all(name.replace("'", "").isidentifier() for name in names)
         return {
@@ -152,7 +151,7 @@ class DirichletGrammar(Family):
         }
 
     def _of_all_rules(self, parameters: Mapping[str, Array]) -> Float[Array, "... R"]:
-        """The probabilities of all rules in one array: 1 where a nonterminal has one rule."""
+        """The probabilities of all rules in one array, with 1 for the rule of a nonterminal that has one rule."""
         first = next(iter(parameters.values()))
         xp: Any = np if isinstance(first, np.ndarray | np.floating) else jnp
         probs = xp.ones((*first.shape[:-1], len(self.rules.rules)))
@@ -164,24 +163,23 @@ class DirichletGrammar(Family):
         return probs
 
     def _by_nonterminal(self, table: Float[Array, "... R"]) -> dict[str, Float[Array, "..."]]:
-        """Parts of a table of rules."""
+        """The slices of a table of rules, by parameter."""
         return {name: table[..., place] for name, place in self.places.items()}
 
-    # --- what is hidden -----------------------------------------------------------------------------------------
+    # --- hidden parse trees: EM ---------------------------------------------------------------------------------
 
     def e_step(self, summary: Summary, parameters: Mapping[str, Array]) -> Summary:
         """Expected uses of each rule."""
         return self.e_step_with_log_likelihood(summary, parameters)[1]
 
     def e_step_with_log_likelihood(self, summary: Summary, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
-        """The log-likelihood, and expected uses of each rule: one inside-outside pass."""
         if not isinstance(summary, RetainedRows):
             return self.log_likelihood(parameters, summary), summary
         log_likelihood, uses = self.likelihood.expected_counts(self.likelihood_parameters(parameters), summary)
         return float(np.sum(log_likelihood)), _counts(summary, uses["log_probs"])
 
     def initial_summary(self, summary: Summary, rng: np.random.Generator | None = None) -> Summary:
-        """Expected uses of each rule by equally probable rules as the prior has them, or by random ones."""
+        """Expected uses of each rule at the prior means, or at random probabilities."""
         if not isinstance(summary, RetainedRows):
             return summary
         family = self.closed("a start")
@@ -191,13 +189,11 @@ class DirichletGrammar(Family):
         return self.e_step(summary, start)
 
     def log_likelihood(self, parameters: Mapping[str, Array], summary: Summary) -> float:
-        """Log-likelihood of strings, or of strings and their trees."""
         if not isinstance(summary, Sums):
             return super().log_likelihood(parameters, summary)
         return float(xlogy(summary.totals[0], self._of_all_rules(parameters)).sum())
 
     def has_closed_form(self, summary: Summary) -> bool:
-        """Where the trees are known."""
         return isinstance(summary, Sums)
 
     # --- closed forms, given the trees --------------------------------------------------------------------------
@@ -215,32 +211,30 @@ class DirichletGrammar(Family):
         self._refuse("log_evidence")
 
     def predictive(self) -> NoReturn:
-        """Refused: see the class."""
         self._refuse("predictive")
 
     def row_predictive(self) -> RowDensity:
-        """Refused: see the class."""
         self._refuse("predictive")
 
     def _refuse(self, verb: str) -> NoReturn:
         raise ModelError(f"DirichletGrammar: {verb} has no closed form: {self.why_never_closed}")
 
     def _priors(self, verb: str) -> dict[str, DirichletCategorical]:
-        """The prior of each parameter, whose algebra is that of any probabilities."""
+        """The Dirichlet prior of each parameter."""
         parts = self._by_nonterminal(self.closed(verb).concentration)
         return {name: DirichletCategorical(alpha).replace(batch_shape=alpha.shape) for name, alpha in parts.items()}
 
-    def mean(self) -> Parameters:
+    def mean(self) -> ParameterTables:
         """Normalised concentrations."""
         return {name: prior.mean()["probs"] for name, prior in self._priors("mean").items()}
 
-    def variance(self) -> Parameters:
+    def variance(self) -> ParameterTables:
         """p (1 - p) / (total + 1)."""
         return {name: prior.variance()["probs"] for name, prior in self._priors("variance").items()}
 
-    def mode(self, names: Names = ANONYMOUS) -> Parameters:
+    def mode(self, names: Names = ANONYMOUS) -> ParameterTables:
         """(alpha - 1) / sum(alpha - 1) of each nonterminal, where every alpha >= 1 and one is above 1."""
-        modes: Parameters = {}
+        modes: ParameterTables = {}
         for name, alpha in self._by_nonterminal(self.closed("mode").concentration).items():
             above = alpha - 1
             bad = (above < 0).any(-1) | (above.sum(-1) <= 0)
@@ -255,9 +249,9 @@ class DirichletGrammar(Family):
             modes[name] = above / above.sum(-1, keepdims=True)
         return modes
 
-    def maximum_likelihood(self, summary: Sums, names: Names = ANONYMOUS) -> Parameters:
-        """How often each rule is used among those of its nonterminal."""
-        shares: Parameters = {}
+    def maximum_likelihood(self, summary: Sums, names: Names = ANONYMOUS) -> ParameterTables:
+        """Relative frequencies of the rules of each nonterminal."""
+        shares: ParameterTables = {}
         for name, counts in self._by_nonterminal(summary.totals[0]).items():
             total = counts.sum(-1, keepdims=True)
             if (total == 0).any():
@@ -268,8 +262,7 @@ class DirichletGrammar(Family):
             shares[name] = counts / total
         return shares
 
-    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> Parameters:
-        """Independent draws of all probabilities."""
+    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> ParameterTables:
         rng = generator(key)
         return {name: prior.sample(rng, shape)["probs"] for name, prior in self._priors("sample").items()}
 
@@ -278,7 +271,7 @@ class DirichletGrammar(Family):
 
     # --- the program --------------------------------------------------------------------------------------------
 
-    def sample_sites(self, name: str) -> Parameters:
+    def sample_sites(self, name: str) -> ParameterTables:
         """Sample `{name}_{nonterminal}`, (..., number of its rules)."""
         assert self.batch_shape is not None
         table = jnp.broadcast_to(jnp.asarray(self.concentration), self.batch_shape)
@@ -288,20 +281,18 @@ class DirichletGrammar(Family):
         }
 
     def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
-        """Strings of the grammar of each class."""
         probs = jnp.asarray(self._of_all_rules(parameters))[labels]
         of_all = {
             left: probs[..., place] for left, place in zip(self.rules.nonterminals, self.rules.slices, strict=True)
         }
         return ProbabilisticGrammar(self.rules, of_all, max_length=self.max_length)
 
-    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> Parameters:
+    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
         """Log probabilities of all rules."""
         with np.errstate(divide="ignore"):
             return {"log_probs": np.log(self._of_all_rules(parameters))}
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
-        """(class, {nonterminal}_rule) of each nonterminal."""
         return {name: ("class", f"{name}_rule") for name in self.places}
 
     def axis_names(self, schema: Schema, columns: Sequence[str]) -> dict[str, Sequence[Any]]:
@@ -311,7 +302,7 @@ class DirichletGrammar(Family):
 
 
 def _counts(summary: RetainedRows, uses: Float[Array, "*K R"]) -> Sums:
-    """Uses of rules, as a summary of strings whose trees are known."""
+    """Uses of rules, as the summary of strings with known parse trees."""
     return Sums(np.asarray(summary.count), (np.asarray(uses),), np.zeros(np.shape(uses)[:-1]))
 
 

@@ -1,10 +1,9 @@
 """Hidden Markov models with Dirichlet priors on their chains, and emissions of any family."""
 
-import abc
 import dataclasses
 import numbers
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import Any, NoReturn, Self
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +12,7 @@ import numpyro
 import numpyro.distributions as dist
 from numpyro.distributions.transforms import Transform
 
-from bayesgen.data import Kind, Schema, SequenceOf
+from bayesgen.data import KINDS_OF_STEPS, Kind, Schema, SequenceOf
 from bayesgen.distributions import HiddenMarkov, HiddenMarkovLikelihood
 from bayesgen.errors import ModelError
 from bayesgen.records import fill, record, static
@@ -21,36 +20,34 @@ from bayesgen.runtime import generator
 from bayesgen.statistics import RetainedRows, RowDensity, Summary
 from bayesgen.typing import Array, Int
 
-from .base import Family, Incomplete, Key, Parameters
+from .base import Family, Key, ParameterTables
 from .hidden_counts import (
     ChainPrior,
     HiddenCounts,
     check_shape,
-    expected_counts,
-    grouped,
-    has_holes,
-    nothing,
+    clustered_counts,
+    expected_hidden_counts,
+    has_partial_steps,
+    no_counts,
     relative_frequencies,
     stacked,
 )
 from .hyperparameters import ANONYMOUS, Hyperparameter, Names, Scale, Stated, as_number, broadcast, check_positive
 from .normal_inverse_gamma import NormalInverseGamma
 
-# What hidden states may emit: which families, and their distributions by state.
-
-STEPS = ("categorical", "real", "count", "binary")  # that emissions may be, by the kind of their family
-
 
 def check_emissions(emissions: object) -> None:
-    """Refuse what no hidden state can emit.
+    """Refuse emissions that hidden states cannot have.
 
     Raises:
-        ModelError: saying what can be emitted.
+        ModelError: naming the families that can be emissions.
     """
     if not isinstance(emissions, Family):
         raise ModelError(f"DirichletHiddenMarkov: emissions must be a family, got {emissions!r}.")
-    shared = emissions.kind in STEPS and any(axes[:1] != ("class",) for axes in emissions.parameter_axes().values())
-    if emissions.kind not in STEPS or emissions.covariate is not None or shared:
+    shared = emissions.kind in KINDS_OF_STEPS and any(
+        axes[:1] != ("class",) for axes in emissions.parameter_axes().values()
+    )
+    if emissions.kind not in KINDS_OF_STEPS or emissions.covariate is not None or shared:
         raise ModelError(
             f"DirichletHiddenMarkov: no hidden state emits by {emissions!r}. Emissions are columns that depend on the "
             "state alone, with parameters of their own in each: NormalInverseGamma(), NormalInverseWishart(), "
@@ -59,7 +56,7 @@ def check_emissions(emissions: object) -> None:
 
 
 def emitted(emissions: Family, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
-    """The distributions of a step, those of the states of a row along the last axis of batches.
+    """The emission distributions of a time step, with the states as the last batch axis.
 
     Args:
         emissions: the resolved family.
@@ -74,78 +71,12 @@ def emitted(emissions: Family, parameters: Mapping[str, Array], labels: Int[Arra
     return emissions.site_distribution(of_states, codes)
 
 
-# Rows whose states are hidden: EM, whose expectations are those of the forward-backward algorithm.
-
-if TYPE_CHECKING:
-    from .base import Family
-
-
-class HiddenStates(Incomplete):
-    """What `DirichletHiddenMarkov` knows of rows whose states are hidden. Source: Rabiner (1989), section III."""
-
-    has_several_maxima = True
-    without_maximum = (
-        "MAP() keeps all states by concentrations above 1, DirichletHiddenMarkov(S, concentration=2.0, initial=2.0); "
-        "NUTS() needs no maximum."
-    )
-    num_states: int
-    emissions: "Family"
-
-    @abc.abstractmethod
-    def of_emissions(self, parameters: Mapping[str, Array]) -> Parameters:
-        """Those of the parameters that the emissions have."""
-
-    def has_closed_form(self, summary: Summary) -> bool:
-        """Not for rows, whose states are hidden; for their counts, were they seen."""
-        return isinstance(summary, HiddenCounts)
-
-    def e_step(self, summary: Summary, parameters: Mapping[str, Array]) -> Summary:
-        """What rows are expected to count."""
-        return self.e_step_with_log_likelihood(summary, parameters)[1]
-
-    def e_step_with_log_likelihood(self, summary: Summary, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
-        """The log-likelihood and `completed`, class by class; missing cells of steps as the emissions complete them."""
-        assert isinstance(summary, RetainedRows)
-        holes, log_likelihood, parts = has_holes(summary), 0.0, []
-        for code in range(summary.num_classes or 1):
-            family, of_class = self._emissions_of(code), {name: value[code] for name, value in parameters.items()}
-            emissions = self.of_emissions(of_class)
-            with np.errstate(divide="ignore"):
-                log_initial, log_transition = np.log(of_class["initial"]), np.log(of_class["transition"])
-            of_rows, counts = expected_counts(
-                np.asarray(log_initial), np.asarray(log_transition), family.likelihood,
-                family.likelihood_parameters(emissions), summary.of_class(code), holes,
-            )  # fmt: skip
-            parts.append(dataclasses.replace(counts, emissions=family.e_step(counts.emissions, emissions)))
-            log_likelihood += of_rows
-        return log_likelihood, stacked(parts)
-
-    def initial_summary(self, summary: Summary, rng: np.random.Generator | None = None) -> Summary:
-        """What rows would count if groups of their steps were the states. See `grouped`."""
-        assert isinstance(summary, RetainedRows)
-        holes, parts = has_holes(summary), []
-        for code in range(summary.num_classes or 1):
-            rows, family = summary.of_class(code), self._emissions_of(code)
-            if len(rows.places):
-                counts = grouped(family.likelihood, rows, self.num_states, holes, rng)
-            else:
-                counts = nothing(family.likelihood, rows, self.num_states, holes)
-            parts.append(dataclasses.replace(counts, emissions=family.initial_summary(counts.emissions)))
-        return stacked(parts)
-
-    def _emissions_of(self, code: int) -> "Family":
-        """The emissions' family of one class, in whose tables states take the place of classes."""
-        assert self.emissions.batch_shape is not None
-        of_class = jax.tree.map(lambda value: value[code], self.emissions.hyperparameters)
-        return self.emissions.replace(**of_class, batch_shape=self.emissions.batch_shape[1:])
-
-
 CHAIN = ("initial", "transition")
 
 
 @record
-class DirichletHiddenMarkov(HiddenStates, Family):
-    """Sequences that a chain of S hidden states makes: Dirichlet priors on the chain, any family for the emissions.
+class DirichletHiddenMarkov(Family):
+    """Sequences from a chain of S hidden states: Dirichlet priors on the chain, any family for the emissions.
 
     Generative story, given the length T of a sequence::
 
@@ -155,25 +86,25 @@ class DirichletHiddenMarkov(HiddenStates, Family):
         z_1                  ~ Categorical(initial),   z_t ~ Categorical(transition[z_(t-1)])
         x_t                  ~ the emissions' likelihood with the parameters of state z_t
 
-    The columns of the block run in parallel: at each step there is one hidden state, and a row of all columns. A step
-    that is missing, or a cell of it where the emissions allow that, is summed out.
+    The columns of the block run in parallel: each time step has one hidden state and one cell of each column. Missing
+    time steps are marginalised, and so are missing cells where the emissions allow them.
 
-    There is no closed posterior, because the states are hidden, and `Exact` refuses by name. `MLE` and `MAP` are found
-    by EM from several starts (Baum and Welch): the first start groups the steps by k-means, others group averages over
-    windows of random widths. States are numbered in the order of the means of the first column in these groups; where
-    starts are given (`MAP(starts={...})`), in theirs. `NUTS` samples the parameters, the states summed out.
+    The posterior has no closed form, because the states are hidden, and `Exact` refuses by name. `MLE` and `MAP` are
+    found by EM from several starts (Baum and Welch): the first start clusters the time steps by k-means, the others
+    cluster moving averages of random widths. States are numbered by the means of the first column in these clusters, or
+    as in the starts that are given (`MAP(starts={...})`). `NUTS` samples the parameters, the states being marginalised.
 
     Args:
         num_states: S, at least 1.
         emissions: a `Family` of the columns given the state: `NormalInverseGamma()` (the default),
             `NormalInverseWishart()`, `GammaPoisson()`, `BetaBernoulli()`, or `DirichletCategorical()` for one column of
-            symbols. What its defaults resolve to is said of all steps of the training rows.
+            symbols. Its defaults resolve to the means and variances of all time steps of the training rows.
         concentration: pseudo-counts of transitions, > 0: a number, or an array that broadcasts to (S, S), such as
             `1 + 10 * np.eye(S)` for states that last. Kept as the field `transition_concentration`.
         initial: pseudo-counts of first states, > 0: a number, or an array (S,). Kept as `initial_concentration`.
 
     Raises:
-        ModelError: a number of states that is none, concentrations of other shapes, emissions that no state can have.
+        ModelError: an invalid number of states, concentrations of other shapes, emissions that states cannot have.
 
     Source: Rabiner (1989), A tutorial on hidden Markov models, Proceedings of the IEEE 77, eq. 40a to 40c and 53.
 
@@ -194,6 +125,11 @@ class DirichletHiddenMarkov(HiddenStates, Family):
     kind = "sequence"
     joint = True
     is_closed = False
+    has_several_maxima = True
+    without_maximum = (
+        "MAP() keeps all states by concentrations above 1, DirichletHiddenMarkov(S, concentration=2.0, initial=2.0); "
+        "NUTS() needs no maximum."
+    )
     covariate = "length"
     why_never_closed = (
         "its states are hidden, so that the posterior is a mixture over all their paths. Use NUTS(), which sums them "
@@ -219,7 +155,6 @@ class DirichletHiddenMarkov(HiddenStates, Family):
 
     @property
     def scaled(self) -> bool:  # type: ignore[override]
-        """As the emissions are."""
         return self.emissions.scaled
 
     def kind_of_column(self, index: int) -> Kind:
@@ -228,21 +163,17 @@ class DirichletHiddenMarkov(HiddenStates, Family):
 
     @property
     def num_values(self) -> int | None:
-        """As many symbols as the emissions have."""
         return self.emissions.num_values
 
     @property
     def unresolved(self) -> list[str]:
-        """Of the chain, and of the emissions."""
         return [*super().unresolved, *self.emissions.unresolved]
 
     @property
     def hierarchical(self) -> list[str]:
-        """Of the chain, and of the emissions."""
         return [*super().hierarchical, *self.emissions.hierarchical]
 
     def sampled_hyperparameters(self, name: str) -> Self:
-        """Replace those that are distributions by draws."""
         draws = {key: numpyro.sample(f"{name}_{key}", self.hyperparameters[key]) for key in super().hierarchical}
         return self.replace(**draws, emissions=self.emissions.sampled_hyperparameters(name))
 
@@ -264,7 +195,6 @@ class DirichletHiddenMarkov(HiddenStates, Family):
         )
 
     def of_one_class(self) -> Self:
-        """See `Family.of_one_class`."""
         assert self.batch_shape is not None
         chain = {
             name: value if isinstance(value, dist.Distribution) else value[None]
@@ -278,11 +208,10 @@ class DirichletHiddenMarkov(HiddenStates, Family):
 
     @property
     def likelihood(self) -> HiddenMarkovLikelihood:
-        """That of a hidden Markov model with these emissions."""
         return HiddenMarkovLikelihood(self.emissions.likelihood)
 
-    def of_emissions(self, parameters: Mapping[str, Array]) -> Parameters:
-        """Those of the parameters that the emissions have."""
+    def of_emissions(self, parameters: Mapping[str, Array]) -> ParameterTables:
+        """The parameters of the emissions."""
         return {name: parameters[name] for name in self.emissions.parameter_axes()}
 
     # --- closed forms, of complete data -------------------------------------------------------------------------
@@ -303,11 +232,9 @@ class DirichletHiddenMarkov(HiddenStates, Family):
         self._refuse("log_evidence")
 
     def predictive(self) -> NoReturn:
-        """Refused: see the class."""
         self._refuse("predictive")
 
     def row_predictive(self) -> RowDensity:
-        """Refused: see the class."""
         self._refuse("predictive")
 
     def _refuse(self, verb: str) -> NoReturn:
@@ -317,41 +244,37 @@ class DirichletHiddenMarkov(HiddenStates, Family):
     def _chain(self) -> ChainPrior:
         return ChainPrior(self.initial_concentration, self.transition_concentration)
 
-    def mean(self) -> Parameters:
-        """Normalised concentrations, and the means of the emissions' parameters."""
+    def mean(self) -> ParameterTables:
         family = self.closed("mean")
         return family._chain.mean() | family.emissions.mean()
 
-    def variance(self) -> Parameters:
-        """Variances of the probabilities, and of the emissions' parameters."""
+    def variance(self) -> ParameterTables:
         family = self.closed("variance")
         return family._chain.variance() | family.emissions.variance()
 
-    def mode(self, names: Names = ANONYMOUS) -> Parameters:
-        """Joint mode of probabilities and of the emissions' parameters."""
+    def mode(self, names: Names = ANONYMOUS) -> ParameterTables:
         family = self.closed("mode")
         return family._chain.mode(names) | family.emissions.mode(_with_states(names))
 
-    def maximum_posterior(self, summary: HiddenCounts, names: Names = ANONYMOUS) -> Parameters:
+    def maximum_posterior(self, summary: HiddenCounts, names: Names = ANONYMOUS) -> ParameterTables:
         """The joint mode given the states."""
         emissions = self.emissions.maximum_posterior(summary.emissions, _with_states(names))
         return self._chain.updated(summary).mode(names) | emissions
 
-    def posterior_center(self, summary: HiddenCounts) -> Parameters:
-        """Means of the probabilities, and the middle of the emissions' posterior."""
+    def posterior_center(self, summary: HiddenCounts) -> ParameterTables:
+        """Means of the probabilities, and the center of the emissions' posterior."""
         return self._chain.updated(summary).mean() | self.emissions.posterior_center(summary.emissions)
 
-    def central_parameters(self) -> Parameters:
-        """Means of the probabilities, and the middle of the emissions' prior."""
+    def central_parameters(self) -> ParameterTables:
+        """Means of the probabilities, and the center of the emissions' prior."""
         return self._chain.mean() | self.emissions.central_parameters()
 
-    def maximum_likelihood(self, summary: HiddenCounts, names: Names = ANONYMOUS) -> Parameters:
+    def maximum_likelihood(self, summary: HiddenCounts, names: Names = ANONYMOUS) -> ParameterTables:
         """Relative frequencies, and the emissions' parameters of highest likelihood."""
         emissions = self.emissions.maximum_likelihood(summary.emissions, _with_states(names))
         return relative_frequencies(summary, names) | emissions
 
-    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> Parameters:
-        """Independent draws of all parameters."""
+    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> ParameterTables:
         family, rng = self.closed("sample"), generator(key)
         return family._chain.sample(rng, shape) | family.emissions.sample(rng, shape)
 
@@ -359,14 +282,63 @@ class DirichletHiddenMarkov(HiddenStates, Family):
         family = self.closed("log_prior")
         return family._chain.log_density(parameters) + family.emissions.log_prior(self.of_emissions(parameters))
 
+    # --- hidden states: EM ------------------------------------------------------------------------------------------
+
+    def has_closed_form(self, summary: Summary) -> bool:
+        """Only for counts of states; the states of rows are hidden."""
+        return isinstance(summary, HiddenCounts)
+
+    def e_step(self, summary: Summary, parameters: Mapping[str, Array]) -> Summary:
+        """Expected counts of states and transitions, and summaries of emissions by state."""
+        return self.e_step_with_log_likelihood(summary, parameters)[1]
+
+    def e_step_with_log_likelihood(self, summary: Summary, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
+        """Log-likelihood and expected counts, class by class; the emissions' E-step takes missing cells of time steps.
+
+        Source: Rabiner (1989), section III.
+        """
+        assert isinstance(summary, RetainedRows)
+        has_partial, log_likelihood, parts = has_partial_steps(summary), 0.0, []
+        for code in range(summary.num_classes or 1):
+            family, of_class = self._emissions_of(code), {name: value[code] for name, value in parameters.items()}
+            emissions = self.of_emissions(of_class)
+            with np.errstate(divide="ignore"):
+                log_initial, log_transition = np.log(of_class["initial"]), np.log(of_class["transition"])
+            of_rows, counts = expected_hidden_counts(
+                np.asarray(log_initial), np.asarray(log_transition), family.likelihood,
+                family.likelihood_parameters(emissions), summary.of_class(code), has_partial,
+            )  # fmt: skip
+            parts.append(dataclasses.replace(counts, emissions=family.e_step(counts.emissions, emissions)))
+            log_likelihood += of_rows
+        return log_likelihood, stacked(parts)
+
+    def initial_summary(self, summary: Summary, rng: np.random.Generator | None = None) -> Summary:
+        """Counts at which EM starts: clusters of the time steps are the states. See `clustered_counts`."""
+        assert isinstance(summary, RetainedRows)
+        has_partial, parts = has_partial_steps(summary), []
+        for code in range(summary.num_classes or 1):
+            rows, family = summary.of_class(code), self._emissions_of(code)
+            if len(rows.places):
+                counts = clustered_counts(family.likelihood, rows, self.num_states, has_partial, rng)
+            else:
+                counts = no_counts(family.likelihood, rows, self.num_states, has_partial)
+            parts.append(dataclasses.replace(counts, emissions=family.initial_summary(counts.emissions)))
+        return stacked(parts)
+
+    def _emissions_of(self, code: int) -> Family:
+        """The emissions' family of one class, in whose tables states take the place of classes."""
+        assert self.emissions.batch_shape is not None
+        of_class = jax.tree.map(lambda value: value[code], self.emissions.hyperparameters)
+        return self.emissions.replace(**of_class, batch_shape=self.emissions.batch_shape[1:])
+
     # --- the program --------------------------------------------------------------------------------------------
 
-    def sample_sites(self, name: str) -> Parameters:
+    def sample_sites(self, name: str) -> ParameterTables:
         """Sample `{name}_initial` and `{name}_transition`, and the parameters of the emissions as their family does."""
         assert self.batch_shape is not None
         first = jnp.broadcast_to(jnp.asarray(self.initial_concentration), self.batch_shape)
         following = jnp.broadcast_to(jnp.asarray(self.transition_concentration), (*self.batch_shape, self.num_states))
-        chain: Parameters = {
+        chain: ParameterTables = {
             parameter: numpyro.sample(f"{name}_{parameter}", dist.Dirichlet(value).to_event(value.ndim - 1))
             for parameter, value in (("initial", first), ("transition", following))
         }
@@ -374,7 +346,6 @@ class DirichletHiddenMarkov(HiddenStates, Family):
 
     @property
     def coordinates(self) -> dict[str, tuple[str, Transform]]:
-        """Those of the emissions."""
         return self.emissions.coordinates
 
     def site_distribution(
@@ -385,7 +356,7 @@ class DirichletHiddenMarkov(HiddenStates, Family):
         emissions = emitted(self.emissions, of_states, labels)
         return HiddenMarkov(parameters["initial"][labels], parameters["transition"][labels], emissions, length)
 
-    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> Parameters:
+    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
         """Log probabilities of the chain, and the parameters of the emissions as their likelihood takes them."""
         with np.errstate(divide="ignore"):
             chain = {f"log_{name}": np.log(parameters[name]) for name in CHAIN}
@@ -398,7 +369,7 @@ class DirichletHiddenMarkov(HiddenStates, Family):
         return {"initial": ("class", "state"), "transition": ("class", "state", "next_state"), **emissions}
 
     def axis_names(self, schema: Schema, columns: Sequence[str]) -> dict[str, Sequence[Any]]:
-        """States by number, and what the emissions name."""
+        """Numbers of the states, and the names of the emissions' axes."""
         states = range(self.num_states)
         return {**self.emissions.axis_names(schema, columns), "state": states, "next_state": states}
 

@@ -1,4 +1,4 @@
-"""Dirichlet-histogram: columns of numbers that are told apart by bins."""
+"""Dirichlet-histogram: columns of numbers in bins, with a piecewise constant density."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -13,7 +13,7 @@ from bayesgen.records import fill, record, static
 from bayesgen.statistics import HistogramLikelihood, RowDensity
 from bayesgen.typing import Array, Float, Int
 
-from .base import Parameters, shown
+from .base import ParameterTables, shown
 from .dirichlet import DirichletFamily
 from .hyperparameters import Hyperparameter, Scale, Stated, as_number, check_positive
 
@@ -32,21 +32,21 @@ class DirichletHistogram(DirichletFamily):
         probs ~ Dirichlet(concentration)
         x     ~ PiecewiseUniform(edges, probs, tails)
 
-    Densities and evidences are those of the numbers themselves, so they may be set beside those of normal columns.
+    Densities and evidences are those of the numbers, not of their bins, so they compare with those of normal columns.
 
     Args:
         num_bins: how many bins of about equal numbers of training rows, where no edges are stated; None is 10.
-        concentration: pseudo-counts, > 0; a scalar stands for equal ones.
-        edges: the edges of the bins, the two ends included, or None: from the training columns. See `Binned`, which
-            a column may be declared as in place of this.
-        tails: the scales of the fall-off beyond both ends, or None: in a model from the training columns; of a family
-            used alone, none.
+        concentration: pseudo-counts, > 0; a scalar means equal ones.
+        edges: the edges of the bins, the two ends included; None takes them from the training columns. A schema may
+            declare them in place of the family, see `Binned`.
+        tails: the scales of the exponential tails beyond both ends; None takes them from the training columns, and
+            means no tails of a family used alone.
 
     Used alone, without a model to say what the bins are, it needs edges.
 
     Raises:
         DataError: what `Binned` refuses.
-        ModelError: used alone without edges; edges or tails that are not those of the schema.
+        ModelError: a family used alone without edges; edges or tails that differ from those of the schema.
 
     Source: Dougherty, Kohavi and Sahami (1995), Supervised and unsupervised discretization of continuous features.
 
@@ -92,11 +92,10 @@ class DirichletHistogram(DirichletFamily):
 
     @property
     def unresolved(self) -> list[str]:
-        """None: without edges there is no family alone, and without tails it has none."""
         return []
 
     def require_numbers(self, verb: str) -> None:
-        """Refuse what every family does, and bins without edges, which no numbers alone can tell."""
+        """Refuse what every family refuses, and bins without edges."""
         super().require_numbers(verb)
         if self.edges is None:
             raise ModelError(NO_EDGES)
@@ -109,7 +108,7 @@ class DirichletHistogram(DirichletFamily):
         return self._resolved(shape, length).replace(edges=edges, tails=tails, num_bins=length)
 
     def _bins(self, scale: Scale) -> tuple[Array, Array]:
-        """The edges and tails, of the columns or of this family itself."""
+        """The edges and tails: those of the columns, or those of the family where it is used alone."""
         if {"edges", "tails"}.intersection(self.hierarchical):
             self.require_numbers("a density within bins")
         if scale.edges is None or scale.tails is None:
@@ -130,7 +129,7 @@ class DirichletHistogram(DirichletFamily):
 
     @property
     def _of_columns(self) -> tuple[Array, Array]:
-        """Edges and tails without the axis of classes, for all of which they are the same."""
+        """Edges and tails without the axis of classes, which share them."""
         has_classes = len(self.batch_shape) == 3
         return (self.edges[0], self.tails[0]) if has_classes else (self.edges, self.tails)
 
@@ -149,31 +148,29 @@ class DirichletHistogram(DirichletFamily):
         return PiecewiseUniform(family.edges, probs, family.tails if has_tails else None)
 
     def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
-        """Piecewise uniform columns."""
         edges, tails = self._of_columns
         return PiecewiseUniform(edges, parameters["probs"][labels], tails).to_event(1)
 
-    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> Parameters:
-        """Log probabilities, and the bins that they are of."""
+    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
+        """Log probabilities, edges and tails of the bins."""
         return {**super().likelihood_parameters(parameters), "edges": self.edges, "tails": self.tails}
 
     def row_predictive(self) -> RowDensity:
-        """The mean is exact for one row."""
+        """Piecewise uniform with the mean probabilities, which is exact for one row."""
         return self.row_density(self.mean())
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
-        """probs: (class, feature, bin)."""
         return {"probs": ("class", "feature", "bin")}
 
     def axis_names(self, schema: Schema, columns: Sequence[str]) -> dict[str, Sequence[Any]]:
-        """The bins of a column alone; of several columns, each of which has bins of its own, their numbers."""
+        """The bins of a single column; numbers of bins where several columns have different ones."""
         bins = schema.bins(columns[0])
         names = range(bins.num_bins) if columns[1:] else list(bins.names)
         return {**super().axis_names(schema, columns), "bin": names}
 
 
 def _agree(own: Float[Array, "... edges"], of_columns: Float[Array, "D edges"]) -> bool:
-    """Whether edges or tails, of all columns or of each, are these."""
+    """Whether edges or tails, stated for all columns or for each, equal those of the columns."""
     columns = own.shape[-2] if own.ndim > 1 else 1
     alike = own.shape[-1] == of_columns.shape[-1] and columns in (1, len(of_columns))
     return alike and bool((own == of_columns).all())

@@ -1,115 +1,96 @@
 """Dirichlet-Markov: sequences of symbols, each of which depends on the k symbols before it."""
 
+import dataclasses
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-import scipy.sparse
-import scipy.special
 
-from bayesgen.data import Kind, Schema, SequenceOf, as_weights
-from bayesgen.distributions import Contexts, CountsAndRows, MarkovChain, UrnChain, as_codes, is_whole
-from bayesgen.errors import ModelError, PredictionError
+from bayesgen.data import CodedSequences, Kind, Schema, SequenceOf, as_weights, read_table
+from bayesgen.distributions import (
+    Contexts,
+    CountsAndRows,
+    MarkovChain,
+    MarkovLikelihood,
+    UrnChain,
+    check_symbols,
+    is_whole,
+)
+from bayesgen.errors import FitError, ModelError
 from bayesgen.records import fill, record, static
-from bayesgen.runtime import chunks
-from bayesgen.statistics import Cells, RowDensity, Summary, namespace, sum_log_rising_of_cells
-from bayesgen.typing import Array, Bool, Float, Int, Real
+from bayesgen.statistics import RowDensity, Summary, Sums, namespace
+from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Real
 
-from .base import Parameters, shown
-from .hyperparameters import Scale, Stated, broadcast
-from .markov_prior import MarkovPrior, codes_of, symbols_of
+from .base import Key, ParameterTables, shown
+from .dirichlet import DirichletFamily
+from .hyperparameters import ANONYMOUS, Names, Scale, Stated, broadcast, refuse_mode
+from .rows import DirichletMarkovDensity
 
-# Densities of chains whose probabilities are integrated out: what follows a context twice in a row counts twice.
-
-MOST_COMPLETIONS = 1 << 16  # of one sequence that lacks steps
-CHUNK_STEPS = 1 << 18  # of sequences that are looked at together
+COLUMN = "data"
 
 
-@record
-class DirichletMarkovDensity(RowDensity):
-    """Chains with Dirichlet rows. Missing steps are summed out, completion by completion.
+def symbols_of(data: Any, size: int | None, end: bool) -> tuple[Hashable, ...] | None:
+    """The alphabet of data: its symbols, sorted; None where data are codes 0, 1, ... of a known number of symbols.
 
-    Attributes:
-        concentration: those of the contexts of each class.
-        contexts: of the chain.
+    Args:
+        data: sequences.
+        size: how many symbols a table has, without the end, where that is known.
+        end: whether sequences have an end, which arrays of codes hold as one more code.
+
+    Raises:
+        ModelError: another number of symbols than that of the table; an array which may hold an end, or not.
     """
-
-    concentration: Float[Array, "K contexts r"]
-    contexts: Contexts = static()
-
-    def log_prob(self, values: Cells, observed: Bool[Array, "n T"] | None = None) -> Float[Array, "n K"]:
-        """Log probability of each row under each class.
-
-        Raises:
-            PredictionError: a row that may be completed in more than MOST_COMPLETIONS ways.
-        """
-        if observed is None:
-            return self._of_whole(values)
-        rows, seen = np.asarray(values).astype(np.int64), np.asarray(observed)
-        is_telling = seen.all(-1) | self.contexts.is_telling(rows, seen)  # the others have factor 1
-        num_missing = np.where(is_telling, (~seen).sum(-1), -1)
-        total = np.zeros((len(rows), len(self.concentration)))
-        for number in np.unique(num_missing[num_missing >= 0]).tolist():
-            self._check_number(number)
-            places = np.flatnonzero(num_missing == number)
-            size = CHUNK_STEPS // max(self.contexts.num_symbols**number * rows.shape[1], 1)
-            for part in chunks(len(places), max(size, 1)):
-                total[places[part]] = self._of_incomplete(rows[places[part]], seen[places[part]], number)
-        return total
-
-    def _check_number(self, number: int) -> None:
-        num_symbols = self.contexts.num_symbols
-        if num_symbols**number > MOST_COMPLETIONS:
-            raise PredictionError(
-                f"A sequence lacks {number} of its steps, each of which may be any of {num_symbols} symbols: the exact "
-                f"predictive adds up at most {MOST_COMPLETIONS} completions. Use PlugIn(), or NUTS() and BMA(), which "
-                "sum missing steps out one after another, or mark the sequence as missing altogether."
-            )
-
-    def _of_incomplete(
-        self, rows: Int[np.ndarray, "n T"], seen: Bool[np.ndarray, "n T"], number: int
-    ) -> Float[np.ndarray, "n K"]:
-        """Of rows that lack so many steps: sums over what these may be."""
-        if number == 0:
-            return np.asarray(self._of_whole(rows))
-        num_symbols, (num_rows, num_steps) = self.contexts.num_symbols, rows.shape
-        options = np.indices((num_symbols,) * number).reshape(number, -1).T
-        completed = np.repeat(rows[:, None], len(options), 1)
-        lacking = np.nonzero(~seen)[1].reshape(num_rows, 1, number)
-        np.put_along_axis(completed, lacking, options[None], -1)
-        logs = np.asarray(self._of_whole(completed.reshape(-1, num_steps))).reshape(num_rows, len(options), -1)
-        if self.contexts.end is not None:
-            is_followed = (completed[..., :-1] == self.contexts.end) & (completed[..., 1:] >= 0)
-            logs = np.where(is_followed.any(-1)[..., None], -np.inf, logs)
-        return scipy.special.logsumexp(logs, axis=1)
-
-    def _of_whole(self, values: Cells) -> Float[Array, "n K"]:
-        """Of rows whose steps are all there."""
-        if namespace(self.concentration, values) is not np:
-            contexts = self.contexts
-            chain = UrnChain(self.concentration, contexts.order, end=contexts.end, validate_args=False)
-            return chain.log_prob(values[:, None])
-        codes, inside = as_codes(values)
-        alpha = np.asarray(self.concentration)
-        total = np.zeros((len(codes), len(alpha)))
-        for part in chunks(len(codes), max(CHUNK_STEPS // max(codes.shape[1], 1), 1)):
-            drawn = self.contexts.counts_by_row(codes[part], inside[part])
-            shape, places = (drawn.shape[0], self.contexts.size), drawn.indices // self.contexts.num_symbols
-            urns = scipy.sparse.csr_array((drawn.data.copy(), places, drawn.indptr.copy()), shape=shape)
-            for counts, starts in ((drawn, alpha.reshape(len(alpha), -1)), (urns, alpha.sum(-1))):
-                counts.sum_duplicates()
-                sums = sum_log_rising_of_cells(counts, starts, by_factorials=False)
-                total[part] += sums if counts is drawn else -sums
-        return total
+    is_array = isinstance(data, np.ndarray) and data.ndim == 2 and data.dtype.kind in "iuf"
+    if is_array and size is not None:
+        return None
+    if is_array and end:
+        raise ModelError(
+            "An array of numbers does not tell which of them is the end, and whether all of its rows end. Give lists "
+            "of symbols, all of which end; or state symbols=..., of which bayesgen.data.CodedSequences(array) has "
+            "the codes, and then that of the end."
+        )
+    symbols = tuple(_schema(data, None).categories[COLUMN])
+    if size is None or len(symbols) == size:
+        return symbols
+    if set(symbols) <= set(range(size)):
+        return tuple(range(size))
+    raise ModelError(
+        f"The sequences have the symbols {symbols!r}, and the table is one of {size}. State symbols=... in its order."
+    )
 
 
-MAX_LENGTH = 100  # of simulated sequences that would end by themselves
+def codes_of(
+    data: Any, symbols: Sequence[Hashable] | None, size: int, end: bool
+) -> tuple[Int[np.ndarray, "n T"], Bool[np.ndarray, "n T"] | None]:
+    """The padded codes of sequences, and a mask of the observed time steps; None where all are.
+
+    Args:
+        data: sequences.
+        symbols: their alphabet; None where data are codes.
+        size: how many symbols there are, without the end.
+        end: whether sequences have an end.
+
+    Raises:
+        DataError: cells that are not sequences of these symbols.
+    """
+    cells = CodedSequences(data) if symbols is None else data
+    schema = _schema(cells, range(size) if symbols is None else symbols, end)
+    return schema.encode_cells(read_table({COLUMN: cells}), [COLUMN])
+
+
+def _schema(data: Any, symbols: Sequence[Hashable] | None, end: bool = False) -> Schema:
+    categories = {} if symbols is None else {COLUMN: tuple(symbols)}
+    declared = Schema(kinds={COLUMN: SequenceOf(end=end)}, categories=categories)
+    return declared.resolve(read_table({COLUMN: data}), None)
+
+
+LONGEST_SIMULATED = 100  # of simulated sequences that have not ended
 
 
 @record
-class DirichletMarkov(MarkovPrior):
+class DirichletMarkov(DirichletFamily):
     """Sequences of symbols as Markov chains of order k, with a Dirichlet prior on what follows each context.
 
     Generative story, given the row's length T::
@@ -117,32 +98,31 @@ class DirichletMarkov(MarkovPrior):
         initial[c], transition[c] ~ Dirichlet(concentration)    for each context c of fewer than k symbols, and of k
         x                         ~ MarkovChain(initial, transition, T)
 
-    A row is a sequence: a string, or a list of symbols. Its statistic is the counts of k-grams: how often each symbol
-    follows each context. The posterior, the evidence and the predictive are those of whole sequences, so orders may
-    be compared, and averaged over, by evidence. In the predictive of one sequence its repeated k-grams count, as the
-    parameters are the same throughout.
+    A row is a sequence: a string, or a list of symbols. The sufficient statistics are counts of how often each symbol
+    follows each context. Evidences are those of whole sequences, so orders may be compared, and averaged over, by
+    evidence. The predictive of a sequence is a Polya urn: each symbol that follows a context adds to its counts.
 
     Args:
         order: k; 0 for symbols that do not depend on each other.
-        concentration: pseudo-counts, > 0; a scalar stands for equal ones. An array broadcasts to (contexts, r), or
+        concentration: pseudo-counts, > 0; a scalar means equal ones. An array broadcasts to (contexts, r), or
             (classes, contexts, r): r symbols, the end last where there is one; contexts are those of fewer than k
             symbols first, the empty one, those of one symbol, and so on, and then those of k symbols, the latest
             symbol varying fastest. The end is in no context. A NumPyro distribution is a hyperprior, whose draws
             broadcast alike: one for each class has the shape (classes, 1, 1).
-        end: whether a sequence ends because its end was drawn, as one more symbol: its length then tells of its
-            class. Else densities and evidence condition on lengths.
-        symbols: the alphabet, of a family used alone; in a model the schema has it. None: of a family used alone, the
-            symbols that are seen first, sorted; or the codes 0..r-1 where the concentration is an array.
+        end: whether the end of a sequence is drawn like one more symbol, so that lengths depend on the class. Else
+            densities and evidence condition on lengths.
+        symbols: the alphabet of a family used alone; in a model the schema has it. None takes the symbols of the first
+            data, sorted, or the codes 0..r-1 where the concentration is an array.
         max_length: where simulated sequences that have not ended are cut. Only where `end` is true.
 
-    `MLE()` and `MAP()` give every symbol the same probability after a context that no row of a class has (and that
-    has, for `MAP`, concentrations of 1): the likelihood is the same whatever it is. Where steps are missing, they
-    learn by EM, `NUTS()` sums the missing steps out, and `Exact()` refuses: counts are then not known. The exact
-    predictive of a row that lacks steps adds up its completions, if they are no more than 65,536; beyond it refuses.
+    `MLE()` and `MAP()` give all symbols the same probability after a context that no row of a class has (and that has,
+    for `MAP`, concentrations of 1), because the likelihood does not depend on it. With missing time steps they learn by
+    EM, `NUTS()` marginalises these steps, and `Exact()` refuses, because counts are not known. The exact predictive of
+    a row with missing time steps adds up all its completions, and refuses more than 65,536 of them.
 
     Raises:
-        ModelError: an order that is no whole number from 0; a table of contexts that is too large; no symbols, or
-            some that are the same; an `end` that is not true or false; a `max_length` that is no whole number.
+        ModelError: an order that is not a whole number from 0; a table of contexts that is too large; no symbols or
+            repeated ones; an `end` that is not true or false; a `max_length` that is not a whole number from 1.
 
     Source: MacKay and Peto (1995), A hierarchical Dirichlet language model, section 2.
 
@@ -153,8 +133,16 @@ class DirichletMarkov(MarkovPrior):
     [[0.17, 0.17, 0.67], [0.5, 0.25, 0.25], [0.5, 0.12, 0.38]]
     """
 
+    concentration: Any
+    order: int = static()
+    end: bool = static()
+    symbols: tuple[Hashable, ...] | None = static()
     max_length: int = static()
     kind = "sequence"
+    why_open = (
+        "steps of its sequences are missing, so that what there is to count is not known. Use MLE(), MAP() or NUTS(), "
+        "leave those rows out, or mark these sequences as missing altogether."
+    )
 
     def __init__(
         self,
@@ -163,12 +151,18 @@ class DirichletMarkov(MarkovPrior):
         *,
         end: bool = False,
         symbols: Sequence[Hashable] | None = None,
-        max_length: int = MAX_LENGTH,
+        max_length: int = LONGEST_SIMULATED,
     ) -> None:
-        super().__init__(order, concentration, end=end, symbols=symbols)
+        if not is_whole(order) or order < 0:
+            raise ModelError(f"DirichletMarkov: the order must be a whole number from 0 on, got {order!r}.")
+        super().__init__(concentration)
+        if not isinstance(end, bool | np.bool_):
+            raise ModelError(f"DirichletMarkov: end says whether sequences have one: True or False, and got {end!r}.")
+        alphabet = None if symbols is None else tuple(symbols)
+        check_symbols("DirichletMarkov", alphabet)
         if not is_whole(max_length) or max_length < 1:
             raise ModelError(f"DirichletMarkov: max_length must be a whole number from 1 on, got {max_length!r}.")
-        fill(self, max_length=max_length)
+        fill(self, order=int(order), end=bool(end), symbols=alphabet, max_length=max_length)
 
     def __repr__(self) -> str:
         stated = [f"{self.order}", f"concentration={shown(self.concentration)}", f"end={self.end}"]
@@ -180,6 +174,55 @@ class DirichletMarkov(MarkovPrior):
         return SequenceOf(end=self.end)
 
     # --- the table of contexts ------------------------------------------------------------------------------------
+
+    @property
+    def num_values(self) -> int | None:
+        """r, where the concentration has an entry for each symbol; None where one entry is for all of them."""
+        length = super().num_values
+        return None if length == 1 and self.batch_shape is None else length
+
+    def _known_length(self) -> int:
+        """r, of a family used alone."""
+        if self.symbols is not None:
+            return len(self.symbols) + self.end
+        self.require_numbers("a family used alone")
+        if self.num_values is None:
+            raise ModelError(
+                "DirichletMarkov used alone cannot know the alphabet: give symbols, or concentration as an array with "
+                "one entry for each symbol, or update with data first."
+            )
+        return self.num_values
+
+    @property
+    def contexts(self) -> Contexts:
+        """The contexts, whose order is that of the rows of the table."""
+        return self._contexts(self._known_length() if self.batch_shape is None else self.batch_shape[-1])
+
+    def _contexts(self, num_symbols: int) -> Contexts:
+        """The contexts for this number of symbols, the last of which is the end, if there is one."""
+        contexts = Contexts(self.order, num_symbols, num_symbols - 1 if self.end else None)
+        contexts.check_size(type(self).__name__)
+        return contexts
+
+    @property
+    def likelihood(self) -> MarkovLikelihood:
+        return MarkovLikelihood(self.contexts)
+
+    def _split(self, table: Float[ArrayOrNumber, "... contexts r"]) -> ParameterTables:
+        """Rows of the start, and the others."""
+        num_starts = self.contexts.num_starts
+        parts = {"transition": table[..., num_starts:, :]}
+        if self.order == 0:
+            return parts
+        return {"initial": table[..., 0, :] if self.order == 1 else table[..., :num_starts, :]} | parts
+
+    def _joined(self, parameters: Mapping[str, Array]) -> Float[np.ndarray, "... contexts r"]:
+        """The inverse of `_split`."""
+        if self.order == 0:
+            return np.asarray(parameters["transition"])
+        initial = np.asarray(parameters["initial"])
+        initial = initial[..., None, :] if self.order == 1 else initial
+        return np.concatenate([initial, parameters["transition"]], -2)
 
     def resolve(self, scale: Scale) -> Self:
         """Broadcast to (K, contexts, r)."""
@@ -201,6 +244,97 @@ class DirichletMarkov(MarkovPrior):
         if isinstance(self.concentration, dist.Distribution):  # whose draws are arrays like others
             broadcast("DirichletMarkov", table, concentration=np.empty(self.concentration.shape()))
         return self._resolved(table[:-1], length)
+
+    # --- closed forms ---------------------------------------------------------------------------------------------
+
+    def _require_vector(self, verb: str) -> None:
+        """Refuse what `require_numbers` refuses, and a table of unknown size."""
+        self.require_numbers(verb)
+        self._table()
+
+    def _table(self) -> Float[np.ndarray, "... contexts r"]:
+        return self.concentration if self.batch_shape is not None else self.resolve(Scale()).concentration
+
+    def _updated(self, summary: Any) -> Self:
+        if not summary.is_complete:
+            raise FitError(f"DirichletMarkov: the posterior has no closed form, because {self.why_open}")
+        return super()._updated(summary)
+
+    def _log_evidence(self, summary: Any) -> Float[ArrayOrNumber, "..."]:
+        """Term by term: of each context."""
+        if not summary.is_complete:
+            raise FitError(f"DirichletMarkov: the evidence has no closed form, because {self.why_open}")
+        return super()._log_evidence(dataclasses.replace(summary, log_base=np.zeros(())))
+
+    def mean(self) -> ParameterTables:
+        """Normalised concentrations."""
+        self._require_vector("mean")
+        table = self._table()
+        return self._split(table / table.sum(-1, keepdims=True))
+
+    def mode(self, names: Names = ANONYMOUS) -> ParameterTables:
+        """(alpha - 1) / sum(alpha - 1), where every alpha >= 1; equal probabilities where all of a row are 1."""
+        self._require_vector("mode")
+        above = self._table() - 1
+        total = above.sum(-1, keepdims=True)
+        is_bad = (above < 0).any((-2, -1)) | (total <= 0).all((-2, -1))
+        if is_bad.any():
+            refuse_mode(
+                names,
+                is_bad,
+                "a Dirichlet with a concentration below 1 is unbounded, with all of them 1 it is flat.",
+                f"Give a concentration above 1, or use {names.averaging}.",
+            )
+        return self._split(_shares(above))
+
+    def variance(self) -> ParameterTables:
+        self._require_vector("variance")
+        total = self._table().sum(-1, keepdims=True)
+        probs = self._table() / total
+        return self._split(probs * (1 - probs) / (total + 1))
+
+    def maximum_likelihood(self, summary: Sums, names: Names = ANONYMOUS) -> ParameterTables:
+        """Relative frequencies; equal probabilities after a context that does not occur."""
+        counts = summary.totals[0]
+        is_empty = counts.sum((-2, -1)) == 0
+        if is_empty.any():
+            raise FitError(
+                f"Block {names.block!r}: no symbol was counted at {names.where(is_empty)}, so maximum likelihood has "
+                f"no estimate. Use {names.averaging}, or {names.advice.without_class}."
+            )
+        return self._split(_shares(counts))
+
+    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> ParameterTables:
+        self._require_vector("sample")
+        family = self if self.batch_shape is not None else self.resolve(Scale())
+        return self._split(super(DirichletMarkov, family).sample(key, shape)["probs"])
+
+    def _log_prior(self, parameters: Mapping[str, Array]) -> float:
+        return super()._log_prior({"probs": self._joined(parameters)})
+
+    # --- missing time steps: EM -----------------------------------------------------------------------------------
+
+    def has_closed_form(self, summary: Summary) -> bool:
+        """Not where steps are missing."""
+        return summary.is_complete
+
+    def initial_summary(self, summary: Summary, rng: np.random.Generator | None = None) -> Summary:
+        """Expected counts at the posterior means given the complete rows."""
+        if not isinstance(summary, CountsAndRows):
+            return summary
+        return self.e_step(summary, self.update(summary.counts).mean())
+
+    def e_step(self, summary: Summary, parameters: Mapping[str, Array]) -> Summary:
+        """Expected counts, missing time steps included."""
+        return self.e_step_with_log_likelihood(summary, parameters)[1]
+
+    def e_step_with_log_likelihood(self, summary: Summary, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
+        assert isinstance(summary, Sums | CountsAndRows)
+        return self.likelihood.e_step(self.likelihood_parameters(parameters), summary)
+
+    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
+        with np.errstate(divide="ignore"):
+            return {"log_probs": np.log(self._joined(parameters))}
 
     # --- used alone -----------------------------------------------------------------------------------------------
 
@@ -224,12 +358,11 @@ class DirichletMarkov(MarkovPrior):
         return self.likelihood.summarize(codes, np.zeros(len(codes), np.int64), 1, weights, observed).of_class(0)
 
     def scale_of(self, summary: Any) -> Scale:
-        """The number of symbols is the length of the totals."""
         whole = summary.counts if isinstance(summary, CountsAndRows) else summary
         return Scale(num_categories=whole.totals[0].shape[-1])
 
     def predictive(self, length: int | Int[Array, "..."] | None = None) -> dist.Distribution:
-        """The distribution of one new sequence of this length, its repeated k-grams being drawn from the same rows."""
+        """The distribution of a new sequence of this length: a Polya urn for each context."""
         family = self.closed("predictive")
         longest = self.max_length if self.end and length is None else None
         end, symbols = self.contexts.end, None if self.end else self.symbols  # the end is no symbol of the user's
@@ -245,7 +378,7 @@ class DirichletMarkov(MarkovPrior):
         """The lengths of sequences, where they do not end by themselves."""
         return None if self.end else "length"
 
-    def sample_sites(self, name: str) -> Parameters:
+    def sample_sites(self, name: str) -> ParameterTables:
         """Sample `{name}_initial`, unless the order is 0, and `{name}_transition`."""
         table = namespace(self.concentration).broadcast_to(self.concentration, self.batch_shape)
         return {
@@ -268,7 +401,6 @@ class DirichletMarkov(MarkovPrior):
         )
 
     def row_predictive(self) -> RowDensity:
-        """The exact predictive of whole sequences."""
         return DirichletMarkovDensity(self.concentration, self.contexts)
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
@@ -285,3 +417,9 @@ class DirichletMarkov(MarkovPrior):
         names = contexts.names(symbols)
         starts, whole = names[: contexts.num_starts], names[contexts.num_starts :]
         return {"symbol": symbols, "start": starts, "context": whole}
+
+
+def _shares(counts: Float[Array, "... r"]) -> Float[Array, "... r"]:
+    """Relative frequencies; equal ones where all counts are 0."""
+    total = counts.sum(-1, keepdims=True)
+    return np.where(total > 0, counts / np.where(total > 0, total, 1.0), 1 / counts.shape[-1])

@@ -29,7 +29,7 @@ class DirichletMultinomial(DirichletFamily):
     coefficient. Rows may be a scipy.sparse matrix.
 
     Args:
-        concentration: pseudo-counts, > 0; a scalar stands for V equal ones.
+        concentration: pseudo-counts, > 0; a scalar means V equal ones.
 
     Source: Murphy, Machine Learning: A Probabilistic Perspective, sections 3.4 and 3.5.4.1.
 
@@ -53,7 +53,6 @@ class DirichletMultinomial(DirichletFamily):
         return self._resolved(scale.batch_shape[:-1], scale.batch_shape[-1])
 
     def scale_of(self, summary: Sums) -> Scale:
-        """The number of events is the length of the totals."""
         return Scale(num_columns=summary.totals[0].shape[-1])
 
     def predictive(self, total_count: ArrayLike = 1) -> dist.Distribution:
@@ -71,9 +70,7 @@ class DirichletMultinomial(DirichletFamily):
         return dist.Multinomial(total_count, probs=parameters["probs"][labels], total_count_max=largest)
 
     def row_predictive(self) -> RowDensity:
-        """Dirichlet-multinomial."""
         return DirichletMultinomialDensity(self.concentration)
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
-        """probs: (class, feature)."""
         return {"probs": ("class", "feature")}

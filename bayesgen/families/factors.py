@@ -15,15 +15,13 @@ from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .special import LOG_PI
 
-# How probable numbers of factors are, from eigenvalues alone.
-
 
 def log_evidences_of_factors(values: Float[np.ndarray, " D"], count: float) -> Float[np.ndarray, " numbers"]:
-    """Approximate log evidences of 1, ..., D - 1 factors, by Laplace's method, up to what all of them share.
+    """Approximate log evidences of 1, ..., D - 1 factors, by Laplace's method, up to a constant.
 
-    Factors have a uniform prior on their axes, and a prior on lengths and noise that is worth little. What depends on
-    the numbers of rows and columns alone is left out, so only differences among numbers of factors of the same rows
-    mean something. -inf where no noise is left, or a factor without length.
+    Factors have a uniform prior on their axes, and a weak prior on lengths and noise. Terms that depend on the numbers
+    of rows and columns alone are omitted, so only differences between numbers of factors of the same rows mean
+    something. -inf where the noise, or the length of a factor, is zero.
 
     Args:
         values: eigenvalues of the covariance of the rows (denominator N - 1), the largest first.
@@ -50,7 +48,7 @@ def _log_evidence(values: Float[np.ndarray, " D"], count: float, number: int) ->
     smoothed = np.concatenate([values[:number], np.full(dimension - number, noise)])
     first, second = np.triu_indices(number, 1, dimension)
     gaps = values[first] - values[second]
-    if (gaps <= 0).any():  # axes of equal lengths are not told apart: the curvature is none
+    if (gaps <= 0).any():  # axes of equal lengths are not identified: no curvature
         return -math.inf
     curvature = np.log(gaps * (1 / smoothed[second] - 1 / smoothed[first])).sum() + len(first) * math.log(count)
     return of_axes + of_lengths + of_noise + of_angles - 0.5 * float(curvature)
@@ -66,7 +64,7 @@ def spectrum_of(covariances: Float[Array, "*K D D"]) -> Spectrum:
     return values[..., ::-1], vectors[..., ::-1]
 
 
-def least_squares(
+def nearest_spectrum(
     values: Float[Array, "*K D"], num_factors: int
 ) -> tuple[Float[Array, "*K k"], Float[ArrayOrNumber, "*K"]]:
     """Squared lengths of the factors and the noise variance at which a covariance is nearest to one with these values.
@@ -92,14 +90,14 @@ def covariance_of(
 def nearest_factors(
     covariances: Float[Array, "*K D D"], num_factors: int
 ) -> tuple[Float[Array, "*K D k"], Float[ArrayOrNumber, "*K"]]:
-    """Loadings W and noise variance v of the covariances W W' + v I that are nearest to some: see `least_squares`.
+    """Loadings W and noise variance v of the covariances W W' + v I that are nearest to some: see `nearest_spectrum`.
 
     The loadings are orthogonal, the longest first, the largest entry of each positive. Any rotation of the factors has
     the same covariance: these are the only ones whose columns are orthogonal, where no two have one length.
     """
     xp = namespace(covariances)
     values, vectors = spectrum_of(covariances)
-    lengths, noise = least_squares(values, num_factors)
+    lengths, noise = nearest_spectrum(values, num_factors)
     axes = vectors[..., :num_factors]
     largest = xp.take_along_axis(axes, xp.argmax(abs(axes), -2)[..., None, :], -2)
     return axes * xp.sign(largest) * xp.sqrt(xp.maximum(lengths, 0.0))[..., None, :], noise
@@ -108,7 +106,7 @@ def nearest_factors(
 # --- loadings as lower triangular matrices ----------------------------------------------------------------------
 
 
-def below(dimension: int, num_factors: int) -> tuple[Int[np.ndarray, " F"], Int[np.ndarray, " F"]]:
+def below_diagonal(dimension: int, num_factors: int) -> tuple[Int[np.ndarray, " F"], Int[np.ndarray, " F"]]:
     """Rows and columns of the entries of loadings (D, k) that are below the diagonal."""
     return np.tril_indices(dimension, -1, num_factors)
 
@@ -116,7 +114,7 @@ def below(dimension: int, num_factors: int) -> tuple[Int[np.ndarray, " F"], Int[
 def triangular(diagonal: Float[Array, "*K k"], others: Float[Array, "*K F"], dimension: int) -> Float[Array, "*K D k"]:
     """Loadings (D, k) that are lower triangular, of their diagonal and of what is below."""
     num_factors = diagonal.shape[-1]
-    rows, columns = below(dimension, num_factors)
+    rows, columns = below_diagonal(dimension, num_factors)
     empty = jnp.zeros((*diagonal.shape[:-1], dimension, num_factors))
     places = np.arange(num_factors)
     return empty.at[..., places, places].set(diagonal).at[..., rows, columns].set(others)
@@ -131,9 +129,9 @@ def made_triangular(loadings: Float[Array, "*K D k"]) -> Float[Array, "*K D k"]:
 
 
 class FactorTransform(Transform):
-    """From covariances W W' + v I to sites that together stand for them: v, and W made triangular in a basis.
+    """From covariances W W' + v I to the sites that are sampled: v, and the entries of a triangular W in a basis.
 
-    A covariance that is none of these is taken for the nearest one that is: see `least_squares`.
+    Any other covariance is replaced by the nearest of this form: see `nearest_spectrum`.
 
     Args:
         num_factors: k.
@@ -147,15 +145,14 @@ class FactorTransform(Transform):
         self.num_factors, self.basis = num_factors, basis
 
     def _inverse(self, y: Float[Array, "..."]) -> Float[Array, ""]:
-        """No number: one site does not tell the covariance, which the program records beside them."""
+        """NaN: one site does not determine the covariance, which the program records beside the sites."""
         return jnp.full((), jnp.nan)
 
     def log_abs_det_jacobian(self, x: Any, y: Float[Array, "..."], intermediates: Any = None) -> Float[Array, "..."]:
-        """Log-Jacobian of the site by loadings and noise, of which the orthogonal matrices are no part; of site `y`."""
+        """Log-Jacobian of the site `y` by loadings and noise, without that of the rotation."""
         return jnp.zeros(())
 
     def tree_flatten(self) -> Any:
-        """The basis, and what is static."""
         return (self.basis,), (("basis",), {"num_factors": self.num_factors})
 
     def _loadings(self, covariances: Float[Array, "*draws D D"]) -> Float[Array, "*draws D k"]:
@@ -172,14 +169,13 @@ class ToNoise(FactorTransform):
 
     def __call__(self, x: Float[Array, "*draws D D"]) -> Float[ArrayOrNumber, "*draws"]:
         """The mean of the eigenvalues that are not the largest."""
-        return least_squares(spectrum_of(x)[0], self.num_factors)[1]
+        return nearest_spectrum(spectrum_of(x)[0], self.num_factors)[1]
 
 
 class ToDiagonal(FactorTransform):
     """The diagonal of triangular loadings."""
 
     def __call__(self, x: Float[Array, "*draws D D"]) -> Float[Array, "*draws k"]:
-        """Nonnegative."""
         return jnp.diagonal(self._loadings(x), axis1=-2, axis2=-1)
 
     def log_abs_det_jacobian(self, x: Any, y: Float[Array, "... k"], intermediates: Any = None) -> Float[Array, "..."]:
@@ -195,8 +191,7 @@ class ToBelow(FactorTransform):
     """The entries of triangular loadings below the diagonal."""
 
     def __call__(self, x: Float[Array, "*draws D D"]) -> Float[Array, "*draws F"]:
-        """Row by row."""
-        return self._loadings(x)[(..., *below(x.shape[-1], self.num_factors))]
+        return self._loadings(x)[(..., *below_diagonal(x.shape[-1], self.num_factors))]
 
 
 # --- the mode of loadings and noise -----------------------------------------------------------------------------
@@ -208,10 +203,10 @@ def posterior_spectrum(
     """Squared lengths of the factors and noise variance at the joint mode of loadings and noise.
 
     It maximises -count / 2 (log|C| + tr(inv(C) S)) - |W|^2 / (2 variance) - (shape + 1) log v - scale / v, where
-    C = W W' + v I and S has these eigenvalues. The axes of W are those of S, the first with the largest eigenvalue. Of
-    a factor that is there, length + v = c solves c^2 / variance + count (c - l) = 0, whatever v is; given how many
-    there are, m, v solves m v^2 / variance - P v + R = 0. The objective has a slope everywhere, so its maximum is among
-    these.
+    C = W W' + v I and S has these eigenvalues. The axes of W are those of S, the first with the largest eigenvalue. For
+    a factor of positive length, c = length + v solves c^2 / variance + count (c - l) = 0, whatever v is; given the
+    number m of such factors, v solves m v^2 / variance - P v + R = 0. The objective is differentiable, so its maximum
+    is among these stationary points.
 
     Args:
         values: eigenvalues l, the largest first.

@@ -12,7 +12,7 @@ from bayesgen.records import fill, record
 from bayesgen.statistics import CategoricalLikelihood, RowDensity, Sums
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
-from .base import Family, Key, Parameters
+from .base import Family, Key, ParameterTables
 from .hyperparameters import ANONYMOUS, Names, Scale
 
 
@@ -43,12 +43,10 @@ class FixedCategorical(Family):
 
     @property
     def num_values(self) -> int:
-        """How many classes there are."""
         return len(self.probs)
 
     @property
     def likelihood(self) -> CategoricalLikelihood:
-        """Counts of each value."""
         return CategoricalLikelihood(len(self.probs))
 
     def _updated(self, summary: Sums) -> Self:
@@ -60,40 +58,31 @@ class FixedCategorical(Family):
             logs = np.log(self.probs)
         return np.where(counts > 0, counts * np.where(counts > 0, logs, 0.0), 0.0).sum(-1)
 
-    def mean(self) -> Parameters:
-        """The probabilities."""
+    def mean(self) -> ParameterTables:
         return {"probs": self.probs}
 
-    def mode(self, names: Names = ANONYMOUS) -> Parameters:
-        """The probabilities."""
+    def mode(self, names: Names = ANONYMOUS) -> ParameterTables:
         return self.mean()
 
-    def variance(self) -> Parameters:
-        """Zero."""
+    def variance(self) -> ParameterTables:
         return {"probs": np.zeros_like(self.probs)}
 
-    def maximum_likelihood(self, summary: Sums, names: Names = ANONYMOUS) -> Parameters:
-        """The probabilities."""
+    def maximum_likelihood(self, summary: Sums, names: Names = ANONYMOUS) -> ParameterTables:
         return self.mean()
 
-    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> Parameters:
-        """The probabilities, repeated."""
+    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> ParameterTables:
         return {"probs": np.broadcast_to(self.probs, (*shape, len(self.probs)))}
 
     def predictive(self) -> dist.Distribution:
-        """Categorical."""
         return dist.Categorical(probs=self.probs)
 
-    def sample_sites(self, name: str) -> Parameters:
-        """No site: the probabilities are known."""
+    def sample_sites(self, name: str) -> ParameterTables:
         return {"probs": self.probs}
 
     def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
-        """Categorical."""
         return dist.Categorical(probs=parameters["probs"][labels])
 
-    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> Parameters:
-        """Log probabilities."""
+    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
         with np.errstate(divide="ignore"):
             return {"log_probs": np.log(parameters["probs"])}
 
@@ -101,9 +90,7 @@ class FixedCategorical(Family):
         return 0.0
 
     def row_predictive(self) -> RowDensity:
-        """Log probabilities."""
         return self.row_density(self.mean())
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
-        """probs: (category,)."""
         return {"probs": ("category",)}

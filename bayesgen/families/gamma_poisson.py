@@ -14,7 +14,7 @@ from bayesgen.runtime import generator
 from bayesgen.statistics import POISSON, RowDensity, Sums, log_rising
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
-from .base import Family, Key, Parameters
+from .base import Family, Key, ParameterTables
 from .hyperparameters import (
     ANONYMOUS,
     Hyperparameter,
@@ -70,7 +70,6 @@ class GammaPoisson(Family):
         return self.replace(**broadcast("GammaPoisson", shape, shape=self.shape, rate=rate), batch_shape=shape)
 
     def scale_of(self, summary: Sums) -> Scale:
-        """Means of the columns."""
         columns = summary.log_base.shape
         count = np.maximum(summary.cell_counts, 1e-300)
         return Scale(num_columns=columns[0] if columns else None, mean=summary.totals[0] / count)
@@ -86,12 +85,12 @@ class GammaPoisson(Family):
         rates = self.shape * np.log1p(rows / self.rate) + total * np.log(self.rate + rows)
         return log_rising(self.shape, total) - rates + summary.log_base
 
-    def mean(self) -> Parameters:
+    def mean(self) -> ParameterTables:
         """shape / rate."""
         self.require_numbers("mean")
         return {"rate": self.shape / self.rate}
 
-    def mode(self, names: Names = ANONYMOUS) -> Parameters:
+    def mode(self, names: Names = ANONYMOUS) -> ParameterTables:
         """(shape - 1) / rate, where shape >= 1."""
         self.require_numbers("mode")
         if (self.shape < 1).any():
@@ -103,38 +102,34 @@ class GammaPoisson(Family):
             )
         return {"rate": (self.shape - 1) / self.rate}
 
-    def variance(self) -> Parameters:
+    def variance(self) -> ParameterTables:
         """shape / rate^2."""
         self.require_numbers("variance")
         return {"rate": self.shape / self.rate**2}
 
-    def maximum_likelihood(self, summary: Sums, names: Names = ANONYMOUS) -> Parameters:
+    def maximum_likelihood(self, summary: Sums, names: Names = ANONYMOUS) -> ParameterTables:
         """Mean counts."""
         count = np.broadcast_to(summary.cell_counts, summary.totals[0].shape)
         check_cells_of(names, count)
         return {"rate": summary.totals[0] / count}
 
-    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> Parameters:
-        """Independent draws of `rate`."""
+    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> ParameterTables:
         self.require_numbers("sample")
         return {"rate": sample_gamma(generator(key), self.shape, self.rate, shape)}
 
     def predictive(self) -> dist.Distribution:
-        """Gamma-Poisson (negative binomial) distribution."""
         self.require_numbers("predictive")
         return PreciseGammaPoisson(self.shape, self.rate)
 
-    def sample_sites(self, name: str) -> Parameters:
+    def sample_sites(self, name: str) -> ParameterTables:
         """Sample `{name}_rate`, (K, D)."""
         prior = dist.Gamma(self.shape, self.rate).expand(self.batch_shape).to_event(len(self.batch_shape))
         return {"rate": numpyro.sample(f"{name}_rate", prior)}
 
     def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
-        """Poisson columns."""
         return dist.Poisson(parameters["rate"][labels]).to_event(1)
 
-    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> Parameters:
-        """Rates and their logs."""
+    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
         with np.errstate(divide="ignore"):
             return {"rate": parameters["rate"], "log_rate": np.log(parameters["rate"])}
 
@@ -144,9 +139,7 @@ class GammaPoisson(Family):
         return float(np.sum(xlogy(self.shape - 1, rate) - self.rate * rate + constant))
 
     def row_predictive(self) -> RowDensity:
-        """Gamma-Poisson."""
         return NegativeBinomialDensity(self.shape, self.rate)
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
-        """rate: (class, feature)."""
         return {"rate": ("class", "feature")}

@@ -1,4 +1,4 @@
-"""What rows with hidden chains would tell if their states were seen: counts by state, and what is expected of them."""
+"""Hidden Markov chains: counts by state, their expectations, starts of EM, and Dirichlet priors on the chain."""
 
 import dataclasses
 import math
@@ -16,24 +16,22 @@ from bayesgen.distributions import hidden_chains
 from bayesgen.errors import FitError, ModelError
 from bayesgen.records import record
 from bayesgen.runtime import chunks, generator, pad, padded_size, placed
-from bayesgen.statistics import Likelihood, RetainedRows, Summary
+from bayesgen.statistics import CHUNK_NUMBERS, Likelihood, RetainedRows, Summary
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
-from .base import Key, Parameters
+from .base import Key, ParameterTables
 from .dirichlet_categorical import DirichletCategorical
 from .hyperparameters import Names, Stated, as_number, refuse_mode
-
-CHUNK_NUMBERS = 1 << 21  # of tables of steps and states that are made at once: 16 MB each
 
 
 @record
 class HiddenCounts(Summary):
-    """Sufficient statistics of sequences and of the states that made them. Classes lead, where there are any.
+    """Sufficient statistics of sequences and their states. The axis of classes comes first, if there is one.
 
     Attributes:
-        initial: how many sequences begin in each state.
-        transition: how often a state is followed by another one.
-        emissions: the summary of the steps, by state.
+        initial: numbers of sequences that begin in each state.
+        transition: numbers of transitions between states.
+        emissions: the summary of the time steps, by state.
     """
 
     initial: Float[Array, "*K S"]
@@ -41,7 +39,6 @@ class HiddenCounts(Summary):
     emissions: Summary
 
     def merge(self, other: Summary) -> "HiddenCounts":
-        """Add the counts."""
         assert isinstance(other, HiddenCounts)
         return HiddenCounts(
             self.initial + other.initial, self.transition + other.transition, self.emissions.merge(other.emissions)
@@ -54,79 +51,78 @@ class HiddenCounts(Summary):
         )
 
     def of_class(self, index: int) -> "HiddenCounts":
-        """Take one class."""
         return jax.tree.map(lambda array: array[index, ...], self)
 
 
 @dataclasses.dataclass(frozen=True)
-class Steps:
-    """The steps of some rows of one class, in an array of one length.
+class ObservedSteps:
+    """The observed time steps of some rows of one class.
 
     Attributes:
-        cells: of the steps that are seen, one after another.
-        observed: the cells of these that are there; None where all are.
-        is_seen: which steps are seen, wholly or in part.
+        cells: of the time steps with an observed cell, one after another.
+        observed: mask of the observed cells among these; None where all are.
+        is_observed: mask of the time steps with an observed cell.
         weights: of the rows.
     """
 
-    cells: Real[np.ndarray, "seen D"]
-    observed: Bool[np.ndarray, "seen D"] | None
-    is_seen: Bool[np.ndarray, "m T"]
+    cells: Real[np.ndarray, "observed D"]
+    observed: Bool[np.ndarray, "observed D"] | None
+    is_observed: Bool[np.ndarray, "m T"]
     weights: Float[np.ndarray, " m"]
 
     @classmethod
-    def of_rows(cls, rows: RetainedRows, part: slice = slice(None)) -> "Steps":
-        """The steps of some of the entries."""
+    def of_rows(cls, rows: RetainedRows, part: slice = slice(None)) -> "ObservedSteps":
+        """The time steps of some of the entries."""
         places = np.asarray(rows.places[part])
         values = np.asarray(rows.values)[places]
-        there = np.ones(values.shape, bool) if rows.observed is None else np.asarray(rows.observed)[places]
+        observed = np.ones(values.shape, bool) if rows.observed is None else np.asarray(rows.observed)[places]
         if np.issubdtype(values.dtype, np.integer):
-            there = there & (np.cumsum((values == PADDING) & there, 1) == 0)
+            observed = observed & (np.cumsum((values == PADDING) & observed, 1) == 0)
         shape = (*values.shape[:2], math.prod(values.shape[2:]))
-        cells, there = values.reshape(shape), there.reshape(shape)
-        is_seen: Bool[np.ndarray, "m T"] = np.asarray(there.any(-1))
-        mask = there[is_seen]
-        return cls(cells[is_seen], None if mask.all() else mask, is_seen, np.asarray(rows.weights[part]))
+        cells, observed = values.reshape(shape), observed.reshape(shape)
+        is_observed: Bool[np.ndarray, "m T"] = np.asarray(observed.any(-1))
+        mask = observed[is_observed]
+        return cls(cells[is_observed], None if mask.all() else mask, is_observed, np.asarray(rows.weights[part]))
 
     @property
     def lengths(self) -> Int[np.ndarray, " m"]:
-        """The number of steps of each row up to the last one that is seen: what follows tells nothing."""
-        numbers = np.arange(1, self.is_seen.shape[1] + 1)
-        return np.where(self.is_seen, numbers, 0).max(1, initial=0)
+        """The number of time steps of each row up to the last observed one; later ones have factor 1."""
+        numbers = np.arange(1, self.is_observed.shape[1] + 1)
+        return np.where(self.is_observed, numbers, 0).max(1, initial=0)
 
-    def by_state(self, likelihood: Likelihood, states: Float[np.ndarray, "m T S"], has_holes: bool) -> Summary:
-        """The summary of the steps by state, given how much each step counts in each state."""
-        observed = np.ones(self.cells.shape, bool) if self.observed is None and has_holes else self.observed
-        return likelihood.summarize(self.cells, states[self.is_seen], states.shape[-1], observed=observed)
+    def by_state(self, likelihood: Likelihood, states: Float[np.ndarray, "m T S"], has_partial: bool) -> Summary:
+        """The summary of the time steps by state, given the weight of each in each state."""
+        observed = np.ones(self.cells.shape, bool) if self.observed is None and has_partial else self.observed
+        return likelihood.summarize(self.cells, states[self.is_observed], states.shape[-1], observed=observed)
 
 
-def expected_counts(
+def expected_hidden_counts(
     log_initial: Float[Array, " S"],
     log_transition: Float[Array, "S S"],
     likelihood: Likelihood,
     emissions: Mapping[str, Array],
     rows: RetainedRows,
-    has_holes: bool,
+    has_partial: bool,
 ) -> tuple[float, HiddenCounts]:
-    """The log-likelihood of rows of one class, and what they are expected to count, by forward-backward.
+    """The log-likelihood of rows of one class, and their expected counts, by forward-backward.
 
     Args:
         log_initial, log_transition: log probabilities of states.
         likelihood: that of the emissions.
         emissions: their parameters, as the likelihood takes them, with the states first.
         rows: of one class.
-        has_holes: whether some steps of these rows, or of others, are seen in part.
+        has_partial: whether time steps of these or other rows have both observed and missing cells.
 
     Raises:
         FitError: rows of probability zero.
     """
     density, num_states = likelihood.density(emissions), len(log_initial)
-    total, counts = 0.0, nothing(likelihood, rows, num_states, has_holes)
+    total, counts = 0.0, no_counts(likelihood, rows, num_states, has_partial)
     for part in _parts(rows, num_states):
-        steps = Steps.of_rows(rows, part)
-        table = np.zeros((*steps.is_seen.shape, num_states))
+        steps = ObservedSteps.of_rows(rows, part)
+        table = np.zeros((*steps.is_observed.shape, num_states))
         if len(steps.cells):
-            table[steps.is_seen] = density.log_prob(steps.cells, steps.observed)
+            table[steps.is_observed] = density.log_prob(steps.cells, steps.observed)
         log_probs, initial, transition, states = _forward_backward(log_initial, log_transition, table, steps)
         if not np.isfinite(log_probs).all():
             raise FitError(
@@ -134,19 +130,19 @@ def expected_counts(
                 "positive probabilities would not have that. Leave starts= out, or change it."
             )
         total += float(log_probs @ steps.weights)
-        counts = counts.merge(HiddenCounts(initial, transition, steps.by_state(likelihood, states, has_holes)))
+        counts = counts.merge(HiddenCounts(initial, transition, steps.by_state(likelihood, states, has_partial)))
     return total, counts
 
 
-def nothing(likelihood: Likelihood, rows: RetainedRows, num_states: int, has_holes: bool) -> HiddenCounts:
-    """Counts of no rows, of the form of these."""
-    none = Steps.of_rows(rows, slice(0, 0))
-    emissions = none.by_state(likelihood, np.zeros((*none.is_seen.shape, num_states)), has_holes)
+def no_counts(likelihood: Likelihood, rows: RetainedRows, num_states: int, has_partial: bool) -> HiddenCounts:
+    """Counts of no rows, with the shapes of those of `rows`."""
+    none = ObservedSteps.of_rows(rows, slice(0, 0))
+    emissions = none.by_state(likelihood, np.zeros((*none.is_observed.shape, num_states)), has_partial)
     return HiddenCounts(np.zeros(num_states), np.zeros((num_states, num_states)), emissions)
 
 
-def has_holes(rows: RetainedRows) -> bool:
-    """Whether some steps are seen in part."""
+def has_partial_steps(rows: RetainedRows) -> bool:
+    """Whether some time steps have both observed and missing cells."""
     if rows.observed is None or rows.values.ndim < 3:
         return False
     observed = np.asarray(rows.observed)
@@ -154,12 +150,12 @@ def has_holes(rows: RetainedRows) -> bool:
 
 
 def stacked(parts: list[HiddenCounts]) -> HiddenCounts:
-    """Counts of all classes, of those of each."""
+    """The counts of each class, stacked."""
     return jax.tree.map(lambda *arrays: np.stack(arrays), *parts)
 
 
 def _parts(rows: RetainedRows, num_states: int) -> Iterator[slice]:
-    """Entries of whose steps tables are made at once."""
+    """Slices of the entries whose tables of time steps and states are computed at once."""
     numbers_per_row = rows.values.shape[1] * (math.prod(rows.values.shape[2:]) + 6 * num_states)
     yield from chunks(len(rows.places), max(int(CHUNK_NUMBERS / max(numbers_per_row, 1)), 1))
 
@@ -168,9 +164,9 @@ def _forward_backward(
     log_initial: Float[Array, " S"],
     log_transition: Float[Array, "S S"],
     table: Float[np.ndarray, "m T S"],
-    steps: Steps,
+    steps: ObservedSteps,
 ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " S"], Float[np.ndarray, "S S"], Float[np.ndarray, "m T S"]]:
-    """Log densities of rows; and, weighted, expected initial states, transitions, and states at each step."""
+    """Log densities of rows; and weighted expectations of initial states, transitions, and states by time step."""
     num_rows, num_steps, _ = table.shape
     size, longest = padded_size(max(num_rows, 1)), padded_size(max(num_steps, 1))
     filled = pad(np.pad(table, [(0, 0), (0, longest - num_steps), (0, 0)]), size)
@@ -199,44 +195,46 @@ def _compiled(
     return log_probs, *counts
 
 
-# Where EM begins for hidden chains: at states that are groups of steps, by k-means of these or of means of several.
+# Starts of EM for hidden chains: clusters of time steps by k-means.
 
-MOST_STEPS = 20_000  # that states are grouped by; others are told by the nearest centre
-RADII = (0, 0, 1, 2, 4, 8)  # of the windows that steps are averaged over
-SHARE = 0.9  # of a step in the state of its group; the rest is spread over all, so that nothing is impossible
+MOST_CLUSTERED_STEPS = 20_000  # in k-means; the others are assigned to the nearest center
+RADII = (0, 0, 1, 2, 4, 8)  # of the windows of moving averages
+CLUSTER_PROBABILITY = 0.9  # of the state of a step's cluster; the rest is spread over all, so that none is impossible
 
 
-def grouped(
-    likelihood: Likelihood, rows: RetainedRows, num_states: int, has_holes: bool, rng: np.random.Generator | None
+def clustered_counts(
+    likelihood: Likelihood, rows: RetainedRows, num_states: int, has_partial: bool, rng: np.random.Generator | None
 ) -> HiddenCounts:
-    """Counts of rows of one class if the groups that its steps fall into were the states.
+    """Counts of rows of one class whose states are clusters of their time steps.
 
-    Groups are those of k-means; for all but the first beginning, of averages over windows of random widths, or, where
-    there are not as many different steps as states, at random. States are in the order of the means of the first
-    column.
+    Clusters come from k-means: of the time steps for the first start, of moving averages of random widths for the
+    others. They are random where there are fewer different steps than states. States are in the order of the means of
+    the first column.
 
     Args:
         likelihood: that of the emissions.
         rows: of one class.
         num_states: S.
-        has_holes: whether steps are seen in part.
-        rng: random numbers; None for the beginning that needs no luck.
+        has_partial: whether some time steps have both observed and missing cells.
+        rng: random numbers; None for the first start, which is deterministic.
     """
-    steps = Steps.of_rows(rows)
-    states = np.zeros((*steps.is_seen.shape, num_states))
+    steps = ObservedSteps.of_rows(rows)
+    states = np.zeros((*steps.is_observed.shape, num_states))
     if len(steps.cells):
-        luck = np.random.default_rng(0) if rng is None else rng
-        radius = 0 if rng is None else int(luck.choice(RADII))
-        groups = _groups(_features(steps, radius), num_states, luck)
-        groups = _in_order(groups, np.asarray(steps.cells[:, 0], np.float64), num_states)
-        states[steps.is_seen] = SHARE * np.eye(num_states)[groups] + (1 - SHARE) / num_states
+        draws = np.random.default_rng(0) if rng is None else rng
+        radius = 0 if rng is None else int(draws.choice(RADII))
+        clusters = _clusters(_features(steps, radius), num_states, draws)
+        clusters = _in_order(clusters, np.asarray(steps.cells[:, 0], np.float64), num_states)
+        states[steps.is_observed] = (
+            CLUSTER_PROBABILITY * np.eye(num_states)[clusters] + (1 - CLUSTER_PROBABILITY) / num_states
+        )
     weighted = states * steps.weights[:, None, None]
     transition = np.einsum("mti,mtj->ij", weighted[:, :-1], states[:, 1:])
-    return HiddenCounts(weighted[:, :1].sum((0, 1)), transition, steps.by_state(likelihood, weighted, has_holes))
+    return HiddenCounts(weighted[:, :1].sum((0, 1)), transition, steps.by_state(likelihood, weighted, has_partial))
 
 
-def _features(steps: Steps, radius: int) -> Float[np.ndarray, "seen F"]:
-    """Numbers in units of their deviations, or indicators of symbols, averaged over the steps about each."""
+def _features(steps: ObservedSteps, radius: int) -> Float[np.ndarray, "observed F"]:
+    """Standardised numbers, or indicators of symbols, averaged over a window of time steps around each."""
     cells = steps.cells
     if np.issubdtype(cells.dtype, np.integer):
         features = (cells[:, :1] == np.arange(cells.max() + 1)).astype(np.float64)
@@ -247,28 +245,28 @@ def _features(steps: Steps, radius: int) -> Float[np.ndarray, "seen F"]:
         features = np.nan_to_num(residuals / np.where(deviation > 0, deviation, 1.0))
     if not radius:
         return features
-    table = np.zeros((*steps.is_seen.shape, features.shape[1]))
-    table[steps.is_seen] = features
+    table = np.zeros((*steps.is_observed.shape, features.shape[1]))
+    table[steps.is_observed] = features
     sums = np.pad(table.cumsum(1), [(0, 0), (1, 0), (0, 0)])
-    counts = np.pad(steps.is_seen.cumsum(1), [(0, 0), (1, 0)])
+    counts = np.pad(steps.is_observed.cumsum(1), [(0, 0), (1, 0)])
     places = np.arange(table.shape[1])
     first, last = np.maximum(places - radius, 0), np.minimum(places + radius + 1, table.shape[1])
     means = (sums[:, last] - sums[:, first]) / np.maximum(counts[:, last] - counts[:, first], 1)[..., None]
-    return means[steps.is_seen]
+    return means[steps.is_observed]
 
 
-def _mean(numbers: Float[np.ndarray, "seen D"]) -> Float[np.ndarray, " D"]:
-    """Means of the columns, of the cells that are there; 0 of none."""
+def _mean(numbers: Float[np.ndarray, "observed D"]) -> Float[np.ndarray, " D"]:
+    """Means of the observed cells of each column; 0 where there are none."""
     known = ~np.isnan(numbers)
     return np.where(known, numbers, 0.0).sum(0) / np.maximum(known.sum(0), 1)
 
 
-def _groups(
-    features: Float[np.ndarray, "seen F"], num_states: int, rng: np.random.Generator
-) -> Int[np.ndarray, " seen"]:
-    """The group of each step."""
+def _clusters(
+    features: Float[np.ndarray, "observed F"], num_states: int, rng: np.random.Generator
+) -> Int[np.ndarray, " observed"]:
+    """The cluster of each time step."""
     size = len(features)
-    some = features if size <= MOST_STEPS else features[rng.choice(size, MOST_STEPS, replace=False)]
+    some = features if size <= MOST_CLUSTERED_STEPS else features[rng.choice(size, MOST_CLUSTERED_STEPS, replace=False)]
     if len(np.unique(some, axis=0)) < num_states:
         return rng.integers(0, num_states, size)
     means = KMeans(num_states, n_init=1, random_state=int(rng.integers(2**31))).fit(some)
@@ -276,51 +274,49 @@ def _groups(
 
 
 def _in_order(
-    groups: Int[np.ndarray, " seen"], column: Float[np.ndarray, " seen"], num_states: int
-) -> Int[np.ndarray, " seen"]:
-    """The groups, numbered in the order of their means of a column."""
-    count = np.maximum(np.bincount(groups, minlength=num_states), 1)
-    means = np.bincount(groups, column, num_states) / count
-    return np.argsort(np.argsort(means, kind="stable"), kind="stable")[groups]
+    clusters: Int[np.ndarray, " observed"], column: Float[np.ndarray, " observed"], num_states: int
+) -> Int[np.ndarray, " observed"]:
+    """The clusters, numbered by their means of a column."""
+    count = np.maximum(np.bincount(clusters, minlength=num_states), 1)
+    means = np.bincount(clusters, column, num_states) / count
+    return np.argsort(np.argsort(means, kind="stable"), kind="stable")[clusters]
 
 
-# Dirichlet priors on the first state of a hidden chain and on its transitions, and their algebra.
+# Dirichlet priors on initial states and transitions.
 
-WHAT = {"initial": "first states", "transition": "transitions"}
+EVENTS = {"initial": "first states", "transition": "transitions"}
 
 
 @dataclasses.dataclass(frozen=True)
 class ChainPrior:
-    """Concentrations of the probabilities of first states and of transitions. Classes lead, where there are any."""
+    """Concentrations of initial states and of transitions. The axis of classes comes first, if there is one."""
 
     initial: Float[Array, "*K S"]
     transition: Float[Array, "*K S S"]
 
     def updated(self, counts: HiddenCounts) -> Self:
-        """Given the states."""
+        """The posterior given the states."""
         return dataclasses.replace(
             self, initial=self.initial + counts.initial, transition=self.transition + counts.transition
         )
 
-    def mean(self) -> Parameters:
-        """Normalised concentrations."""
+    def mean(self) -> ParameterTables:
         return {name: prior.mean()["probs"] for name, prior in self._families.items()}
 
-    def variance(self) -> Parameters:
-        """p (1 - p) / (total + 1)."""
+    def variance(self) -> ParameterTables:
         return {name: prior.variance()["probs"] for name, prior in self._families.items()}
 
-    def mode(self, names: Names) -> Parameters:
+    def mode(self, names: Names) -> ParameterTables:
         """(alpha - 1) / sum(alpha - 1); a `FitError` where it is unbounded or not unique."""
-        modes: Parameters = {}
+        modes: ParameterTables = {}
         for name, prior in self._families.items():
             above = np.asarray(prior.concentration) - 1
             bad = (above < 0).any(-1) | (above.sum(-1) <= 0)
             if bad.any():
                 why = (
-                    f"probabilities of {WHAT[name]} are unbounded with a concentration below 1."
+                    f"probabilities of {EVENTS[name]} are unbounded with a concentration below 1."
                     if (above < 0).any()
-                    else f"no {WHAT[name]} were seen, and with a concentration of 1 all probabilities are as good."
+                    else f"no {EVENTS[name]} were seen, and with a concentration of 1 all probabilities are as good."
                 )
                 size = above.shape[-1]
                 remedy = (
@@ -331,13 +327,12 @@ class ChainPrior:
             modes[name] = above / above.sum(-1, keepdims=True)
         return modes
 
-    def sample(self, key: Key, shape: tuple[int, ...]) -> Parameters:
-        """Independent draws."""
+    def sample(self, key: Key, shape: tuple[int, ...]) -> ParameterTables:
         rng = generator(key)
         return {name: prior.sample(rng, shape)["probs"] for name, prior in self._families.items()}
 
     def log_density(self, parameters: Mapping[str, Array]) -> float:
-        """Of given probabilities."""
+        """Log prior density of probabilities."""
         return sum(prior._log_prior({"probs": parameters[name]}) for name, prior in self._families.items())
 
     @property
@@ -363,15 +358,15 @@ def check_shape(name: str, concentration: Stated, shape: tuple[int, ...]) -> Non
         )
 
 
-def relative_frequencies(counts: HiddenCounts, names: Names) -> Parameters:
-    """Of first states and of transitions; a `FitError` where nothing was counted."""
-    found: Parameters = {}
+def relative_frequencies(counts: HiddenCounts, names: Names) -> ParameterTables:
+    """Relative frequencies of initial states and of transitions; a `FitError` where nothing was counted."""
+    found: ParameterTables = {}
     for name, of_chain in {"initial": counts.initial, "transition": counts.transition}.items():
         table = np.asarray(of_chain)
         total = table.sum(-1, keepdims=True)
         if (total == 0).any():
             raise FitError(
-                f"Block {names.block!r}: no {WHAT[name]} at {_of_chain(names, name).where(total[..., 0] == 0)}, so "
+                f"Block {names.block!r}: no {EVENTS[name]} at {_of_chain(names, name).where(total[..., 0] == 0)}, so "
                 "maximum likelihood has no estimate. Use MAP() with a concentration above 1, fewer states, or leave "
                 "that class out."
             )
@@ -380,5 +375,5 @@ def relative_frequencies(counts: HiddenCounts, names: Names) -> Parameters:
 
 
 def _of_chain(names: Names, parameter: str) -> Names:
-    """Names of a table of the chain: of transitions, rows are the states before."""
+    """Names of a table of the chain: rows of the transitions are the previous states."""
     return dataclasses.replace(names, has_states=parameter == "transition")

@@ -1,4 +1,4 @@
-"""Hyperparameters: numbers, arrays, None or NumPyro distributions; their checks and their shapes."""
+"""Hyperparameters, their checks and shapes; shared variances; scales and names of the columns of a block."""
 
 import dataclasses
 from collections.abc import Hashable, Sequence
@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike
 
 from bayesgen.errors import FitError, ModelError
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float
-
-# Which classes and columns share one variance: the structure argument of the normal families.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,12 +58,9 @@ class Pooling:
         return table[..., None] if self.spherical else table
 
 
-# What a family is told of its columns: their scale, for its defaults, and their names, for its messages.
-
-
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """What a family needs to know of a block of columns to fill in its hyperparameters.
+    """Shapes and moments of a block of columns, from which a family resolves its default hyperparameters.
 
     Attributes:
         num_classes: K, or None where a family is used alone.
@@ -109,7 +104,7 @@ def default_variances(variance: Float[ArrayOrNumber, "*D"]) -> Float[ArrayOrNumb
 def default_common_variance(variance: Float[ArrayOrNumber, "*D"]) -> Float[ArrayOrNumber, "*#D"]:
     """The variance that default priors shared by columns take: the mean over columns that vary; 1 where none does.
 
-    A column that does not vary says nothing of the units of the others, so it adds nothing.
+    A column that does not vary has no information on the units of the others.
     """
     varies = variance > 0
     number = varies.sum(-1, keepdims=True)
@@ -122,8 +117,8 @@ class Advice:
     """What messages recommend where the likelihood has no maximum.
 
     Attributes:
-        averaging: a method that averages, which needs no maximum, and has an answer for the data.
-        without_class: what to do about a class of which nothing is there.
+        averaging: a method that averages over the posterior, and so needs no maximum.
+        without_class: what to do about a class without observed data.
     """
 
     averaging: str = "Exact()"
@@ -132,10 +127,10 @@ class Advice:
 
 @dataclasses.dataclass(frozen=True)
 class Names:
-    """The names by which messages speak of a block, its classes and its columns.
+    """The names of a block, its classes and its columns, for messages.
 
-    Where there are no classes, `classes` is None; it is empty where a table has the axis of one class even so. After
-    that of classes, tables have an axis of hidden states where `has_states` says so.
+    `classes` is None where tables have no axis of classes, and empty where they have the axis of one unnamed class.
+    With `has_states`, an axis of hidden states follows that of the classes.
     """
 
     block: str = "data"
@@ -146,12 +141,12 @@ class Names:
 
     @property
     def averaging(self) -> str:
-        """The method that averages, and needs no maximum, for messages: where states are hidden, draws do."""
+        """The method that averages, for messages: draws, where states are hidden."""
         return "NUTS()" if self.has_states else self.advice.averaging
 
     @property
     def with_prior(self) -> str:
-        """The methods to which the prior says what data leave open, for messages."""
+        """The methods that use the prior, for messages."""
         return " or ".join(dict.fromkeys(["MAP()", self.averaging]))
 
     def class_name(self, index: tuple[int, ...]) -> str:
@@ -191,7 +186,7 @@ def check_cells_of(names: Names, count: Float[ArrayOrNumber, "..."]) -> None:
     is_empty = np.asarray(count) == 0
     if is_empty.any():
         raise FitError(
-            f"Block {names.block!r}: no cell is there at {names.where(is_empty)}, so maximum likelihood has no "
+            f"Block {names.block!r}: no cell is observed at {names.where(is_empty)}, so maximum likelihood has no "
             f"estimate. Use {names.averaging}, or {names.advice.without_class}."
         )
 
@@ -263,10 +258,10 @@ def num_columns_of(family: str, **values: Any) -> int | None:
     try:
         columns = np.broadcast_shapes(*shapes.values())
     except ValueError:
-        told = ", ".join(f"{name} {shape}" for name, shape in shapes.items() if shape)
+        listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items() if shape)
         raise ModelError(
-            f"{family}: the hyperparameters have shapes that do not go together: {told}. Give each as a number, or an "
-            "array with one entry for each column."
+            f"{family}: the hyperparameters have shapes that do not go together: {listed}. Give each as a number, or "
+            "an array with one entry for each column."
         ) from None
     return columns[-1] if columns else None
 
@@ -291,7 +286,7 @@ def check_classes(family: str, pooling: Pooling, means: tuple[int, ...], table: 
 
 
 def check_pooling(family: str, pooling: Pooling, scale: Scale) -> None:
-    """Refuse to share a variance over an axis that is not there: that of classes, alone; that of columns."""
+    """Refuse to share a variance over an axis of classes or columns that the parameters do not have."""
     if pooling.tied and scale.num_classes is None:
         raise ModelError(f"{family}: tied=True shares over classes, and used alone the family has none.")
     if pooling.spherical and scale.num_columns is None:

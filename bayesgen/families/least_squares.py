@@ -1,4 +1,4 @@
-"""Least squares from means and cross products: of data alone, or together with what a normal prior weighs."""
+"""Least squares from means and cross products, of data alone or with a normal prior; the prior of an intercept."""
 
 import dataclasses
 import math
@@ -20,8 +20,6 @@ from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, PRNGKeyArray, Rea
 from .covariances import SINGULAR
 from .hyperparameters import Names
 
-# The prior of an intercept given all else: normal, or flat where it weighs nothing.
-
 
 class RealAbout(Constraint):
     """The real numbers, whose unconstrained coordinate is the distance from a point."""
@@ -33,15 +31,12 @@ class RealAbout(Constraint):
         self.point = point
 
     def __call__(self, x: Real[Array, "..."]) -> Bool[Array, "..."]:
-        """Whether they are numbers, and finite."""
         return constraints.real(x)
 
     def feasible_like(self, prototype: Real[Array, "..."]) -> Float[Array, "..."]:
-        """Zeros."""
         return jnp.zeros_like(prototype)
 
     def tree_flatten(self) -> tuple[tuple[Array], tuple[tuple[str], dict[str, str]]]:
-        """The point is a leaf."""
         return (self.point,), (("point",), {})
 
     def __eq__(self, other: object) -> bool:
@@ -56,12 +51,12 @@ def _from_distance(support: RealAbout) -> Transform:
 
 
 class InterceptPrior(dist.Distribution):
-    """Normal(loc, variance / kappa), and where kappa is 0 flat, with density 1: of that there are no draws.
+    """Normal(loc, noise_variance / kappa), or flat with density 1, and without draws, where kappa is 0.
 
     Args:
-        loc: its mean.
-        variance: of the noise.
-        kappa: what it weighs, in rows.
+        loc: mean.
+        noise_variance: variance of the rows about the line.
+        kappa: weight of the prior, in rows.
     """
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {
@@ -72,7 +67,7 @@ class InterceptPrior(dist.Distribution):
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Constraint:
-        """All numbers, looked at from the location: far from 0, what coefficients say of it counts for nothing then."""
+        """The real numbers, with coordinates about the location, so that a location far from 0 costs no digits."""
         return RealAbout(self.loc)
 
     def __init__(
@@ -83,16 +78,14 @@ class InterceptPrior(dist.Distribution):
 
     @property
     def mean(self) -> Float[Array, "*batch"]:
-        """Its location, where there is a mean and where it is flat."""
         return jnp.broadcast_to(self.loc, self.batch_shape)
 
     @property
     def variance(self) -> Float[Array, "*batch"]:
-        """Its variance; where it is flat, that of one row, by which to tell its scale."""
+        """Its variance; where it is flat, that of one row, as a scale for samplers."""
         return jnp.broadcast_to(self.noise_variance / jnp.where(self.kappa > 0, self.kappa, 1.0), self.batch_shape)
 
     def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Float[Array, "..."]:
-        """Draws of this shape, and then that of the batch."""
         assert key is not None
         if not isinstance(self.kappa, jax.core.Tracer) and (jnp.asarray(self.kappa) == 0).any():
             raise ModelError(
@@ -103,25 +96,24 @@ class InterceptPrior(dist.Distribution):
         return jnp.where(self.kappa > 0, self.loc + jnp.sqrt(self.variance) * normal, jnp.nan)
 
     def log_prob(self, value: Real[Array, "..."]) -> Float[Array, "..."]:
-        """Log density: 0 where it is flat."""
         variance = self.variance
         normal = -0.5 * ((value - self.loc) ** 2 / variance + jnp.log(variance) + math.log(2 * math.pi))
         return jnp.where(self.kappa > 0, normal, 0.0)
 
 
-TAKES_PART = 1e-6  # of a feature in a combination of features that is constant
+COLLINEAR_SHARE = 1e-6  # least coefficient of a feature that takes part in a collinear combination
 
 
 @dataclasses.dataclass(frozen=True)
-class Regression:
-    """Least squares of a column on features, about a prior: its coefficients and what they leave.
+class BayesianLeastSquares:
+    """Least squares of a column on features with a normal prior: the posterior of the coefficients, and residuals.
 
     Attributes:
-        coefficients: of least squares with the prior.
-        precision: of the coefficients, in units of the noise's variance.
-        growth: by how much the data make it larger.
-        squares: sum of squared residuals, and of distances from the prior in its units.
-        freedom: how many rows tell of the noise: one less where they have to tell of a flat intercept first.
+        coefficients: posterior means.
+        precision: posterior precision of the coefficients, in units of the noise variance.
+        growth: posterior less prior precision.
+        squares: sum of squared residuals, and of squared distances from the prior in its units.
+        freedom: degrees of freedom of the residuals: the number of rows, less one where the intercept is flat.
     """
 
     coefficients: Float[Array, "*batch F"]
@@ -139,8 +131,8 @@ class Regression:
         location: Float[ArrayOrNumber, "*batch"],
         center: Float[Array, "*batch F"],
         kappa: Float[ArrayOrNumber, "*batch"] | None,
-    ) -> "Regression":
-        """Least squares of what the prior's coefficients leave: then nothing large cancels.
+    ) -> "BayesianLeastSquares":
+        """Least squares of the residuals of the prior's coefficients, so that no large numbers cancel.
 
         Args:
             summary: moments of features and column.
@@ -170,7 +162,7 @@ class Regression:
 
 
 def root(matrix: Float[Array, "*batch P P"]) -> Float[np.ndarray, "*batch P P"]:
-    """R with R' R the matrix, which is positive semidefinite: rows whose cross products are those of data."""
+    """A root R of a positive semidefinite matrix, R' R: rows with the cross products of the data."""
     matrix = np.asarray(matrix)
     units = np.sqrt(np.diagonal(matrix, axis1=-2, axis2=-1))
     positive = np.where(units > 0, units, 1.0)
@@ -242,7 +234,7 @@ def _check_rank(
         return
     place = tuple(np.argwhere(singular)[0])
     constant = is_constant[place]
-    taking_part = constant if constant.any() else np.abs(vectors[place][-1]) > TAKES_PART
+    taking_part = constant if constant.any() else np.abs(vectors[place][-1]) > COLLINEAR_SHARE
     features = feature_names(names, triangular.ndim > 2, np.flatnonzero(taking_part).tolist())
     rows = float(np.asarray(counts)[place])
     if rows <= 1:
@@ -302,7 +294,7 @@ def check_precision(family: str, precision: Any) -> None:
 
 
 def check_intercept(family: str, mean: Any, kappa: Any, center: Any, intercept: bool) -> None:
-    """Refuse what an intercept cannot be known by, and what is known of one that there is not."""
+    """Refuse an invalid kappa or center, and a prior mean or center without an intercept."""
     if not isinstance(kappa, dist.Distribution):
         number = np.asarray(kappa, np.float64)
         if not (np.isfinite(number) & (number >= 0)).all():

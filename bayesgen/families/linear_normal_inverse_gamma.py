@@ -1,6 +1,5 @@
-"""Linear normal-inverse-gamma: columns whose means are linear in features, as lines, curves and surfaces are."""
+"""Linear normal-inverse-gamma: columns with means that are linear in features (lines, curves, surfaces)."""
 
-import abc
 import math
 from collections.abc import Mapping
 from typing import Any, Self
@@ -16,10 +15,10 @@ from bayesgen.distributions import LINEAR_NORMAL, LinearNormal
 from bayesgen.errors import ModelError
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
-from bayesgen.statistics import Cells, DensityGivenFeatures, Moments, Summary, filled, log_rising
+from bayesgen.statistics import LOG_2PI, Cells, DensityGivenFeatures, Moments, Summary, filled, log_rising
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Real
 
-from .base import Family, Key, Parameters
+from .base import Family, Key, ParameterTables
 from .hyperparameters import (
     ANONYMOUS,
     Hyperparameter,
@@ -33,8 +32,8 @@ from .hyperparameters import (
     num_columns_of,
 )
 from .least_squares import (
+    BayesianLeastSquares,
     InterceptPrior,
-    Regression,
     as_matrix,
     check_features,
     check_intercept,
@@ -43,84 +42,19 @@ from .least_squares import (
     row_counts,
 )
 from .normal_inverse_gamma import quotient
-from .special import LOG_2PI, log_normal, sample_gamma, slogdet_growth
-
-# What families of columns with means linear in features are to programs and statistics, whatever their prior.
-
-
-@record
-class LinearFamily(Family, abc.ABC):
-    """Columns with normal noise about means that are linear in features, which are a covariate.
-
-    Attributes:
-        intercept: whether there is one; without, the mean where all features are 0 is 0.
-    """
-
-    intercept: bool = static(default=True, init=False)
-    kind = "real"
-    covariate = "features"
-    likelihood = LINEAR_NORMAL
-
-    def site_distribution(
-        self, parameters: Mapping[str, Array], labels: Int[Array, "*n"], features: Array | None = None
-    ) -> dist.Distribution:
-        """Normal columns about their lines; features (n, F) are a covariate of the program, (n,) stand for all."""
-        assert features is not None
-        coefficients, variance = parameters["coefficients"][labels], parameters["variance"][labels]
-        intercept = parameters["intercept"][labels] if self.intercept else 0.0
-        num_columns = coefficients.ndim - 2
-        features = features[:, None] if features.ndim == 1 else features
-        shape = (features.shape[0], *(1,) * num_columns, coefficients.shape[-1])
-        features = jnp.broadcast_to(features.reshape(*shape[:-1], -1), shape)
-        return LinearNormal(features, coefficients, intercept, jnp.sqrt(variance)).to_event(num_columns)
-
-    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> Parameters:
-        """Coefficients, intercept and scale of each column."""
-        scale = np.sqrt(parameters["variance"])
-        intercept = parameters["intercept"] if self.intercept else np.zeros_like(scale)
-        return {"coefficients": parameters["coefficients"], "intercept": intercept, "scale": scale}
-
-    @property
-    def row_shapes(self) -> Mapping[int, str]:
-        """Features, and then the column."""
-        return {2: "(n, F + 1), features and then y"}
-
-    def _summary_of_rows(self, rows: Cells, weights: Array | None) -> Summary:
-        measure = {"features": rows[:, :-1]}
-        codes = np.zeros(len(rows), np.int64)
-        return self.likelihood.summarize(rows[:, -1], codes, 1, weights, measure=measure).of_class(0)
-
-    @abc.abstractmethod
-    def predictive_parameters(
-        self, features: Float[Array, "n F"]
-    ) -> tuple[Float[ArrayOrNumber, " *batch"], Float[Array, " n *batch"], Float[Array, " n *batch"]]:
-        """Degrees of freedom, locations and scales of the predictive Student t of the columns at features."""
-
-    def row_predictive(self) -> "LinearStudentTDensity":
-        """Student-t columns, given the features of the rows."""
-        return LinearStudentTDensity(self)
-
-    def parameter_axes(self) -> dict[str, tuple[str, ...]]:
-        """intercept, variance: (class, feature), coefficients: (class, feature, regressor).
-
-        Of one column alone that has no class, coefficients: (feature).
-        """
-        axes = () if self.batch_shape == () else ("class", "feature")
-        of_all = {"coefficients": (*axes, "regressor" if axes else "feature"), "variance": axes}
-        return {"intercept": axes, **of_all} if self.intercept else of_all
+from .special import log_normal, sample_gamma, slogdet_growth
 
 
 @record
 class LinearStudentTDensity(DensityGivenFeatures):
-    """Densities of rows of columns about lines, the parameters integrated out."""
+    """Student-t columns given features: the parameters of the lines are integrated out."""
 
-    family: LinearFamily
+    family: "LinearNormalInverseGamma"
     source: str = static(default="")
 
     def log_prob_given(
         self, features: Float[Array, "n F"], values: Float[Array, "n ..."], observed: Bool[Array, "n ..."] | None
     ) -> Float[Array, "n K"]:
-        """Log density of each row under each class, given its features."""
         df, loc, scale = (np.asarray(array) for array in self.family.predictive_parameters(np.asarray(features)))
         cells = np.asarray(values if observed is None else filled(values, observed))[:, None]
         constant = log_rising(0.5 * df, 0.5) - 0.5 * np.log(df * math.pi) - np.log(scale)
@@ -130,7 +64,7 @@ class LinearStudentTDensity(DensityGivenFeatures):
 
 
 @record
-class LinearNormalInverseGamma(LinearFamily):
+class LinearNormalInverseGamma(Family):
     """Columns with normal noise about means that are linear in features, a conjugate prior on all parameters.
 
     Generative story, given the features f of the row and with c a point amid them::
@@ -143,20 +77,20 @@ class LinearNormalInverseGamma(LinearFamily):
 
     Args:
         coefficients: prior mean of the coefficients, 0 or one for each feature.
-        precision: how well they are known before, a number, one for each feature, or a matrix, > 0; that of n rows
-            would be the features' scatter. None resolves to 0.01 diag(v), v the variances of the training features:
-            the coefficients' prior weighs what a hundredth of a row would tell.
+        precision: prior precision of the coefficients, in units of the noise variance, > 0: a number, one for each
+            feature, or a matrix. That of n rows would be the features' scatter. None resolves to 0.01 diag(v), v the
+            variances of the training features, the weight of a hundredth of a row.
         mean: prior mean m of the value at c; None resolves to the training column's mean. Kept as `location`.
         kappa: weight of that value, in rows, >= 0; 0 is a flat intercept.
         shape: shape a of the inverse gamma, > 0.
         scale: its scale b, > 0; None resolves to v/2, v the training column's variance (denominator N).
         center: the point c amid the features; None resolves to the means of the training features.
-        intercept: whether there is one; without, the value where all features are 0 is 0.
+        intercept: whether there is one; without one, the mean is 0 where all features are 0.
 
     A noise variance s that is known is shape=1e12, scale=1e12 * s.
 
-    Used alone, it takes rows (n, F + 1), the features and then the column. It has an evidence whatever kappa is: with a
-    flat intercept that of data whose mean has the density 1.
+    Used alone, it takes rows (n, F + 1), the features and then the column. The evidence exists for kappa=0, too: then
+    the mean of the data has the density 1.
 
     Source: Bishop, Pattern Recognition and Machine Learning, exercises 3.12 to 3.14 and 3.23; the intercept is about c
     as the mean of Murphy (2007), section 6, is about m.
@@ -175,7 +109,10 @@ class LinearNormalInverseGamma(LinearFamily):
     scale: Hyperparameter
     center: Hyperparameter
     intercept: bool = static()
+    kind = "real"
     scaled = True
+    covariate = "features"
+    likelihood = LINEAR_NORMAL
 
     def __init__(
         self,
@@ -225,7 +162,6 @@ class LinearNormalInverseGamma(LinearFamily):
         return Scale(num_columns=num_columns_of(type(self).__name__, **per_column), feature_mean=np.zeros(num_features))
 
     def scale_of(self, summary: Moments) -> Scale:
-        """Means and variances of features and columns."""
         variance = np.diagonal(summary.scatter, axis1=-2, axis2=-1) / np.maximum(summary.cell_counts, 1e-300)
         return Scale(
             num_columns=variance.shape[0] if variance.ndim > 1 else None,
@@ -237,10 +173,10 @@ class LinearNormalInverseGamma(LinearFamily):
 
     # --- closed forms -------------------------------------------------------------------------------------------
 
-    def _regression(self, summary: Moments) -> Regression:
-        """Least squares of a summary with the prior's rows."""
+    def _regression(self, summary: Moments) -> BayesianLeastSquares:
+        """Least squares of a summary with this prior."""
         kappa = self.kappa if self.intercept else None
-        return Regression.of(summary, self.coefficients, self.precision, self.location, self.center, kappa)
+        return BayesianLeastSquares.of(summary, self.coefficients, self.precision, self.location, self.center, kappa)
 
     def _updated(self, summary: Moments) -> Self:
         count, regression = row_counts(summary), self._regression(summary)
@@ -273,7 +209,6 @@ class LinearNormalInverseGamma(LinearFamily):
 
     @property
     def is_proper(self) -> bool:
-        """Not where the intercept is flat."""
         return not (self.intercept and bool((np.asarray(self.kappa) == 0).any()))
 
     def _proper(self, verb: str) -> Self:
@@ -288,21 +223,21 @@ class LinearNormalInverseGamma(LinearFamily):
 
     def _with_intercept(
         self, location: Float[ArrayOrNumber, "..."], coefficients: Float[ArrayOrNumber, "..."], **others: Any
-    ) -> Parameters:
-        """Parameters by name; the intercept, if there is one, from the value at the center."""
+    ) -> ParameterTables:
+        """Parameters by name; the intercept, if there is one, is computed from the value at the center."""
         named = {"coefficients": coefficients, **others}
         if self.intercept:
             named = {"intercept": location - (self.center * coefficients).sum(-1), **named}
         return {name: np.asarray(value) for name, value in named.items()}
 
-    def mean(self) -> Parameters:
+    def mean(self) -> ParameterTables:
         """Prior means; scale / (shape - 1) of the variance."""
         family = self._proper("mean")
         return family._with_intercept(
             family.location, family.coefficients, variance=quotient(family.scale, family.shape - 1)
         )
 
-    def mode(self, names: Names = ANONYMOUS) -> Parameters:
+    def mode(self, names: Names = ANONYMOUS) -> ParameterTables:
         """Joint mode: the variance is scale / (shape + 1 + p/2), p being the number of coefficients and intercept."""
         family = self._proper("mode")
         size = family.coefficients.shape[-1] + family.intercept
@@ -316,23 +251,22 @@ class LinearNormalInverseGamma(LinearFamily):
         expected = quotient(family.scale, family.shape - 1)
         return expected[..., None, None] * np.linalg.inv(family.precision)
 
-    def variance(self) -> Parameters:
+    def variance(self) -> ParameterTables:
         """Variance of each parameter, elementwise."""
         family = self._proper("variance")
         expected, covariance = quotient(family.scale, family.shape - 1), family.covariance()
         spread = quotient(expected**2, family.shape - 2)
-        of_others: Parameters = {"coefficients": np.diagonal(covariance, axis1=-2, axis2=-1), "variance": spread}
+        of_others: ParameterTables = {"coefficients": np.diagonal(covariance, axis1=-2, axis2=-1), "variance": spread}
         if not family.intercept:
             return of_others
         of_center = np.einsum("...i,...ij,...j->...", family.center, covariance, family.center)
         return {"intercept": expected / family.kappa + of_center, **of_others}
 
-    def maximum_likelihood(self, summary: Moments, names: Names = ANONYMOUS) -> Parameters:
+    def maximum_likelihood(self, summary: Moments, names: Names = ANONYMOUS) -> ParameterTables:
         """Least squares, and the mean of its squared residuals."""
         return least_squares(summary, self.intercept, names)
 
-    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> Parameters:
-        """Independent draws of intercept, coefficients and variance."""
+    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> ParameterTables:
         family = self._proper("sample")
         rng, factor = generator(key), np.linalg.cholesky(family.precision)
         variance = 1.0 / sample_gamma(rng, family.shape, family.scale, shape)
@@ -363,7 +297,7 @@ class LinearNormalInverseGamma(LinearFamily):
 
     # --- what models and fits need ------------------------------------------------------------------------------
 
-    def sample_sites(self, name: str) -> Parameters:
+    def sample_sites(self, name: str) -> ParameterTables:
         """Sample `{name}_variance`, `{name}_coefficients` and, given these, `{name}_intercept`."""
         batch, size = self.batch_shape, len(self.batch_shape)
         prior = dist.InverseGamma(self.shape, self.scale).expand(batch).to_event(size)
@@ -392,3 +326,44 @@ class LinearNormalInverseGamma(LinearFamily):
             normal = 0.5 * (np.log(precision) - LOG_2PI - precision * (value - family.location) ** 2)
             total = total + np.sum(np.where(family.kappa > 0, normal, 0.0))
         return float(total)
+
+    def site_distribution(
+        self, parameters: Mapping[str, Array], labels: Int[Array, "*n"], features: Array | None = None
+    ) -> dist.Distribution:
+        """Normal columns about lines in the features (n, F), or (n,) of a single one: a covariate of the program."""
+        assert features is not None
+        coefficients, variance = parameters["coefficients"][labels], parameters["variance"][labels]
+        intercept = parameters["intercept"][labels] if self.intercept else 0.0
+        num_columns = coefficients.ndim - 2
+        features = features[:, None] if features.ndim == 1 else features
+        shape = (features.shape[0], *(1,) * num_columns, coefficients.shape[-1])
+        features = jnp.broadcast_to(features.reshape(*shape[:-1], -1), shape)
+        return LinearNormal(features, coefficients, intercept, jnp.sqrt(variance)).to_event(num_columns)
+
+    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
+        """Coefficients, intercept and scale of each column."""
+        scale = np.sqrt(parameters["variance"])
+        intercept = parameters["intercept"] if self.intercept else np.zeros_like(scale)
+        return {"coefficients": parameters["coefficients"], "intercept": intercept, "scale": scale}
+
+    @property
+    def row_shapes(self) -> Mapping[int, str]:
+        """Features, and then the column."""
+        return {2: "(n, F + 1), features and then y"}
+
+    def _summary_of_rows(self, rows: Cells, weights: Array | None) -> Summary:
+        measure = {"features": rows[:, :-1]}
+        codes = np.zeros(len(rows), np.int64)
+        return self.likelihood.summarize(rows[:, -1], codes, 1, weights, measure=measure).of_class(0)
+
+    def row_predictive(self) -> "LinearStudentTDensity":
+        return LinearStudentTDensity(self)
+
+    def parameter_axes(self) -> dict[str, tuple[str, ...]]:
+        """intercept, variance: (class, feature), coefficients: (class, feature, regressor).
+
+        Of one column alone that has no class, coefficients: (feature).
+        """
+        axes = () if self.batch_shape == () else ("class", "feature")
+        of_all = {"coefficients": (*axes, "regressor" if axes else "feature"), "variance": axes}
+        return {"intercept": axes, **of_all} if self.intercept else of_all

@@ -1,4 +1,4 @@
-"""Real columns of a few factors and noise: jointly normal ones near a line, a plane, a surface of k dimensions."""
+"""Low-rank normal: real columns that are linear in k hidden factors, with noise of one variance."""
 
 import math
 import numbers
@@ -16,18 +16,18 @@ from bayesgen.distributions import Chi
 from bayesgen.errors import FitError, ModelError
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
-from bayesgen.statistics import Moments, MultivariateNormalLikelihood, PatternMoments, RowDensity, Summary
+from bayesgen.statistics import LOG_2PI, Moments, MultivariateNormalLikelihood, PatternMoments, RowDensity, Summary
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
-from .base import Family, Key, Parameters
-from .covariances import JointCells, check_noise, covariances_at, vector_of_factors
+from .base import Key, ParameterTables
+from .covariances import JointNormalFamily, check_noise, covariances_at, vector_of_factors
 from .factors import (
     ToBelow,
     ToDiagonal,
     ToNoise,
-    below,
+    below_diagonal,
     covariance_of,
-    least_squares,
+    nearest_spectrum,
     posterior_spectrum,
     spectrum_of,
     triangular,
@@ -44,134 +44,14 @@ from .hyperparameters import (
     check_positive,
     default_common_variance,
 )
-from .special import LOG_2PI, log_normal
+from .special import log_normal
 
-# Rows of a few factors and noise of which cells are missing: what EM asks of their family.
-
-
-class LowRankCells(JointCells):
-    """What `LowRankNormal` knows of rows of which cells are missing, besides what all jointly normal ones do."""
-
-    num_factors: int
-    loadings_scale: Hyperparameter
-
-    def check_estimable(self, summary: Summary, names: Names = ANONYMOUS) -> None:
-        """Every class needs a cell of every column; how columns vary together the factors tell."""
-        if not isinstance(summary, PatternMoments):
-            return
-        counts = np.zeros(self.batch_shape)
-        np.add.at(counts, summary.classes, summary.count[:, None] * summary.observed)
-        if (counts == 0).any():
-            raise FitError(
-                f"Block {names.block!r}: no cell is there at {names.where(counts == 0)}, so maximum likelihood has no "
-                "estimate of its mean. Use MAP(), or leave out that class or column."
-            )
-
-    def free_parameters(self, parameters: Mapping[str, Array]) -> Float[np.ndarray, " F"]:
-        """Means, and Cholesky factors of the covariances with logs of their diagonals, in the units of the prior."""
-        unit = self._unit
-        factors = np.linalg.cholesky(parameters["covariance"]) / unit
-        return np.concatenate([np.ravel((parameters["mean"] - self.location) / unit), vector_of_factors(factors)])
-
-    def at_free_parameters(self, vector: Float[np.ndarray, " F"]) -> Parameters | None:
-        """The inverse of `open_vector`, covariances being made the nearest ones of the family."""
-        unit, num_means = self._unit, math.prod(self.batch_shape)
-        covariance = covariances_at(vector[num_means:], (*self.batch_shape, self.batch_shape[-1]))
-        if covariance is None:
-            return None
-        values, vectors = spectrum_of(covariance * unit**2)
-        lengths, noise = least_squares(values, self.num_factors)
-        return {
-            "mean": self.location + vector[:num_means].reshape(self.batch_shape) * unit,
-            "covariance": covariance_of(lengths, noise, vectors),
-            "noise_variance": noise,
-        }
-
-    @property
-    def _unit(self) -> float:
-        return float(np.mean(self.loadings_scale))
-
-
-# The prior of a few factors and noise: its moments, draws and density.
-
-
-class LowRankPrior(Family):
-    """What `LowRankNormal` knows of its parameters before any data: see there for the story of the prior."""
-
-    num_factors: int
-    location: Hyperparameter
-    kappa: Hyperparameter
-    loadings_scale: Hyperparameter
-    shape: Hyperparameter
-    scale: Hyperparameter
-
-    def _isotropic(self, noise: Float[ArrayOrNumber, "*K"], loadings: Float[ArrayOrNumber, "*K"]) -> Parameters:
-        """A process without preferred axes: the variance of loadings counts once for each factor."""
-        total = noise + self.num_factors * loadings
-        covariance = np.asarray(total)[..., None, None] * np.eye(self.batch_shape[-1])
-        return {"mean": self.location, "covariance": covariance, "noise_variance": noise}
-
-    def mean(self) -> Parameters:
-        """Prior mean; the factors' mean variance, and the noise's, on the diagonal."""
-        family = self.closed("mean")
-        return family._isotropic(family._expected_noise(), family.loadings_scale**2)
-
-    def _expected_noise(self) -> Float[np.ndarray, "*K"]:
-        excess = np.asarray(self.shape - 1)
-        return np.where(excess > 0, self.scale / np.where(excess > 0, excess, 1.0), np.inf)
-
-    def mode(self, names: Names = ANONYMOUS) -> Parameters:
-        """Joint mode of mean, loadings (all zero) and noise variance; the mean's scale counts."""
-        family = self.closed("mode")
-        noise = family.scale / (family.shape + 1 + 0.5 * family.batch_shape[-1])
-        return family._isotropic(noise, 0.0 * family.loadings_scale)
-
-    def variance(self) -> Parameters:
-        """Variance of the mean, of each entry of the covariance, and of the noise variance."""
-        family = self.closed("variance")
-        expected, fourth = family.mean(), family.loadings_scale[..., None, None] ** 4
-        exists = family.shape > 2
-        spare = np.where(exists, family.shape, 3.0)
-        noise = np.where(exists, (family.scale / (spare - 1)) ** 2 / (spare - 2), np.inf)
-        diagonal = np.eye(family.batch_shape[-1], dtype=bool)
-        of_noise = np.where(diagonal, noise[..., None, None], 0.0)
-        return {
-            "mean": np.diagonal(expected["covariance"], axis1=-2, axis2=-1) / family.kappa[..., None],
-            "covariance": family.num_factors * fourth * (1 + diagonal) + of_noise,
-            "noise_variance": noise,
-        }
-
-    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> Parameters:
-        """Independent draws of the parameters."""
-        family, rng = self.closed("sample"), generator(key)
-        classes, dimension = family.batch_shape[:-1], family.batch_shape[-1]
-        noise = family.scale / rng.standard_gamma(family.shape, (*shape, *classes))
-        normal = rng.standard_normal((*shape, *classes, dimension, family.num_factors))
-        loadings = family.loadings_scale[..., None, None] * normal
-        factors = rng.standard_normal((*shape, *classes, family.num_factors, 1))
-        noises = np.sqrt(noise)[..., None] * rng.standard_normal((*shape, *classes, dimension))
-        mean = family.location + ((loadings @ factors)[..., 0] + noises) / np.sqrt(family.kappa)[..., None]
-        covariance = loadings @ np.swapaxes(loadings, -1, -2) + noise[..., None, None] * np.eye(dimension)
-        return {"mean": mean, "covariance": covariance, "noise_variance": noise}
-
-    def _log_prior(self, parameters: Mapping[str, Array]) -> float:
-        """Of mean, loadings and noise variance, whose size the trace of the covariance tells."""
-        family, covariance, noise = self.closed("log_prior"), parameters["covariance"], parameters["noise_variance"]
-        dimension, variance = family.batch_shape[-1], family.loadings_scale**2
-        squares = np.trace(covariance, axis1=-2, axis2=-1) - dimension * noise
-        of_loadings = -0.5 * (squares / variance + dimension * family.num_factors * (LOG_2PI + np.log(variance)))
-        constant = family.shape * np.log(family.scale) - gammaln(family.shape)
-        of_noise = constant - (family.shape + 1) * np.log(noise) - family.scale / noise
-        of_mean = log_normal(parameters["mean"] - family.location, covariance / family.kappa[..., None, None])
-        return float(np.sum(of_loadings + of_noise + of_mean))
-
-
-NOISE_SHARE = 0.05  # of the variance of columns, that the default prior takes for noise
+NOISE_SHARE = 0.05  # of the columns' mean variance: the default scale of the noise variance
 
 
 @record
-class LowRankNormal(LowRankPrior, LowRankCells):
-    """Real columns made of a few factors, linearly, and of noise that is alike in all of them.
+class LowRankNormal(JointNormalFamily):
+    """Real columns that are linear in a few hidden factors, with noise of the same variance in all of them.
 
     Generative story, for k factors::
 
@@ -182,27 +62,27 @@ class LowRankNormal(LowRankPrior, LowRankCells):
         factors        ~ Normal(0, I), k of them for each row
         x              ~ Normal(mean + loadings factors, noise_variance I)
 
-    so that x ~ Normal(mean, covariance): rows lie near a surface of k dimensions. The noise has one variance, so give
-    columns of like units: nothing is scaled silently.
+    so that x ~ Normal(mean, covariance): rows lie near a k-dimensional plane. All columns share one noise variance, so
+    give columns in like units: nothing is scaled silently.
 
-    Parameters are `mean`, `covariance` and `noise_variance`. Loadings are known but for a rotation of the factors,
-    under which the covariance, its prior included, stays the same: so they are no parameter. `ProbabilisticPCA` tells
-    the ones whose columns are orthogonal.
+    Parameters are `mean`, `covariance` and `noise_variance`. Loadings are identified only up to a rotation of the
+    factors, which changes neither the covariance nor its prior, so they are not a parameter. `ProbabilisticPCA` has the
+    loadings with orthogonal columns.
 
-    There is no closed posterior, and `Exact` refuses by name. The maximum of the likelihood has a closed form, and so
-    has the joint mode over mean, loadings and noise variance, which `MAP` gives; where cells or labels are missing both
-    are found by EM. `NUTS` samples loadings that are made lower triangular, which are as many numbers as the covariance
-    has.
+    The posterior has no closed form, and `Exact` refuses by name. The maximum of the likelihood has a closed form, and
+    so has the joint mode over mean, loadings and noise variance, which `MAP` gives; where cells or labels are missing
+    both are found by EM. `NUTS` samples lower triangular loadings, which have as many entries as the covariance has
+    degrees of freedom.
 
     Args:
         num_factors: k, at least 1 and less than the number of columns.
         mean: prior mean, (D,); None resolves to the training columns' means. Kept as the field `location`.
         kappa: weight of the prior mean, in rows, > 0.
         loadings_scale: standard deviation of the entries of loadings, > 0; None resolves to the root of the mean
-            variance of the training columns that vary, so that one factor may be all there is. A column that is
-            constant, or without observed cells, adds nothing to that mean, which is 1 where no column varies.
-        shape: of the noise variance, > 0; 1.5 is worth three cells.
-        scale: likewise, > 0; None resolves to a twentieth of that mean variance.
+            variance of the training columns that vary, so that one factor can explain all variance. Columns that are
+            constant, or have no observed cells, are not in that mean, which is 1 where no column varies.
+        shape: shape of the noise variance's prior, > 0; 1.5 weighs as much as three cells.
+        scale: its scale, > 0; None resolves to a twentieth of that mean variance.
 
     Source: Tipping and Bishop (1999), Probabilistic principal component analysis, eq. 7 and 8 (maximum likelihood).
 
@@ -248,7 +128,7 @@ class LowRankNormal(LowRankPrior, LowRankCells):
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
-        """All but the basis, which says nothing of the prior."""
+        """All but the basis, which is no part of the prior."""
         return {name: value for name, value in super().hyperparameters.items() if name != "basis"}
 
     # --- the prior ----------------------------------------------------------------------------------------------
@@ -285,11 +165,10 @@ class LowRankNormal(LowRankPrior, LowRankCells):
         return Scale(num_columns=np.shape(self.location)[-1])
 
     def scale_of(self, summary: Moments) -> Scale:
-        """Means and variances of the columns."""
         variance = np.diagonal(summary.scatter, axis1=-2, axis2=-1) / max(summary.count, 1e-300)
         return Scale(num_columns=len(variance), mean=summary.mean, variance=variance)
 
-    def moment_estimates(self, summary: Moments | PatternMoments) -> Parameters:
+    def moment_estimates(self, summary: Moments | PatternMoments) -> ParameterTables:
         """The covariance of complete rows; variances alone, where cells are missing."""
         if isinstance(summary, PatternMoments):
             variances = np.asarray(summary.by_column().scatter)
@@ -297,12 +176,73 @@ class LowRankNormal(LowRankPrior, LowRankCells):
         return {"covariance": summary.scatter}
 
     def reparametrised(self, parameters: Mapping[str, Array]) -> Self:
-        """The same prior, loadings being made triangular in the axes of the covariance at a process."""
+        """The same prior, with loadings triangular in the principal axes of this covariance."""
         return self.replace(basis=spectrum_of(np.asarray(parameters["covariance"]))[1])
 
-    # --- what data say ------------------------------------------------------------------------------------------
+    # --- closed forms of the prior --------------------------------------------------------------------------------
 
-    def maximum_likelihood(self, summary: Moments, names: Names = ANONYMOUS) -> Parameters:
+    def _isotropic(self, noise: Float[ArrayOrNumber, "*K"], loadings: Float[ArrayOrNumber, "*K"]) -> ParameterTables:
+        """Parameters with a multiple of I as covariance, to which each factor adds the variance of the loadings."""
+        total = noise + self.num_factors * loadings
+        covariance = np.asarray(total)[..., None, None] * np.eye(self.batch_shape[-1])
+        return {"mean": self.location, "covariance": covariance, "noise_variance": noise}
+
+    def mean(self) -> ParameterTables:
+        """Prior mean; the factors' mean variance, and the noise's, on the diagonal."""
+        family = self.closed("mean")
+        return family._isotropic(family._expected_noise(), family.loadings_scale**2)
+
+    def _expected_noise(self) -> Float[np.ndarray, "*K"]:
+        excess = np.asarray(self.shape - 1)
+        return np.where(excess > 0, self.scale / np.where(excess > 0, excess, 1.0), np.inf)
+
+    def mode(self, names: Names = ANONYMOUS) -> ParameterTables:
+        """Joint mode of mean, loadings (all zero) and noise variance; the mean's scale counts."""
+        family = self.closed("mode")
+        noise = family.scale / (family.shape + 1 + 0.5 * family.batch_shape[-1])
+        return family._isotropic(noise, 0.0 * family.loadings_scale)
+
+    def variance(self) -> ParameterTables:
+        """Variance of the mean, of each entry of the covariance, and of the noise variance."""
+        family = self.closed("variance")
+        expected, fourth = family.mean(), family.loadings_scale[..., None, None] ** 4
+        exists = family.shape > 2
+        spare = np.where(exists, family.shape, 3.0)
+        noise = np.where(exists, (family.scale / (spare - 1)) ** 2 / (spare - 2), np.inf)
+        diagonal = np.eye(family.batch_shape[-1], dtype=bool)
+        of_noise = np.where(diagonal, noise[..., None, None], 0.0)
+        return {
+            "mean": np.diagonal(expected["covariance"], axis1=-2, axis2=-1) / family.kappa[..., None],
+            "covariance": family.num_factors * fourth * (1 + diagonal) + of_noise,
+            "noise_variance": noise,
+        }
+
+    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> ParameterTables:
+        family, rng = self.closed("sample"), generator(key)
+        classes, dimension = family.batch_shape[:-1], family.batch_shape[-1]
+        noise = family.scale / rng.standard_gamma(family.shape, (*shape, *classes))
+        normal = rng.standard_normal((*shape, *classes, dimension, family.num_factors))
+        loadings = family.loadings_scale[..., None, None] * normal
+        factors = rng.standard_normal((*shape, *classes, family.num_factors, 1))
+        noises = np.sqrt(noise)[..., None] * rng.standard_normal((*shape, *classes, dimension))
+        mean = family.location + ((loadings @ factors)[..., 0] + noises) / np.sqrt(family.kappa)[..., None]
+        covariance = loadings @ np.swapaxes(loadings, -1, -2) + noise[..., None, None] * np.eye(dimension)
+        return {"mean": mean, "covariance": covariance, "noise_variance": noise}
+
+    def _log_prior(self, parameters: Mapping[str, Array]) -> float:
+        """Of mean, loadings and noise variance; the trace of the covariance gives the loadings' squared length."""
+        family, covariance, noise = self.closed("log_prior"), parameters["covariance"], parameters["noise_variance"]
+        dimension, variance = family.batch_shape[-1], family.loadings_scale**2
+        squares = np.trace(covariance, axis1=-2, axis2=-1) - dimension * noise
+        of_loadings = -0.5 * (squares / variance + dimension * family.num_factors * (LOG_2PI + np.log(variance)))
+        constant = family.shape * np.log(family.scale) - gammaln(family.shape)
+        of_noise = constant - (family.shape + 1) * np.log(noise) - family.scale / noise
+        of_mean = log_normal(parameters["mean"] - family.location, covariance / family.kappa[..., None, None])
+        return float(np.sum(of_loadings + of_noise + of_mean))
+
+    # --- the posterior ----------------------------------------------------------------------------------------------
+
+    def maximum_likelihood(self, summary: Moments, names: Names = ANONYMOUS) -> ParameterTables:
         """Means, and the covariances nearest to those of the rows (denominator N)."""
         count = np.asarray(summary.count)
         if (count == 0).any():
@@ -312,15 +252,15 @@ class LowRankNormal(LowRankPrior, LowRankCells):
             )
         values, vectors = spectrum_of(np.asarray(summary.scatter) / count[..., None, None])
         check_noise(np.asarray(values), count, self.num_factors, names)
-        lengths, noise = least_squares(values, self.num_factors)
+        lengths, noise = nearest_spectrum(values, self.num_factors)
         return {
             "mean": summary.mean,
             "covariance": covariance_of(lengths, noise, vectors),
             "noise_variance": noise,
         }
 
-    def maximum_posterior(self, summary: Moments, names: Names = ANONYMOUS) -> Parameters:
-        """Joint mode of mean, loadings and noise variance, which are those of one more row: the prior's mean."""
+    def maximum_posterior(self, summary: Moments, names: Names = ANONYMOUS) -> ParameterTables:
+        """Joint mode of mean, loadings and noise variance, by `posterior_spectrum`."""
         family, count = self.closed("the mode"), np.asarray(summary.count)
         shift = summary.mean - family.location
         share = (family.kappa * count / (family.kappa + count))[..., None, None]
@@ -341,8 +281,8 @@ class LowRankNormal(LowRankPrior, LowRankCells):
             "noise_variance": noise,
         }
 
-    def posterior_center(self, summary: Moments) -> Parameters:
-        """The joint mode, its factors no shorter than rows can tell from none: there the space has its edge."""
+    def posterior_center(self, summary: Moments) -> ParameterTables:
+        """The joint mode, with factors of positive length, because length 0 is at the boundary of the space."""
         mode, count = self.maximum_posterior(summary), np.asarray(summary.count)
         noise = np.asarray(mode["noise_variance"])
         values, vectors = spectrum_of(np.asarray(mode["covariance"]))
@@ -357,28 +297,61 @@ class LowRankNormal(LowRankPrior, LowRankCells):
         _refuse("log_evidence")
 
     def predictive(self) -> NoReturn:
-        """Refused: see the class."""
         _refuse("predictive")
 
     def row_predictive(self) -> RowDensity:
-        """Refused: see the class."""
         _refuse("predictive")
 
-    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> Parameters:
-        """Means, and Cholesky factors of the covariances."""
+    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
         return {"loc": parameters["mean"], "scale_tril": np.linalg.cholesky(parameters["covariance"])}
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
-        """mean: (class, feature); covariance: (class, feature, feature_2); noise_variance: (class,)."""
         return {
             "mean": ("class", "feature"),
             "covariance": ("class", "feature", "feature_2"),
             "noise_variance": ("class",),
         }
 
+    # --- missing cells: EM ------------------------------------------------------------------------------------------
+
+    def check_estimable(self, summary: Summary, names: Names = ANONYMOUS) -> None:
+        """Each class needs an observed cell of each column."""
+        if not isinstance(summary, PatternMoments):
+            return
+        counts = np.zeros(self.batch_shape)
+        np.add.at(counts, summary.classes, summary.count[:, None] * summary.observed)
+        if (counts == 0).any():
+            raise FitError(
+                f"Block {names.block!r}: no cell is observed at {names.where(counts == 0)}, so maximum likelihood has "
+                "no estimate of its mean. Use MAP(), or leave out that class or column."
+            )
+
+    def free_parameters(self, parameters: Mapping[str, Array]) -> Float[np.ndarray, " F"]:
+        """Means, and Cholesky factors with the logs of their diagonals, in units of the loadings' scale."""
+        unit = self._unit
+        factors = np.linalg.cholesky(parameters["covariance"]) / unit
+        return np.concatenate([np.ravel((parameters["mean"] - self.location) / unit), vector_of_factors(factors)])
+
+    def at_free_parameters(self, vector: Float[np.ndarray, " F"]) -> ParameterTables | None:
+        unit, num_means = self._unit, math.prod(self.batch_shape)
+        covariance = covariances_at(vector[num_means:], (*self.batch_shape, self.batch_shape[-1]))
+        if covariance is None:
+            return None
+        values, vectors = spectrum_of(covariance * unit**2)
+        lengths, noise = nearest_spectrum(values, self.num_factors)
+        return {
+            "mean": self.location + vector[:num_means].reshape(self.batch_shape) * unit,
+            "covariance": covariance_of(lengths, noise, vectors),
+            "noise_variance": noise,
+        }
+
+    @property
+    def _unit(self) -> float:
+        return float(np.mean(self.loadings_scale))
+
     # --- the program --------------------------------------------------------------------------------------------
 
-    def sample_sites(self, name: str) -> Parameters:
+    def sample_sites(self, name: str) -> ParameterTables:
         """Sample `{name}_noise`, `{name}_diagonal` and `{name}_below`, the triangular loadings, and `{name}_mean`.
 
         Record `{name}_covariance` and `{name}_noise_variance`.
@@ -391,7 +364,7 @@ class LowRankNormal(LowRankPrior, LowRankCells):
         freedom = jnp.asarray(np.arange(num_factors, 0, -1.0))
         on_diagonal = Chi(freedom, width[..., None]).to_event(len(classes) + 1)
         diagonal = numpyro.sample(f"{name}_diagonal", on_diagonal)
-        size = len(below(dimension, num_factors)[0])
+        size = len(below_diagonal(dimension, num_factors)[0])
         others = dist.Normal(0.0, width[..., None]).expand((*classes, size)).to_event(len(classes) + 1)
         loadings = triangular(diagonal, numpyro.sample(f"{name}_below", others), dimension)
         if self.basis is not None:
@@ -409,7 +382,7 @@ class LowRankNormal(LowRankPrior, LowRankCells):
 
     @property
     def coordinates(self) -> dict[str, tuple[str, Transform]]:
-        """The sites that stand for the covariance."""
+        """The sites from which the covariance is computed."""
         arguments = self.num_factors, self.basis
         return {
             "noise": ("covariance", ToNoise(*arguments)),
@@ -418,7 +391,6 @@ class LowRankNormal(LowRankPrior, LowRankCells):
         }
 
     def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
-        """Multivariate normal rows of low rank but for noise."""
         return dist.LowRankMultivariateNormal(*(parameters[name][labels] for name in ("mean", "loadings", "noises")))
 
 

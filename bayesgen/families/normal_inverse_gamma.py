@@ -12,10 +12,10 @@ from scipy.special import gammaln
 from bayesgen.errors import FitError
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
-from bayesgen.statistics import Moments, NormalLikelihood, RowDensity, flatten_rows, log_rising
+from bayesgen.statistics import LOG_2PI, Moments, NormalLikelihood, RowDensity, flatten_rows, log_rising
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
-from .base import Family, Key, Parameters
+from .base import Family, Key, ParameterTables
 from .hyperparameters import (
     ANONYMOUS,
     Hyperparameter,
@@ -34,7 +34,7 @@ from .hyperparameters import (
     num_columns_of,
 )
 from .rows import SphericalStudentTDensity, StudentTDensity
-from .special import LOG_2PI, sample_gamma
+from .special import sample_gamma
 
 
 @record
@@ -55,7 +55,7 @@ class NormalInverseGamma(Family):
             column that does not vary, because it is constant or none of its cells is observed.
         tied: one variance for all classes.
         spherical: one variance for all columns of the block. b defaults to half the mean of v over the columns that
-            vary, whatever others there are; to 1/2 where none does.
+            vary; to 1/2 where none does.
 
     Source: Murphy (2007), Conjugate Bayesian analysis of the Gaussian distribution, section 6.
 
@@ -115,7 +115,6 @@ class NormalInverseGamma(Family):
         return Scale(num_columns=num_columns_of("NormalInverseGamma", **values))
 
     def scale_of(self, summary: Moments) -> Scale:
-        """Mean and variance of the columns."""
         variance = summary.scatter / np.maximum(summary.cell_counts, 1e-300)
         columns = np.shape(variance)
         return Scale(num_columns=columns[0] if columns else None, mean=summary.mean, variance=variance)
@@ -146,26 +145,26 @@ class NormalInverseGamma(Family):
         scales = self.shape * np.log1p(scale / self.scale) + shape * np.log(after.scale)
         return cells + log_rising(self.shape, shape) - scales
 
-    def mean(self) -> Parameters:
+    def mean(self) -> ParameterTables:
         """Prior mean; scale / (shape - 1)."""
         family = self.closed("mean")
         return {"mean": family.location, "variance": family.pooling.squeeze(quotient(family.scale, family.shape - 1))}
 
-    def mode(self, names: Names = ANONYMOUS) -> Parameters:
+    def mode(self, names: Names = ANONYMOUS) -> ParameterTables:
         """Joint mode of means and variances: scale / (shape + 1 + c/2), c means sharing each variance."""
         family = self.closed("mode")
         members = family.pooling.members(family.batch_shape)
         variance = family.scale / (family.shape + 1 + 0.5 * members)
         return {"mean": family.location, "variance": family.pooling.squeeze(variance)}
 
-    def variance(self) -> Parameters:
+    def variance(self) -> ParameterTables:
         """Variance of the mean (that of a Student t) and of the variance."""
         family = self.closed("variance")
         expected = quotient(family.scale, family.shape - 1)
         spread = quotient(expected**2, family.shape - 2)
         return {"mean": expected / family.kappa, "variance": family.pooling.squeeze(spread)}
 
-    def maximum_likelihood(self, summary: Moments, names: Names = ANONYMOUS) -> Parameters:
+    def maximum_likelihood(self, summary: Moments, names: Names = ANONYMOUS) -> ParameterTables:
         """Means, and variances with denominator N."""
         check_classes("NormalInverseGamma", self.pooling, summary.mean.shape, self.batch_shape)
         count = np.broadcast_to(summary.cell_counts, summary.mean.shape)
@@ -180,8 +179,7 @@ class NormalInverseGamma(Family):
             )
         return {"mean": summary.mean, "variance": self.pooling.squeeze(variance)}
 
-    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> Parameters:
-        """Independent draws of `mean` and `variance`."""
+    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> ParameterTables:
         family = self.closed("sample")
         rng = generator(key)
         variance = 1.0 / sample_gamma(rng, family.shape, family.scale, shape)
@@ -199,7 +197,7 @@ class NormalInverseGamma(Family):
             2 * family.shape[..., 0], family.location, spread[..., None] * np.eye(spread.shape[-1])
         )
 
-    def sample_sites(self, name: str) -> Parameters:
+    def sample_sites(self, name: str) -> ParameterTables:
         """Sample `{name}_variance` and `{name}_mean`, (K, D)."""
         shared = self.pooling.shape(self.batch_shape)
         squeezed = tuple(np.delete(shared, self.pooling.axes))
@@ -211,12 +209,10 @@ class NormalInverseGamma(Family):
         return {"mean": numpyro.sample(f"{name}_mean", location), "variance": variance}
 
     def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
-        """Normal columns."""
         variance = jnp.broadcast_to(self.pooling.expand(parameters["variance"]), parameters["mean"].shape)
         return dist.Normal(parameters["mean"][labels], jnp.sqrt(variance)[labels]).to_event(1)
 
-    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> Parameters:
-        """Location and scale of each column."""
+    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
         loc = parameters["mean"]
         scale = np.broadcast_to(np.sqrt(self.pooling.expand(parameters["variance"])), loc.shape)
         return {"loc": loc, "scale": scale}

@@ -22,8 +22,8 @@ from bayesgen.statistics import (
 )
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
-from .base import Family, Key, Parameters
-from .covariances import JointCells, check_ranks, check_scale
+from .base import Key, ParameterTables
+from .covariances import JointNormalFamily, check_ranks, check_scale
 from .hyperparameters import (
     ANONYMOUS,
     Hyperparameter,
@@ -51,7 +51,7 @@ from .special import (
 
 
 @record
-class NormalInverseWishart(JointCells, Family):
+class NormalInverseWishart(JointNormalFamily):
     """Jointly normal columns with a normal-inverse-Wishart prior on mean and covariance.
 
     Generative story::
@@ -68,8 +68,8 @@ class NormalInverseWishart(JointCells, Family):
             that does not vary, because it is constant or none of its cells is observed.
         tied: one covariance for all classes.
 
-    Rows of which cells are missing count by the density of what is there. The family is not closed under updating with
-    them: `MLE` and `MAP` maximise by EM, `NUTS` samples, and the closed forms refuse.
+    Missing cells are marginalised. The family is not closed under updating with such rows: `MLE` and `MAP` maximise by
+    EM, `NUTS` samples, and the closed forms refuse.
 
     Source: Murphy (2007), Conjugate Bayesian analysis of the Gaussian distribution, eq. 250-254 (posterior),
     258 (predictive), 266 (evidence).
@@ -121,7 +121,6 @@ class NormalInverseWishart(JointCells, Family):
         return Scale(num_columns=self.scale.shape[-1])
 
     def scale_of(self, summary: Moments) -> Scale:
-        """Means and variances of the columns."""
         variance = np.diagonal(summary.scatter, axis1=-2, axis2=-1) / max(summary.count, 1e-300)
         return Scale(num_columns=len(variance), mean=summary.mean, variance=variance)
 
@@ -158,7 +157,7 @@ class NormalInverseWishart(JointCells, Family):
         scales = 0.5 * (self.df * slogdet_growth(self.scale, scale) + df * slogdet(after.scale))
         return self._pool(cells) + gammas - scales
 
-    def mean(self) -> Parameters:
+    def mean(self) -> ParameterTables:
         """Prior mean; scale / (df - D - 1)."""
         family = self.closed("mean")
         return {"mean": family.location, "covariance": family._covariance(family._expected())}
@@ -167,14 +166,14 @@ class NormalInverseWishart(JointCells, Family):
         excess = (self.df - self.batch_shape[-1] - 1)[..., None, None]
         return np.where(excess > 0, self.scale / np.where(excess > 0, excess, 1.0), np.inf)
 
-    def mode(self, names: Names = ANONYMOUS) -> Parameters:
+    def mode(self, names: Names = ANONYMOUS) -> ParameterTables:
         """Joint mode of means and covariances: scale / (df + D + 1 + c), c means sharing each covariance."""
         family = self.closed("mode")
         members = family.batch_shape[0] if family.pooling.tied else 1
         covariance = family.scale / (family.df + family.batch_shape[-1] + 1 + members)[..., None, None]
         return {"mean": family.location, "covariance": family._covariance(covariance)}
 
-    def variance(self) -> Parameters:
+    def variance(self) -> ParameterTables:
         """Variance of the mean (a multivariate t) and of each entry of the covariance."""
         family = self.closed("variance")
         dimension = family.batch_shape[-1]
@@ -187,7 +186,7 @@ class NormalInverseWishart(JointCells, Family):
         entries = np.where(exists, numerator / (freedom * (freedom - 1) ** 2 * (freedom - 3)), np.inf)
         return {"mean": diagonal / family.kappa[..., None], "covariance": family._covariance(entries)}
 
-    def maximum_likelihood(self, summary: Moments | PatternMoments, names: Names = ANONYMOUS) -> Parameters:
+    def maximum_likelihood(self, summary: Moments | PatternMoments, names: Names = ANONYMOUS) -> ParameterTables:
         """Means, and covariances with denominator N."""
         _refuse_patterns(summary, "maximum likelihood")
         assert isinstance(summary, Moments)
@@ -199,8 +198,7 @@ class NormalInverseWishart(JointCells, Family):
             "covariance": self._covariance(self._pool(summary.scatter) / count[..., None, None]),
         }
 
-    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> Parameters:
-        """Independent draws of `mean` and `covariance`."""
+    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> ParameterTables:
         family = self.closed("sample")
         rng = generator(key)
         root = sample_inverse_wishart_root(rng, family.df, family.scale, shape)
@@ -221,7 +219,7 @@ class NormalInverseWishart(JointCells, Family):
         """Multivariate Student t (Murphy 2007, eq. 258)."""
         return dist.MultivariateStudentT(**self.closed("predictive")._predictive_parameters())
 
-    def sample_sites(self, name: str) -> Parameters:
+    def sample_sites(self, name: str) -> ParameterTables:
         """Sample `{name}_scale_tril` and `{name}_mean`; record `{name}_covariance`."""
         classes, dimension = self.batch_shape[:-1], self.batch_shape[-1]
         shared = () if self.pooling.tied else classes
@@ -244,13 +242,11 @@ class NormalInverseWishart(JointCells, Family):
         return {"scale_tril": ("covariance", CholeskyTransform())}
 
     def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
-        """Multivariate normal rows."""
         scale_tril = parameters["scale_tril"]
         factor = scale_tril if self.pooling.tied else scale_tril[labels]
         return dist.MultivariateNormal(parameters["mean"][labels], scale_tril=factor)
 
-    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> Parameters:
-        """Means, and Cholesky factors of the covariances."""
+    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
         loc = parameters["mean"]
         factor = np.linalg.cholesky(parameters["covariance"])
         return {"loc": loc, "scale_tril": np.broadcast_to(factor, (*loc.shape, loc.shape[-1]))}
@@ -262,11 +258,9 @@ class NormalInverseWishart(JointCells, Family):
         return float(np.sum(log_inverse_wishart(covariance, family.df, family.scale)) + np.sum(of_mean))
 
     def row_predictive(self) -> RowDensity:
-        """Multivariate Student t."""
         return MultivariateStudentTDensity.of(**self._predictive_parameters())
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
-        """mean: (class, feature); covariance: (class, feature, feature_2), without class where it is tied."""
         matrix = ("feature", "feature_2")
         return {
             "mean": ("class", "feature"),

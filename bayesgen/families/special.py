@@ -1,4 +1,4 @@
-"""Special functions of arrays, from SciPy."""
+"""Special functions of arrays, log densities, and draws of priors."""
 
 import math
 
@@ -7,10 +7,10 @@ import scipy.special
 from numpy.random import Generator
 from scipy.special import multigammaln
 
-from bayesgen.statistics import log_rising
+from bayesgen.statistics import LOG_2PI, log_rising
 from bayesgen.typing import Array, ArrayOrNumber, Float
 
-# Independent draws in float64 by NumPy: nothing is compiled, so the first draw costs what the next one does.
+# Draws are made by NumPy in float64: compiling them would cost more than they do.
 
 
 def sample_log_gamma(rng: Generator, shape: ArrayOrNumber, size: tuple[int, ...]) -> np.ndarray:
@@ -61,7 +61,6 @@ def sample_inverse_wishart_root(
     return np.swapaxes(np.linalg.solve(factor, np.swapaxes(lower, -1, -2)), -1, -2)
 
 
-LOG_2PI = math.log(2 * math.pi)
 LOG_PI = math.log(math.pi)
 
 
@@ -82,7 +81,7 @@ def slogdet_growth(matrices: Float[Array, "*#K D D"], growth: Float[Array, "*#K 
     """Log-determinants of matrices + growth less those of matrices, all positive (semi)definite."""
     inverse = np.linalg.inv(np.linalg.cholesky(matrices))
     relative = np.maximum(np.linalg.eigvalsh(inverse @ growth @ np.swapaxes(inverse, -1, -2)), 0.0)
-    # small growth is lost in a difference; of large growth, eigenvalues far below the largest have no digits
+    # a difference loses small growth; eigenvalues far below the largest lose their digits where growth is large
     return np.where(relative.sum(-1) < 1, np.log1p(relative).sum(-1), slogdet(matrices + growth) - slogdet(matrices))
 
 

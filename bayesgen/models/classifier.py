@@ -8,7 +8,7 @@ import numpy as np
 
 from bayesgen.data import PositionalNames, Schema
 from bayesgen.errors import ModelError
-from bayesgen.families import DirichletCategorical, Family, LinearFamily
+from bayesgen.families import DirichletCategorical, Family, LinearNormalInverseGamma
 from bayesgen.labels import OptionalLabel
 from bayesgen.records import fill
 
@@ -57,7 +57,7 @@ class GenerativeClassifier(BlockModel[OptionalLabel]):
             raise ModelError(f"A block cannot be called {min(reserved)!r}: that name is taken.")
         _check_columns_once(self.blocks)
         for name, family, _ in self.blocks:
-            if isinstance(family, LinearFamily):
+            if isinstance(family, LinearNormalInverseGamma):
                 raise ModelError(
                     f"Block {name!r}: the columns of {type(family).__name__} depend on features, which a classifier "
                     "does not have. It is the prior of LinearRegression() and NaiveBayesRegression()."

@@ -1,6 +1,7 @@
 """Sufficient statistics by NumPyro distribution type: summarize, merge, log-likelihood, row log-probabilities."""
 
 from .arrays import (
+    LOG_2PI,
     Cells,
     filled,
     flatten_rows,
@@ -27,7 +28,7 @@ from .completion import expected_moments
 from .discrete import CategoricalLikelihood, sum_log_rising_of_cells
 from .histogram import HistogramLikelihood, bin_moments, bin_widths, excess, flat_edges, quantiles
 from .last_given_rest import LastGivenRest, last_given_rest
-from .latent import LatentDensity, LatentLikelihood, RetainedRows, StatesLikelihood
+from .latent import CHUNK_NUMBERS, LatentDensity, LatentLikelihood, RetainedRows, StatesLikelihood
 from .mahalanobis import Ellipsoids, conditional_draws, conditional_means, restricted
 from .moments import class_moments
 from .multivariate_normal import MultivariateNormalLikelihood
@@ -40,6 +41,8 @@ from .table import BERNOULLI, MULTINOMIAL, POISSON, ExponentialFamily
 
 __all__ = [
     "BERNOULLI",
+    "CHUNK_NUMBERS",
+    "LOG_2PI",
     "MULTINOMIAL",
     "POISSON",
     "CategoricalLikelihood",

@@ -18,6 +18,7 @@ Sparse: TypeAlias = scipy.sparse.sparray | scipy.sparse.spmatrix
 Cells: TypeAlias = Shaped[Array, "n ..."] | Sparse
 
 HUGE, TINY_COUNT = 1e200, 1e-50  # what stands for infinity in products, and the least value that is told from 0 there
+LOG_2PI = math.log(2 * math.pi)
 LARGE = 16.0  # from which on Stirling's series has all digits
 
 

@@ -17,8 +17,7 @@ import numpy as np
 from bayesgen.runtime import all_in_threads, chunks
 from bayesgen.typing import Array, Bool, Float, Int
 
-from .arrays import inverse_lower, log_diagonal
-from .normal import LOG_2PI
+from .arrays import LOG_2PI, inverse_lower, log_diagonal
 from .patterns import PatternMoments, patterns_of
 from .summaries import Moments
 

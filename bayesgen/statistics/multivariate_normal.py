@@ -12,12 +12,12 @@ import numpy as np
 from bayesgen.records import record
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
-from .arrays import Cells, flatten_rows, inverse_lower, log_diagonal, namespace
+from .arrays import LOG_2PI, Cells, flatten_rows, inverse_lower, log_diagonal, namespace
 from .base import Likelihood, Parameters, Reference, RowDensity
 from .completion import log_likelihood_of_groups
 from .mahalanobis import Ellipsoids, conditional_draws, conditional_means
 from .moments import class_moments
-from .normal import LOG_2PI, median_of_draws, standard_log_density
+from .normal import median_of_draws, standard_log_density
 from .passes import Classes
 from .patterns import PatternMoments
 from .summaries import Moments, trailing

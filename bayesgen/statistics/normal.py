@@ -1,7 +1,6 @@
 """Normal columns: centred moments, and densities of rows."""
 
 import dataclasses
-import math
 from collections.abc import Iterator, Mapping
 
 import jax.numpy as jnp
@@ -10,13 +9,12 @@ import numpy as np
 from bayesgen.records import record, static
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
-from .arrays import Cells, filled, flatten_rows, namespace, precise
+from .arrays import LOG_2PI, Cells, filled, flatten_rows, namespace, precise
 from .base import Likelihood, Parameters, Reference, RowDensity
 from .moments import class_moments
 from .passes import Classes
 from .summaries import Moments, trailing
 
-LOG_2PI = math.log(2 * math.pi)
 MOST_FOR_MIDDLE = 101  # draws of which the middle is taken
 
 

@@ -12,7 +12,8 @@ from numpyro.handlers import seed
 import bayesgen as bg
 from bayesgen.data import CodedSequences
 from bayesgen.errors import BayesgenError, DataError, FitError, ModelError, PredictionError
-from bayesgen.families import Scale, dirichlet_markov
+from bayesgen.families import Scale
+from bayesgen.families import rows as densities
 
 close = np.testing.assert_allclose
 WORDS = ["anna", "bob", "", "nana", "b"]
@@ -112,7 +113,7 @@ def test_too_many_completions_are_refused_with_the_remedy(monkeypatch):
     density = bg.DirichletMarkov(1).update(WORDS).of_one_class().row_predictive()
     values, observed = np.zeros((1, 9), int), np.arange(9)[None] < 3
     assert np.isfinite(density.log_prob(values, observed | (np.arange(9) > 6))).all()
-    monkeypatch.setattr(dirichlet_markov, "MOST_COMPLETIONS", 4**5)
+    monkeypatch.setattr(densities, "MOST_COMPLETIONS", 4**5)
     with pytest.raises(PredictionError, match=r"lacks 6 of its steps.*PlugIn\(\)"):
         density.log_prob(values, observed)
 

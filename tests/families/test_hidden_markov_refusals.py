@@ -74,7 +74,7 @@ def test_data_without_an_estimate_are_refused_by_state():
         fit([[1.0, 1.0, 1.0], [1.0, 1.0]], bg.MLE(), 2)
     schema = bg.Schema(classes=["low", "void"])
     labelled = bg.NaiveBayes(bg.DirichletHiddenMarkov(2))
-    with pytest.raises(bg.FitError, match="no cell is there at class 'void', state 0, column 's'"):
+    with pytest.raises(bg.FitError, match="no cell is observed at class 'void', state 0, column 's'"):
         bg.fit(labelled, {"s": LEVELS}, ["low"] * 3, method=bg.MLE(), schema=schema)
 
 

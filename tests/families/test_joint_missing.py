@@ -164,7 +164,7 @@ def test_what_no_cell_tells_is_refused_by_name(tied):
     check(observed)
     without = observed.copy()
     without[codes == 1, 2] = False
-    with pytest.raises(FitError, match=r"Block 'real': no cell is there at class 'b', column 'z'.*Use MAP\(\)"):
+    with pytest.raises(FitError, match=r"Block 'real': no cell is observed at class 'b', column 'z'.*Use MAP\(\)"):
         check(without)
     apart = observed.copy()
     apart[apart[:, 0], 2] = False

@@ -155,13 +155,13 @@ FEW_LABELS = ["few"] * 3 + ["many"] * 10
 REPEATED = np.repeat([[0.0, 1.0], [3.0, 4.0]], 5, axis=0)
 # model, X, y and method of which there is no maximum, and what the message says
 WITHOUT_MAXIMUM = {
-    "no cells of a column": (BAYES, HOLES, Y, bg.MLE(), r"no cell is there at class 'calm', column 'height'.*Exact"),
+    "no cells of a column": (BAYES, HOLES, Y, bg.MLE(), r"no cell is observed at class 'calm', column 'height'.*Exact"),
     "no counts of a column": (
         bg.NaiveBayes({"height": bg.GammaPoisson()}),
         changed(HOLES, height=HOLES["height"] * 0),
         Y,
         bg.MLE(),
-        r"block 'count': no cell is there at class 'calm'",
+        r"block 'count': no cell is observed at class 'calm'",
     ),
     "few rows": (FULL, np.nan_to_num(np.column_stack([*FEW.values()])), FEW_LABELS, bg.MLE(), r"3 rows.*Exact"),
     "few rows, cells missing": (FULL, FEW, FEW_LABELS, bg.MLE(), r"3 rows.*rank 2.*Use MAP\(\) or NUTS\(\)"),
@@ -170,7 +170,7 @@ WITHOUT_MAXIMUM = {
         REPEATED,
         None,
         bg.MLE(assignment="hard", num_starts=2),
-        r"no cell is there at class 2.*Use NUTS\(\), or ask for fewer components",
+        r"no cell is observed at class 2.*Use NUTS\(\), or ask for fewer components",
     ),
     "too few rows for a line": (bg.LinearRegression(), np.ones((3, 2)), [1.0, 2.0, 4.0], bg.MLE(), "constant.*Exact"),
     "more patterns of cells than are sampled": (

@@ -91,7 +91,7 @@ def test_a_column_without_cells_in_a_class():
     X, y = data()
     X[y == "a", 1] = np.nan
     model = bg.GaussianDiscriminant()
-    with pytest.raises(bg.FitError, match=r"Block 'real': no cell is there at class 'a', column 'x1'.*MAP\(\)"):
+    with pytest.raises(bg.FitError, match=r"Block 'real': no cell is observed at class 'a', column 'x1'.*MAP\(\)"):
         bg.fit(model, X, y, method=bg.MLE())
     fit = bg.fit(model, X, y, method=bg.MAP())
     # no cell tells of it, and the prior of the column is symmetric about its mean over all rows, as is the posterior
