@@ -146,7 +146,7 @@ def response_fit(method: Searching, problem: ProgramProblem, response: Response)
             summaries are left; an objective without a maximum.
     """
     rows, data = problem.data.rows, problem.data
-    if response.is_needed:
+    if response.is_parent:
         raise FitError(
             f"The attributes are made from the response {response.site!r}, so log p(x), which objective='conditional' "
             "leaves out of the joint density, is an integral over it that no likelihood has. Use objective='joint', or "
@@ -163,7 +163,7 @@ def response_fit(method: Searching, problem: ProgramProblem, response: Response)
     statistics = data.model.summarize(data.schema, rows)
     of_labelled = dataclasses.replace(data, schema=data.scaled_schema, statistics=statistics)
     joint = method.joint_fit(dataclasses.replace(problem, data=of_labelled))
-    if response.is_alone(rows):  # then x is given, and the joint density is that of y given x
+    if response.is_only_attribute(rows):  # then x is given, and the joint density is that of y given x
         return result_at(method, problem, joint, joint.posterior.parameters, {})
     without = data.model.summarize(data.schema, response.without(rows))
     density = ResponseDensity(problem.program, statistics.padded(), without.padded(), method.has_prior)
@@ -305,7 +305,7 @@ def labelled_rows(problem: ProgramProblem) -> Rows:
     """
     response = problem.data.model.response
     if response is not None:
-        others = "objective='joint'" if response.is_needed else "objective='joint' or 'conditional'"
+        others = "objective='joint'" if response.is_parent else "objective='joint' or 'conditional'"
         raise FitError(f"The label is continuous, and Hybrid() is of classes. Use {others}.")
     if not problem.has_labels and problem.program.num_classes < 2:
         raise FitError("This model has no classes to tell apart, so no p(y | x) to maximise. Use objective='joint'.")

@@ -181,13 +181,13 @@ class Fit(TrainedOnRows[Any], Generic[Labelled]):
                 "log_joint(X, at=..., rows=...)."
             )
         response = self.concrete.response
-        if response is not None and response.is_needed:
+        if response is not None and response.is_parent:
             raise PredictionError(
                 f"The model makes attributes from the continuous label, so log p(x) is an integral over "
                 f"{response.site!r}. Ask for predict(fit, X, rule=...).log_marginal."
             )
         wanted = self.read(X)
-        if response is not None and response.is_alone(wanted):
+        if response is not None and response.is_only_attribute(wanted):
             raise PredictionError(
                 "X is given and not modelled, so there is no log p(x). Ask for "
                 "predict(fit, X, rule=...).log_density(y)."

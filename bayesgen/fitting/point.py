@@ -15,7 +15,7 @@ from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.families import Advice
 from bayesgen.models import Conjugate
 from bayesgen.posteriors import Point
-from bayesgen.program import DRAWS, LikelihoodDensity, ParameterDensity, ProgramDensity, dispersed_starts
+from bayesgen.program import PRIOR_STARTS, LikelihoodDensity, ParameterDensity, ProgramDensity, dispersed_starts
 from bayesgen.records import copied, fill
 from bayesgen.runtime import as_key, generator, placed
 from bayesgen.solvers import climb, evaluator_of, maximize
@@ -64,7 +64,7 @@ def point_at_maximum(
             "for program.log_joint({}, X)."
         )
     with jax.enable_x64(True), placed(density.cost):
-        others = dispersed_starts(program, problem.seed, max(DRAWS, num_starts))
+        others = dispersed_starts(program, problem.seed, max(PRIOR_STARTS, num_starts))
         if density.has_symmetries:  # at the origin all components are alike, and a climb from there ends at a saddle
             others = others[1:]
         tops = [_top(density, statistics.padded(), others[:FIRST_STARTS]) for statistics in complete]

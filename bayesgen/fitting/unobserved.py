@@ -190,7 +190,7 @@ def imputed(fit: TrainedOnRows, X: Any, num_draws: int, seed: Seed) -> Any:
             "model by blocks, GenerativeClassifier(...); predictions leave missing cells out as they are."
         )
     response = fit.concrete.response
-    if response is not None and (response.column is None or response.is_needed):
+    if response is not None and (response.column is None or response.is_parent):
         raise ModelError(
             f"{type(fit.model).__name__} does not tell of the cells of X on their own: it has them given, or makes "
             "them from y. JointGaussianRegression() fills cells in."

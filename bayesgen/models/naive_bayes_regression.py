@@ -107,7 +107,7 @@ class ColumnsOfResponse(BlockModel):
     @property
     def response(self) -> Response:
         """A site of its own."""
-        return Response(SITE, is_needed=True)
+        return Response(SITE, is_parent=True)
 
     @property
     def given(self) -> Mapping[str, str]:

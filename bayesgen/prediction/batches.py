@@ -20,7 +20,7 @@ import scipy.special
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import ConvergenceWarning, warn
-from bayesgen.program import Reduction, finite
+from bayesgen.program import Reduction, finite_reference
 from bayesgen.typing import Array, Bool, Float, Int
 
 # Whether draws are enough for an average over them: Pareto's k of each row's importance weights.
@@ -224,28 +224,30 @@ TINY = 1e-300  # has a logarithm, and adds nothing
 def _joint(anchor: Float[Array, "K n"], deviations: Float[Array, "K draws n"]) -> Averages:
     """Log of the largest joint, and means of the joints and of their squares relative to it, (K, n)."""
     peak = deviations.max(1)
-    joint = _once(jnp.exp(deviations - finite(peak)[:, None]))
+    joint = _once(jnp.exp(deviations - finite_reference(peak)[:, None]))
     return _means(joint, anchor + peak)
 
 
 def _joint_and_entropy(anchor: Float[Array, "K n"], deviations: Float[Array, "K draws n"]) -> Averages:
     """The same, the mean of p(x | Q) times the entropy of p(y | x, Q), (n,), and the log of what it is relative to."""
     peak = deviations.max(1)
-    logs = jnp.maximum(deviations - finite(peak)[:, None], NOTHING)
+    logs = jnp.maximum(deviations - finite_reference(peak)[:, None], NOTHING)
     joint = _once(jnp.exp(logs))  # p(x, y | Q) over the largest of its class
     top = anchor + peak  # -inf where no draw makes the class possible
     largest = top.max(0)
-    weight = jnp.exp(top - finite(largest))
+    weight = jnp.exp(top - finite_reference(largest))
     marginal = _once(_over_classes(joint, weight) + TINY)
     entropy = (marginal * jnp.log(marginal)).sum(0)
-    entropy = entropy - (weight * ((joint * logs).sum(1) + joint.sum(1) * finite(top - finite(largest)))).sum(0)
+    entropy = entropy - (
+        weight * ((joint * logs).sum(1) + joint.sum(1) * finite_reference(top - finite_reference(largest)))
+    ).sum(0)
     return _means(joint, top) | {"entropy": entropy / deviations.shape[1], "largest": largest}
 
 
 def _conditional(anchor: Float[Array, "K n"], deviations: Float[Array, "K draws n"]) -> Averages:
     """Means over draws of p(y | x, Q), (K, n), of its entropy, and the log of the mean of p(x | Q)."""
     tables = anchor[:, None] + deviations
-    top = finite(tables.max(0))  # of each draw: here all draws count alike
+    top = finite_reference(tables.max(0))  # of each draw: here all draws count alike
     logs = jnp.maximum(tables - top, NOTHING)
     joint = _once(jnp.exp(logs))
     marginal = _once(joint.sum(0))
@@ -279,11 +281,11 @@ def _of_joints(batches: Averages) -> Averages:
     large that a sum with the log of a mean would leave nothing of it.
     """
     highest = batches["top"].max(0)
-    weight = jnp.exp(batches["top"] - finite(highest))
+    weight = jnp.exp(batches["top"] - finite_reference(highest))
     means = weight * batches["mean"]
     mean = means.mean(0)
     log_joint = jnp.log(mean) + highest
-    largest = finite(log_joint.max(0))
+    largest = finite_reference(log_joint.max(0))
     relative = means * jnp.exp(highest - largest)
     averages = {
         "log_joint": log_joint.T,

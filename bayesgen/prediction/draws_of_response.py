@@ -125,9 +125,9 @@ class DrawsOfResponse:
         if components is None:
             return self._parabolas(rows)
         response = response_of(self.fit)
-        if response.is_alone(rows):
+        if response.is_only_attribute(rows):
             return components, None
-        if not response.is_needed:
+        if not response.is_parent:
             return components, self.log_joints(rows)
         center = components.mean.mean(0)
         return components, self.log_joints(response.put(rows, center)) - components.log_density(center)
@@ -149,7 +149,7 @@ class DrawsOfResponse:
         found = parabolas(logs, middle.mean, middle.std)
         if not found.fits.all():
             return None
-        log_marginals = None if response_of(self.fit).is_alone(rows) else found.log_integral
+        log_marginals = None if response_of(self.fit).is_only_attribute(rows) else found.log_integral
         return NormalPredictive(found.loc, found.scale), log_marginals
 
     # --- by quadrature ------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class DrawsOfResponse:
                 joint = MeanJoint(self, rows, log_marginals)
                 grid, _ = predictive_on_grid(joint, size, line)
                 log_marginals, means = self._moments(rows, grid)
-        known = None if response_of(self.fit).is_alone(rows) else log_marginals
+        known = None if response_of(self.fit).is_only_attribute(rows) else log_marginals
         return self._averaged(kept_or_deferred(grid, joint, line, 1), means, known)
 
     def _moments(

@@ -140,9 +140,9 @@ def _log_marginal(fit: Fit, rows: Rows, at: At, predictive: PredictiveDistributi
     Where attributes are made from the response, it is log p(x, y) - log p(y | x), whatever y: at its median.
     """
     response = response_of(fit)
-    if response.is_alone(rows):
+    if response.is_only_attribute(rows):
         return None
-    if not response.is_needed:
+    if not response.is_parent:
         return fit.posterior.log_joint(rows, at)[:, 0]
     values = predictive.quantile(0.5)
     return fit.posterior.log_joint(response.put(rows, values), at)[:, 0] - predictive.log_density(values)
@@ -182,7 +182,7 @@ class JointOfProcess(JointOfRows):
 
 def _by_log_joint(joint: JointOfProcess, line: Line, num_parts: int) -> ContinuousPrediction:
     """The answer by the log joint of some rows alone: normal where it is a parabola, else on a grid."""
-    is_alone, size = response_of(joint.fit).is_alone(joint.rows), joint.rows.num_rows
+    is_alone, size = response_of(joint.fit).is_only_attribute(joint.rows), joint.rows.num_rows
     normal = as_normal(joint, size, line)
     if normal is not None:
         return ContinuousPrediction(normal[0], None if is_alone else normal[1])

@@ -11,9 +11,9 @@ from .hidden_states import (
     sites_with_states,
     states_at,
 )
-from .joint import WHOLE, Reduction, finite, log_joint_draws, program_table, reduce_draws
+from .joint import WHOLE, Reduction, finite_reference, log_joint_draws, program_table, reduce_draws
 from .log_densities import (
-    DRAWS,
+    PRIOR_STARTS,
     AttributesDensity,
     ConditionalDensity,
     LikelihoodDensity,
@@ -33,7 +33,7 @@ from .rows import read_rows
 from .structure import Plan
 
 __all__ = [
-    "DRAWS",
+    "PRIOR_STARTS",
     "WHOLE",
     "AttributesDensity",
     "ConcreteModel",
@@ -55,7 +55,7 @@ __all__ = [
     "average_states",
     "dispersed",
     "dispersed_starts",
-    "finite",
+    "finite_reference",
     "free_of",
     "free_vector",
     "log_joint_draws",

@@ -102,7 +102,7 @@ def _center_and_scale(distribution: dist.Distribution) -> tuple[float | Array, f
 
 # What a program says of rows whatever its latents: the values that they can take, parameters of base measures.
 
-CHUNK_ROWS = 4096  # at once, and no fewer: one compilation for any number of rows
+SUPPORT_CHUNK_ROWS = 4096  # at once, and no fewer: one compilation for any number of rows
 FIXED_SUPPORTS = (
     type(constraints.boolean),
     type(constraints.nonnegative_integer),
@@ -224,4 +224,4 @@ def _at_any_latents(
 
 def _over_chunks(function: Callable[[Any], Any], arrays: Any, num_rows: int) -> Any:
     with jax.enable_x64(True):
-        return over_chunks(function, arrays, num_rows, CHUNK_ROWS, one_size=True)
+        return over_chunks(function, arrays, num_rows, SUPPORT_CHUNK_ROWS, one_size=True)

@@ -60,7 +60,7 @@ def _rowwise_log_likelihood(program: Program, latents: Arrays, rows: Rows) -> Fl
 
 
 @OwnedJit
-def log_density(program: Program, latents: Arrays, statistics: SufficientStatistics) -> Float[Array, ""]:
+def joint_log_density(program: Program, latents: Arrays, statistics: SufficientStatistics) -> Float[Array, ""]:
     """Log joint density of constrained latents and data, in the coordinates of the program's sites."""
     evaluation = evaluate_classes(program, latents, statistics.covariates)
     return evaluation.log_prior + log_likelihood(program, evaluation, statistics)

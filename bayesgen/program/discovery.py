@@ -39,14 +39,14 @@ from .structure import Arrays, Program, Site, StepsOfSite, Structure
 # What jaxprs tell of a function of rows: whether it does the same with any number of them, and knows their places.
 
 # operations that give rows their number, or treat some of them otherwise than others
-_OF_PLACES = {"iota", "sort", "rev", "concatenate", "pad", "slice", "argmax", "argmin", "scan", "while"}
-_KINDS_OF_PLACES = ("cum", "scatter", "dynamic_", "reduce_window")
+_POSITIONAL = {"iota", "sort", "rev", "concatenate", "pad", "slice", "argmax", "argmin", "scan", "while"}
+_POSITIONAL_PREFIXES = ("cum", "scatter", "dynamic_", "reduce_window")
 _PLAIN = (str, bytes, bool, type(None), np.dtype, enum.Enum)
 
 Sizes = tuple[int, int]  # the numbers of rows that two functions were traced at
 
 
-def alike(first: ClosedJaxpr, second: ClosedJaxpr, sizes: Sizes) -> bool:
+def equal_up_to_size(first: ClosedJaxpr, second: ClosedJaxpr, sizes: Sizes) -> bool:
     """Whether two jaxprs differ in nothing but the numbers of rows that they were traced at.
 
     They must have the same operations on the same operands and numbers; shapes may hold the one number of rows where
@@ -117,7 +117,7 @@ def _same_numbers(first: Any, second: Any, sizes: Sizes) -> bool:
     return np.array_equal(first, second, equal_nan=first.dtype.kind == "f")
 
 
-def knows_places(jaxpr: Jaxpr, size: int) -> bool:
+def depends_on_position(jaxpr: Jaxpr, size: int) -> bool:
     """Whether what a jaxpr gives comes from operations on arrays of `size` rows that may tell a row by its place."""
     needed = {var for var in jaxpr.outvars if not isinstance(var, Literal)}
     for equation in reversed(jaxpr.eqns):
@@ -126,9 +126,9 @@ def knows_places(jaxpr: Jaxpr, size: int) -> bool:
         name, operands = equation.primitive.name, [var for var in equation.invars if not isinstance(var, Literal)]
         needed.update(operands)
         of_rows = any(size in getattr(var.aval, "shape", ()) for var in (*operands, *equation.outvars))
-        if of_rows and (name in _OF_PLACES or name.startswith(_KINDS_OF_PLACES)):
+        if of_rows and (name in _POSITIONAL or name.startswith(_POSITIONAL_PREFIXES)):
             return True
-        if any(knows_places(inner, size) for inner in jaxprs_in_params(equation.params)):
+        if any(depends_on_position(inner, size) for inner in jaxprs_in_params(equation.params)):
             return True
     return False
 
@@ -137,7 +137,10 @@ def _is_key(array: Any) -> bool:
     return isinstance(array, jax.Array) and jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key)
 
 
-FURTHER = (2**20, 2**22)  # rows of a probe, and numbers, where there are more rows and the program knows their places
+LARGE_PROBE = (
+    2**20,
+    2**22,
+)  # rows of a probe, and numbers, where there are more rows and the program knows their places
 
 
 class RowCheck:
@@ -160,11 +163,11 @@ class RowCheck:
         if size in self._checked:
             return
         probe = Probe(self._probe.program, size)
-        if not alike(probe.jaxpr(), self._jaxpr, (size, self._probe.size)):
-            check_plan(probe.within(*FURTHER))
+        if not equal_up_to_size(probe.jaxpr(), self._jaxpr, (size, self._probe.size)):
+            check_plan(probe.within(*LARGE_PROBE))
         if size > self._probe.size and not self._looked_further:
-            if knows_places(self._jaxpr.jaxpr, self._probe.size):
-                check_plan(probe.with_rows(*FURTHER))
+            if depends_on_position(self._jaxpr.jaxpr, self._probe.size):
+                check_plan(probe.with_rows(*LARGE_PROBE))
             self._looked_further = True
         self._checked.add(size)
 
@@ -277,7 +280,7 @@ def _is_class(moved: Bool[np.ndarray, "changes K"], changes: list[Change], chose
     return len(entries) == moved.shape[1]
 
 
-LEAST_ROWS = 11
+TRACED_ROWS = 11
 
 
 def find_structure(program: Program) -> Structure:
@@ -315,7 +318,7 @@ def find_structure(program: Program) -> Structure:
 def _sizes(program: Program) -> tuple[int, int]:
     """Two numbers of rows that no axis of a row of covariates has: the plate whose size follows is that of the rows."""
     axes = {size for column in program.covariate_columns.values() for size in column.row_shape}
-    sizes = (size for size in itertools.count(LEAST_ROWS, 2) if size not in axes)
+    sizes = (size for size in itertools.count(TRACED_ROWS, 2) if size not in axes)
     return next(sizes), next(sizes)
 
 

@@ -32,8 +32,8 @@ from .tracing import sites_of
 # Within 1e-16 of 1 a probability p has no digits left for 1 - p. The models of this package are sampled in coordinates
 # that have them; a program of one's own may use 1 - p in any way, and is only warned.
 
-SHARE = 1e-3  # of the draws, from which on it is said
-SMALLEST = 1e-300
+REPORTED_SHARE = 1e-3  # of the draws, from which on it is said
+SMALLEST_RESOLVED = 1e-300
 NEXT_TO_ONE = 1 - 1e-15
 
 
@@ -44,7 +44,7 @@ def saturated_sites(
     problems = []
     for name, draws in latents.items():
         share = _edge(supports[name], draws).mean()
-        if share >= SHARE:
+        if share >= REPORTED_SHARE:
             problems.append(
                 f"{share:.1%} of the draws of site {name!r} lie at the edge of floating point (a probability within "
                 "1e-15 of 1, or a number below 1e-300), where the program's density is not resolved: sample the "
@@ -56,9 +56,9 @@ def saturated_sites(
 def _edge(support: Constraint, draws: Float[np.ndarray, "chain draw *shape"]) -> Bool[np.ndarray, "chain draw *shape"]:
     """Which draws are at the edge of a support; none are where it has no edge that is known."""
     if support in (constraints.unit_interval, constraints.simplex):
-        return (draws > NEXT_TO_ONE) | (draws < SMALLEST)
+        return (draws > NEXT_TO_ONE) | (draws < SMALLEST_RESOLVED)
     if support in (constraints.positive, constraints.nonnegative):
-        return draws < SMALLEST
+        return draws < SMALLEST_RESOLVED
     return np.zeros(draws.shape, bool)
 
 
@@ -74,7 +74,7 @@ def _edge(support: Constraint, draws: Float[np.ndarray, "chain draw *shape"]) ->
 Fall: TypeAlias = Real[Array, "..."] | float  # by how much a tail falls a unit
 
 STEEP = 0.25  # a tail that falls by this or more a unit needs no stretching
-HALVINGS = 100
+BISECTIONS = 100
 NEAR_ZERO, NEAR_ONE = -700.0, 36.0  # log odds beyond which a probability, or 1 less it, is no longer resolved
 
 
@@ -147,7 +147,7 @@ class _Stretch(NamedTuple):
             above = self(middle) > coordinate
             return jnp.where(above, low, middle), jnp.where(above, middle, high)
 
-        halved = jax.lax.fori_loop(0, HALVINGS, halve, (-end, end))[0]
+        halved = jax.lax.fori_loop(0, BISECTIONS, halve, (-end, end))[0]
         return jnp.where(jnp.isinf(coordinate), coordinate, halved)
 
 

@@ -22,14 +22,14 @@ from bayesgen.typing import Array, Float, Seed
 
 from .arbitrary import find_latent_supports, find_response_support, find_supports
 from .conventions import check_signature
-from .density import log_density
+from .density import joint_log_density
 from .discovery import RowCheck, continuous_label, find_class_axes, find_structure
 from .evaluation import evaluate_classes
 from .indexing import check_indexes, find_indexes
 from .joint import log_joint
 from .missing import check_missing
 from .model import ProgramModel
-from .pytree import Definition, PytreeFunction, found_once, referable, register
+from .pytree import Definition, PytreeFunction, cached_by_structure, register_program, weakref_safe
 from .recognition import make_plan
 from .rows import simulated, summarize_rows, with_covariates
 from .structure import Arrays, Indexes, Plan, Structure, Supports
@@ -117,7 +117,7 @@ class GenerativeProgram(ProgramModel):
         classes: int | Iterable[Any] | None = None,
         continuous: bool | None = None,
     ) -> None:
-        function, response_site = referable(function), None
+        function, response_site = weakref_safe(function), None
         fill(self, function=function, known_covariates=None)
         is_traced = not isinstance(function, PytreeFunction) and not self.covariates
         if continuous and (label is None or classes is not None):
@@ -219,7 +219,7 @@ class GenerativeProgram(ProgramModel):
         if self.awaits_covariates:
             return self.of_covariates(self.covariate_columns).structure
         with jax.enable_x64(True):
-            return found_once(self, find_structure)
+            return cached_by_structure(self, find_structure)
 
     @functools.cached_property
     def plan(self) -> Plan:
@@ -227,7 +227,7 @@ class GenerativeProgram(ProgramModel):
         if self.awaits_covariates:
             return self.of_covariates(self.covariate_columns).plan
         with jax.enable_x64(True):
-            return make_plan(self) if self.definition is None else found_once(self, make_plan)
+            return make_plan(self) if self.definition is None else cached_by_structure(self, make_plan)
 
     @functools.cached_property
     def supports(self) -> Supports:
@@ -254,7 +254,7 @@ class GenerativeProgram(ProgramModel):
     def class_axes(self) -> dict[str, int]:
         """The axis that is the class, by the name of a latent or deterministic site with an entry for each class."""
         with jax.enable_x64(True):
-            return {} if self.label is None else found_once(self, find_class_axes)
+            return {} if self.label is None else cached_by_structure(self, find_class_axes)
 
     def check_row_count(self, size: int) -> None:
         """Refuse a program that is another one at this number of rows. Those of the library are known not to be."""
@@ -264,7 +264,9 @@ class GenerativeProgram(ProgramModel):
 
     @functools.cached_property
     def _row_check(self) -> RowCheck:
-        return found_once(self.replace(structure=self.structure, plan=self.plan), RowCheck)  # which keeps the copy
+        return cached_by_structure(
+            self.replace(structure=self.structure, plan=self.plan), RowCheck
+        )  # which keeps the copy
 
     # --- what can be computed -----------------------------------------------------------------------------------
 
@@ -342,7 +344,7 @@ class GenerativeProgram(ProgramModel):
         if self.label is not None:
             rows = dataclasses.replace(rows, labels=Schema(classes=self.classes).label_codes(y))
         with jax.enable_x64(True):
-            return float(log_density(program, program._complete(latents), summarize_rows(program, rows).padded()))
+            return float(joint_log_density(program, program._complete(latents), summarize_rows(program, rows).padded()))
 
     def _read_with(self, X: Any, y: Any) -> tuple["GenerativeProgram", Rows]:
         """The program of the rows' covariates, and the rows with their continuous label, if they have one."""
@@ -389,4 +391,4 @@ class GenerativeProgram(ProgramModel):
         return self.of_covariates(schema.covariates)
 
 
-register(GenerativeProgram)
+register_program(GenerativeProgram)

@@ -19,7 +19,7 @@ from .evaluation import evaluate_classes
 from .joint import log_joint_of
 from .structure import Arrays, Program
 
-MOST_NUMBERS = 1 << 15  # of draws x rows x classes x steps x states at once: recursions over steps stay in caches
+SMOOTHING_NUMBERS = 1 << 15  # of draws x rows x classes x steps x states at once: recursions over steps stay in caches
 
 
 def sites_with_states(program: Program) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ def log_states_of_draws(
     known = _known(program, latents)
     first = {name: value[0] for name, value in known.items()}
     num_draws = len(next(iter(known.values())))
-    at_once = min(num_draws, max(1, MOST_NUMBERS // (rows.num_rows * _numbers(program, first, rows, site))))
+    at_once = min(num_draws, max(1, SMOOTHING_NUMBERS // (rows.num_rows * _numbers(program, first, rows, site))))
     with jax.enable_x64(True), placed(_work(program, first, rows, site, at_once)):
         return np.asarray(_of_draws(program, known, rows, *places, site=site, at_once=at_once))
 
@@ -236,7 +236,7 @@ def _numbers(program: Program, latents: Arrays, rows: Rows, site: str) -> int:
 
 
 def _rows_at_once(program: Program, latents: Arrays, rows: Rows, site: str, num_draws: int) -> int:
-    return max(1, MOST_NUMBERS // (num_draws * _numbers(program, latents, rows, site)))
+    return max(1, SMOOTHING_NUMBERS // (num_draws * _numbers(program, latents, rows, site)))
 
 
 def _work(program: Program, latents: Arrays, rows: Rows, site: str, num_draws: int) -> float:
@@ -247,8 +247,8 @@ def _work(program: Program, latents: Arrays, rows: Rows, site: str, num_draws: i
 # Whether hidden states have names of their own, or are exchangeable, so that draws may swap them.
 
 MOST_AXES = 12  # of latents, of which every choice is tried
-FEW_ROWS = 8  # on which densities are compared
-DIGITS = 1e-6  # to which two densities agree that are one in other words
+COMPARED_ROWS = 8  # on which densities are compared
+EQUALITY_TOLERANCE = 1e-6  # to which two densities agree that are one in other words
 
 Axis = tuple[str, int]
 
@@ -267,7 +267,7 @@ def are_exchangeable(program: Program, latents: Arrays, class_axes: Mapping[str,
         rows: some data, all of whose sites have to be as probable as before.
         site: whose states.
     """
-    known, some = {name: latents[name] for name in program.latents}, rows.take(slice(0, FEW_ROWS))
+    known, some = {name: latents[name] for name in program.latents}, rows.take(slice(0, COMPARED_ROWS))
     num_states = shape_of_states(program, latents, rows, site)[-1]
     axes = tuple(
         (name, axis)
@@ -312,7 +312,10 @@ def _is_same(
         for (name, axis), is_chosen in zip(axes, choice, strict=True):
             other[name] = jnp.where(is_chosen, jnp.take(other[name], order, axis), other[name])
         found = facts(other, jnp.arange(len(order)))
-        agree = [jnp.allclose(one, another, DIGITS, DIGITS) for one, another in zip(found, expected, strict=True)]
+        agree = [
+            jnp.allclose(one, another, EQUALITY_TOLERANCE, EQUALITY_TOLERANCE)
+            for one, another in zip(found, expected, strict=True)
+        ]
         return jnp.stack(agree).all()
 
     return jax.lax.map(is_same, choices)

@@ -24,7 +24,7 @@ from .arbitrary import run
 from .evaluation import evaluate
 from .structure import Arrays, Index, Indexes, Program
 
-CHUNK_ROWS = 1024  # at once, and no fewer: one compilation for any number of rows
+INDEX_CHUNK_ROWS = 1024  # at once, and no fewer: one compilation for any number of rows
 _CALLS = ("jit", "pjit", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint", "closed_call")
 _REARRANGING = ("broadcast_in_dim", "reshape", "squeeze", "transpose", "slice")
 _INT32 = np.iinfo(np.int32)
@@ -50,7 +50,9 @@ def check_indexes(program: Program, covariates: Arrays) -> None:
     if not num_rows or not program.indexes.known:
         return
     with jax.enable_x64(True):
-        entries = over_chunks(functools.partial(_entries, program), covariates, num_rows, CHUNK_ROWS, one_size=True)
+        entries = over_chunks(
+            functools.partial(_entries, program), covariates, num_rows, INDEX_CHUNK_ROWS, one_size=True
+        )
     for index, (lowest, highest) in zip(program.indexes.known, entries, strict=True):
         wrong = (lowest < 0) | (highest >= index.size)
         if wrong.any():

@@ -82,7 +82,7 @@ def reference_of(
     references = {name: reference for name, reference in of_sites.items() if reference is not None}
     for name, reference in references.items():
         constant = constant + reference.natural_parameters(parameters[name])[1]
-    return ReferenceProcess(references, finite(median_of_draws(constant)))
+    return ReferenceProcess(references, finite_reference(median_of_draws(constant)))
 
 
 def processes(
@@ -148,11 +148,11 @@ def log_joint_tables(
     if others is None:
         return features.log_joint, deviations
     tables = deviations + others  # in double precision: where both parts are large, they may cancel
-    peak = finite(tables.max(1))
+    peak = finite_reference(tables.max(1))
     return features.log_joint + peak, (tables - peak[:, None]).astype(deviations.dtype)
 
 
-def finite(logs: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+def finite_reference(logs: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """Logs to measure others against: zero in place of -inf, and of the least number, which NumPyro to 0.21 gives."""
     return jnp.where(logs <= jnp.finfo(logs.dtype).min, 0.0, logs)
 
@@ -206,7 +206,7 @@ def _by_row(program: Program, latents: Arrays, rows: Rows, names: Collection[str
 
 # Tables of log-joints by running the program, at one process or at many, chunked over rows and draws.
 
-CHUNK_ROWS = 8192
+TABLE_CHUNK_ROWS = 8192
 BATCH_OF_TABLE = 100  # draws that are looked at together where the table of all is wanted
 CACHE_BYTES = 2e6  # for the same on a processor, whose caches are fast and whose calls cost little
 BUDGET_BYTES = 64e6  # for one table of (draws in a batch, rows, classes), and for the rows
@@ -216,7 +216,7 @@ MOST_IN_SINGLE = 128.0  # size of a deviation that single precision gives to abo
 def program_table(program: Program, latents: Arrays, rows: Rows) -> Float[np.ndarray, "n K"]:
     """log p(x_i, y = k | latents)."""
     latents = _known(program, latents)
-    chunk = min(CHUNK_ROWS, _rows_that_fit(rows))
+    chunk = min(TABLE_CHUNK_ROWS, _rows_that_fit(rows))
     with jax.enable_x64(True), placed(_work(program, rows, chunk)):
         return over_chunks(lambda part: log_joint(program, latents, part), rows, rows.num_rows, chunk)
 
@@ -274,7 +274,7 @@ def reduce_draws(program: Program, batches: Arrays, rows: Rows, reduction: Reduc
         reduction: what is made of the tables.
     """
     num_draws = next(iter(batches.values())).shape[1]
-    with jax.enable_x64(True), placed(_work(program, rows, CHUNK_ROWS, num_draws)) as device:
+    with jax.enable_x64(True), placed(_work(program, rows, TABLE_CHUNK_ROWS, num_draws)) as device:
         examples, known = first_rows(rows.covariates, program.num_classes), _known(program, batches)
         reference, ready, squares = _prepare(
             program, known, examples, precision=reduction.precision, masked=tuple(rows.observed)

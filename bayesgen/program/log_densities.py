@@ -28,11 +28,11 @@ from .tracing import sites_of
 
 # Where searches for modes start: the origin of the unconstrained space, points around it, and draws from the prior.
 
-AROUND, DRAWS = 2, 8  # starts around the origin, and from the prior
+STARTS_NEAR_ORIGIN, PRIOR_STARTS = 2, 8  # starts around the origin, and from the prior
 FAST_TO_COMPILE = {"xla_backend_optimization_level": 0}  # it runs once a fit, for milliseconds
 
 
-def dispersed_starts(program: Program, seed: Seed, num_draws: int = DRAWS) -> Float[np.ndarray, "starts D"]:
+def dispersed_starts(program: Program, seed: Seed, num_draws: int = PRIOR_STARTS) -> Float[np.ndarray, "starts D"]:
     """The origin of the unconstrained space, points around it and draws from the prior. Inside float64.
 
     The prior knows of modes that are too far from the origin to be seen from there.
@@ -47,7 +47,7 @@ def dispersed(
 ) -> Float[np.ndarray, "starts D"]:
     """The origin of the unconstrained space, points around it, and draws from a prior."""
     rng = generator(key)
-    around = rng.normal(size=(AROUND, draws.shape[1]))
+    around = rng.normal(size=(STARTS_NEAR_ORIGIN, draws.shape[1]))
     # a draw may round to the end of its support, which is infinitely far away in unconstrained coordinates
     draws = np.where(np.isfinite(draws), draws, rng.normal(size=draws.shape))
     return np.concatenate([np.zeros((1, draws.shape[1])), around, draws])
@@ -232,8 +232,10 @@ _unconstrain = OwnedJit(unconstrain)
 # joints as -log(1 + sum over the other classes of p(x, k | Q) / p(x, y | Q)): that keeps its digits however sure a
 # process is of the label, and what it tells of the parameters with them.
 
-CHUNK_CELLS = 1 << 18  # of rows x classes x columns: they stay in the cache, and gradients hold one chunk's alone
-NOTHING = -1e30  # a logarithm of zero that has a slope, which is zero
+GRADIENT_CHUNK_CELLS = (
+    1 << 18
+)  # of rows x classes x columns: they stay in the cache, and gradients hold one chunk's alone
+LOG_OF_ZERO = -1e30  # a logarithm of zero that has a slope, which is zero
 ROWS_AT_ONCE = 64  # whose slopes are computed together
 
 
@@ -330,13 +332,13 @@ def log_odds_of_others(program: GenerativeProgram, evaluation: Evaluation, rows:
     of_labels = jnp.take_along_axis(table, rows.codes[:, None], axis=1)
     log_odds = table - of_labels
     is_out = (rows.codes[:, None] == jnp.arange(program.num_classes)) | jnp.isneginf(log_odds)
-    return jnp.where(is_out, NOTHING, log_odds)
+    return jnp.where(is_out, LOG_OF_ZERO, log_odds)
 
 
 def weighted_sum(of_chunk: Callable[[Rows], Float[Array, " n"]], rows: Rows, num_classes: int) -> Float[Array, ""]:
     """Sum over rows of weight times what a function gives, chunk by chunk; slopes compute each chunk again."""
     numbers_per_row = num_classes * max(math.prod(np.shape(values)[1:]) for values in rows.values.values())
-    most = 1 << max(CHUNK_CELLS // max(numbers_per_row, 1), 1).bit_length() - 1
+    most = 1 << max(GRADIENT_CHUNK_CELLS // max(numbers_per_row, 1), 1).bit_length() - 1
     size = math.gcd(rows.num_rows, most) if rows.num_rows > most else rows.num_rows
     chunks = jax.tree.map(lambda leaf: jnp.reshape(leaf, (-1, size, *jnp.shape(leaf)[1:])), rows)
 

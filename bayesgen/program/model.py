@@ -48,12 +48,12 @@ class Response:
     Attributes:
         site: the attribute site.
         column: its place among the columns of the site; None where the site is the response alone, (n,).
-        is_needed: whether other attributes are made from it, so that nothing is known of these without it.
+        is_parent: whether other attributes are made from it, so that nothing is known of these without it.
     """
 
     site: str
     column: int | None = None
-    is_needed: bool = False
+    is_parent: bool = False
 
     def put(self, rows: Rows, values: Float[Array, " n"]) -> Rows:
         """The rows with these values of the response."""
@@ -70,7 +70,7 @@ class Response:
             cells, mask = cells[:, self.column], mask[:, self.column]
         return np.where(mask, cells, np.nan)
 
-    def is_alone(self, rows: Rows) -> bool:
+    def is_only_attribute(self, rows: Rows) -> bool:
         """Whether nothing else of a row is modelled, which then is given."""
         whole = self.column is None or rows.values[self.site].shape[1] == 1
         return whole and set(rows.values) == {self.site}

@@ -36,7 +36,7 @@ _PLAIN = (type(None), bool, int, str, bytes, type(...), type(NotImplemented))
 _JITTED = type(jax.jit(lambda: None))
 
 
-def fingerprint(function: Callable[..., Any]) -> Hashable | None:
+def function_fingerprint(function: Callable[..., Any]) -> Hashable | None:
     """A key that functions have in common which do the same; None where that cannot be told.
 
     It holds the code without its line numbers, the defaults, and what the code reads: the cells of its closure and the
@@ -306,16 +306,16 @@ class Definition:
 
     def __init__(self, content: Hashable | None) -> None:
         self.content = content
-        self.findings: dict[Hashable, Any] = {}  # see `found_once`
+        self.findings: dict[Hashable, Any] = {}  # see `cached_by_structure`
         self._functions: weakref.WeakValueDictionary[int, Callable[..., Any]] = weakref.WeakValueDictionary()
-        self._is_steady = False
+        self._is_stable = False
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> "Definition":
         """The definition of a function as it is now."""
         definition = _definitions.get(id(function))
         if definition is None:
-            content = fingerprint(function)
+            content = function_fingerprint(function)
             key = id(function) if content is None else content
             definition = _definitions.setdefault(key, cls(content))
         definition._functions[id(function)] = function
@@ -331,30 +331,30 @@ class Definition:
         changed: list[str] = []
         functions = list(self._functions.values())
         for function in functions:
-            content = self.content and fingerprint(function)
+            content = self.content and function_fingerprint(function)
             if content == self.content:
                 return function
             changed = changed_names(self.content, content)
-        if functions and not self._is_steady:
-            return functions[0]  # it may itself change what it reads: see `settle`
+        if functions and not self._is_stable:
+            return functions[0]  # it may itself change what it reads: see `check_stable`
         raise ModelError(
             f"The program has to be run again, and what its function reads is not what it was when the program was "
             f"made{': ' if changed else ''}{', '.join(changed)}. Set it back, or make the program and its fits again; "
             "what is to differ between programs is best an argument of a function that makes them."
         )
 
-    def settle(self, function: Callable[..., Any]) -> None:
+    def check_stable(self, function: Callable[..., Any]) -> None:
         """Look, once its function has been run, whether that has changed what it reads: then it is not known."""
-        if not self._is_steady and self.content is not None and fingerprint(function) != self.content:
+        if not self._is_stable and self.content is not None and function_fingerprint(function) != self.content:
             _definitions.pop(self.content, None)
             _definitions[id(function)], self.content = self, None
-        self._is_steady = True
+        self._is_stable = True
 
 
 _definitions: weakref.WeakValueDictionary[Hashable, Definition] = weakref.WeakValueDictionary()
 
 
-def register(program_type: type) -> None:
+def register_program(program_type: type) -> None:
     """Let JAX take programs of this type as arguments.
 
     The leaves are those of a `PytreeFunction`. All else is static: the definition of any other function, by a weak
@@ -379,7 +379,7 @@ def register(program_type: type) -> None:
     jax.tree_util.register_pytree_node(program_type, flatten, unflatten)
 
 
-def referable(function: Callable[..., Any]) -> Callable[..., Any]:
+def weakref_safe(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function itself, or one that calls it where it is an object that cannot be referred to weakly."""
     if isinstance(function, PytreeFunction):  # never referred to
         return function
@@ -401,20 +401,20 @@ class _Form:
     program: Any = dataclasses.field(compare=False)
 
 
-def found_once(program: Any, find: Callable[[Any], Found]) -> Found:
+def cached_by_structure(program: Any, find: Callable[[Any], Found]) -> Found:
     """What is found out about a program; once for all of one definition, or that differ by hyperparameters alone."""
     definition = program.definition
     if definition is not None:
         key = find, program.label, program.num_classes, program.response_site, program.known_covariates
         if definition.content is None or key not in definition.findings:
             definition.findings[key] = find(program)
-            definition.settle(program.function)
+            definition.check_stable(program.function)
         return definition.findings[key]
     leaves, tree = jax.tree.flatten(program.function)
     shapes = tuple((np.shape(leaf), np.result_type(leaf)) for leaf in leaves)
-    return _found_once(_Form(tree, shapes, program.label, program.num_classes, program), find)
+    return _cached_by_structure(_Form(tree, shapes, program.label, program.num_classes, program), find)
 
 
 @functools.lru_cache(maxsize=256)
-def _found_once(form: _Form, find: Callable[[Any], Any]) -> Any:
+def _cached_by_structure(form: _Form, find: Callable[[Any], Any]) -> Any:
     return find(form.program)

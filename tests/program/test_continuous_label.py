@@ -90,10 +90,10 @@ def by_quadrature(log_joint, low, high, points=None):
 
 
 def test_a_continuous_label_is_seen_by_its_distribution():
-    assert PROGRAM.response.site == "y" and PROGRAM.response.is_needed and PROGRAM.classes == ()
+    assert PROGRAM.response.site == "y" and PROGRAM.response.is_parent and PROGRAM.classes == ()
     assert PROGRAM == bg.GenerativeProgram(line, continuous=True) == pickle.loads(pickle.dumps(PROGRAM))
     assert bg.GenerativeProgram(line, label=None) != PROGRAM and "label='y'" in repr(PROGRAM)
-    assert not bg.GenerativeProgram(given).response.is_needed
+    assert not bg.GenerativeProgram(given).response.is_parent
     assert [name for name, _ in PROGRAM.plan.compressed] == ["y"]
     assert [name for name, _ in bg.GenerativeProgram(compressed_line).plan.compressed] == ["y", "x"]
 

@@ -14,7 +14,7 @@ import numpyro.distributions as dist
 import pytest
 from numpyro import handlers
 
-from bayesgen.program.pytree import changed_names, fingerprint
+from bayesgen.program.pytree import changed_names, function_fingerprint
 
 SOURCE = """
 def function(n):
@@ -174,7 +174,7 @@ def module_of(value):
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_functions_are_the_same_that_read_the_same(name, way):
     """Values that differ in anything make other functions; values made anew make the same ones."""
-    prints, again = ([fingerprint(way(value)) for value in values()[name]] for _ in range(2))
+    prints, again = ([function_fingerprint(way(value)) for value in values()[name]] for _ in range(2))
     assert None not in prints
     assert len(set(prints)) == len(prints)
     assert prints == again
@@ -200,9 +200,9 @@ CODES = [
 
 
 def test_code_is_told_by_all_but_its_lines():
-    prints = [fingerprint(defined(source)) for source in CODES]
+    prints = [function_fingerprint(defined(source)) for source in CODES]
     assert None not in prints and len(set(prints)) == len(CODES)
-    assert prints == [fingerprint(defined("# a comment\n" + source, lines=7)) for source in CODES]
+    assert prints == [function_fingerprint(defined("# a comment\n" + source, lines=7)) for source in CODES]
 
 
 UNKNOWN = {
@@ -224,26 +224,26 @@ UNKNOWN = {
 
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_what_cannot_be_told_has_no_fingerprint(name):
-    assert fingerprint(UNKNOWN[name]()) is None
+    assert function_fingerprint(UNKNOWN[name]()) is None
 
 
 def test_a_traced_value_has_no_fingerprint():
     found = []
-    jax.eval_shape(lambda value: found.append(fingerprint(closure(value))), jnp.zeros(3))
+    jax.eval_shape(lambda value: found.append(function_fingerprint(closure(value))), jnp.zeros(3))
     assert found == [None]
 
 
 def test_changes_in_place_are_seen_and_named():
     knots, weights = [1, 2], np.ones(3)
     function = defined("def function(n): return weights @ step(knots)", knots=knots, weights=weights)
-    before = fingerprint(function)
+    before = function_fingerprint(function)
     knots.append(3)
-    assert changed_names(before, fingerprint(function)) == ["knots"]
+    assert changed_names(before, function_fingerprint(function)) == ["knots"]
     weights[1] = 0.0
     function.__globals__["step"] = len
-    assert set(changed_names(before, fingerprint(function))) == {"knots", "weights", "step"}
+    assert set(changed_names(before, function_fingerprint(function))) == {"knots", "weights", "step"}
     knots.pop()
     weights[1] = 1.0
     function.__globals__["step"] = abs
-    assert fingerprint(function) == before
-    assert changed_names(fingerprint(np.exp), before) == []
+    assert function_fingerprint(function) == before
+    assert changed_names(function_fingerprint(np.exp), before) == []

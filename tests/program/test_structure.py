@@ -18,7 +18,7 @@ def test_the_plan_says_what_is_compressed(function):
 def test_the_plan_says_why_not():
     reasons = dict(BOUND[entangled].plan.reasons)
     assert "depends on attribute x" in reasons["z"]
-    assert "StudentT has no registered statistic" in reasons["t"]
+    assert "StudentT has no registered likelihood" in reasons["t"]
     assert "depend on covariate dose" in dict(BOUND[covariate].plan.reasons)["x"]
     assert BOUND[covariate].plan.measure == ("hits",)
 
