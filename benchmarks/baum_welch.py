@@ -8,7 +8,7 @@ import logging
 import numpy as np
 
 import bayesgen as bg
-from bayesgen.fitting.em import ExpectationMaximization, Target
+from bayesgen.fitting.em import CompleteDataObjective, ExpectationMaximization
 from bayesgen.fitting.training import prepare
 from bayesgen.runtime import ONE_THREAD_A_PRODUCT
 
@@ -108,7 +108,9 @@ def _iteration(num_rows, num_steps, num_columns):
     data = Data.simulated(num_rows, num_steps, num_columns)
     problem = prepare(data.model, data.columns)
     conjugate = problem.conjugate
-    steps = ExpectationMaximization(conjugate, Target.likelihood(conjugate), problem.data.statistics, None)
+    steps = ExpectationMaximization(
+        conjugate, CompleteDataObjective.likelihood(conjugate), problem.data.statistics, None
+    )
 
     def theirs(num_iterations):
         data.peer(num_iterations, -np.inf).fit(*data.steps)

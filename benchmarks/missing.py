@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 import bayesgen as bg
-from bayesgen.fitting.em import LEAST_GAIN, ExpectationMaximization, Target
+from bayesgen.fitting.em import LEAST_GAIN, CompleteDataObjective, ExpectationMaximization
 from bayesgen.fitting.training import prepare
 from bayesgen.solvers import ascend
 from bayesgen.statistics.completion import inverse_blocks
@@ -109,7 +109,7 @@ def _steps(num_rows, share=0.3):
     """EM, and where it starts."""
     problem = prepare(bg.GaussianDiscriminant(), *rows(num_rows, share))
     conjugate, statistics = problem.conjugate, problem.data.statistics
-    steps = ExpectationMaximization(conjugate, Target.posterior(conjugate), statistics, None)
+    steps = ExpectationMaximization(conjugate, CompleteDataObjective.posterior(conjugate), statistics, None)
     return steps, conjugate.update(conjugate.initial_statistics(statistics)).mode(), statistics
 
 

@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
 import bayesgen as bg
-from bayesgen.fitting.em import ExpectationMaximization, Target
+from bayesgen.fitting.em import CompleteDataObjective, ExpectationMaximization
 from bayesgen.fitting.training import prepare
 from bayesgen.runtime import ONE_THREAD_A_PRODUCT
 
@@ -34,7 +34,9 @@ def steps_of(model, X, groups):
     problem = prepare(model, X)
     statistics, conjugate = problem.data.statistics, problem.conjugate
     labelled = dataclasses.replace(statistics, unlabelled=None)
-    steps = ExpectationMaximization(conjugate, Target.likelihood(conjugate), labelled, statistics.unlabelled)
+    steps = ExpectationMaximization(
+        conjugate, CompleteDataObjective.likelihood(conjugate), labelled, statistics.unlabelled
+    )
     complete = steps.given_classes(statistics.unlabelled, groups, conjugate.center())
     return steps, conjugate.posterior_center(complete)
 

@@ -1,4 +1,4 @@
-"""Draws of a mixture whose components are exchangeable: how they are judged, and how they are put in order."""
+"""Draws of a mixture with exchangeable components: diagnostics that do not depend on their order, and relabelling."""
 
 import dataclasses
 from typing import Any
@@ -26,22 +26,22 @@ from bayesgen.typing import Int, Seed
 
 from .export import axes, class_axes
 
-MOST_ROWS = 500  # that components are told apart by
-MOST_NUMBERS = 1 << 23  # in a table of all draws and these rows
-DIGITS = 1e-6  # to which two densities agree that are one in other words
+MOST_MATCHED_ROWS = 500  # by which components are matched
+MOST_DENSITIES = 1 << 23  # log densities in a table of all draws and these rows
+SAME_DENSITY = 1e-6  # to which densities agree that are equal
 
 Axes = dict[str, int]
 """Name of a parameter -> its axis of the components, among those of one draw."""
 
 
 def unnamed(draws: Draws, axes_of: Axes, rows: Rows, seed: Seed) -> Draws:
-    """Draws that are judged by what does not depend on the names of components, where these mean nothing.
+    """Draws with diagnostics that do not depend on the order of components, where these are exchangeable.
 
     Args:
         draws: of a mixture.
-        axes_of: where its parameters have components.
+        axes_of: axes of the components, by parameter.
         rows: the training rows.
-        seed: of the choice of those rows that are looked at.
+        seed: chooses the rows by which components are matched.
     """
     if draws.program.num_classes < 2:
         return draws
@@ -66,7 +66,7 @@ def with_one_order(fit: Any) -> Any:
 
 
 def relabelled(draws: Draws, axes_of: Axes) -> tuple[Draws, Int[np.ndarray, "chains draws K"]]:
-    """The draws with their components in one order, and which component of each draw is the k-th now."""
+    """The draws with their components in one order, and the order (component of each draw that is now the k-th)."""
     assert draws.components is not None
     rows = draws.components.rows
     table = log_joint_draws(draws.program, chains_joined(draws.latents), rows)
@@ -83,9 +83,9 @@ NOTHING_TO_RELABEL = (
 
 
 def _is_exchangeable(draws: Draws, axes_of: Axes, rows: Rows) -> bool:
-    """Whether a process with its components in another order is the same process, and as probable beforehand.
+    """Whether a process with permuted components has the same density and the same prior density.
 
-    Every order comes of swapping the first two components and of moving all of them on by one.
+    Swapping the first two components and rotating all of them generate every permutation.
     """
     num_components = draws.program.num_classes
     last = jax.tree.map(lambda value: value[-1:, -1:], (draws.latents, draws.values))
@@ -96,8 +96,8 @@ def _is_exchangeable(draws: Draws, axes_of: Axes, rows: Rows) -> bool:
     for order in (swapped, moved):
         other = _ordered(last_draw, axes_of, order[None, None])
         other_table = log_joint_draws(draws.program, chains_joined(other.latents), rows)
-        if not np.allclose(other_table, table[..., order], DIGITS, DIGITS) or not np.isclose(
-            _log_prior(other), density, DIGITS, DIGITS
+        if not np.allclose(other_table, table[..., order], SAME_DENSITY, SAME_DENSITY) or not np.isclose(
+            _log_prior(other), density, SAME_DENSITY, SAME_DENSITY
         ):
             return False
     return True
@@ -121,9 +121,9 @@ def _log_prior(draw: Draws) -> float:
 
 
 def _some_rows(rows: Rows, draws: Draws, rng: np.random.Generator) -> Rows:
-    """As many of the rows that count as components need to be told apart."""
+    """A random subset of the rows of positive weight, as many as matching components needs."""
     counting = np.flatnonzero(np.asarray(rows.frequencies))
     num_draws = draws.sample_stats["diverging"].size
-    most = min(MOST_ROWS, max(1, MOST_NUMBERS // (num_draws * draws.program.num_classes)))
+    most = min(MOST_MATCHED_ROWS, max(1, MOST_DENSITIES // (num_draws * draws.program.num_classes)))
     chosen = counting if len(counting) <= most else np.sort(rng.choice(counting, most, replace=False))
     return dataclasses.replace(rows.take(chosen), labels=None, weights=np.asarray(rows.frequencies)[chosen])

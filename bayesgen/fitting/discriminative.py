@@ -1,8 +1,8 @@
 """Training for p(y | x): the process under which the labels of rows are most probable given their attributes.
 
-The search starts at the joint fit, and in coordinates in which the joint density there has curvature one. What labels
-given attributes tell of a process is at most what rows and labels tell of it together, so that curvatures are between 0
-and 1, whatever the units of the columns and the number of rows: 0 along directions that leave p(y | x) as it is.
+The search starts at the joint fit, in coordinates in which the joint density has curvature one there. Labels given
+attributes carry at most the information of rows and labels together, so the curvature of log p(y | x) is between 0 and
+1 in every direction, whatever the units of the columns and the number of rows: 0 where p(y | x) does not change.
 """
 
 import dataclasses
@@ -32,31 +32,29 @@ from bayesgen.statistics import SufficientStatistics, merged, padded_rows
 from bayesgen.typing import Array, Float
 
 from .fit import Fit
-from .identification import MOST_DIMENSIONS, SURE, Effects
+from .identification import CERTAIN, MOST_DIMENSIONS, LogOddsSlopes
 from .problem import ProgramProblem, Searching
-from .starts import inside, rows_of_classes
+from .starts import made_finite, rows_of_classes
 
-# Climbs from the joint fit: where they start, in which coordinates, and what is made of where they lead.
-
-BEYOND = 700.0  # where that stands for infinity: a probability of 1e-304
+LARGEST_COORDINATE = 700.0  # in place of infinity: a probability of 1e-304
 
 
-def start_of(problem: ProgramProblem, joint: Fit) -> Float[np.ndarray, " D"]:
-    """The unconstrained vector of the joint fit, inside the space where that has probabilities of zero."""
+def initial_vector(problem: ProgramProblem, joint: Fit) -> Float[np.ndarray, " D"]:
+    """The unconstrained vector of the joint fit; coordinates of probabilities of zero are made finite."""
     program = problem.program
     vector = _vector(program, joint.posterior.parameters)
     conjugate = problem.conjugate
     if not np.isfinite(vector).all() and conjugate is not None and conjugate.is_closed:
         statistics = dataclasses.replace(problem.data.statistics, unlabelled=None)
-        middle = _vector(program, conjugate.update(conjugate.initial_statistics(statistics)).center())
-        vector = np.where(np.isfinite(vector), vector, middle)
-    return inside(vector)
+        center = _vector(program, conjugate.update(conjugate.initial_statistics(statistics)).center())
+        vector = np.where(np.isfinite(vector), vector, center)
+    return made_finite(vector)
 
 
 def objective_at_joint_fit(problem: ProgramProblem, joint: Fit, density: LogDensity, whitening: Whitening) -> float:
-    """The density at the joint fit itself, which may lie at the edge of the space, by the function of the climb."""
+    """The objective at the joint fit itself, which may have probabilities of zero."""
     vector = _vector(problem.program, joint.posterior.parameters)
-    center = np.nan_to_num(vector, nan=0.0, posinf=BEYOND, neginf=-BEYOND)
+    center = np.nan_to_num(vector, nan=0.0, posinf=LARGEST_COORDINATE, neginf=-LARGEST_COORDINATE)
     evaluator = evaluator_of(Whitened(density, dataclasses.replace(whitening, center=center)))
     return evaluator.at(np.zeros(len(center)))[0]
 
@@ -75,33 +73,33 @@ def whitening_at(
     return Whitening.at_point(start, curvature_at(evaluator, start))
 
 
-def refuse_endless(
+def check_bounded(
     found: Rise,
     point_of: Callable[[Float[np.ndarray, " _"]], Float[Array, " D"]],
     whitening: Whitening,
     density: LogDensity,
     method: Searching,
 ) -> None:
-    """Refuse an objective that rises without end.
+    """Refuse an objective without an upper bound.
 
     Args:
-        found: where the climb has led.
-        point_of: from the coordinates of the climb to those of the density, linear about the whitening's center.
+        found: result of the search.
+        point_of: from the coordinates of the search to those of the density, linear about the whitening's center.
         whitening: of the density.
         density: that of p(y | x).
         method: what was asked for.
 
     Raises:
-        FitError: naming the site along which it does.
+        FitError: naming the site along which it rises.
     """
     if found.endless is not None:
-        raise endless(np.asarray(point_of(found.endless)) - whitening.center, whitening, density, method)
+        raise unbounded_objective(np.asarray(point_of(found.endless)) - whitening.center, whitening, density, method)
 
 
-def endless(
+def unbounded_objective(
     direction: Float[np.ndarray, " D"], whitening: Whitening, density: LogDensity, method: Searching
 ) -> FitError:
-    """What to say of an objective that rises without end along a direction."""
+    """The error for an objective that rises without end along a direction."""
     site = density.name_of(int(np.argmax(np.abs(direction) / whitening.widths)))
     remedy = (
         "Give that site a prior that bounds it (concentrations, a and b above 1)"
@@ -118,7 +116,7 @@ def endless(
 def values_at(
     program: GenerativeProgram, density: LogDensity, vector: Float[np.ndarray, " D"], known: Parameters
 ) -> Parameters:
-    """The parameters of an unconstrained vector; what is no latent is as it was."""
+    """The parameters of an unconstrained vector; those that are no latents keep their known values."""
     values = {name: np.asarray(value) for name, value in density.constrain(vector).items()}
     found = program.parameters_of(values)
     return {name: found.get(name, value) for name, value in known.items()}
@@ -127,23 +125,23 @@ def values_at(
 def result_at(
     method: Searching, problem: ProgramProblem, joint: Fit, point: Parameters, attributes: dict[str, Any]
 ) -> Fit:
-    """The fit at a point, of the kind that the joint fit is."""
+    """The fit at a point, with a posterior of the same kind as that of the joint fit."""
     assert isinstance(joint.posterior, Point)
     return problem.result(method, dataclasses.replace(joint.posterior, values=point), attributes | problem.about_labels)
 
 
 # Training for p(y | x) where the label y is continuous.
 #
-# log p(y | x, Q) = log p(x, y | Q) - log p(x | Q), and both are densities of statistics: of the rows, and of the same
-# rows without their y. So nothing is looked at row by row, but for sites that have no likelihood.
+# log p(y | x, Q) = log p(x, y | Q) - log p(x | Q), and both are densities of sufficient statistics: of the rows, and of
+# the same rows without y. So only sites without a likelihood are evaluated row by row.
 
 
 def response_fit(method: Searching, problem: ProgramProblem, response: Response) -> Fit:
     """The fit that maximises log p(y | X, Q), and the log prior where the method has one.
 
     Raises:
-        FitError: where log p(x) is not at hand, because x is made from y; rows without any y, or of which only
-            summaries are left; an objective without a maximum.
+        FitError: attributes that are made from y, so that log p(x) has no closed form; no row with y; summaries in
+            place of rows; an objective without a maximum.
     """
     rows, data = problem.data.rows, problem.data
     if response.is_parent:
@@ -168,10 +166,10 @@ def response_fit(method: Searching, problem: ProgramProblem, response: Response)
     without = data.model.summarize(data.schema, response.without(rows))
     density = ResponseDensity(problem.program, statistics.padded(), without.padded(), method.has_prior)
     with jax.enable_x64(True), placed(density.cost):
-        start = start_of(problem, joint)
+        start = initial_vector(problem, joint)
         whitening = whitening_at(method, problem, statistics, start)
         found = rise(Whitened(density, whitening), np.zeros(len(start)))
-        refuse_endless(found, whitening, whitening, density, method)
+        check_bounded(found, whitening, whitening, density, method)
         vector = np.asarray(whitening(found.vector))
         about = {
             "objective": found.value,
@@ -181,12 +179,12 @@ def response_fit(method: Searching, problem: ProgramProblem, response: Response)
     return result_at(method, problem, joint, point, about)
 
 
-# Two processes that are drawn to each other: the objective of hybrid training.
+# The objective of hybrid training.
 
 
 @record
 class CoupledDensity(LogDensity):
-    """One log density of a point, another one of another point, and a normal density of the distance of the two.
+    """The sum of the log densities of two points and of a normal log density of their distance.
 
     The vector holds whitened coordinates (a, b) of the pair a + t b and a - t b. The distance is normal with a variance
     v in each coordinate, -(2 t b)^2 / (2 v), and t = sqrt(v / (v + 4)) keeps the curvature along b below 1 however
@@ -205,38 +203,33 @@ class CoupledDensity(LogDensity):
 
     @property
     def dimension(self) -> int:
-        """Both points."""
         return 2 * len(self.whitening.center)
 
     def pair(self, vector: Float[Array, " D"]) -> tuple[Float[Array, " half"], Float[Array, " half"]]:
         """Both points, in the coordinates of their densities."""
-        middle, apart = jnp.split(jnp.asarray(vector), 2)
+        center, apart = jnp.split(jnp.asarray(vector), 2)
         shift = jnp.sqrt(self.variance / (self.variance + 4)) * apart
-        return self.whitening(middle + shift), self.whitening(middle - shift)
+        return self.whitening(center + shift), self.whitening(center - shift)
 
     def __call__(self, vector: Float[Array, " D"]) -> Float[Array, ""]:
-        """Sum of both densities and of that of the distance."""
         one, other = self.pair(vector)
         apart = jnp.split(jnp.asarray(vector), 2)[1]
         return self.first(one) + self.second(other) - 2 * (apart**2).sum() / (self.variance + 4)
 
     def constrain(self, vector: Float[Array, " D"]) -> Mapping[str, Array]:
-        """What the first point stands for."""
+        """The parameters of the first point."""
         return self.first.constrain(self.pair(vector)[0])
 
     @property
     def cost(self) -> float:
-        """Of both."""
         return self.first.cost + self.second.cost
 
     @property
     def loops_over_rows(self) -> bool:
-        """Where one of them does."""
         return self.first.loops_over_rows or self.second.loops_over_rows
 
     @property
     def owner(self) -> Any:
-        """That of the first."""
         return self.first.owner
 
 
@@ -244,7 +237,7 @@ def conditional_fit(method: Searching, problem: ProgramProblem) -> Fit:
     """The fit that maximises log p(y | X, Q), and the log prior where the method has one.
 
     Raises:
-        FitError: rows without any label, or of which only summaries are left; an objective without a maximum.
+        FitError: no row with a label; summaries in place of rows; an objective without a maximum.
     """
     if problem.data.model.response is not None:
         return response_fit(method, problem, problem.data.model.response)
@@ -254,10 +247,10 @@ def conditional_fit(method: Searching, problem: ProgramProblem) -> Fit:
     program, statistics = problem.program, labelled.data.statistics
     density = ConditionalDensity(program, padded_rows(rows), method.has_prior)
     with jax.enable_x64(True), placed(density.cost):
-        start = start_of(labelled, joint)
+        start = initial_vector(labelled, joint)
         whitening = whitening_at(method, labelled, statistics, start)
         found = rise(Whitened(density, whitening), np.zeros(len(start)))
-        refuse_endless(found, whitening, whitening, density, method)
+        check_bounded(found, whitening, whitening, density, method)
         vector = np.asarray(whitening(found.vector))
         num_unidentified = _checked(density, rows, vector, found.value, whitening, method)
         attributes = {
@@ -284,12 +277,12 @@ def hybrid_fit(method: Searching, problem: ProgramProblem, coupling: float) -> F
     labels = ConditionalDensity(program, padded_rows(rows), method.has_prior)
     attributes = AttributesDensity(program, padded_rows(joined(everything)))
     with jax.enable_x64(True), placed(labels.cost + attributes.cost):
-        start = start_of(problem, joint)
+        start = initial_vector(problem, joint)
         complete = _complete(problem, statistics, joint)
         whitening = whitening_at(method, problem, complete, start)
         density = CoupledDensity(labels, attributes, whitening, np.asarray(coupling**2 * complete.total_weight))
         found = rise(density, np.zeros(density.dimension))
-        refuse_endless(found, lambda vector: density.pair(vector)[0], whitening, labels, method)
+        check_bounded(found, lambda vector: density.pair(vector)[0], whitening, labels, method)
         first, second = (np.asarray(vector) for vector in density.pair(found.vector))
         known = joint.posterior.parameters
         about = {"objective": found.value, "other_parameters": values_at(program, labels, second, known)}
@@ -327,7 +320,7 @@ def labelled_rows(problem: ProgramProblem) -> Rows:
 
 
 def _without_unlabelled(problem: ProgramProblem) -> ProgramProblem:
-    """The problem of the labelled rows alone: others say nothing of p(y | x). The prior stays that of all rows."""
+    """The problem of the labelled rows alone, which determine p(y | x). The prior stays that of all rows."""
     data = problem.data
     if data.statistics.unlabelled is None:
         return problem
@@ -337,7 +330,7 @@ def _without_unlabelled(problem: ProgramProblem) -> ProgramProblem:
 
 
 def _complete(problem: ProgramProblem, statistics: SufficientStatistics, joint: Fit) -> SufficientStatistics:
-    """The statistics of all rows, those without labels in all classes with their responsibilities at the joint fit."""
+    """The expected statistics of all rows, by the responsibilities of the joint fit where labels are missing."""
     rows, data = statistics.unlabelled, problem.data
     labelled = dataclasses.replace(statistics, unlabelled=None)
     if rows is None:
@@ -355,17 +348,17 @@ def _checked(
     whitening: Whitening,
     method: Searching,
 ) -> int | None:
-    """In how many directions p(y | x) does not change at a point; None where dimensions are too many to tell.
+    """The number of directions in which p(y | x) does not change at a point; None in too many dimensions.
 
     Raises:
         FitError: where classes are separable.
     """
     if len(vector) > MOST_DIMENSIONS:
-        if not method.has_prior and value >= -SURE * float(np.sum(rows.frequencies)):
-            raise endless(vector - whitening.center, whitening, density, method)
+        if not method.has_prior and value >= -CERTAIN * float(np.sum(rows.frequencies)):
+            raise unbounded_objective(vector - whitening.center, whitening, density, method)
         return None
-    effects = Effects.at(density, rows, vector, whitening.widths)
-    direction = effects.separation(effects.without_prior)
+    slopes = LogOddsSlopes.at(density, rows, vector, whitening.widths)
+    direction = slopes.separation(slopes.without_prior)
     if direction is not None:
-        raise endless(direction, whitening, density, method)
-    return effects.num_unidentified
+        raise unbounded_objective(direction, whitening, density, method)
+    return slopes.num_unidentified

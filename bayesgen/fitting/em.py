@@ -1,4 +1,10 @@
-"""The best point that EM reaches from several starts, for models with conjugate blocks."""
+"""EM for models with conjugate blocks, some of whose labels or cells are missing, from several starts.
+
+The E-step finds the expected sufficient statistics of incomplete rows; the M-step is the closed form for complete rows.
+Both are done in one pass over the rows without labels, chunk by chunk in threads.
+
+Source: Dempster, Laird and Rubin (1977), Maximum likelihood from incomplete data via the EM algorithm.
+"""
 
 import dataclasses
 import functools
@@ -18,26 +24,19 @@ from bayesgen.statistics import Classes, Likelihood, SufficientStatistics, Sums,
 from bayesgen.typing import Float, Int
 
 from .problem import ProgramProblem
-from .starts import GivenParameters, Grouping, Starts, groupings
+from .starts import GivenClasses, GivenParameters, Grouping, groupings
 
-# Expectation and maximisation for models with conjugate blocks, some of whose labels or cells are not known.
-#
-# The E-step finds what rows that are not complete are expected to add to the sufficient statistics; the M-step is the
-# closed form for complete rows. Both are done in one pass over the rows without labels, chunk by chunk in threads.
-#
-# Source: Dempster, Laird and Rubin (1977), Maximum likelihood from incomplete data via the EM algorithm.
-
-CHUNK_CELLS = 1 << 19  # of rows x classes x columns: what threads do not wait for each other with
+E_STEP_CELLS = 1 << 19  # rows x classes x columns of a chunk
 
 
 @dataclasses.dataclass(frozen=True)
-class Target:
-    """What is maximised besides the likelihood, and how complete data are.
+class CompleteDataObjective:
+    """The objective that the M-step maximises: the complete-data log-likelihood, and perhaps a log prior.
 
     Attributes:
-        log_prior: parameters -> the log of what the likelihood is multiplied with.
+        log_prior: parameters -> the log prior density, or 0.
         maximum: statistics of complete rows -> the parameters at the maximum; a `FitError` where there is none.
-        remedy: what to do where there is none from any start, for messages.
+        remedy: what to do where no start leads to a maximum, for messages.
     """
 
     log_prior: Callable[[Parameters], float]
@@ -45,34 +44,32 @@ class Target:
     remedy: str = ""
 
     @classmethod
-    def likelihood(cls, conjugate: Conjugate) -> "Target":
+    def likelihood(cls, conjugate: Conjugate) -> "CompleteDataObjective":
         """The likelihood alone."""
         remedy = "MAP() keeps the rows and the spread of classes by its prior."
         return cls(lambda parameters: 0.0, conjugate.maximum_likelihood, conjugate.without_maximum or remedy)
 
     @classmethod
-    def posterior(cls, conjugate: Conjugate) -> "Target":
+    def posterior(cls, conjugate: Conjugate) -> "CompleteDataObjective":
         """The posterior density."""
         return cls(conjugate.log_prior, conjugate.maximum_posterior)
 
     @classmethod
-    def inside(cls, conjugate: Conjugate) -> "Target":
-        """The likelihood, by steps to the middles of posteriors: inside the space, where modes may lie at its edge."""
+    def at_posterior_centers(cls, conjugate: Conjugate) -> "CompleteDataObjective":
+        """The likelihood, by steps to posterior centres: interior points, where modes may lie on the boundary."""
         return cls(lambda parameters: 0.0, conjugate.posterior_center)
 
 
 @dataclasses.dataclass(frozen=True)
 class FreeCoordinates(Coordinates[Parameters]):
-    """The parameters that missing cells leave to be looked for: all others are known after one step."""
+    """The parameters that EM iterates over where cells are missing: all others have their values after one step."""
 
     conjugate: Conjugate
 
     def vector_of(self, point: Parameters) -> Float[np.ndarray, " F"]:
-        """Those of the blocks."""
         return self.conjugate.free_parameters(point)
 
     def point_at(self, vector: Float[np.ndarray, " F"], near: Parameters) -> Parameters | None:
-        """These, and all others of another point."""
         return self.conjugate.at_free_parameters(vector, near)
 
 
@@ -82,33 +79,33 @@ class ExpectationMaximization:
 
     Attributes:
         conjugate: the class prior and the blocks.
-        target: what is maximised.
+        objective: of the M-step.
         labelled: the statistics of the rows with labels.
-        unlabelled: the other rows, if there are any, with the weights that they have in the objective.
-        hard: whether a row without label is taken for one of its most probable class alone (Celeux and Govaert 1992,
-            A classification EM algorithm).
+        unlabelled: the other rows, if there are any, with their weights in the objective.
+        hard: whether a row without label counts in its most probable class alone (Celeux and Govaert 1992, A
+            classification EM algorithm).
     """
 
     conjugate: Conjugate
-    target: Target
+    objective: CompleteDataObjective
     labelled: SufficientStatistics
     unlabelled: Rows | None
     hard: bool = False
 
     @property
     def coordinates(self) -> FreeCoordinates | None:
-        """Those in which to leap, where it is cells alone that are missing."""
+        """Coordinates for acceleration, where only cells are missing."""
         of_cells_alone = self.unlabelled is None and not self.conjugate.has_several_maxima
         return FreeCoordinates(self.conjugate) if of_cells_alone else None
 
     def step(self, parameters: Parameters) -> tuple[float, Parameters]:
         """The objective at a point, and the next point, at which it is not lower.
 
-        The objective is the log-likelihood of the cells and labels that are there (and the log prior): for a row
-        without label log sum_k p(x, k), or log max_k p(x, k) if assignments are hard, times its weight.
+        The objective is the log-likelihood of the observed cells and labels (and the log prior): for a row without
+        label log sum_k p(x, k), or log max_k p(x, k) if assignments are hard, times its weight.
         """
         log_likelihood, expected = self.e_step_with_log_likelihood(parameters)
-        return log_likelihood + self.target.log_prior(parameters), self.target.maximum(expected)
+        return log_likelihood + self.objective.log_prior(parameters), self.objective.maximum(expected)
 
     def e_step_with_log_likelihood(self, parameters: Parameters) -> tuple[float, SufficientStatistics]:
         """The log-likelihood at a point, and the expected statistics of all rows."""
@@ -134,7 +131,8 @@ class ExpectationMaximization:
     ) -> SufficientStatistics:
         """The statistics of the labelled rows and of these, whose classes are given.
 
-        Parameters fill missing cells. For what else is hidden and for random numbers see `Family.initial_summary`.
+        Missing cells have their expectations at the parameters. For other latent variables and for random numbers see
+        `Family.initial_summary`.
         """
 
         def of_chunk(part: slice) -> SufficientStatistics:
@@ -166,7 +164,7 @@ class ExpectationMaximization:
         return self.conjugate.e_step(statistics, parameters, cells_alone=cells_alone)
 
     def _densities(self, parameters: Parameters) -> Densities:
-        """Those of the blocks, without what does not depend on parameters."""
+        """Those of the blocks, without the base measure, which does not depend on parameters."""
         with np.errstate(divide="ignore"):
             log_class_probs = np.log(parameters["class_probs"])
         of_blocks = ((block, self.conjugate.of_block(block, parameters)) for block in self.conjugate.blocks)
@@ -188,7 +186,7 @@ class ExpectationMaximization:
 
     @functools.cached_property
     def _log_base(self) -> float:
-        """What the likelihood of rows without labels has whatever the parameters: computed once, not in each step."""
+        """The log base measure of the rows without labels, which is the same in each step."""
         statistics = {block.name: block.family.likelihood for block in self.conjugate.blocks}
         with_base = {name: each for name, each in statistics.items() if each is not self._statistics[name]}
         rows = self.unlabelled
@@ -207,14 +205,14 @@ class ExpectationMaximization:
         return [] if self.unlabelled is None else self._chunks_of(self.unlabelled)
 
     def _chunks_of(self, rows: Rows) -> list[slice]:
-        return even_chunks(rows.num_rows, CHUNK_CELLS / numbers_per_row(rows, len(self.conjugate.classes)))
+        return even_chunks(rows.num_rows, E_STEP_CELLS / numbers_per_row(rows, len(self.conjugate.classes)))
 
 
 def _responsibilities(table: Float[np.ndarray, "n K"]) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n K"]]:
-    """Log densities of rows, classes summed out, and p(class | row)."""
+    """log p(row), the class marginalised, and p(class | row)."""
     by_class = np.ascontiguousarray(table.T)  # NumPy is slow with short rows
     peaks = by_class.max(0)
-    with np.errstate(invalid="ignore"):  # of rows that no class can have, which are refused
+    with np.errstate(invalid="ignore"):  # of rows that are impossible in every class, which are refused
         by_class -= peaks
     totals = np.exp(by_class, out=by_class).sum(0)
     by_class /= totals
@@ -227,35 +225,35 @@ def _most_probable(table: Float[np.ndarray, "n K"]) -> tuple[Float[np.ndarray, "
     return np.take_along_axis(table, codes[:, None], 1)[:, 0], codes
 
 
-LEAST_GAIN = 5e-8  # of the objective, left where EM ends: less than a thousandth of a standard error of each parameter
-SAME_MAXIMUM = 1e-4  # by which ends of climbs to one maximum may differ
-STARTS_INSIDE, LEAST_GAIN_INSIDE = 4, 1e-3  # where samplers are to start, whose own search goes on from there
+LEAST_GAIN = 5e-8  # of the objective, where EM ends: less than a thousandth of a standard error of each parameter
+SAME_MAXIMUM = 1e-4  # by which objectives of searches with one maximum may differ
+INTERIOR_STARTS, INTERIOR_LEAST_GAIN = 4, 1e-3  # for starts of samplers, whose own search goes on from there
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What EM is asked for.
+    """Options of a search by EM.
 
     Attributes:
         num_starts: how many starts are tried, where none are given.
         starts: where to start: at classes of the rows without labels, or at parameters.
-        hard: whether rows without labels are taken for one of their most probable class alone.
+        hard: whether rows without labels count in their most probable class alone.
     """
 
     num_starts: int
-    starts: Starts | GivenParameters | None = None
+    starts: GivenClasses | GivenParameters | None = None
     hard: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
 class Search:
-    """What starts have led to.
+    """Result of EM from several starts.
 
     Attributes:
         steps: the steps of EM that were taken.
         best: the ascent to the highest objective.
         num_starts: how many starts were tried.
-        num_dropped: how many of them led to a class without rows or without spread, where there is no estimate.
+        num_dropped: how many of them led to a class without rows or without variance, where there is no estimate.
     """
 
     steps: ExpectationMaximization
@@ -265,7 +263,7 @@ class Search:
 
     @property
     def attributes(self) -> dict[str, object]:
-        """What a fit tells of it."""
+        """For the attributes of a fit."""
         return {
             "objective": self.best.objective,
             "num_iterations": self.best.num_steps,
@@ -278,45 +276,47 @@ class Search:
 def search_by_em(
     problem: ProgramProblem,
     conjugate: Conjugate,
-    target: Target,
+    objective: CompleteDataObjective,
     statistics: SufficientStatistics,
     options: Options,
 ) -> Search:
-    """Climb from every start, and keep the best.
+    """Run EM from every start, and keep the best result.
 
     Args:
         problem: training problem, some of whose labels or cells are missing.
         conjugate: its blocks, whose hyperparameters are numbers.
-        target: what is maximised.
-        statistics: those of the problem, its rows without labels with the weights that they have here.
-        options: what is asked for.
+        objective: of the M-step.
+        statistics: those of the problem, rows without labels with their weights in the objective.
+        options: of the search.
 
     Raises:
         FitError: where no start leads to an estimate.
         DataError: starts that do not fit the data.
     """
-    if not options.hard:  # else they count: as rows of the most probable class
+    if not options.hard:  # else they count in their most probable class
         problem, statistics = _without_empty_rows(problem, conjugate, statistics)
     labelled = dataclasses.replace(statistics, unlabelled=None)
-    steps = ExpectationMaximization(conjugate, target, labelled, statistics.unlabelled, options.hard)
+    steps = ExpectationMaximization(conjugate, objective, labelled, statistics.unlabelled, options.hard)
     return _best_of(steps, _starts(problem, steps, options), problem.progress)
 
 
-def inner_point(problem: ProgramProblem, conjugate: Conjugate) -> Parameters:
-    """A point near the mode and inside the space, for samplers to start from, where labels or cells are missing."""
+def interior_point(problem: ProgramProblem, conjugate: Conjugate) -> Parameters:
+    """An interior point near the mode, where samplers start if labels or cells are missing."""
     problem, statistics = _without_empty_rows(problem, conjugate, problem.data.statistics)
     labelled = dataclasses.replace(statistics, unlabelled=None)
-    steps = ExpectationMaximization(conjugate, Target.inside(conjugate), labelled, statistics.unlabelled)
-    starts = _starts(problem, steps, Options(STARTS_INSIDE))
+    steps = ExpectationMaximization(
+        conjugate, CompleteDataObjective.at_posterior_centers(conjugate), labelled, statistics.unlabelled
+    )
+    starts = _starts(problem, steps, Options(INTERIOR_STARTS))
     with ONE_THREAD_A_PRODUCT:
-        ascents = [ascend(steps.step, start(), LEAST_GAIN_INSIDE, coordinates=steps.coordinates) for start in starts]
+        ascents = [ascend(steps.step, start(), INTERIOR_LEAST_GAIN, coordinates=steps.coordinates) for start in starts]
     return max(ascents, key=lambda ascent: ascent.objective).point
 
 
 def _without_empty_rows(
     problem: ProgramProblem, conjugate: Conjugate, statistics: SufficientStatistics
 ) -> tuple[ProgramProblem, SufficientStatistics]:
-    """The same without the rows that have neither label nor cell: they say nothing, and each makes EM slower."""
+    """The problem without the rows that have neither label nor cell: they carry no information and make EM slower."""
     data, rows = problem.data, statistics.unlabelled
     if rows is None:
         return problem, statistics
@@ -332,7 +332,7 @@ def _without_empty_rows(
 def _best_of(steps: ExpectationMaximization, starts: list["Start"], progress: bool | None) -> Search:
     best: Ascent[Parameters] | None = None
     refusals: list[FitError] = []
-    # hidden states have the order of the first start that leads to a maximum, or to its mirror image
+    # of maxima that differ by the order of hidden states, the one that is reached first is kept
     margin = SAME_MAXIMUM if steps.conjugate.has_several_maxima else 0.0
     # matrices of the M-step are small; rows go in chunks, which have threads
     with ONE_THREAD_A_PRODUCT, bar("EM, by starts", len(starts), progress) as advanced:
@@ -346,7 +346,7 @@ def _best_of(steps: ExpectationMaximization, starts: list["Start"], progress: bo
             advanced(1)
     if best is None:
         message = f"EM reaches no estimate from any of {len(starts)} starts. The first: {refusals[0]}"
-        raise FitError(f"{message} {steps.target.remedy}".rstrip()) from refusals[0]
+        raise FitError(f"{message} {steps.objective.remedy}".rstrip()) from refusals[0]
     if not best.converged:
         if steps.unlabelled is not None:
             hardly = "The classes are hardly told apart by these columns; fewer of them, or more labels, would be."
@@ -354,8 +354,7 @@ def _best_of(steps: ExpectationMaximization, starts: list["Start"], progress: bo
             hardly = "Rows hardly tell what is hidden; fewer hidden states, or MAP() and its prior, ask for less."
         else:
             hardly = (
-                "The cells that are there hardly tell how columns vary together; MAP() or covariance='diag' asks for "
-                "less."
+                "The observed cells hardly tell how columns vary together; MAP() or covariance='diag' asks for less."
             )
         warn(f"EM has not converged in {best.num_steps} steps: the objective still rises. {hardly}", ConvergenceWarning)
     return Search(steps, best, len(starts), len(refusals))
@@ -365,15 +364,15 @@ Start: TypeAlias = Callable[[], Parameters]
 
 
 def _starts(problem: ProgramProblem, steps: ExpectationMaximization, options: Options) -> list[Start]:
-    """Where to start: as was asked for; else in the middle of the posterior of the labelled rows, and around it.
+    """Starts as given by the user; else the posterior centre of the labelled rows, and points around it.
 
-    Without any label: at rows grouped by k-means++ and at random in turn.
+    Without any label: the posterior centres of groups of rows, by k-means++ and at random in turn.
     """
     data, rows = problem.data, steps.unlabelled
     conjugate, prior = steps.conjugate, steps.conjugate.center()
     rng, num_classes = generator(as_key(problem.seed)), len(conjugate.classes)
     if isinstance(options.starts, GivenParameters):
-        given = options.starts.processes(problem.program, _first(problem, steps))
+        given = options.starts.processes(problem.program, _first_start(problem, steps))
         return [functools.partial(dict, parameters) for parameters in given]
     if rows is None:
         num_others = options.num_starts - 1 if conjugate.has_several_maxima else 0
@@ -393,7 +392,7 @@ def _starts(problem: ProgramProblem, steps: ExpectationMaximization, options: Op
             functools.partial(_among_groups, steps, prior, groups, draw)
             for groups, draw in zip(found, draws, strict=True)
         ]
-    # classes without rows have one prior and cannot be told apart in the middle of it
+    # classes without rows have the same prior, at whose centre they would be equal
     first = [functools.partial(_posterior_center, steps)] if without_rows < 2 else []
     others = [
         functools.partial(_around_rows, steps, prior, _some_rows(rows.num_rows, num_classes, rng), rng)
@@ -402,8 +401,8 @@ def _starts(problem: ProgramProblem, steps: ExpectationMaximization, options: Op
     return [*first, *others]
 
 
-def _first(problem: ProgramProblem, steps: ExpectationMaximization) -> Parameters:
-    """What is tried first where nothing else is said: what starts lack is taken from there."""
+def _first_start(problem: ProgramProblem, steps: ExpectationMaximization) -> Parameters:
+    """The first default start, from which given parameters are completed."""
     return _starts(problem, steps, Options(1))[0]()
 
 
@@ -412,7 +411,7 @@ def _some_rows(num_rows: int, size: int, rng: np.random.Generator) -> Int[np.nda
 
 
 def _posterior_center(steps: ExpectationMaximization, rng: np.random.Generator | None = None) -> Parameters:
-    """The middle of the posterior of the labelled rows, of which the cells that are there stand for all."""
+    """The posterior centre of the labelled rows, from their observed cells."""
     return steps.conjugate.posterior_center(steps.conjugate.initial_statistics(steps.labelled, rng))
 
 
@@ -422,7 +421,7 @@ def _around_rows(
     places: Int[np.ndarray, " K"],
     rng: np.random.Generator,
 ) -> Parameters:
-    """The middle of the posterior of the labelled rows and one more row in each class."""
+    """The posterior centre of the labelled rows and one more row in each class."""
     assert steps.unlabelled is not None
     rows = dataclasses.replace(steps.unlabelled.take(places), weights=np.ones(len(places)))
     return steps.conjugate.posterior_center(steps.given_classes(rows, np.arange(len(places)), prior, rng))
@@ -431,12 +430,12 @@ def _around_rows(
 def _among_groups(
     steps: ExpectationMaximization, prior: Parameters, groups: Grouping, rng: np.random.Generator | None = None
 ) -> Parameters:
-    """The middle of the posterior if the groups were the classes: it exists where a group is empty or has one row."""
+    """The posterior centre with the groups as classes, which exists even where a group is empty or has one row."""
     assert steps.unlabelled is not None
     return steps.conjugate.posterior_center(steps.given_classes(steps.unlabelled, groups, prior, rng))
 
 
 def _maximum(steps: ExpectationMaximization, classes: Classes, prior: Parameters) -> Parameters:
-    """The maximum if rows without labels had these classes."""
+    """The maximum of the objective with these classes of the rows without labels."""
     assert steps.unlabelled is not None
-    return steps.target.maximum(steps.given_classes(steps.unlabelled, classes, prior))
+    return steps.objective.maximum(steps.given_classes(steps.unlabelled, classes, prior))

@@ -21,7 +21,7 @@ class Exact(Method):
     gives_evidence = True
 
     def refusal(self, problem: ProgramProblem) -> str | None:
-        """What leaves the posterior without a closed form: the model, or data in which something is missing."""
+        """The reason why the posterior has no closed form: the model, or missing cells or labels."""
         prior, data = problem.conjugate, problem.data
         if prior is None:
             return (
@@ -65,7 +65,7 @@ class Exact(Method):
 
 
 def _lacks_response_alone(problem: ProgramProblem, block: str) -> bool:
-    """Whether nothing but the response is missing in the rows of jointly normal columns."""
+    """Whether only the response is missing in the rows of jointly normal columns."""
     data = problem.data
     response, summary = data.model.response, data.statistics.summaries[block]
     if response is None or response.site != block or response.column is None or not isinstance(summary, PatternMoments):

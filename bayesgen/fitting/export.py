@@ -22,7 +22,7 @@ def to_datatree(fit: TrainedOnRows, num_draws: int = 1000, seed: Seed = 0) -> "D
     an exact fit, marked by the attribute `sampling = "independent"`; `point_estimate` for MLE and MAP. Dimensions are
     `class` (of a mixture, `component`), the columns (`feature`, or `{block}_feature` where there are several blocks)
     and `category`, with the labels' and columns' own names as coordinates. In a program of one's own an axis is `class`
-    where its entries belong to one class each; the others are called `{site}_dim_{axis}`.
+    where each entry belongs to one class; the others are called `{site}_dim_{axis}`.
     """
     assert isinstance(fit.posterior, ProcessPosterior)
     exported = fit.posterior.exported(int(num_draws), as_key(seed))
@@ -44,7 +44,7 @@ def datatree(
 
     groups = exported.groups
     used = {dim for name in dims for dim in dims[name]}
-    # the conventions are that there are more draws than chains, which need not be
+    # the conventions require more draws than chains
     tree = from_dict(groups, coords={k: v for k, v in coords.items() if k in used}, dims=dims, check_conventions=False)
     if "point_estimate" in groups:
         tree["point_estimate"] = tree["point_estimate"].to_dataset().squeeze(("chain", "draw"), drop=True)
@@ -75,7 +75,7 @@ def class_axes(fit: TrainedOnRows) -> dict[str, int]:
 
 
 def _own_axes(fit: TrainedOnRows) -> tuple[dict[str, Sequence[Any]], dict[str, Sequence[str]]]:
-    """A program of one's own: the axes that are the class are those that its attributes use as such."""
+    """For a program of one's own: an axis is the class where its attributes index it by the class."""
     dims: dict[str, Sequence[str]] = {}
     for site, class_axis in fit.program.class_axes.items():
         name, _ = fit.program.coordinates.get(site, (site, None))

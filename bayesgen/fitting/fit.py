@@ -1,4 +1,4 @@
-"""`Fit`: what training gives, whatever the method."""
+"""`Fit`: a trained model, and how its training data grow by more rows or by one more class."""
 
 import dataclasses
 from typing import TYPE_CHECKING, Any, Generic, Literal
@@ -11,7 +11,7 @@ from bayesgen.describe import described, quote_some, shortened
 from bayesgen.errors import DataError, FitError, ModelError, PredictionError
 from bayesgen.labels import Labelled
 from bayesgen.models import FactorCoordinates
-from bayesgen.posteriors import At, Posterior, ProcessPosterior, chains_joined
+from bayesgen.posteriors import At, ProcessPosterior, chains_joined
 from bayesgen.program import Reduction, log_joint_draws, reduce_draws
 from bayesgen.records import by_content
 from bayesgen.runtime import as_key, check_seed, in_batches, interrupts_kept, requested
@@ -19,13 +19,11 @@ from bayesgen.typing import Float, Int, Seed
 
 from .components import with_one_order
 from .export import class_axes, to_datatree
-from .reading import TrainedOnRows, facts_of
+from .reading import TrainedOnRows, description_of
 from .summaries import Summaries, as_summaries, summarize_tables
-from .unobserved import HiddenStates, TellsStates, imputed, site_of_states, states_by
+from .unobserved import HiddenStates, HiddenStatesRule, imputed, site_of_states, states_by
 
-# Data that grow: by more rows, and by one more class.
-
-AGAIN = (
+FIT_AGAIN = (
     "Fit again on all rows: at once, or from the statistics of each part, which add up: one = summarize(model, X, y, "
     "schema=fit.schema), and so on, and fit(model, one + two, method=...)."
 )
@@ -35,7 +33,7 @@ def kept_data(data: Summaries | None, schema: Schema, method: Any) -> Summaries:
     """The training data of a fit, with the scale of its prior.
 
     Args:
-        data: what the fit keeps of them.
+        data: the training data that the fit keeps.
         schema: of the fit.
         method: of the fit.
 
@@ -46,13 +44,15 @@ def kept_data(data: Summaries | None, schema: Schema, method: Any) -> Summaries:
         return dataclasses.replace(data, schema=schema)
     if not method.keeps_statistics:
         name = type(method).__name__
-        raise FitError(f"A fit by {name}() holds draws, given the rows that it was fitted to and no others. {AGAIN}")
+        raise FitError(
+            f"A fit by {name}() holds draws, given the rows that it was fitted to and no others. {FIT_AGAIN}"
+        )
     if method.needs_rows:
         raise FitError(
             f"A fit of p(y | x), which {method!r} maximises, tells of the rows that it was fitted to, and keeps none "
             "of them. Fit again on all rows at once: fit(model, X, y, method=...)."
         )
-    raise FitError(f"Some rows of this fit are not in any sufficient statistic, and a fit keeps no rows. {AGAIN}")
+    raise FitError(f"Some rows of this fit are not in any sufficient statistic, and a fit keeps no rows. {FIT_AGAIN}")
 
 
 def with_rows(data: Summaries, X: Any, y: Any, sample_weight: Any) -> Summaries:
@@ -65,8 +65,8 @@ def with_class(data: Summaries, label: Any, X: Any, sample_weight: Any) -> Summa
     """The data and rows of one more class, at the scale of the first.
 
     Raises:
-        DataError: a class that is there already.
-        FitError: a model in which classes are not learned apart.
+        DataError: a class that the schema has.
+        FitError: a model in which classes are not learned separately.
     """
     data.model.check_classes_apart(data.schema)
     known, level = tuple(data.schema.classes or ()), as_level(label, "label of the new class")
@@ -84,9 +84,9 @@ def with_class(data: Summaries, label: Any, X: Any, sample_weight: Any) -> Summa
 
 
 def with_classes_kept(grown: Any, first: Any) -> Any:
-    """A fit with one more class than the first, in which the parameters of the others are what they were.
+    """A fit with one more class than the first, with the parameters of the other classes as in the first.
 
-    They are anyway, but where EM looked for them: steps are counted for all classes together.
+    Only EM changes them, because it stops for all classes together.
     """
     if grown.summaries is None or grown.summaries.statistics.is_complete:
         return grown
@@ -111,8 +111,8 @@ if TYPE_CHECKING:
     from xarray import DataTree
 
 
-TABLES = ("mean", "mode", "draws", "predictive")
-ENOUGH_DRAWS = 1000  # for a table of each, where there can be any number
+LOG_JOINT_KINDS = ("mean", "mode", "draws", "predictive")
+DRAWS_OF_TABLES = 1000  # where a posterior can give any number
 
 
 @by_content
@@ -124,10 +124,10 @@ class Fit(TrainedOnRows[Any], Generic[Labelled]):
     Attributes:
         model: the model that was fitted.
         schema: the resolved schema of the training data.
-        concrete: the model, its choices made for these columns.
+        concrete: the model with its choices made for these columns.
         method: the training method.
         posterior: what was learned (a point, a conjugate posterior or draws).
-        problem: the model and the summarised training data, from which it learns further; None for `NUTS`, and where
+        problem: the model and the summarised training data, for `update` and `add_class`; None for `NUTS`, and where
             rows have no sufficient statistic.
         approximate_log_evidence: a named approximation of the log evidence, where the model has one
             (`ProbabilisticPCA`), up to what depends on the numbers of rows and columns alone; else None.
@@ -135,19 +135,14 @@ class Fit(TrainedOnRows[Any], Generic[Labelled]):
     """
 
     def __repr__(self) -> str:
-        return described(f"Fit of {self.model!r}", facts_of(self))
-
-    @property
-    def state(self) -> Posterior:
-        """The posterior, by the name that it had."""
-        return self.posterior
+        return described(f"Fit of {self.model!r}", description_of(self))
 
     def parameters_of(self, column: str) -> dict[str, np.ndarray]:
         """The parameters of one column of a built-in model, name -> array.
 
         They are those of the column's block, without the axis of the block's columns: {"probs": (K, r)} of a
-        categorical column with r values, {"mean": (K,), "variance": (K,)} of a real one, draws axes first. Of a
-        covariance the column's row is left, its covariances with all columns of the block.
+        categorical column with r values, {"mean": (K,), "variance": (K,)} of a real one, draws axes first. A covariance
+        gives the column's row, its covariances with all columns of the block.
 
         Raises:
             DataError: no such column.
@@ -175,9 +170,9 @@ class Fit(TrainedOnRows[Any], Generic[Labelled]):
         Returns:
             (n, K); with at="draws" (draws, n, K), chains one after another.
         """
-        if not isinstance(at, str) or at not in TABLES:
+        if not isinstance(at, str) or at not in LOG_JOINT_KINDS:
             raise PredictionError(
-                f"at must be one of {list(TABLES)}, got {shortened(repr(at))}. Rows are taken without labels: "
+                f"at must be one of {list(LOG_JOINT_KINDS)}, got {shortened(repr(at))}. Rows are taken without labels: "
                 "log_joint(X, at=..., rows=...)."
             )
         response = self.concrete.response
@@ -195,7 +190,7 @@ class Fit(TrainedOnRows[Any], Generic[Labelled]):
         wanted = wanted if rows is None else wanted.take(rows)
         if at != "draws":
             return self.posterior.log_joint(wanted, at)
-        latents = chains_joined(self.posterior.draws(ENOUGH_DRAWS, jax.random.key(0)))
+        latents = chains_joined(self.posterior.draws(DRAWS_OF_TABLES, jax.random.key(0)))
         return log_joint_draws(self.program, latents, wanted)
 
     def reduce_draws(
@@ -240,21 +235,21 @@ class Fit(TrainedOnRows[Any], Generic[Labelled]):
         return rows
 
     def impute(self, X: Any, num_draws: int = 0, *, seed: Seed = 0) -> Any:
-        """X with its missing cells, and nothing else, filled in given those of their row that are there.
+        """X with its missing cells imputed, given the observed cells of their row.
 
-        By their means, sum_k p(k | x_observed) E[x_missing | k, x_observed] over classes k, and by the most probable
-        value where columns are categorical or binary; or by draws. Parameters are integrated out in exact
-        fits, and averaged over 200 of the draws of `NUTS`, each as probable as it makes the row. Nothing in bayesgen
-        needs it: `fit` and `predict` marginalise. Draws show how uncertain cells are, which means do not.
+        The default is the mean, sum_k p(k | x_observed) E[x_missing | k, x_observed] over classes k, and the most
+        probable value in categorical and binary columns. Draws, besides, show the uncertainty of cells. Parameters are
+        integrated out in exact fits, and averaged over 200 of the draws of `NUTS`, each weighted by the probability of
+        the row. `fit` and `predict` do not need imputation: they marginalise.
 
         Args:
-            X: rows, in any form that `fit` takes. They come back in it, lists and series as arrays; draws are the first
-                axis of arrays, and a list of frames.
-            num_draws: how many completed copies of X to draw; 0 for one of means and most probable values.
+            X: rows, in any form that `fit` takes. The result has the same form, lists and series become arrays; draws
+                are the first axis of arrays, and a list of frames.
+            num_draws: number of imputed copies of X to draw; 0 for one of means and most probable values.
             seed: integer or JAX key, of the draws.
 
         Raises:
-            ModelError: a program of one's own, which does not tell how its cells follow from each other.
+            ModelError: a program of one's own, whose cells have no known conditional distributions.
             PredictionError: an average over structures; a row that is impossible under every class.
 
         >>> import bayesgen as bg
@@ -296,14 +291,14 @@ class Fit(TrainedOnRows[Any], Generic[Labelled]):
             )
         return dataclasses.replace(coordinates, index=table.index)
 
-    def states(self, X: Any, *, rule: TellsStates, site: str | None = None) -> HiddenStates:
-        """The hidden states of sequences, step by step: of `DirichletHiddenMarkov`, and of `HiddenMarkov` sites.
+    def states(self, X: Any, *, rule: HiddenStatesRule, site: str | None = None) -> HiddenStates:
+        """The hidden states of sequences at each time step: of `DirichletHiddenMarkov`, and of `HiddenMarkov` sites.
 
-        `PlugIn()` smooths at its process, p(state | all steps, Q), and gives the most probable path. `BMA()` averages
-        over draws from the posterior, each weighed by p(x | Q), the class included where there are classes;
-        `ConditionalAverage()` takes all draws alike. Where the prior treats states alike, draws may swap them: they
-        are put in one order, that of the draw of highest density. At a step that is missing the states are
-        what the other steps let expect.
+        `PlugIn()` smooths at its process, p(state | all time steps, Q), and gives the most probable path. `BMA()`
+        averages over draws from the posterior, each weighted by p(x | Q), the class included where there are classes;
+        `ConditionalAverage()` weights all draws equally. Where the prior is exchangeable in the states, draws may swap
+        them: they are put in one order, that of the draw of highest density. At a missing time step, states are
+        inferred from the other time steps.
 
         Args:
             X: sequences, in any form that `fit` takes.
@@ -311,7 +306,7 @@ class Fit(TrainedOnRows[Any], Generic[Labelled]):
             site: the column, block or attribute site, where several have states.
 
         Raises:
-            ModelError: a model without hidden states; several chains of them, and none named.
+            ModelError: a model without hidden states; several sites with states, and none named.
             PredictionError: a rule that the fit cannot answer; an average over structures.
 
         Source: Rabiner (1989), A tutorial on hidden Markov models, section III, problem 2.
@@ -324,7 +319,7 @@ class Fit(TrainedOnRows[Any], Generic[Labelled]):
         >>> states.paths.tolist(), states.probabilities.round(2).tolist()
         ([[1, 0, 0]], [[[0.0, 1.0], [0.53, 0.47], [1.0, 0.0]]])
         """
-        if isinstance(rule, type) or not isinstance(rule, TellsStates):
+        if isinstance(rule, type) or not isinstance(rule, HiddenStatesRule):
             raise PredictionError(f"rule must be an object such as PlugIn() or BMA(), got {rule!r}.")
         with requested(None), interrupts_kept():
             return states_by(rule, self, X, site_of_states(self, site))
@@ -332,10 +327,10 @@ class Fit(TrainedOnRows[Any], Generic[Labelled]):
     def update(
         self, X: Any, y: Any = None, *, sample_weight: Any = None, seed: Seed = 0, progress: bool | None = None
     ) -> "Fit[Labelled]":
-        """The fit of its training rows and more, any number of times.
+        """The fit of the training rows and more rows; may be repeated.
 
-        It is what fitting all rows at once gives, at the prior of this fit (`fit.prior`), up to rounding, log evidence
-        included. Fits by `Exact`, `MLE` and `MAP` keep the sufficient statistics of their rows for it, and no rows.
+        It equals the fit of all rows at once under the prior of this fit (`fit.prior`), up to rounding, log evidence
+        included. For it, fits by `Exact`, `MLE` and `MAP` keep the sufficient statistics of their rows, and no rows.
 
         Args:
             X, y: more rows, as `fit` takes them, of the same columns, categories and classes; or `Summaries` of them.
@@ -360,20 +355,20 @@ class Fit(TrainedOnRows[Any], Generic[Labelled]):
     def add_class(
         self, label: Any, X: Any, *, sample_weight: Any = None, seed: Seed = 0, progress: bool | None = None
     ) -> "Fit[Labelled]":
-        """The fit with one more class, learned from its rows alone; what was learned of the others stays.
+        """The fit with one more class, learned from its rows alone; the parameters of the other classes do not change.
 
-        Its parameters have the prior of those of the other classes, as the first fit resolved it, and its probability
-        has their concentration. It is what fitting all rows with all classes gives, at the prior of this fit.
+        The new class has the prior of the others, as the first fit resolved it, and their concentration. The result
+        equals the fit of all rows with all classes, under the prior of this fit.
 
         Args:
-            label: the new class. It takes its place among classes that are sorted; of others it is the last.
+            label: the new class. Sorted classes stay sorted; else it is the last.
             X: its rows, as `fit` takes them; chunks are tuples (X,) or (X, None, sample_weight).
             sample_weight: their weights.
             seed, progress: as `fit` takes them, where the method is a search.
 
         Raises:
-            DataError: a class that is there already (`update` takes more rows of it); rows that do not fit the schema.
-            FitError: a model in which classes are not learned apart: tied families, hyperparameters given class by
+            DataError: a class that the fit has (`update` takes more rows of it); rows that do not fit the schema.
+            FitError: a model in which classes are not learned separately: tied families, hyperparameters given class by
                 class or as distributions, fixed class probabilities, averages over structures, programs of one's own;
                 draws (`NUTS`).
 
@@ -398,12 +393,12 @@ class Fit(TrainedOnRows[Any], Generic[Labelled]):
     def relabel(self) -> "Fit[Labelled]":
         """The fit of a mixture by `NUTS()` with the components of all its draws in one order.
 
-        Components are exchangeable, and each draw may have another order of them. They are matched by their
-        responsibilities for training rows, to those of the draw of highest density first. Then means, R-hat and plots
-        of parameters, and responsibilities averaged over draws, mean something. Warns of draws that disagree even then.
+        Components are exchangeable, so their order may differ between draws. They are matched by their responsibilities
+        for training rows, first to those of the draw of highest density. Then means, R-hat and plots of parameters, and
+        responsibilities averaged over draws, are meaningful. Warns if chains still disagree.
 
         Raises:
-            FitError: what has nothing to relabel.
+            FitError: anything but draws of a mixture with exchangeable components.
 
         Source: Stephens (2000), Dealing with label switching in mixture models, section 4.
         """

@@ -1,10 +1,10 @@
-"""What labels given attributes tell of a process: in how many directions nothing, and in which ones too much.
+"""Identification of a process by labels given attributes: directions without effect, and separable classes.
 
-Classes are separable where some direction makes no wrong class of any row more probable, against its label, and some
-less. At a maximum there is no such direction; where there is one, a search ends only because what is left to gain is
-below rounding. Whether there is one is a linear program in the slopes of the log odds. It is put only where some
-direction moves no row that is in doubt: elsewhere the doubts prove that there is none (Gordan's theorem: shares of the
-wrong classes are positive multipliers under which the slopes sum to the gradient, zero).
+Classes are separable where, along some direction, the log odds of no wrong class against the label rise in any row, and
+some fall. Then p(y | x) has no maximum, and a search ends only because further gains are below rounding. Such a
+direction is found by a linear program in the slopes of the log odds. The program is solved only where some direction
+changes no uncertain row: elsewhere Gordan's theorem excludes separation, as the probabilities of the wrong classes are
+positive multipliers under which the slopes sum to the gradient, zero.
 
 Source: Albert and Anderson (1984), On the existence of maximum likelihood estimates in logistic regression models;
 Konis (2007), Linear programming algorithms for detecting separated data, section 4.
@@ -25,27 +25,27 @@ from bayesgen.solvers import evaluator_of
 from bayesgen.statistics import padded_rows
 from bayesgen.typing import Bool, Float, Int
 
-MOST_DIMENSIONS = 1200  # up to which slopes are looked at
-UNCHANGED = 1e-8  # of the largest effect: smaller ones are rounding
-SURE = 1e-6  # a mean share of wrong classes, below which rows are in no doubt
-GAIN, HARM = 1e-4, 1e-6  # by how much some log odds fall at least, and others may rise by rounding, along a separation
-ROUNDS, MORE_ROWS = 50, 500  # of linear programs, and rows that each adds to the next one
-CHUNK_ROWS = 4096  # whose changes are computed at once
-POINTS = 3  # about which priors are looked at
+MOST_DIMENSIONS = 1200  # up to which slopes are computed
+UNCHANGED = 1e-8  # of the largest singular value: smaller ones are rounding
+CERTAIN = 1e-6  # mean probability of wrong classes, below which labels are certain
+LEAST_FALL, MOST_RISE = 1e-4, 1e-6  # of log odds along a separating direction; rises are rounding
+MOST_LINEAR_PROGRAMS, MORE_ROWS = 50, 500  # and the rows that each adds to the next one
+SLOPE_ROWS = 4096  # whose slopes are computed at once
+PRIOR_POINTS = 3  # at which gradients of the prior are computed
 
 Direction = Float[np.ndarray, " D"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Effects:
-    """Slopes of log odds of wrong classes against labels at a point, of some rows, in units of the coordinates.
+class LogOddsSlopes:
+    """Slopes of the log odds of wrong classes against labels at a point, for some rows, in units of the coordinates.
 
     Attributes:
-        density: what is maximised.
+        density: the objective.
         rows: all labelled rows.
         vector: the point.
         widths: the units.
-        chosen: positions of the rows looked at: those that are most in doubt, and some others.
+        chosen: positions of these rows: the most uncertain ones, and some others.
         slopes: by row and class.
         shares: probabilities of the wrong classes.
     """
@@ -59,71 +59,71 @@ class Effects:
     shares: Float[np.ndarray, "m K"]
 
     @classmethod
-    def at(cls, density: ConditionalDensity, rows: Rows, vector: Direction, widths: Direction) -> "Effects":
-        """The effects at a point."""
+    def at(cls, density: ConditionalDensity, rows: Rows, vector: Direction, widths: Direction) -> "LogOddsSlopes":
+        """The slopes at a point."""
         program = density.program
         table = program_table(program, dict(density.constrain(vector)), rows)
         shares = scipy.special.softmax(table, axis=1)
         shares[np.arange(rows.num_rows), rows.codes] = 0.0
         counting = np.flatnonzero(rows.frequencies)
-        wanted = 2 * math.ceil(len(vector) / (program.num_classes - 1)) + 16
-        in_doubt = counting[np.argsort(-shares[counting].sum(1), kind="stable")[:wanted]]
-        others = np.random.default_rng(0).choice(counting, min(wanted, len(counting)), replace=False)
-        chosen = np.union1d(in_doubt, others)
+        num_rows = 2 * math.ceil(len(vector) / (program.num_classes - 1)) + 16
+        uncertain = counting[np.argsort(-shares[counting].sum(1), kind="stable")[:num_rows]]
+        others = np.random.default_rng(0).choice(counting, min(num_rows, len(counting)), replace=False)
+        chosen = np.union1d(uncertain, others)
         return cls(
             density, rows, vector, widths, chosen, _slopes(program, vector, rows, chosen, widths), shares[chosen]
         )
 
     @property
     def num_unidentified(self) -> int:
-        """In how many directions p(y | x) does not change."""
-        effects = np.linalg.svd(self.slopes.reshape(-1, len(self.vector)), compute_uv=False)
-        return len(self.vector) - int((effects > UNCHANGED * effects[0]).sum())
+        """The number of directions in which p(y | x) does not change."""
+        singular_values = np.linalg.svd(self.slopes.reshape(-1, len(self.vector)), compute_uv=False)
+        return len(self.vector) - int((singular_values > UNCHANGED * singular_values[0]).sum())
 
     def separation(self, free: Bool[np.ndarray, " D"]) -> Direction | None:
-        """A direction along free coordinates that makes labels of some rows surer, and of none less."""
+        """A direction along free coordinates that separates classes, wholly or in part; None where there is none."""
         slopes, chosen = self.slopes[:, :, free], self.chosen
         flat = slopes.reshape(len(slopes) * slopes.shape[1], -1)
-        left, effects, right = np.linalg.svd(flat, full_matrices=False)
-        kept = effects > UNCHANGED * effects[:1]
-        left, to_free = left[:, kept], (right[kept] / effects[kept, None]).T
-        if not kept.any() or np.linalg.eigvalsh(left.T * self.shares.ravel() @ left)[0] > SURE:
+        left, singular_values, right = np.linalg.svd(flat, full_matrices=False)
+        kept = singular_values > UNCHANGED * singular_values[:1]
+        left, to_free = left[:, kept], (right[kept] / singular_values[kept, None]).T
+        if not kept.any() or np.linalg.eigvalsh(left.T * self.shares.ravel() @ left)[0] > CERTAIN:
             return None
-        for _ in range(ROUNDS):
+        for _ in range(MOST_LINEAR_PROGRAMS):
             reduced = slopes.reshape(-1, slopes.shape[2]) @ to_free
             direction = np.zeros(len(self.vector))
-            direction[free] = to_free @ _least_harm(reduced * np.sqrt(len(reduced)))
-            changes = self._changes(direction)
-            gain, harm = -changes.min(initial=0.0), changes.max(initial=0.0)
-            if gain <= GAIN:
+            direction[free] = to_free @ _separating_direction(reduced * np.sqrt(len(reduced)))
+            changes = self._slopes_along(direction)
+            fall, rise = -changes.min(initial=0.0), changes.max(initial=0.0)
+            if fall <= LEAST_FALL:
                 return None
-            if harm <= HARM * gain:
+            if rise <= MOST_RISE * fall:
                 return direction * self.widths
             worst = np.setdiff1d(np.argsort(-changes.max(1), kind="stable")[:MORE_ROWS], chosen)
             if not len(worst):
-                return None  # what is left of harm is the solver's rounding: there is no clear separation
+                return None  # the remaining rises are rounding of the solver: no clear separation
             more = _slopes(self.density.program, self.vector, self.rows, worst, self.widths)[:, :, free]
             slopes, chosen = np.concatenate([slopes, more]), np.concatenate([chosen, worst])
         return None
 
-    def _changes(self, direction: Direction) -> Float[np.ndarray, "n K"]:
+    def _slopes_along(self, direction: Direction) -> Float[np.ndarray, "n K"]:
         """Slopes of all rows along a direction."""
         along = direction * self.widths
         changes = over_chunks(
             lambda part: slope_along(self.density.program, self.vector, along, part),
             self.rows,
             self.rows.num_rows,
-            CHUNK_ROWS,
+            SLOPE_ROWS,
         )
         return np.where(self.rows.frequencies[:, None] > 0, changes, 0.0) * np.sqrt(self.slopes.shape[0])
 
     @property
     def without_prior(self) -> Bool[np.ndarray, " D"]:
-        """Coordinates of which the prior, if it counts, says nothing."""
+        """Coordinates on which the prior does not depend; all of them where it does not count."""
         if not self.density.prior:
             return np.ones(len(self.vector), bool)
         silent = dataclasses.replace(self.density.rows, weights=np.zeros(self.density.rows.num_rows))
-        moves = np.random.default_rng(0).normal(size=(POINTS, len(self.vector))) * self.widths
+        moves = np.random.default_rng(0).normal(size=(PRIOR_POINTS, len(self.vector))) * self.widths
         gradients = evaluator_of(copied(self.density, rows=silent)).gradients(self.vector + moves)
         return np.asarray((gradients == 0).all(0))
 
@@ -135,7 +135,7 @@ def _slopes(
     return np.asarray(slopes_of_log_odds(program, vector, some))[: len(places)] * widths
 
 
-def _least_harm(slopes: Float[np.ndarray, "m r"]) -> Float[np.ndarray, " r"]:
-    """The direction along which slopes sum to least, none of them being positive."""
+def _separating_direction(slopes: Float[np.ndarray, "m r"]) -> Float[np.ndarray, " r"]:
+    """The direction along which the sum of slopes is least, none of them being positive."""
     result = scipy.optimize.linprog(slopes.sum(0), A_ub=slopes, b_ub=np.zeros(len(slopes)), bounds=(-1, 1))
     return np.zeros(slopes.shape[1]) if result.x is None else result.x

@@ -18,17 +18,17 @@ from bayesgen.statistics import PatternMoments
 from bayesgen.typing import Float, Seed
 
 from .components import unnamed
-from .em import inner_point
+from .em import interior_point
 from .export import axes, class_axes
 from .fit import Fit
 from .problem import Method, ProgramProblem
 
-MOST_GROUPS = 2000  # of rows of one class that lack the same cells: of 20 columns, some minutes of sampling
+MOST_PATTERNS = 2000  # of missing cells in a class: with 20 columns, some minutes of sampling
 STATES_HAVE_NO_NAMES = (
     "hidden states have no names of their own, and where chains number them in other ways, predictions do not depend "
     "on that and fit.states(X) puts them in one order; else raise num_warmup and num_samples"
 )
-MOST_CELLS = 1 << 20  # of their covariances, of which a step holds a few for each chain
+MOST_CELLS = 1 << 20  # in their covariances, of which a step holds a few for each chain
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,8 +39,8 @@ class NUTS(Method):
     starts at the mode in unconstrained coordinates and samples in coordinates whitened by the inverse Hessian there,
     so a short warm-up for the step size is enough. Where some draws diverge, it samples again with smaller steps, to a
     `target_accept_prob` of 0.95; where that approximation is not usable (several modes, an indefinite Hessian, heavy
-    tails that make chains diverge or wander), it falls back to ordinary adaptation. Which path was taken, and with
-    which target, is in `fit.attributes`.
+    tails that make chains diverge or wander), it falls back to ordinary adaptation. The path taken and its
+    target are in `fit.attributes`.
 
     Args:
         num_warmup: warm-up steps a chain; None for 150 where the posterior is whitened, 1000 where it is not.
@@ -68,11 +68,11 @@ class NUTS(Method):
             raise ModelError(f"NUTS: target_accept_prob must be a number in (0, 1), got {target!r}.")
 
     def refusal(self, problem: ProgramProblem) -> str | None:
-        """Jointly normal rows whose cells are missing in very many ways: every step looks at each."""
+        """Too many patterns of missing cells in jointly normal rows: every step evaluates each."""
         for name, summary in problem.data.statistics.summaries.items():
             if not isinstance(summary, PatternMoments):
                 continue
-            most = min(MOST_GROUPS, MOST_CELLS // max(1, summary.mean.shape[-1] ** 2))
+            most = min(MOST_PATTERNS, MOST_CELLS // max(1, summary.mean.shape[-1] ** 2))
             if summary.num_groups > most:
                 return (
                     f"NUTS() samples at most {most:,} groups of jointly normal rows that lack the same cells, and "
@@ -127,7 +127,7 @@ class NUTS(Method):
 
         Args:
             density: log density.
-            find_starts: where to look for its mode.
+            find_starts: starts of the search for its mode.
             seed: integer or JAX key.
             progress: whether to show progress; None means in a terminal.
         """
@@ -141,7 +141,7 @@ class NUTS(Method):
 
 
 def about(chains: Chains) -> dict[str, Any]:
-    """How draws came about, for the attributes of a fit."""
+    """How the draws were made, for the attributes of a fit."""
     return {
         "path": chains.attempt.path,
         "target_accept_prob": chains.attempt.settings.target,
@@ -150,16 +150,16 @@ def about(chains: Chains) -> dict[str, Any]:
 
 
 def _start(problem: ProgramProblem) -> Parameters | None:
-    """A process near the mode: the closed-form posterior mean where there is one, or where EM leads; else None."""
+    """A process near the mode, from the closed-form posterior or by EM; None where there is neither."""
     conjugate = problem.conjugate
     if conjugate is None or not conjugate.is_number:
         return None
     statistics = problem.data.statistics
-    return conjugate.posterior_center(statistics) if statistics.is_complete else inner_point(problem, conjugate)
+    return conjugate.posterior_center(statistics) if statistics.is_complete else interior_point(problem, conjugate)
 
 
 def _starts(program: GenerativeProgram, start: Parameters | None, seed: Seed) -> Float[np.ndarray, "starts D"]:
-    """Where to look for the mode: at a process near it, or all over the space."""
+    """Starts of the search for the mode: a process near it, or dispersed points."""
     if start is None:
         return dispersed_starts(program, seed)
     latents = program.latents_of(start)

@@ -1,4 +1,4 @@
-"""What `MLE` and `MAP` maximise: the joint density of rows and labels, that of labels given rows, or both, coupled."""
+"""Training objectives of `MLE` and `MAP`: log p(X, y | Q), log p(y | X, Q), or a hybrid of both."""
 
 import abc
 import dataclasses
@@ -15,17 +15,17 @@ from .problem import ProgramProblem, Searching
 
 
 @dataclasses.dataclass(frozen=True)
-class Objective(abc.ABC):
-    """What is maximised, the prior aside."""
+class TrainingObjective(abc.ABC):
+    """The function of the process that `MLE` and `MAP` maximise, the prior aside."""
 
     @property
     def needs_rows(self) -> bool:
-        """Whether statistics of the rows are not enough."""
+        """Whether it needs the rows besides their sufficient statistics."""
         return True
 
     @property
     def looks_at_unlabelled(self) -> bool:
-        """Whether rows without labels have a part in it."""
+        """Whether rows without labels contribute to it."""
         return True
 
     @abc.abstractmethod
@@ -34,44 +34,40 @@ class Objective(abc.ABC):
 
 
 @dataclasses.dataclass(frozen=True)
-class Joint(Objective):
+class JointLikelihood(TrainingObjective):
     """log p(X, y | Q): generative training."""
 
     @property
     def needs_rows(self) -> bool:
-        """No."""
         return False
 
     def __repr__(self) -> str:
         return "'joint'"
 
     def solved(self, method: Searching, problem: ProgramProblem) -> Fit:
-        """See `Objective`."""
         return method.joint_fit(problem)
 
 
 @dataclasses.dataclass(frozen=True)
-class Conditional(Objective):
+class ConditionalLikelihood(TrainingObjective):
     """log p(y | X, Q): discriminative training."""
 
     @property
     def looks_at_unlabelled(self) -> bool:
-        """No: they say nothing of p(y | x)."""
         return False
 
     def __repr__(self) -> str:
         return "'conditional'"
 
     def solved(self, method: Searching, problem: ProgramProblem) -> Fit:
-        """See `Objective`."""
         return conditional_fit(method, problem)
 
 
 @dataclasses.dataclass(frozen=True)
-class Hybrid(Objective):
-    """Generative and discriminative training at once, by two processes that are drawn to each other.
+class Hybrid(TrainingObjective):
+    """Generative and discriminative training at once, by two coupled processes.
 
-    Labels given attributes are told by one process Q, attributes by another one Q~, and both are looked for::
+    Labels given attributes follow one process Q, attributes another one Q~. Both are found by maximising::
 
         log p(Q) + log N(Q~ | Q, coupling^2 C) + sum_labelled log p(y | x, Q) + sum_all rows log p(x | Q~)
 
@@ -82,10 +78,10 @@ class Hybrid(Objective):
     joint fit of all rows; as it grows, Q is the fit by objective="conditional".
 
     Args:
-        coupling: how far the two may be apart, a standard deviation in these units; positive.
+        coupling: standard deviation of the distance between the two, in these units; positive.
 
     Raises:
-        ModelError: a coupling that is no positive number.
+        ModelError: a coupling that is not a positive number.
 
     Source: Lasserre, Bishop and Minka (2006), Principled hybrids of generative and discriminative models, section 3;
     there the prior counts twice, and coordinates are plain.
@@ -109,20 +105,19 @@ class Hybrid(Objective):
             )
 
     def solved(self, method: Searching, problem: ProgramProblem) -> Fit:
-        """See `Objective`."""
         return hybrid_fit(method, problem, float(self.coupling))
 
 
-OBJECTIVES = {"joint": Joint(), "conditional": Conditional()}
+OBJECTIVES = {"joint": JointLikelihood(), "conditional": ConditionalLikelihood()}
 
 
-def as_objective(objective: Any) -> Objective:
-    """The objective that users name, or give.
+def as_objective(objective: Any) -> TrainingObjective:
+    """The objective of that name; an objective is returned as it is.
 
     Raises:
-        ModelError: what is none.
+        ModelError: neither a known name nor an objective.
     """
-    if isinstance(objective, Objective):
+    if isinstance(objective, TrainingObjective):
         return objective
     known = OBJECTIVES.get(objective) if isinstance(objective, str) else None
     if known is None:

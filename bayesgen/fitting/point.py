@@ -1,4 +1,4 @@
-"""`PointMethod`: methods that look for one process, in closed form, by EM or by search."""
+"""`MLE` and `MAP`: the process at a maximum, in closed form, by EM or by search."""
 
 import abc
 import dataclasses
@@ -22,17 +22,15 @@ from bayesgen.solvers import climb, evaluator_of, maximize
 from bayesgen.statistics import Classes, SufficientStatistics, merged
 from bayesgen.typing import Float
 
-from .em import Options, Target, search_by_em
+from .em import CompleteDataObjective, Options, search_by_em
 from .exact import Exact
 from .fit import Fit
 from .nuts import NUTS
-from .objectives import Joint, as_objective
+from .objectives import JointLikelihood, as_objective
 from .problem import Method, ProgramProblem, Searching
-from .starts import GivenParameters, Starts, are_parameters, groupings, rows_of_classes
+from .starts import GivenClasses, GivenParameters, are_parameters, groupings, rows_of_classes
 
-# The process at the maximum of a program's density, found by search: what MLE and MAP give where no closed form is.
-
-FIRST_STARTS = 2  # of a climb for data without gaps, whose density seldom has several maxima
+FIRST_STARTS = 2  # of a search for complete data, whose density seldom has several maxima
 
 
 def point_at_maximum(
@@ -47,12 +45,12 @@ def point_at_maximum(
 
     Args:
         problem: training problem.
-        density: what is maximised.
-        num_starts: number of climbs.
-        what: what the density is, for messages.
-        complete: data without gaps, where those of the density have some: climbs begin at the maxima for these, and
-            elsewhere where more are asked for.
-        given: where climbs begin, and nowhere else, if that is said.
+        density: the objective.
+        num_starts: number of searches.
+        what: name of the density, for messages.
+        complete: complete data, where those of the density are incomplete: searches start at the maxima for these, and
+            at dispersed points where more are wanted.
+        given: the only starts, if they are given.
 
     Raises:
         FitError: where the density is unbounded or its mode not unique; names the site.
@@ -65,7 +63,7 @@ def point_at_maximum(
         )
     with jax.enable_x64(True), placed(density.cost):
         others = dispersed_starts(program, problem.seed, max(PRIOR_STARTS, num_starts))
-        if density.has_symmetries:  # at the origin all components are alike, and a climb from there ends at a saddle
+        if density.has_symmetries:  # at the origin all components are equal, and a search from there ends at a saddle
             others = others[1:]
         tops = [_top(density, statistics.padded(), others[:FIRST_STARTS]) for statistics in complete]
         starts = np.concatenate([*(top[None] for top in tops), others])
@@ -81,7 +79,7 @@ def point_at_maximum(
 def _top(
     density: ProgramDensity, statistics: SufficientStatistics, starts: Float[np.ndarray, "starts D"]
 ) -> Float[np.ndarray, " D"]:
-    """Where the density would be highest if these were the data. Inside float64."""
+    """The maximum of the density for these data. Inside float64."""
     of_these: ProgramDensity = copied(density, statistics=statistics)
     return climb(evaluator_of(of_these), starts)[0].vector
 
@@ -89,7 +87,7 @@ def _top(
 ASSIGNMENTS = ("soft", "hard")
 AVERAGING: tuple[Method, ...] = (Exact(), NUTS())
 GROUPINGS = 2  # among the starts of a search where no row has its label: by k-means++, and about random rows
-LABELLED_STARTS, UNLABELLED_STARTS = 4, 8  # where every row has its label, likelihoods seldom have several maxima
+LABELLED_STARTS, UNLABELLED_STARTS = 4, 8  # if every row has its label, likelihoods seldom have several maxima
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,14 +109,14 @@ class PointMethod(Searching):
         weight = self.unlabelled_weight
         if not isinstance(weight, numbers.Real) or isinstance(weight, bool) or not 0 <= weight < np.inf:
             raise ModelError(f"{name}: unlabelled_weight must be a finite number and at least 0, got {weight!r}.")
-        if self.starts is not None and not isinstance(self.starts, Starts | GivenParameters):
-            fill(self, starts=(GivenParameters if are_parameters(self.starts) else Starts)(self.starts))
+        if self.starts is not None and not isinstance(self.starts, GivenClasses | GivenParameters):
+            fill(self, starts=(GivenParameters if are_parameters(self.starts) else GivenClasses)(self.starts))
         fill(self, objective=as_objective(self.objective))
-        if self.objective != Joint() and self.assignment == "hard":
+        if self.objective != JointLikelihood() and self.assignment == "hard":
             raise ModelError(
                 f"{name}: assignment='hard' is for objective='joint' alone, which is what k-means maximises."
             )
-        stated = {"starts": isinstance(self.starts, Starts), "unlabelled_weight": weight != 1}
+        stated = {"starts": isinstance(self.starts, GivenClasses), "unlabelled_weight": weight != 1}
         idle = [argument for argument, is_stated in stated.items() if is_stated]
         if idle and not self.objective.looks_at_unlabelled:
             raise ModelError(
@@ -133,7 +131,6 @@ class PointMethod(Searching):
 
     @property
     def needs_rows(self) -> bool:
-        """As the objective does."""
         return self.objective.needs_rows
 
     def solve(self, problem: ProgramProblem) -> Fit:
@@ -156,23 +153,22 @@ class PointMethod(Searching):
         conjugate, statistics = problem.conjugate, self.counted(problem.data.statistics)
         if conjugate is None or not self._has_closed_form(conjugate):
             return problem.result(self, self._by_search(problem, statistics), problem.about_labels)
-        target = self._target(copied(conjugate, advice=_advice(problem, conjugate)))
+        objective = self._complete_data_objective(copied(conjugate, advice=_advice(problem, conjugate)))
         if statistics.is_complete and self.starts is not None:
             raise DataError(
                 f"{type(self).__name__}: starts= says where EM starts, and of data of which nothing is missing or "
                 "hidden the maximum has a closed form. Leave it out."
             )
         if statistics.is_complete:
-            return problem.result(self, Point(None, target.maximum(statistics), conjugate), problem.about_labels)
+            return problem.result(self, Point(None, objective.maximum(statistics), conjugate), problem.about_labels)
         options = Options(self.climbs(is_labelled=False), self.starts, self.assignment == "hard")
-        search = search_by_em(problem, conjugate, target, statistics, options)
+        search = search_by_em(problem, conjugate, objective, statistics, options)
         point = Point(None, search.best.point, conjugate)
         return problem.result(self, point, search.attributes | problem.about_labels)
 
     def counted(self, statistics: SufficientStatistics) -> SufficientStatistics:
-        """The statistics with the weight that rows without labels have here."""
         rows = statistics.unlabelled
-        if rows is None and isinstance(self.starts, Starts):
+        if rows is None and isinstance(self.starts, GivenClasses):
             raise DataError(
                 f"{type(self).__name__}: starts= says where to start looking for the classes of rows without labels, "
                 "and every row has its label. Leave it out."
@@ -188,12 +184,8 @@ class PointMethod(Searching):
         """Whether the maximum of complete rows has a closed form."""
 
     @abc.abstractmethod
-    def _target(self, conjugate: Conjugate) -> Target:
-        """What is maximised, for blocks."""
-
-    @abc.abstractmethod
-    def joint_density(self, problem: ProgramProblem, statistics: SufficientStatistics) -> ProgramDensity:
-        """What a joint fit maximises, for a program."""
+    def _complete_data_objective(self, conjugate: Conjugate) -> CompleteDataObjective:
+        """The objective of EM, for blocks."""
 
     def _by_search(self, problem: ProgramProblem, statistics: SufficientStatistics) -> Point:
         density = self.joint_density(problem, statistics.padded())
@@ -204,12 +196,12 @@ class PointMethod(Searching):
         return point_at_maximum(problem, density, num_climbs, self.what, starts)
 
     def climbs(self, is_labelled: bool = True) -> int:
-        """From how many points a search climbs, where every row has its label and where some have none."""
+        """The number of starts of a search, where every row has its label and where some have none."""
         return self.num_starts or (LABELLED_STARTS if is_labelled else UNLABELLED_STARTS)
 
 
 def _advice(problem: ProgramProblem, conjugate: Conjugate) -> Advice:
-    """What to recommend for a problem: of the methods that average, the first that has an answer to it."""
+    """Recommendations for messages: the first averaging method that solves the problem."""
     answering = [f"{type(method).__name__}()" for method in AVERAGING if method.refusal(problem) is None]
     if problem.has_labels:
         without_class = Advice.without_class
@@ -219,11 +211,11 @@ def _advice(problem: ProgramProblem, conjugate: Conjugate) -> Advice:
 
 
 def _complete_data(
-    problem: ProgramProblem, statistics: SufficientStatistics, starts: Starts | None
+    problem: ProgramProblem, statistics: SufficientStatistics, starts: GivenClasses | None
 ) -> list[SufficientStatistics]:
-    """Data without gaps whose maxima a search starts from: the labelled rows, or all rows with classes as given.
+    """Complete data at whose maxima a search starts: the labelled rows, or all rows with classes as given.
 
-    Rows without labels stay beside them with weight 0, so that nothing else is compiled for these data.
+    Rows without labels are kept with weight 0, so that the compiled density is that of the incomplete data.
     """
     data, rows = problem.data, statistics.unlabelled
     if rows is None:
@@ -239,9 +231,6 @@ def _complete_data(
         assert data.unlabelled_places is not None
         given = starts.classes(data.scaled_schema, data.num_rows, data.unlabelled_places)
     return [merged([labelled, data.model.summarize(data.schema, rows_of_classes(rows, classes))]) for classes in given]
-
-
-# `MAP`: the process of highest posterior density.
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -270,14 +259,11 @@ class MAP(PointMethod):
     def _has_closed_form(self, conjugate: Conjugate) -> bool:
         return conjugate.is_number
 
-    def _target(self, conjugate: Conjugate) -> Target:
-        return Target.posterior(conjugate)
+    def _complete_data_objective(self, conjugate: Conjugate) -> CompleteDataObjective:
+        return CompleteDataObjective.posterior(conjugate)
 
     def joint_density(self, problem: ProgramProblem, statistics: SufficientStatistics) -> ParameterDensity:
         return ParameterDensity(problem.program, statistics, self.assignment == "hard")
-
-
-# `MLE`: the process of highest likelihood, the prior ignored.
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -290,12 +276,12 @@ class MLE(PointMethod):
 
     Args:
         num_starts: number of starting points, where it is a search or EM; None for 8 where labels are missing, else 4.
-        starts: where EM starts: labels (n,) or responsibilities (n, K) of the rows of X, of which those of rows without
-            labels are looked at, or a list of such arrays. Or parameters, a mapping from names to arrays, or a list of
-            these: there EM starts, or the search of a program of one's own, and what a mapping lacks is as where EM
-            would start by itself (a search: at the origin of the unconstrained space). None starts in the middle of
-            the posterior of the labelled rows, and around it with one random row more in each class; where no row has
-            a label, at rows grouped by k-means++ and about random rows in turn.
+        starts: starting points of EM: labels (n,) or responsibilities (n, K) of the rows of X, which are used for rows
+            without labels, or a list of such arrays. Or parameters, as a mapping from names to arrays, or a list of
+            these, which also start the search of a program of one's own. A parameter that a mapping lacks has its
+            value at the default start of EM (of a search: at the origin of the unconstrained space). None starts at the
+            posterior centre of the labelled rows, and at those with one random row more in each class; where no row
+            has a label, at rows grouped by k-means++ and about random rows in turn.
         assignment: "soft", or "hard": a row without label counts by its most probable class alone, log max_k
             p(x, k | Q), which is what k-means maximises.
         unlabelled_weight: how much a row without label counts, of a row with one (EM-lambda). Where the model is wrong,
@@ -304,8 +290,8 @@ class MLE(PointMethod):
             training, in which rows without labels say nothing and are left out, so that `starts` and
             `unlabelled_weight` are refused. `Hybrid(coupling)` is between the two.
 
-    The last two are found by one climb from the joint fit, and need the rows: `Summaries` are refused, and their fits
-    are not updated. Many processes may have one p(y | x): the one that the climb reaches is returned. Where y is a
+    The last two are found by one search from the joint fit, and need the rows: `Summaries` are refused, and their fits
+    are not updated. Many processes may have one p(y | x): the one that the search reaches is returned. Where y is a
     class, `fit.attributes["unidentified_directions"]` of the conditional objective counts the directions, as the
     training rows tell, in which p(y | x) does not change there (None beyond 1,200 dimensions).
     `fit.attributes["objective"]` is what was reached, and under the conditional one "objective_of_joint_fit" that of
@@ -343,8 +329,8 @@ class MLE(PointMethod):
     def _has_closed_form(self, conjugate: Conjugate) -> bool:
         return True
 
-    def _target(self, conjugate: Conjugate) -> Target:
-        return Target.likelihood(conjugate)
+    def _complete_data_objective(self, conjugate: Conjugate) -> CompleteDataObjective:
+        return CompleteDataObjective.likelihood(conjugate)
 
     def joint_density(self, problem: ProgramProblem, statistics: SufficientStatistics) -> LikelihoodDensity:
         return LikelihoodDensity(problem.program, statistics, self.assignment == "hard")

@@ -1,4 +1,4 @@
-"""Training problems, a model and its data, and the methods that solve them."""
+"""Training problems, each a model and its data, and the methods that solve them."""
 
 import abc
 import dataclasses
@@ -44,11 +44,11 @@ class Problem(abc.ABC):
 
     @property
     def approximates_evidence(self) -> bool:
-        """Whether fits by any method know an approximation of their log evidence."""
+        """Whether fits by any method have an approximation of their log evidence."""
         return False
 
     def refusal_of(self, method: "Method") -> str | None:
-        """Why a method has no answer here, as far as can be told before anything is fitted; else None."""
+        """The reason why the method cannot solve the problem, as far as it is known before fitting; else None."""
         return None
 
     @abc.abstractmethod
@@ -56,13 +56,13 @@ class Problem(abc.ABC):
         """The fit by a method.
 
         Raises:
-            FitError: a method that is none for such a problem; an estimate that does not exist for these data.
+            FitError: a method that is not for such a problem; an estimate that does not exist for these data.
         """
 
 
 @dataclasses.dataclass(frozen=True)
 class ProgramProblem(Problem):
-    """A program, or blocks with families, and the statistics of rows: what methods are written for.
+    """A program, or blocks with families, and the sufficient statistics of rows.
 
     Attributes:
         data: summaries of the training data.
@@ -72,26 +72,23 @@ class ProgramProblem(Problem):
 
     @property
     def has_labels(self) -> bool:
-        """As the model says."""
         return self.data.model.has_labels
 
     def solved_by(self, method: "Method") -> Fit:
-        """What the method makes of it, if the model is one for the method."""
         if not method.gives_evidence:
             self.data.model.check_searchable(type(method).__name__)
-        problem = self._settled
+        problem = self._with_choices
         refusal = method.refusal(problem)
         if refusal is not None:
             raise FitError(refusal)
         return method.solve(problem)
 
     def refusal_of(self, method: "Method") -> str | None:
-        """As the method says."""
-        return method.refusal(self._settled)
+        return method.refusal(self._with_choices)
 
     @functools.cached_property
-    def _settled(self) -> "ProgramProblem":
-        """The problem with those choices made that the model leaves to the data."""
+    def _with_choices(self) -> "ProgramProblem":
+        """The problem with the choices made that the model leaves to the data."""
         model = self.data.model.settled(self.data.statistics)
         if model is self.data.model:
             return self
@@ -99,7 +96,6 @@ class ProgramProblem(Problem):
 
     @property
     def approximates_evidence(self) -> bool:
-        """As the model says."""
         return self.data.model.approximates_evidence
 
     @functools.cached_property
@@ -114,11 +110,11 @@ class ProgramProblem(Problem):
 
     @property
     def statistics(self) -> SufficientStatistics:
-        """The data as densities take them."""
+        """The statistics, padded for compiled densities."""
         return self.data.statistics.padded()
 
     def result(self, method: "Method", posterior: Posterior, attributes: dict[str, Any] | None = None) -> Fit:
-        """Wrap what was learned, with the data where the method's fits keep them and they are statistics alone."""
+        """A fit with this posterior. It keeps the data where the method's fits do and they are statistics alone."""
         statistics = self.data.statistics
         are_statistics = not method.needs_rows and statistics.rows is None and statistics.unlabelled is None
         keeps_data = method.keeps_statistics and are_statistics
@@ -135,7 +131,7 @@ class ProgramProblem(Problem):
 
     @property
     def about_labels(self) -> dict[str, Any]:
-        """What a fit tells of rows without labels: their weight, and which classes have no row with a label."""
+        """Attributes of a fit: the weight of rows without labels, and the classes of which no row has a label."""
         statistics = self.data.statistics
         if statistics.unlabelled is None or not self.has_labels:
             return {}
@@ -151,7 +147,7 @@ class ProgramProblem(Problem):
         return tuple(label for label, weight in pairs if weight == 0)
 
     def warn_of_unnamed_classes(self) -> None:
-        """Say once which classes no label tells apart, so that which of them has which name is arbitrary."""
+        """Warn once of classes without labelled rows, whose names are arbitrary."""
         if self.data.statistics.unlabelled is None or not self.has_labels:
             return
         unnamed = self._classes_without_labels
@@ -162,9 +158,9 @@ class ProgramProblem(Problem):
             )
 
     def warn_of_constant_columns(self) -> None:
-        """Say once which columns have no variance of their own for their default prior to take.
+        """Warn once of constant columns whose default prior takes its scale from their variance.
 
-        Where the schema came with its scale, the fit that found it has said so.
+        Where the schema came with its scale, the fit that found it has warned.
         """
         schema, known = self.data.scaled_schema, self.data.schema.variance
         constant = []
@@ -183,9 +179,9 @@ class ProgramProblem(Problem):
             )
 
     def _has_default_prior(self, places: Bool[np.ndarray, " D"]) -> Bool[np.ndarray, " D"]:
-        """Whether the priors of the columns at these places would be others if the variances there were.
+        """Whether the priors of the columns at these places depend on the variances there.
 
-        All columns of a block have one family, so that its prior with other variances tells it of each of them.
+        All columns of a block have one family, so the block's prior with other variances decides for each of them.
         """
         if self.conjugate is None or not places.any():
             return places
@@ -203,7 +199,7 @@ class ProgramProblem(Problem):
 
 
 class Method(abc.ABC):
-    """A way of training: an object with the arguments of the method."""
+    """A method of training, with its arguments."""
 
     gives_evidence: ClassVar[bool] = False
     """Whether its fits have the log evidence, parameters integrated out in closed form."""
@@ -212,11 +208,11 @@ class Method(abc.ABC):
 
     @property
     def needs_rows(self) -> bool:
-        """Whether it looks at rows one by one, so that they are kept besides their statistics."""
+        """Whether it needs rows one by one, so that they are kept besides their statistics."""
         return False
 
     def refusal(self, problem: ProgramProblem) -> str | None:
-        """Why the method has no answer to a problem, as far as can be told before anything is fitted; else None."""
+        """The reason why it cannot solve a problem, as far as it is known before fitting; else None."""
         return None
 
     def check_counts(self, **counts: object) -> None:
@@ -231,19 +227,16 @@ class Method(abc.ABC):
 
     @abc.abstractmethod
     def solve(self, problem: ProgramProblem) -> Fit:
-        """Train the program of a problem, to which there is no `refusal`."""
-
-
-# `Searching`: what objectives ask of the methods that look for one process.
+        """The fit of a problem for which there is no `refusal`."""
 
 
 class Searching(Method):
-    """A method that looks for one process. `MLE` and `MAP` are such."""
+    """A method that finds one process, as `MLE` and `MAP` do: the part that training objectives use."""
 
     has_prior: ClassVar[bool]
     """Whether the prior counts."""
     what: ClassVar[str]
-    """What the joint density is called, for messages."""
+    """The name of the joint density in messages."""
 
     @abc.abstractmethod
     def joint_fit(self, problem: ProgramProblem) -> Fit:
@@ -251,8 +244,8 @@ class Searching(Method):
 
     @abc.abstractmethod
     def counted(self, statistics: SufficientStatistics) -> SufficientStatistics:
-        """The statistics with the weight that rows without labels have."""
+        """The statistics, rows without labels with their weights in the objective."""
 
     @abc.abstractmethod
     def joint_density(self, problem: ProgramProblem, statistics: SufficientStatistics) -> ProgramDensity:
-        """What a joint fit maximises, for a program."""
+        """The density that a joint fit of a program maximises."""

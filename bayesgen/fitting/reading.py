@@ -1,4 +1,4 @@
-"""`TrainedOnRows`: what training on rows by column gives, and how it reads new rows."""
+"""`Trained` and `TrainedOnRows`: the results of training, how they read new rows, and their description."""
 
 import dataclasses
 import functools
@@ -18,19 +18,17 @@ from bayesgen.typing import Shaped
 
 from .summaries import Summaries
 
-# `Trained`: what all that training gives has in common.
-
 
 @by_content
 class Trained(Generic[Answered]):
-    """What training gives, whatever the model: what was learned of it, and by which method.
+    """A trained model of any kind, with its method and its posterior.
 
-    Its type says what predictions are, for type checkers and editors: `Trained["ClassPrediction"]`.
+    The type parameter is the type of its predictions, for type checkers and editors: `Trained["ClassPrediction"]`.
 
     Attributes:
         model: the model as the user gave it.
         method: the training method.
-        posterior: what was learned.
+        posterior: distribution of the parameters, or a point.
     """
 
     model: Any
@@ -54,13 +52,13 @@ class Trained(Generic[Answered]):
 
     @property
     def sample_stats(self) -> Mapping[str, np.ndarray] | None:
-        """What the sampler recorded, name -> (chain, draw); None where there was no sampler."""
+        """Statistics of the sampler, name -> (chain, draw); None where there was no sampler."""
         return self.posterior.sample_stats
 
 
 @by_content
 class TrainedOnRows(Trained[Answered]):
-    """A model that was trained on rows by column: what is known of it. `Fit` says what can be asked of it."""
+    """A model trained on rows by column: its data, and how it reads new rows. `Fit` adds the questions."""
 
     schema: Schema
     concrete: ConcreteModel = dataclasses.field(repr=False)
@@ -81,7 +79,7 @@ class TrainedOnRows(Trained[Answered]):
 
     @property
     def summaries(self) -> Summaries | None:
-        """The summarised training data, which tell whether two evidences are comparable; None where it keeps none."""
+        """The summarised training data; None where it keeps none."""
         return None if self.problem is None else self.problem.data
 
     @property
@@ -90,10 +88,10 @@ class TrainedOnRows(Trained[Answered]):
         return levels_array(self.schema.classes or ())
 
     def read(self, X: Any) -> Rows:
-        """Rows of new data by attribute site, checked; what has been read already is returned as it is.
+        """Rows of new data by attribute site, checked; `Rows` are returned as they are.
 
-        X has the columns of the training schema, or is what `simulate` gives: the attribute sites and covariates of the
-        program, and perhaps its label site, which is not read.
+        X has the columns of the training schema; or those that `simulate` gives, the attribute sites and covariates of
+        the program, and perhaps its label site, which is not read.
         """
         if isinstance(X, Rows):
             return X
@@ -113,12 +111,12 @@ class TrainedOnRows(Trained[Answered]):
         return rows
 
     def warn_of_new_values(self, table: Table) -> None:
-        """One warning that counts the cells of values that are new and taken as missing, if there are any."""
+        """Warn once of new values, which are taken as missing, with the number of their cells."""
         if not self.are_sites(table.names):
             warn_of_unknown(unknown_cells(self.schema, table))
 
     def are_sites(self, names: Sequence[str]) -> bool:
-        """Whether these are the sites that the program makes, and not the columns that it was trained on."""
+        """Whether these are the sites of the program, and not the columns that it was trained on."""
         if names == self.schema.columns:  # the usual case, for which no program is bound
             return False
         attributes = self.program.attributes if self.prior is None else self.prior.keys() - {"class"}
@@ -127,35 +125,32 @@ class TrainedOnRows(Trained[Answered]):
         return few and sites == set(names) - {self.program.label} and set(names) != set(self.schema.columns or ())
 
 
-# What a fit tells of itself.
-
-
-def facts_of(fit: TrainedOnRows) -> dict[str, str | None]:
-    """What `repr` tells of a fit, by name."""
+def description_of(fit: TrainedOnRows) -> dict[str, str | None]:
+    """The lines of `repr` of a fit, by name."""
     about_draws = fit.posterior.described
     return {
         "method": repr(fit.method),
         "rows (total weight)": amount(fit.attributes.get("total_weight")),
         "columns": counted(fit.schema.columns or fit.program.attributes),
         "components" if fit.concrete.class_axis == "component" else "classes": counted(fit.classes),
-        "rows without labels (weight)": _about_labels(fit),
+        "rows without labels (weight)": _unlabelled_rows(fit),
         "log evidence": amount(fit.log_evidence),
         "approximate log evidence, up to a constant of rows and columns": amount(fit.approximate_log_evidence),
         "draws": f"{about_draws}, path {fit.attributes.get('path')!r}" if about_draws else None,
         "parameters": shapes(fit.parameters, skip=2 if fit.is_sampled else 0),
-        "next": f"{_question(fit)}, fit.parameters, fit.to_datatree()",
+        "next": f"{_next_step(fit)}, fit.parameters, fit.to_datatree()",
     }
 
 
-def _about_labels(fit: TrainedOnRows) -> str | None:
+def _unlabelled_rows(fit: TrainedOnRows) -> str | None:
     """The weight of the rows without labels, and the classes of which no row has one."""
     weight, unnamed = (fit.attributes.get(name) for name in ("total_weight_unlabelled", "classes_without_labels"))
     lacking = f"; no row has the label {quote_some(unnamed)}" if unnamed else ""
     return None if weight is None else f"{amount(weight)}{lacking}"
 
 
-def _question(fit: TrainedOnRows) -> str:
-    """How to ask it of new rows."""
+def _next_step(fit: TrainedOnRows) -> str:
+    """How to predict for new rows."""
     if len(fit.classes) == 0 and fit.concrete.response is None:
         return "fit.log_joint(X)"
     order = "" if fit.posterior.has_order else "fit.relabel(), "

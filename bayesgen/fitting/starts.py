@@ -1,4 +1,4 @@
-"""Where to start looking for the classes of rows without labels: as users say, or at rows chosen at random."""
+"""Starting points of EM and of searches: groups of rows, and parameters or classes as users give them."""
 
 import dataclasses
 import functools
@@ -21,40 +21,38 @@ from bayesgen.runtime import all_in_threads, even_chunks
 from bayesgen.statistics import Classes
 from bayesgen.typing import Bool, Float, Int, Shaped
 
-# Where to start looking for components: rows grouped about a few of them, chosen by k-means++ or at random.
-
-MOST_ROWS = 10_000  # among which those are chosen about which the others are grouped
-CHUNK_CELLS = 1 << 20  # of rows x features, that a thread makes at a time
+MOST_CANDIDATES = 10_000  # for the centres of groups
+FEATURE_CELLS = 1 << 20  # rows x features of a chunk
 
 Grouping: TypeAlias = Int[np.ndarray, " n"]
-Values: TypeAlias = Any  # (n, ...) of a site, an array or a csr_array
-Features: TypeAlias = Any  # (n, features), likewise
-Observed: TypeAlias = Bool[np.ndarray, "n ..."] | None
-FeaturesOf: TypeAlias = Callable[[Values, Observed], Features]
+SiteValues: TypeAlias = Any  # (n, ...) of a site, an array or a csr_array
+FeatureMatrix: TypeAlias = Any  # (n, features), likewise
+ObservedMask: TypeAlias = Bool[np.ndarray, "n ..."] | None
+FeaturesOf: TypeAlias = Callable[[SiteValues, ObservedMask], FeatureMatrix]
 
 
 def groupings(rows: Rows, conjugate: Conjugate | None, num_groups: int, rng: np.random.Generator) -> Iterator[Grouping]:
-    """Groupings of rows without end, the code of each row's group: by k-means++ and about random rows in turn.
+    """An infinite iterator of groupings, the code of each row's group: by k-means++ and about random rows in turn.
 
     Distances are those of real columns in units of their standard deviations, of indicators of the values of binary and
     categorical ones, and of square roots of counts: of their shares in the row's total, where that is given. A missing
-    cell is no distance from the middle.
+    cell lies at the mean.
 
     Args:
         rows: the data.
-        conjugate: the model's blocks, which say what the columns are; None for a program of one's own, whose values are
-            all taken for real.
+        conjugate: the model's blocks, with the kinds of columns; None for a program of one's own, whose values count as
+            real.
         num_groups: number of groups, of which some may be empty.
         rng: random numbers.
     """
-    places = rng.choice(rows.num_rows, min(rows.num_rows, MOST_ROWS), replace=False)
+    places = rng.choice(rows.num_rows, min(rows.num_rows, MOST_CANDIDATES), replace=False)
     sample = rows.take(np.sort(places))
     features_of = _features_of(sample, conjugate)
     features = features_of(sample)
     weights = np.asarray(sample.frequencies)
     num_centers = min(num_groups, int(np.count_nonzero(weights)))
     cells_per_row = (features.nnz if scipy.sparse.issparse(features) else features.size) / len(weights)
-    chunks = even_chunks(rows.num_rows, CHUNK_CELLS / max(1.0, cells_per_row))
+    chunks = even_chunks(rows.num_rows, FEATURE_CELLS / max(1.0, cells_per_row))
     nearest = functools.partial(_nearest, rows, features_of, chunks)
     while True:
         seed = int(rng.integers(2**31))
@@ -66,7 +64,7 @@ def groupings(rows: Rows, conjugate: Conjugate | None, num_groups: int, rng: np.
 
 def _nearest(
     rows: Rows,
-    features_of: Callable[[Rows], Features],
+    features_of: Callable[[Rows], FeatureMatrix],
     chunks: list[slice],
     centers: Float[np.ndarray, "K features"],
 ) -> Grouping:
@@ -81,7 +79,7 @@ def _nearest(
     return nearest
 
 
-def _features_of(sample: Rows, conjugate: Conjugate | None) -> Callable[[Rows], Features]:
+def _features_of(sample: Rows, conjugate: Conjugate | None) -> Callable[[Rows], FeatureMatrix]:
     """A function that gives the features of rows, in the units of a sample of them."""
     families = {} if conjugate is None else {block.name: block.family for block in conjugate.blocks}
     of_sites: dict[str, FeaturesOf] = {}
@@ -92,12 +90,12 @@ def _features_of(sample: Rows, conjugate: Conjugate | None) -> Callable[[Rows], 
         elif family is not None and family.kind == "count":
             of_sites[site] = _roots_of_shares if family.covariate else _roots
         elif hasattr(values, "tocsr"):
-            of_sites[site] = _as_they_are
+            of_sites[site] = _unchanged
         else:
             is_real = family is None or family.kind in ("real", BINNED)
             of_sites[site] = _standardizing(_flat(values, _mask(sample, site)), is_real)
 
-    def features_of(rows: Rows) -> Features:
+    def features_of(rows: Rows) -> FeatureMatrix:
         parts = [of_site(rows.values[site], _mask(rows, site)) for site, of_site in of_sites.items()]
         is_sparse = any(scipy.sparse.issparse(part) for part in parts)
         return scipy.sparse.hstack(parts, format="csr") if is_sparse else np.concatenate(parts, axis=1)
@@ -106,64 +104,62 @@ def _features_of(sample: Rows, conjugate: Conjugate | None) -> Callable[[Rows], 
 
 
 def _standardizing(sample: Float[np.ndarray, "n D"], is_real: bool) -> FeaturesOf:
-    """Cells less their mean; of real columns in units of the standard deviation, of which a constant one has none."""
+    """Cells less their mean; of real columns that are not constant, in units of the standard deviation."""
     known = ~np.isnan(sample)
     count = np.maximum(known.sum(axis=0), 1)
     mean = np.where(known, sample, 0.0).sum(axis=0) / count
     deviation = np.sqrt(np.where(known, (sample - mean) ** 2, 0.0).sum(axis=0) / count)
     unit = np.where((deviation > 0) & is_real, deviation, 1.0)
 
-    def features_of(values: Values, observed: Observed) -> Features:
+    def features_of(values: SiteValues, observed: ObservedMask) -> FeatureMatrix:
         return np.nan_to_num((_flat(values, observed) - mean) / unit)
 
     return features_of
 
 
-def _mask(rows: Rows, site: str) -> Observed:
-    """Which cells are there; None where all are."""
+def _mask(rows: Rows, site: str) -> ObservedMask:
+    """Which cells are observed; None where all are."""
     observed = rows.observed.get(site)
     return None if observed is None else np.asarray(observed)
 
 
-def _flat(values: Float[np.ndarray, "n ..."], observed: Observed) -> Float[np.ndarray, "n D"]:
+def _flat(values: Float[np.ndarray, "n ..."], observed: ObservedMask) -> Float[np.ndarray, "n D"]:
     """The cells of each row beside each other, NaN where they are missing."""
     cells = np.asarray(values, np.float64) if observed is None else np.where(observed, values, np.nan)
     return cells.reshape(len(cells), -1)
 
 
-def _indicators(values: Values, observed: Observed, num_values: int) -> Features:
-    """An indicator for each value of each column, none where the cell is missing; a unit apart for different values."""
+def _indicators(values: SiteValues, observed: ObservedMask, num_values: int) -> FeatureMatrix:
+    """An indicator for each value of each column, 0 where the cell is missing; different values have distance 1."""
     is_value = values[..., None] == np.arange(num_values)
     if observed is not None:
         is_value = is_value & observed[..., None]
     return is_value.reshape(len(values), -1) / np.sqrt(2)
 
 
-def _roots(values: Values, observed: Observed) -> Features:
-    """Square roots of counts, whose standard deviations are about a half whatever their mean; 0 where missing."""
+def _roots(values: SiteValues, observed: ObservedMask) -> FeatureMatrix:
+    """Square roots of counts, whose standard deviation is about 1/2 for every mean; 0 where missing."""
     return np.sqrt(values) if observed is None else np.sqrt(np.where(observed, values, 0.0))
 
 
-def _roots_of_shares(values: Values, observed: Observed) -> Features:
-    """Square roots of the shares that counts have in the total of their row: points on a sphere."""
+def _roots_of_shares(values: SiteValues, observed: ObservedMask) -> FeatureMatrix:
+    """Square roots of the shares of counts in the total of their row: points on a sphere."""
     totals = np.maximum(np.asarray(values.sum(axis=1)).ravel(), 1.0)
     if hasattr(values, "tocsr"):
         return scipy.sparse.csr_array(scipy.sparse.diags_array(1 / np.sqrt(totals)) @ values.sqrt())
     return np.sqrt(values / totals[:, None])
 
 
-def _as_they_are(values: Values, observed: Observed) -> Features:
-    """Sparse cells, which centring would fill."""
+def _unchanged(values: SiteValues, observed: ObservedMask) -> FeatureMatrix:
+    """Sparse cells, which centring would make dense."""
     return values
 
 
-def _dense(array: Features) -> Float[np.ndarray, "K features"]:
+def _dense(array: FeatureMatrix) -> Float[np.ndarray, "K features"]:
     return array.toarray() if scipy.sparse.issparse(array) else np.asarray(array)
 
 
-# Where EM, or the search of a program of one's own, starts: at parameters, as users say.
-
-AT_THE_EDGE = 12.0  # where a coordinate starts that is infinitely far out: a probability of 1e-5
+FARTHEST_START = 12.0  # in place of an infinite coordinate: a probability of 1e-5
 
 
 @record
@@ -177,7 +173,7 @@ class GivenParameters:
     given: tuple[dict[str, Any], ...]
 
     def __init__(self, starts: Any) -> None:
-        """One mapping or several; a `DataError` for a value that is no array of finite numbers."""
+        """One mapping or several; a `DataError` for a value that is not an array of finite numbers."""
         several = [starts] if isinstance(starts, Mapping) else starts
         fill(self, given=tuple({name: _as_array(name, value) for name, value in each.items()} for each in several))
 
@@ -189,15 +185,15 @@ class GivenParameters:
         return f"<{len(self.given)} of {quote_some(sorted({name for each in self.given for name in each}))}>"
 
     def processes(self, program: GenerativeProgram, others: Parameters) -> list[Parameters]:
-        """The parameters of each start; those that it lacks are these others.
+        """The parameters of each start; those that it lacks are taken from `others`.
 
         Raises:
-            DataError: a name that is no parameter; a value of another shape, or outside the support.
+            DataError: a name that is not a parameter; a value of another shape, or outside the support.
         """
         return [_checked(each, program, others) for each in self.given]
 
     def vectors(self, program: GenerativeProgram, others: Parameters) -> Float[np.ndarray, "starts D"]:
-        """The unconstrained vector of each start, inside the space where it has probabilities of zero. Inside float64.
+        """The unconstrained vector of each start, finite even for probabilities of zero. Inside float64.
 
         Raises:
             DataError: see `processes`.
@@ -206,17 +202,17 @@ class GivenParameters:
         for start in self.processes(program, others):
             latents = program.latents_of(start)
             with np.errstate(divide="ignore", invalid="ignore"):
-                vectors.append(inside(free_vector(program, {name: latents[name] for name in program.latents})))
+                vectors.append(made_finite(free_vector(program, {name: latents[name] for name in program.latents})))
         return np.stack(vectors)
 
 
-def inside(vector: Float[np.ndarray, " D"]) -> Float[np.ndarray, " D"]:
-    """A vector with the coordinates moved inside the space that are at its edge, infinite, or that it leaves open."""
-    return np.nan_to_num(vector, nan=0.0, posinf=AT_THE_EDGE, neginf=-AT_THE_EDGE)
+def made_finite(vector: Float[np.ndarray, " D"]) -> Float[np.ndarray, " D"]:
+    """The vector with finite coordinates in place of infinite ones (bounds of the support) and of NaN."""
+    return np.nan_to_num(vector, nan=0.0, posinf=FARTHEST_START, neginf=-FARTHEST_START)
 
 
 def are_parameters(starts: Any) -> bool:
-    """Whether starts are mappings of parameters, and not classes of rows."""
+    """Whether starts are mappings of parameters, not classes of rows."""
     if isinstance(starts, Mapping):
         return True
     is_list = isinstance(starts, list | tuple) and len(starts) > 0
@@ -254,11 +250,11 @@ def _checked(given: Mapping[str, np.ndarray], program: GenerativeProgram, others
     return start
 
 
-SUM_TO_ONE = 1e-6  # by how much responsibilities may miss it
+SUM_TO_ONE = 1e-6  # tolerance for responsibilities
 
 
 @record
-class Starts:
+class GivenClasses:
     """Classes of the rows to start from, as users give them.
 
     Attributes:
@@ -288,8 +284,8 @@ class Starts:
             places: of those without.
 
         Raises:
-            DataError: another number of rows or classes; labels of no class, or missing there; numbers that are no
-                responsibilities.
+            DataError: another number of rows or classes; unknown labels, or missing ones at these places; numbers that
+                are not responsibilities.
         """
         return [_classes(array, schema, num_rows, places) for array in self.given]
 
@@ -338,7 +334,7 @@ def _responsibilities(array: np.ndarray, num_classes: int, places: Int[np.ndarra
 
 
 def rows_of_classes(rows: Rows, classes: Classes) -> Rows:
-    """Rows with these classes; where responsibilities are given, each row once in every class, with its share."""
+    """Rows with these classes; for responsibilities, each row once in every class, weighted by its responsibility."""
     if classes.ndim == 1:
         return dataclasses.replace(rows, labels=classes)
     num_rows, num_classes = classes.shape

@@ -1,4 +1,4 @@
-"""`Summaries`: everything that fitting knows of the data, mergeable."""
+"""`Summaries`: training data reduced to mergeable sufficient statistics, and `summarize`, which makes them."""
 
 import dataclasses
 import functools
@@ -54,14 +54,14 @@ class Summaries:
     rows: Rows | None = dataclasses.field(default=None, compare=False)
 
     def __repr__(self) -> str:
-        facts = {
+        lines = {
             "rows (total weight)": amount(self.total_weight),
             "without labels": amount(self._unlabelled_weight),
             "columns": counted(self.schema.columns or ()),
             "classes": counted(self.schema.classes or ()),
             "next": "fit(model, summaries, method=...), one + two for those of other rows",
         }
-        return described(f"Summaries for {self.model!r}", facts)
+        return described(f"Summaries for {self.model!r}", lines)
 
     @property
     def _unlabelled_weight(self) -> float | None:
@@ -75,7 +75,7 @@ class Summaries:
 
     @property
     def total_weight(self) -> float:
-        """How many rows there are, each counted with its weight."""
+        """Total weight of the rows."""
         return self.statistics.total_weight
 
     def merge(self, other: "Summaries") -> "Summaries":
@@ -102,7 +102,7 @@ class Summaries:
             schema=(scaled[0] if scaled else self.schema).widened(self.schema.ranges).widened(other.schema.ranges),
             statistics=self.statistics + other.statistics,
             num_rows=self.num_rows + other.num_rows,
-            unlabelled_places=one_after_another([self.unlabelled_places, later]),
+            unlabelled_places=concatenated([self.unlabelled_places, later]),
             rows=None if self.rows is None or other.rows is None else joined([self.rows, other.rows]),
         )
 
@@ -110,10 +110,10 @@ class Summaries:
         return self.merge(other)
 
     def check_made_for(self, model: Any) -> None:
-        """Refuse another model, which fitting would silently take for the one that these were made for.
+        """Refuse a model other than the one that these summaries were made for.
 
         Raises:
-            DataError: naming both models; what is no model.
+            DataError: naming both models; an object that is not a model.
         """
         check_model(model)
         wanted = self._concrete(model)
@@ -124,26 +124,26 @@ class Summaries:
             )
 
     def made_for(self, model: Any) -> "Summaries":
-        """These summaries as those of another model, where they are the same: see `check_made_for`."""
+        """These summaries for another model that has the same: see `check_made_for`."""
         self.check_made_for(model)
         wanted = self._concrete(model)
         assert isinstance(wanted, ConcreteModel)
         return self if self.model == wanted else dataclasses.replace(self, model=wanted)
 
     def _concrete(self, model: Recipe) -> Recipe:
-        """A model for these columns; if programs were summarised, whose schemas have no kinds to choose by, itself."""
+        """The model for these columns; itself where the schema is of a program, which has no kinds of columns."""
         if isinstance(self.model, GenerativeProgram) and not isinstance(model, GenerativeProgram):
             return model
         return model.concrete(self.schema)
 
     @functools.cached_property
     def scaled_schema(self) -> Schema:
-        """The schema with the columns' means and variances, to which default priors are resolved: known ones stay."""
+        """The schema with the columns' means and variances, which resolve default priors; known ones are kept."""
         return self.model.with_scale(self.schema, self._summaries_of_all_rows)
 
     @property
     def _summaries_of_all_rows(self) -> Mapping[str, Summary]:
-        """Site -> the summary of all rows, whether their classes are known or not; by class where all are."""
+        """Site -> the summary of all rows, labelled or not; by class where all are labelled."""
         known, unlabelled = self.statistics.summaries, self.statistics.unlabelled
         if unlabelled is None:
             return known
@@ -167,9 +167,9 @@ def _merged(one: Mapping[str, Summary], other: Mapping[str, Summary]) -> dict[st
     return {site: summary.merge(other[site]) for site, summary in one.items()}
 
 
-def one_after_another(parts: Iterable[Int[np.ndarray, " _"] | None]) -> Int[np.ndarray, " m"] | None:
-    there = [part for part in parts if part is not None]
-    return np.concatenate(there) if there else None
+def concatenated(parts: Iterable[Int[np.ndarray, " _"] | None]) -> Int[np.ndarray, " m"] | None:
+    given = [part for part in parts if part is not None]
+    return np.concatenate(given) if given else None
 
 
 def _same_scale(one: Schema, other: Schema) -> bool:
@@ -180,7 +180,7 @@ def _same_scale(one: Schema, other: Schema) -> bool:
 
 
 def check_model(model: object) -> None:
-    """Refuse what is no single model.
+    """Refuse anything but a single model.
 
     Raises:
         DataError: a class or a function; an average of models, whose members need summaries of their own.
@@ -205,16 +205,13 @@ def _shown(model: Model) -> str:
     return f"the program {getattr(model.function, '__qualname__', model.function)!r}"
 
 
-# `summarize`: training data are read, and become summaries chunk by chunk.
-
-
 def summarize(
     model: Recipe, X: Any, y: Any = None, *, schema: Schema | None = None, sample_weight: Any = None
 ) -> Summaries:
     """Reduce training data to sufficient statistics in one pass over blocks of rows.
 
-    Nothing that is made on the way is ever whole in memory, except for sites of a program that have no sufficient
-    statistic, and sequences whose makers hide states, trees or missing steps: their rows are kept.
+    Intermediate arrays are chunked in memory. Rows are kept for sites of a program without a sufficient statistic,
+    and for sequences with hidden states, parse trees or missing time steps.
 
     Args:
         model: a model or a `GenerativeProgram`.
@@ -224,11 +221,10 @@ def summarize(
             an array, frame or mapping: [(1.0, 2.0), (3.0, 4.0)] is a table of two rows.
         y: (n,) labels, some of which may be missing: these rows are kept; None for a program without classes. Where X
             and y (or sample_weight) are both of pandas, they have one index.
-        schema: what is known of the columns; declare classes and categories that a part of the data may lack. What is
-            not declared is inferred, from chunked data by the first chunk alone. That of a fit brings its default
-            prior.
-        sample_weight: (n,) nonnegative frequency weights (weight 2 = the row twice). A row of weight 0 is absent:
-            whatever is in it, nothing of it is looked at, its label and its categories included.
+        schema: what is known of the columns; declare classes and categories that a part of the data may lack. The rest
+            is inferred, for chunked data from the first chunk alone. The schema of a fit brings its default prior.
+        sample_weight: (n,) nonnegative frequency weights (weight 2 = the row twice). A row of weight 0 is ignored, its
+            label and its categories included.
 
     Raises:
         DataError: data that do not fit the schema or, naming the chunk, the schema of the first chunk.
@@ -251,7 +247,7 @@ def summarize(
 def _summarized(
     model: Recipe, X: Any, y: Any, schema: Schema | None, sample_weight: Any, keeps_rows: bool = False
 ) -> Summaries:
-    """See `summarize`; with the rows that have labels, if they are to be kept."""
+    """See `summarize`; `keeps_rows` keeps the rows with labels, too."""
     check_model(model)
     tables = read_tables(X, y, sample_weight)
     first = next(tables)
@@ -273,7 +269,7 @@ def as_summaries(
     sample_weight: Any = None,
     keeps_rows: bool = False,
 ) -> Summaries:
-    """The summaries of training data, which may be such already. DataError: those of another model, or more beside."""
+    """The summaries of training data, or the given ones. DataError: summaries of another model, or given with y."""
     if not isinstance(X, Summaries):
         return _summarized(model, X, y, schema, sample_weight, keeps_rows)
     if y is not None or sample_weight is not None or schema is not None:
@@ -284,7 +280,7 @@ def as_summaries(
 def summarize_tables(
     model: ConcreteModel, schema: Schema, tables: Iterable[Table], keeps_rows: bool = False
 ) -> Summaries:
-    """The summaries of all tables together; with the rows that have labels, if they are to be kept."""
+    """The summaries of all tables together; `keeps_rows` keeps the rows with labels, too."""
     num_rows, unlabelled_places, unknown = 0, [], Counter[str]()
     kept: list[Rows] = []
 
@@ -303,18 +299,20 @@ def summarize_tables(
     statistics = merged(parts())
     warn_of_unknown(unknown)
     rows = joined(kept) if kept else None
-    return Summaries(model, schema, statistics, num_rows, one_after_another(unlabelled_places), rows)
+    return Summaries(model, schema, statistics, num_rows, concatenated(unlabelled_places), rows)
 
 
-Part: TypeAlias = tuple[SufficientStatistics, Int[np.ndarray, " m"] | None, list[Rows], Mapping[str, tuple[int, int]]]
-"""The statistics of some rows of a table, which of its rows as given have no label, the others if they are kept, and
-the ranges of covariates."""
+ChunkStatistics: TypeAlias = tuple[
+    SufficientStatistics, Int[np.ndarray, " m"] | None, list[Rows], Mapping[str, tuple[int, int]]
+]
+"""The statistics of a chunk of rows, the positions of rows without label in the data as given, the labelled rows if
+they are kept, and the ranges of covariates."""
 
 
-def _statistics(model: ConcreteModel, schema: Schema, table: Table, keeps_rows: bool) -> Iterator[Part]:
+def _statistics(model: ConcreteModel, schema: Schema, table: Table, keeps_rows: bool) -> Iterator[ChunkStatistics]:
     """The sufficient statistics of each chunk of a table."""
 
-    def of_rows(places: slice) -> Part:
+    def of_rows(places: slice) -> ChunkStatistics:
         chunk = table.rows(places)
         labels = model.label_codes(schema, chunk)
         rows = dataclasses.replace(model.read(schema, chunk), labels=labels, weights=chunk.weights)
@@ -338,7 +336,7 @@ def _statistics(model: ConcreteModel, schema: Schema, table: Table, keeps_rows: 
 
 
 def _labelled(model: ConcreteModel, rows: Rows) -> Rows:
-    """The rows that have a label, with how often each counts."""
+    """The rows that have a label, with their weights."""
     has_label = np.ones(rows.num_rows, bool)
     if rows.labels is not None:
         has_label = np.asarray(rows.labels) >= 0

@@ -1,4 +1,4 @@
-"""The verb `fit`: what it is asked becomes a problem, which a method solves."""
+"""The verb `fit`: a model and data make a problem, which a method solves."""
 
 import dataclasses
 import functools
@@ -55,7 +55,7 @@ def fit(
     progress: bool | None = None,
     device: str | None = None,
 ) -> Any:
-    """Train a model: learn from data which processes may have made them.
+    """Train a model: infer from data the process that generated them.
 
     Args:
         model: `NaiveBayes`, `GaussianDiscriminant`, `GenerativeClassifier` or a `GenerativeProgram` of one's own.
@@ -63,13 +63,13 @@ def fit(
             of one's own the names are its attribute sites. Or `Summaries` of this model, or an iterable of chunks
             (X, y) or (X, y, sample_weight), and then no y: see `summarize`.
         y: (n,) labels of any one type, some of which may be missing (None, NaN, pandas.NA, null): `MLE` and `MAP` find
-            the classes of these rows by EM, `NUTS` sums them out, and `Exact` refuses them. Numbers, where the model's
+            the classes of these rows by EM, `NUTS` marginalises them, and `Exact` refuses them. Numbers, where the model's
             label is continuous; a classifier warns of numbers that look like a quantity: see `Schema`. Where X and y
             (or sample_weight) are both of pandas, they have one index.
         method: `MLE()`, `MAP()`, `Exact()` or `NUTS()`.
         schema: what is known of the columns; the rest is inferred.
-        sample_weight: (n,) nonnegative frequency weights (weight 2 = the row twice). A row of weight 0 is absent:
-            whatever is in it, nothing of it is looked at, its label and its categories included.
+        sample_weight: (n,) nonnegative frequency weights (weight 2 = the row twice). A row of weight 0 is ignored, its
+            label and its categories included.
         seed: integer or JAX key; the same seed gives the same numbers.
         progress: whether to show progress on standard error; None means in a terminal.
         device: "cpu" or "gpu", where searches for modes and samplers run; None for a GPU, if JAX has one, where the
@@ -77,10 +77,9 @@ def fit(
             processor. What was used is in `fit.attributes["device"]`.
 
     Cells of X may be missing: NaN, None, pandas.NA, null, masked. They are marginalised, neither imputed nor dropped:
-    the likelihood is that of the cells that are there. It is the right one where cells are missing at random: whether
-    one is missing may depend on what is there of its row, the label included, and on nothing else. Where it depends on
-    the cell's own value, as incomes that are withheld because they are high, estimates are biased, and no method here
-    corrects that.
+    the likelihood is that of the observed cells. It is correct where cells are missing at random: given the observed
+    cells and the label of a row, whether a cell is missing does not depend on its value. Where it does, as for incomes
+    that are withheld because they are high, estimates are biased, and no method here corrects that.
 
     JAX does not survive a fork: in a process that was forked after a fit had used it, fits raise a `BayesgenError`.
     Start workers by `multiprocessing.get_context("spawn")` or "forkserver", or use threads.
@@ -114,9 +113,9 @@ def prepare(
     sample_weight: Any = None,
     keeps_rows: bool = False,
 ) -> Problem:
-    """The problem of training a model, its data read. Models of other data than rows by column register their own.
+    """The problem of training a model on data. Models of data other than rows by column register their own function.
 
-    `keeps_rows` says that the problem is for methods some of which need labelled rows, not their statistics alone.
+    `keeps_rows` keeps the labelled rows, for methods that need them besides their statistics.
     """
     data = as_summaries(model, X, y, schema=schema, sample_weight=sample_weight, keeps_rows=keeps_rows)
     return ProgramProblem(model, data)

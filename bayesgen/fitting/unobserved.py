@@ -1,4 +1,4 @@
-"""Missing cells of rows, filled in: by their means given the cells that are there, or by draws."""
+"""Unobserved values of rows: hidden states of sequences, and imputation of missing cells by means or draws."""
 
 import dataclasses
 import numbers
@@ -20,34 +20,31 @@ from bayesgen.typing import Float, Int, Seed, Shaped
 
 from .reading import TrainedOnRows
 
-# `HiddenStates`: the states of the hidden chains that may have made sequences, step by step.
-
 if TYPE_CHECKING:
     import pandas as pd
 
 
 @by_content
 class HiddenStates:
-    """The hidden states of n sequences of up to T steps, of S states. What is past the end of a sequence is NaN, or -1.
+    """The hidden states of n sequences of up to T time steps, of S states; NaN, or -1, past the end of a sequence.
 
-    Where the model has classes, states are told for each of them, as if the sequence were of that class: an axis of
-    the K classes follows that of the rows. State 0 of one class has nothing to do with state 0 of another.
+    Where the model has classes, states are given each class: an axis of the K classes follows that of the rows. State 0
+    of one class is unrelated to state 0 of another.
 
     Attributes:
         site: the column, block or attribute site.
-        probabilities: p(state at each step | the whole sequence): smoothed, from the steps before and after. NaN, too,
-            where the sequence is impossible under the class.
-        paths: the path of states that is most probable as a whole (Viterbi), of `PlugIn()`. None for averages over
-            processes: no recursion finds the path that is most probable on the average. See `most_probable`.
-        lengths: how many steps each sequence has.
-        log_marginal: log p(x) of each row, states and classes summed out, as in the rule's prediction.
+        probabilities: smoothed p(state at each time step | the whole sequence). Also NaN where the sequence is
+            impossible under the class.
+        paths: the most probable path of states as a whole (Viterbi), of `PlugIn()`. None for averages over processes,
+            for which no recursion finds it. See `most_probable`.
+        lengths: number of time steps of each sequence.
+        log_marginal: log p(x) of each row, states and classes marginalised, as in the rule's prediction.
         classes: the labels, in the order of their axis; empty where the model has no classes.
         standard_error: Monte Carlo standard error of each probability; None where it is exact.
-        pareto_k: tail index of the weights of draws, as in `ClassPrediction`; None where no draws are weighed.
-        reordered: the share of draws whose states had another order than those of the draw of highest density, and
-            were put in that order: 0 where states have names of their own, as the prior treats them differently. None
-            where no draws are averaged.
-        index: the index of X, of a pandas frame, by which `to_frame` names rows; None where they have positions alone.
+        pareto_k: tail index of the weights of draws, as in `ClassPrediction`; None where draws have no weights.
+        reordered: the share of draws whose states were reordered to match the draw of highest density; 0 where the
+            prior is not exchangeable in the states. None where no draws are averaged.
+        index: the index of X if it is a pandas frame, by which `to_frame` names rows; else None.
     """
 
     site: str
@@ -65,7 +62,7 @@ class HiddenStates:
         num_states = self.probabilities.shape[-1]
         highest = self.probabilities.max(-1, initial=0.0)
         highest = highest[~np.isnan(highest)]
-        facts = {
+        lines = {
             "classes": quote_some(self.classes.tolist()) if len(self.classes) else None,
             "steps": f"{self.lengths.min()} to {self.lengths.max()}" if len(self.lengths) else None,
             "probability of the most probable state": f"{highest.min():.3f} to {highest.max():.3f}, mean "
@@ -74,10 +71,10 @@ class HiddenStates:
             else None,
             "next": "states.probabilities, states.paths, states.most_probable, states.to_frame()",
         }
-        return described(f"HiddenStates of {len(self.lengths)} sequences, {num_states} states", facts)
+        return described(f"HiddenStates of {len(self.lengths)} sequences, {num_states} states", lines)
 
     def until(self, lengths: Int[np.ndarray, " n"]) -> "HiddenStates":
-        """The same of sequences that end there: NaN, and -1, past their ends, and where they are impossible."""
+        """The states with NaN, and -1, past these lengths, and where sequences are impossible."""
         inside = np.arange(self.probabilities.shape[-2]) < lengths[:, None]
         known = (inside[:, None] if len(self.classes) else inside) & (self.probabilities.sum(-1) > 0)
 
@@ -92,15 +89,15 @@ class HiddenStates:
 
     @property
     def most_probable(self) -> Int[np.ndarray, "n *K T"]:
-        """The most probable state at each step by itself (the first of equal ones), -1 where there is none.
+        """The most probable state at each time step, the first of equal ones; -1 past the end of a sequence.
 
-        No path has more states right, expected; as a path, it may be less probable than `paths`, or impossible.
+        It maximises the expected number of correct states; as a path it may be less probable than `paths`.
         """
         best = np.nan_to_num(self.probabilities, nan=-1.0).argmax(-1)
         return np.where(np.isnan(self.probabilities).any(-1), -1, best)
 
     def to_frame(self) -> "pd.DataFrame":
-        """A pandas frame with a line for each row, class (if there are any), step and state, and its probability.
+        """A pandas frame with a line for each row, class (if there are any), time step and state, and its probability.
 
         Column "row" names the rows of X: by its index, or by position where it has none.
         """
@@ -119,18 +116,18 @@ class HiddenStates:
 
 
 @runtime_checkable
-class TellsStates(Protocol):
-    """A rule of prediction, as far as hidden states go."""
+class HiddenStatesRule(Protocol):
+    """A rule of prediction that gives hidden states."""
 
     def states(self, fit: Any, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]) -> HiddenStates:
-        """The states of a site at the steps of each sequence, which has so many, missing ones included."""
+        """The states of a site in sequences of these lengths, missing time steps included."""
 
 
 def site_of_states(fit: TrainedOnRows, site: str | None) -> str:
-    """The site whose states are asked for: that of this name, or the only one there is.
+    """The site with hidden states: that of this name, or the only one.
 
     Raises:
-        ModelError: a model without hidden states, or with several chains of them and none named.
+        ModelError: a model without hidden states, or with several such sites and none named.
         PredictionError: an average over structures.
     """
     if not isinstance(fit.posterior, ProcessPosterior):
@@ -150,8 +147,8 @@ def site_of_states(fit: TrainedOnRows, site: str | None) -> str:
     return sites[0] if site is None else site
 
 
-def states_by(rule: TellsStates, fit: TrainedOnRows, X: Any, site: str) -> HiddenStates:
-    """What a rule tells of the states of a site."""
+def states_by(rule: HiddenStatesRule, fit: TrainedOnRows, X: Any, site: str) -> HiddenStates:
+    """The states of a site by a rule."""
     table = read_table(X, least_rows=0)
     fit.warn_of_new_values(table)
     states = rule.states(fit, fit.rows_of(table), site, _lengths(fit, table, site))
@@ -159,24 +156,24 @@ def states_by(rule: TellsStates, fit: TrainedOnRows, X: Any, site: str) -> Hidde
 
 
 def _lengths(fit: TrainedOnRows, table: Table, site: str) -> Int[np.ndarray, " n"]:
-    """How many steps each sequence has, as the user gives it: arrays of numbers say nothing of what is past an end."""
+    """Number of time steps of each sequence as given: in padded arrays of numbers an end cannot be seen."""
     conjugate, of_symbols = fit.concrete.conjugate(fit.schema), fit.program.structure.attribute[site].discrete
     block = None if conjugate is None else next(block for block in conjugate.blocks if block.name == site)
     if block is not None and not fit.are_sites(table.names):
         names = list(fit.schema.names_in(table, block.columns))
-    elif block is not None and block.family.covariate is not None:  # simulated rows, which tell their lengths
+    elif block is not None and block.family.covariate is not None:  # simulated rows, with columns of lengths
         return np.asarray(table.column(f"{site}_{block.family.covariate}")).astype(np.int64)
     else:
         names = [site] if table.named else list(table.names)
     if of_symbols:
         return sequence_lengths({name: table.sequences(name) for name in names}, of_symbols)
     cells = {name: table.column(name) for name in names}
-    if any(of_column.ndim > 2 for of_column in cells.values()):  # steps that are arrays
+    if any(of_column.ndim > 2 for of_column in cells.values()):  # time steps that are arrays
         return np.array([of_row.shape[0] for of_row in cells[names[0]]], int)
     return sequence_lengths(dict(cells), of_symbols)
 
 
-CHUNK_NUMBERS = 1 << 22  # of a table of processes, rows and classes, or of processes, rows and cells
+IMPUTATION_NUMBERS = 1 << 22  # processes x rows x classes or cells of a chunk
 
 Filled = dict[str, Shaped[np.ndarray, "draws n D"]]  # block -> its cells
 
@@ -208,7 +205,7 @@ def imputed(fit: TrainedOnRows, X: Any, num_draws: int, seed: Seed) -> Any:
         np.shape(values)[1] for values in rows.values.values()
     )
     parts = []
-    for places in chunks(rows.num_rows, max(1, CHUNK_NUMBERS // row_size)):
+    for places in chunks(rows.num_rows, max(1, IMPUTATION_NUMBERS // row_size)):
         part = rows.take(places)
         responsibilities = _responsibilities(processes, part, places.start)
         drawn = _draws(processes, part, responsibilities, num_draws, rng) if num_draws else None
@@ -221,7 +218,7 @@ def imputed(fit: TrainedOnRows, X: Any, num_draws: int, seed: Seed) -> Any:
 
 
 def _refuse_sequences(conjugate: Conjugate, rows: Rows) -> None:
-    """Refuse sequences that lack steps, or are missing altogether: their cells are not filled in."""
+    """Refuse missing sequences, and sequences with missing time steps, which are not imputed."""
     for block in conjugate.blocks:
         if block.family.kind == SEQUENCE and block.name in rows.observed:
             raise ModelError(
@@ -232,7 +229,7 @@ def _refuse_sequences(conjugate: Conjugate, rows: Rows) -> None:
 
 
 def _responsibilities(processes: Sequence[Densities], rows: Rows, start: int) -> Float[np.ndarray, "S n K"]:
-    """Probability of each process and class, given the cells of each row that are there."""
+    """Probability of each process and class, given the observed cells of each row."""
     tables = np.stack([chunk_table(densities, rows, slice(0, rows.num_rows)) for densities in processes])
     total = scipy.special.logsumexp(tables, axis=(0, 2))
     if np.isneginf(total).any():
@@ -264,7 +261,7 @@ def _draws(
     num_draws: int,
     rng: np.random.Generator,
 ) -> Filled:
-    """Draws of the missing cells: of a process and a class given the cells that are there, and of cells given these."""
+    """Draws of a process and a class given the observed cells, and of the missing cells given these."""
     num_processes, num_rows, num_classes = responsibilities.shape
     bounds = responsibilities.transpose(1, 0, 2).reshape(num_rows, -1).cumsum(1)
     uniform = rng.random((num_draws, num_rows)) * bounds[:, -1]
@@ -289,12 +286,12 @@ def _double(values: Any) -> Float[np.ndarray, "n D"]:
 def _cells(
     schema: Schema, table: Table, conjugate: Conjugate, rows: Rows, found: Filled, draw: int
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Column of the table -> the rows in which it is missing, and what stands there now, as the user writes it."""
+    """Column of the table -> the rows in which it is missing, and the imputed values, decoded."""
     cells = {}
     for block in conjugate.blocks:
         if block.name not in rows.observed:
             continue
-        response = None if schema.response is None else schema.response.name  # which is no column of X, and the last
+        response = None if schema.response is None else schema.response.name  # the last column, and none of X
         columns = [column for column in block.columns if column != response]
         names = schema.names_in(table, columns)
         for index, (column, name) in enumerate(zip(columns, names, strict=True)):

@@ -186,7 +186,7 @@ WITHOUT_MAXIMUM = {
 @pytest.mark.parametrize("name", WITHOUT_MAXIMUM)
 def test_messages_recommend_methods_that_have_an_answer(name, monkeypatch):
     if "patterns" in name:
-        monkeypatch.setattr("bayesgen.fitting.nuts.MOST_GROUPS", 1)
+        monkeypatch.setattr("bayesgen.fitting.nuts.MOST_PATTERNS", 1)
     model, X, y, method, words = WITHOUT_MAXIMUM[name]
     with pytest.raises(bg.FitError, match=f"(?i){words}") as refusal:
         bg.fit(model, X, y, method=method)

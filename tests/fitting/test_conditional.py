@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 import bayesgen as bg
 from bayesgen.errors import FitError, ModelError
 from bayesgen.fitting import prepare
-from bayesgen.fitting.discriminative import start_of
+from bayesgen.fitting.discriminative import initial_vector
 from bayesgen.program import ConditionalDensity, free_vector
 from bayesgen.statistics import padded_rows
 
@@ -79,9 +79,9 @@ def test_a_joint_fit_with_probabilities_of_zero_is_where_the_climb_starts():
     joint, found = bg.fit(model, X, y, method=bg.MLE()), bg.fit(model, X, y, method=CONDITIONAL)
     assert found.attributes["objective_of_joint_fit"] == pytest.approx(log_scores(joint, X, y).sum(), abs=1e-9)
     assert found.attributes["objective"] == pytest.approx(log_scores(found, X, y).sum(), abs=1e-9)
-    start = start_of(prepare(model, X, y), joint)
+    start = initial_vector(prepare(model, X, y), joint)
     inner = bg.fit(model, {"size": X["size"]}, y, method=bg.MLE())
-    elsewhere = start_of(prepare(model, {"size": X["size"]}, y), inner)
+    elsewhere = initial_vector(prepare(model, {"size": X["size"]}, y), inner)
     close(np.delete(start, [1, 2]), elsewhere, rtol=1e-12)  # those of the flag alone are moved from the edge
     assert np.isfinite(start).all()
 

@@ -7,7 +7,7 @@ import scipy.stats
 
 import bayesgen as bg
 from bayesgen.errors import FitError, ModelError
-from bayesgen.fitting.discriminative import CoupledDensity, refuse_endless
+from bayesgen.fitting.discriminative import CoupledDensity, check_bounded
 from bayesgen.log_density import LogDensity
 from bayesgen.records import record
 from bayesgen.solvers import Rise, Whitening
@@ -142,4 +142,4 @@ def test_the_site_along_which_the_first_of_two_processes_rises_is_named():
     coupled = CoupledDensity(Slope(), Slope(), whitening, np.asarray(0.01))
     found = Rise(np.zeros(4), 0.0, endless=np.array([1.0, 0.0, 0.0, 5.0]))
     with pytest.raises(FitError, match="along site 'up'"):
-        refuse_endless(found, lambda vector: coupled.pair(vector)[0], whitening, Slope(), bg.MAP())
+        check_bounded(found, lambda vector: coupled.pair(vector)[0], whitening, Slope(), bg.MAP())

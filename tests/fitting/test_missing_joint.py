@@ -120,7 +120,7 @@ def test_exact_refuses_joint_blocks_alone():
 
 
 def test_too_many_groups_are_refused_by_nuts(monkeypatch):
-    monkeypatch.setattr(nuts, "MOST_GROUPS", 5)
+    monkeypatch.setattr(nuts, "MOST_PATTERNS", 5)
     X, y = data()
     with pytest.raises(bg.FitError, match=r"at most 5 groups .* those of 'real' are \d+: .*covariance='diag'"):
         bg.fit(bg.GaussianDiscriminant(), X, y, method=bg.NUTS())

@@ -15,7 +15,7 @@ from scipy import stats
 
 import bayesgen as bg
 from bayesgen.data import Rows
-from bayesgen.fitting.em import ExpectationMaximization, Options, Target, search_by_em
+from bayesgen.fitting.em import CompleteDataObjective, ExpectationMaximization, Options, search_by_em
 from bayesgen.fitting.training import prepare
 
 from .oracles import assert_moments
@@ -37,7 +37,7 @@ def hidden(y, share=0.5, seed=11):
 def steps_of(problem, target, hard=False):
     statistics = problem.data.statistics
     labelled = dataclasses.replace(statistics, unlabelled=None)
-    target = getattr(Target, target)(problem.conjugate)
+    target = getattr(CompleteDataObjective, target)(problem.conjugate)
     return ExpectationMaximization(problem.conjugate, target, labelled, statistics.unlabelled, hard)
 
 
@@ -72,7 +72,7 @@ def test_the_objective_never_falls(name, target, assignment):
     X, y = case.data
     problem = prepare(case.model, X, hidden(y), sample_weight=np.random.default_rng(1).integers(1, 4, ROWS))
     options = Options(3, hard=assignment == "hard")
-    target = getattr(Target, target)(problem.conjugate)
+    target = getattr(CompleteDataObjective, target)(problem.conjugate)
     search = search_by_em(problem, problem.conjugate, target, problem.data.statistics, options)
     objectives = np.asarray(search.best.objectives)
     assert len(objectives) > 2 and search.best.converged
@@ -92,7 +92,11 @@ def test_cells_may_be_missing_too(name):
     problem = prepare(case.model, masked, hidden(y))
     assert problem.data.statistics.unlabelled.observed
     search = search_by_em(
-        problem, problem.conjugate, Target.posterior(problem.conjugate), problem.data.statistics, Options(2)
+        problem,
+        problem.conjugate,
+        CompleteDataObjective.posterior(problem.conjugate),
+        problem.data.statistics,
+        Options(2),
     )
     objectives = np.asarray(search.best.objectives)
     assert len(objectives) > 2 and search.best.converged
@@ -307,7 +311,7 @@ def test_unlikely_rows_and_rows_in_threads(monkeypatch):
     whole = bg.fit(case.model, X, hidden(y), method=bg.MAP(num_starts=2))
     many = {name: np.concatenate([column] * 6) for name, column in X.items()}
     six = bg.fit(case.model, many, np.tile(hidden(y), 6), method=bg.MLE(num_starts=1))
-    monkeypatch.setattr(em, "CHUNK_CELLS", 1)
+    monkeypatch.setattr(em, "E_STEP_CELLS", 1)
     in_parts = bg.fit(case.model, many, np.tile(hidden(y), 6), method=bg.MLE(num_starts=1))
     assert len(whole.parameters) == len(six.parameters)
     for key, value in six.parameters.items():

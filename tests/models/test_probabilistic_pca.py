@@ -13,7 +13,7 @@ from sklearn.decomposition import PCA
 from sklearn.decomposition._pca import _assess_dimension
 
 import bayesgen as bg
-from bayesgen.fitting.em import ExpectationMaximization, Target
+from bayesgen.fitting.em import CompleteDataObjective, ExpectationMaximization
 from bayesgen.fitting.training import prepare
 
 close = np.testing.assert_allclose
@@ -131,7 +131,9 @@ def test_cells_that_are_missing_are_left_out(X):
         assert marginal(near).sum() < top
 
 
-@pytest.mark.parametrize("target", [Target.likelihood, Target.posterior], ids=["likelihood", "posterior"])
+@pytest.mark.parametrize(
+    "target", [CompleteDataObjective.likelihood, CompleteDataObjective.posterior], ids=["likelihood", "posterior"]
+)
 @pytest.mark.parametrize("model", [bg.ProbabilisticPCA(FACTORS), bg.Mixture(bg.ProbabilisticPCA(1), 2)], ids=repr)
 def test_steps_of_em_never_lower_the_objective(model, target, X):
     problem = prepare(model, with_holes(X))
