@@ -30,7 +30,7 @@ CHECKED = [
     "bayesgen.posteriors",
     *(f"bayesgen.prediction.{name}" for name in ("answer", "batches")),
     *(f"bayesgen.averaging.{name}" for name in ("comparable", "fit", "left_out")),
-    *(f"bayesgen.concepts.{name}" for name in ("hypothesis_classes", "prior", "table")),
+    *(f"bayesgen.concepts.{name}" for name in ("class_index", "hypothesis_classes", "prior")),
 ]
 REQUESTED = os.environ.get("BAYESGEN_CHECK_TYPES") == "1"
 

@@ -1,4 +1,4 @@
-"""The verb `average`: several structures as one fit, or as one model."""
+"""The verb `average`: several structures as one fit or one model, and their weightings."""
 
 import abc
 import dataclasses
@@ -17,7 +17,7 @@ from bayesgen.records import content_hash, record
 from bayesgen.typing import Float, Seed
 
 from .comparable import check_comparable, check_labels_alike, evidences_of
-from .fit import AverageFit, AverageResponseFit, average_fit, check_read_often
+from .fit import AverageFit, AverageResponseFit, average_fit, check_rereadable
 from .left_out import (
     assign_folds,
     cross_validated_scores,
@@ -27,8 +27,6 @@ from .left_out import (
     stacking_weights,
 )
 
-# Ways to weigh structures: an object each, which makes one fit of several.
-
 WITHOUT_EVIDENCE = (
     "Member {} is a mixture, and the log evidence of mixtures is not known, because their posterior has a term for "
     'every way to allot rows to components. Average with weights="stacking", which compares densities of rows left out.'
@@ -36,22 +34,22 @@ WITHOUT_EVIDENCE = (
 
 
 class Weighting(abc.ABC):
-    """How the members of an average are weighed: the `method` of the fit that comes of it."""
+    """A way to weight the members of an average: the `method` of the resulting fit."""
 
     needs_rows: ClassVar[bool]
-    """Whether the members' summaries do not suffice."""
+    """Whether it needs the rows besides the members' summaries."""
 
     @abc.abstractmethod
     def check_models(self, models: Sequence[Model]) -> None:
-        """Refuse members that are models, where only fits will do, or models that cannot be weighed."""
+        """Refuse models that cannot be weighted, or all models where only fits can."""
 
     def check_method(self, method: Method, with_labels: bool, without_exact: str | None) -> None:
-        """Refuse a method of fitting the members whose fits cannot be weighed.
+        """Refuse a training method of the members whose fits cannot be weighted.
 
         Args:
             method: the method.
             with_labels: whether rows have labels.
-            without_exact: why `Exact()` refuses a member; None where it refuses none.
+            without_exact: the reason why `Exact()` refuses a member; None where it refuses none.
         """
         if without_exact is not None:
             raise FitError(
@@ -66,11 +64,11 @@ class Weighting(abc.ABC):
 
     @abc.abstractmethod
     def mix(self, fits: Sequence[Fit], X: Any, y: Any) -> AverageFit:
-        """Put fits together; X and y are the rows, for weightings that need them."""
+        """The average of fits; X and y are the rows, for weightings that need them."""
 
 
 @record
-class ByEvidence(Weighting):
+class EvidenceWeighting(Weighting):
     """Posterior probabilities of the structures, from log evidences.
 
     Attributes:
@@ -83,13 +81,13 @@ class ByEvidence(Weighting):
     __hash__ = content_hash
 
     def check_models(self, models: Sequence[Model]) -> None:
-        """Models are fine, but for mixtures, whose evidence is not known."""
+        """Refuse mixtures, whose evidence is not known."""
         mixtures = [index for index, model in enumerate(models) if isinstance(model, Mixture)]
         if mixtures:
             raise FitError(WITHOUT_EVIDENCE.format(mixtures[0]))
 
     def mix(self, fits: Sequence[Fit], X: Any, y: Any) -> AverageFit:
-        """Mix joints; densities of rows, where evidences are approximate and there are no classes."""
+        """Mix p(x, y), or densities of rows where evidences are approximate and there are no classes."""
         self.check_models([fit.model for fit in fits])
         evidences = evidences_of(fits)
         check_comparable(fits)
@@ -100,11 +98,11 @@ class ByEvidence(Weighting):
         return average_fit(fits, shares, evidences.values, self, mixes="joint", log_evidence=total, kind=kind)
 
 
-class LeftOut(Weighting):
-    """Weights that come of class probabilities of rows left out; of their densities, where rows have no labels.
+class HeldOutWeighting(Weighting):
+    """Weights from class probabilities of held-out rows, or from their densities where rows have no labels.
 
     Attributes:
-        folds: number of folds; None where X and y are rows that no member has seen.
+        folds: number of folds; None where X and y are new to every member.
         seed: integer or JAX key, of the folds.
     """
 
@@ -117,12 +115,12 @@ class LeftOut(Weighting):
         """Weights from the log probability of each row's class, or the row's log density, by each member."""
 
     def check_models(self, models: Sequence[Model]) -> None:
-        """Rows that no member has seen cannot be those that models are fitted to."""
+        """Refuse models without folds: the rows would be those that they are fitted to."""
         if self.folds is None:
             raise FitError("folds=None takes X and y as rows that no member has seen: give fits, not models.")
 
     def check_method(self, method: Method, with_labels: bool, without_exact: str | None) -> None:
-        """Densities of rows come of any method."""
+        """Accept every method for densities of rows; for class probabilities as the base."""
         if with_labels:
             super().check_method(method, with_labels, without_exact)
 
@@ -135,7 +133,7 @@ class LeftOut(Weighting):
         return average_fit(fits, shares, scores, self, mixes=mixes, kind=_kind_of(fits))
 
     def _log_scores(self, fits: Sequence[Fit], X: Any, y: Any, with_labels: bool) -> Float[np.ndarray, "n M"]:
-        """The log score of each row by each member that has not seen it."""
+        """The log score of each row by each member, trained without it."""
         if with_labels and (X is None or y is None):
             raise FitError("These weights are learned on class probabilities of rows left out: give X= and y=.")
         if not with_labels and (X is None or y is not None):
@@ -148,31 +146,29 @@ class LeftOut(Weighting):
 
 
 @dataclasses.dataclass(frozen=True)
-class Stacking(LeftOut):
+class Stacking(HeldOutWeighting):
     """The mixture with the best log score. See `stacking_weights`."""
 
     folds: int | None = 10
     seed: Seed = 0
 
     def weights_of(self, log_scores: Float[np.ndarray, "n M"]) -> Float[np.ndarray, " M"]:
-        """Maximise the log score."""
         return stacking_weights(log_scores)
 
 
 @dataclasses.dataclass(frozen=True)
-class PseudoBMA(LeftOut):
+class PseudoBMA(HeldOutWeighting):
     """Weights proportional to the exponential of each member's log score. See `pseudo_bma_weights`."""
 
     folds: int | None = 10
     seed: Seed = 0
 
     def weights_of(self, log_scores: Float[np.ndarray, "n M"]) -> Float[np.ndarray, " M"]:
-        """Normalise."""
         return pseudo_bma_weights(log_scores)
 
 
 def _kind_of(fits: Sequence[Fit]) -> type[AverageFit] | None:
-    """The kind of average of fits with a continuous label; None for that of others."""
+    """The type of the average for a continuous label; else None, the default."""
     return AverageResponseFit if fits[0].concrete.response is not None else None
 
 
@@ -180,7 +176,7 @@ def have_labels(models: Sequence[ConcreteModel]) -> bool:
     """Whether models are of rows with labels.
 
     Raises:
-        FitError: where some are and some are not.
+        FitError: models with labels and models without.
     """
     check_labels_alike(models)
     answers = [model.has_labels or model.response is not None for model in models]
@@ -211,20 +207,17 @@ def _normalized(prior: Any, size: int) -> Float[np.ndarray, " M"]:
     return values / values.sum()
 
 
-# `AverageModel`: an average of models that are yet to be fitted, itself a model.
-
-
 @dataclasses.dataclass(frozen=True)
 class AverageModel(Model[AverageFit]):
-    """Several models of the same data, one of which is the structure. `bayesgen.average` of models makes one.
+    """An average of models that are not fitted yet: a model itself, made by `bayesgen.average`.
 
-    `Exact()` fits every member and weighs them; other methods refuse, because they give no log evidence. Models of rows
-    without labels, such as mixtures, are fitted by any method, and weighed by the densities of rows left out;
-    `ProbabilisticPCA` by any method, too, and weighed by approximate evidences.
+    `Exact()` fits every member and weights them; other methods are refused, as they give no evidence. Models of rows
+    without labels, such as mixtures, are fitted by any method, with weights from densities of held-out rows;
+    `ProbabilisticPCA` by any method, with weights from approximate evidences.
 
     Attributes:
         members: the models.
-        weighting: how they are weighed.
+        weighting: the way to weight them.
     """
 
     members: tuple[Model, ...]
@@ -251,16 +244,14 @@ class AverageProblem(Problem):
 
     @property
     def has_labels(self) -> bool:
-        """Whether its rows have labels."""
         return all(problem.has_labels for problem in self.data)
 
     @property
     def approximates_evidence(self) -> bool:
-        """Whether all members do."""
         return all(problem.approximates_evidence for problem in self.data)
 
     def refusal_of(self, method: Method) -> str | None:
-        """That of the first member that has one."""
+        """The reason of the first member that refuses the method."""
         return next((why for member in self.data if (why := member.refusal_of(method)) is not None), None)
 
     def solved_by(self, method: Method) -> AverageFit:
@@ -286,7 +277,7 @@ def _(
             "Summaries belong to one model, and each member of an average needs its own. Give X and y, or fit each "
             "member to its summaries and average the fits."
         )
-    check_read_often(X)
+    check_rereadable(X)
     if model.weighting.needs_rows and sample_weight is not None:
         raise FitError("Rows are left out to learn these weights: give X and y as they are, without sample_weight.")
     members = tuple(
@@ -386,13 +377,13 @@ def _listed(members: Iterable[Fit | Model]) -> tuple[Any, ...]:
 
 
 def _weighting(name: str, prior: Any, folds: int | None, seed: Seed) -> Weighting:
-    """What the user's word stands for."""
+    """The weighting of this name."""
     kinds = {"stacking": Stacking, "pseudo-bma": PseudoBMA}
     known = ["evidence", *kinds]
     if not isinstance(name, str) or name not in known:
         raise FitError(f"weights must be one of {known}, got {name!r}.")
     if name == "evidence":
-        return ByEvidence(prior)
+        return EvidenceWeighting(prior)
     if prior is not None:
         raise FitError(f"weights={name!r} takes no prior: only evidence turns a prior into a posterior.")
     return kinds[name](folds, seed)

@@ -18,42 +18,40 @@ from bayesgen.typing import Array, Float
 
 from .fit import AverageFit
 
-# What summaries say of the data whatever the model, and whether two of them may be of the same rows and labels.
-
-RELATIVE = 1e-9
-CELLS = "cells by class"  # that are there
+RELATIVE_ROUNDING = 1e-9
+CELLS = "cells by class"  # that are observed
 TOTALS = "totals by class"
-OFFSET = 1e-6  # rounding of a mean by this share of it makes no other data of centred sums
+OFFSET = 1e-6  # relative rounding of a mean, in centred sums
 
 
 @dataclasses.dataclass(frozen=True)
-class Fact:
-    """Statistics of the data, with the size below which, times `RELATIVE`, a difference is rounding.
+class Fingerprint:
+    """Statistics that identify the data for every model, up to rounding of `RELATIVE_ROUNDING` x magnitude.
 
     Attributes:
         values: any shape.
-        size: nonnegative, of the same shape.
+        magnitude: nonnegative, of the same shape.
     """
 
     values: np.ndarray
-    size: np.ndarray
+    magnitude: np.ndarray
 
-    def differs(self, other: "Fact") -> bool:
-        """Whether the two are not of the same data."""
-        tolerance = RELATIVE * np.maximum(self.size, other.size)
+    def differs(self, other: "Fingerprint") -> bool:
+        """Whether the two are of different data."""
+        tolerance = RELATIVE_ROUNDING * np.maximum(self.magnitude, other.magnitude)
         return bool((np.abs(self.values - other.values) > tolerance).any())
 
 
-def facts(fit: Fit, statistics: SufficientStatistics) -> dict[str, Fact]:
-    """What the summaries of a fit's sites say, by words for it.
+def fingerprints(fit: Fit, statistics: SufficientStatistics) -> dict[str, Fingerprint]:
+    """The fingerprints of a fit's training data from their summaries, by description.
 
-    All fits of the same data whose columns have the same kinds have these facts, NaN where the summary of a column does
-    not tell one, such as the squares of one that is binned; products of columns by a block of the same columns alone.
+    Fits of the same data with columns of the same kinds share them. Values are NaN where the summary of a column lacks
+    them, such as the squares of a binned one; products of columns are shared by blocks of the same columns alone.
     """
     counts = np.asarray(statistics.class_weights)
     if fit.concrete.response is not None:
         return _of_response(fit.concrete.response, statistics) | _of_features(fit, statistics)
-    found = {"rows by class": Fact(counts, counts)}
+    found = {"rows by class": Fingerprint(counts, counts)}
     position = {name: index for index, name in enumerate(fit.schema.columns or ())}
     for block in fit.concrete.conjugate(fit.schema).blocks:
         columns = [position[name] for name in block.columns]
@@ -63,26 +61,29 @@ def facts(fit: Fit, statistics: SufficientStatistics) -> dict[str, Fact]:
             found |= _of_sequences(summary, family, block.columns)
             continue
         binned = isinstance(family, DirichletHistogram)
-        of_block = _of_bins(summary, family) if binned else _of_block(summary, len(columns))
-        for name, fact in of_block.items():
-            _place(found, name, fact, columns, len(position))
+        of_block = _of_binned(summary, family) if binned else _of_block(summary, len(columns))
+        for name, fingerprint in of_block.items():
+            _set_columns(found, name, fingerprint, columns, len(position))
         found |= _products(summary, block.columns)
         if isinstance(family, DirichletHistogram):
             found |= _counts_by_bin(summary, family, block.columns)
     return found
 
 
-def _of_response(response: Response, statistics: SufficientStatistics) -> dict[str, Fact]:
-    """What is known of a continuous label, the last column of its block, whatever it is modelled with."""
+def _of_response(response: Response, statistics: SufficientStatistics) -> dict[str, Fingerprint]:
+    """The fingerprints of a continuous label, the last column of its block, for any features."""
     summary = statistics.summaries[response.site]
     if isinstance(summary, Moments) and summary.mean.ndim == 1:  # a site that is one number a row
         summary = dataclasses.replace(summary, mean=summary.mean[:, None], scatter=summary.scatter[:, None])
     of_columns = _of_block(summary, 0)
-    return {f"{name} of y": Fact(fact.values[:, -1], fact.size[:, -1]) for name, fact in of_columns.items()}
+    return {
+        f"{name} of y": Fingerprint(fingerprint.values[:, -1], fingerprint.magnitude[:, -1])
+        for name, fingerprint in of_columns.items()
+    }
 
 
-def _of_features(fit: Fit, statistics: SufficientStatistics) -> dict[str, Fact]:
-    """What is known of a continuous label and the features that it is modelled with, where these are given."""
+def _of_features(fit: Fit, statistics: SufficientStatistics) -> dict[str, Fingerprint]:
+    """The fingerprints of products of a continuous label and its features, where these are given."""
     response, column = fit.concrete.response, fit.schema.response
     if response is None or column is None or column.basis is None:
         return {}
@@ -91,69 +92,75 @@ def _of_features(fit: Fit, statistics: SufficientStatistics) -> dict[str, Fact]:
     return _products(statistics.summaries[response.site], [*features, "y"])
 
 
-def facts_of_scale(fit: Fit) -> dict[str, Fact]:
-    """What is known of the data of a fit that keeps no summaries: their weight, and the means and variances."""
+def fingerprints_of_scale(fit: Fit) -> dict[str, Fingerprint]:
+    """The fingerprints of the data of a fit without summaries: their weight, and the means and variances."""
     weight, schema = np.asarray(fit.attributes["total_weight"], np.float64), fit.schema
     assert schema.mean is not None and schema.variance is not None
     reach = np.abs(schema.mean) + np.sqrt(schema.variance)
     return {
-        "weights of all rows": Fact(weight, weight),
-        "means of columns": Fact(np.asarray(schema.mean), reach),
-        "variances of columns": Fact(np.asarray(schema.variance), schema.variance + OFFSET * reach**2),
+        "weights of all rows": Fingerprint(weight, weight),
+        "means of columns": Fingerprint(np.asarray(schema.mean), reach),
+        "variances of columns": Fingerprint(np.asarray(schema.variance), schema.variance + OFFSET * reach**2),
     }
 
 
-def _place(found: dict[str, Fact], name: str, fact: Fact, columns: Sequence[int], num_columns: int) -> None:
-    """Put a block's (K, d, ...) where its columns are among all, (K, D, ...)."""
-    shape = (len(fact.values), num_columns, *fact.values.shape[2:])
-    whole = found.setdefault(name, Fact(np.full(shape, np.nan), np.full(shape, np.nan)))
-    whole.values[:, columns], whole.size[:, columns] = fact.values, fact.size
+def _set_columns(
+    found: dict[str, Fingerprint], name: str, fingerprint: Fingerprint, columns: Sequence[int], num_columns: int
+) -> None:
+    """Write a block's (K, d, ...) into the places of its columns among all, (K, D, ...)."""
+    shape = (len(fingerprint.values), num_columns, *fingerprint.values.shape[2:])
+    whole = found.setdefault(name, Fingerprint(np.full(shape, np.nan), np.full(shape, np.nan)))
+    whole.values[:, columns], whole.magnitude[:, columns] = fingerprint.values, fingerprint.magnitude
 
 
 @functools.singledispatch
-def _of_block(summary: Any, num_columns: int) -> dict[str, Fact]:
-    """Words -> (K, d, ...)."""
+def _of_block(summary: Any, num_columns: int) -> dict[str, Fingerprint]:
+    """Description -> fingerprint (K, d, ...) of the columns of a block."""
     raise NotImplementedError(type(summary).__name__)
 
 
 @_of_block.register
-def _(summary: Moments, num_columns: int) -> dict[str, Fact]:
+def _(summary: Moments, num_columns: int) -> dict[str, Fingerprint]:
     scatter = np.asarray(summary.scatter)
     squares = np.diagonal(scatter, axis1=1, axis2=2) if summary.is_matrix else scatter
     count = np.broadcast_to(summary.cell_counts, summary.mean.shape)
     totals, spread = np.asarray(count * summary.mean), np.sqrt(count * np.maximum(squares, 0.0))
     return {
-        CELLS: Fact(count, count),
-        TOTALS: Fact(totals, np.abs(totals) + spread),
-        "squares about the class means": Fact(squares, np.asarray(_reach(summary)) ** 2),
+        CELLS: Fingerprint(count, count),
+        TOTALS: Fingerprint(totals, np.abs(totals) + spread),
+        "squares about the class means": Fingerprint(squares, np.asarray(_magnitude(summary)) ** 2),
     }
 
 
 @_of_block.register
-def _(summary: PatternMoments, num_columns: int) -> dict[str, Fact]:
+def _(summary: PatternMoments, num_columns: int) -> dict[str, Fingerprint]:
     return _of_block(summary.by_column(), num_columns)
 
 
 @_of_block.register
-def _(summary: Sums, num_columns: int) -> dict[str, Fact]:
-    each = {_words(index, total): _sum(total, summary.count) for index, total in enumerate(summary.totals)}
+def _(summary: Sums, num_columns: int) -> dict[str, Fingerprint]:
+    each = {_name_of_sum(index, total): _sum(total, summary.count) for index, total in enumerate(summary.totals)}
     counts = np.asarray(summary.cell_counts).reshape(len(summary.log_base), -1)
     counts = np.broadcast_to(counts, (len(counts), num_columns))
     base = summary.log_base.reshape(len(summary.log_base), -1)
-    base = np.broadcast_to(base, (len(base), num_columns))  # that of a block which is one event is its columns'
-    return {CELLS: Fact(counts, counts)} | each | {"log base measures by class": Fact(base, 1 + np.abs(base))}
+    base = np.broadcast_to(base, (len(base), num_columns))  # a joint event has one measure for all its columns
+    return (
+        {CELLS: Fingerprint(counts, counts)}
+        | each
+        | {"log base measures by class": Fingerprint(base, 1 + np.abs(base))}
+    )
 
 
-def _of_bins(summary: Any, family: DirichletHistogram) -> dict[str, Fact]:
-    """What binned columns share with real ones, whatever the bins: their cells and totals."""
+def _of_binned(summary: Any, family: DirichletHistogram) -> dict[str, Fingerprint]:
+    """The fingerprints that binned columns share with real ones: numbers of cells and totals."""
     counts, totals = map(np.asarray, summary.totals)
     cells = counts.sum(-1)
     reach = np.abs(np.where(np.isfinite(family.edges), family.edges, 0.0)).max(-1) + family.tails.max(-1)
-    return {CELLS: Fact(cells, cells), TOTALS: Fact(totals, np.abs(totals) + cells * reach)}
+    return {CELLS: Fingerprint(cells, cells), TOTALS: Fingerprint(totals, np.abs(totals) + cells * reach)}
 
 
-def _of_sequences(summary: Any, family: Family, columns: Sequence[str]) -> dict[str, Fact]:
-    """What chains of all orders above some share: the counts that this one would have, the start included."""
+def _of_sequences(summary: Any, family: Family, columns: Sequence[str]) -> dict[str, Fingerprint]:
+    """The fingerprints of chains of an order and all lower ones: counts of transitions, the start included."""
     if not isinstance(family, DirichletMarkov):
         return {}
     whole = summary.counts if isinstance(summary, CountsAndRows) else summary
@@ -162,46 +169,46 @@ def _of_sequences(summary: Any, family: Family, columns: Sequence[str]) -> dict[
     for order in range(contexts.order + 1):
         of_order = contexts.counts_of_order(counts, order)
         name = f"symbols by class and by the {order} before them, of {', '.join(map(repr, columns))}"
-        found[name] = Fact(of_order, of_order)
+        found[name] = Fingerprint(of_order, of_order)
     return found
 
 
-def _counts_by_bin(summary: Any, family: DirichletHistogram, columns: Sequence[str]) -> dict[str, Fact]:
-    """What columns in the same bins share, so that the words have the bins."""
+def _counts_by_bin(summary: Any, family: DirichletHistogram, columns: Sequence[str]) -> dict[str, Fingerprint]:
+    """The fingerprints of columns with the same bins, which the description names."""
     counts, base = np.asarray(summary.totals[0]), np.asarray(summary.log_base)
     inner, tails = family.edges[..., 1:-1], np.where(family.tails > 0, family.tails, np.inf).min(-1)
-    units = 1 + np.abs(inner).max(-1) / tails  # of tails: distances beyond the ends are rounded as places are
-    size = np.abs(base) + counts.sum(-1) * units
+    units = 1 + np.abs(inner).max(-1) / tails  # of tails: distances beyond the ends have the rounding of positions
+    magnitude = np.abs(base) + counts.sum(-1) * units
     found = {}
     for index, column in enumerate(columns):
         where = f"{column!r} in {family.kind_of_column(index)!r}"
-        found[f"counts by class of {where}"] = Fact(counts[:, index], counts[:, index])
-        found[f"log base measures by class of {where}"] = Fact(base[:, index], size[:, index])
+        found[f"counts by class of {where}"] = Fingerprint(counts[:, index], counts[:, index])
+        found[f"log base measures by class of {where}"] = Fingerprint(base[:, index], magnitude[:, index])
     return found
 
 
-def _sum(total: Float[Array, "K ..."], count: Float[Array, "K ..."]) -> Fact:
-    """Sums of counts, which may be differences of the number of rows and others."""
+def _sum(total: Float[Array, "K ..."], count: Float[Array, "K ..."]) -> Fingerprint:
+    """The fingerprint of sums of counts, which may be differences of the number of rows and other counts."""
     total, count = np.asarray(total), np.asarray(count)
-    return Fact(total, np.abs(total) + count.reshape(*count.shape, *[1] * (total.ndim - count.ndim)))
+    return Fingerprint(total, np.abs(total) + count.reshape(*count.shape, *[1] * (total.ndim - count.ndim)))
 
 
-def _words(index: int, total: Float[Array, "K ..."]) -> str:
+def _name_of_sum(index: int, total: Float[Array, "K ..."]) -> str:
     if total.ndim > 2:
         return f"counts by class of {total.shape[-1]} values"
     return TOTALS if index == 0 else "counts of zeros by class"
 
 
-def _products(summary: Summary, columns: Sequence[str]) -> dict[str, Fact]:
-    """The products of different columns, where a block has them."""
+def _products(summary: Summary, columns: Sequence[str]) -> dict[str, Fingerprint]:
+    """The fingerprint of the products of different columns, where a block has them."""
     if not isinstance(summary, Moments) or not summary.is_matrix:
         return {}
-    reach = np.asarray(outer_or_square(_reach(summary), True))
-    return {f"products about the class means of {', '.join(columns)}": Fact(np.asarray(summary.scatter), reach)}
+    reach = np.asarray(outer_or_square(_magnitude(summary), True))
+    return {f"products about the class means of {', '.join(columns)}": Fingerprint(np.asarray(summary.scatter), reach)}
 
 
-def _reach(summary: Moments) -> Float[Array, "K d"]:
-    """Root of the squares, with what rounding of the mean may add."""
+def _magnitude(summary: Moments) -> Float[Array, "K d"]:
+    """Root of the squares, with the effect of rounding the mean."""
     squares = np.diagonal(summary.scatter, axis1=1, axis2=2) if summary.is_matrix else summary.scatter
     return np.sqrt(np.maximum(squares, 0.0)) + OFFSET * np.sqrt(summary.cell_counts) * np.abs(summary.mean)
 
@@ -212,10 +219,10 @@ OTHER_ROWS = "Fit all members to the same rows, with one schema."
 
 @dataclasses.dataclass(frozen=True)
 class Evidences:
-    """What fits are weighed by.
+    """Log evidences of fits.
 
     Attributes:
-        values: log evidences, or approximations of them up to what all share.
+        values: log evidences, or approximations of them up to a common constant.
         is_approximate: whether they are approximations.
     """
 
@@ -227,7 +234,7 @@ def evidences_of(fits: Sequence[Fit]) -> Evidences:
     """The log evidences of fits, all exact or all approximate.
 
     Raises:
-        FitError: a fit that has neither; exact ones beside approximate ones.
+        FitError: a fit that has neither; exact and approximate ones together.
     """
     exact, approximate = ([f.log_evidence for f in fits], [f.approximate_log_evidence for f in fits])
     for index, fit in enumerate(fits):
@@ -266,7 +273,7 @@ def _without_evidence(index: int, fit: Fit) -> str:
 
 
 def check_labels_alike(models: Sequence[ConcreteModel]) -> None:
-    """Refuse models of classes beside models of a continuous label.
+    """Refuse an average of models of classes and models of a continuous label.
 
     Raises:
         FitError: naming the members.
@@ -288,16 +295,20 @@ def check_comparable(fits: Sequence[Fit]) -> None:
     leaves = [_leaf(fit) for fit in fits]
     check_labels_alike([leaf.concrete for leaf in leaves])
     have_summaries = all(leaf.summaries is not None for leaf in leaves)
-    known: dict[str, tuple[int, Fact]] = {}
+    known: dict[str, tuple[int, Fingerprint]] = {}
     for index, leaf in enumerate(leaves):
-        why = _difference(leaves[0], leaf)
+        why = _difference_of_kind(leaves[0], leaf)
         if why:
             raise FitError(f"The evidences of members 0 and {index} are not comparable: {why}")
         assert leaf.summaries is not None or not have_summaries
-        of_leaf = facts(leaf, leaf.summaries.statistics) if have_summaries and leaf.summaries else facts_of_scale(leaf)
-        for name, fact in of_leaf.items():
-            other, expected = known.setdefault(name, (index, fact))
-            if expected.differs(fact):
+        of_leaf = (
+            fingerprints(leaf, leaf.summaries.statistics)
+            if have_summaries and leaf.summaries
+            else fingerprints_of_scale(leaf)
+        )
+        for name, fingerprint in of_leaf.items():
+            other, expected = known.setdefault(name, (index, fingerprint))
+            if expected.differs(fingerprint):
                 raise FitError(
                     f"The evidences of members {other} and {index} are not comparable: the {name} differ, so they saw "
                     f"different rows X or labels y. {OTHER_ROWS}"
@@ -305,14 +316,14 @@ def check_comparable(fits: Sequence[Fit]) -> None:
 
 
 def _leaf(fit: Fit) -> Fit:
-    """A fit of the data of an average: of its first member, to which the others have been compared."""
+    """A member fit of an average; the others have been compared to it."""
     while isinstance(fit, AverageFit):
         fit = fit.members[0]
     return fit
 
 
-def _difference(one: Fit, other: Fit) -> str | None:
-    """What tells the kinds of data of two fits apart, in words; None where nothing does."""
+def _difference_of_kind(one: Fit, other: Fit) -> str | None:
+    """The difference between the kinds of data of two fits, in words; None where there is none."""
     if _models_columns(one) != _models_columns(other):
         return (
             "one is a density of y given X, which is not modelled, and the other of X and y together, so they are "
@@ -321,7 +332,7 @@ def _difference(one: Fit, other: Fit) -> str | None:
     if _is_proper(one) != _is_proper(other):
         return (
             "the prior of one has a flat intercept (kappa=0), whose density is 1 in the units of y, and that of the "
-            "other has none, so that their ratio hangs on these units. Give all members a prior with kappa above 0, "
+            "other has none, so that their ratio depends on these units. Give all members a prior with kappa above 0, "
             "prior=LinearNormalInverseGamma(kappa=0.01), or all of them flat ones."
         )
     if not _models_columns(one) and one.schema.columns != other.schema.columns:
@@ -329,11 +340,11 @@ def _difference(one: Fit, other: Fit) -> str | None:
             "their columns differ, and an average reads one X. Fit all members to the same columns, of which a basis "
             "may take some: basis=ColumnTransformer([('some', 'passthrough', [...])])."
         )
-    apart = _ends_apart(one.schema, other.schema)
-    if apart:
+    differing = _differing_ends(one.schema, other.schema)
+    if differing:
         return (
-            f"column {apart[0]!r} is modelled with the ends of its sequences by one, and given their lengths by the "
-            "other, so they are densities of different data. Give the families of all members the same end=."
+            f"column {differing[0]!r} is modelled with the ends of its sequences by one, and given their lengths by "
+            "the other, so they are densities of different data. Give the families of all members the same end=."
         )
     if _conditioned_columns(one) != _conditioned_columns(other):
         return (
@@ -350,7 +361,7 @@ def _difference(one: Fit, other: Fit) -> str | None:
 
 
 def _models_columns(fit: Fit) -> bool:
-    """Whether the columns of X have a distribution, which they have but in regressions on what is given."""
+    """Whether the columns of X have a distribution, as they have but in regressions on given features."""
     response, conjugate = fit.concrete.response, fit.concrete.conjugate(fit.schema)
     if response is None or conjugate is None:
         return True
@@ -364,21 +375,21 @@ def _is_proper(fit: Fit) -> bool:
 
 
 def _events(schema: Schema) -> Mapping[str, Kind]:
-    """The kinds of columns, as far as they say what their densities are of: the numbers of binned ones are real."""
+    """The kinds of events of columns: binned columns are real."""
     kinds = schema.kinds
     if isinstance(kinds, ColumnKinds) and not kinds.overrides and not isinstance(kinds.default, Binned):
         return kinds
     return {column: "real" if isinstance(kind, Binned) else kind for column, kind in kinds.items()}
 
 
-def _ends_apart(one: Schema, other: Schema) -> list[str]:
-    """Columns of sequences of which one schema has the end as a symbol, and the other has not."""
+def _differing_ends(one: Schema, other: Schema) -> list[str]:
+    """Columns of sequences whose end is a symbol in one schema only."""
     shared = set(one.columns_of(SEQUENCE)).intersection(other.columns_of(SEQUENCE))
     return sorted(column for column in shared if one.sequence(column).end != other.sequence(column).end)
 
 
 def _conditioned_columns(fit: Fit) -> set[tuple[str, ...]]:
-    """The columns that are modelled given their total."""
+    """The columns that are modelled given their total or length."""
     if fit.concrete.response is not None:
         return set()
     conjugate = fit.concrete.conjugate(fit.schema)

@@ -1,4 +1,4 @@
-"""`AverageFit`: a fit of several structures at once."""
+"""`AverageFit`: an average of fits of several structures."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -33,13 +33,13 @@ WITHOUT_CLASSES = (
 
 @by_content
 class AverageFit(Fit[AnyLabel]):
-    """A fit of several structures at once: what `bayesgen.average` gives.
+    """An average of fits of several structures, as `bayesgen.average` makes it.
 
     Its schema, program, prior and parameters are those of the best structure.
 
     Attributes:
         members: the fits, in the order in which they were given.
-        scores: what the weights are made of: log evidences, or sums of log class probabilities of rows left out.
+        scores: log evidences, or sums of log scores of held-out rows, from which the weights are computed.
     """
 
     posterior: AveragePosterior
@@ -51,7 +51,7 @@ class AverageFit(Fit[AnyLabel]):
         structures = {
             f"weight {self.weights[index]:.3f}, member {index}": repr(self.members[index].model) for index in order
         }
-        facts = {
+        fingerprints = {
             "method": repr(self.method),
             "rows (total weight)": amount(self.best.attributes.get("total_weight")),
             "classes": counted(self.classes),
@@ -60,7 +60,7 @@ class AverageFit(Fit[AnyLabel]):
             **structures,
             "next": "predict(fit, X, rule=BMA()), fit.weights, fit.members, fit.best",
         }
-        return described(f"AverageFit of {len(self.members)} structures", facts)
+        return described(f"AverageFit of {len(self.members)} structures", fingerprints)
 
     @property
     def weights(self) -> Float[np.ndarray, " M"]:
@@ -73,32 +73,32 @@ class AverageFit(Fit[AnyLabel]):
         return self.members[int(np.argmax(self.weights))]
 
     def rows_of(self, table: Table) -> Rows:
-        """The rows of a table as each member reads them, side by side."""
+        """The rows of a table as read by each member, together."""
         return rows_of_members([fit.rows_of(table) for fit in self.members])
 
     def update(
         self, X: Any, y: Any = None, *, sample_weight: Any = None, seed: Seed = 0, progress: bool | None = None
     ) -> "AverageFit":
-        """The fit of more rows: every member learns them, and is weighed anew by its evidence. See `Fit.update`."""
+        """The average of the updated members, with weights by their new evidences. See `Fit.update`."""
         more = {"sample_weight": sample_weight, "seed": seed, "progress": progress}
-        return self._weighed_anew(X, lambda fit: fit.update(X, y, **more))
+        return self._reweighted(X, lambda fit: fit.update(X, y, **more))
 
     def add_class(
         self, label: Any, X: Any, *, sample_weight: Any = None, seed: Seed = 0, progress: bool | None = None
     ) -> "AverageFit":
-        """The fit of one more class: every member learns it, and is weighed anew. See `Fit.add_class`."""
+        """The average of the members with one more class, with new weights. See `Fit.add_class`."""
         more = {"sample_weight": sample_weight, "seed": seed, "progress": progress}
-        return self._weighed_anew(X, lambda fit: fit.add_class(label, X, **more))
+        return self._reweighted(X, lambda fit: fit.add_class(label, X, **more))
 
-    def _weighed_anew(self, X: Any, learn: Callable[[Fit], Fit]) -> "AverageFit":
-        """The average of what each member makes of more rows."""
+    def _reweighted(self, X: Any, learn: Callable[[Fit], Fit]) -> "AverageFit":
+        """The average of the members trained further, with new weights."""
         if self.method.needs_rows:
             raise FitError(
                 "The weights of this average were learned on rows left out of all rows, which it does not keep. Let "
                 "each member learn, fit.members[0].update(X, y) and so on, and average the members with X= and y= of "
                 "all rows."
             )
-        check_read_often(X)
+        check_rereadable(X)
         return self.method.mix([learn(fit) for fit in self.members], None, None)
 
     def simulate(self, n: int, *, seed: Seed = 0, **covariates: Any) -> dict[str, np.ndarray]:
@@ -121,8 +121,8 @@ class AverageFit(Fit[AnyLabel]):
         return xarray.DataTree.from_dict({"structures": xarray.Dataset(values, about), **trees})
 
 
-def check_read_often(X: Any) -> None:
-    """DataError for data that can be read only once, as a generator's can: each member of an average reads them."""
+def check_rereadable(X: Any) -> None:
+    """DataError for data that can be read only once, such as a generator: each member of an average reads them."""
     if hasattr(X, "__next__"):
         raise DataError("An average reads the data once for each of its members: give an iterable of chunks as a list.")
 
@@ -131,13 +131,13 @@ def check_read_often(X: Any) -> None:
 class AverageDensityFit(AverageFit):
     """An average of fits to rows without labels, such as mixtures of several numbers of components.
 
-    Its predictions are densities of rows, by `PlugIn()` that of the best member, by `BMA()` sum_m weight_m p_m(x): its
-    members have classes of their own, so that there are no class probabilities.
+    Its predictions are densities of rows: `PlugIn()` gives that of the best member, `BMA()` sum_m weight_m p_m(x). Its
+    members have different classes, so there are no class probabilities.
     """
 
     @property
     def classes(self) -> Shaped[np.ndarray, " K"]:
-        """None: they are its members'."""
+        """Empty: classes belong to the members."""
         return levels_array(())
 
 
@@ -172,7 +172,7 @@ def average_fit(
     approximate_log_evidence: float | None = None,
     kind: type[AverageFit] | None = None,
 ) -> AverageFit:
-    """Put fits and their weights together, in a fit of a kind that suits them."""
+    """The average of fits with these weights, of the kind that suits them."""
     fits = tuple(fits)
     best = fits[int(np.argmax(weights))]
     return (kind or (AverageDensityFit if mixes == "marginal" else AverageFit))(
@@ -188,16 +188,13 @@ def average_fit(
     )
 
 
-# `AverageResponseFit`: an average of fits with a continuous label.
-
-
 @by_content
 class AverageResponseFit(AverageFit):
     """An average of fits with a continuous label.
 
-    By `PlugIn()` it predicts as the best member does, by `BMA()` with the mixture of what the members say: each weighs
-    by its weight and, where it models x, by p(x), so that p(y | x) = sum_m weight_m p_m(x, y) / sum_m weight_m p_m(x).
-    Weights that were learned on rows left out are those of p_m(y | x) itself.
+    `PlugIn()` predicts by the best member. `BMA()` mixes predictive distributions: if weights are posterior and members
+    model x, p(y | x) = sum_m weight_m p_m(x, y) / sum_m weight_m p_m(x); else, as for weights from held-out rows,
+    p(y | x) = sum_m weight_m p_m(y | x).
     """
 
     def log_joint(
@@ -211,7 +208,7 @@ class AverageResponseFit(AverageFit):
 
 
 @answer.register
-def _mixed_response(fit: AverageResponseFit, rule: Rule, X: Any) -> ContinuousPrediction:
+def _(fit: AverageResponseFit, rule: Rule, X: Any) -> ContinuousPrediction:
     table = read_table(X, least_rows=0)
     if isinstance(rule, PlugIn):
         best: ContinuousPrediction = answer(fit.best, rule, table)

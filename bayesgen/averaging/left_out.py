@@ -1,4 +1,4 @@
-"""Log class probabilities of rows that a fit has not seen: by cross-validation with the prior kept."""
+"""Weights of structures, and their log scores of held-out rows, by cross-validation with the prior kept."""
 
 import dataclasses
 from typing import Any
@@ -15,22 +15,20 @@ from bayesgen.prediction import BMA, ContinuousPrediction, PlugIn, answer
 from bayesgen.runtime import as_key, generator
 from bayesgen.typing import Float, Int, Seed
 
-from .comparable import facts
-
-# Weights of several structures: posterior probabilities, stacking, pseudo-BMA.
+from .comparable import fingerprints
 
 
 def posterior_weights(
     log_evidences: Float[np.ndarray, " M"], prior: Float[np.ndarray, " M"]
 ) -> tuple[Float[np.ndarray, " M"], float]:
-    """Posterior probabilities of structures and the log evidence of them all.
+    """Posterior probabilities of structures, and the log evidence of their mixture.
 
     Args:
         log_evidences: log p(X, y | structure).
         prior: prior probabilities.
 
     Raises:
-        FitError: where the data are impossible under every structure that has a prior probability.
+        FitError: data that are impossible under every structure of positive prior probability.
 
     Source: Hoeting et al. (1999), Bayesian model averaging, eq. 2.
     """
@@ -43,12 +41,12 @@ def posterior_weights(
 
 
 def pseudo_bma_weights(log_scores: Float[np.ndarray, "n M"]) -> Float[np.ndarray, " M"]:
-    """Weights proportional to the exponential of the summed log scores of rows that were left out.
+    """Weights proportional to the exponential of the summed log scores of held-out rows.
 
     Source: Yao et al. (2018), Using stacking to average Bayesian predictive distributions, section 3.4.
 
     Raises:
-        FitError: where every member has a row that it gives probability zero.
+        FitError: each member gives some row probability zero.
     """
     totals = log_scores.sum(0)
     if not np.isfinite(totals.max()):
@@ -61,16 +59,16 @@ def pseudo_bma_weights(log_scores: Float[np.ndarray, "n M"]) -> Float[np.ndarray
 
 
 def stacking_weights(log_scores: Float[np.ndarray, "n M"]) -> Float[np.ndarray, " M"]:
-    """The mixture of class probabilities with the highest mean log score on rows that were left out.
+    """The weights of the mixture of class probabilities with the highest mean log score on held-out rows.
 
-    Maximises mean_i log sum_m w_m exp(log_scores[i, m]) over the simplex: a concave problem, for sequential quadratic
-    programming. The largest gradient less 1 bounds how far the score is from its maximum: some 1e-9.
+    Maximises mean_i log sum_m w_m exp(log_scores[i, m]) over the simplex: a concave problem, solved by sequential
+    quadratic programming. The score is within the largest gradient less 1 of its maximum, about 1e-9.
 
     Args:
         log_scores: log probability of each row's class under each member.
 
     Raises:
-        FitError: where every member gives the class of some row probability zero.
+        FitError: a row whose class has probability zero under every member.
 
     Source: Yao et al. (2018), eq. 5.
     """
@@ -104,14 +102,14 @@ def held_out_scores(fit: Fit, X: Any, y: Any) -> Float[np.ndarray, " n"]:
     if fit.concrete.response is not None:
         return _of_response(fit, read_table(X, y))
     codes = fit.schema.encode_labels(y)
-    return _own_class(fit.log_joint(X, at="predictive"), codes)
+    return _log_probs_of_labels(fit.log_joint(X, at="predictive"), codes)
 
 
 def cross_validated_scores(fit: Fit, X: Any, y: Any, folds: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
     """log p(y_i | x_i), each row predicted from the other folds; log p(x_i) where there are no labels.
 
     Args:
-        fit: a fit of these rows; its prior is kept, hyperparameters that came from the columns' scale included.
+        fit: a fit of these rows; its prior is kept, including hyperparameters from the scale of columns.
         X, y: its training rows.
         folds: the fold of each row.
     """
@@ -127,7 +125,7 @@ def cross_validated_scores(fit: Fit, X: Any, y: Any, folds: Int[np.ndarray, " n"
         out = np.flatnonzero(folds == fold)
         rest = _refit(fit, dataclasses.replace(rows, weights=(folds != fold).astype(np.float64)))
         table = rest.posterior.log_joint(rows.take(out), "predictive")
-        scores[out] = _own_class(table, codes[out])
+        scores[out] = _log_probs_of_labels(table, codes[out])
     return scores
 
 
@@ -143,7 +141,7 @@ def _cross_validated_responses(fit: Fit, table: Table, folds: Int[np.ndarray, " 
 
 
 def _of_response(fit: Fit, table: Table) -> Float[np.ndarray, " n"]:
-    """log p(y_i | x_i) of a continuous label, which has to be there."""
+    """log p(y_i | x_i) of a continuous label, of which none may be missing."""
     assert table.labels is not None
     values = response_values(table.labels)
     if np.isnan(values).any():
@@ -167,18 +165,18 @@ def _cross_validated_densities(fit: Fit, X: Any, folds: Int[np.ndarray, " n"]) -
 
 
 def _log_densities(fit: Fit, rows: Rows) -> Float[np.ndarray, " n"]:
-    """log p(x_i), averaged over processes where the fit knows more than one."""
+    """log p(x_i), averaged over processes where the fit has more than one."""
     rule = PlugIn() if fit.posterior.is_point else BMA()
     return rule.apply(fit, rows).log_marginal
 
 
 def _check_trained_on(fit: Fit, rows: Rows) -> None:
-    """Refuse rows of other summaries than the fit's."""
-    given = facts(fit, fit.concrete.summarize(fit.schema, rows))
+    """Refuse rows other than the training rows of the fit, by their fingerprints."""
+    given = fingerprints(fit, fit.concrete.summarize(fit.schema, rows))
     assert fit.summaries is not None
-    trained = facts(fit, fit.summaries.statistics)
-    for name, fact in given.items():
-        if fact.differs(trained[name]):
+    trained = fingerprints(fit, fit.summaries.statistics)
+    for name, fingerprint in given.items():
+        if fingerprint.differs(trained[name]):
             raise DataError(
                 f"X= and y= are not the rows that these fits were trained on: the {name} differ. Give the training "
                 "rows (all of weight 1), or with folds=None rows that no member has seen."
@@ -194,11 +192,11 @@ def assign_folds(X: Any, num_folds: object, seed: Seed) -> Int[np.ndarray, " n"]
 
 
 def _refit(fit: Fit, rows: Rows) -> Fit:
-    """The fit of the rows, its prior that of all rows, whose scale the schema keeps."""
+    """The fit of these rows under the prior of all rows, whose scale the schema keeps."""
     data = Summaries(fit.concrete, fit.schema, fit.concrete.summarize(fit.schema, rows))
     return ProgramProblem(fit.model, data, progress=False).solved_by(fit.method)
 
 
-def _own_class(table: Float[np.ndarray, "n K"], codes: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """log p(y_i | x_i) of the class that each row has."""
+def _log_probs_of_labels(table: Float[np.ndarray, "n K"], codes: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """log p(y_i | x_i) of the label of each row."""
     return log_conditional(table)[np.arange(len(codes)), codes]

@@ -1,4 +1,4 @@
-"""Examples of concepts: members of the domain, each shown as belonging to the concept or not."""
+"""Examples of concepts: members of the domain, each positive or negative."""
 
 import dataclasses
 import itertools
@@ -19,8 +19,8 @@ class ExampleSet:
     """Examples of one concept, counted by member of the domain.
 
     Attributes:
-        positive: examples of the concept.
-        negative: examples of what does not belong to it.
+        positive: counts of members of the concept.
+        negative: counts of other members of the domain.
     """
 
     positive: Int[np.ndarray, " D"]
@@ -41,7 +41,7 @@ class ExampleSet:
 
     @classmethod
     def of(cls, space: HypothesisSpace, members: Any, labels: Any = None) -> "ExampleSet":
-        """Read members of the domain and, where some do not belong to the concept, which of them do."""
+        """Read members of the domain; labels are True for those that belong to the concept, None where all do."""
         places = space.positions(members)
         belongs = np.ones(len(places), bool) if labels is None else _belonging(labels, len(places))
         return cls(*(np.bincount(places[which], minlength=len(space.domain)) for which in (belongs, ~belongs)))
@@ -60,8 +60,8 @@ class Examples:
 
     Attributes:
         model: the learner.
-        sets: the sets of examples, each of a concept of its own.
-        several: whether a list of sets was given, and not the examples of one concept.
+        sets: the sets of examples, each of its own concept.
+        several: whether a list of sets was given, not the examples of one concept.
     """
 
     model: ConceptLearner
@@ -77,7 +77,7 @@ class Examples:
 
 
 def read_examples(model: ConceptLearner, X: Any, y: Any = None) -> Examples:
-    """Examples of one concept, or a list of sets; y says of each example whether it belongs to the concept."""
+    """Examples of one concept, or a list of sets; y is True for each example that belongs to its concept."""
     space, X = model.space, _listed(X)
     if not _are_sets(space, X):
         return Examples(model, (ExampleSet.of(space, X, y),), several=False)
@@ -106,7 +106,7 @@ def _is_collection(value: Any) -> bool:
 
 
 def _are_sets(space: HypothesisSpace, examples: Any) -> bool:
-    """Whether these are sets of examples: collections that are neither members nor of a type that members have."""
+    """Whether these are sets of examples: collections that are neither members nor of a type of members."""
     types = {type(member) for member in space.domain}
     several = isinstance(examples, list) and len(examples) > 0
     return several and all(

@@ -1,4 +1,4 @@
-"""What is learned of concepts, `ConceptFit`, and what it says of queries, `ConceptPrediction`."""
+"""`ConceptFit`, a trained concept learner, and `ConceptPrediction`, its answers to queries."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -23,17 +23,15 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray
 
-# `ConceptPosterior`: how probable examples make the hypotheses, and a posterior of the hyperparameters.
-
 
 @by_content
-class Belief:
-    """What one set of examples tells of its hypothesis.
+class HypothesisPosterior:
+    """The posterior of the hypothesis of one set of examples.
 
     Attributes:
-        log_weights: log posterior probabilities; of a point estimate, 0 for the hypothesis chosen and -inf else.
-        noise: expectation of the noise, given each hypothesis, or a number where it is the same.
-        ties: indices of the hypotheses that are equally good as the best; the first of them is the one chosen.
+        log_weights: log posterior probabilities; of a point estimate, 0 for the chosen hypothesis and -inf else.
+        noise: posterior mean of the noise given each hypothesis, or a number where all are equal.
+        ties: indices of the best hypotheses; a point estimate chooses the first.
         log_evidence: log probability of the examples; None for point estimates and draws.
     """
 
@@ -45,19 +43,19 @@ class Belief:
 
 @by_content
 class ConceptPosterior(Posterior):
-    """The hypotheses and hyperparameters of a learner after its examples.
+    """The posterior of the hypotheses and hyperparameters of a learner.
 
-    A hypothesis is to queries what elsewhere a class is to rows: its members are what it makes.
+    Hypotheses take the place of classes, and queries that of rows.
 
     Attributes:
         learner: the concept learner.
-        beliefs: one for each set of examples.
-        shared: what was learned of the hyperparameters that are distributions; None where there are none.
-        is_estimate: whether one hypothesis was chosen, in place of weighing all.
+        beliefs: the posterior of the hypothesis of each set of examples.
+        shared: posterior of the hyperparameters that are distributions; None where there are none.
+        is_estimate: whether it is a point estimate, one hypothesis.
     """
 
     learner: ConceptLearner
-    beliefs: tuple[Belief, ...]
+    beliefs: tuple[HypothesisPosterior, ...]
     shared: SharedHyperparameters | None = None
     is_estimate: bool = False
     has_draws = False
@@ -78,7 +76,7 @@ class ConceptPosterior(Posterior):
 
     @property
     def sample_stats(self) -> Mapping[str, np.ndarray] | None:  # type: ignore[override]
-        """What the sampler of the hyperparameters recorded, name -> (chain, draw); None where there was none."""
+        """Statistics of the sampler of the hyperparameters, name -> (chain, draw); None where there was none."""
         return None if self.shared is None else self.shared.sample_stats
 
     @property
@@ -93,8 +91,8 @@ class ConceptPosterior(Posterior):
         return self.learner.at_mode({name: float(np.mean(value)) for name, value in self.parameters.items()})
 
     @property
-    def belief(self) -> Belief:
-        """That of the only set of examples.
+    def belief(self) -> HypothesisPosterior:
+        """The posterior of the hypothesis of the only set of examples.
 
         Raises:
             FitError: several sets.
@@ -106,10 +104,10 @@ class ConceptPosterior(Posterior):
         return self.beliefs[0]
 
     def weights(self, at: At) -> tuple[Float[np.ndarray, " H"], Float[np.ndarray, " H"] | float]:
-        """How much each hypothesis counts, and the noise given each: all of them averaged, or the best at the point.
+        """Weights of the hypotheses, and the noise given each: posterior probabilities, or 1 for the best at the point.
 
         Raises:
-            PredictionError: an average over the hypotheses where one was chosen.
+            PredictionError: an average over hypotheses, of a point estimate.
         """
         self.require(at)
         belief = self.belief
@@ -128,7 +126,7 @@ class ConceptPosterior(Posterior):
 
 @by_content
 class ConceptFit(Trained["ConceptPrediction"]):
-    """What was learned of a concept, or of several that share hyperparameters.
+    """A concept learner trained on examples of a concept, or of several that share hyperparameters.
 
     A fit of a list of sets is a sequence of fits, one a set: `fit[3].hypotheses`, `len(fit)`, `for each in fit`.
 
@@ -146,10 +144,10 @@ class ConceptFit(Trained["ConceptPrediction"]):
     seed: Seed = dataclasses.field(default=0, compare=False)
 
     def __repr__(self) -> str:
-        return described(f"ConceptFit of {self.model!r}", self._facts())
+        return described(f"ConceptFit of {self.model!r}", self._lines())
 
-    def _facts(self) -> dict[str, str | None]:
-        """What `repr` tells, by name."""
+    def _lines(self) -> dict[str, str | None]:
+        """The lines of `repr`, by name."""
         positive = sum(examples.num_positive for examples in self.examples.sets)
         negative = sum(examples.num_negative for examples in self.examples.sets)
         means = [f"{name} {np.mean(value):.3f}" for name, value in self.parameters.items()]
@@ -164,7 +162,7 @@ class ConceptFit(Trained["ConceptPrediction"]):
         }
 
     def _best_hypotheses(self) -> str | None:
-        """The most probable ones, of the one set of examples."""
+        """The most probable hypotheses of the only set of examples."""
         if self.examples.several:
             return None
         best = [index for index in np.argsort(-self.log_weights, kind="stable")[:3] if self.weights[index] > 0]
@@ -181,11 +179,9 @@ class ConceptFit(Trained["ConceptPrediction"]):
         posterior = dataclasses.replace(self.posterior, beliefs=(self.beliefs[index],))
         return dataclasses.replace(self, examples=one, posterior=posterior)
 
-    # --- the hyperparameters -------------------------------------------------------------------------------------
-
     @property
     def shared(self) -> SharedHyperparameters | None:
-        """The fit of the hyperparameters that are distributions; None where there are none."""
+        """The posterior of the hyperparameters that are distributions; None where there are none."""
         return self.posterior.shared
 
     @property
@@ -204,23 +200,21 @@ class ConceptFit(Trained["ConceptPrediction"]):
             raise FitError("All hyperparameters are numbers, so there is nothing to export: see fit.hypotheses.")
         return self.shared.to_datatree()
 
-    # --- the hypotheses ------------------------------------------------------------------------------------------
-
     @property
-    def beliefs(self) -> tuple[Belief, ...]:
-        """What each set of examples tells of its hypothesis."""
+    def beliefs(self) -> tuple[HypothesisPosterior, ...]:
+        """The posterior of the hypothesis of each set of examples."""
         return self.posterior.beliefs
 
     @property
-    def belief(self) -> Belief:
-        """That of the one set of examples."""
+    def belief(self) -> HypothesisPosterior:
+        """The posterior of the hypothesis of the only set of examples."""
         if self.examples.several:
             raise FitError(f"This is a fit of {len(self)} sets of examples. Take one of them: fit[0], for example.")
         return self.beliefs[0]
 
     @property
     def log_weights(self) -> Float[np.ndarray, " H"]:
-        """Log posterior probabilities; of a point estimate, 0 for the hypothesis chosen and -inf else."""
+        """Log posterior probabilities; of a point estimate, 0 for the chosen hypothesis and -inf else."""
         return self.belief.log_weights
 
     @property
@@ -230,7 +224,7 @@ class ConceptFit(Trained["ConceptPrediction"]):
 
     @property
     def ties(self) -> tuple[str, ...]:
-        """Names of the hypotheses that are equally good as the best; the first of them is the one chosen."""
+        """Names of the best hypotheses; a point estimate chooses the first."""
         return tuple(self.model.space.names[index] for index in self.belief.ties)
 
     @property
@@ -243,22 +237,19 @@ class ConceptFit(Trained["ConceptPrediction"]):
         return pd.DataFrame(columns).sort_values("weight", ascending=False, kind="stable", ignore_index=True)
 
     def update(self, more: Any, y: Any = None) -> "ConceptFit":
-        """The fit of these examples and more. For several sets: more of each; further ones are new sets."""
+        """The fit of these and more examples. For several sets: more of each; further ones are new sets."""
         examples = self.examples + read_examples(self.model, more, y)
         return fit(self.model, examples, method=self.method, seed=self.seed)
 
 
-# `ConceptPrediction`: whether queries belong to the concept, and how likely each is the next example.
-
-
 @by_content
 class ConceptPrediction:
-    """Answers to n queries, in their order; from a fit of several sets of examples, a row for each set.
+    """Predictions for n queries, in their order; from a fit of several sets of examples, a row for each set.
 
     Attributes:
         membership: (n,) or (sets, n), probability that the query belongs to the concept.
-        next_example: (n,) or (sets, n), probability that the query is the next example: a member of the concept, all of
-            them equally probable, or noise. Over the whole domain it sums to 1.
+        next_example: (n,) or (sets, n), probability that the query is the next example: uniform over the concept, with
+            probability 1 - noise, else over the domain. Over the whole domain it sums to 1.
     """
 
     membership: np.ndarray
@@ -267,23 +258,23 @@ class ConceptPrediction:
     def __repr__(self) -> str:
         shape = self.membership.shape
         sets = f" for {shape[0]} sets of examples" if len(shape) > 1 else ""
-        facts: dict[str, str | None] = {"next": "answer.membership, answer.next_example"}
+        lines: dict[str, str | None] = {"next": "answer.membership, answer.next_example"}
         if self.membership.size:
             low, high = self.membership.min(), self.membership.max()
-            facts = {"membership": f"{low:.3f} to {high:.3f}, mean {self.membership.mean():.3f}", **facts}
-        return described(f"ConceptPrediction of {shape[-1]} queries{sets}", facts)
+            lines = {"membership": f"{low:.3f} to {high:.3f}, mean {self.membership.mean():.3f}", **lines}
+        return described(f"ConceptPrediction of {shape[-1]} queries{sets}", lines)
 
 
 @answer.register
 def _(fit: ConceptFit, rule: Rule, X: Any) -> ConceptPrediction:
     places = fit.model.space.positions(X, "queries")
     if not fit.examples.several:
-        return ConceptPrediction(*_answers(fit, rule, places))
-    of_sets = [_answers(of_set, rule, places) for of_set in fit]
+        return ConceptPrediction(*_predictions(fit, rule, places))
+    of_sets = [_predictions(of_set, rule, places) for of_set in fit]
     return ConceptPrediction(*(np.stack(rows) for rows in zip(*of_sets, strict=True)))
 
 
-def _answers(
+def _predictions(
     fit: ConceptFit, rule: Rule, places: Int[np.ndarray, " n"]
 ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
     """Membership and next example of members of the domain."""
@@ -297,7 +288,7 @@ def _answers(
 
 
 def _process(fit: ConceptFit, rule: Rule) -> At:
-    """Whether a rule takes the best hypothesis or averages over all."""
+    """The process of a rule: the best hypothesis, or the average over all."""
     match rule:
         case BMA():
             return "predictive"

@@ -1,4 +1,4 @@
-"""Ready spaces of concepts: the number game's two, and rectangles on a grid."""
+"""Hypothesis spaces of the literature: the number game, and rectangles on a grid."""
 
 import functools
 import numbers
@@ -15,7 +15,7 @@ from .space import Extensions, HypothesisSpace
 
 Predicates: TypeAlias = dict[str, Callable[..., bool]]
 
-NUMBERS = range(1, 101)
+NUMBER_DOMAIN = range(1, 101)
 POSITIVE = (0, np.inf)
 
 
@@ -35,7 +35,7 @@ def number_game(
     >>> len(number_game("murphy").names), len(number_game("tenenbaum").names)
     (32, 5084)
 
-    With hyperparameters that are not known:
+    With an unknown hyperparameter:
 
     >>> import bayesgen as bg, numpyro.distributions as dist
     >>> space = number_game("tenenbaum", rule_weight=dist.Beta(2, 1))
@@ -54,17 +54,19 @@ def _murphy_space() -> HypothesisSpace:
     rules |= _endings(range(1, 10)) | _powers(range(2, 11)) | {"all": lambda x: True}
     twos = {2**k for k in range(1, 7)}
     rules |= _in("powers of 2 plus 37", twos | {37}) | _in("powers of 2 except 32", twos - {32})
-    return HypothesisSpace.of(rules, NUMBERS, [0.5] * 2 + [0.1] * 28 + [0.001] * 2)
+    return HypothesisSpace.of(rules, NUMBER_DOMAIN, [0.5] * 2 + [0.1] * 28 + [0.001] * 2)
 
 
 def _tenenbaum(rule_weight: Hyperparameter, scale: Hyperparameter) -> HypothesisSpace:
-    names, extensions = _intervals(len(NUMBERS))
-    intervals = HypothesisSpace(names, extensions, NUMBERS, _gamma_shaped, ranges={"scale": POSITIVE}, scale=scale)
+    names, extensions = _intervals(len(NUMBER_DOMAIN))
+    intervals = HypothesisSpace(
+        names, extensions, NUMBER_DOMAIN, _gamma_shaped, ranges={"scale": POSITIVE}, scale=scale
+    )
     weighted = [(_of_rules, _tenenbaum_rules()), (_of_intervals, intervals)]
     return HypothesisSpace.union(weighted, ranges={"rule_weight": (0, 1)}, rule_weight=rule_weight)
 
 
-# functions with names, so that all spaces of the game are served by one compiled density
+# module-level functions, so that all spaces of the game share one compiled density
 
 
 def _of_rules(rule_weight: Number) -> Number:
@@ -85,7 +87,7 @@ def _tenenbaum_rules() -> HypothesisSpace:
     rules |= _in("cubes", [n**3 for n in range(1, 5)])
     rules |= _in("primes", [n for n in range(2, 101) if all(n % k for k in range(2, n))])
     rules |= _multiples(range(3, 13)) | _powers(range(2, 11)) | _endings(range(10))
-    return HypothesisSpace.of(rules, NUMBERS)
+    return HypothesisSpace.of(rules, NUMBER_DOMAIN)
 
 
 @functools.cache
@@ -103,7 +105,7 @@ GAMES = {"murphy": lambda rule_weight, scale: _murphy_space(), "tenenbaum": _ten
 def rectangles(width: int, height: int, *, scale: Hyperparameter | None = None) -> HypothesisSpace:
     """All axis-parallel rectangles on a grid of points (x, y), x from 1 to width and y from 1 to height.
 
-    Healthy levels of two hormones, say: a patient is healthy if both are within bounds that nobody has told us.
+    For example, a patient is healthy if the levels of two hormones are both within unknown bounds.
 
     Args:
         width, height: numbers of points.

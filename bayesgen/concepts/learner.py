@@ -1,4 +1,4 @@
-"""`ConceptLearner`: which concept of a finite space makes the examples, as a NumPyro program."""
+"""`ConceptLearner`: a concept of a finite space that generates examples, as a NumPyro program."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -18,13 +18,13 @@ from bayesgen.typing import Array, Float, Real
 from .prior import Hyperparameter, Number, check_hyperparameter, sample_values, unknown
 from .space import HypothesisSpace
 
-# How probable examples are under a hypothesis: one formula, for hypotheses and for groups of them.
+# The likelihood of examples.
 #
 # A positive example comes from the extension h, with probability 1 - noise, else from the domain; a negative one from
 # the complement, else from the domain. Under strong sampling each member of the extension (complement) is equally
 # probable, 1 / size. Under weak sampling a member of the domain is drawn, 1 / D, and shown only if it is in the
-# extension (complement); so the probabilities of what is shown do not sum to 1, and nor do they for negative examples
-# of a hypothesis that leaves nothing out. The rest is the probability that nothing is shown.
+# extension (complement); so the probabilities of shown examples do not sum to 1, nor do those of negative examples of a
+# hypothesis that holds the whole domain. The rest is the probability that nothing is shown.
 
 # sampling -> the numbers of members that a positive and a negative example are drawn from
 SAMPLING = {
@@ -34,28 +34,28 @@ SAMPLING = {
 
 
 @record
-class Tally:
-    """How examples fall with hypotheses, all arrays of one shape.
+class ExampleCounts:
+    """Numbers of examples that hypotheses explain, all arrays of one shape.
 
     Attributes:
         sizes: number of members of the hypothesis.
         held: number of positive examples in its extension.
         avoided: number of negative examples outside of it.
-        strays: number of examples that are neither, so that only noise explains them.
+        unexplained: number of all other examples, which only noise explains.
     """
 
     sizes: Real[Array, "*H"]
     held: Real[Array, "*H"]
     avoided: Real[Array, "*H"]
-    strays: Real[Array, "*H"]
+    unexplained: Real[Array, "*H"]
 
     @classmethod
-    def of(cls, space: Any, examples: Any) -> "Tally":
-        """The tally of one set of examples for each hypothesis, (H,)."""
+    def of(cls, space: Any, examples: Any) -> "ExampleCounts":
+        """The counts of one set of examples for each hypothesis, (H,)."""
         held = space.extensions.held(examples.positive)
         avoided = examples.num_negative - space.extensions.held(examples.negative)
-        strays = examples.num_positive + examples.num_negative - held - avoided
-        return cls(space.sizes, held, avoided, strays)
+        unexplained = examples.num_positive + examples.num_negative - held - avoided
+        return cls(space.sizes, held, avoided, unexplained)
 
 
 def example_probabilities(
@@ -70,15 +70,17 @@ def example_probabilities(
     return inside, outside, background
 
 
-def log_likelihood(tally: Tally, noise: Number, sampling: str, num_members: int) -> Float[Array, "*H"]:
-    """Log probability of examples, in the shape of the tally."""
-    xp = namespace(noise, tally.sizes)
+def log_prob_of_examples(counts: ExampleCounts, noise: Number, sampling: str, num_members: int) -> Float[Array, "*H"]:
+    """Log probability of examples, in the shape of the counts."""
+    xp = namespace(noise, counts.sizes)
     with np.errstate(divide="ignore"):
         inside, outside, background = (
-            xp.log(probability) for probability in example_probabilities(tally.sizes, noise, sampling, num_members)
+            xp.log(probability) for probability in example_probabilities(counts.sizes, noise, sampling, num_members)
         )
     return (
-        safe_product(tally.held, inside) + safe_product(tally.avoided, outside) + safe_product(tally.strays, background)
+        safe_product(counts.held, inside)
+        + safe_product(counts.avoided, outside)
+        + safe_product(counts.unexplained, background)
     )
 
 
@@ -88,7 +90,7 @@ if TYPE_CHECKING:
 
 @record
 class ConceptLearner(Model["ConceptFit"]):
-    """A concept from a finite space, learned from its examples.
+    """A concept from a finite space, learned from examples.
 
     Generative story::
 
@@ -100,16 +102,16 @@ class ConceptLearner(Model["ConceptFit"]):
     Args:
         space: the hypotheses.
         sampling: "strong": examples are drawn from the concept, so small concepts explain them better; "weak": drawn
-            from the domain and found to be members, which tells nothing of size.
+            from the domain and found to be members, independently of the size.
         noise: probability that an example is any member of the domain, from 0 to 1; or a NumPyro distribution of it.
 
-    `bayesgen.fit` takes examples, a sequence of members of the domain, as X. Where some are no members of the concept,
-    y says of each whether it is (True or False). A list of sequences is taken as sets of examples: each has a
-    hypothesis of its own, and all share the hyperparameters.
+    `bayesgen.fit` takes examples, a sequence of members of the domain, as X. Where some are not members of the
+    concept, y holds True or False for each. A list of sequences is taken as sets of examples: each has a hypothesis of
+    its own, and all share the hyperparameters.
 
     Called inside NumPyro's handlers, the learner makes examples of one concept: the sites `hypothesis`, `examples`
-    and `counterexamples` hold positions in `space.names` and `space.domain`. The value D, one beyond the domain, says
-    that nothing was shown: under weak sampling most draws are not.
+    and `counterexamples` hold positions in `space.names` and `space.domain`. The value D, one beyond the domain,
+    means that nothing was shown, as for most draws under weak sampling.
 
     Source: Murphy, Machine Learning: A Probabilistic Perspective, section 3.2; Tenenbaum (1999), A Bayesian framework
     for concept learning.
@@ -153,7 +155,7 @@ class ConceptLearner(Model["ConceptFit"]):
 
     @property
     def is_noisy(self) -> bool:
-        """Whether examples may be no members of the concept."""
+        """Whether positive examples may lie outside of the concept."""
         return isinstance(self.noise, dist.Distribution) or self.noise > 0
 
     def at(self, **values: Hyperparameter) -> "ConceptLearner":
@@ -167,7 +169,7 @@ class ConceptLearner(Model["ConceptFit"]):
         return dataclasses.replace(self, space=self.space.at_mode(others), noise=values.get("noise", self.noise))
 
     def __call__(self, num_examples: int, num_counterexamples: int = 0) -> None:
-        """Make examples of one concept, inside NumPyro's handlers."""
+        """Generate examples of one concept, inside NumPyro's handlers."""
         values = sample_values(self.hyperparameters)
         space, size = self.space, len(self.space.domain)
         log_prior = jnp.asarray(space.log_prior(values))
@@ -181,7 +183,7 @@ class ConceptLearner(Model["ConceptFit"]):
 
 
 def _draw(name: str, size: int, probabilities: Float[Array, " D"]) -> None:
-    """Draw members of the domain; with the rest of the probability nothing is shown."""
+    """Draw members of the domain; the rest of the probability is that nothing is shown."""
     if size:
         rest = jnp.maximum(1 - probabilities.sum(), 0.0)
         with numpyro.plate(f"{name}_plate", size):

@@ -1,4 +1,4 @@
-"""Training concept learners: enumeration, its best hypothesis, and hyperparameters with the hypotheses summed out."""
+"""Training concept learners: by enumeration of hypotheses, and with unknown hyperparameters by search or sampling."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -12,18 +12,18 @@ from bayesgen.errors import DataError, FitError
 from bayesgen.fitting import MAP, MLE, NUTS, Exact, Method, Problem, prepare
 from bayesgen.typing import Float, Int
 
+from .class_index import ClassIndex
 from .examples import Examples, ExampleSet, read_examples
-from .fit import Belief, ConceptFit, ConceptPosterior
-from .learner import ConceptLearner, Tally, log_likelihood
+from .fit import ConceptFit, ConceptPosterior, HypothesisPosterior
+from .learner import ConceptLearner, ExampleCounts, log_prob_of_examples
 from .marginal import ConceptMarginal, SharedHyperparameters, most_probable_hyperparameters, sample_hyperparameters
-from .table import Table
 
 TIE = 1e-10  # log scores that differ by less are equal but for rounding
 
 
 @dataclasses.dataclass(frozen=True)
 class ConceptProblem(Problem):
-    """Examples of concepts, to be explained by hypotheses.
+    """The problem of training a concept learner on examples.
 
     Attributes:
         model: the learner.
@@ -34,7 +34,7 @@ class ConceptProblem(Problem):
     data: Examples
 
     def solved_by(self, method: Method) -> ConceptFit:
-        """The hypotheses weighed by the examples, and hyperparameters that follow a distribution, by the method."""
+        """The posterior of the hypotheses, and of hyperparameters that follow a distribution, by the method."""
         _refuse_contradictions(self.data)
         if method.needs_rows:
             raise FitError(
@@ -42,30 +42,30 @@ class ConceptProblem(Problem):
             )
         match method:
             case Exact():
-                return self._enumerated(method)
+                return self._exact(method)
             case MLE():
-                return self._likeliest(method)
+                return self._maximum_likelihood(method)
             case MAP():
-                return self._most_probable(method)
+                return self._maximum_posterior(method)
             case NUTS():
                 return self._sampled(method)
         raise FitError(
             f"A concept learner is not trained by {type(method).__name__}(). Use Exact(), NUTS(), MAP() or MLE()."
         )
 
-    def _enumerated(self, method: Exact) -> ConceptFit:
+    def _exact(self, method: Exact) -> ConceptFit:
         _refuse_unknown(method, self.model)
         return self._fit(method, [_posterior(self.model, examples) for examples in self.data.sets])
 
-    def _likeliest(self, method: MLE) -> ConceptFit:
+    def _maximum_likelihood(self, method: MLE) -> ConceptFit:
         _refuse_unknown(method, self.model)
         scores = [log_likelihoods(self.model, examples) for examples in self.data.sets]
         return self._fit(method, [_best(of_set, self.model.noise) for of_set in scores])
 
-    def _most_probable(self, method: MAP) -> ConceptFit:
+    def _maximum_posterior(self, method: MAP) -> ConceptFit:
         learner, shared = self.model, None
         if learner.unknown:
-            marginal = ConceptMarginal.of(Table.of(learner, self.data.sets))
+            marginal = ConceptMarginal.of(ClassIndex.of(learner, self.data.sets))
             shared = most_probable_hyperparameters(marginal, method, self.seed)
             learner = learner.at_mode({name: float(value) for name, value in shared.parameters.items()})
         scores = [log_joints(learner, examples) for examples in self.data.sets]
@@ -77,15 +77,15 @@ class ConceptProblem(Problem):
                 "NUTS() has nothing continuous to sample: all hyperparameters of this learner are numbers. Use "
                 "Exact(), which enumerates the hypotheses."
             )
-        table = Table.of(self.model, self.data.sets)
-        shared = sample_hyperparameters(ConceptMarginal.of(table), method, self.seed, self.progress)
-        posterior, noisy = table.average({name: draws.ravel() for name, draws in shared.parameters.items()})
+        class_index = ClassIndex.of(self.model, self.data.sets)
+        shared = sample_hyperparameters(ConceptMarginal.of(class_index), method, self.seed, self.progress)
+        posterior, noisy = class_index.average({name: draws.ravel() for name, draws in shared.parameters.items()})
         share = np.divide(noisy, posterior, out=np.zeros_like(noisy), where=posterior > 0)
-        beliefs = [_averaged(table, index, posterior, share) for index in range(len(table.sets))]
+        beliefs = [_averaged(class_index, index, posterior, share) for index in range(len(class_index.sets))]
         return self._fit(method, beliefs, shared)
 
     def _fit(
-        self, method: Method, beliefs: Iterable[Belief], shared: SharedHyperparameters | None = None
+        self, method: Method, beliefs: Iterable[HypothesisPosterior], shared: SharedHyperparameters | None = None
     ) -> ConceptFit:
         posterior = ConceptPosterior(self.model, tuple(beliefs), shared, isinstance(method, MLE | MAP))
         return ConceptFit(self.model, method, posterior, self.data, self.seed)
@@ -109,7 +109,7 @@ def _(
 def log_likelihoods(learner: ConceptLearner, examples: ExampleSet) -> Float[np.ndarray, " H"]:
     """Log probabilities of examples under each hypothesis."""
     space = learner.space
-    logs = log_likelihood(Tally.of(space, examples), learner.noise, learner.sampling, len(space.domain))
+    logs = log_prob_of_examples(ExampleCounts.of(space, examples), learner.noise, learner.sampling, len(space.domain))
     return np.asarray(logs)
 
 
@@ -119,15 +119,15 @@ def log_joints(learner: ConceptLearner, examples: ExampleSet) -> Float[np.ndarra
         return np.asarray(learner.space.log_prior({})) + log_likelihoods(learner, examples)
 
 
-def _posterior(learner: ConceptLearner, examples: ExampleSet) -> Belief:
+def _posterior(learner: ConceptLearner, examples: ExampleSet) -> HypothesisPosterior:
     joint = log_joints(learner, examples)
     total = float(scipy.special.logsumexp(joint))
-    return Belief(joint - total, learner.noise, _ties(joint), total)
+    return HypothesisPosterior(joint - total, learner.noise, _ties(joint), total)
 
 
-def _best(scores: Float[np.ndarray, " H"], noise: Any) -> Belief:
+def _best(scores: Float[np.ndarray, " H"], noise: Any) -> HypothesisPosterior:
     ties = _ties(scores)
-    return Belief(np.where(np.arange(len(scores)) == ties[0], 0.0, -np.inf), noise, ties)
+    return HypothesisPosterior(np.where(np.arange(len(scores)) == ties[0], 0.0, -np.inf), noise, ties)
 
 
 def _ties(scores: Float[np.ndarray, " H"]) -> Int[np.ndarray, " ties"]:
@@ -135,18 +135,18 @@ def _ties(scores: Float[np.ndarray, " H"]) -> Int[np.ndarray, " ties"]:
 
 
 def _averaged(
-    table: Table, index: int, posterior: Float[np.ndarray, "C S U"], share: Float[np.ndarray, "C S U"]
-) -> Belief:
-    """The belief that averages over draws, from probabilities of classes by unit of mass and their shares of noise."""
+    class_index: ClassIndex, index: int, posterior: Float[np.ndarray, "C S U"], share: Float[np.ndarray, "C S U"]
+) -> HypothesisPosterior:
+    """The posterior averaged over draws, from probabilities of classes per unit of mass and expected noise."""
     with np.errstate(divide="ignore"):
-        log_weights = table.learner.space.structure.base + np.log(table.of_hypotheses(index, posterior))
-    return Belief(log_weights, table.of_hypotheses(index, share), _ties(log_weights))
+        log_weights = class_index.learner.space.structure.base + np.log(class_index.of_hypotheses(index, posterior))
+    return HypothesisPosterior(log_weights, class_index.of_hypotheses(index, share), _ties(log_weights))
 
 
 def _refuse_contradictions(data: Examples) -> None:
-    """Refuse sets of examples that no hypothesis explains."""
+    """Refuse sets of examples that no hypothesis explains without noise."""
     for index, examples in enumerate(data.sets):
-        if not data.model.is_noisy and Tally.of(data.model.space, examples).strays.all():
+        if not data.model.is_noisy and ExampleCounts.of(data.model.space, examples).unexplained.all():
             start, shown = f"Set {index}: no" if data.several else "No", examples.describe(data.model.space)
             raise FitError(f"{start} hypothesis holds {shown}. Add one that does, or give noise above 0.")
 

@@ -1,4 +1,4 @@
-"""The log density of hyperparameters given sets of examples, with the hypotheses summed out."""
+"""The posterior of hyperparameters given sets of examples, with the hypotheses marginalised."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -18,41 +18,41 @@ from bayesgen.records import by_content, record, static
 from bayesgen.runtime import as_key
 from bayesgen.typing import Array, Float, PRNGKeyArray
 
-from .hypothesis_classes import HypothesisClasses, Setting
+from .class_index import ClassIndex
+from .hypothesis_classes import HypothesisClasses, LearnerStructure
 from .prior import bounds
-from .table import Table
 
 
 @record
 class ConceptMarginal(LogDensity):
-    """hyperparameters ~ their priors; examples ~ the sum over hypotheses. The vector holds the unknown, unconstrained.
+    """Log density of the unknown hyperparameters, unconstrained, given examples with hypotheses marginalised.
 
     Attributes:
         hyperparameters: numbers or distributions by name.
-        classes: the hypotheses, in classes that neither examples nor hyperparameters tell apart.
+        classes: the hypotheses, by classes of equal likelihood and prior factor.
         names: the hyperparameters that are distributions, in the order of the vector.
-        setting: the rest of the learner.
+        structure: the rest of the learner.
     """
 
     hyperparameters: dict[str, Any]
     classes: HypothesisClasses
     names: tuple[str, ...] = static()
-    setting: Setting = static()
+    structure: LearnerStructure = static()
 
     @classmethod
-    def of(cls, table: Table) -> "ConceptMarginal":
-        """That of a learner's sets of examples."""
-        learner = table.learner
-        return cls(learner.hyperparameters, table.classes, tuple(learner.unknown), Setting.of(learner))
+    def of(cls, class_index: ClassIndex) -> "ConceptMarginal":
+        """The density for a learner's sets of examples."""
+        learner = class_index.learner
+        return cls(learner.hyperparameters, class_index.classes, tuple(learner.unknown), LearnerStructure.of(learner))
 
     @property
     def priors(self) -> dict[str, dist.Distribution]:
-        """Those of the unknown hyperparameters, by name."""
+        """The priors of the unknown hyperparameters, by name."""
         return {name: self.hyperparameters[name] for name in self.names}
 
     @property
     def dimension(self) -> int:
-        """How many hyperparameters are unknown."""
+        """The number of unknown hyperparameters."""
         return len(self.names)
 
     def __call__(self, vector: Float[Array, " D"]) -> Float[Array, ""]:
@@ -67,7 +67,6 @@ class ConceptMarginal(LogDensity):
         return sum(prior.log_prob(values[name]) for name, prior in self.priors.items()) + self._log_evidence(values)
 
     def constrain(self, vector: Float[Array, " D"]) -> dict[str, Array]:
-        """Hyperparameters by name."""
         pairs = enumerate(self.priors.items())
         return {name: at_free(prior, vector[index]).value for index, (name, prior) in pairs}
 
@@ -81,28 +80,27 @@ class ConceptMarginal(LogDensity):
         return jnp.stack(draws, axis=1)
 
     def name_of(self, index: int) -> str:
-        """The hyperparameter."""
         return self.names[index]
 
     def _log_evidence(self, values: Mapping[str, Array]) -> Float[Array, ""]:
-        return self.classes.log_evidence(self.setting, {**self.hyperparameters, **values})
+        return self.classes.log_evidence(self.structure, {**self.hyperparameters, **values})
 
 
 def prior_starts(marginal: ConceptMarginal, key: PRNGKeyArray, num_draws: int = 8) -> Float[np.ndarray, "starts D"]:
-    """Where to look for the mode: the origin, points around it and draws from the priors. Inside float64."""
+    """Starts of a search for the mode: the origin, points around it and draws from the priors. Inside float64."""
     first, second = jax.random.split(key)
     draws = marginal.prior_draws(first, num_draws)
     free = [free_of(prior, values) for prior, values in zip(marginal.priors.values(), draws.T, strict=True)]
     return dispersed(np.asarray(jnp.stack(free, axis=1)), second)
 
 
-# The mode of hyperparameters, which is often on the boundary of their range: searched in the range itself.
+# The mode of hyperparameters, which is often on the boundary of their range, is searched in the constrained space.
 
-MARGIN = 1e-9  # how near to a bound the search goes; there densities and their gradients are finite
-NEAR = 1e-6  # a mode nearer to a bound than this is compared with the bound itself
+MARGIN = 1e-9  # distance of the search from bounds, at which densities and their gradients are finite
+NEAR_A_BOUND = 1e-6  # a mode nearer to a bound than this is compared with the bound itself
 
 Box: TypeAlias = Float[np.ndarray, "D 2"]
-Vector: TypeAlias = Float[np.ndarray, " D"]
+HyperparameterVector: TypeAlias = Float[np.ndarray, " D"]
 
 _value = jax.jit(ConceptMarginal.at)
 _value_and_gradient = jax.jit(jax.value_and_grad(ConceptMarginal.at, argnums=1))
@@ -119,7 +117,7 @@ def find_mode(
         num_starts: number of starting points, drawn from the priors.
 
     Returns:
-        (values by name, those of them that are on the boundary: name -> bound).
+        (values by name; name -> bound for those on the boundary).
 
     Raises:
         FitError: where the density is unbounded at a bound; names the hyperparameter.
@@ -127,9 +125,9 @@ def find_mode(
     box = np.asarray([bounds(prior) for prior in marginal.priors.values()])
     with jax.enable_x64(True):
         starts = np.clip(np.asarray(marginal.prior_draws(key, num_starts)), *_inner(box).T)
-        ends = [_climb(marginal, box, start) for start in starts]
-        _, best = max(ends, key=lambda end: end[0])
-        return _settle(marginal, box, best)
+        optima = [_search(marginal, box, start) for start in starts]
+        _, best = max(optima, key=lambda end: end[0])
+        return _moved_to_bounds(marginal, box, best)
 
 
 def _inner(box: Box) -> Box:
@@ -137,8 +135,8 @@ def _inner(box: Box) -> Box:
     return box + MARGIN * width[:, None] * np.array([1, -1])
 
 
-def _climb(marginal: ConceptMarginal, box: Box, start: Vector) -> tuple[float, Vector]:
-    def objective(vector: Vector) -> tuple[float, Vector]:
+def _search(marginal: ConceptMarginal, box: Box, start: HyperparameterVector) -> tuple[float, HyperparameterVector]:
+    def objective(vector: HyperparameterVector) -> tuple[float, HyperparameterVector]:
         value, by_name = _value_and_gradient(marginal, _named(marginal.names, vector))
         gradient = np.asarray([by_name[name] for name in marginal.names])
         if not np.isfinite(value) or not np.isfinite(gradient).all():
@@ -150,46 +148,48 @@ def _climb(marginal: ConceptMarginal, box: Box, start: Vector) -> tuple[float, V
     return -float(result.fun), result.x
 
 
-def _settle(marginal: ConceptMarginal, box: Box, vector: Vector) -> tuple[dict[str, float], dict[str, float]]:
-    """Move a hyperparameter to the bound that it is near, where the density is no lower there."""
+def _moved_to_bounds(
+    marginal: ConceptMarginal, box: Box, vector: HyperparameterVector
+) -> tuple[dict[str, float], dict[str, float]]:
+    """The vector with hyperparameters near a bound moved to it, unless the density is lower there."""
     names, vector, boundary = marginal.names, vector.copy(), {}
     for index, bound in enumerate(box[np.arange(len(box)), np.abs(box - vector[:, None]).argmin(1)]):
-        if abs(vector[index] - bound) > NEAR:
+        if abs(vector[index] - bound) > NEAR_A_BOUND:
             continue
-        there = np.where(np.arange(len(names)) == index, bound, vector)
-        here, density = (float(_value(marginal, _named(names, point))) for point in (vector, there))
-        if density == np.inf:
+        at_bound = np.where(np.arange(len(names)) == index, bound, vector)
+        density, bound_density = (float(_value(marginal, _named(names, point))) for point in (vector, at_bound))
+        if bound_density == np.inf:
             raise FitError(
                 f"The posterior density is unbounded where {names[index]} is {bound:g}: it has no mode. Use NUTS()."
             )
-        if np.isnan(density):  # what has only a limit there is put next to it, if the search ended there
-            there, density = vector, here if vector[index] in _inner(box)[index] else -np.inf
-        if not density < here - 1e-6 * abs(here):
-            boundary[names[index]], vector = float(bound), there
+        if np.isnan(
+            bound_density
+        ):  # a density with only a limit there: the point next to it, if the search ended there
+            at_bound, bound_density = vector, density if vector[index] in _inner(box)[index] else -np.inf
+        if not bound_density < density - 1e-6 * abs(density):
+            boundary[names[index]], vector = float(bound), at_bound
     return dict(zip(names, vector.tolist(), strict=True)), boundary
 
 
-def _named(names: Sequence[str], vector: Vector) -> dict[str, Array]:
+def _named(names: Sequence[str], vector: HyperparameterVector) -> dict[str, Array]:
     return {name: jnp.asarray(value) for name, value in zip(names, vector, strict=True)}
 
-
-# What was learned of the hyperparameters that all sets of examples share.
 
 if TYPE_CHECKING:
     from xarray import DataTree
 
-NUM_STARTS = 4  # of a search for hyperparameters, where none is given
+NUM_STARTS = 4  # of a search for hyperparameters, by default
 
 
 @by_content
 class SharedHyperparameters:
-    """Draws of hyperparameters, or their mode.
+    """The posterior of the hyperparameters that all sets of examples share: draws, or the mode.
 
     Attributes:
         parameters: name -> draws (chain, draw), or one number.
         method: the training method.
-        attributes: how they came about, by name.
-        sample_stats: name -> (chain, draw), what the sampler recorded; None where there was no sampler.
+        attributes: how they were found, by name.
+        sample_stats: name -> (chain, draw), statistics of the sampler; None where there was no sampler.
     """
 
     parameters: dict[str, Float[np.ndarray, "..."]]
@@ -214,7 +214,7 @@ class SharedHyperparameters:
 def sample_hyperparameters(
     marginal: ConceptMarginal, method: NUTS, seed: Any, progress: bool | None
 ) -> SharedHyperparameters:
-    """Draws of the unknown hyperparameters, the hypotheses summed out."""
+    """Draws of the unknown hyperparameters, the hypotheses marginalised."""
     chains = method.chains(marginal, lambda: prior_starts(marginal, as_key(seed)), seed, progress)
     supports = {name: prior.support for name, prior in marginal.priors.items()}
     saturated = saturated_sites(supports, chains.values)

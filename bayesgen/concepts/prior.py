@@ -1,8 +1,8 @@
-"""Priors over hypotheses, in groups that hyperparameters weigh as a whole.
+"""Priors over hypotheses, with hyperparameters that weight groups of hypotheses.
 
-A prior is p(h) = exp(base[h] + log_factors(hyperparameters)[group[h]]): hyperparameters move groups of hypotheses as a
-whole, a family of hypotheses or those of one size. Hence the cost of a prior grows with the groups, not with the
-hypotheses. The factors hold no arrays and compare by value, so functions compiled for one space serve its equals.
+A prior is p(h) = exp(base[h] + log_factors(hyperparameters)[group[h]]). A group is a family of hypotheses, or those of
+one size, so the cost of a prior grows with the groups, not with the hypotheses. Factors hold no arrays and compare by
+value, so equal spaces share compiled functions.
 """
 
 import abc
@@ -21,8 +21,6 @@ from bayesgen.records import record, static
 from bayesgen.statistics import namespace
 from bayesgen.typing import Array, Float, Int
 
-# Hyperparameters of concepts: numbers, or NumPyro distributions of one continuous number each.
-
 Number: TypeAlias = float | int | np.number | Float[Array, ""]
 Hyperparameter: TypeAlias = float | dist.Distribution
 Range: TypeAlias = tuple[float, float]
@@ -31,7 +29,7 @@ Range: TypeAlias = tuple[float, float]
 def check_hyperparameters(
     hyperparameters: Mapping[str, Hyperparameter], ranges: Mapping[str, Range], *, closed: bool = False
 ) -> None:
-    """Check several by name against their ranges: name -> (low, high), those that have any."""
+    """Check hyperparameters by name against their ranges, name -> (low, high), where they have one."""
     for name, value in hyperparameters.items():
         check_hyperparameter(name, value, *ranges.get(name, ()), closed=closed)
 
@@ -39,7 +37,7 @@ def check_hyperparameters(
 def check_hyperparameter(
     name: str, value: Any, low: float = -np.inf, high: float = np.inf, *, closed: bool = False
 ) -> None:
-    """Refuse a number that is not between two bounds, and a distribution of anything but such numbers.
+    """Refuse a number outside of two bounds, and a distribution of anything but such numbers.
 
     Args:
         name: the hyperparameter's name.
@@ -67,18 +65,18 @@ def bounds(prior: dist.Distribution) -> Range:
 
 
 def unknown(hyperparameters: Mapping[str, Hyperparameter]) -> dict[str, dist.Distribution]:
-    """Those that are distributions, by name."""
+    """The hyperparameters that are distributions, by name."""
     return {name: value for name, value in hyperparameters.items() if isinstance(value, dist.Distribution)}
 
 
 def sample_values(hyperparameters: Mapping[str, Hyperparameter]) -> dict[str, Number]:
-    """Values by name inside a NumPyro program: distributions are sampled, numbers are as they are."""
+    """Values by name inside a NumPyro program: distributions are sampled, numbers unchanged."""
     priors = unknown(hyperparameters)
     return {name: numpyro.sample(name, value) if name in priors else value for name, value in hyperparameters.items()}
 
 
 def merge_hyperparameters(*groups: Mapping[str, Hyperparameter]) -> dict[str, Hyperparameter]:
-    """Hyperparameters of several parts together; a name that means different things is refused."""
+    """Hyperparameters of several parts together; a name with different values is refused."""
     merged: dict[str, Hyperparameter] = {}
     for name, value in (pair for group in groups for pair in group.items()):
         if name in merged and merged[name] is not value:
@@ -88,7 +86,7 @@ def merge_hyperparameters(*groups: Mapping[str, Hyperparameter]) -> dict[str, Hy
 
 
 def merge_ranges(*groups: Mapping[str, Range]) -> dict[str, Range]:
-    """Ranges of several parts together: what two of them bound is bounded by both."""
+    """Ranges of several parts together: the intersection of ranges of one name."""
     merged: dict[str, Range] = {}
     for name, (low, high) in (pair for group in groups for pair in group.items()):
         lowest, highest = merged.get(name, (-np.inf, np.inf))
@@ -106,10 +104,9 @@ class Factors(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class Constant(Factors):
-    """One group, which no hyperparameter moves."""
+    """One group, whose factor is 1."""
 
     def __call__(self, values: Mapping[str, Number]) -> Float[Array, " G"]:
-        """Zero."""
         return np.zeros(1)
 
 
@@ -120,9 +117,9 @@ class BySize(Factors):
     Attributes:
         function: function(sizes, **hyperparameters) of log prior weights; they need not be normalised. Give a
             module-level function: each new one is compiled anew.
-        names: the hyperparameters it takes.
-        sizes: the sizes, G of them.
-        counts: how many hypotheses there are of each.
+        names: its hyperparameters.
+        sizes: the G sizes.
+        counts: number of hypotheses of each size.
     """
 
     function: Callable[..., Array]
@@ -131,14 +128,13 @@ class BySize(Factors):
     counts: tuple[int, ...]
 
     def __call__(self, values: Mapping[str, Number]) -> Float[Array, " G"]:
-        """The function, normalised over all hypotheses."""
         logs = self.function(np.asarray(self.sizes, np.float64), **{name: values[name] for name in self.names})
-        return logs - log_sum(logs, np.asarray(self.counts, np.float64))
+        return logs - weighted_log_sum_exp(logs, np.asarray(self.counts, np.float64))
 
 
 @dataclasses.dataclass(frozen=True)
 class Union(Factors):
-    """The groups of several priors one after another, each prior with a weight.
+    """The concatenated groups of several priors, each prior with a weight.
 
     Attributes:
         weights: a number, or a function of the hyperparameters, for each part; they need not be normalised.
@@ -151,13 +147,12 @@ class Union(Factors):
     parts: tuple[Factors, ...]
 
     def __call__(self, values: Mapping[str, Number]) -> Float[Array, " G"]:
-        """The parts' factors and the log weights."""
         arguments = {name: values[name] for name in self.names}
         weights = [weight(**arguments) if callable(weight) else weight for weight in self.weights]
         xp = namespace(*weights)
         with np.errstate(divide="ignore"):
             logs = xp.log(xp.stack([xp.asarray(weight, float) for weight in weights]))
-        logs = logs - log_sum(logs)
+        logs = logs - weighted_log_sum_exp(logs)
         parts = [log + part(values) for log, part in zip(logs, self.parts, strict=True)]
         return namespace(*parts).concatenate(parts)
 
@@ -178,9 +173,9 @@ class Prior:
 
     @classmethod
     def of_weights(cls, weights: Float[np.ndarray, " H"]) -> "Prior":
-        """Weights that no hyperparameter moves."""
+        """The prior of fixed weights."""
         logs = np.log(weights)
-        return cls(logs - log_sum(logs), np.zeros(len(weights), np.int64), Constant())
+        return cls(logs - weighted_log_sum_exp(logs), np.zeros(len(weights), np.int64), Constant())
 
     @classmethod
     def by_size(cls, function: Callable[..., Array], names: Iterable[str], sizes: Int[np.ndarray, " H"]) -> "Prior":
@@ -191,7 +186,7 @@ class Prior:
 
     @classmethod
     def union(cls, weights: Sequence[Any], names: Iterable[str], parts: Sequence["Prior"]) -> "Prior":
-        """Several priors, with weights that are numbers or functions of hyperparameters."""
+        """The union of priors, with weights that are numbers or functions of hyperparameters."""
         for weight in weights:
             positive = isinstance(weight, int | float | np.number) and np.isfinite(weight) and weight > 0
             if not callable(weight) and not positive:
@@ -206,7 +201,9 @@ class Prior:
         return self.base + self.factors(values)[self.groups]
 
 
-def log_sum(logs: Float[Array, " G"], counts: Float[Array, " G"] | float = 1.0) -> Float[Array, ""] | float:
+def weighted_log_sum_exp(
+    logs: Float[Array, " G"], counts: Float[Array, " G"] | float = 1.0
+) -> Float[Array, ""] | float:
     """Log of the sum of counts times exponentials."""
     xp = namespace(logs)
     top = logs.max()

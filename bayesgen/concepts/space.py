@@ -24,18 +24,16 @@ from .prior import (
     unknown,
 )
 
-# `Extensions`: which members of the domain each hypothesis holds, one bit each.
-
-CHUNK = 1 << 14  # hypotheses that are packed or counted at a time
+CHUNK_HYPOTHESES = 1 << 14  # to pack or count at a time
 BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float64)  # (256, 8)
 
 
 @record
 class Extensions:
-    """A matrix of H x D booleans, eight to a byte: a million hypotheses over a thousand members take 125 MB.
+    """The members of each hypothesis: a matrix of H x D bits; a million hypotheses over 1,000 members take 125 MB.
 
     Attributes:
-        rows: the members of each hypothesis in the order of the domain, eight to a byte.
+        rows: bits of the members of each hypothesis in the order of the domain, eight to a byte.
         num_members: D.
 
     `numpy.asarray(extensions)` unpacks them all.
@@ -50,20 +48,20 @@ class Extensions:
     ) -> "Extensions":
         """Pack a matrix (H, D) of booleans or of exactly 0 and 1, dense or scipy.sparse.
 
-        Errors call hypotheses and members by names (H,) and domain (D,); by their indices if there are none.
+        Errors name hypotheses and members by names (H,) and domain (D,), or by indices.
 
         Raises:
-            ModelError: what is no matrix, or has other entries.
+            ModelError: an object that is not a matrix, or has other entries.
         """
         sparse, matrix = scipy.sparse.issparse(matrix), matrix if isinstance(matrix, Extensions) else _matrix(matrix)
         hypotheses, members = _labels(matrix.shape, names, domain)
         if isinstance(matrix, Extensions):
             return matrix
         rows = np.empty((matrix.shape[0], -(-matrix.shape[1] // 8)), np.uint8)
-        for start in range(0, len(rows), CHUNK):
-            part = matrix[start : start + CHUNK]
-            part = _booleans(part.toarray() if sparse else part, hypotheses[start : start + CHUNK], members)
-            rows[start : start + CHUNK] = np.packbits(part, axis=1)
+        for start in range(0, len(rows), CHUNK_HYPOTHESES):
+            part = matrix[start : start + CHUNK_HYPOTHESES]
+            part = _booleans(part.toarray() if sparse else part, hypotheses[start : start + CHUNK_HYPOTHESES], members)
+            rows[start : start + CHUNK_HYPOTHESES] = np.packbits(part, axis=1)
         return cls(rows, matrix.shape[1])
 
     @classmethod
@@ -84,24 +82,27 @@ class Extensions:
         return np.bitwise_count(self.rows).sum(1, dtype=np.int64)
 
     def held(self, counts: Int[np.ndarray, " D"]) -> Int[np.ndarray, " H"]:
-        """How many of the examples, counted by member, each hypothesis holds."""
+        """Number of examples, counted by member, in each hypothesis."""
         total = np.zeros(len(self.rows), np.int64)
         for place in np.flatnonzero(counts):
             total += int(counts[place]) * (self.rows[:, place >> 3] >> (7 - (place & 7)) & 1)
         return total
 
     def weigh(self, weights: Float[np.ndarray, " H"]) -> Float[np.ndarray, " D"]:
-        """Total weight of the hypotheses that hold each member. Nothing is unpacked: bytes are counted."""
+        """Total weight of the hypotheses that hold each member, by counts of bytes without unpacking."""
         used = np.flatnonzero(weights)
         rows, weights = (self.rows, weights) if len(used) == len(weights) else (self.rows[used], weights[used])
         totals = np.zeros((rows.shape[1], 256))
-        for start in range(0, len(rows), CHUNK):  # small enough to stay in the cache
-            columns, of_chunk = rows[start : start + CHUNK].T.copy(), weights[start : start + CHUNK]
+        for start in range(0, len(rows), CHUNK_HYPOTHESES):  # small enough to stay in the cache
+            columns, of_chunk = (
+                rows[start : start + CHUNK_HYPOTHESES].T.copy(),
+                weights[start : start + CHUNK_HYPOTHESES],
+            )
             totals += [np.bincount(column, of_chunk, minlength=256) for column in columns]
         return (totals @ BITS).ravel()[: self.num_members]
 
     def equal_groups(self) -> list[list[int]]:
-        """Groups of two or more hypotheses that hold the same members: lists of their indices."""
+        """Groups of two or more hypotheses with the same members: lists of their indices."""
         groups: dict[bytes, list[int]] = {}
         for index, row in enumerate(self.rows):
             groups.setdefault(row.tobytes(), []).append(index)
@@ -124,7 +125,7 @@ def _matrix(values: Any) -> Any:
 def _labels(
     shape: tuple[int, int], names: Sequence[Hashable] | None, domain: Sequence[Hashable] | None
 ) -> tuple[Sequence[Hashable], Sequence[Hashable]]:
-    """What hypotheses and members are called."""
+    """Names of hypotheses and members."""
     names, domain = range(shape[0]) if names is None else names, range(shape[1]) if domain is None else domain
     if shape != (len(names), len(domain)) or not names:
         raise ModelError(
@@ -157,15 +158,15 @@ class HypothesisSpace:
     """Finitely many concepts, and their prior.
 
     Args:
-        names: (H,) what the hypotheses are called, all different.
-        extensions: (H, D) booleans or 0 and 1, dense or scipy.sparse: which members of the domain each hypothesis
-            holds. None may be empty.
+        names: (H,) names of the hypotheses, all different.
+        extensions: (H, D) booleans or 0 and 1, dense or scipy.sparse: membership of the domain in each hypothesis.
+            None may be empty.
         domain: (D,) the members, all different and hashable.
         prior: (H,) positive weights, or a function(sizes, **hyperparameters) of their logarithms, traceable by JAX.
             Give a module-level function: each new one is compiled anew.
         normalize: False to refuse weights that do not sum to 1.
         ranges: name -> (low, high) for hyperparameters that must be between two bounds.
-        hyperparameters: what the function takes: numbers, or NumPyro distributions of a number.
+        hyperparameters: arguments of the function: numbers, or NumPyro distributions of a number.
 
     Raises:
         ModelError: shapes that do not fit, extensions that are not booleans or exactly 0 and 1, an empty extension, a
@@ -220,7 +221,7 @@ class HypothesisSpace:
         self._check_prior()
 
     def __hash__(self) -> int:
-        """A hash of the names, the domain and the form of the prior; members and weights may be very many."""
+        """A hash of the names, the domain and the form of the prior, without members and weights."""
         return hash((self.names, self.domain, self.structure.factors, tuple(self.hyperparameters)))
 
     def __repr__(self) -> str:
@@ -282,12 +283,12 @@ class HypothesisSpace:
         ranges: Mapping[str, Range] | None = None,
         **hyperparameters: Hyperparameter,
     ) -> "HypothesisSpace":
-        """All hypotheses of several spaces over one domain; one that is in two of them stays twice.
+        """All hypotheses of several spaces over one domain; a hypothesis of two spaces is kept twice.
 
         Args:
             weighted: (weight, space) for each. A weight is a number, or a function of the hyperparameters.
             ranges: name -> (low, high) for those of the hyperparameters that must be between two bounds.
-            hyperparameters: what these functions take.
+            hyperparameters: arguments of these functions.
 
         >>> rules = HypothesisSpace.of({"odd": lambda x: x % 2 == 1}, range(1, 5))
         >>> intervals = HypothesisSpace.of({"1 to 2": lambda x: x < 3, "3 to 4": lambda x: x > 2}, range(1, 5))
@@ -318,7 +319,7 @@ class HypothesisSpace:
         """Prior probabilities.
 
         Raises:
-            ModelError: where hyperparameters are distributions, so that it depends on their values.
+            ModelError: a hyperparameter that is a distribution.
         """
         names = list(unknown(self.hyperparameters))
         if names:
@@ -333,7 +334,7 @@ class HypothesisSpace:
         """The same space with numbers for some of its hyperparameters.
 
         Raises:
-            ModelError: names that are none of its hyperparameters, and what the constructor refuses.
+            ModelError: unknown names, and values that the constructor refuses.
         """
         other = self.at_mode(values)
         check_hyperparameters(values, self.ranges)
@@ -341,10 +342,10 @@ class HypothesisSpace:
         return other
 
     def at_mode(self, values: Mapping[str, Hyperparameter]) -> "HypothesisSpace":
-        """The same space with the numbers of a mode, which may be ends of ranges: hypotheses of probability 0."""
-        strangers = [name for name in values if name not in self.hyperparameters]
-        if strangers:
-            raise ModelError(f"The space has no hyperparameters {strangers}; it has {list(self.hyperparameters)}.")
+        """The same space at a mode, which may be at bounds of ranges, where hypotheses have probability 0."""
+        others = [name for name in values if name not in self.hyperparameters]
+        if others:
+            raise ModelError(f"The space has no hyperparameters {others}; it has {list(self.hyperparameters)}.")
         check_hyperparameters(values, self.ranges, closed=True)
         hyperparameters = {**self.hyperparameters, **values}
         return copied(self, hyperparameters=hyperparameters, sizes=self.sizes, place=self.place)
@@ -356,25 +357,25 @@ class HypothesisSpace:
 
     @functools.cached_property
     def place(self) -> dict[Hashable, int]:
-        """member -> where it stands in the domain."""
+        """member -> its position in the domain."""
         return {member: index for index, member in enumerate(self.domain)}
 
     def positions(self, members: Any, what: str = "examples") -> Int[np.ndarray, " n"]:
-        """Where these members stand in the domain."""
+        """Positions of members in the domain."""
         members = members.tolist() if hasattr(members, "tolist") else members
         if isinstance(members, str) or not hasattr(members, "__iter__"):
             raise DataError(f"The {what} must be a 1-D sequence of members of the domain, got {members!r}.")
         members = list(members)
-        strangers = [member for member in members if not self.holds(member)]
-        if strangers:
-            raise DataError(f"The {what} {strangers} are not in the domain.")
+        others = [member for member in members if not self.holds(member)]
+        if others:
+            raise DataError(f"The {what} {others} are not in the domain.")
         return np.asarray([self.place[_as_tuple(member)] for member in members], np.int64)
 
     def holds(self, member: Any) -> bool:
-        """Whether something is a member of the domain; a list is taken for the tuple of its values."""
+        """Whether it is a member of the domain; a list counts as the tuple of its values."""
         try:
             return _as_tuple(member) in self.place
-        except TypeError:  # arrays and what has lists in it are members of nothing
+        except TypeError:  # values that are not hashable are no members
             return False
 
 
@@ -386,7 +387,7 @@ def _hashable(what: str, values: Any) -> tuple[Hashable, ...]:
     """Names or members as a tuple.
 
     Raises:
-        ModelError: what is no collection, or holds something that is not hashable.
+        ModelError: values that are not a collection, or not hashable.
     """
     if not isinstance(values, Iterable):
         raise ModelError(f"The {what} must be a sequence, got {values!r}.")
@@ -400,5 +401,5 @@ def _hashable(what: str, values: Any) -> tuple[Hashable, ...]:
 
 
 def _repeated(values: Iterable[Hashable]) -> Hashable:
-    """The first value that is there twice."""
+    """The first value that occurs twice."""
     return next(value for value, count in collections.Counter(values).items() if count > 1)

@@ -62,8 +62,8 @@ def fit(
         X: 2-D array, data frame (pandas, polars), scipy.sparse matrix or mapping name -> array, (n, D); for a program
             of one's own the names are its attribute sites. Or `Summaries` of this model, or an iterable of chunks
             (X, y) or (X, y, sample_weight), and then no y: see `summarize`.
-        y: (n,) labels of any one type, some of which may be missing (None, NaN, pandas.NA, null): `MLE` and `MAP` find
-            the classes of these rows by EM, `NUTS` marginalises them, and `Exact` refuses them. Numbers, where the model's
+        y: (n,) labels of any one type, some of which may be missing (None, NaN, pandas.NA, null): `MLE` and `MAP` use
+            EM for these rows, `NUTS` marginalises their classes, and `Exact` refuses them. Numbers, where the model's
             label is continuous; a classifier warns of numbers that look like a quantity: see `Schema`. Where X and y
             (or sample_weight) are both of pandas, they have one index.
         method: `MLE()`, `MAP()`, `Exact()` or `NUTS()`.

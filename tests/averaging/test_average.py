@@ -159,7 +159,7 @@ def test_an_average_beside_its_members_in_compare(fits, data):
     answer = bg.predict(both, X[1::2], rule=bg.BMA())
     mine = next(a for a in result.answers if (a.model, a.rule) == ("average", "BMA"))
     close(mine.prediction.log_probabilities, answer.log_probabilities, rtol=1e-9)
-    assert "ByEvidence" in result.config["models"]["average"]
+    assert "EvidenceWeighting" in result.config["models"]["average"]
     assert result.to_json()
 
 

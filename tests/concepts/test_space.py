@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse
 
 import bayesgen as bg
-from bayesgen.concepts.space import CHUNK, Extensions
+from bayesgen.concepts.space import CHUNK_HYPOTHESES, Extensions
 
 close = np.testing.assert_allclose
 LETTERS = "abcde"
@@ -36,7 +36,7 @@ def test_packed_extensions_do_what_the_matrix_does(num_members):
 
 
 def test_sparse_matrices_and_matrices_longer_than_a_chunk_are_packed_alike():
-    matrix = random_matrix(CHUNK + 3, 5)
+    matrix = random_matrix(CHUNK_HYPOTHESES + 3, 5)
     for other in (scipy.sparse.csr_array(matrix), scipy.sparse.coo_matrix(matrix.astype(float))):
         np.testing.assert_array_equal(Extensions.of(other).rows, Extensions.of(matrix).rows)
 
@@ -162,9 +162,9 @@ def test_words_are_no_booleans_and_long_matrices_are_checked_to_the_end():
         bg.HypothesisSpace("ab", [[1], [1, 1]], "xy", [1, 1])
     with pytest.raises(bg.ModelError, match=r"must be a matrix.*\(2,\)"):
         bg.HypothesisSpace("ab", [1, 1], "xy", [1, 1])
-    matrix = random_matrix(CHUNK + 3, 5).astype(float)
-    matrix[CHUNK + 1, 3] = 2
-    with pytest.raises(bg.ModelError, match=f"hypothesis {CHUNK + 1} holds 3.*got 2.0"):
+    matrix = random_matrix(CHUNK_HYPOTHESES + 3, 5).astype(float)
+    matrix[CHUNK_HYPOTHESES + 1, 3] = 2
+    with pytest.raises(bg.ModelError, match=f"hypothesis {CHUNK_HYPOTHESES + 1} holds 3.*got 2.0"):
         Extensions.of(matrix)
     for dtype in (int, float, object):
         np.testing.assert_array_equal(np.asarray(Extensions.of(np.eye(3, dtype=dtype))), np.eye(3, dtype=bool))
