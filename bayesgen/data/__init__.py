@@ -25,7 +25,7 @@ from .schema import Schema
 from .sequence_cells import Steps, padded_symbols, refuse_unknown, sequence_lengths, step_codes, steps_of
 from .sequences import KINDS_OF_STEPS, PADDING, SEQUENCE, Cells, CodedSequences, Padded, SequenceOf, as_one_sequence
 from .tables import read_table
-from .views import Table, collected, filled, successive_rows
+from .views import Table, collected, successive_rows, with_cells
 
 __all__ = [
     "BINNED",
@@ -60,7 +60,6 @@ __all__ = [
     "check_ranges",
     "collected",
     "covariate_values",
-    "filled",
     "filled_up",
     "fingerprint",
     "fitted_basis",
@@ -88,5 +87,6 @@ __all__ = [
     "unknown_cells",
     "warn_of_unknown",
     "whole_numbers",
+    "with_cells",
     "with_level",
 ]

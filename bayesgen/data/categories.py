@@ -188,7 +188,7 @@ def encode_levels(
             f"{known} {quote_some(levels)}. {remedy}"
         )
     if not takes_missing:
-        refuse_missing(codes, what)
+        refuse_missing_values(codes, what)
     return lookup[codes]
 
 
@@ -248,7 +248,7 @@ def _small_integer_codes(values: np.ndarray, levels: Sequence[Any]) -> np.ndarra
     return None if (codes == UNKNOWN).any() else codes
 
 
-def refuse_missing(codes: np.ndarray, what: str) -> None:
+def refuse_missing_values(codes: np.ndarray, what: str) -> None:
     """DataError where `factorize` found missing values."""
     missing = np.flatnonzero(codes == _MISSING)
     if missing.size:

@@ -112,7 +112,7 @@ ROWS = Wording()
 def encode_numbers(
     matrix: Any, names: Sequence[str], kind: str, *, takes_unknown: bool = False, wording: Wording = ROWS
 ) -> Encoded:
-    """The cells of real, binned, binary or count columns as floats, and which of them are there: None where all are.
+    """The cells of real, binned, binary or count columns as floats, with a mask of the observed ones, or None.
 
     `matrix` is (n, D), an ndarray or csr_array; `names` are its D columns. Floating real columns come back as
     they are, without a copy; everything else as float64. Missing cells are NaN in real columns and 0 in others. Raises
@@ -152,7 +152,7 @@ def encode_categories(
     *,
     takes_unknown: bool = False,
 ) -> Encoded:
-    """Codes (n, D), int64, of categorical columns, and which cells are there: None where all are.
+    """Codes (n, D), int64, of categorical columns, with a mask of the observed cells: None where all are.
 
     `columns` is the schema's name of a column -> the table's; `categories` the schema's name -> its values. Missing
     cells have code 0. Cells that are none of the categories are missing where unknown values are taken, else a
@@ -197,7 +197,7 @@ def refuse_missing_cells(observed: np.ndarray, names: Sequence[str], reason: str
 
 
 def _observed(numbers: np.ndarray, names: Sequence[str], kind: str, wording: Wording) -> np.ndarray:
-    """Which cells are there. DataError: infinite ones."""
+    """Mask of the observed cells. DataError: infinite ones."""
     chunks = checked_chunks(numbers.shape)
     infinite = np.asarray(sum(np.isinf(numbers[rows]).sum(axis=0) for rows in chunks))
     if infinite.any():

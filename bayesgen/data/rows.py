@@ -22,7 +22,7 @@ class Rows:
 
     Attributes:
         values: attribute site -> (n, ...); a scipy.sparse matrix where the site takes one.
-        observed: attribute site -> mask of the cells that are there, of the shape of its values, for sites of which
+        observed: attribute site -> mask of the observed cells, of the shape of its values, for sites of which
             some cells are missing.
         covariates: name -> (n, ...), what each row has and no site models.
         labels: codes of the classes, -1 where the class is not known; None in new rows, and where there are no classes.

@@ -142,7 +142,7 @@ class Schema:
         return names_among(self._resolved_columns(), self.named, table, columns)
 
     def encode_cells(self, table: Table, columns: Sequence[str]) -> Encoded:
-        """The numbers (n, len(columns)) of some columns of one kind, and a mask of the cells that are there.
+        """The numbers (n, len(columns)) of some columns of one kind, and a mask of the observed cells.
 
         The numbers are a csr_array where the table is sparse; the mask is None where no cell is missing.
         real, binned: floats as they are, without a copy where possible; other numbers as float64; NaN where missing.

@@ -47,7 +47,7 @@ class Steps:
 
     @property
     def are_numbers(self) -> bool:
-        """Whether all steps that are there are numbers."""
+        """Whether all observed time steps are numbers."""
         if self.of_text or self.values.dtype.kind != "O":
             return not len(self.values) or (not self.of_text and self.values.dtype.kind in "iufb")
         import pandas as pd
@@ -354,7 +354,7 @@ def encode_sequences(
     *,
     takes_unknown: bool = False,
 ) -> Encoded:
-    """The steps of columns of sequences in arrays of one length T, and which of them are there: None where all are.
+    """The time steps of columns of sequences in arrays of one length T, and a mask of the observed ones, or None.
 
     Of one column of symbols codes (n, T), PADDING past the end; of several, whose steps go together, (n, T, D); of
     columns of numbers (n, T, D), 0.0 past the end, where nothing is observed. T is the longest of these rows, at least
@@ -396,7 +396,7 @@ def padded_symbols(
     missing: Bool[np.ndarray, " n"],
     end: int | None = None,
 ) -> Padding:
-    """Codes (n, T), PADDING past the end, and which steps are there: past the end all are.
+    """Codes (n, T), PADDING past the end, with a mask of the observed time steps: past the end all are.
 
     A row that has no sequence, and whose length is not known either, is PADDING that is not there.
 
@@ -455,7 +455,7 @@ def _symbols(
     lengths: Int[np.ndarray, " n"],
     takes_unknown: bool,
 ) -> Padding:
-    """Codes (n, T) and which steps are there; past the end all are."""
+    """Codes (n, T) with a mask of the observed time steps; past the end all are."""
     codes, are_codes = step_codes(steps, f"Column {column!r}", symbols, kind.end)
     if not takes_unknown and (codes == UNKNOWN).any():
         remedy = (
@@ -469,7 +469,7 @@ def _symbols(
 def _numbers(
     steps: Steps, column: str, kind: SequenceOf, lengths: Int[np.ndarray, " n"], takes_unknown: bool
 ) -> Padding:
-    """Numbers (n, T), and which steps are there; past the end none is."""
+    """Numbers (n, T), with a mask of the observed time steps; past the end none is."""
     if steps.of_text and len(steps.values):
         raise DataError(
             f"Column {column!r} is of sequences of {kind.steps} steps, and has a text at {steps.place(0)}. Give lists "

@@ -318,7 +318,7 @@ NewCells: TypeAlias = Mapping[str, tuple[np.ndarray, np.ndarray]]  # column -> (
 
 
 @functools.singledispatch
-def filled(table: Table, cells: NewCells) -> Any:
+def with_cells(table: Table, cells: NewCells) -> Any:
     """A copy of a table's data in the form in which they came, with other values in some cells.
 
     Tables of other kinds than those below, sparse matrices, have no cells that could be missing.
@@ -326,7 +326,7 @@ def filled(table: Table, cells: NewCells) -> Any:
     return table.matrix(table.names).copy()
 
 
-@filled.register
+@with_cells.register
 def _(table: ArrayTable, cells: NewCells) -> np.ndarray:
     values = table.values.copy()
     for name, (rows, found) in cells.items():
@@ -334,7 +334,7 @@ def _(table: ArrayTable, cells: NewCells) -> np.ndarray:
     return _without_objects(values) if cells else values
 
 
-@filled.register
+@with_cells.register
 def _(table: MappingTable, cells: NewCells) -> dict[str, np.ndarray]:
     arrays = {name: array.copy() for name, array in table.arrays.items()}
     for name, (rows, found) in cells.items():
@@ -343,7 +343,7 @@ def _(table: MappingTable, cells: NewCells) -> dict[str, np.ndarray]:
     return arrays
 
 
-@filled.register
+@with_cells.register
 def _(table: FrameTable, cells: NewCells) -> Any:
     import narwhals as nw
 

@@ -149,7 +149,7 @@ class ProbabilisticGrammar(SequenceDistribution):
         while it has a nonterminal: rewrite the first one, by one of its rules ~ Categorical(probabilities)
 
     The probability of a string is the sum over all its parse trees of the products of the probabilities of their rules:
-    trees are summed out by the inside algorithm, which takes time in the cube of the length. So the length is part of
+    trees are marginalised by the inside algorithm, which takes time in the cube of the length. So the length is part of
     what is drawn. The empty string, and one that is not in the language, have probability 0. Where derivations may go
     on for ever, the probabilities of all strings sum to less than 1; a warning says so where probabilities are numbers.
 

@@ -1,4 +1,4 @@
-"""Densities of strings of a grammar, as programs and families see them: rows are kept, and parse trees summed out."""
+"""Densities of strings of a grammar, as programs and families see them: rows are kept, and parse trees marginalised."""
 
 import dataclasses
 import functools
@@ -92,7 +92,7 @@ TABLES = 4  # of pairs by spans, that the density of a string and its gradient h
 class GrammarLikelihood(LatentLikelihood):
     """Strings of a grammar, (n, T), padded. Parameters: `log_probs` (K, R), log probabilities of the rules.
 
-    Symbols that are missing are summed out; how many there are is known, and the length is part of what is modelled. A
+    Missing symbols are marginalised; their number is known, and the length is part of the model. A
     string that is missing altogether tells nothing: its first step is padding, and not there.
     """
 

@@ -56,7 +56,7 @@ def _with_batches(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @_with_batches
 def forward(initial: First, transition: Matrix, emissions: Steps, active: Active) -> Float[jax.Array, "*batch"]:
-    """Log densities of sequences, states summed out.
+    """Log densities of sequences, states marginalised.
 
     Args:
         initial: log probabilities of the first state.
@@ -272,7 +272,7 @@ def log_density(
     log_emissions: Float[Array, "*#batch T S"],
     lengths: Int[Array, "*#batch"] | None = None,
 ) -> Float[Array, "*batch"]:
-    """Log density of sequences, hidden states summed out (the forward algorithm).
+    """Log density of sequences, hidden states marginalised (the forward algorithm).
 
     Its gradient is `expected_counts`, and costs one pass backward. Where a sequence is impossible it is -inf, and the
     gradient 0.

@@ -45,12 +45,12 @@ def whole_axes(distribution: dist.Distribution) -> int:
 def log_prob_of_cells(
     distribution: dist.Distribution, value: Shaped[Array, "..."], observed: Bool[Array, "..."]
 ) -> Float[Array, "..."]:
-    """Log density of the cells that are there, elementwise over batch axes.
+    """Log density of the observed cells, elementwise over batch axes.
 
     Args:
         distribution: of the values.
         value: in cells that are missing, one that the distribution can take.
-        observed: mask of the cells that are there, of the shape of the value.
+        observed: mask of the observed cells, of the shape of the value.
     """
     if isinstance(distribution, dist.Independent):
         of_cells = log_prob_of_cells(distribution.base_dist, value, observed)
@@ -72,7 +72,7 @@ def _marginal(
     value: Float[Array, "..."],
     observed: Bool[Array, "..."],
 ) -> Float[Array, "..."]:
-    """Log density of the columns that are there: the others are made standard normal, and at zero."""
+    """Log density of the observed columns: the others are made standard normal, and at zero."""
     loc, scale_tril = restricted(distribution.loc, distribution.scale_tril, observed)
     whole = dist.MultivariateNormal(loc, scale_tril=scale_tril).log_prob(jnp.where(observed, value, 0.0))
     return whole + 0.5 * LOG_2PI * (~observed).sum(-1)
@@ -152,7 +152,7 @@ CATEGORICAL = dist.CategoricalProbs | dist.CategoricalLogits
 
 
 class HiddenMarkov(SequenceDistribution):
-    """A hidden Markov model, x = (x_1, ..., x_T), its states summed out.
+    """A hidden Markov model, x = (x_1, ..., x_T), its states marginalised.
 
         z_1 ~ initial,  z_t ~ transition[z_(t-1)],  x_t ~ emissions[z_t]
 
@@ -237,7 +237,7 @@ class HiddenMarkov(SequenceDistribution):
 
     @validate_sample
     def log_prob(self, value: Shaped[Array, "..."]) -> Float[Array, "..."]:
-        """Log density of sequences, states summed out."""
+        """Log density of sequences, states marginalised."""
         value = jnp.asarray(value)
         return self.log_prob_of_cells(value, jnp.ones(value.shape, bool) if self.of_symbols else ~jnp.isnan(value))
 

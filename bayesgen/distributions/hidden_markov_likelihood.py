@@ -16,7 +16,7 @@ EMISSION = "emission_"  # what the names of parameters of the emissions begin wi
 
 @dataclasses.dataclass(frozen=True)
 class HiddenMarkovLikelihood(LatentLikelihood, StatesLikelihood):
-    """Hidden Markov models whose emissions have a likelihood. Rows are kept, and their states summed out.
+    """Hidden Markov models whose emissions have a likelihood. Rows are kept, and their states marginalised.
 
     Parameters: `log_initial` (K, S), `log_transition` (K, S, S), and those of the emissions with the axes (K, S) first,
     their names after `emission_`. Cells of a step may be missing as the emissions' likelihood lets them.

@@ -134,7 +134,7 @@ class _Chart:
     def _offer(
         self, node: int, starts: Int[np.ndarray, " s"], width: int, log_probs: Float[np.ndarray, " s"], rule: int
     ) -> None:
-        """A rule by which a node may derive spans: taken where it is more probable than what is there."""
+        """A rule by which a node may derive spans: taken where it is more probable than the observed cells."""
         ends, is_better = starts + width, log_probs > self.best[node, starts, starts + width]
         self.best[node, starts[is_better], ends[is_better]] = log_probs[is_better]
         self.rule[node, starts[is_better], ends[is_better]] = rule

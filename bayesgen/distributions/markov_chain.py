@@ -250,7 +250,7 @@ class MarkovChain(SequenceDistribution):
 
     @jax.jit
     def log_prob_of_cells(self, value: Shaped[Array, "... T"], observed: Bool[Array, "... T"]) -> Float[Array, "..."]:
-        """Log probability of the steps that are there, the others summed out. See `SequenceDistribution`."""
+        """Log probability of the observed time steps, the others marginalised. See `SequenceDistribution`."""
         batch, num_steps = lax.broadcast_shapes(self.batch_shape, value.shape[:-1]), value.shape[-1]
         tables = self._log_tables
         of_tables = math.prod(tables.shape[:-2])

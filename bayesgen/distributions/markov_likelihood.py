@@ -129,7 +129,7 @@ class MissingSteps(LatentLikelihood):
     ) -> Float[jax.Array, "m options"]:
         """Probabilities of what the latest missing steps are after a step. After the end comes nothing.
 
-        A step that is missing takes the place of the earliest of them, which is summed out.
+        A step that is missing takes the place of the earliest of them, which is marginalised.
         """
         end = self.contexts.end
         of_next = joint if end is None else jnp.delete(joint, end, axis=2, assume_unique_indices=True)
@@ -209,7 +209,7 @@ class CountsAndRows(Summary):
 class MarkovLikelihood(Likelihood):
     """Chains of codes 0..r-1, (n, *extra, T), padded. Parameters: `log_probs`, (K, *extra, contexts, r).
 
-    Rows that lack some of their steps are kept as they are, and these steps summed out. A row of which no step is
+    Rows that lack some of their steps are kept as they are, and these steps marginalised. A row of which no step is
     there tells nothing.
 
     Attributes:
@@ -331,7 +331,7 @@ class MarkovDensity(RowDensity):
     likelihood: MarkovLikelihood = static()
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n ... T"] | None = None) -> Float[Array, "n K"]:
-        """Log probability of each row under each class, of the steps that are there."""
+        """Log probability of each row under each class, of the observed time steps."""
         if observed is None:
             return self._of_whole(values)
         xp = namespace(self.log_probs, values, observed)

@@ -105,11 +105,11 @@ class SequenceDistribution(dist.Distribution):
         return len(self.event_shape) - 1
 
     def log_prob_of_cells(self, value: Shaped[Array, "..."], observed: Bool[Array, "..."]) -> Float[Array, "..."]:
-        """Log density of the steps that are there, whatever stands at the others.
+        """Log density of the observed time steps, whatever stands at the others.
 
         Args:
             value: sequences; symbols are padded as they are, numbers are over where no more steps are seen.
-            observed: mask of the steps that are there, of the shape of `value`; of symbols True past the end.
+            observed: mask of the observed time steps, of the shape of `value`; of symbols True past the end.
         """
         raise NotImplementedError(f"{type(self).__name__} has no density of sequences of which steps are missing.")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 import scipy.special
 
-from bayesgen.data import SEQUENCE, Rows, Schema, Table, collected, filled, read_table, sequence_lengths
+from bayesgen.data import SEQUENCE, Rows, Schema, Table, collected, read_table, sequence_lengths, with_cells
 from bayesgen.describe import described, quote_some
 from bayesgen.errors import ModelError, PredictionError
 from bayesgen.models import Conjugate, Densities
@@ -212,7 +212,7 @@ def imputed(fit: TrainedOnRows, X: Any, num_draws: int, seed: Seed) -> Any:
         parts.append(_means(processes, part, responsibilities) if drawn is None else drawn)
     found = {name: np.concatenate([part[name] for part in parts], axis=1) for name in rows.observed}
     copies = [
-        filled(table, _cells(fit.schema, table, conjugate, rows, found, draw)) for draw in range(max(num_draws, 1))
+        with_cells(table, _cells(fit.schema, table, conjugate, rows, found, draw)) for draw in range(max(num_draws, 1))
     ]
     return collected(copies) if num_draws else copies[0]
 

@@ -17,9 +17,9 @@ from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 Sparse: TypeAlias = scipy.sparse.sparray | scipy.sparse.spmatrix
 Cells: TypeAlias = Shaped[Array, "n ..."] | Sparse
 
-HUGE, TINY_COUNT = 1e200, 1e-50  # what stands for infinity in products, and the least value that is told from 0 there
+HUGE, TINY_COUNT = 1e200, 1e-50  # in products, a number for infinity, and the least count that differs from 0
 LOG_2PI = math.log(2 * math.pi)
-LARGE = 16.0  # from which on Stirling's series has all digits
+LEAST_FOR_STIRLING = 16.0  # from which on Stirling's series has all digits
 
 
 def namespace(*arrays: object) -> Any:
@@ -56,7 +56,7 @@ def segment_sums(values: Real[Array, " cells"], ends: Int[Array, " ends"]) -> Fl
 
 
 def precise(values: Any) -> Shaped[Array, "..."]:
-    """NumPy arrays in float64 (logarithms of float32 values would be short of digits); JAX arrays as they are."""
+    """NumPy arrays in float64, because logarithms of float32 values lose digits; JAX arrays as they are."""
     return values if isinstance(values, jax.Array) else np.asarray(values, np.float64)
 
 
@@ -102,10 +102,10 @@ def log_rising(start: Real[Array, "..."] | np.float64, step: Real[Array, "..."] 
     series (Abramowitz and Stegun 1964, eq. 6.1.40), all of whose large terms are taken together.
     """
     xp = namespace(start, step)
-    gammaln, large = special(xp).gammaln, xp.asarray(start) >= LARGE
+    gammaln, large = special(xp).gammaln, xp.asarray(start) >= LEAST_FOR_STIRLING
     if xp is np and not large.any():
         return gammaln(start + step) - gammaln(start)
-    base = xp.where(large, start, LARGE)
+    base = xp.where(large, start, LEAST_FOR_STIRLING)
     total = base + step
     difference = step * xp.log(base) + (total - 0.5) * xp.log1p(step / base) - step + _stirling(total) - _stirling(base)
     if xp is np and large.all():
@@ -115,7 +115,7 @@ def log_rising(start: Real[Array, "..."] | np.float64, step: Real[Array, "..."] 
 
 
 def _stirling(values: Float[Array, "..."] | np.float64) -> Any:
-    """What Stirling's formula lacks of log gamma, to 1e-16 from 16 on."""
+    """Log gamma less Stirling's formula, to 1e-16 from 16 on."""
     square = 1 / (values * values)
     series = 1 / 12 - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square / 1188)))
     return series / values
@@ -134,7 +134,7 @@ def sum_log_rising(counts: Real[Array, "n D"], starts: Float[Array, "K D"]) -> F
 
 
 def few_counts(values: Real[Array, "..."]) -> Int[np.ndarray, "..."] | None:
-    """The values as integers, to look up by: where they are whole numbers from 0 to far less than there are of them.
+    """The values as indices of a table: where they are whole numbers from 0, much smaller than their number.
 
     None for all others, and for JAX arrays.
     """
@@ -161,18 +161,15 @@ def log_diagonal(scale_tril: Float[Array, "... D D"]) -> Float[Array, "..."]:
     return xp.log(xp.diagonal(scale_tril, axis1=-2, axis2=-1)).sum(-1)
 
 
-# Cells that are missing: what stands in for them, and who refuses them.
-
-
 def filled(values: Cells, observed: Bool[Array, "n ..."], filling: float | int = 1.0) -> Shaped[Array, "n ..."]:
-    """The rows with a value that every formula takes in place of the missing cells, which may be NaN."""
+    """The rows with a value in place of missing cells, at which every formula is finite."""
     if isinstance(values, Sparse):
         raise DataError("A sparse matrix has no missing cells: what it does not store is zero. Give a dense array.")
     return namespace(values, observed).where(observed, values, filling)
 
 
 def refuse_missing(name: str) -> NoReturn:
-    """Refuse missing cells of vectors that stand only as a whole."""
+    """Refuse missing cells of vectors whose parts have no density of their own."""
     raise DataError(
         f"The vectors of {name} have missing cells, and a part of one has no density of its own there. Drop these "
         "rows, or model the columns one by one."

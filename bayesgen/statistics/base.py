@@ -1,4 +1,4 @@
-"""What a class-conditional distribution can do with rows, and with a summary of rows."""
+"""Contracts of densities of rows and of likelihoods, and the registry of NumPyro distributions."""
 
 import abc
 import dataclasses
@@ -19,16 +19,14 @@ from .arrays import Cells, namespace
 from .passes import Classes
 from .summaries import Summary
 
-# Densities of rows: prepared once, evaluated at any rows.
-
 Weight: TypeAlias = Real[Array, "..."] | float
 
 
 class RowDensity(abc.ABC):
-    """K class-conditional densities of one site, with whatever is worth computing once for many chunks of rows.
+    """K class-conditional densities of one site, prepared once and evaluated at many chunks of rows.
 
-    `takes_codes` says whether rows of integers have to come as such: symbols of sequences, which are padded otherwise
-    than numbers are.
+    `takes_codes` says whether rows of integers are passed as integers: symbols of sequences have another padding than
+    numbers.
     """
 
     takes_codes: bool = False
@@ -39,8 +37,8 @@ class RowDensity(abc.ABC):
 
         Args:
             values: (n, *extra, *event), the rows.
-            observed: mask of the cells that are there, of the rows' shape; None where all are. The density is that of
-                these cells, whatever stands in the others.
+            observed: mask of the observed cells, of the rows' shape; None where all are. The density is the
+                marginal one of these cells; the values of the others are ignored.
         """
 
     def log_prob_of(self, rows: Rows, site: str) -> Float[Array, "n K"]:
@@ -48,10 +46,10 @@ class RowDensity(abc.ABC):
         return self.log_prob(rows.values[site], rows.observed.get(site))
 
     def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m *r"]:
-        """Mean of each missing cell given those of its row that are there, under each class.
+        """Mean of each missing cell given the observed cells of its row, under each class.
 
-        Of columns with finitely many values, the probability of each value. What stands where cells are there does not
-        matter. NumPy only; of densities whose cells may be missing.
+        For columns with finitely many values, the probability of each value. Results at observed cells are arbitrary.
+        NumPy only, and only for densities that allow missing cells.
         """
         raise NotImplementedError(f"{type(self).__name__} does not tell of single cells.")
 
@@ -62,19 +60,19 @@ class RowDensity(abc.ABC):
         classes: Int[np.ndarray, " n"],
         rng: np.random.Generator,
     ) -> Shaped[np.ndarray, "n m"]:
-        """Draws of the missing cells given those of their row that are there, and its class. See `expected`."""
+        """Draws of the missing cells given the observed cells of their row and its class. See `expected`."""
         raise NotImplementedError(f"{type(self).__name__} does not tell of single cells.")
 
     def mixed(self, other: "RowDensity", log_weight: Weight, log_other_weight: Weight) -> "RowDensity":
-        """The density of rows that follow this density, or another of its kind, with these probabilities.
+        """The mixture of this density and another of its kind, with these log probabilities.
 
-        `other` has the same classes or one; weights are numbers, or (D,) for columns that mix each on its own.
+        `other` has the same classes or one; weights are numbers, or (D,) for columns that are mixed one by one.
         """
         return MixtureDensity(self, other, log_weight, log_other_weight)
 
 
 class DensityGivenFeatures(RowDensity):
-    """Densities that depend on features of the row: another site of it, or a covariate, which `source` names."""
+    """Densities that depend on features of the row: another site or a covariate, whose name is `source`."""
 
     source: str
 
@@ -85,13 +83,11 @@ class DensityGivenFeatures(RowDensity):
         """Log density of each row under each class, given its features. See `log_prob`."""
 
     def log_prob_of(self, rows: Rows, site: str) -> Float[Array, "n K"]:
-        """Log density of this site of rows under each class, given its features, which are at their place."""
         features = rows.values[self.source] if self.source in rows.values else rows.covariates[self.source]
         features = features[:, None] if features.ndim == 1 else features
         return self.log_prob_given(features, rows.values[site], rows.observed.get(site))
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
-        """Not without features."""
         raise NotImplementedError(f"{type(self).__name__} has no density of rows without their features.")
 
 
@@ -103,14 +99,14 @@ class ColumnwiseDensity(RowDensity):
         return jax.tree.map(lambda array: array[:, index : index + 1], self)
 
     def mixed(self, other: RowDensity, log_weight: Weight, log_other_weight: Weight) -> RowDensity:
-        """Each column mixes on its own. See `RowDensity.mixed`."""
+        """A mixture for each column."""
         assert isinstance(other, ColumnwiseDensity)
         return MixedColumns(self, other, np.atleast_1d(log_weight), np.atleast_1d(log_other_weight))
 
 
 @record
 class MixtureDensity(RowDensity):
-    """Rows that follow one density or another as a whole; weights are numbers, in logs."""
+    """Mixture of two densities of whole rows, with log weights."""
 
     first: RowDensity
     second: RowDensity
@@ -118,12 +114,11 @@ class MixtureDensity(RowDensity):
     log_second: Weight
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
-        """Log density of each row under each class."""
         first, second = (density.log_prob(values, observed) for density in (self.first, self.second))
         return namespace(first).logaddexp(self.log_first + first, self.log_second + second)
 
     def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m *r"]:
-        """Means of missing cells. Those that are there tell which density a row follows."""
+        """Means of missing cells, weighted by the posterior probability of each density given the observed cells."""
         share = self._share(values, observed)
         first, second = (density.expected(values, observed) for density in (self.first, self.second))
         share = share.reshape(*share.shape, *[1] * (first.ndim - 2))
@@ -136,21 +131,20 @@ class MixtureDensity(RowDensity):
         classes: Int[np.ndarray, " n"],
         rng: np.random.Generator,
     ) -> Shaped[np.ndarray, "n m"]:
-        """Draws of missing cells, of the density that the row follows, which is drawn too."""
         share = self._share(values, observed)
         is_first = rng.random(len(classes)) < share[np.arange(len(classes)), classes]
         first = self.first.sample(values, observed, classes, rng)
         return np.where(is_first[:, None], first, self.second.sample(values, observed, 0 * classes, rng))
 
     def _share(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "n K"]:
-        """Probability that a row follows the first density, given the cells that are there."""
+        """Probability that a row follows the first density, given the observed cells."""
         first, second = (np.asarray(density.log_prob(values, observed)) for density in (self.first, self.second))
         return scipy.special.expit(self.log_first + first - self.log_second - second)
 
 
 @record
 class MixedColumns(RowDensity):
-    """Columns that are independent given the class, each of which follows one density or another."""
+    """Columns that are independent given the class, each a mixture of two densities."""
 
     first: ColumnwiseDensity
     second: ColumnwiseDensity
@@ -170,7 +164,7 @@ class MixedColumns(RowDensity):
         return total
 
     def expected(self, values: Cells, observed: Bool[np.ndarray, "n D"]) -> Float[np.ndarray, "#n #K D"]:
-        """Means of missing cells, column by column: the others do not tell which density a column follows."""
+        """Means of missing cells: the prior mixture of each column, because columns are independent."""
         first, second = (density.expected(values, observed) for density in (self.first, self.second))
         return np.exp(self.log_first) * first + np.exp(self.log_second) * second
 
@@ -181,25 +175,24 @@ class MixedColumns(RowDensity):
         classes: Int[np.ndarray, " n"],
         rng: np.random.Generator,
     ) -> Shaped[np.ndarray, "n D"]:
-        """Draws of missing cells, of the density that the column follows, which is drawn too."""
         first = self.first.sample(values, observed, classes, rng)
         second = self.second.sample(values, observed, 0 * classes, rng)
         return np.where(rng.random(first.shape) < np.exp(self.log_first), first, second)
 
 
 class Reference(abc.ABC):
-    """A process in the middle of many, about which their log densities are linear in features of the rows.
+    """A reference process, about which the log densities of many processes are linear in features of the rows.
 
     log p(x | Q) = log p(x | Q0) + <natural parameters of Q about Q0, features of x> - log-partition of Q about Q0.
-    What is added to the density of the reference Q0 is a small number, made of columns in its units, so that single
-    precision has digits enough for it whatever the data's offset and scale, but for rows many units away.
+    Differences from the density of the reference Q0 are small numbers, so that single precision has enough digits for
+    them whatever the offset and scale of the data, except in rows many standard deviations away.
     """
 
     @abc.abstractmethod
     def natural_parameters(
         self, parameters: dict[str, Float[Array, "draws K ..."]]
     ) -> tuple[Float[Array, "draws K F"], Float[Array, "draws K"]]:
-        """Natural parameters of many processes about this one, and their log-partitions with the sign turned."""
+        """Natural parameters of many processes about this one, and their negative log-partitions."""
 
     @abc.abstractmethod
     def features(self, values: Float[Array, "n ..."]) -> tuple[Float[Array, "K n"], Float[Array, "K F n"]]:
@@ -227,16 +220,16 @@ class Likelihood(abc.ABC):
 
     @property
     def summarizes(self) -> bool:
-        """Whether it knows all that summaries take of the distribution: edges of bins, where there are any."""
+        """Whether rows can be summarised: not where a program computes the edges of bins."""
         return True
 
     def why_impossible(self, site: str, rows: Rows, numbers: Int[np.ndarray, " n"]) -> str | None:
-        """Why no parameters explain some rows of a site, and what to do; None where there are no such rows.
+        """Why some rows of a site have probability zero at all parameters, and what to do; None if none has.
 
         Args:
             site: its name.
             rows: the data.
-            numbers: by which messages name the rows.
+            numbers: of the rows, for messages.
         """
         return None
 
@@ -257,9 +250,9 @@ class Likelihood(abc.ABC):
             classes: the code of each row, 0..K-1, or its responsibilities, p(class | row).
             num_classes: K; a class may be empty.
             weights: nonnegative frequency weights; None where all are 1.
-            observed: mask of the cells that are there, of the rows' shape; None where all are. What stands in the
-                others does not matter.
-            measure: parameters that the base measure takes but nothing learns (a total count), by name.
+            observed: mask of the observed cells, of the rows' shape; None where all are. The values
+                of the others are ignored.
+            measure: parameters of the base measure, which are not learned (a total count), by name.
 
         Returns:
             A `Summary`: float64 NumPy arrays from NumPy arrays; from JAX arrays, traceably, JAX arrays.
@@ -277,15 +270,14 @@ class Likelihood(abc.ABC):
         """
 
     def without_base(self) -> "Likelihood":
-        """The likelihood with the log base measure, which no parameter has a part in, taken as 0.
+        """The likelihood without its log base measure, which depends on the rows alone.
 
-        Densities and likelihoods are then those of this one but for a factor that depends on the rows alone: it need
-        not be computed again where the same rows are evaluated at many parameters.
+        So the base measure is not computed again where the same rows are evaluated at many parameters.
         """
         return self
 
     def reference(self, parameters: Mapping[str, Float[Array, "draws K ..."]]) -> Reference | None:
-        """The process in the middle of many; None where they are best evaluated one by one. Traceable."""
+        """A reference at the medians of many processes; None where they are best evaluated one by one. Traceable."""
         return None
 
     def log_prob_of_many(
@@ -299,9 +291,6 @@ class Likelihood(abc.ABC):
         flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in parameters.items()}
         table = self.density(flat).log_prob(values, observed)
         return table.reshape(-1, draws, num_classes).transpose(2, 1, 0)
-
-
-# From NumPyro distributions to statistics: the open table, and the reading of a traced distribution.
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""Normal cells that are missing, given those that are there: by blocks of precisions, which are small where few are.
+"""Missing cells of normal rows given the observed ones, by blocks of the precision, which are small where few lack.
 
-With L = inv(S) the precision of a row, m its missing and o its other cells, and r the row less its mean: given r_o, the
-missing r_m are normal with mean -inv(L_mm) L_mo r_o and covariance inv(L_mm). The distance of what is there is that of
-the row with this mean in it, r' L r; the log-determinant of what is there is log|S| + log|L_mm|.
+With L = inv(S) the precision of a row, m its missing and o its observed cells, and r the row less its mean: given r_o,
+the missing r_m are normal with mean -inv(L_mm) L_mo r_o and covariance inv(L_mm). The squared distance of the observed
+cells is r' L r of the row completed by this mean; the log-determinant of their covariance is log|S| + log|L_mm|.
 
 Source: Rue and Held (2005), Gaussian Markov Random Fields, theorem 2.5; the marginal's distance and determinant by the
 inverse of a partitioned matrix (Horn and Johnson 2013, section 0.7.3).
@@ -21,14 +21,14 @@ from .arrays import LOG_2PI, inverse_lower, log_diagonal
 from .patterns import PatternMoments, patterns_of
 from .summaries import Moments
 
-BLOCK_CELLS = 1 << 15  # of blocks that are inverted at once, which are to stay in the processor's cache
-THREAD_CELLS = 1 << 17  # of means of groups from which on threads do not wait for each other
+BLOCK_CELLS = 1 << 15  # of blocks that are inverted at once, to stay in cache
+THREAD_CELLS = 1 << 17  # of means of groups, from which on threads pay
 
 
 def completed_rows(
     precision: Float[Array, "... D D"], residuals: Float[Array, "... D"], observed: Bool[Array, "... D"]
 ) -> tuple[Float[Array, "... D"], Float[Array, "..."]]:
-    """Rows less their means, completed, and half of log|L_mm|.
+    """Rows less their means, completed by conditional means, and half of log|L_mm|.
 
     The traceable form, of one shape for every pattern: with O = diag(observed), (I - O) L (I - O) + O has the
     determinant of L_mm. Residuals are zero where cells are missing.
@@ -74,13 +74,13 @@ def marginal_squares(
     rows: Float[Array, "n D"],
     observed: Bool[Array, "n D"],
 ) -> tuple[Float[np.ndarray, "n K"], Float[np.ndarray, "n K"]]:
-    """Squared distances of rows from classes in the columns that are there, and half of log|L_mm|.
+    """Squared distances of rows from classes in the observed columns, and half of log|L_mm|.
 
     Args:
         loc: means.
         inverse: inverses of the Cholesky factors of the covariances, whose squares are the precisions.
         rows: zero where cells are missing.
-        observed: mask of the cells that are there.
+        observed: mask of the observed cells.
     """
     precision = np.asarray(np.swapaxes(inverse, -1, -2) @ inverse)
     patterns, of_row = (np.asarray(array) for array in patterns_of(observed))
@@ -108,20 +108,20 @@ def _complete(
     missing: Int[np.ndarray, "g s"],
     blocks: Float[np.ndarray, "s s g"],
 ) -> None:
-    """Put the conditional means in the places of the missing cells."""
+    """Put the conditional means into the missing cells."""
     slope = np.take_along_axis(residuals @ precision, missing, 1).T
     np.put_along_axis(residuals, missing, -np.einsum("ijg,jg->gi", blocks, slope), 1)
 
 
 def _places(missing: Bool[np.ndarray, "g D"]) -> Int[np.ndarray, "g s"]:
-    """The columns that are missing, of rows that lack as many."""
+    """The missing columns, of rows with the same number of them."""
     return np.nonzero(missing)[1].reshape(len(missing), -1)
 
 
 def _parts(
     num_missing: Int[np.ndarray, " n"], dimension: int, classes: Int[np.ndarray, " n"] | None = None
 ) -> list[slice]:
-    """Successive rows (of one class) that lack as many cells, few enough to stay in the processor's cache."""
+    """Slices of successive rows (of one class) with the same number of missing cells, which fit into cache."""
     changes = np.diff(num_missing, append=-1) != 0
     changes = changes if classes is None else changes | (np.diff(classes, append=-1) != 0)
     parts, start = [], 0
@@ -138,10 +138,10 @@ def _parts(
 def expected_moments(
     summary: PatternMoments, loc: Float[Array, "K D"], scale_tril: Float[Array, "K D D"]
 ) -> tuple[Moments, Float[np.ndarray, " K"]]:
-    """Expected moments of whole rows given what is there of them, and the log-likelihood of that, by class.
+    """Expected moments of complete rows given their observed cells, and the log-likelihood of these, by class.
 
-    This is the E-step of EM: what is expected of a missing cell is its conditional mean, and scatter grows by the
-    conditional covariances.
+    This is the E-step of EM: missing cells have their conditional means, and the scatter includes their conditional
+    covariances.
 
     Source: Little and Rubin (2019), Statistical Analysis with Missing Data, section 11.2; Ghahramani and Jordan
     (1994), Supervised learning from incomplete data via an EM approach, section 3.2.
@@ -173,7 +173,7 @@ def expected_moments(
 def log_likelihood_of_groups(
     loc: Float[Array, " K *extra D"], scale_tril: Float[Array, " K *extra D D"], summary: PatternMoments
 ) -> Float[np.ndarray, " K *extra"]:
-    """Log-likelihood of what is there of the rows of each class."""
+    """Log-likelihood of the observed cells of the rows of each class."""
     if summary.num_classes is None:
         return log_likelihood_of_groups(loc[None], scale_tril[None], dataclasses.replace(summary, num_classes=1))[0]
     total = np.empty(loc.shape[:-1])
@@ -188,7 +188,7 @@ def log_likelihood_of_groups(
 
 @dataclasses.dataclass(frozen=True)
 class _Expected:
-    """What groups of one class add to the expected moments.
+    """Expected moments of groups of one class.
 
     Attributes:
         count: weight of the rows.
@@ -206,12 +206,12 @@ class _Expected:
 
     @classmethod
     def nothing(cls, dimension: int) -> "_Expected":
-        """That of no rows."""
+        """The moments of no rows."""
         square = np.zeros((dimension, dimension))
         return cls(0.0, np.zeros(dimension), square, square, 0.0)
 
     def merged(self, other: "_Expected") -> "_Expected":
-        """Those of both, by the pairwise formula."""
+        """The moments of both, by the pairwise formula."""
         count = self.count + other.count
         share, delta = other.count / (count or 1.0), other.shift - self.shift
         return _Expected(
@@ -226,7 +226,7 @@ class _Expected:
 def _expected(
     summary: PatternMoments, part: slice, loc: Float[np.ndarray, " D"], precision: Float[np.ndarray, "D D"]
 ) -> _Expected:
-    """Of groups of one class that lack as many cells."""
+    """Expected moments of groups of one class with the same number of missing cells."""
     observed, count, means = (np.asarray(a[part]) for a in (summary.observed, summary.count, summary.mean))
     dimension, missing = len(loc), _places(~observed)
     blocks, half_logs = inverse_blocks(precision, missing)
@@ -249,9 +249,9 @@ def _completed_scatter(
     missing: Int[np.ndarray, "g s"],
     blocks: Float[np.ndarray, "s s g"],
 ) -> Float[np.ndarray, "D D"]:
-    """The scatter matrices of groups of several rows, summed: each row's missing cells are linear in its others."""
-    first, last = np.searchsorted(summary.spread, [part.start, part.stop])
-    groups = summary.spread[first:last] - part.start
+    """The sum of the scatter matrices of groups, completed: missing cells are linear in the observed ones."""
+    first, last = np.searchsorted(summary.scatter_groups, [part.start, part.stop])
+    groups = summary.scatter_groups[first:last] - part.start
     scatter, dimension = np.asarray(summary.scatter[first:last]), len(precision)
     total = scatter.sum(0)
     if not missing.shape[1] or not len(groups):

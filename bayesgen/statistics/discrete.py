@@ -16,11 +16,11 @@ from .base import Likelihood, Parameters, RowDensity, Weight
 from .passes import Classes, class_counts, class_sums, class_weights
 from .summaries import Sums, trailing
 
-# Sums over the cells of sparse rows of counts, where what a cell adds hangs on its count and its column alone.
+# Sums over sparse rows of counts of terms that depend on count and column alone: equal pairs are computed once.
 
 SparseRows: TypeAlias = scipy.sparse.csr_array | scipy.sparse.csr_matrix
-MOST_KEYS = 1 << 23  # of counts times columns that are looked up: 8 MB of flags, 32 MB of places
-MOST_LOGARITHMS = 16  # of a sum that stands for a difference of log-gammas
+MOST_KEYS = 1 << 23  # of counts times columns that are looked up: 8 MB of flags, 32 MB of indices
+MOST_LOGARITHMS = 16  # of a sum in place of a difference of log-gammas
 
 
 def sum_log_rising_of_cells(
@@ -49,7 +49,7 @@ def sum_log_rising_of_cells(
 def _pairs(
     values: SparseRows,
 ) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " others"], Int[np.ndarray, " cells"]]:
-    """The pairs (count, column) that occur as ascending numbers count * V + column; the cells of other counts; places.
+    """The pairs (count, column) that occur, as ascending numbers count * V + column; cells of other counts; indices.
 
     Whole counts below MOST_KEYS / V are looked up. Each other cell is a pair of its own, behind the pairs. Places are
     those of the cells among all pairs.
@@ -75,7 +75,7 @@ def _pairs(
 def _log_rising_of_whole(
     starts: Float[np.ndarray, "pairs K"], counts: Int[np.ndarray, " pairs"]
 ) -> Float[np.ndarray, "pairs K"]:
-    """`log_rising` by whole counts, which ascend: the sum of log(start + r) over r < count, where it is short."""
+    """`log_rising` for ascending whole counts: the sum of log(start + r) over r < count, where it is short."""
     total = np.zeros(starts.shape)
     short = np.searchsorted(counts, MOST_LOGARITHMS, side="right")
     for step in range(counts[short - 1] if short else 0):
@@ -118,28 +118,27 @@ class BernoulliLikelihood(Likelihood):
         return Sums(count, (ones.reshape(shape), zeros.reshape(shape)), base)
 
     def log_likelihood(self, parameters: Parameters, summary: Sums) -> Float[Array, "..."]:  # type: ignore[override]
-        """Counts times log probabilities."""
         ones, zeros = summary.totals
         terms = safe_product(ones, parameters["log_one"]) + safe_product(zeros, parameters["log_zero"])
         return namespace(terms).asarray(terms)
 
     def density(self, parameters: Parameters) -> "BernoulliDensity":
-        """Log odds, and what rows without ones have."""
+        """Log odds of ones, and log probabilities of rows of zeros."""
         one, zero = (parameters[name].reshape(len(parameters[name]), -1) for name in ("log_one", "log_zero"))
         return BernoulliDensity.of(one, zero)
 
 
 @record
 class BernoulliDensity(RowDensity):
-    """Densities of rows of zeros and ones: that of a row of zeros, and the log odds of the ones.
+    """Densities of rows of zeros and ones: that of a row of zeros plus the log odds of its ones.
 
-    So only the ones cost anything. A row with an event of probability zero has log probability -inf, exactly.
+    So only the ones take time. A row with an event of probability zero has log probability -inf, exactly.
 
     Attributes:
         log_one, log_zero: log probabilities of both values.
-        zeros: log probabilities of a row of zeros, where certain ones count as 0.
-        log_odds: of ones; their log probability, where they are certain.
-        certain: where ones are certain.
+        zeros: log probabilities of a row of zeros, without the columns in which ones are certain.
+        log_odds: of ones; their log probability where they are certain.
+        certain: mask of the columns in which ones are certain.
     """
 
     log_one: Float[Array, "K m"]
@@ -157,7 +156,6 @@ class BernoulliDensity(RowDensity):
         return cls(log_one, log_zero, possible.sum(-1), log_one - possible, certain)
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
-        """Log probability of each row under each class."""
         if observed is not None:
             return self._of_observed(flatten_rows(filled(values, observed)), flatten_rows(observed))
         rows = flatten_rows(values)
@@ -179,17 +177,15 @@ class BernoulliDensity(RowDensity):
         classes: Int[np.ndarray, " n"],
         rng: np.random.Generator,
     ) -> Shaped[np.ndarray, "n m"]:
-        """Draws of missing cells."""
         return (rng.random(values.shape) < np.exp(np.asarray(self.log_one))[classes]).astype(float)
 
     def _of_observed(self, rows: Real[Array, "n m"], observed: Bool[Array, "n m"]) -> Float[Array, "n K"]:
-        """The same, of both values alike."""
+        """Log probabilities of the observed cells, from those of both values."""
         xp = namespace(rows, observed, self.log_one)
         ones, zeros = xp.where(observed, rows, 0.0), xp.where(observed, 1.0 - rows, 0.0)
         return log_linear(ones, self.log_one) + log_linear(zeros, self.log_zero)
 
     def mixed(self, other: RowDensity, log_weight: Weight, log_other_weight: Weight) -> RowDensity:
-        """Mixtures of probabilities are probabilities: what they cost is what one density costs."""
         assert isinstance(other, BernoulliDensity)
         xp = namespace(self.log_one, other.log_one)
         return self.of(
@@ -207,15 +203,15 @@ def _sparse_zeros(
 ) -> Float[Array, "K m"]:
     """Weights of zeros by class in a sparse matrix: the difference of all weights and those of ones.
 
-    A column that has no zeros is found by counting, because rounding must not leave it a little of one.
+    Columns without zeros are found by counting, because rounding would leave them a tiny weight.
     """
-    seen = (class_weights(classes, num_classes, weights) > 0).astype(np.float64)
-    full = class_sums(rows, seen, num_classes) == seen.sum(0)[:, None]
+    has_weight = (class_weights(classes, num_classes, weights) > 0).astype(np.float64)
+    full = class_sums(rows, has_weight, num_classes) == has_weight.sum(0)[:, None]
     return np.where(full, 0.0, np.maximum(difference, 0.0))
 
 
 def _group_width(num_classes: int, num_categories: int) -> int:
-    """How many columns to count together: as many as have few enough combinations to stay in the fastest cache."""
+    """How many columns to count together: so many that their combinations stay in the fastest cache."""
     width = 1
     while num_categories > 1 and num_classes * num_categories ** (width + 1) <= MOST_COMBINATIONS:
         width += 1
@@ -229,7 +225,7 @@ def _count_jointly(
     weights: Real[Array, " n"] | None,
     size: int,
 ) -> Float[Array, "K m size"]:
-    """Counts of values 0..size-1 by class and column, some columns at once: of their combinations, summed out.
+    """Counts of values 0..size-1 by class and column, some columns at once: combinations are counted and summed.
 
     One column at a time takes 1.3 times the time of a whole fit: `_categorical` in benchmarks/closed_form.
     """
@@ -249,7 +245,7 @@ def _add_counts(
 ) -> None:
     """Add the counts of some rows, `width` columns at once."""
     num_classes, _, size = total.shape
-    # short integers, which a processor takes many of at a time, wherever they hold all combinations
+    # short integers where they hold all combinations, because a processor handles many at a time
     dtype = np.int16 if num_classes * size**width < 2**15 else np.int64
     columns, codes = np.ascontiguousarray(rows.astype(dtype).T), codes.astype(dtype)
     for start in range(0, len(columns), width):
@@ -282,7 +278,7 @@ class CategoricalLikelihood(Likelihood):
     ) -> Sums:
         """Count each value of each column by class: totals (K, *extra, r). See `Likelihood.summarize`."""
         size = self.num_categories
-        if observed is not None:  # missing cells have a value of their own, which is not counted
+        if observed is not None:  # missing cells get a value of their own, which is not counted
             values, size = filled(values, observed, self.num_categories), size + 1
         rows = flatten_rows(values)
         if classes.ndim == 1 and namespace(values, classes, weights) is np:
@@ -297,7 +293,6 @@ class CategoricalLikelihood(Likelihood):
         return Sums(count, (counts.reshape(*shape, self.num_categories),), namespace(counts).zeros(shape))
 
     def log_likelihood(self, parameters: Parameters, summary: Sums) -> Float[Array, "..."]:  # type: ignore[override]
-        """Sum over values of count times log probability."""
         terms = safe_product(summary.totals[0], parameters["log_probs"]).sum(-1) + summary.log_base
         return namespace(terms).asarray(terms)
 
@@ -315,7 +310,6 @@ class CategoricalDensity(RowDensity):
     log_probs: Float[Array, "m r K"]
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
-        """Log probability of each row under each class."""
         rows = flatten_rows(values if observed is None else filled(values, observed, 0)).astype(int)
         mask = None if observed is None else flatten_rows(observed)
         return looked_up(self.log_probs, rows, mask)
@@ -331,13 +325,11 @@ class CategoricalDensity(RowDensity):
         classes: Int[np.ndarray, " n"],
         rng: np.random.Generator,
     ) -> Shaped[np.ndarray, "n m"]:
-        """Draws of missing cells."""
         most = np.exp(np.asarray(self.log_probs)).cumsum(1)  # (m, r, K); of all values, 1 up to rounding
         uniform = rng.random(values.shape) * most[:, -1].T[classes]
         return (uniform[:, :, None] >= most.transpose(2, 0, 1)[classes]).sum(-1)
 
     def mixed(self, other: RowDensity, log_weight: Weight, log_other_weight: Weight) -> RowDensity:
-        """Mixtures of probabilities are probabilities: what they cost is what one density costs."""
         assert isinstance(other, CategoricalDensity)
         return CategoricalDensity(mixed_tables(self.log_probs, other.log_probs, log_weight, log_other_weight))
 
@@ -345,7 +337,7 @@ class CategoricalDensity(RowDensity):
 def looked_up(
     table: Float[Array, "m r K"], codes: Integer[Array, "n m"], observed: Bool[Array, "n m"] | None
 ) -> Float[Array, "n K"]:
-    """Of each row the table's entries for the codes that are there, summed over the columns."""
+    """The table's entries for the observed codes of each row, summed over the columns."""
     xp = namespace(table, codes, observed)
     total = xp.zeros((len(codes), table.shape[-1]))
     for index in range(codes.shape[1]):
@@ -357,7 +349,7 @@ def looked_up(
 def mixed_tables(
     table: Float[Array, "m r #K"], other: Float[Array, "m r #K"], log_weight: Weight, log_other_weight: Weight
 ) -> Float[Array, "m r K"]:
-    """Log probabilities of values that follow one table or the other, with these probabilities by column."""
+    """Log probabilities of the mixtures of two tables, with log weights by column."""
     xp = namespace(table, other)
     weights = (xp.reshape(logs, (-1, 1, 1)) for logs in (log_weight, log_other_weight))
     return xp.logaddexp(*(logs + logs_of for logs, logs_of in zip(weights, (table, other), strict=True)))

@@ -1,4 +1,4 @@
-"""Columns of numbers whose density is flat within bins: counts by bin, and densities of rows by look-up."""
+"""Histograms: columns of numbers with a constant density within bins; counts by bin, and densities by look-up."""
 
 import dataclasses
 import functools
@@ -19,16 +19,14 @@ from .discrete import looked_up, mixed_tables
 from .passes import Classes, class_counts, class_sums
 from .summaries import Sums
 
-# Bins of numbers: their widths, which of them a number is in, and how far beyond their ends it lies.
-#
-# Densities are flat within bins. Beyond the ends they fall off exponentially with the scales `tails`; where an end is
-# infinite, from the inner edge of its bin on. A bin's probability is spread over its flat width and its tail's scale.
+# Densities are flat within bins, and exponential with the scales `tails` beyond the ends; where an end is infinite,
+# from the inner edge of its bin on. A bin's probability is spread over its flat width and its tail's scale.
 
-FEW_EDGES = 255  # are counted in a byte, and comparing with each is faster than searching: `_binned` in benchmarks
+FEW_EDGES = 255  # up to which comparing with each edge is faster than searching: `_binned` in benchmarks
 
 
 def flat_edges(edges: Float[Array, "*D edges"]) -> Float[Array, "*D edges"]:
-    """The edges between which densities are flat: where an end is infinite its bin has no flat part."""
+    """The edges of the flat parts of the density: the bin of an infinite end has no flat part."""
     xp = namespace(edges)
     first, last = edges[..., :1], edges[..., -1:]
     first = xp.where(xp.isinf(first), edges[..., 1:2], first)
@@ -37,7 +35,7 @@ def flat_edges(edges: Float[Array, "*D edges"]) -> Float[Array, "*D edges"]:
 
 
 def bin_widths(edges: Float[Array, "*#D edges"], tails: Float[Array, "*#D 2"]) -> Float[Array, "*D r"]:
-    """The widths over which the probabilities of bins are spread: those of the flat parts, and the scales of tails."""
+    """The widths that divide probabilities of bins: those of the flat parts plus the scales of tails."""
     flat = flat_edges(edges)
     xp = namespace(flat, tails)
     widths = xp.diff(flat, axis=-1)
@@ -48,7 +46,7 @@ def bin_widths(edges: Float[Array, "*#D edges"], tails: Float[Array, "*#D 2"]) -
 def _tails_of_bins(
     tails: Float[Array, "*D 2"], num_bins: int
 ) -> tuple[Float[Array, "*D {num_bins}"], Float[Array, "*D {num_bins}"]]:
-    """The scales of the tails to the left and to the right of each bin, which those at the ends alone have."""
+    """The scales of the tails to the left and right of each bin: 0 but for the first and last bin."""
     xp = namespace(tails)
     nothing = xp.zeros((*tails.shape[:-1], num_bins - 1))
     return xp.concatenate([tails[..., :1], nothing], -1), xp.concatenate([nothing, tails[..., 1:]], -1)
@@ -57,7 +55,7 @@ def _tails_of_bins(
 def excess(
     values: Float[Array, "*#n"], edges: Float[Array, "*#n edges"], tails: Float[Array, "*#n 2"]
 ) -> Float[Array, "*n"]:
-    """How far values lie beyond the flat parts, in units of the tails there: infinite where there is no tail."""
+    """Distances of values beyond the flat parts, in units of the tails' scales: infinite where there is no tail."""
     flat = flat_edges(edges)
     xp = namespace(values, flat, tails)
     total: Any = 0.0
@@ -69,7 +67,7 @@ def excess(
 
 
 def bin_codes(values: Real[Array, "n D"], edges: Float[Array, "D edges"]) -> Integer[Array, "n D"]:
-    """The bin of each number: how many of the inner edges it has reached. Of NaN it means nothing."""
+    """The bin of each number: the number of inner edges up to it. Arbitrary for NaN."""
     inner = edges[:, 1:-1]
     if namespace(values, edges) is jnp:
         return (values[:, :, None] >= inner).sum(-1)
@@ -78,7 +76,7 @@ def bin_codes(values: Real[Array, "n D"], edges: Float[Array, "D edges"]) -> Int
 
 
 def reached(columns: Real[Array, "D n"], edges: Float[Array, "D edges"]) -> Integer[np.ndarray, "D n"]:
-    """How many edges, which increase, each number has reached. Of NaN it means nothing."""
+    """The number of edges, in ascending order, that are at most each number. Arbitrary for NaN."""
     if edges.shape[1] > FEW_EDGES:
         pairs = zip(columns, edges, strict=True)
         return np.stack([np.searchsorted(of_column, column, side="right") for column, of_column in pairs])
@@ -97,13 +95,13 @@ def bin_means(edges: Float[Array, "*#D edges"], tails: Float[Array, "*#D 2"]) ->
 def bin_moments(
     edges: Float[Array, "*#D edges"], tails: Float[Array, "*#D 2"]
 ) -> tuple[Float[Array, "*D r"], Float[Array, "*D r"]]:
-    """The mean and the variance of each bin: of a flat part, and of tails, of the weights that they have in it."""
+    """The mean and the variance of each bin: a mixture of its flat part and its tails."""
     flat = flat_edges(edges)
     xp = namespace(flat, tails)
     widths, total = xp.diff(flat, axis=-1), bin_widths(edges, tails)
-    middle = flat[..., :-1] + widths / 2
+    center = flat[..., :-1] + widths / 2
     left, right = _tails_of_bins(tails, widths.shape[-1])
-    # (weight, distance of the part's mean from the middle of the flat part, variance)
+    # (weight, distance of the part's mean from the center of the flat part, variance)
     parts = [
         (widths / total, 0.0, widths**2 / 12),
         (left / total, -(widths / 2 + left), left**2),
@@ -111,7 +109,7 @@ def bin_moments(
     ]
     shift = functools.reduce(lambda so_far, part: so_far + part[0] * part[1], parts, xp.zeros(total.shape))
     squares = functools.reduce(lambda so_far, part: so_far + part[0] * (part[1] ** 2 + part[2]), parts, 0.0 * shift)
-    return middle + shift, squares - shift**2
+    return center + shift, squares - shift**2
 
 
 def quantiles(
@@ -120,7 +118,7 @@ def quantiles(
     probs: Float[Array, "*#n r"],
     tails: Float[Array, "*#n 2"],
 ) -> Float[Array, "*n"]:
-    """The numbers below which these shares of the probability lie."""
+    """Quantiles at these levels."""
     xp = namespace(levels, edges, probs, tails)
     flat, widths = flat_edges(edges), bin_widths(edges, tails)
     upto = xp.cumsum(probs, -1)
@@ -145,9 +143,7 @@ def quantiles(
     return xp.minimum(found, xp.nextafter(end, -xp.inf))  # an edge is in the bin that begins there
 
 
-# What a pass over rows finds of their bins: how many numbers are in each, and how far beyond the ends they lie.
-
-CHUNK_ROWS = 1 << 13  # whose columns stay in a processor's cache: `_binned` in benchmarks
+BINNED_CHUNK_ROWS = 1 << 13  # whose columns stay in cache: `_binned` in benchmarks
 
 
 @record
@@ -156,7 +152,7 @@ class BinTotals:
 
     Attributes:
         counts: of the numbers in each bin.
-        left, right: of the distances beyond both ends of what is flat.
+        left, right: of the distances beyond both ends of the flat parts.
         sums: of the numbers.
     """
 
@@ -174,8 +170,8 @@ def bin_totals(
     weights: Real[Array, " n"] | None = None,
     observed: Bool[Array, "n m"] | None = None,
 ) -> BinTotals:
-    """The totals of the cells that are there. Where classes are codes, in one pass over the data."""
-    with np.errstate(over="ignore", invalid="ignore"):  # of sums of huge numbers, which are in no density
+    """The totals of the observed cells. Where classes are codes, in one pass over the data."""
+    with np.errstate(over="ignore", invalid="ignore"):  # of sums of huge numbers, which no density uses
         if classes.ndim == 1 and namespace(rows, classes, weights, observed) is np:
             return _of_codes(rows, edges, classes, num_classes, weights, observed)
         return _plainly(rows, edges, classes, num_classes, weights, observed)
@@ -189,7 +185,7 @@ def _plainly(
     weights: Real[Array, " n"] | None,
     observed: Bool[Array, "n m"] | None,
 ) -> BinTotals:
-    """The same bin by bin: of responsibilities, and traceably."""
+    """The totals bin by bin: for responsibilities, and under tracing."""
     xp, flat, codes = namespace(rows), flat_edges(edges), bin_codes(rows, edges)
     cells = [codes == index for index in range(edges.shape[1] - 1)]
     left, right = xp.maximum(flat[:, 0] - rows, 0.0), xp.maximum(rows - flat[:, -1], 0.0)
@@ -207,15 +203,15 @@ def _of_codes(
     weights: Real[Array, " n"] | None,
     observed: Bool[Array, "n m"] | None,
 ) -> BinTotals:
-    """Counts and sums of distances from an origin, by the cells that the flat edges make: those beyond are two more.
+    """The totals in one pass, from counts and sums of distances from an origin, by flat part and beyond both ends.
 
-    Distances from an edge in the middle have all digits, however far the data are from zero.
+    Distances from a central edge keep all digits, however far the data are from zero.
     """
     flat, size = flat_edges(edges), edges.shape[1]
-    num_cells = size + 2  # the last one holds what is missing
+    num_cells = size + 2  # the last one holds missing cells
     origin = flat[:, size // 2]
     counts, distances = (np.zeros((flat.shape[0], num_classes * num_cells)) for _ in range(2))
-    for part in chunks(len(rows), CHUNK_ROWS):
+    for part in chunks(len(rows), BINNED_CHUNK_ROWS):
         columns = np.array(rows[part].T, np.float64, order="C")
         cells = reached(columns, flat).astype(np.int64)
         columns -= origin[:, None]
@@ -245,14 +241,14 @@ def _of_codes(
 class HistogramLikelihood(Likelihood):
     """Columns of numbers in bins. Parameters: `log_probs` (K, *extra, r), `edges` (.., r + 1), and `tails` (.., 2).
 
-    The edges and tails are the same for all classes. Functions that are compiled take them from the parameters, so
-    that others compile nothing anew; those that are kept here, to summarise rows with, have no part in comparisons.
+    The edges and tails are the same for all classes. Compiled functions take them from the parameters, so that other
+    edges compile nothing anew; those kept here serve to summarise rows, and have no part in comparisons.
 
     Attributes:
         num_bins: r.
-        edges, tails: those of each column, (D, r + 1) and (D, 2), or of all, (r + 1,) and (2,); None where a program
-            computes them, so that they are not known beside its parameters.
-        has_base: whether densities are of the numbers, and not of the bins alone.
+        edges, tails: of each column, (D, r + 1) and (D, 2), or of all, (r + 1,) and (2,); None where a program computes
+            them from its parameters.
+        has_base: whether densities are those of the numbers, or probabilities of bins.
     """
 
     num_bins: int
@@ -262,7 +258,6 @@ class HistogramLikelihood(Likelihood):
 
     @property
     def summarizes(self) -> bool:
-        """Whether the edges are known."""
         return self.edges is not None
 
     def summarize(
@@ -318,7 +313,7 @@ class HistogramLikelihood(Likelihood):
         return HistogramDensity(namespace(table).moveaxis(table, 0, -1), edges[0], tails[0], self.has_base)
 
     def without_base(self) -> "HistogramLikelihood":
-        """The same for the bins alone, whose probabilities are all that depends on parameters."""
+        """The likelihood of the bins alone."""
         return dataclasses.replace(self, has_base=False)
 
 
@@ -328,8 +323,8 @@ class HistogramDensity(RowDensity):
 
     Attributes:
         log_probs: log probabilities of the bins.
-        edges, tails: those of the columns.
-        has_base: whether densities are of the numbers, and not of the bins alone.
+        edges, tails: of the columns.
+        has_base: whether densities are those of the numbers, or probabilities of bins.
     """
 
     log_probs: Float[Array, "m r K"]
@@ -338,21 +333,20 @@ class HistogramDensity(RowDensity):
     has_base: bool = static(default=True)
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
-        """Log density of each row under each class."""
         rows = flatten_rows(values if observed is None else filled(values, observed, 0.0))
         mask = None if observed is None else flatten_rows(observed)
         xp, table = namespace(self.log_probs, rows, mask), self.log_probs
         if self.has_base:
             table = table - xp.log(bin_widths(self.edges, self.tails))[..., None]
-        if xp is not np or len(rows) <= CHUNK_ROWS:
+        if xp is not np or len(rows) <= BINNED_CHUNK_ROWS:
             return self._of_rows(rows, mask, table)
-        parts = [(rows[part], None if mask is None else mask[part]) for part in chunks(len(rows), CHUNK_ROWS)]
+        parts = [(rows[part], None if mask is None else mask[part]) for part in chunks(len(rows), BINNED_CHUNK_ROWS)]
         return np.concatenate([self._of_rows(*part, table) for part in parts])
 
     def _of_rows(
         self, rows: Real[Array, "n m"], mask: Bool[Array, "n m"] | None, table: Float[Array, "m r K"]
     ) -> Float[Array, "n K"]:
-        """Log density of a few rows, by the tables of log densities within bins."""
+        """Log density of a chunk of rows, from tables of log densities within bins."""
         xp, codes = namespace(table, rows, mask), bin_codes(rows, self.edges)
         total = looked_up(table, codes, mask)
         if not self.has_base:
@@ -361,7 +355,6 @@ class HistogramDensity(RowDensity):
         return total - (beyond if mask is None else xp.where(mask, beyond, 0.0)).sum(-1)[:, None]
 
     def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m"]:
-        """Means of missing cells."""
         means = bin_means(*map(np.asarray, (self.edges, self.tails)))
         return np.einsum("mrk,mr->km", np.exp(np.asarray(self.log_probs)), means)[None]
 
@@ -372,7 +365,6 @@ class HistogramDensity(RowDensity):
         classes: Int[np.ndarray, " n"],
         rng: np.random.Generator,
     ) -> Shaped[np.ndarray, "n m"]:
-        """Draws of missing cells."""
         probs, edges, tails = (np.asarray(array) for array in (np.exp(self.log_probs), self.edges, self.tails))
         uniform = rng.random(values.shape).reshape(len(values), -1)
         draws = [
@@ -382,7 +374,6 @@ class HistogramDensity(RowDensity):
         return np.stack(draws, 1)
 
     def mixed(self, other: RowDensity, log_weight: Weight, log_other_weight: Weight) -> RowDensity:
-        """Mixtures of probabilities are probabilities: what they cost is what one density costs."""
         assert isinstance(other, HistogramDensity)
         table = mixed_tables(self.log_probs, other.log_probs, log_weight, log_other_weight)
         return dataclasses.replace(self, log_probs=table)

@@ -1,4 +1,4 @@
-"""Joint normal and Student-t rows: the last column given those others that are there."""
+"""Joint normal and Student-t rows: the last column given the observed others."""
 
 import dataclasses
 import functools
@@ -11,7 +11,7 @@ from bayesgen.runtime import all_in_threads, chunks, even_chunks
 from bayesgen.typing import Bool, Float, Int
 
 FACTOR_CELLS = 1 << 20  # of the Cholesky factors that are held at once
-ROW_CELLS = 1 << 18  # of rows that a thread takes at once, which are to stay in the processor's cache
+ROW_CELLS = 1 << 18  # of rows that a thread takes at once, to stay in cache
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,9 +20,9 @@ class LastGivenRest:
 
     Attributes:
         loc: conditional locations.
-        scale: roots of what is left of the last column's scale matrix entry: conditional deviations of normal rows.
-        squares: squared distances of the other columns that are there.
-        num_observed: how many of these there are.
+        scale: conditional deviations of normal rows; roots of the conditional scale of Student-t rows.
+        squares: squared distances of the other observed columns.
+        num_observed: the number of these.
     """
 
     loc: Float[np.ndarray, "S n"]
@@ -39,16 +39,16 @@ def last_given_rest(
     *,
     with_squares: bool = False,
 ) -> LastGivenRest:
-    """Condition joint rows on the columns that are there.
+    """Condition joint rows on the observed columns.
 
-    Of the correlation matrix of these and the last column, whose Cholesky factor is L, the last row of L has the
-    regression and the deviation that is left: no difference of large numbers is taken.
+    The last row of the Cholesky factor of the correlations of these and the last column has the regression and the
+    residual deviation: no difference of large numbers is taken.
 
     Args:
         loc, matrix: means and covariances, or locations and scale matrices.
-        rows: the other columns; what stands in cells that are missing does not matter.
-        observed: mask of the cells that are there; None where all are.
-        with_squares: whether distances are wanted.
+        rows: the other columns; values of missing cells are ignored.
+        observed: mask of the observed cells; None where all are.
+        with_squares: whether to compute squared distances.
     """
     found = _Found(*(np.empty((len(loc), len(rows))) for _ in range(2 + with_squares)))
     center = loc[:, :-1].mean(0)
@@ -66,7 +66,7 @@ def last_given_rest(
 
 
 class _Found(NamedTuple):
-    """What is filled in, chunk by chunk."""
+    """Arrays of results, which are written chunk by chunk."""
 
     loc: Float[np.ndarray, "S n"]
     scale: Float[np.ndarray, "S n"]
@@ -75,13 +75,13 @@ class _Found(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _OfPattern:
-    """What rows are conditioned with that have the same columns.
+    """The regression of the last column for rows with the same observed columns.
 
     Attributes:
-        mask: of the columns that are there.
-        center: what is taken from rows first, so that offsets cost no digits.
-        slope, constant, scale: of the last column, from rows less the center.
-        maps, shift: what makes rows less the center, and less the shift, white.
+        mask: of the observed columns.
+        center: subtracted from rows first, so that offsets lose no digits.
+        slope, constant, scale: of the last column given rows less the center.
+        maps, shift: rows less the center, less the shift, times the maps are white.
     """
 
     mask: Bool[np.ndarray, " D"]
@@ -101,7 +101,7 @@ class _OfPattern:
         factor: Float[np.ndarray, "S P P"],
         mask: Bool[np.ndarray, " D"],
     ) -> "_OfPattern":
-        """By the Cholesky factor of the correlations, those of missing columns being the identity's."""
+        """From the Cholesky factor of the correlations, which are those of the identity for missing columns."""
         inverse, shift = np.linalg.inv(factor[:, :-1, :-1]), loc[:, :-1] - center
         slope = np.einsum("sd,sde->se", factor[:, -1, :-1], inverse) * deviations[:, -1:] / deviations[:, :-1]
         maps = inverse / deviations[:, None, :-1] * mask
@@ -109,7 +109,7 @@ class _OfPattern:
         return cls(mask, center, slope, constant, deviations[:, -1] * factor[:, -1, -1], maps, shift)
 
     def fill(self, found: _Found, rows: Float[np.ndarray, "n D"], place: slice | Int[np.ndarray, " _"]) -> None:
-        """Fill in what some rows of this pattern are conditioned to."""
+        """Write the results for some rows of this pattern."""
         residuals = rows[place] - self.center
         residuals = residuals if self.mask.all() else np.where(self.mask, residuals, 0.0)
         found.loc[:, place] = self.slope @ residuals.T + self.constant[:, None]
@@ -123,7 +123,7 @@ class _OfPattern:
 def _patterns(
     rows: Float[np.ndarray, "n D"], observed: Bool[np.ndarray, "n D"] | None
 ) -> tuple[Bool[np.ndarray, "G D"], list[slice | Int[np.ndarray, " _"]]]:
-    """Which columns are there, pattern by pattern, and the rows of each."""
+    """The patterns of observed columns, and the rows of each."""
     if observed is None or observed.all():
         return np.ones((1, rows.shape[1]), bool), [slice(0, len(rows))]
     if (observed == observed[0]).all():
@@ -139,7 +139,7 @@ def _patterns(
 def _factors(
     correlations: Float[np.ndarray, "S P P"], patterns: Bool[np.ndarray, "g D"]
 ) -> Iterator[Float[np.ndarray, "S P P"]]:
-    """Cholesky factors of the columns that are there and the last; of those that are not, of the identity."""
+    """Cholesky factors of the correlations of observed columns and the last; identities for missing columns."""
     masks = np.concatenate([patterns, np.ones((len(patterns), 1), bool)], 1)
     both = masks[:, None, :, None] & masks[:, None, None, :]
     yield from np.linalg.cholesky(np.where(both, correlations, np.eye(correlations.shape[-1])))

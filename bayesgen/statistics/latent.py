@@ -1,8 +1,8 @@
-"""Statistics of distributions with hidden structure: rows are kept, and densities sum out what is hidden.
+"""Likelihoods of models with hidden structure: rows are retained, and densities marginalise the hidden variables.
 
 Expected counts are gradients. Where p(x) is a sum over hidden structures of products of probabilities, the derivative
-of log p(x) by the logarithm of a probability is the number of times that it is expected to be used, given x: of a
-transition, of a rule; by the log density of a step in a state, the probability of that state at that step.
+of log p(x) by the log of a probability is the expected number of its uses given x: of a transition, or of a rule. The
+derivative by the log density of a time step in a state is the probability of that state at that time step.
 
 Source: Eisner (2016), Inside-outside and forward-backward algorithms are just backprop, section 3.
 """
@@ -29,22 +29,19 @@ from .moments import class_moments
 from .passes import Classes
 from .summaries import Moments, Summary
 
-# What can be asked of sequences that a chain of hidden states makes.
-
 
 class StatesLikelihood(abc.ABC):
-    """What a `Likelihood` of sequences with hidden states does besides: it tells of the states, step by step.
+    """Inference of hidden states, which a `Likelihood` of sequences with such states has besides.
 
-    States are numbered 0..S-1, by themselves in each class. All functions are traceable; arrays have the classes, and
-    their parameters, as `Likelihood.density` takes them. Steps that are not seen have the states that the others let
-    expect. What is given for steps past the end of a sequence does not matter.
+    States are numbered 0..S-1 in each class. All functions are traceable and take parameters as `Likelihood.density`
+    does. Missing time steps have states, too. Results at time steps past the end of a sequence are arbitrary.
     """
 
     @abc.abstractmethod
     def smoothed(
         self, parameters: Mapping[str, Array], values: Shaped[Array, "n T ..."], observed: Bool[Array, "n T ..."] | None
     ) -> Float[Array, "n K T S"]:
-        """p(state at each step | the whole sequence, class); zeros where the class makes the sequence impossible."""
+        """p(state at each time step | sequence, class); zeros where the sequence has probability zero in the class."""
 
     @abc.abstractmethod
     def most_probable_paths(
@@ -54,37 +51,32 @@ class StatesLikelihood(abc.ABC):
         observed: Bool[Array, "n T ..."] | None,
         lengths: Int[Array, " n"],
     ) -> Int[Array, "n K T"]:
-        """The states of the most probable path, all steps together (Viterbi), given the sequence and the class.
+        """The most probable path of states given the sequence and the class (Viterbi).
 
-        The path has as many steps as the sequence, `lengths`, missing ones included, and -1 past the end: a path that
-        went on would be another maximum.
+        The path has `lengths` time steps, missing ones included, and -1 past the end.
         """
 
     @abc.abstractmethod
     def in_order(self, parameters: Mapping[str, Array], order: Int[Array, " S"]) -> dict[str, Array]:
-        """The parameters of the same distributions, with what was state `order[s]` as state s, in every class."""
-
-
-# `RetainedRows`: rows that no statistic of fixed size stands for, because what made them is hidden, with their classes.
+        """The parameters with states renumbered in every class: state s is the former state `order[s]`."""
 
 
 @record
 class RetainedRows(Summary):
-    """Rows, each a sequence of steps, and how much each of them counts in which class.
+    """Rows, each a sequence of time steps, with their weights in classes: no summary of fixed size is sufficient.
 
-    A row with a label is counted once, in its class; a row with responsibilities in every class that it may be of. Both
-    are `entries`: so the likelihood of labelled rows takes one density each, whatever the number of classes, but for
-    what a likelihood tells in tables of all classes.
+    A row with a label is one entry, of its class; a row with responsibilities is an entry of each class that it may be
+    of. So the likelihood of a labelled row takes one density, whatever the number of classes.
 
-    Rows of different lengths are filled up: symbols (integers) with `PADDING`, numbers with steps that are not
-    observed, which tell as much as no step. So rows of any length can be merged.
+    Rows of different lengths are padded, so that any can be merged: symbols (integers) with `PADDING`, numbers with
+    missing time steps, which have factor 1.
 
     Attributes:
         values: the rows.
-        observed: the cells that are there; None where all are.
-        places: of each entry, its row.
-        classes: of each entry, its class.
-        weights: of each entry, how much it counts.
+        observed: mask of the observed cells; None where all are.
+        places: the row of each entry.
+        classes: the class of each entry.
+        weights: the weight of each entry.
         num_classes: K; None in the summary of one class.
     """
 
@@ -104,7 +96,7 @@ class RetainedRows(Summary):
         weights: Real[Array, " n"] | None = None,
         observed: Bool[Array, "n T ..."] | None = None,
     ) -> "RetainedRows":
-        """Those of rows, without the ones that count in no class. Where they are traced, all are kept."""
+        """Rows with a positive weight in a class. Under tracing, all are kept."""
         if namespace(values, classes, weights) is jnp:
             return _traced(jnp.asarray(values), jnp.asarray(classes), num_classes, weights, observed)
         places, codes, counts = _entries(np.asarray(classes), num_classes, weights)
@@ -118,12 +110,10 @@ class RetainedRows(Summary):
 
     @property
     def is_complete(self) -> bool:
-        """No: what is hidden has to be summed out."""
         return False
 
     @property
     def num_rows(self) -> int:
-        """How many rows are kept."""
         return len(self.values)
 
     @property
@@ -133,7 +123,7 @@ class RetainedRows(Summary):
         return counts if self.num_classes is not None else np.asarray(counts.sum())
 
     def merge(self, other: Summary) -> "RetainedRows":
-        """All rows, those of the shorter table filled up."""
+        """The rows of both, padded to the same number of time steps."""
         assert isinstance(other, RetainedRows)
         num_steps = max(self.values.shape[1], other.values.shape[1])
         one, another = self.with_steps(num_steps), other.with_steps(num_steps)
@@ -150,7 +140,7 @@ class RetainedRows(Summary):
         )
 
     def pooled(self) -> "RetainedRows":
-        """All classes taken for one; of a row that counted in several, one entry is left."""
+        """All classes as one, in which each row has one entry."""
         weights = np.bincount(self.places, self.weights, self.num_rows).astype(np.float64)  # of none, integers
         places = np.flatnonzero(weights)
         return dataclasses.replace(
@@ -158,7 +148,7 @@ class RetainedRows(Summary):
         )
 
     def of_class(self, index: int) -> "RetainedRows":
-        """Take one class, and the rows that count in it."""
+        """The entries of one class, with their rows."""
         entries = np.flatnonzero(self.classes == index)
         rows, places = np.unique(self.places[entries], return_inverse=True)
         return RetainedRows(
@@ -171,14 +161,13 @@ class RetainedRows(Summary):
         )
 
     def with_empty_class(self, place: int) -> "RetainedRows":
-        """The summary with one more class: no entry is of it."""
         assert self.num_classes is not None
         return dataclasses.replace(
             self, classes=self.classes + (self.classes >= place), num_classes=self.num_classes + 1
         )
 
     def by_column(self) -> Moments:
-        """Moments of each column of the steps by class, of all cells that are there. Of numbers alone."""
+        """Moments of the observed cells of each column by class, over all time steps of numbers."""
         num_classes, num_columns = self.num_classes or 1, int(np.prod(self.values.shape[2:]))
         steps = self.values.reshape(-1, num_columns)
         observed = None if self.observed is None else self.observed.reshape(-1, num_columns)
@@ -188,12 +177,12 @@ class RetainedRows(Summary):
         return moments if self.num_classes is not None else moments.of_class(0)
 
     def with_steps(self, num_steps: int) -> "RetainedRows":
-        """The same with rows filled up to a number of steps: symbols with `PADDING`, numbers with none observed."""
+        """The same with rows padded to a number of time steps."""
         values, observed = filled_up(self.values, self.observed, num_steps)
         return dataclasses.replace(self, values=values, observed=observed)
 
     def padded(self) -> "RetainedRows":
-        """Rows, steps and entries of weight zero are added, up to numbers for which functions are compiled."""
+        """The same with rows, time steps and entries of weight zero added, up to sizes that share compilations."""
         values, observed = filled_up(self.values, self.observed, padded_size(max(self.values.shape[1], 1)))
         if observed is None and not np.issubdtype(values.dtype, np.integer):
             observed = np.ones(values.shape, bool)  # as where steps had to be added
@@ -215,7 +204,7 @@ class RetainedRows(Summary):
 def _entries(
     classes: Classes, num_classes: int, weights: Real[Array, " n"] | None
 ) -> tuple[Int[Array, " e"], Int[Array, " e"], Float[Array, " e"]]:
-    """Row, class and weight of each entry: one a row where there are codes, one a row and class else."""
+    """Row, class and weight of each entry: one for each row of codes, one for each row and class else."""
     xp, num_rows = namespace(classes, weights), len(classes)
     counts = xp.ones(num_rows) if weights is None else xp.asarray(weights, float)
     if classes.ndim == 1:
@@ -231,22 +220,22 @@ def _traced(
     weights: Real[Array, " n"] | None,
     observed: Bool[Array, "n T ..."] | None,
 ) -> RetainedRows:
-    """All rows, whatever they count."""
+    """The traced form: all rows, whatever their weights."""
     places, codes, counts = _entries(classes, num_classes, weights)
     mask = None if observed is None else jnp.asarray(observed)
     kept = values if mask is None or jnp.issubdtype(values.dtype, jnp.integer) else jnp.where(mask, values, 0.0)
     return RetainedRows(kept, mask, jnp.asarray(places), codes, counts, num_classes)
 
 
-Result = TypeVar("Result")
-CHUNK_NUMBERS = 1 << 21  # of what densities of rows hold at once: 16 MB, and as much for each step of their gradients
+Output = TypeVar("Result")
+CHUNK_NUMBERS = 1 << 21  # that densities of a chunk of rows hold at once, 16 MB
 
 
 class LatentLikelihood(Likelihood):
-    """A family of distributions over sequences that sum out something hidden: no summary of fixed size is sufficient.
+    """A family of distributions over sequences with hidden variables, whose summaries retain the rows.
 
-    Rows are kept (`RetainedRows`). Subclasses say what the log density of a row is; likelihoods, densities, chunks and
-    expected counts follow. They are frozen dataclasses, and hashable.
+    Subclasses define the log density of a row; likelihoods, densities, chunks and expected counts follow. They are
+    frozen dataclasses, and hashable.
     """
 
     @abc.abstractmethod
@@ -261,14 +250,13 @@ class LatentLikelihood(Likelihood):
 
         Args:
             parameters: arrays with the class first.
-            values: the rows. Past the end of a sequence stands `PADDING` where steps are symbols (integers); where they
-                are numbers, steps that are not observed.
-            observed: the cells that are there; None where all are.
+            values: the rows, padded at their ends as in `RetainedRows`.
+            observed: mask of the observed cells; None where all are.
             classes: of each row.
         """
 
     def numbers_per_row(self, parameters: Parameters, values: Real[Array, "m T ..."]) -> float:
-        """How many numbers the density of one row holds at once, roughly: what chunks are chosen by."""
+        """Roughly how many numbers the density of one row holds at once, which sizes of chunks depend on."""
         return float(math.prod(values.shape[1:]))
 
     def summarize(
@@ -280,7 +268,6 @@ class LatentLikelihood(Likelihood):
         observed: Bool[Array, "n ..."] | None = None,
         measure: Mapping[str, Array] | None = None,
     ) -> RetainedRows:
-        """The rows themselves. See `Likelihood.summarize`."""
         return RetainedRows.of_rows(values, classes, num_classes, weights, observed)
 
     def log_likelihood(self, parameters: Parameters, summary: RetainedRows) -> Float[Array, "..."]:  # type: ignore[override]
@@ -294,14 +281,14 @@ class LatentLikelihood(Likelihood):
     def expected_counts(
         self, parameters: Parameters, summary: RetainedRows
     ) -> tuple[Float[np.ndarray, " *K"], dict[str, Float[np.ndarray, "..."]]]:
-        """The log-likelihood of each class, and its gradient: by log probabilities, how often each is used, expected.
+        """The log-likelihood of each class, and its gradient: the expected number of uses of each log probability.
 
         Args:
-            parameters: NumPy arrays with the class first; without, of a summary of one class.
+            parameters: NumPy arrays with the class first; without that axis for a summary of one class.
             summary: the rows.
 
         Returns:
-            The log-likelihood by class, and by the name of each parameter an array of its shape.
+            The log-likelihood by class, and parameter -> expected counts of its shape.
         """
         if summary.num_classes is None:
             log_likelihood, counts = self.expected_counts(*_with_class(parameters, summary))
@@ -310,13 +297,12 @@ class LatentLikelihood(Likelihood):
         return np.asarray(log_likelihood), {name: np.asarray(array) for name, array in counts.items()}
 
     def density(self, parameters: Parameters) -> "LatentDensity":
-        """The class-conditional densities of rows."""
         return LatentDensity(dict(parameters), self)
 
 
 @record
 class LatentDensity(RowDensity):
-    """Densities of rows, what is hidden summed out.
+    """Densities of rows, hidden variables being marginalised.
 
     Attributes:
         parameters: arrays with the class first.
@@ -328,7 +314,6 @@ class LatentDensity(RowDensity):
     likelihood: LatentLikelihood = static()
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
-        """Log density of each row under each class."""
         arrays = jax.tree.leaves((self.parameters, values, observed))
         if namespace(*arrays) is jnp:
             return _table(self.likelihood, self.parameters, values, observed)
@@ -349,9 +334,9 @@ def _with_class(parameters: Parameters, summary: RetainedRows) -> tuple[dict[str
 
 
 def _called(
-    function: Callable[..., Result], likelihood: LatentLikelihood, parameters: Parameters, summary: RetainedRows
-) -> Result:
-    """What a compiled function gives of rows, padded to shapes that little is compiled for."""
+    function: Callable[..., Output], likelihood: LatentLikelihood, parameters: Parameters, summary: RetainedRows
+) -> Output:
+    """The result of a compiled function for rows, padded to shapes that share compiled functions."""
     padded = summary.padded()
     work = likelihood.numbers_per_row(parameters, padded.values) * len(padded.places)
     with jax.enable_x64(True), placed(work):
@@ -364,7 +349,7 @@ def _table(
     values: Real[Array, "n T ..."],
     observed: Bool[Array, "n T ..."] | None,
 ) -> Float[Array, "n K"]:
-    """Log density of each row under each class: as many classes at once as there is room for."""
+    """Log density of each row under each class, for as many classes at once as fit into a chunk."""
 
     def of_class(of_one: dict[str, Array]) -> Float[Array, " n"]:
         of_one = {name: value[None] for name, value in of_one.items()}
@@ -377,7 +362,7 @@ def _table(
 
 
 def _log_likelihood(likelihood: LatentLikelihood, parameters: Parameters, summary: RetainedRows) -> Float[Array, " K"]:
-    """Sums by class of weighted log densities, some entries at a time; gradients hold what belongs to these alone."""
+    """Sums by class of weighted log densities, chunk by chunk, so that gradients hold one chunk at a time."""
     assert summary.num_classes is not None
     num_classes, num_entries = summary.num_classes, len(summary.places)
     if not num_entries:

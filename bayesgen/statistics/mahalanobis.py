@@ -1,4 +1,4 @@
-"""Squared Mahalanobis distances of rows from all classes: what densities of joint normals and Student-t rows take."""
+"""Squared Mahalanobis distances of rows from all classes, and conditional means and draws of missing columns."""
 
 import abc
 import dataclasses
@@ -16,17 +16,17 @@ from bayesgen.typing import Array, Bool, Float, Int, Real
 from .arrays import filled, inverse_lower, log_diagonal, namespace
 from .completion import BLOCK_CELLS, completed_rows, inverse_blocks, marginal_squares
 
-PRODUCT_CELLS, MIN_ROWS = 1 << 18, 64  # of rows x classes x columns, which are to stay in the processor's cache
-FAR = 1e3  # standard deviations between classes that cost three digits of sixteen
+WHITENED_CELLS, MIN_ROWS = 1 << 18, 64  # of rows x classes x columns, to stay in cache
+FAR_CLASSES = 1e3  # standard deviations between classes that cost three digits of sixteen
 
 
 @record
 class Distances:
-    """How far rows are from classes; the site's extra axes are flattened into one, m.
+    """Distances of rows from classes; the site's extra axes are flattened into one, m.
 
     Attributes:
         squares: squared distances.
-        half_log_det: half the log-determinants of the covariances of the cells that are there.
+        half_log_det: half the log-determinants of the covariances of the observed cells.
         dimension: the number of these cells.
     """
 
@@ -42,7 +42,7 @@ class Ellipsoids:
     Attributes:
         loc: extra axes flattened into one, m.
         scale_tril: likewise.
-        whitening: the maps, by the way that costs least without costing digits.
+        whitening: the maps, in the fastest form that loses no digits.
     """
 
     loc: Float[Array, "K m D"]
@@ -58,7 +58,7 @@ class Ellipsoids:
         return cls(loc, scale_tril, whitening_of(loc, scale_tril))
 
     def distances(self, values: Real[Array, "n ..."], observed: Bool[Array, "n ..."] | None = None) -> Distances:
-        """Distances of rows (n, *extra, D) from each class, in the columns that are there."""
+        """Distances of rows (n, *extra, D) from each class, in the observed columns."""
         rows = values.reshape(len(values), *self.loc.shape[1:])
         if observed is not None:
             mask = observed.reshape(rows.shape)
@@ -69,7 +69,7 @@ class Ellipsoids:
         return Distances(self.whitening.squares(rows), self.whitening.half_log_det[None], dimension)
 
     def _by_pattern(self, rows: Float[Array, "n m D"], mask: Bool[Array, "n m D"]) -> Distances:
-        """Rows by the number of cells that they lack; those that lack none as where none are missing."""
+        """Distances by the number of missing cells, complete rows apart."""
         squares, half_log_det = np.empty((2, len(rows), *self.loc.shape[:2]))
         inverse, whole = inverse_lower(self.scale_tril), mask.all((1, 2))
         squares[whole] = self.whitening.squares(rows[whole])
@@ -82,7 +82,7 @@ class Ellipsoids:
         return Distances(squares, half_log_det, mask.sum(-1)[:, None])
 
     def _row_by_row(self, rows: Float[Array, "n m D"], mask: Bool[Array, "n m D"]) -> Distances:
-        """Traced, patterns are not known: every row has a Cholesky factor of its own."""
+        """The traced form, in which patterns are not known: each row has a Cholesky factor of its own."""
         inverse = inverse_lower(jnp.asarray(self.scale_tril))
         precision = jnp.swapaxes(inverse, -1, -2) @ inverse
 
@@ -103,7 +103,7 @@ class Ellipsoids:
 def restricted(
     loc: Float[Array, "... D"], scale_tril: Float[Array, "... D D"], mask: Bool[Array, "... D"]
 ) -> tuple[Float[Array, "... D"], Float[Array, "... D D"]]:
-    """Means and Cholesky factors of the columns that are there; of the others, 0 and those of the identity."""
+    """Means and Cholesky factors of the observed columns; of the others, 0 and those of the identity."""
     xp = namespace(loc, scale_tril, mask)
     both = mask[..., :, None] & mask[..., None, :]
     covariance = scale_tril @ xp.swapaxes(scale_tril, -1, -2)
@@ -136,7 +136,6 @@ class ClassWhitening(Whitening):
     half_log_det: Float[Array, "K m"]
 
     def squares(self, rows: Float[Array, "n m D"]) -> Float[Array, "n K m"]:
-        """Class by class."""
         xp = namespace(rows, self.loc)
         classes = [
             xp.einsum("nmd,med->nme", rows - loc, inverse) for loc, inverse in zip(self.loc, self.inverse, strict=True)
@@ -149,8 +148,8 @@ class CommonWhitening(Whitening):
     """All classes at once, by one matrix product a block of columns: affine maps of rows less one center.
 
     Attributes:
-        center: the mean of the classes' means: rows are taken from it first, so that offsets cost no digits.
-        maps: what (row - center, 1) is multiplied with.
+        center: the mean of the classes' means, subtracted first, so that offsets lose no digits.
+        maps: factors of (row - center, 1).
     """
 
     center: Float[Array, "m D"]
@@ -159,7 +158,7 @@ class CommonWhitening(Whitening):
 
     def squares(self, rows: Float[Array, "n m D"]) -> Float[Array, "n K m"]:
         """In chunks of rows that stay in the processor's cache."""
-        parts = chunks(len(rows), max(PRODUCT_CELLS // self.maps[0, 0].size, MIN_ROWS))
+        parts = chunks(len(rows), max(WHITENED_CELLS // self.maps[0, 0].size, MIN_ROWS))
         return np.concatenate([self._squares(rows[part]) for part in parts or [slice(0)]])
 
     def _squares(self, rows: Float[Array, "n m D"]) -> Float[Array, "n K m"]:
@@ -174,32 +173,29 @@ class CommonWhitening(Whitening):
 
 
 def whitening_of(loc: Float[Array, "K m D"], scale_tril: Float[Array, "K m D D"]) -> Whitening:
-    """All classes at once, where NumPy does it; one by one where they lie so far apart that a center costs digits."""
+    """All classes at once in NumPy, unless they lie so far apart that a common center loses digits; else one by one."""
     by_class = Whitening.of(loc, scale_tril)
     if namespace(loc, scale_tril) is jnp:
         return by_class
     center = loc.mean(0)
     shift = np.einsum("kmij,kmj->mki", by_class.inverse, center - loc)
-    if not abs(shift).max(initial=0.0) <= FAR:
+    if not abs(shift).max(initial=0.0) <= FAR_CLASSES:
         return by_class
     linear = np.transpose(by_class.inverse, (1, 3, 0, 2))  # (m, D, K, D), the last axis whitened
     maps = np.concatenate([linear, shift[:, None]], 1)
     return CommonWhitening(center, maps.reshape(*maps.shape[:2], -1), by_class.half_log_det)
 
 
-# Joint normal and Student-t rows: the columns of each that are missing, given those that are there.
-
-
 @dataclasses.dataclass(frozen=True)
 class Completion:
-    """What rows of one class lack, given what they have: g rows that lack s columns each.
+    """The distribution of s missing columns in g rows of one class, given the observed ones.
 
     Attributes:
         members: positions of the rows.
-        missing: the columns that each of them lacks.
+        missing: the missing columns of each.
         mean: the conditional means of these.
         covariance: their conditional covariances.
-        squares: squared distances of the columns that are there.
+        squares: squared distances of the observed columns.
     """
 
     members: Int[np.ndarray, " g"]
@@ -215,7 +211,7 @@ def completions(
     rows: Float[np.ndarray, "n D"],
     observed: Bool[np.ndarray, "n D"],
 ) -> Iterator[Completion]:
-    """The rows that lack columns, a few at a time, of one class with this mean and precision."""
+    """The rows with missing columns, a few at a time, of one class with this mean and precision."""
     num_missing = (~observed).sum(1)
     for number in np.unique(num_missing[num_missing > 0]).tolist():
         lacking = np.flatnonzero(num_missing == number)
@@ -234,7 +230,7 @@ def completions(
 def conditional_means(
     ellipsoids: Ellipsoids, values: Array, observed: Bool[np.ndarray, "n D"]
 ) -> Float[np.ndarray, "n K D"]:
-    """Means of missing columns given those that are there, under each class; 0 in the others."""
+    """Means of missing columns given the observed ones, under each class; 0 in the others."""
     means = np.zeros((len(values), len(ellipsoids.loc), values.shape[1]))
     for k, (loc, precision) in enumerate(_of_classes(ellipsoids)):
         for part in completions(loc, precision, np.asarray(values), observed):
@@ -250,10 +246,11 @@ def conditional_draws(
     rng: np.random.Generator,
     df: Float[np.ndarray, " K"] | None = None,
 ) -> Float[np.ndarray, "n D"]:
-    """Draws of missing columns given those that are there and the class; 0 in the others.
+    """Draws of missing columns given the observed ones and the class; 0 in the others.
 
-    Rows are jointly normal, or multivariate Student t with these degrees of freedom: then the missing columns are so
-    too, with as many more degrees of freedom as columns are there, and a scale that grows with the distance of these.
+    Rows are jointly normal, or multivariate Student t with these degrees of freedom. Then the missing columns are
+    Student t, too, with one more degree of freedom for each observed column, and a scale that grows with the distance
+    of these.
 
     Source: Ding (2016), On the conditional distribution of the multivariate t distribution, section 2.
     """

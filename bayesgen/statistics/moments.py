@@ -1,9 +1,8 @@
-"""Class-wise counts, means and centred scatter of many rows: the pass over the data that normal models need.
+"""Weights, means and centred scatter of rows by class: the sufficient statistics of normal models.
 
 Rows are shifted by an origin for each class, close enough to its mean that nothing cancels when the second moments
-are centred afterwards (Chan, Golub and LeVeque 1983, section 3); where an origin turns out to be far off, the rows
-are gone through again. All work is done in buffers that serve chunk after chunk: fresh memory is what such a pass
-would spend its time on.
+are centred afterwards (Chan, Golub and LeVeque 1983, section 3); where an origin is too far from the mean, there is a
+second pass. Buffers are reused chunk after chunk, because allocation would dominate the time of the pass.
 """
 
 import abc
@@ -23,8 +22,6 @@ from .arrays import namespace
 from .passes import Classes, class_counts, class_weights
 from .summaries import Moments, outer_or_square
 
-# Centred moments by the plain formulas, class by class: means first, then what is squared are residuals.
-
 
 def two_pass_moments(
     values: Real[Array, "n m"],
@@ -34,7 +31,7 @@ def two_pass_moments(
     matrix: bool = False,
     observed: Bool[Array, "n m"] | None = None,
 ) -> Moments:
-    """`class_moments` by the plain formulas, class by class: means first, then what is squared are residuals."""
+    """`class_moments` by the plain formulas, class by class: means first, then squares of residuals."""
     xp = namespace(values, classes, weights, observed)
     if not len(values):
         values, classes = xp.zeros((1, values.shape[1])), xp.zeros((1, num_classes))
@@ -57,7 +54,7 @@ def _by_class(
     weights: Real[Array, " n"] | None,
     observed: Bool[Array, "n m"] | None,
 ) -> Iterator[tuple[Float[Array, "k m"], Real[Array, " k"], Bool[Array, "k m"] | None]]:
-    """What `_of_class` takes, for each class: of codes, only the rows of the class."""
+    """Arguments of `_of_class` for each class: where classes are codes, only the rows of the class."""
     for index in range(num_classes):
         if classes.ndim == 2:
             of_rows = classes[:, index] if weights is None else classes[:, index] * weights
@@ -86,14 +83,12 @@ def _of_class(
     return count, mean, xp.matmul(weighted.T, residuals)
 
 
-# Centred moments of rows that belong to every class in part: what EM needs of normal models, in one pass.
-#
-# Chunks of rows stay in the processor's cache, where they are centred at each class's mean in the chunk; their moments
-# are merged by the pairwise formula, so that nothing cancels.
+# Moments of rows with responsibilities, for EM: chunks that fit into cache are centred at each class's mean, and merged
+# by the pairwise formula, so that nothing cancels.
 
-WEIGHTED_CHUNK_CELLS = 1 << 17  # with a copy of each they fill a megabyte twice
-FAR_FROM_CENTER = 1e4  # squared distance of a class's mean from the middle, in variances: costs four digits of sixteen
-CONSTANT = 1e-24  # of the largest square in a column: scatter that is less may be that of a column that is constant
+WEIGHTED_CHUNK_CELLS = 1 << 17  # with their copies they fill two megabytes
+FAR_FROM_CENTER = 1e4  # squared distance of a class's mean from the center, in variances: loses four digits
+CONSTANT = 1e-24  # share of the largest square of a column, below which its scatter may be that of a constant
 
 
 def weighted_moments(
@@ -103,7 +98,7 @@ def weighted_moments(
     weights: Real[Array, " n"] | None,
     matrix: bool,
 ) -> Moments:
-    """`class_moments` of rows with responsibilities, all of whose cells are there."""
+    """`class_moments` of complete rows with responsibilities."""
     num_rows, num_columns = values.shape
     total: Moments | None = None
     for part in chunks(num_rows, max(1, WEIGHTED_CHUNK_CELLS // max(num_columns, 1))) or [slice(0, 0)]:
@@ -116,7 +111,7 @@ def weighted_moments(
 
 
 def _of_chunk(rows: Float[Array, "n m"], of_rows: Float[Array, "n K"], matrix: bool) -> Moments:
-    """Moments of a chunk; by the plain formulas where columns may be constant, which they tell to the last digit."""
+    """Moments of a chunk; by the plain formulas where columns may be constant, because these are exact."""
     if not len(rows):
         return two_pass_moments(rows, of_rows, of_rows.shape[1], None, matrix)
     columns = np.ascontiguousarray((rows - rows[0]).T)  # NumPy is slow with short rows
@@ -152,10 +147,10 @@ def _squares(
     count: Float[Array, " K"],
     shift: Float[Array, "K m"],
 ) -> Float[Array, "K m"]:
-    """All classes at once about the middle of the rows, or class by class where some lie far from it."""
-    middle = columns.mean(1)
-    squares = np.square(columns - middle[:, None])
-    between = count[:, None] * (shift - middle) ** 2
+    """All classes at once about the mean of the rows, or class by class where some are far from it."""
+    center = columns.mean(1)
+    squares = np.square(columns - center[:, None])
+    between = count[:, None] * (shift - center) ** 2
     scatter = (squares @ of_rows).T - between
     if not (between <= FAR_FROM_CENTER * scatter).all():
         for index, weights in enumerate(of_rows.T):
@@ -164,13 +159,13 @@ def _squares(
     return scatter
 
 
-CHUNK_CELLS = 1 << 18
+MOMENTS_CHUNK_CELLS = 1 << 18
 CLASS_ROWS = 64  # of each class in a chunk, on average, at least
-FEW_ROWS = 1 << 12
-FAR = 1e2  # squared distance of an origin from the mean, in variances: costs two digits of sixteen
+FIRST_ROWS = 1 << 12
+FAR_ORIGIN = 1e2  # squared distance of an origin from the mean, in variances: loses two digits
 
 
-@np.errstate(over="ignore", invalid="ignore")  # scatter that is no number is refused by `check_magnitudes`
+@np.errstate(over="ignore", invalid="ignore")  # scatter that overflows is refused by `check_magnitudes`
 def class_moments(
     values: Real[Array, "n m"],
     classes: Classes,
@@ -179,10 +174,10 @@ def class_moments(
     matrix: bool = False,
     observed: Bool[Array, "n m"] | None = None,
 ) -> Moments:
-    """Centred moments of the cells that are there, by class; with `matrix`, cross products of the columns too.
+    """Centred moments of the observed cells, by class; with `matrix`, cross products of the columns too.
 
-    The origin of a class is the first of its heaviest rows. So a column that is constant there, but for rows of hardly
-    any weight, is measured from that constant: its scatter is theirs to the last digit, exactly 0 if there are none.
+    The origin of a class is the first of its heaviest rows. So the scatter of a column that is constant in a class is
+    exactly 0, and rows of tiny weight that differ from the constant keep all their digits.
     """
     if observed is None and namespace(values, classes, weights) is np:
         of_classes = weighted_moments if classes.ndim == 2 else _of_codes
@@ -197,11 +192,11 @@ def _of_codes(
     weights: Real[Array, " n"] | None,
     matrix: bool,
 ) -> Moments:
-    """`class_moments` in one pass over the data, mostly."""
+    """`class_moments` where classes are codes: one pass over the data, or two where an origin is far from the mean."""
     origin = _heaviest_rows(values, codes, num_classes, weights)
     total = _moments_about(origin, values, codes, weights, matrix)
     squares = np.diagonal(total.scatter, axis1=1, axis2=2) if matrix else total.scatter
-    far = total.count[:, None] * (total.mean - origin) ** 2 > FAR * squares
+    far = total.count[:, None] * (total.mean - origin) ** 2 > FAR_ORIGIN * squares
     if far.any():
         total = _moments_about(np.where(far, total.mean, origin), values, codes, weights, matrix)
     return total
@@ -214,8 +209,8 @@ def _moments_about(
     weights: Real[Array, " n"] | None,
     matrix: bool,
 ) -> Moments:
-    """Moments by way of sums of rows less the origins of their classes."""
-    shifted: _ShiftedRows = (_SortedRows if matrix else _MarkedRows)(origin, len(values), values.dtype)
+    """Moments from sums of rows less the origins of their classes."""
+    shifted: _ShiftedRows = (_SortedRows if matrix else _GroupedRows)(origin, len(values), values.dtype)
     for part in chunks(len(values), shifted.num_rows):
         shifted.add(values[part], codes[part], None if weights is None else weights[part])
     return shifted.moments(class_counts(codes, len(origin), weights), matrix)
@@ -227,7 +222,7 @@ class _ShiftedRows(abc.ABC):
     def __init__(self, origin: Float[Array, "K m"], num_rows: int, product_shape: tuple[int, ...]) -> None:
         num_classes, num_columns = origin.shape
         self.origin = origin
-        most = max(CHUNK_CELLS // max(num_columns, 1), CLASS_ROWS * num_classes)
+        most = max(MOMENTS_CHUNK_CELLS // max(num_columns, 1), CLASS_ROWS * num_classes)
         self.num_rows = max(1, min(num_rows, most))
         self.rows, self.spare = np.empty((2, self.num_rows, num_columns))
         self.sums, self.products = np.zeros(origin.shape), np.zeros((num_classes, *product_shape))
@@ -247,8 +242,8 @@ class _ShiftedRows(abc.ABC):
 
 
 @final
-class _MarkedRows(_ShiftedRows):
-    """Squares of each column: the rows stay where they are, and a sparse matrix says which class each belongs to.
+class _GroupedRows(_ShiftedRows):
+    """Squares of each column: rows are summed by class by a sparse membership matrix, without sorting them.
 
     Sorting the rows as `_SortedRows` does takes 1.1 times the time of a whole fit: `_naive` in benchmarks/closed_form.
     """
@@ -262,8 +257,8 @@ class _MarkedRows(_ShiftedRows):
         size = len(codes)
         rows, origins = self.rows[:size], self.spare[:size]
         weights = self.ones[:size] if weights is None else weights
-        marks = (weights, codes.astype(np.int32), self.ends[: size + 1])
-        membership = scipy.sparse.csc_array(marks, shape=(len(self.origin), size))
+        entries = (weights, codes.astype(np.int32), self.ends[: size + 1])
+        membership = scipy.sparse.csc_array(entries, shape=(len(self.origin), size))
         np.copyto(rows, values)
         np.take(self.origin, codes, axis=0, out=origins, mode="clip")
         rows -= origins
@@ -274,7 +269,7 @@ class _MarkedRows(_ShiftedRows):
 
 @final
 class _SortedRows(_ShiftedRows):
-    """Cross products of columns, which are matrix products of the rows of each class: they are sorted by class."""
+    """Cross products of columns: rows are sorted by class, and each class is a matrix product."""
 
     def __init__(self, origin: Float[Array, "K m"], num_rows: int, dtype: np.dtype) -> None:
         super().__init__(origin, num_rows, origin.shape[1:] * 2)
@@ -307,9 +302,9 @@ def _heaviest_rows(
     num_classes: int,
     weights: Real[Array, " n"] | None,
 ) -> Float[Array, "K m"]:
-    """The first of the heaviest rows of each class; zeros where no row weighs anything."""
+    """The first of the heaviest rows of each class; zeros where no row has a weight."""
     if weights is None:
-        first = _first_rows(codes, np.arange(min(len(codes), FEW_ROWS)), num_classes)
+        first = _first_rows(codes, np.arange(min(len(codes), FIRST_ROWS)), num_classes)
         if (first < 0).any():  # a class that the first rows lack
             first = _first_rows(codes, np.arange(len(codes)), num_classes)
     else:

@@ -22,22 +22,20 @@ from .passes import Classes
 from .patterns import PatternMoments
 from .summaries import Moments, trailing
 
-# The likelihood of groups of jointly normal rows that lack the same cells, traceable, for samplers and searches.
-#
-# Its slope is that of complete rows at the moments that are expected of them (Fisher's identity: Dempster, Laird and
-# Rubin 1977, eq. 2.16), which the pass that gives the value gives, too. By differentiating Cholesky factors, group by
-# group, it takes five times as long (1,000 groups, 20 columns).
+# The traceable likelihood of groups of rows with the same observed cells. Its gradient is that of complete rows at
+# their expected moments (Fisher's identity: Dempster, Laird and Rubin 1977, eq. 2.16), which come from the same pass.
+# Differentiating Cholesky factors group by group takes five times as long (1,000 groups, 20 columns).
 
 
 @record
 class _Expected:
-    """What is expected of whole rows, about the means of their classes.
+    """Expected sums of complete rows, about the means of their classes.
 
     Attributes:
         count: weight of the rows.
         first: sum of the completed rows.
         second: sum of their products.
-        conditional: sum of the covariances of the cells that are missing.
+        conditional: sum of the conditional covariances of missing cells.
     """
 
     count: Float[Array, " K"]
@@ -49,7 +47,7 @@ class _Expected:
 def traced_log_likelihood(
     loc: Float[Array, " K *extra D"], scale_tril: Float[Array, " K *extra D D"], summary: PatternMoments
 ) -> Float[Array, " K *extra"]:
-    """Log-likelihood of what is there of the rows of each class. Differentiable in the parameters alone."""
+    """Log-likelihood of the observed cells of the rows of each class. Differentiable in the parameters alone."""
     if summary.num_classes is None:
         return traced_log_likelihood(loc[None], scale_tril[None], dataclasses.replace(summary, num_classes=1))[0]
     return _log_likelihood(jnp.asarray(loc), jnp.asarray(scale_tril), summary)
@@ -78,7 +76,7 @@ def _log_likelihood_jvp(
 def _of_whole_rows(
     shift: Float[Array, " K *extra D"], scale_tril: Float[Array, " K *extra D D"], expected: _Expected
 ) -> Float[Array, " K *extra"]:
-    """Log-likelihood, but for a constant, of complete rows by sums about means that are this far off."""
+    """Log-likelihood, up to a constant, of complete rows from their expected sums, means being shifted."""
     count = expected.count.reshape(-1, *(1,) * (shift.ndim - 1))
     cross = expected.first[..., :, None] * shift[..., None, :]
     squares = count[..., None] * shift[..., :, None] * shift[..., None, :]
@@ -90,7 +88,7 @@ def _of_whole_rows(
 def _expectation(
     loc: Float[Array, " K *extra D"], scale_tril: Float[Array, " K *extra D D"], summary: PatternMoments
 ) -> tuple[Float[Array, " K *extra"], _Expected]:
-    """The log-likelihood of what is there, and what is expected of all. See `completion` for the formulas."""
+    """The log-likelihood of the observed cells, and the expected sums. See `completion` for the formulas."""
     observed, classes, count = (jnp.asarray(a) for a in (summary.observed, summary.classes, summary.count))
     of_class = jnp.arange(len(loc))[:, None]
     weights, eye = jnp.where(classes == of_class, count, 0.0), jnp.eye(loc.shape[-1])
@@ -102,7 +100,7 @@ def _expectation(
     residuals = jnp.where(observed, summary.mean - loc[classes], 0.0)
     slope = jnp.einsum("...ij,...j->...i", precision, residuals)
     rows = residuals - jnp.einsum("...ij,...j->...i", conditional, slope)
-    spread, of_spread = summary.spread, classes[summary.spread] == of_class
+    spread, of_spread = summary.scatter_groups, classes[summary.scatter_groups] == of_class
     maps = jnp.where(observed[spread][..., None, :], eye - conditional[spread] @ precision[spread], 0.0)
     within = jnp.einsum("...ij,...jk,...lk->...il", maps, summary.scatter, maps)
     expected = _Expected(
@@ -118,20 +116,17 @@ def _expectation(
     return -counts * log_diagonal(scale_tril) - constant - 0.5 * distances, expected
 
 
-# Densities of jointly normal rows with missing cells under many processes: what averages over draws take.
-
-
 def marginal_log_probs(
     loc: Float[Array, "B D"],
     scale_tril: Float[Array, "B D D"],
     rows: Float[Array, "n D"],
     observed: Bool[Array, "n D"],
 ) -> Float[Array, "n B"]:
-    """Log densities of what is there of each row under each of many normal distributions. Not differentiable.
+    """Log densities of the observed cells of each row under each of many normal distributions. Not differentiable.
 
-    The columns that are missing are eliminated from the precisions, one after another, for all distributions at once:
-    what is left is the inverse of the covariance of the others, and the pivots are the ratio of determinants. Few are
-    missing of most rows, so that this takes less time than a Cholesky factor for each row and distribution.
+    The missing columns are eliminated from the precisions one after another, for all distributions at once. This leaves
+    the inverse covariances of the observed columns, and the pivots are the ratios of determinants. Most rows have few
+    missing cells, so this is faster than a Cholesky factor for each row and distribution.
     """
     inverse = inverse_lower(scale_tril)
     precision = jnp.moveaxis(jnp.swapaxes(inverse, -1, -2) @ inverse, 0, -1)  # distributions last: neighbours in memory
@@ -175,9 +170,8 @@ class MultivariateNormalLikelihood(Likelihood):
     ) -> Moments | PatternMoments:
         """Centred moments and cross products by class. See `Likelihood.summarize`.
 
-        Where cells are missing, those of each class and pattern of cells that are there; then the mask is a NumPy
-        array, when this is traced, too. Rows without cells say nothing, and are no part of them: EM would take many
-        steps to find that out.
+        Where cells are missing, those of each class and pattern of observed cells; the mask is then a NumPy array,
+        under tracing, too. Rows without observed cells are left out, because they slow EM down.
         """
         if observed is not None:
             has_cells = flatten_rows(np.asarray(observed)).any(1)
@@ -206,7 +200,7 @@ class MultivariateNormalLikelihood(Likelihood):
     ) -> Float[Array, "..."]:
         """-n log|L| - nD/2 log(2 pi) - tr(inv(L) (scatter + n d d') inv(L)') / 2, with d = mean - loc.
 
-        Where cells are missing, that of the marginal of what is there, group by group.
+        Where cells are missing, the marginal likelihood of the observed cells, group by group.
         """
         loc, scale_tril = parameters["loc"], parameters["scale_tril"]
         if isinstance(summary, PatternMoments):
@@ -243,19 +237,18 @@ class MultivariateNormalLikelihood(Likelihood):
         return total.reshape(-1, draws, num_classes).transpose(2, 1, 0)
 
     def reference(self, parameters: Mapping[str, Float[Array, "draws K ..."]]) -> "MultivariateNormalReference":
-        """Means in the middle of the draws, Cholesky factors there, and their inverses."""
+        """Medians of means and of Cholesky factors over the draws, and inverses of these factors."""
         loc, scale_tril = (median_of_draws(draws) for draws in _joint(parameters))
         return MultivariateNormalReference(loc, scale_tril, inverse_lower(scale_tril))
 
 
 @record
 class MultivariateNormalDensity(RowDensity):
-    """Densities of jointly normal rows, or of the columns of each that are there."""
+    """Densities of jointly normal rows, missing columns being marginalised."""
 
     ellipsoids: Ellipsoids
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
-        """Log density of each row under each class."""
         distances = self.ellipsoids.distances(values, observed)
         return (-0.5 * (distances.squares + LOG_2PI * distances.dimension) - distances.half_log_det).sum(-1)
 
@@ -285,7 +278,6 @@ class MultivariateNormalReference(Reference):
     def natural_parameters(
         self, parameters: Mapping[str, Float[Array, "draws K ..."]]
     ) -> tuple[Float[Array, "draws K F"], Float[Array, "draws K"]]:
-        """Of columns and of products of two; and the log-partitions with the sign turned."""
         loc, factor = _joint(parameters)
         dimension = loc.shape[-1]
         maps = inverse_lower(factor) @ self.scale_tril  # from what the reference has whitened to what the process has
@@ -298,7 +290,6 @@ class MultivariateNormalReference(Reference):
         return jnp.concatenate([part.reshape(*constant.shape, -1) for part in (slope, squares)], -1), constant
 
     def features(self, values: Float[Array, "n ..."]) -> tuple[Float[Array, "K n"], Float[Array, "K F n"]]:
-        """Log densities of rows under the reference, and their features."""
         num_classes, _, dimension = self.loc.shape
         columns = jnp.moveaxis(values.reshape(len(values), *self.loc.shape[1:]), 0, -1)
         whitened = jnp.einsum("kmij,kmjn->kmin", self.inverse, columns - self.loc[..., None])
@@ -327,7 +318,10 @@ def _pairs(dimension: int) -> tuple[Int[np.ndarray, " P"], Int[np.ndarray, " P"]
 
 # Jointly normal columns whose covariance is of low rank but for a diagonal: a few factors, and noise.
 
-MANY, SHARE = 20, 3  # columns, and columns a factor, from which on factors cost less: `_factors` in benchmarks/surfaces
+MANY_COLUMNS, COLUMNS_PER_FACTOR = (
+    20,
+    3,
+)  # columns, and columns a factor, from which on factors cost less: `_factors` in benchmarks/surfaces
 
 
 @dataclasses.dataclass(frozen=True)
@@ -342,7 +336,7 @@ class LowRankNormalLikelihood(MultivariateNormalLikelihood):
     def log_likelihood(  # type: ignore[override]
         self, parameters: Parameters, summary: Moments | PatternMoments
     ) -> Float[Array, "..."]:
-        """That of `MultivariateNormalLikelihood`; of whole rows and few factors for D^2 k instead of D^3.
+        """As of `MultivariateNormalLikelihood`; complete rows with few factors cost D^2 k instead of D^3.
 
         With C = diag(c) and M = I + W' inv(C) W, the factors of a row r are expected at Z r, Z = inv(M) W' inv(C). The
         squared distance of r is that of r - W Z r by the noise alone, plus |Z r|^2: sums of squares, in which nothing
@@ -352,7 +346,7 @@ class LowRankNormalLikelihood(MultivariateNormalLikelihood):
         """
         loc, factor, noise = (parameters[name] for name in ("loc", "cov_factor", "cov_diag"))
         dimension, num_factors = factor.shape[-2:]
-        if isinstance(summary, PatternMoments) or dimension < max(MANY, SHARE * num_factors):
+        if isinstance(summary, PatternMoments) or dimension < max(MANY_COLUMNS, COLUMNS_PER_FACTOR * num_factors):
             return super().log_likelihood(parameters, summary)
         xp = namespace(loc, factor, noise, summary.mean)
         weighted = xp.swapaxes(factor / noise[..., None], -1, -2)

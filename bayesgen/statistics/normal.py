@@ -15,7 +15,7 @@ from .moments import class_moments
 from .passes import Classes
 from .summaries import Moments, trailing
 
-MOST_FOR_MIDDLE = 101  # draws of which the middle is taken
+MOST_FOR_MEDIAN = 101  # draws of which the median is taken
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +29,7 @@ class NormalLikelihood(Likelihood):
 
     @property
     def takes_squares(self) -> bool:  # type: ignore[override]
-        """Of the values, not of their logarithms."""
+        """Of values on the scale of the data, not of their logarithms."""
         return not self.log_scale
 
     def summarize(
@@ -59,12 +59,10 @@ class NormalLikelihood(Likelihood):
         return xp.asarray(summary.log_base - count * (xp.log(scale) + 0.5 * LOG_2PI) - 0.5 * residual)
 
     def density(self, parameters: Parameters) -> "NormalDensity":
-        """Locations and scales, the columns in one axis."""
         loc, scale = (flatten_rows(parameters[name]) for name in ("loc", "scale"))
         return NormalDensity(loc, scale, self.log_scale)
 
     def reference(self, parameters: Mapping[str, Float[Array, "draws K ..."]]) -> "NormalReference":
-        """Locations and scales in the middle of the draws."""
         loc, scale = _columns(parameters)
         return NormalReference(median_of_draws(loc), median_of_draws(scale), self.log_scale)
 
@@ -78,7 +76,6 @@ class NormalDensity(RowDensity):
     log_scale: bool = static()
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
-        """Log density of each row under each class."""
         xp = namespace(self.loc, values, observed)
         rows, base = flatten_rows(values if observed is None else filled(values, observed)), 0.0
         mask = None if observed is None else flatten_rows(observed)
@@ -93,7 +90,6 @@ class NormalDensity(RowDensity):
         return constant - 0.5 * xp.stack(squares, -1) + xp.reshape(base, (-1, 1))
 
     def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m"]:
-        """Means of missing cells."""
         loc = np.asarray(self.loc)
         return np.exp(loc + 0.5 * np.asarray(self.scale) ** 2)[None] if self.log_scale else loc[None]
 
@@ -104,12 +100,11 @@ class NormalDensity(RowDensity):
         classes: Int[np.ndarray, " n"],
         rng: np.random.Generator,
     ) -> Shaped[np.ndarray, "n m"]:
-        """Draws of missing cells."""
         cells = rng.normal(np.asarray(self.loc)[classes], np.asarray(self.scale)[classes])
         return np.exp(cells) if self.log_scale else cells
 
     def _units(self) -> Iterator[tuple[Float[Array, " m"], Float[Array, " m"]]]:
-        """What `scaled_squares` takes, class by class."""
+        """Centers and factors for `scaled_squares`, class by class."""
         return zip(self.loc, 1 / self.scale, strict=True)
 
 
@@ -124,14 +119,12 @@ class NormalReference(Reference):
     def natural_parameters(
         self, parameters: Mapping[str, Float[Array, "draws K ..."]]
     ) -> tuple[Float[Array, "draws K F"], Float[Array, "draws K"]]:
-        """Of columns and of their squares; and the log-partitions with the sign turned."""
         loc, scale = _columns(parameters)
         shift, precision = (loc - self.loc) / self.scale, (self.scale / scale) ** 2
         constant = jnp.log(self.scale / scale).sum(-1) - 0.5 * (precision * shift**2).sum(-1)
         return jnp.concatenate([precision * shift, 0.5 - 0.5 * precision], -1), constant
 
     def features(self, values: Float[Array, "n ..."]) -> tuple[Float[Array, "K n"], Float[Array, "K F n"]]:
-        """Log densities of rows under the reference, and their features."""
         columns = flatten_rows(jnp.log(values) if self.log_scale else values).T
         whitened = (columns - self.loc[..., None]) / self.scale[..., None]
         base = columns.sum(0) if self.log_scale else 0.0
@@ -141,12 +134,12 @@ class NormalReference(Reference):
 
 
 def few(draws: Float[Array, "draws ..."]) -> Float[Array, "few ..."]:
-    """Some of the draws, spread evenly: enough to say where the middle is."""
-    return draws[:: -(-len(draws) // MOST_FOR_MIDDLE)]
+    """Some of the draws, spread evenly: enough for a median."""
+    return draws[:: -(-len(draws) // MOST_FOR_MEDIAN)]
 
 
 def median_of_draws(draws: Float[Array, " draws *shape"]) -> Float[Array, " *shape"]:
-    """A value amid those of the draws: their median, which outliers do not move."""
+    """The elementwise median of draws, which outliers do not move."""
     return jnp.median(few(draws), axis=0)
 
 
@@ -164,7 +157,7 @@ def scaled_squares(
 
 
 def column_sums(cells: Float[Array, "D n"], observed: Bool[Array, "n D"] | None) -> Float[Array, " n"]:
-    """Sums over the columns that are there."""
+    """Sums over the observed columns."""
     return (cells if observed is None else namespace(cells, observed).where(observed.T, cells, 0.0)).sum(0)
 
 

@@ -1,4 +1,4 @@
-"""Passes over the rows: class-wise counts and sums, in chunks that stay in the processor's cache."""
+"""Weights and sums of rows by class, in chunks that stay in cache."""
 
 from typing import TypeAlias
 
@@ -21,7 +21,7 @@ def class_counts(
     weights: Real[Array, " n"] | None = None,
     observed: Bool[Array, " n *columns"] | None = None,
 ) -> Float[Array, " K *columns"]:
-    """Total weight of each class, (K,); of its cells that are there, (K, *columns), where some are missing."""
+    """Total weight of each class, (K,), or of its observed cells, (K, *columns), where some are missing."""
     if observed is not None:
         counts = class_sums(flatten_rows(observed), classes, num_classes, weights)
         return counts.reshape(num_classes, *observed.shape[1:])
@@ -49,7 +49,7 @@ def class_sums(
     weights: Real[Array, " n"] | None = None,
     observed: Bool[Array, "n m"] | None = None,
 ) -> Float[Array, "K m"]:
-    """Weighted sums of the rows of a matrix by class, over the cells that are there."""
+    """Weighted sums of the rows of a matrix by class, over the observed cells."""
     if isinstance(values, Sparse):
         return _sparse_sums(values.tocsr(), classes, num_classes, weights)
     if namespace(values, classes, weights, observed) is jnp:
@@ -69,7 +69,7 @@ def class_sums(
 def _sparse_sums(
     values: Sparse, classes: Classes, num_classes: int, weights: Real[Array, " n"] | None
 ) -> Float[Array, "K m"]:
-    """Sums by class of what a csr matrix stores: one count of the cells (class, column), where classes are codes."""
+    """Sums of a csr matrix by class; where classes are codes, one count of its entries by (class, column)."""
     if classes.ndim == 2:
         return np.asarray(values.T @ class_weights(classes, num_classes, weights)).T
     num_columns = values.shape[1]

@@ -1,4 +1,4 @@
-"""Moments of jointly normal rows of which cells are missing, by pattern of the cells that are there."""
+"""Moments of jointly normal rows of which cells are missing, by pattern of the observed cells."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -16,23 +16,23 @@ from .moments import class_moments
 from .passes import Classes, class_weights
 from .summaries import Moments, Summary
 
-PRODUCT_CELLS = 1 << 18  # of rows whose cross products are made at once, which are to stay in the processor's cache
+CROSS_PRODUCT_CELLS = 1 << 18  # of rows whose cross products are made at once, to stay in cache
 
 
 @record
 class PatternMoments(Summary):
-    """Moments of jointly normal rows, in groups: the rows of one class with the same cells there.
+    """Moments of jointly normal rows, in groups: the rows of one class with the same observed cells.
 
     There may be nearly as many groups as rows, so only groups of several rows have a scatter matrix. Groups are in the
-    order of their class, of the number of cells that are missing, and of the pattern.
+    order of class, number of missing cells, and pattern.
 
     Attributes:
-        observed: the cells that are there.
+        observed: mask of the observed cells of each group.
         classes: the class of each group.
         count: the weight of each group.
         mean: zero where cells are missing.
-        scatter: that of the groups of several rows, about their means; zero where cells are missing.
-        spread: which groups these are.
+        scatter: of the groups of several rows, about their means; zero where cells are missing.
+        scatter_groups: the indices of these groups.
         num_classes: K; None in the summary of one class.
     """
 
@@ -41,7 +41,7 @@ class PatternMoments(Summary):
     count: Float[Array, " G"]
     mean: Float[Array, " G *event"]
     scatter: Float[Array, " S *event D"]
-    spread: Int[Array, " S"]
+    scatter_groups: Int[Array, " S"]
     num_classes: int | None = static()
 
     @classmethod
@@ -53,7 +53,7 @@ class PatternMoments(Summary):
         weights: Real[Array, " n"] | None,
         observed: Bool[Array, " n *event"],
     ) -> "PatternMoments":
-        """Those of rows. Where they are traced, the mask is a NumPy array, and there is a group for every class."""
+        """Moments of rows. Under tracing the mask is a NumPy array, and each class has a group for each pattern."""
         if namespace(values, classes, weights) is jnp:
             return _traced(jnp.asarray(values, float), jnp.asarray(classes), num_classes, weights, np.asarray(observed))
         rows = np.where(observed, values, 0.0)
@@ -70,61 +70,56 @@ class PatternMoments(Summary):
 
     @property
     def is_complete(self) -> bool:
-        """No: some rows lack cells."""
         return False
 
     @property
     def num_groups(self) -> int:
-        """How many groups there are."""
         return len(self.count)
 
     def merge(self, other: Summary) -> "PatternMoments":
-        """Merge the moments of groups that are alike."""
+        """Merge groups of the same class and pattern."""
         other = _of_whole_rows(other) if isinstance(other, Moments) else other
         assert isinstance(other, PatternMoments)
-        spread = np.concatenate([self.spread, other.spread + self.num_groups])
+        scatter_groups = np.concatenate([self.scatter_groups, other.scatter_groups + self.num_groups])
         return PatternMoments(
             np.concatenate([self.observed, other.observed]),
             np.concatenate([self.classes, other.classes]),
             np.concatenate([self.count, other.count]),
             np.concatenate([self.mean, other.mean]),
             np.concatenate([self.scatter, other.scatter]),
-            spread,
+            scatter_groups,
             self.num_classes,
         ).regrouped()
 
     def pooled(self) -> "PatternMoments":
-        """Merge all classes into one."""
         return dataclasses.replace(self, classes=np.zeros_like(self.classes), num_classes=1).regrouped()
 
     def of_class(self, index: int) -> "PatternMoments":
-        """Take one class."""
         groups = np.flatnonzero(self.classes == index)
-        of_groups = np.flatnonzero(np.isin(self.spread, groups))
+        of_groups = np.flatnonzero(np.isin(self.scatter_groups, groups))
         return PatternMoments(
             self.observed[groups],
             np.zeros(len(groups), np.int64),
             self.count[groups],
             self.mean[groups],
             self.scatter[of_groups],
-            np.searchsorted(groups, self.spread[of_groups]),
+            np.searchsorted(groups, self.scatter_groups[of_groups]),
             None,
         )
 
     def with_empty_class(self, place: int) -> "PatternMoments":
-        """The summary with one more class: no group is of it."""
         assert self.num_classes is not None
         classes = self.classes + (self.classes >= place)
         return dataclasses.replace(self, classes=classes, num_classes=self.num_classes + 1)
 
     def by_column(self) -> Moments:
-        """Moments of each column on its own, of all cells of it that are there."""
+        """Moments of the observed cells of each column on its own."""
         shape = (self.num_classes or 1, *self.mean.shape[1:])
         means, observed = flatten_rows(self.mean), flatten_rows(self.observed)
         between = class_moments(means, self.classes, shape[0], self.count, observed=observed)
         squares = flatten_rows(np.diagonal(self.scatter, axis1=-2, axis2=-1))
         within = np.zeros((shape[0], means.shape[1]))
-        np.add.at(within, self.classes[self.spread], squares)
+        np.add.at(within, self.classes[self.scatter_groups], squares)
         columns = Moments(
             between.count.reshape(shape), between.mean.reshape(shape), (between.scatter + within).reshape(shape),
             np.zeros(shape),
@@ -132,22 +127,22 @@ class PatternMoments(Summary):
         return columns if self.num_classes is not None else columns.of_class(0)
 
     def padded(self) -> "PatternMoments":
-        """Groups of weight zero are added, and scatter of no rows, up to numbers for which functions are compiled."""
-        size, spread = padded_size(max(self.num_groups, 1)), padded_size(max(len(self.spread), 1))
-        is_group, has_scatter = np.arange(size) < self.num_groups, np.arange(spread) < len(self.spread)
-        filled = pad(np.asarray(self.scatter), spread)
+        """The same with groups and scatter matrices of weight zero added, up to sizes that share compilations."""
+        size, scatter_groups = padded_size(max(self.num_groups, 1)), padded_size(max(len(self.scatter_groups), 1))
+        is_group, has_scatter = np.arange(size) < self.num_groups, np.arange(scatter_groups) < len(self.scatter_groups)
+        filled = pad(np.asarray(self.scatter), scatter_groups)
         return PatternMoments(
             pad(np.asarray(self.observed), size),
             np.where(is_group, pad(np.asarray(self.classes), size), 0),
             np.where(is_group, pad(np.asarray(self.count), size), 0.0),
             pad(np.asarray(self.mean), size),
             np.where(has_scatter.reshape(-1, *(1,) * (filled.ndim - 1)), filled, 0.0),
-            np.where(has_scatter, pad(np.asarray(self.spread), spread), 0),
+            np.where(has_scatter, pad(np.asarray(self.scatter_groups), scatter_groups), 0),
             self.num_classes,
         )
 
     def regrouped(self) -> "PatternMoments":
-        """The same, groups that are alike merged into one and all of them in order."""
+        """The same with groups of equal class and pattern merged, in order."""
         if not self.num_groups:
             return self
         order, starts = _groups(self.observed, self.classes)
@@ -156,23 +151,23 @@ class PatternMoments(Summary):
         group[order] = np.repeat(np.arange(len(starts)), lengths)
         count, rows = self.count[order], self.mean[order]
         mean = _means(rows, count, starts, group[order])
-        spread = np.union1d(np.flatnonzero(lengths > 1), group[self.spread])
-        scatter = np.zeros((len(spread), *self.scatter.shape[1:]))
-        several = np.flatnonzero(lengths[spread] > 1)
-        groups = spread[several]
+        scatter_groups = np.union1d(np.flatnonzero(lengths > 1), group[self.scatter_groups])
+        scatter = np.zeros((len(scatter_groups), *self.scatter.shape[1:]))
+        several = np.flatnonzero(lengths[scatter_groups] > 1)
+        groups = scatter_groups[several]
         for part, products in _cross_products(rows, count, mean[groups], starts[groups], lengths[groups]):
             scatter[several[part]] = products
-        _add_at(scatter, np.searchsorted(spread, group[self.spread]), self.scatter)
+        _add_at(scatter, np.searchsorted(scatter_groups, group[self.scatter_groups]), self.scatter)
         first = order[starts]
         count = np.add.reduceat(count, starts)
         return dataclasses.replace(
             self, observed=self.observed[first], classes=self.classes[first], count=count, mean=mean, scatter=scatter,
-            spread=spread,
+            scatter_groups=scatter_groups,
         )  # fmt: skip
 
 
 def patterns_of(observed: Bool[Array, " n *cells"]) -> tuple[Bool[Array, " P *cells"], Int[Array, " n"]]:
-    """The different patterns of cells that are there, those with most cells first, and which of them each row has."""
+    """The distinct patterns of observed cells, those with most cells first, and the index of each row's pattern."""
     order, starts = _groups(observed, np.zeros(len(observed), np.int64))
     of_row = np.empty(len(observed), np.int64)
     of_row[order] = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(order))))
@@ -180,7 +175,7 @@ def patterns_of(observed: Bool[Array, " n *cells"]) -> tuple[Bool[Array, " P *ce
 
 
 def _groups(observed: Bool[Array, " n *cells"], classes: Int[Array, " n"]) -> tuple[Int[Array, " n"], Int[Array, " G"]]:
-    """Rows in the order of class, number of missing cells, pattern and place; and where in it each group begins."""
+    """Rows ordered by class, number of missing cells, pattern and place; and the start of each group in this order."""
     flat = flatten_rows(observed)
     packed = np.packbits(flat, axis=1)
     num_words = max(-(-packed.shape[1] // 8), 1)
@@ -201,14 +196,14 @@ def _of_rows(
     count: Float[Array, " n"],
     num_classes: int,
 ) -> PatternMoments:
-    """Those of rows with positive weights, zeros where cells are missing."""
+    """Moments of rows with positive weights, zero where cells are missing."""
     none = np.zeros((0, *rows.shape[1:], rows.shape[-1]))
     classes = np.asarray(classes, np.int64)
     return PatternMoments(observed, classes, count, rows, none, np.zeros(0, np.int64), num_classes).regrouped()
 
 
 def _of_whole_rows(moments: Moments) -> PatternMoments:
-    """Moments of rows of which no cell is missing, one group a class."""
+    """Moments of complete rows, one group a class."""
     classes = np.flatnonzero(moments.count)
     return PatternMoments(
         np.ones((len(classes), *moments.mean.shape[1:]), bool),
@@ -224,7 +219,7 @@ def _of_whole_rows(moments: Moments) -> PatternMoments:
 def _means(
     rows: Float[Array, " n *event"], count: Float[Array, " n"], starts: Int[Array, " G"], group: Int[Array, " n"]
 ) -> Float[Array, " G *event"]:
-    """Means of groups of successive rows, about the first row of each: of rows that are equal, exactly their value."""
+    """Means of groups of successive rows, about the first row of each, so that means of equal rows are exact."""
     if len(starts) == len(rows):
         return rows
     first = rows[starts]
@@ -240,16 +235,16 @@ def _cross_products(
     starts: Int[Array, " G"],
     lengths: Int[Array, " G"],
 ) -> Iterator[tuple[Int[Array, " part"], Float[Array, " part *event D"]]]:
-    """Scatter matrices of groups of successive rows: of some of the groups at a time, and which these are.
+    """Indices of some of the groups of successive rows, and their scatter matrices, a part at a time.
 
-    Groups of about the same length are taken together, filled up by rows of weight zero: there are then few products,
-    each of many matrices.
+    Groups of about the same length are padded by rows of weight zero and multiplied together: few products of many
+    matrices.
     """
     different, of_group = np.unique(lengths, return_inverse=True)
     sizes = np.array([padded_size(length) for length in different.tolist()], np.int64)[of_group]
     for size in np.unique(sizes).tolist():
         alike = np.flatnonzero(sizes == size)
-        for part in chunks(len(alike), max(PRODUCT_CELLS // (size * rows[0].size), 1)):
+        for part in chunks(len(alike), max(CROSS_PRODUCT_CELLS // (size * rows[0].size), 1)):
             groups = alike[part]
             step = np.arange(size)
             is_row = step < lengths[groups, None]
@@ -276,7 +271,7 @@ def _traced(
     weights: Real[Array, " n"] | None,
     observed: Bool[Array, " n *event"],
 ) -> PatternMoments:
-    """A group for every class and pattern, whether or not there are rows of it, which is not known."""
+    """The traced form: a group for every class and pattern, because it is not known which have rows."""
     patterns, pattern = patterns_of(observed)
     num_patterns = len(patterns)
     several = np.flatnonzero(np.bincount(pattern, minlength=num_patterns) > 1)
@@ -297,7 +292,7 @@ def _traced(
 
     parts = jax.lax.map(of_class, class_weights(classes, num_classes, weights).T)
     count, mean, scatter = (array.reshape(-1, *array.shape[2:]) for array in parts)
-    spread = (num_patterns * np.arange(num_classes)[:, None] + several).ravel()
+    scatter_groups = (num_patterns * np.arange(num_classes)[:, None] + several).ravel()
     observed = np.tile(patterns, (num_classes, *(1,) * (patterns.ndim - 1)))
     codes = np.repeat(np.arange(num_classes), num_patterns)
-    return PatternMoments(observed, codes, count, mean, scatter, spread, num_classes)
+    return PatternMoments(observed, codes, count, mean, scatter, scatter_groups, num_classes)

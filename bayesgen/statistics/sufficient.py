@@ -1,4 +1,4 @@
-"""`SufficientStatistics`: all that the likelihood needs to know of a data set, and how it is made of rows."""
+"""`SufficientStatistics` of a data set, and how they are computed from rows."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -17,24 +17,24 @@ from .base import Likelihood
 from .passes import Classes, class_counts
 from .summaries import Summary, Sums
 
-MOST_DENSE_CELLS = 1 << 27  # of sparse rows that are made dense: a gigabyte
+MOST_DENSE_CELLS = 1 << 27  # of sparse rows that are made dense, a gigabyte
 
 
 @record
 class SufficientStatistics:
-    """What the likelihood needs to know of a data set. Those of disjoint rows add up.
+    """The sufficient statistics of a data set. Those of disjoint rows add up.
 
-    All shapes are fixed, whatever the number of rows, but for the rows that are kept.
+    Only the shapes of retained rows depend on the number of rows.
 
     Attributes:
         class_weights: total weight of each class.
         summaries: site -> `Summary`, of the sites that have a likelihood.
-        covariates: examples of the covariates, one a class: any will do where only parameters are of interest, and the
-            values of rows are in their summaries.
-        rows: all labelled rows with labels and weights, where some sites have no likelihood; else None. (Such a site
-            may depend on any other.)
-        unlabelled: all sites and weights of the rows whose class is not known; None where there are none. All else is
-            of the labelled rows alone.
+        covariates: example values of the covariates, one a class, to run the program with; summaries hold the values
+            of rows.
+        rows: all sites of the labelled rows, with labels and weights, where some site has no likelihood; else None.
+            (Such a site may depend on any other.)
+        unlabelled: all sites and weights of the rows without a label; None where there are none. All other fields are
+            those of the labelled rows.
     """
 
     class_weights: Float[Array, " K"]
@@ -45,13 +45,13 @@ class SufficientStatistics:
 
     @property
     def total_weight(self) -> float:
-        """How many rows there are, each counted with its weight, whether its class is known or not."""
+        """The total weight of labelled and unlabelled rows."""
         unlabelled = 0.0 if self.unlabelled is None else self.unlabelled.frequencies.sum()
         return float(self.class_weights.sum() + unlabelled)
 
     @property
     def is_complete(self) -> bool:
-        """Whether every row has its class, and nothing else that its likelihood depends on is hidden or missing."""
+        """Whether every row has a label, and all summaries are complete."""
         return self.unlabelled is None and all(summary.is_complete for summary in self.summaries.values())
 
     @property
@@ -60,14 +60,14 @@ class SufficientStatistics:
         return Sums(np.asarray(self.class_weights.sum()), (self.class_weights,), np.zeros(()))
 
     def merge(self, other: "SufficientStatistics") -> "SufficientStatistics":
-        """Those of both data sets together."""
+        """The sufficient statistics of both data sets together."""
         return merged([self, other])
 
     def __add__(self, other: "SufficientStatistics") -> "SufficientStatistics":
         return self.merge(other)
 
     def with_empty_class(self, place: int) -> "SufficientStatistics":
-        """The same with one more class, of which there are no rows, at this place among the classes."""
+        """The same with one more class, without rows, at this index."""
         class_weights = np.insert(self.class_weights, place, 0.0)
         summaries = {site: summary.with_empty_class(place) for site, summary in self.summaries.items()}
         rows = self.rows
@@ -79,7 +79,7 @@ class SufficientStatistics:
         )
 
     def padded(self) -> "SufficientStatistics":
-        """The same with rows of weight zero added, up to a number for which functions are compiled once."""
+        """The same with rows of weight zero added, up to a number that shares compilations."""
         summaries = _padded_summaries(self.summaries)
         if self.rows is None and self.unlabelled is None and summaries is self.summaries:
             return self
@@ -93,7 +93,7 @@ def _padded_summaries(summaries: dict[str, Summary]) -> dict[str, Summary]:
 
 
 def padded_rows(rows: Rows) -> Rows:
-    """The rows and others of weight zero, up to a number for which functions are compiled once; all of them dense.
+    """Dense rows, and others of weight zero up to a number that shares compilations.
 
     Raises:
         DataError: sparse rows that would take too much memory.
@@ -104,7 +104,7 @@ def padded_rows(rows: Rows) -> Rows:
 
 
 def _dense(array: Any) -> np.ndarray:
-    """An array as densities take it: compiled functions know no sparse ones."""
+    """A dense array, which compiled functions need."""
     if not hasattr(array, "tocsr"):
         return np.asarray(array)
     num_rows, num_columns = array.shape
@@ -126,20 +126,20 @@ def sufficient_statistics(
     measure: Mapping[str, Mapping[str, Array]] | None = None,
     keeps_rows: bool = False,
 ) -> SufficientStatistics:
-    """The sufficient statistics of rows. Those whose class is not known (label -1) are kept.
+    """The sufficient statistics of rows. Rows without a label (-1) are retained.
 
     Args:
         rows: the data, labelled where there are classes.
         statistics: site -> its likelihood.
         num_classes: K.
         measure: site -> parameters of its base measure, row by row (see `register`), for sites that have any.
-        keeps_rows: whether other sites need the rows themselves.
+        keeps_rows: whether other sites have no likelihood, so that rows are retained.
     """
     for site, likelihood in statistics.items():
         why_impossible = likelihood.why_impossible(site, rows, np.arange(rows.num_rows))
         if why_impossible is not None:
             raise DataError(why_impossible)
-    labelled, unlabelled = _by_knowledge(rows)
+    labelled, unlabelled = _by_label(rows)
     if unlabelled is not None and measure:
         places = np.flatnonzero(rows.codes >= 0)
         measure = {site: {name: array[places] for name, array in arrays.items()} for site, arrays in measure.items()}
@@ -178,8 +178,8 @@ def summaries_of(
     }
 
 
-def _by_knowledge(rows: Rows) -> tuple[Rows, Rows | None]:
-    """The rows whose class is known, and the others, where there are any, without labels and with weights."""
+def _by_label(rows: Rows) -> tuple[Rows, Rows | None]:
+    """The rows with a label, and those without, if there are any, which have weights and no labels."""
     codes = rows.labels
     if codes is None or not len(codes) or codes.min() >= 0:
         return rows, None
@@ -189,13 +189,13 @@ def _by_knowledge(rows: Rows) -> tuple[Rows, Rows | None]:
 
 
 def _taken(rows: Rows, places: Int[Array, " m"]) -> Rows:
-    """Some of the rows, with masks for the sites of which they lack some cells."""
+    """Some of the rows, with masks for the sites of which they have missing cells."""
     taken = rows.take(places)
     return dataclasses.replace(taken, observed={site: mask for site, mask in taken.observed.items() if not mask.all()})
 
 
 def merged(parts: Iterable[SufficientStatistics]) -> SufficientStatistics:
-    """Those of all data sets together. Rows that are kept are joined once, at the end."""
+    """The sufficient statistics of all data sets together. Retained rows are joined once, at the end."""
     iterator = iter(parts)
     total = next(iterator)
     kept, unlabelled = [total.rows], [total.unlabelled]
@@ -208,10 +208,10 @@ def merged(parts: Iterable[SufficientStatistics]) -> SufficientStatistics:
 
 
 def _joined(parts: list[Rows | None]) -> Rows | None:
-    there = [part for part in parts if part is not None]
-    return joined(there) if there else None
+    retained = [part for part in parts if part is not None]
+    return joined(retained) if retained else None
 
 
 def first_rows(covariates: Mapping[str, Shaped[Array, "n ..."]], size: int) -> dict[str, Shaped[Array, "size ..."]]:
-    """The first row of each covariate, repeated: any value serves where only parameters are of interest."""
+    """The first row of each covariate, repeated: example values to run the program with."""
     return {name: pad(np.asarray(value)[:1], size) for name, value in covariates.items()}

@@ -1,7 +1,7 @@
-"""Mergeable summaries of rows: what the likelihood needs to know of the data, class by class.
+"""Summaries of rows: sufficient statistics of one site, class by class, which merge.
 
-Shapes: K classes lead; `extra` are the site's further batch axes (columns), `event` those of its distribution.
-A summary weighs each cell: its counts have the shape (K,), or (K, *extra) where some cells were missing.
+Shapes: the axis of K classes comes first; `extra` are the site's further batch axes (columns), `event` those of its
+distribution. A summary weighs each cell: its counts have the shape (K,), or (K, *extra) where some cells were missing.
 """
 
 import abc
@@ -18,11 +18,11 @@ from bayesgen.typing import Array, Float
 
 from .arrays import Cells, namespace
 
-Table: TypeAlias = Float[Array, "..."]  # (K, *extra, ...), or that of one class, without its axis
+ClassTable: TypeAlias = Float[Array, "..."]  # (K, *extra, ...), or that of one class, without its axis
 
 
 class Summary(abc.ABC):
-    """A sufficient statistic of some rows. Two summaries of disjoint rows merge into that of all rows."""
+    """Sufficient statistics of rows of one site. Summaries of disjoint rows merge into that of all rows."""
 
     @abc.abstractmethod
     def merge(self, other: "Summary") -> "Summary":
@@ -33,19 +33,19 @@ class Summary(abc.ABC):
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing that the likelihood of these rows depends on is hidden or missing."""
+        """Whether no cell and no variable that the likelihood depends on is missing or hidden."""
         return True
 
     @abc.abstractmethod
     def pooled(self) -> "Summary":
-        """The summary with the class axis summed out (of length 1)."""
+        """The summary of all classes as one, with a class axis of length 1."""
 
     @abc.abstractmethod
     def of_class(self, index: int) -> "Summary":
         """The summary of one class alone, without its class axis."""
 
     def by_column(self) -> "Summary":
-        """That of each column on its own, of all cells of it that are there: itself, where columns are alone."""
+        """The summary of the observed cells of each column on its own."""
         return self
 
     def with_empty_class(self, place: int) -> "Summary":
@@ -53,7 +53,7 @@ class Summary(abc.ABC):
         return jax.tree.map(functools.partial(np.insert, obj=place, values=0.0, axis=0), self)
 
     def padded(self) -> "Summary":
-        """The same in a shape for which functions are compiled once: what depends on the data's shape is filled up."""
+        """The same with axes that depend on the data padded to sizes that share compilations."""
         return self
 
 
@@ -67,17 +67,16 @@ class Sums(Summary):
         log_base: the weighted sum of the log base measure, log h(x).
     """
 
-    count: Table
-    totals: tuple[Table, ...]
-    log_base: Table
+    count: ClassTable
+    totals: tuple[ClassTable, ...]
+    log_base: ClassTable
 
     @property
-    def cell_counts(self) -> Table:
+    def cell_counts(self) -> ClassTable:
         """The weight of each class and column, or with axes of length 1 where it is that of the class."""
         return trailing(self.count, self.log_base.ndim)
 
     def merge(self, other: Summary) -> Summary:
-        """Add the sums."""
         return self._merged(other) if isinstance(other, Sums) else other.merge(self)
 
     def _merged(self, other: "Sums") -> "Sums":
@@ -86,11 +85,9 @@ class Sums(Summary):
         return Sums(counts[0] + counts[1], totals, self.log_base + other.log_base)
 
     def pooled(self) -> "Sums":
-        """Sum the class axis out."""
         return jax.tree.map(lambda array: array.sum(0, keepdims=True), self)
 
     def of_class(self, index: int) -> "Sums":
-        """Take one class."""
         return jax.tree.map(lambda array: array[index, ...], self)
 
 
@@ -105,10 +102,10 @@ class Moments(Summary):
         log_base: the log-Jacobian of a transformation of the data (zero if there is none).
     """
 
-    count: Table
-    mean: Table
-    scatter: Table
-    log_base: Table
+    count: ClassTable
+    mean: ClassTable
+    scatter: ClassTable
+    log_base: ClassTable
 
     @property
     def is_matrix(self) -> bool:
@@ -116,7 +113,7 @@ class Moments(Summary):
         return self.scatter.ndim > self.mean.ndim
 
     @property
-    def cell_counts(self) -> Table:
+    def cell_counts(self) -> ClassTable:
         """The weight of each class and column, or with axes of length 1 where it is that of the class."""
         return trailing(self.count, self.mean.ndim)
 
@@ -135,7 +132,6 @@ class Moments(Summary):
         return Moments(count, mean, self.scatter + other.scatter + between, self.log_base + other.log_base)
 
     def pooled(self) -> "Moments":
-        """Merge all classes into one."""
         total = self._slice(0)
         for index in range(1, len(self.count)):
             total = total._merged(self._slice(index))
@@ -145,48 +141,48 @@ class Moments(Summary):
         return jax.tree.map(lambda array: array[index : index + 1], self)
 
     def of_class(self, index: int) -> "Moments":
-        """Take one class."""
         return jax.tree.map(lambda array: array[index, ...], self)
 
 
-def outer_or_square(delta: Table, is_matrix: bool) -> Table:
+def outer_or_square(delta: ClassTable, is_matrix: bool) -> ClassTable:
     """The square of a difference of means, elementwise or as an outer product over its last axis."""
     return delta[..., :, None] * delta[..., None, :] if is_matrix else delta**2
 
 
-def trailing(array: Table, ndim: int) -> Table:
-    """The array with axes of length 1 at its end, so that counts of classes meet tables of their columns."""
+def trailing(array: ClassTable, ndim: int) -> ClassTable:
+    """The array with axes of length 1 at its end, up to this number of axes."""
     return array.reshape(array.shape + (1,) * (ndim - array.ndim))
 
 
-def _alike(one: Table, another: Table) -> tuple[Table, Table]:
-    """Counts of as many axes: those of classes meet those of cells."""
+def _alike(one: ClassTable, another: ClassTable) -> tuple[ClassTable, ClassTable]:
+    """Counts with the same number of axes: those of classes broadcast to those of cells."""
     ndim = max(one.ndim, another.ndim)
     return trailing(one, ndim), trailing(another, ndim)
 
 
-# Columns so large or so small that floating point does not hold their squares.
-
-SMALLEST, LARGEST = 1e-152, 1e152  # what is in between has squares with all their digits, and sums of many of them
+LEAST_MAGNITUDE, MOST_MAGNITUDE = (
+    1e-152,
+    1e152,
+)  # numbers between have squares, and sums of squares, with all their digits
 MOST_UNITS = 1e151  # standard deviations whose squares do not overflow, nor their sums
 
 
 def check_magnitudes(moments: Moments, name_of: Callable[[tuple[int, ...]], str]) -> None:
-    """Refuse columns whose squares overflow or vanish: their variances would be infinite, missing or zero.
+    """Refuse columns whose squares overflow or vanish in floating point, so that they have no variance.
 
     Args:
         moments: `Moments` of the columns, with a class axis or without.
-        name_of: the name of the column at an index tuple, as a sentence begins with it.
+        name_of: index tuple of a column -> its name at the start of a sentence.
 
     Raises:
         DataError: names the first such column, and the magnitude of its values.
     """
     sizes = _magnitudes(moments)
-    wrong = (sizes > LARGEST) | ((sizes > 0) & (sizes < SMALLEST))
+    wrong = (sizes > MOST_MAGNITUDE) | ((sizes > 0) & (sizes < LEAST_MAGNITUDE))
     if wrong.any():
         place = tuple(int(index) for index in np.argwhere(wrong)[0])
         size = sizes[place]
-        happens = "overflow" if size > LARGEST else "vanish"
+        happens = "overflow" if size > MOST_MAGNITUDE else "vanish"
         raise DataError(
             f"{name_of(place)} has values of about {size:.0e}, whose squares {happens} in floating point, so it has no "
             f"variance that could be computed. Take it in other units (divide it by {size:.0e}), or drop it."
@@ -194,19 +190,19 @@ def check_magnitudes(moments: Moments, name_of: Callable[[tuple[int, ...]], str]
 
 
 def check_rows(values: Cells, units: Float[Array, "..."] | float, name_of: Callable[[tuple[int, ...]], str]) -> None:
-    """Refuse new rows so far away that the squares of their distances overflow: no density could be computed.
+    """Refuse new rows that are so far from the training data that squared distances overflow.
 
     Args:
         values: cells of columns with means and variances; NaN where they are missing.
         units: standard deviations of the columns, or 1 where they are not known.
-        name_of: the name of the column at an index tuple, as a sentence begins with it.
+        name_of: index tuple of a column -> its name at the start of a sentence.
 
     Raises:
         DataError: names the first such column, the row and the value.
     """
     values = np.asarray(values)
-    limits = np.minimum(LARGEST, MOST_UNITS * np.asarray(units))
-    least = limits.min(initial=LARGEST)
+    limits = np.minimum(MOST_MAGNITUDE, MOST_UNITS * np.asarray(units))
+    least = limits.min(initial=MOST_MAGNITUDE)
     if values.dtype.kind == "f" and np.finfo(values.dtype).max <= least:
         return
     largest = max(values.max(initial=0), -values.min(initial=0))

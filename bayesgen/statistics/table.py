@@ -1,4 +1,4 @@
-"""The statistics of NumPyro's distributions: one registration each."""
+"""Exponential families, and the likelihoods of NumPyro's distributions: one registration each."""
 
 import dataclasses
 import math
@@ -48,7 +48,7 @@ class ExponentialFamily(Likelihood):
         log_base: (values, measure) -> log h, (n, *extra); or None where h = 1.
         event_dim: number of event axes of the distribution.
         uses_measure: whether `statistics` or `log_base` look at `measure`.
-        name: what messages call it.
+        name: for messages.
         mean: natural parameters -> mean; None where it is not known.
         draw: (random numbers, natural parameters) -> a draw of each; None where it is not known.
     """
@@ -72,7 +72,7 @@ class ExponentialFamily(Likelihood):
         observed: Bool[Array, "n ..."] | None = None,
         measure: Mapping[str, Array] | None = None,
     ) -> Sums:
-        """Sum each statistic by class. See `Likelihood.summarize`; vectors are there, or missing, as a whole."""
+        """Sum each statistic by class. See `Likelihood.summarize`; vectors are observed or missing as a whole."""
         events = None if observed is None else self.whole_events(observed)
         if observed is not None:
             values = filled(values, observed)
@@ -83,7 +83,7 @@ class ExponentialFamily(Likelihood):
             sums = class_sums(flatten_rows(rows), classes, num_classes, weights, cells)
             return sums.reshape(num_classes, *rows.shape[1:])
 
-        with np.errstate(divide="ignore"):  # of cells that are filled in, which may lie at the edge of the support
+        with np.errstate(divide="ignore"):  # of filled cells, which may be at the boundary of the support
             totals = tuple(by_class(rows) for rows in self.statistics(values, measure))
             extra = values.shape[1 : values.ndim - self.event_dim]
             if self.log_base is not None:
@@ -93,7 +93,7 @@ class ExponentialFamily(Likelihood):
         return Sums(class_counts(classes, num_classes, weights, events), totals, base)
 
     def whole_events(self, observed: Bool[Array, "n ..."]) -> Bool[Array, "n ..."]:
-        """Mask (n, *extra) of the events that are there. A DataError refuses vectors that are there in part."""
+        """Mask (n, *extra) of the observed events; a DataError refuses partly observed vectors."""
         axes = tuple(range(-self.event_dim, 0))
         events = namespace(observed).asarray(observed.all(axes))
         if axes and namespace(observed) is np and (events != observed.any(axes)).any():
@@ -135,7 +135,6 @@ class ExponentialFamilyDensity(RowDensity):
     family: ExponentialFamily = static()
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
-        """Log density of each row under each class."""
         family, mask, events = self.family, None, None
         if observed is not None:
             values, mask = filled(values, observed), flatten_rows(observed)
@@ -155,7 +154,6 @@ class ExponentialFamilyDensity(RowDensity):
         return table + (base if events is None else namespace(base, events).where(events, base, 0.0)).sum(-1)[:, None]
 
     def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m"]:
-        """Means of missing cells."""
         assert self.family.mean is not None, f"the mean of {self.family.name} is not known"
         return np.asarray(self.family.mean(self.natural))[None]
 
@@ -166,7 +164,6 @@ class ExponentialFamilyDensity(RowDensity):
         classes: Int[np.ndarray, " n"],
         rng: np.random.Generator,
     ) -> Shaped[np.ndarray, "n m"]:
-        """Draws of missing cells."""
         assert self.family.draw is not None, f"draws of {self.family.name} are not known"
         return self.family.draw(rng, tuple(np.asarray(eta)[classes] for eta in self.natural))
 

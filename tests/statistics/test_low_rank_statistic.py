@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from bayesgen.statistics import read_conditional
-from bayesgen.statistics.multivariate_normal import MANY, SHARE
+from bayesgen.statistics.multivariate_normal import COLUMNS_PER_FACTOR, MANY_COLUMNS
 from bayesgen.statistics.table import MULTIVARIATE_NORMAL
 
 CLASSES, ROWS, COLUMNS, FACTORS = 3, 53, 23, 5
@@ -24,7 +24,7 @@ def conditional(rng, noise):
 
 @pytest.mark.parametrize("noise", [1.0, 1e-4])
 def test_the_likelihood_by_factors_is_that_of_the_rows(noise):
-    assert max(MANY, SHARE * FACTORS) <= COLUMNS  # so that it goes by factors
+    assert max(MANY_COLUMNS, COLUMNS_PER_FACTOR * FACTORS) <= COLUMNS  # so that it goes by factors
     rng = np.random.default_rng(2)
     read = conditional(rng, noise)
     factor, diagonal, loc = (np.asarray(read.parameters[name]) for name in ("cov_factor", "cov_diag", "loc"))

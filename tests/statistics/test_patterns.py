@@ -154,7 +154,7 @@ def test_groups_of_one_row_have_no_scatter(rng):
     summary = PatternMoments.of_rows(rows, codes, CLASSES, None, observed)
     keys, numbers = np.unique(np.concatenate([codes[:, None], observed], 1), axis=0, return_counts=True)
     assert summary.num_groups == len(keys)
-    assert len(summary.scatter) == (numbers > 1).sum() == len(summary.spread)
+    assert len(summary.scatter) == (numbers > 1).sum() == len(summary.scatter_groups)
     sums = np.stack([summary.classes, (~summary.observed).sum(1)])
     assert (np.diff(sums[0] * 100 + sums[1]) >= 0).all()
 
