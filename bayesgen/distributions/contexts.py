@@ -1,8 +1,8 @@
-"""Contexts of a chain, the symbols before a step, as rows of one table: those of the start first.
+"""Contexts of a Markov chain, the symbols before a time step, as rows of one table: those of the start first.
 
-An order k over s symbols has 1 + s + ... + s^(k-1) contexts of fewer than k symbols, which are those of the first k
-steps, the empty one first, and then s^k contexts of k symbols. In each group the latest symbol varies fastest. The s
-symbols are all but one that ends a sequence, as nothing follows it.
+A chain of order k over s symbols has 1 + s + ... + s^(k-1) contexts of fewer than k symbols, at the first k time steps,
+the empty one first, and then s^k contexts of k symbols. In each group the latest symbol varies fastest. The symbol that
+ends a sequence is in no context.
 """
 
 import dataclasses
@@ -27,10 +27,10 @@ MOST_ENTRIES = 1 << 25  # of a table of one class: 268 MB
 
 @dataclasses.dataclass(frozen=True)
 class Contexts:
-    """The contexts of chains of an order over so many symbols.
+    """The contexts of Markov chains.
 
     Attributes:
-        order: k, the number of symbols before a step that tell of it.
+        order: k, the number of symbols that a time step depends on.
         num_symbols: r, the symbol that ends a sequence included.
         end: its code; None where there is none.
     """
@@ -39,10 +39,12 @@ class Contexts:
     num_symbols: int
     end: int | None = None
 
-    def is_telling(self, values: Shaped[Array, "*batch T"], observed: Bool[Array, "*batch T"]) -> Bool[Array, "*batch"]:
-        """Which sequences tell something: those of which a step is there; where steps may be the end, all with steps.
+    def is_informative(
+        self, values: Shaped[Array, "*batch T"], observed: Bool[Array, "*batch T"]
+    ) -> Bool[Array, "*batch"]:
+        """Mask of the sequences with an observed time step, or with any time step where these may be the end.
 
-        A sequence that is missing altogether has none, as its first step is PADDING.
+        A sequence that is missing altogether has none, because its first time step is PADDING.
         """
         has_steps: Any = is_inside(values) & (observed | (self.end is not None))
         return has_steps.any(-1)
@@ -62,7 +64,7 @@ class Contexts:
             )
 
     def offset(self, num_known: int) -> int:
-        """Where the contexts of so many symbols begin."""
+        """The index of the first context of this number of symbols."""
         return sum(self.num_before**length for length in range(num_known))
 
     @property
@@ -91,7 +93,7 @@ class Contexts:
         return [name for group in groups for name in group] + names
 
     def of_steps(self, codes: Integer[Array, "*batch T"]) -> Integer[Array, "*batch T"]:
-        """The context of each step. Those past the end mean nothing."""
+        """The context of each time step; arbitrary past the end."""
         xp, codes = namespace(codes), self.before(codes)
         num_steps = codes.shape[-1]
         offsets = [self.offset(min(step, self.order)) for step in range(num_steps)]
@@ -104,18 +106,15 @@ class Contexts:
         return contexts
 
     def before(self, codes: Integer[Array, "*shape"]) -> Integer[Array, "*shape"]:
-        """Codes among the symbols that may come before others; that of the end means nothing."""
+        """Codes among the symbols that may precede others; arbitrary for the end."""
         return codes if self.end is None else codes - (codes >= max(self.end, 1))
 
     def entries(self, codes: Integer[Array, "*batch T"]) -> Integer[Array, "*batch T"]:
-        """The place of each step in the table, context by context; those past the end mean nothing."""
+        """The index of each time step in the flat table of contexts and symbols; arbitrary past the end."""
         return self.of_steps(codes) * self.num_symbols + codes
 
     def counts_by_row(self, codes: Integer[Array, "n T"], inside: Bool[Array, "n T"]) -> scipy.sparse.csr_array:
-        """How often each row comes to each entry, (n, contexts x symbols): ones, which repeat where it comes again.
-
-        NumPy only.
-        """
+        """Counts of each row by entry of the flat table, (n, contexts x symbols), as ones that repeat. NumPy only."""
         ends = np.concatenate([[0], np.cumsum(inside.sum(1))])
         places = np.asarray(self.entries(codes))[np.asarray(inside)]
         shape = (len(codes), self.size * self.num_symbols)
@@ -124,21 +123,21 @@ class Contexts:
     def counts_of_order(
         self, counts: Float[np.ndarray, "*batch contexts r"], order: int
     ) -> Float[np.ndarray, "*batch fewer r"]:
-        """Counts by context as a chain of this lower order would have them: sums over the symbols before the latest."""
+        """Counts by context of a chain of this lower order: sums over the earlier symbols."""
         batch, starts = counts.shape[:-2], self.offset(order)
         later = counts[..., starts:, :].reshape(*batch, -1, self.num_before**order, self.num_symbols)
         return np.concatenate([counts[..., :starts, :], later.sum(-3)], -2)
 
 
 def as_codes(values: Shaped[Array, "..."]) -> tuple[Integer[Array, "..."], Any]:
-    """Codes as integers, those past the end 0; and which steps come before it."""
+    """Codes as integers, 0 past the end, and a mask of the time steps before the end."""
     xp = namespace(values)
     inside = is_inside(values)
     return xp.where(inside, values, 0).astype(xp.int64 if xp is np else int), inside
 
 
 def follows_the_end(codes: Integer[Array, "*batch T"], end: int | None) -> Bool[jax.Array, "*batch T"]:
-    """Which steps come right after the end, where nothing can."""
+    """Mask of the time steps right after the end, which are impossible."""
     is_end = jnp.zeros(codes.shape, bool) if end is None else jnp.asarray(codes) == end
     return jnp.roll(is_end, 1, -1).at[..., :1].set(False)
 
@@ -151,15 +150,15 @@ def sample_steps(
     draw: Callable[[PRNGKeyArray, jax.Array, Carried], tuple[jax.Array, Carried]],
     carried: Carried,
 ) -> Integer[jax.Array, "*shape T"]:
-    """Codes of sequences drawn step by step, PADDING after the end.
+    """Codes of sequences drawn time step by time step, PADDING after the end.
 
     Args:
         contexts: of the chain.
         key: for random numbers.
         shape: of the sequences.
         num_steps: T.
-        draw: (key, the context of each sequence, what is carried) -> (codes, what is carried on).
-        carried: what is carried from step to step.
+        draw: (key, the context of each sequence, state) -> (codes, next state).
+        carried: the first state.
     """
     offsets = jnp.asarray([contexts.offset(min(step, contexts.order)) for step in range(num_steps)], int)
 

@@ -20,20 +20,19 @@ from bayesgen.typing import Array, Float, Int, PRNGKeyArray, Real
 
 from .grammar_likelihood import GrammarLikelihood, log_probs_of
 from .grammar_rules import GrammarRules, NormalForm, StatedRules, Symbol, normal_form, safe_log
-from .inside import ParseTree, log_sum, most_probable_parse
+from .hidden_chains import log_sum
+from .inside import ParseTree, most_probable_parse
 from .sequences import SequenceDistribution, sequences
-
-# Random strings of a grammar, and how probable it is to end.
 
 MOST_NEWTON_STEPS = 200
 LEAST_NEWTON_STEP = 1e-13  # of a total probability
 
 
 def total_probabilities(rules: GrammarRules, probs: Float[np.ndarray, " R"]) -> Float[np.ndarray, " N"]:
-    """For each nonterminal, the total probability of its strings: below 1 where derivations may go on for ever.
+    """The total probability of the strings of each nonterminal: below 1 where derivations may not end.
 
-    They are the least solution of z = f(z), where f sums p(rule) times the product of z over its nonterminals. Newton's
-    steps from 0 rise to it.
+    These are the least solution of z = f(z), where f sums p(rule) times the product of z over its nonterminals, to
+    which Newton's method from 0 rises.
 
     Source: Etessami and Yannakakis (2009), Recursive Markov chains, stochastic grammars, and monotone systems of
     nonlinear equations, section 5.
@@ -59,13 +58,13 @@ def total_probabilities(rules: GrammarRules, probs: Float[np.ndarray, " R"]) -> 
 def log_length_probabilities(
     form: NormalForm, choices: Float[Array, "N C"], leaves: Float[Array, " N"], num_steps: int
 ) -> Float[Array, "N {num_steps}"]:
-    """Log probabilities that each node derives a string of 1, 2, ... symbols. Traceable.
+    """Log probabilities of the lengths 1, 2, ... of the strings of each node. Traceable.
 
     Args:
         form: the normal form.
         choices: log probabilities of the pairs of each node.
-        leaves: log probabilities that each node is rewritten to a symbol, whichever.
-        num_steps: the greatest length.
+        leaves: log probabilities that each node is rewritten to one symbol.
+        num_steps: the largest length.
     """
     table = jnp.full((form.num_nodes, num_steps), -jnp.inf, leaves.dtype).at[:, 0].set(leaves)
     if not len(form.pairs):
@@ -79,7 +78,7 @@ def log_length_probabilities(
 
 
 def _splits(form: NormalForm, table: Float[Array, "N T"], length: Int[Array, ""]) -> Float[Array, "P T"]:
-    """Log probabilities that the first node of each pair has 1, 2, ... of so many symbols, and the second the rest."""
+    """Log probabilities that the first node of each pair has 1, 2, ... of `length` symbols, the second the rest."""
     num_steps = table.shape[1]
     backwards = jnp.pad(table[:, ::-1], ((0, 0), (0, num_steps)), constant_values=-jnp.inf)
     rest = lax.dynamic_slice_in_dim(backwards, num_steps - length + 1, num_steps, 1)
@@ -96,13 +95,13 @@ def derived(
 ) -> Int[Array, " T"]:
     """Codes of a random string of at most T symbols, padded. Traceable.
 
-    First its length is drawn, then its derivation given that, from the left: a node and its number of symbols are taken
-    from a stack, and either its symbol is drawn, or its pair and how many symbols the first of the two has.
+    The length is drawn first, then the derivation given the length, from the left: a node and its number of symbols are
+    popped from a stack, and either its symbol is drawn, or its pair and the number of symbols of the first of the two.
 
     Args:
         form: the normal form.
         choices: log probabilities of the pairs of each node.
-        leaves: log probabilities of each symbol under each node; the last column is not looked at.
+        leaves: log probabilities of each symbol under each node; the last column is ignored.
         lengths: log probabilities of lengths, see `log_length_probabilities`.
         key: a JAX key.
     """
@@ -130,13 +129,13 @@ def derived(
         return stack, jnp.where(is_over, size, size + change), codes, place + (is_leaf & ~is_over)
 
     start = stack, jnp.asarray(1), codes, jnp.asarray(0)
-    # a string of L symbols has L leaves and L - 1 pairs; one that no string is, is none
+    # a derivation of L symbols has L leaves and L - 1 pairs; where no length is possible, the string is empty
     codes = lax.fori_loop(0, 2 * num_steps - 1, of_node, start)[2]
     return jnp.where(jnp.isfinite(lengths[form.start].max()), codes, PADDING)
 
 
-MAX_LENGTH = 50  # of samples, where nothing else is said
-ROUNDING = 1e-4  # by which probabilities in single precision may miss their sum; totals in double precision: its square
+MAX_LENGTH = 50  # of samples, by default
+SUM_TOLERANCE = 1e-4  # for sums of probabilities in single precision
 String: TypeAlias = str | Sequence[Symbol]
 
 
@@ -148,27 +147,27 @@ class ProbabilisticGrammar(SequenceDistribution):
         the string is the start symbol
         while it has a nonterminal: rewrite the first one, by one of its rules ~ Categorical(probabilities)
 
-    The probability of a string is the sum over all its parse trees of the products of the probabilities of their rules:
-    trees are marginalised by the inside algorithm, which takes time in the cube of the length. So the length is part of
-    what is drawn. The empty string, and one that is not in the language, have probability 0. Where derivations may go
-    on for ever, the probabilities of all strings sum to less than 1; a warning says so where probabilities are numbers.
+    The probability of a string is the sum over all its parse trees of the products of the probabilities of their rules,
+    by the inside algorithm, whose time is cubic in the length. The length of a string is random, too. The empty string,
+    and strings outside the language, have probability 0. Where derivations may not end, the probabilities of all
+    strings sum to less than 1; a warning says so where probabilities are numbers.
 
-    Values are codes of the terminals `symbols`, (..., T), padded by -1 at the end; `encode` and `decode` make them of
-    strings and strings of them, and data of programs may be strings. Samples are strings of at most `max_length`
-    symbols, as of the grammar given that: what drawing, and rejecting longer strings, would give. Densities are those
-    of the grammar, not of the grammar given that, and take strings of any length.
+    Values are codes of the terminals `symbols`, (..., T), padded by -1 at the end; `encode` and `decode` convert
+    between strings and codes, and data of programs may be strings. Samples are strings of at most `max_length` symbols:
+    the distribution given that, as if longer strings were rejected. Densities are not conditioned on it, and take
+    strings of any length.
 
     Args:
         rules: nonterminal -> list of right-hand sides, each a list or tuple of symbols, or a string that is split at
-            white space. What is no key is a terminal. Rules may have any length but 0; see `normal_form`. Or
-            `GrammarRules`, which have been checked before.
+            white space. Symbols that are not keys are terminals. Rules may have any length but 0. Or checked
+            `GrammarRules`.
         probabilities: nonterminal -> (..., number of its rules); or the array, where there is one nonterminal.
         start: the nonterminal that derivations begin with; by default the first one.
-        max_length: the number of steps T of samples.
+        max_length: the number of time steps T of samples.
 
     Raises:
-        ModelError: rules that are none, see `GrammarRules.of`; probabilities that are missing, of another number than
-            the rules, negative, or that do not sum to 1.
+        ModelError: invalid rules, see `GrammarRules.of`; probabilities that are missing, of another number than the
+            rules, negative, or that do not sum to 1.
 
     Source: Baker (1979), Trainable grammars for speech recognition; Manning and Schütze (1999), Foundations of
     Statistical Natural Language Processing, chapter 11.
@@ -213,11 +212,11 @@ class ProbabilisticGrammar(SequenceDistribution):
             self._check_totals()
 
     def _check_totals(self) -> None:
-        """Warn where derivations may go on for ever, as far as probabilities are known."""
+        """Warn where derivations may not end, if probabilities are not traced."""
         if isinstance(self.probs, jax.core.Tracer):
             return
         total = self.total_probability
-        if (total < 1 - ROUNDING).any():
+        if (total < 1 - SUM_TOLERANCE).any():
             warn(
                 f"ProbabilisticGrammar: the probabilities of all strings sum to {np.min(total):.4g}, because "
                 "derivations may go on for ever. Rules that end are too improbable for the others."
@@ -225,7 +224,7 @@ class ProbabilisticGrammar(SequenceDistribution):
 
     @property
     def total_probability(self) -> Float[np.ndarray, "..."]:
-        """The sum of the probabilities of all strings: 1, or less where derivations may go on for ever."""
+        """The sum of the probabilities of all strings: 1, or less where derivations may not end."""
         place, probs = normal_form(self.rules).start, np.asarray(self.probs, np.float64)
         distinct, of_rows = np.unique(probs.reshape(-1, probs.shape[-1]), axis=0, return_inverse=True)
         totals = np.array([total_probabilities(self.rules, row)[place] for row in distinct])
@@ -233,12 +232,11 @@ class ProbabilisticGrammar(SequenceDistribution):
 
     @property
     def most_steps(self) -> None:
-        """Any number: the length is part of what the grammar says, and `max_length` is that of samples."""
+        """None: data may have any length; `max_length` is that of samples."""
         return
 
     @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> Constraint:
-        """Codes, then padding."""
         return sequences(len(self.rules.symbols))
 
     @validate_sample
@@ -258,8 +256,8 @@ class ProbabilisticGrammar(SequenceDistribution):
         """Independent strings of at most `max_length` symbols.
 
         Raises:
-            ModelError: where no such string has a positive probability, as far as probabilities are known; where they
-                are traced, the strings are empty.
+            ModelError: no such string has a positive probability. Where probabilities are traced, the strings are
+                empty instead.
         """
         assert key is not None
         form, num_steps = normal_form(self.rules), self.steps_to_sample
@@ -282,7 +280,7 @@ class ProbabilisticGrammar(SequenceDistribution):
         """Codes of strings of terminals, padded by -1.
 
         Raises:
-            DataError: what is no list of strings; a symbol that is no terminal, with its string and place.
+            DataError: not a list of strings; a symbol that is not a terminal, with its string and position.
         """
         if isinstance(strings, str) or not isinstance(strings, Iterable):
             raise DataError(f"encode takes a list of strings, got {strings!r}. Give [string] for one.")
@@ -308,7 +306,7 @@ class ProbabilisticGrammar(SequenceDistribution):
         """Strings of codes: text where every terminal is one character, else tuples of terminals.
 
         Raises:
-            DataError: what are no rows of codes of terminals, padded by -1 at the end.
+            DataError: not rows of codes of terminals, padded by -1 at the end.
         """
         array = np.asarray(codes)
         is_right = array.ndim == 2 and array.dtype.kind in "iuf" and self.support(array).all()
@@ -325,8 +323,8 @@ class ProbabilisticGrammar(SequenceDistribution):
         """The most probable parse tree of a string, over the rules as they were written, and its log probability.
 
         Raises:
-            DataError: a symbol that is no terminal; a string that is not in the language.
-            ModelError: where this is a batch of grammars.
+            DataError: a symbol that is not a terminal; a string that is not in the language.
+            ModelError: this is a batch of grammars.
         """
         if self.batch_shape:
             raise ModelError("ProbabilisticGrammar: a batch of grammars has no one parse. Take one of them.")
@@ -339,7 +337,7 @@ class ProbabilisticGrammar(SequenceDistribution):
 
 
 def _joined(rules: GrammarRules, probabilities: Mapping[Symbol, Any] | Any) -> Float[Array, "*batch R"]:
-    """Probabilities of all rules in one array, checked as far as they are known."""
+    """Probabilities of all rules in one array, checked unless they are traced."""
     if not isinstance(probabilities, Mapping):
         if len(rules.nonterminals) > 1:
             raise ModelError(
@@ -365,7 +363,7 @@ def _joined(rules: GrammarRules, probabilities: Mapping[Symbol, Any] | Any) -> F
             )
         if not isinstance(array, jax.core.Tracer):
             numbers = np.asarray(array, np.float64)
-            if not ((numbers >= 0).all() and (np.abs(numbers.sum(-1) - 1) < ROUNDING).all()):
+            if not ((numbers >= 0).all() and (np.abs(numbers.sum(-1) - 1) < SUM_TOLERANCE).all()):
                 raise ModelError(
                     f"ProbabilisticGrammar: the probabilities of the rules of {nonterminal!r} must be nonnegative and "
                     f"sum to 1, got {numbers.tolist()}."
@@ -376,7 +374,7 @@ def _joined(rules: GrammarRules, probabilities: Mapping[Symbol, Any] | Any) -> F
 
 
 def _numbers(nonterminal: Symbol, values: Any) -> Float[Array, "..."]:
-    """Numbers as an array: of JAX where they are that, else of NumPy in double precision."""
+    """A JAX array as it is; other numbers as a NumPy array in double precision."""
     try:
         return values if isinstance(values, jax.Array) else np.asarray(values, np.float64)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Densities of strings of a grammar, as programs and families see them: rows are kept, and parse trees marginalised."""
+"""The likelihood of strings of a grammar: rows are retained, and parse trees are marginalised."""
 
 import dataclasses
 import functools
@@ -16,9 +16,7 @@ from .grammar_rules import GrammarRules, NormalForm, normal_form
 from .inside import log_inside
 from .sequences import is_inside, is_missing
 
-# Which strings a grammar can derive at all, whatever the probabilities of its rules.
-
-CHUNK_CELLS = 1 << 24  # of tables of nodes and spans of strings that are looked at together
+CHART_CELLS = 1 << 24  # of tables of nodes and spans of strings that are parsed at once
 
 
 def why_outside(
@@ -29,22 +27,22 @@ def why_outside(
     counts: Real[np.ndarray, " n"],
     numbers: Int[np.ndarray, " n"],
 ) -> str | None:
-    """Which strings a grammar does not derive, among those that count: the first, and how many; None if there are none.
+    """Which of the strings with a weight the grammar does not derive: the first, and their number; None if none.
 
     Args:
         rules: of the grammar.
         site: the name of the site.
         codes: the strings.
-        observed: which of their steps are not missing; None where all are.
-        counts: how often each counts.
-        numbers: by which messages name the rows.
+        observed: mask of the observed symbols; None where all are.
+        counts: weights of the strings.
+        numbers: of the rows, for messages.
     """
     form = normal_form(rules)
     places = np.where(codes == PADDING, len(rules.symbols) + 1, codes)
     if observed is not None:
         places = np.where(observed | (codes == PADDING), places, len(rules.symbols))
     distinct, of_rows = np.unique(places, axis=0, return_inverse=True)
-    size = max(CHUNK_CELLS // max(form.num_nodes * codes.shape[1] ** 2, 1), 1)
+    size = max(CHART_CELLS // max(form.num_nodes * codes.shape[1] ** 2, 1), 1)
     chunks = [distinct[start : start + size] for start in range(0, len(distinct), size)]
     inside = np.concatenate([np.zeros(0, bool), *(_are_derived(form, chunk) for chunk in chunks)])
     is_string = np.ones(len(codes), bool) if observed is None else ~is_missing(codes, observed)
@@ -61,15 +59,15 @@ def why_outside(
 
 
 def _are_derived(form: NormalForm, places: Int[np.ndarray, "n T"]) -> Bool[np.ndarray, " n"]:
-    """Which strings are derived: codes, then one code for a missing symbol and one for none.
+    """Mask of the strings that are derived; codes are followed by one for missing symbols and one for padding.
 
-    The table holds for each width, node, string and start whether the node derives that span.
+    Entries of the table are by width, node, string and start: whether the node derives that span.
     """
     (num_rows, num_steps), num_symbols = places.shape, len(form.rules.symbols)
     if not num_steps:
         return np.zeros(num_rows, bool)
-    of_unseen, of_none = form.is_leaf.any(1, keepdims=True), np.zeros((form.num_nodes, 1), bool)
-    leaves = np.concatenate([form.is_leaf, of_unseen, of_none], 1)
+    of_missing, of_none = form.is_leaf.any(1, keepdims=True), np.zeros((form.num_nodes, 1), bool)
+    leaves = np.concatenate([form.is_leaf, of_missing, of_none], 1)
     table = np.zeros((num_steps + 1, form.num_nodes, num_rows, num_steps), bool)
     table[1] = leaves[:, places]
     for width in range(2, num_steps + 1):
@@ -84,22 +82,21 @@ def _are_derived(form: NormalForm, places: Int[np.ndarray, "n T"]) -> Bool[np.nd
     return table[lengths, form.start, np.arange(num_rows), 0]
 
 
-BLOCK_ROWS = 16  # of about the same length, gone through together: see benchmarks/grammars.py
-TABLES = 4  # of pairs by spans, that the density of a string and its gradient hold at once
+BLOCK_ROWS = 16  # of about the same length, parsed together: see benchmarks/grammars.py
+TABLES_AT_ONCE = 4  # of pairs by spans, in the density of a string and its gradient
 
 
 @dataclasses.dataclass(frozen=True)
 class GrammarLikelihood(LatentLikelihood):
     """Strings of a grammar, (n, T), padded. Parameters: `log_probs` (K, R), log probabilities of the rules.
 
-    Missing symbols are marginalised; their number is known, and the length is part of the model. A
-    string that is missing altogether tells nothing: its first step is padding, and not there.
+    Missing symbols are marginalised; their number is known, and the length is part of the model. A string that is
+    missing altogether has factor 1: its first time step is padding, and not observed.
     """
 
     rules: GrammarRules
 
     def why_impossible(self, site: str, rows: Rows, numbers: Int[np.ndarray, " n"]) -> str | None:
-        """Strings that are not in the language of the grammar, which no probabilities of its rules explain."""
         mask = rows.observed.get(site)
         mask = None if mask is None else np.asarray(mask)
         return why_outside(self.rules, site, np.asarray(rows.values[site]), mask, np.asarray(rows.frequencies), numbers)
@@ -113,7 +110,7 @@ class GrammarLikelihood(LatentLikelihood):
         observed: Bool[Array, "n ..."] | None = None,
         measure: Mapping[str, Array] | None = None,
     ) -> RetainedRows:
-        """The strings, each once in a class however often it is there: short ones are there often."""
+        """The distinct strings of each class with their weights, because short strings repeat."""
         if observed is None and not any(isinstance(array, jax.Array) for array in (values, classes, weights)):
             keys = np.asarray(values) if classes.ndim == 2 else np.column_stack([classes, values])
             _, firsts, groups = np.unique(keys, axis=0, return_index=True, return_inverse=True)
@@ -132,14 +129,13 @@ class GrammarLikelihood(LatentLikelihood):
         observed: Bool[Array, "m T"] | None,
         classes: Int[Array, " m"],
     ) -> Float[Array, " m"]:
-        """See `LatentLikelihood.log_probs`."""
         form = normal_form(self.rules)
         choices, leaves = form.weights(jnp.exp(jnp.asarray(parameters["log_probs"])))
         return log_probs_of(form, choices[classes], leaves[classes], jnp.asarray(values), observed)
 
     def numbers_per_row(self, parameters: Parameters, values: Real[Array, "m T"]) -> float:
-        """The tables of spans."""
-        return float(TABLES * max(len(normal_form(self.rules).pairs), 1) * values.shape[1] ** 2 + 1)
+        """The sizes of the tables of spans."""
+        return float(TABLES_AT_ONCE * max(len(normal_form(self.rules).pairs), 1) * values.shape[1] ** 2 + 1)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -150,7 +146,7 @@ def log_probs_of(
     codes: Real[Array, "m T"],
     observed: Bool[Array, "m T"] | None = None,
 ) -> Float[Array, " m"]:
-    """Log probability of each string under weights of its own; of a missing one 0. Traceable."""
+    """Log probability of each string under weights of its own; 0 for a missing string. Traceable."""
     inside, num_symbols = is_inside(codes), leaves.shape[-1] - 1
     lengths = inside.sum(-1)
     if not codes.size:
@@ -168,7 +164,7 @@ def log_probs_of(
 def _by_length(
     form: NormalForm, choices: Float[Array, "m N C"], leaves: Float[Array, "m T N"], lengths: Int[Array, " m"]
 ) -> Float[Array, " m"]:
-    """Log probabilities of strings, some of about the same length at a time: time is in the cube of the longest."""
+    """Log probabilities of strings, in blocks of about the same length, because time is cubic in the longest."""
     num_rows = len(lengths)
     num_blocks = -(-num_rows // BLOCK_ROWS)
     order = jnp.resize(jnp.argsort(lengths), (num_blocks * BLOCK_ROWS,))

@@ -1,4 +1,4 @@
-"""The rules of a grammar as users write them, and what is wrong with those that are none."""
+"""The rules of a grammar as users write them, their checks, and their Chomsky normal form."""
 
 import functools
 import math
@@ -23,8 +23,8 @@ class GrammarRules:
     """The rules of a context-free grammar without empty strings, checked: see `GrammarRules.of`.
 
     Attributes:
-        nonterminals: what can be rewritten, in the order in which it was written.
-        right_sides: of each nonterminal, what it can be rewritten to.
+        nonterminals: in the order in which they were written.
+        right_sides: the right-hand sides of each nonterminal.
         start: the nonterminal that derivations begin with.
     """
 
@@ -38,7 +38,7 @@ class GrammarRules:
 
         Args:
             rules: nonterminal -> its right-hand sides, each a list or tuple of symbols, or a string that is split at
-                white space. What is no key is a terminal.
+                white space. Symbols that are not keys are terminals.
             start: the nonterminal that derivations begin with; None is the first one.
 
         Raises:
@@ -90,7 +90,7 @@ class GrammarRules:
 
     @functools.cached_property
     def slices(self) -> tuple[slice, ...]:
-        """Where the rules of each nonterminal are among all."""
+        """The slice of all rules that each nonterminal has."""
         ends = [0]
         for sides in self.right_sides:
             ends.append(ends[-1] + len(sides))
@@ -106,7 +106,7 @@ class GrammarRules:
 
     @functools.cached_property
     def least_lengths(self) -> dict[Symbol, float]:
-        """How many terminals the shortest string of each nonterminal has; infinity where it derives none."""
+        """The length of the shortest string of each nonterminal; infinity where it derives none."""
         lengths = dict.fromkeys(self.nonterminals, math.inf)
         for _ in self.nonterminals:
             for left, right in self.rules:
@@ -125,7 +125,7 @@ class GrammarRules:
 
     @functools.cached_property
     def unit_order(self) -> tuple[int, ...]:
-        """The nonterminals, each after all that it can be rewritten to one by one; shorter where there is a cycle."""
+        """The nonterminals in topological order of the unit rules; without those on or before a cycle."""
         order: list[int] = []
         while True:
             ready = [
@@ -138,7 +138,7 @@ class GrammarRules:
             order += ready
 
     def _check(self) -> None:
-        """Refuse grammars that are none, by name."""
+        """Refuse invalid grammars, by name."""
         if self.start not in self._places:
             raise ModelError(
                 f"start={self.start!r} has no rules. It has to be one of the nonterminals {_listed(self.nonterminals)}."
@@ -155,10 +155,10 @@ class GrammarRules:
                 f"{_listed(cycle)} can be rewritten {to_what} without end, so a string has infinitely many parse "
                 f"trees. Leave {'one of the rules' if cycle[1:] else 'the rule'} {_listed(rules)} out."
             )
-        endless = [n for n, length in self.least_lengths.items() if math.isinf(length)]
-        if endless:
+        unending = [n for n, length in self.least_lengths.items() if math.isinf(length)]
+        if unending:
             raise ModelError(
-                f"{_listed(endless)} derives no string of terminals: every rule leads back to nonterminals without "
+                f"{_listed(unending)} derives no string of terminals: every rule leads back to nonterminals without "
                 "end. Add a rule that ends, or is a terminal missing among the keys?"
             )
         reached = {self.start}
@@ -232,35 +232,34 @@ def _listed(symbols: Iterable[Symbol]) -> str:
 
 # The Chomsky normal form of a grammar: every node is rewritten to two nodes, or to one symbol.
 #
-# What users write stays what probabilities and priors are of: weights of the normal form are functions of the
-# probabilities of the users' rules. Three things are changed, of which no string and no parse tree gets another
-# probability:
+# Probabilities and priors belong to the users' rules; weights of the normal form are functions of them. Three changes
+# leave the probabilities of strings and parse trees as they are:
 #
 # - A terminal beside other symbols becomes a node of its own, which is rewritten to it with probability 1.
-# - A right-hand side of more than two symbols is its first one and a node for the rest, which is rewritten to that with
-#   probability 1. Rules with the same rest share the node.
-# - Unit rules, A -> B, are gone through: A is rewritten to whatever B is, with the product of the probabilities, summed
-#   over all ways from A to B, of which there are finitely many.
+# - A right-hand side of more than two symbols becomes its first one and a node for the rest, which is rewritten to the
+#   rest with probability 1. Rules with the same rest share the node.
+# - Unit rules, A -> B, are eliminated: A gets the rules of B, with the product of the probabilities, summed over all
+#   chains of unit rules from A to B, of which there are finitely many.
 #
 # Source: Hopcroft and Ullman (1979), Introduction to Automata Theory, Languages, and Computation, theorem 4.5.
 
 
 @dataclass(frozen=True, eq=False)
 class NormalForm:
-    """The structure of a normal form: what does not depend on probabilities.
+    """The structure of a normal form, without probabilities.
 
-    Nodes are the nonterminals, then what was added. Pairs are the distinct pairs of nodes that nodes are rewritten to;
-    leaves are (node, symbol).
+    Nodes are the nonterminals, then the added ones. Pairs are the distinct pairs of nodes on right-hand sides; leaves
+    are (node, symbol).
 
     Attributes:
         pairs: (P, 2), the nodes of each pair.
-        pair_rules: (node, pair, rule) before unit rules are gone through; rule -1 has probability 1.
+        pair_rules: (node, pair, rule) before unit rules are eliminated; rule -1 has probability 1.
         leaf_rules: (node, symbol, rule), likewise.
         num_nodes: N.
-        choices: (N, C), the pairs that each node can be rewritten to; filled up with 0.
-        is_choice: (N, C), which of them are there.
+        choices: (N, C), the pairs of each node, padded by 0.
+        is_choice: (N, C), mask of the choices that are not padding.
         is_leaf: (N, r), the symbols that each node can be rewritten to.
-        is_rest: (N,), which nodes stand for the rest of a right-hand side.
+        is_rest: (N,), mask of the nodes for the rest of a right-hand side.
         rules: the users' rules.
     """
 
@@ -285,11 +284,11 @@ class NormalForm:
     def weights(self, probs: Float[Array, "*batch R"]) -> tuple[Float[Array, "*batch N C"], Float[Array, "*batch N V"]]:
         """Log probabilities of the choices of each node, and of each symbol under each node, V = r + 1. Traceable.
 
-        The last column is that of a symbol that is not known: the sum over all symbols.
+        The last column is that of a missing symbol: the sum over all symbols.
         """
         probs = jnp.asarray(probs)
-        of_pairs = self._through_units(probs, self._table(probs, self.pair_rules, len(self.pairs)))
-        of_leaves = self._through_units(probs, self._table(probs, self.leaf_rules, len(self.rules.symbols)))
+        of_pairs = self._without_units(probs, self._table(probs, self.pair_rules, len(self.pairs)))
+        of_leaves = self._without_units(probs, self._table(probs, self.leaf_rules, len(self.rules.symbols)))
         of_leaves = jnp.concatenate([of_leaves, of_leaves.sum(-1, keepdims=True)], -1)
         if not len(self.pairs):
             return jnp.full((*probs.shape[:-1], *self.choices.shape), -jnp.inf, probs.dtype), safe_log(of_leaves)
@@ -299,15 +298,15 @@ class NormalForm:
     def _table(
         self, probs: Float[Array, "*batch R"], entries: Int[np.ndarray, "e 3"], size: int
     ) -> Float[Array, "*batch N {size}"]:
-        """Probabilities of rules in a table of nodes and what they are rewritten to."""
+        """Probabilities of rules in a table of nodes and pairs, or nodes and symbols."""
         values = jnp.concatenate([probs, jnp.ones((*probs.shape[:-1], 1), probs.dtype)], -1)[..., entries[:, 2]]
         table = jnp.zeros((*probs.shape[:-1], self.num_nodes, size), probs.dtype)
         return table.at[..., entries[:, 0], entries[:, 1]].add(values)
 
-    def _through_units(
+    def _without_units(
         self, probs: Float[Array, "*batch R"], table: Float[Array, "*batch N m"]
     ) -> Float[Array, "*batch N m"]:
-        """The same table of nodes, to which what they can be rewritten to one by one has been added."""
+        """The table of nodes with unit rules eliminated."""
         units = self.rules.units
         if not units:
             return table
@@ -321,7 +320,7 @@ class NormalForm:
 
 
 def safe_log(values: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Logarithms, whose derivative is 0 where they are -inf."""
+    """Logarithms with derivative 0 where they are -inf."""
     is_positive = values > 0
     return jnp.where(is_positive, jnp.log(jnp.where(is_positive, values, 1.0)), -jnp.inf)
 
@@ -360,10 +359,10 @@ def normal_form(rules: GrammarRules) -> NormalForm:
             add_pair(node, right, rule)
         elif right[0] in codes:
             leaf_rules.append((node, codes[right[0]], rule))
-    of_nodes = _through_units(rules, pair_rules, len(nodes))
+    of_nodes = _without_units(rules, pair_rules, len(nodes))
     width = max(max(map(len, of_nodes)), 1)
     is_leaf = np.zeros((len(nodes), len(codes)), bool)
-    for place, symbols in enumerate(_through_units(rules, leaf_rules, len(nodes))):
+    for place, symbols in enumerate(_without_units(rules, leaf_rules, len(nodes))):
         is_leaf[place, symbols] = True
     return NormalForm(
         np.array(list(pairs), np.int32).reshape(-1, 2),
@@ -378,8 +377,8 @@ def normal_form(rules: GrammarRules) -> NormalForm:
     )
 
 
-def _through_units(rules: GrammarRules, entries: list[tuple[int, int, int]], num_nodes: int) -> list[list[int]]:
-    """The pairs, or the symbols, that each node can be rewritten to, unit rules gone through."""
+def _without_units(rules: GrammarRules, entries: list[tuple[int, int, int]], num_nodes: int) -> list[list[int]]:
+    """The pairs, or the symbols, of each node, with unit rules eliminated."""
     reached: list[set[int]] = [{to for node, to, _ in entries if node == place} for place in range(num_nodes)]
     for place in rules.unit_order:
         for source, to, _ in rules.units:

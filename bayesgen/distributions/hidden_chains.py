@@ -1,10 +1,9 @@
-"""Algorithms for hidden Markov chains: what they see is arrays, batched over sequences.
+"""Algorithms for hidden Markov chains, on arrays that are batched over sequences.
 
     z_1 ~ initial,  z_t ~ transition[z_(t-1)],  x_t ~ the emission distribution of state z_t
 
-Axes: T steps, S states; `*batch` are sequences, classes, or both, and broadcast. The table of emissions holds
-log p(x_t | z_t = s); steps that are not seen have the factor 1, so their logs are 0. A sequence that is shorter than
-the table has a length: what stands in later steps does not matter.
+Axes: T time steps, S states; `*batch` are sequences, classes, or both, and broadcast. The table of emissions holds
+log p(x_t | z_t = s), which is 0 at missing time steps. Where sequences have lengths, later entries are ignored.
 
 Source: Rabiner (1989), A tutorial on hidden Markov models, Proceedings of the IEEE 77, section III.
 """
@@ -20,27 +19,26 @@ from jax.custom_batching import custom_vmap
 from bayesgen.records import record
 from bayesgen.typing import Array, Bool, Float, Int, PRNGKeyArray
 
-# The forward-backward algorithm: in probabilities, as far as these have room for what is to be told, else in logs.
+# The forward-backward algorithm, in probabilities where these do not underflow, else in logs.
 #
-# Arrays have steps or states first, and sequences (or classes, or chains of a sampler) last: T steps, S states, *batch.
-# Probabilities are scaled at every step (Rabiner 1989, section V.A), so that nothing underflows however long a sequence
-# is. But a state that is 1e308 times less probable than another counts for nothing then, even where the steps to come
-# are possible in that state alone. Results tell whether that may have been, and then they are made again in logs, which
-# cost several times as much. Each pass is a loop of its own and small: XLA compiles those into one function for
-# processors, and needs a tenth of the time for a step of them: see benchmarks/hidden_markov.py. Transfer matrices of
-# blocks of steps, made at once, and an associative scan were measured too: up to 5,000 steps neither was faster.
+# Arrays have time steps or states first, and batches (sequences, classes, or chains of a sampler) last. Probabilities
+# are scaled at every step (Rabiner 1989, section V.A), so that they do not underflow however long a sequence is. But a
+# state that is 1e308 times less probable than another gets probability 0, even where later steps are possible in that
+# state alone. Where that may have happened, results are computed again in logs, which cost several times as much. Each
+# pass is a small loop of its own, which XLA fuses for CPUs, ten times as fast: see benchmarks/hidden_markov.py.
+# Transfer matrices of blocks of steps, and an associative scan, were not faster up to 5,000 steps.
 
-UNROLLED = 20  # states up to which sums over them are written out: what is compiled is faster, but takes longer
+UNROLLED_STATES = 20  # up to which sums over states are unrolled, which is faster but compiles longer
 
 First: TypeAlias = Float[jax.Array, " S *#batch"]
 Matrix: TypeAlias = Float[jax.Array, "S S *#batch"]
-Steps: TypeAlias = Float[jax.Array, "T S *#batch"]
+EmissionTable: TypeAlias = Float[jax.Array, "T S *#batch"]
 Active: TypeAlias = Bool[jax.Array, " T *#batch"] | None
 Counts: TypeAlias = tuple[jax.Array, jax.Array, jax.Array]
 
 
 def _with_batches(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of arrays with batches last, which decides once for all of them, mapped or not."""
+    """A jitted function of arrays with batches last, in which `vmap` adds one more batch axis."""
     mapped = custom_vmap(function)
 
     @mapped.def_vmap
@@ -55,22 +53,22 @@ def _with_batches(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @_with_batches
-def forward(initial: First, transition: Matrix, emissions: Steps, active: Active) -> Float[jax.Array, "*batch"]:
+def forward(initial: First, transition: Matrix, emissions: EmissionTable, active: Active) -> Float[jax.Array, "*batch"]:
     """Log densities of sequences, states marginalised.
 
     Args:
         initial: log probabilities of the first state.
-        transition: of the next state, given the state before.
-        emissions: log densities of the steps in each state.
-        active: which steps are before the end; None where all are.
+        transition: log probabilities of the next state given the previous one.
+        emissions: log densities of the time steps in each state.
+        active: mask of the time steps before the end; None where all are.
     """
     moves, active_later = jnp.exp(transition), None if active is None else active[1:]
     joint_of_first = _joint_of_first(initial, transition, emissions, active)
     first, factors, value = _scaled(joint_of_first, emissions, active_later)
     shares, scales = _filtered(first, moves, factors)
     value = value + _where(active_later, jnp.log(scales), 0.0).sum(0)
-    ways = (transition > -jnp.inf).astype(moves.dtype)  # of which products with shares may have no room, these have
-    is_reached = (_moved(shares[:-1], ways) > 0) & (emissions[1:] > -jnp.inf)
+    possible = (transition > -jnp.inf).astype(moves.dtype)  # unlike probabilities, these do not underflow
+    is_reached = (_moved(shares[:-1], possible) > 0) & (emissions[1:] > -jnp.inf)
     is_lost = _where(active_later, (is_reached & (shares[1:] < _lost(shares))).any(1), False).any()
     is_first_lost = ((joint_of_first > -jnp.inf) & (first < _lost(first))).any()
     is_exact = jnp.isfinite(value).all() & ((moves >= _all_mix(moves)).all() | ~(is_lost | is_first_lost))
@@ -79,9 +77,9 @@ def forward(initial: First, transition: Matrix, emissions: Steps, active: Active
 
 @_with_batches
 def forward_backward(
-    initial: First, transition: Matrix, emissions: Steps, active: Active
+    initial: First, transition: Matrix, emissions: EmissionTable, active: Active
 ) -> tuple[Float[jax.Array, "*batch"], Counts]:
-    """Log densities, and expected counts: of first states, of transitions, and of states at each step."""
+    """Log densities, and expected counts of first states, of transitions, and of states at each time step."""
     moves, active_later = jnp.exp(transition), None if active is None else active[1:]
     joint_of_first = _joint_of_first(initial, transition, emissions, active)
     first, factors, value = _scaled(joint_of_first, emissions, active_later)
@@ -89,12 +87,12 @@ def forward_backward(
     value = value + _where(active_later, jnp.log(scales), 0.0).sum(0)
     ahead = _ahead(moves, factors, active_later, first.shape)
     joint = jnp.concatenate([shares[:1], _moved(shares[:-1], moves) * factors]) * ahead
-    totals = joint.sum(1)  # of which little is left where what is likely so far is not so from the other side
+    totals = joint.sum(1)  # tiny where states that are likely given the past are unlikely given the future
     states = joint / totals[:, None]
     from_states, to_states = shares[:-1] / totals[1:, None], _where(active_later, factors * ahead[1:], 0.0)
     transitions = moves * jnp.einsum("ti...,tj...->ij...", from_states, to_states)
-    has_room = ((moves > 0) | (transition == -jnp.inf)).all()
-    is_exact = jnp.isfinite(value).all() & has_room & (_where(active, totals, 1.0) >= _lost(totals)).all()
+    is_precise = ((moves > 0) | (transition == -jnp.inf)).all()
+    is_exact = jnp.isfinite(value).all() & is_precise & (_where(active, totals, 1.0) >= _lost(totals)).all()
     return jax.lax.cond(
         is_exact,
         lambda: (value, (states[0], transitions, _where(active, states, 0.0))),
@@ -103,23 +101,23 @@ def forward_backward(
 
 
 def _lost(shares: jax.Array) -> float:
-    """Share of a state, or of all paths through a step, below which probabilities may not tell of others."""
+    """The share of a state, or of all paths through a time step, below which others may have underflowed."""
     return float(jnp.finfo(shares.dtype).tiny) ** (1 / 2)  # 1e-154 in double precision
 
 
 def _all_mix(moves: jax.Array) -> float:
-    """Transition probability from which on no state is so far behind the others for longer than a step."""
+    """The transition probability from which on a state recovers from underflow within a time step."""
     return float(jnp.finfo(moves.dtype).tiny) ** (1 / 3)
 
 
-def _joint_of_first(initial: First, transition: Matrix, emissions: Steps, active: Active) -> jax.Array:
-    """Log densities of the first step and its state, all axes of batches in full."""
+def _joint_of_first(initial: First, transition: Matrix, emissions: EmissionTable, active: Active) -> jax.Array:
+    """Log densities of the first time step and its state, broadcast to all batch axes."""
     shapes = initial.shape[1:], transition.shape[2:], emissions.shape[2:], () if active is None else active.shape[1:]
     return jnp.broadcast_to(initial + emissions[0], (len(initial), *jnp.broadcast_shapes(*shapes)))
 
 
-def _scaled(joint: jax.Array, emissions: Steps, active: Active) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Shares of the first states, densities of later steps over the best state's, and the logs that are left out."""
+def _scaled(joint: jax.Array, emissions: EmissionTable, active: Active) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Shares of the first states, later densities relative to the best state's, and the logs of these factors."""
     value = log_sum(joint, 0)
     later = _where(active, emissions[1:], 0.0)
     peaks = finite(later.max(1))
@@ -127,7 +125,7 @@ def _scaled(joint: jax.Array, emissions: Steps, active: Active) -> tuple[jax.Arr
 
 
 def _filtered(first: jax.Array, moves: jax.Array, factors: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Probabilities of states given all steps until then (T, S, *batch), and scales of the later steps."""
+    """Probabilities of states given the time steps so far, (T, S, *batch), and scales of the later steps."""
 
     def move(shares: jax.Array, factor: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
         joint = _times(shares, moves) * factor
@@ -139,7 +137,7 @@ def _filtered(first: jax.Array, moves: jax.Array, factors: jax.Array) -> tuple[j
 
 
 def _ahead(moves: jax.Array, factors: jax.Array, active: Active, shape: tuple[int, ...]) -> jax.Array:
-    """Densities of all steps ahead given the state (T, S, *batch), scaled so that they sum to 1 over states."""
+    """Densities of all later time steps given the state, (T, S, *batch), scaled to sum to 1 over states."""
     transposed, last = jnp.swapaxes(moves, 0, 1), jnp.full(shape, 1 / shape[0])
 
     def move(ahead: jax.Array, step: tuple[jax.Array, jax.Array | None]) -> tuple[jax.Array, jax.Array]:
@@ -154,13 +152,13 @@ def _ahead(moves: jax.Array, factors: jax.Array, active: Active, shape: tuple[in
 
 
 def _moved(shares: jax.Array, moves: jax.Array) -> jax.Array:
-    """Probabilities of the states at the next steps, all at once."""
+    """Probabilities of the states at the next time steps, all at once."""
     return jnp.moveaxis(_times(jnp.moveaxis(shares, 1, 0), moves[:, :, None]), 0, 1)
 
 
 def _times(vector: jax.Array, matrix: jax.Array) -> jax.Array:
     """Vectors times matrices, states first."""
-    if len(vector) > UNROLLED:
+    if len(vector) > UNROLLED_STATES:
         return (vector[:, None] * matrix).sum(0)
     total = vector[0] * matrix[0]
     for share, row in zip(vector[1:], matrix[1:], strict=True):
@@ -169,24 +167,24 @@ def _times(vector: jax.Array, matrix: jax.Array) -> jax.Array:
 
 
 def _where(active: Active, steps: jax.Array, other: float | bool) -> jax.Array:
-    """Steps (T, S, *batch) or (T, *batch), with something else past the end."""
+    """Values by time step, (T, S, *batch) or (T, *batch), with another one past the end."""
     if active is None:
         return steps
     return jnp.where(active if active.ndim == steps.ndim else active[:, None], steps, other)
 
 
-# --- logs, which hold everything --------------------------------------------------------------------------------------
+# --- in logs, which do not underflow ----------------------------------------------------------------------------------
 
 
-def forward_in_logs(initial: First, transition: Matrix, emissions: Steps, active: Active) -> jax.Array:
+def forward_in_logs(initial: First, transition: Matrix, emissions: EmissionTable, active: Active) -> jax.Array:
     """`forward`, in logs."""
     return _filtered_in_logs(initial, transition, emissions, active)[0].sum(0)
 
 
 def forward_backward_in_logs(
-    initial: First, transition: Matrix, emissions: Steps, active: Active
+    initial: First, transition: Matrix, emissions: EmissionTable, active: Active
 ) -> tuple[jax.Array, Counts]:
-    """`forward_backward`, in logs. Expected counts of sequences that are impossible are 0."""
+    """`forward_backward`, in logs. Expected counts of impossible sequences are 0."""
     scales, filtered = _filtered_in_logs(initial, transition, emissions, active)
     value = scales.sum(0)
 
@@ -212,9 +210,9 @@ def forward_backward_in_logs(
 
 
 def _filtered_in_logs(
-    initial: First, transition: Matrix, emissions: Steps, active: Active
+    initial: First, transition: Matrix, emissions: EmissionTable, active: Active
 ) -> tuple[jax.Array, jax.Array]:
-    """Log densities of each step given those before (T, *batch), and of states given all until then (T, S, *batch)."""
+    """Log densities of each time step given the past, (T, *batch), and of states given past and present."""
     start = _normalised(_joint_of_first(initial, transition, emissions, active))
 
     def move(
@@ -232,32 +230,32 @@ def _filtered_in_logs(
 
 
 def _normalised(logs: Float[jax.Array, " S *batch"]) -> tuple[jax.Array, jax.Array]:
-    """The log of the sum over states, and logs of shares in it; -inf where the sum is 0."""
+    """The log of the sum over states, and log shares in it; -inf where the sum is 0."""
     total = log_sum(logs, 0)
     return total, logs - finite(total)
 
 
-def log_sum(logs: Float[jax.Array, "..."], axis: int) -> Float[jax.Array, "..."]:
-    """Logs of sums of exponentials, -inf where all are."""
-    peak = jax.lax.stop_gradient(finite(logs.max(axis)))
+def log_sum(logs: Float[Array, "..."], axis: int = -1) -> Float[jax.Array, "..."]:
+    """Logs of sums of exponentials; -inf, with gradient 0, where all are."""
+    peak = jax.lax.stop_gradient(finite(logs.max(axis, initial=-jnp.inf)))
     total = jnp.exp(logs - jnp.expand_dims(peak, axis)).sum(axis)
     is_zero = total == 0
     return jnp.where(is_zero, -jnp.inf, jnp.log(jnp.where(is_zero, 1.0, total)) + peak)
 
 
-def finite(logs: Float[jax.Array, "..."]) -> Float[jax.Array, "..."]:
-    """Logs to measure others against, which are all -inf where these are."""
+def finite(logs: Float[Array, "..."]) -> Float[jax.Array, "..."]:
+    """Logs with 0 in place of -inf, as references to subtract."""
     return jnp.where(jnp.isneginf(logs), 0.0, logs)
 
 
 @record
 class ExpectedCounts:
-    """What is expected of the hidden states of sequences: derivatives of their log densities.
+    """Expected counts of the hidden states of sequences: derivatives of their log densities.
 
     Attributes:
         initial: probability of each state at the first step; with respect to log initial probabilities.
         transition: expected number of transitions; with respect to log transition probabilities.
-        states: probability of each state at each step, 0 past the end; with respect to log emission densities.
+        states: probability of each state at each time step, 0 past the end; with respect to log emission densities.
     """
 
     initial: Float[Array, "*batch S"]
@@ -274,8 +272,7 @@ def log_density(
 ) -> Float[Array, "*batch"]:
     """Log density of sequences, hidden states marginalised (the forward algorithm).
 
-    Its gradient is `expected_counts`, and costs one pass backward. Where a sequence is impossible it is -inf, and the
-    gradient 0.
+    Its gradient is `expected_counts`, and costs one backward pass. Impossible sequences have -inf, with gradient 0.
 
     >>> initial, transition = jnp.log(jnp.array([0.5, 0.5])), jnp.log(jnp.array([[0.9, 0.1], [0.2, 0.8]]))
     >>> emissions = jnp.log(jnp.array([[0.3, 0.7], [0.3, 0.7]]))
@@ -296,7 +293,7 @@ def expected_counts(
     log_emissions: Float[Array, "*#batch T S"],
     lengths: Int[Array, "*#batch"] | None = None,
 ) -> ExpectedCounts:
-    """Expected states and transitions given each sequence (the forward-backward algorithm); 0 where it cannot be."""
+    """Expected states and transitions given each sequence (the forward-backward algorithm); 0 if it is impossible."""
     batch = _batch_shape(log_initial, log_transition, log_emissions, lengths)
     arrays = tuple(
         jnp.broadcast_to(array, batch + array.shape[array.ndim - event :])
@@ -316,9 +313,9 @@ def most_probable_paths(
     log_emissions: Float[Array, "*#batch T S"],
     lengths: Int[Array, "*#batch"] | None = None,
 ) -> tuple[Int[Array, "*batch T"], Float[Array, "*batch"]]:
-    """The most probable path of states of each sequence, -1 past its end, and the log density of both together.
+    """The most probable path of states of each sequence (Viterbi), -1 past its end, and their joint log density.
 
-    Of paths that are equally probable, one with the lowest states at the end (the algorithm of Viterbi).
+    Ties go to the lowest states at the end.
     """
     initial, transition, steps, known = _batches_last(log_initial, log_transition, log_emissions, lengths)
     batch = _batch_shape(log_initial, log_transition, log_emissions, lengths)
@@ -372,7 +369,7 @@ def sample_paths(
     return jnp.moveaxis(jnp.concatenate([first[None], others]), 0, -1)
 
 
-# --- arrays with the steps or states first, and batches last ---------------------------------------------------------
+# --- arrays with time steps or states first, and batches last ---------------------------------------------------------
 
 
 def _batches_last(
@@ -381,7 +378,7 @@ def _batches_last(
     emissions: Float[Array, "*#batch T S"],
     lengths: Int[Array, "*#batch"] | None,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array | None]:
-    """The arrays with as many axes of batches each, which come last; and which steps are before the end."""
+    """The arrays with the same number of batch axes, which come last; and the mask of time steps before the end."""
     num_axes = len(_batch_shape(initial, transition, emissions, lengths))
 
     def turned(array: Array, event: int) -> jax.Array:
@@ -413,7 +410,7 @@ def _log_density_jvp(
     primals: tuple[jax.Array, jax.Array, jax.Array, jax.Array | None],
     tangents: tuple[jax.Array, jax.Array, jax.Array, object],
 ) -> tuple[jax.Array, jax.Array]:
-    """The derivative of a log density is linear in expected counts, which are computed once."""
+    """The derivative of a log density is linear in the expected counts, which are computed once."""
     value, counts = _value_and_counts(*primals)
     of_initial, of_transition, of_emissions = (
         (count * tangent).sum(tuple(range(count.ndim - value.ndim)))

@@ -1,4 +1,4 @@
-"""`HiddenMarkov`: sequences made by a Markov chain of hidden states, whose densities sum the states out."""
+"""`HiddenMarkov`: sequences with a Markov chain of hidden states, and densities of observed cells of events."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -15,26 +15,23 @@ from bayesgen.statistics import LOG_2PI, read_conditional, register, restricted
 from bayesgen.typing import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from .hidden_chains import log_density, sample_paths
-from .hidden_markov_likelihood import EMISSION, HiddenMarkovLikelihood, num_steps_seen, steps_of_symbols
+from .hidden_markov_likelihood import EMISSION, HiddenMarkovLikelihood, num_observed_steps, steps_of_symbols
 from .sequences import Length, SequenceDistribution, sequences
-
-# Densities of the cells of an event that are there, for distributions whose events may be seen in part.
 
 JOINTLY_NORMAL = dist.MultivariateNormal | dist.LowRankMultivariateNormal
 
 
 def innermost(distribution: dist.Distribution) -> dist.Distribution:
-    """A distribution without what was wrapped around it: events, expansion, masks."""
+    """The distribution inside `to_event`, `expand` and `mask`."""
     while isinstance(distribution, dist.Independent | dist.ExpandedDistribution | dist.MaskedDistribution):
         distribution = distribution.base_dist
     return distribution
 
 
 def whole_axes(distribution: dist.Distribution) -> int:
-    """How many last axes of a value are one event that has a density only as a whole.
+    """How many last axes of a value are an event without marginal densities of its parts.
 
-    None where events are numbers, where they are jointly normal, whose parts have marginals, and where they are
-    sequences, any step of which may be missing; but a step may be one event.
+    0 for numbers, for jointly normal vectors, and for sequences of numbers, of which any time step may be missing.
     """
     leaf = innermost(distribution)
     if isinstance(leaf, SequenceDistribution):
@@ -49,7 +46,7 @@ def log_prob_of_cells(
 
     Args:
         distribution: of the values.
-        value: in cells that are missing, one that the distribution can take.
+        value: with possible values in missing cells.
         observed: mask of the observed cells, of the shape of the value.
     """
     if isinstance(distribution, dist.Independent):
@@ -72,30 +69,25 @@ def _marginal(
     value: Float[Array, "..."],
     observed: Bool[Array, "..."],
 ) -> Float[Array, "..."]:
-    """Log density of the observed columns: the others are made standard normal, and at zero."""
+    """Log density of the observed columns: missing ones are replaced by standard normal columns at 0."""
     loc, scale_tril = restricted(distribution.loc, distribution.scale_tril, observed)
     whole = dist.MultivariateNormal(loc, scale_tril=scale_tril).log_prob(jnp.where(observed, value, 0.0))
     return whole + 0.5 * LOG_2PI * (~observed).sum(-1)
 
 
-# The sequences that hidden Markov models of numbers can take: steps that the emissions of some state can make.
-
-
 class StepsOfStates(constraints.Constraint):
-    """Sequences of numbers, or of arrays of them, of which each is not seen or in the support of some state."""
+    """Sequences of numbers or arrays, each missing or in the support of the emissions of some state."""
 
-    is_discrete = False  # as NaN is none of what counts can be
+    is_discrete = False  # because missing counts are NaN
 
     def __init__(self, step: constraints.Constraint, num_states: int, whole_axes: int) -> None:
         self.step, self.num_states, self.whole_axes = step, num_states, whole_axes
 
     @property
     def event_dim(self) -> int:
-        """That of a step, and the axis of steps."""
         return self.step.event_dim + 1
 
     def __call__(self, x: Shaped[Array, "..."]) -> Bool[Array, "..."]:
-        """Whether each is such a sequence."""
         steps = jnp.moveaxis(jnp.asarray(x), -self.event_dim, 0)
         if not len(steps):
             return jnp.ones(steps.shape[1 : steps.ndim - self.step.event_dim], bool)
@@ -107,18 +99,15 @@ class StepsOfStates(constraints.Constraint):
         return (possible & ~is_in_part.any(tuple(range(steps.ndim - self.event_dim, is_in_part.ndim)))).all(0)
 
     def feasible_like(self, prototype: Shaped[Array, "..."]) -> Float[Array, "..."]:
-        """Sequences of which nothing is seen."""
         return jnp.full(jnp.shape(prototype), jnp.nan)
 
     def __repr__(self) -> str:
         return f"sequences of steps from {self.step}"
 
     def tree_flatten(self) -> Any:
-        """The support of a step."""
         return (self.step,), (("step",), {"num_states": self.num_states, "whole_axes": self.whole_axes})
 
     def eq(self, other: object, static: bool = False) -> Any:
-        """Whether it is the same set of sequences."""
         if not isinstance(other, StepsOfStates) or self.tree_flatten()[1] != other.tree_flatten()[1]:
             return False
         return self.step.eq(other.step, static)
@@ -126,18 +115,18 @@ class StepsOfStates(constraints.Constraint):
 
 @dist.biject_to.register(StepsOfStates)
 def _to_steps(support: StepsOfStates) -> dist.transforms.Transform:
-    """From numbers to steps without constraints; counts, which no such map gives, are taken for positive numbers."""
+    """The transform to the support of a time step; for counts, which have none, to positive numbers."""
     step = of_first_state(support.step, support.step.event_dim)
     return dist.biject_to(constraints.positive if step.is_discrete else step)
 
 
 def depends_on_state(support: constraints.Constraint, step_axes: int) -> bool:
-    """Whether the support of emissions has bounds, or the like, with an axis for the states."""
+    """Whether parameters of the support of emissions, such as bounds, have an axis for the states."""
     return any(jnp.ndim(bound) > step_axes for bound in jax.tree.leaves(support))
 
 
 def of_first_state(support: constraints.Constraint, step_axes: int) -> constraints.Constraint:
-    """The support of the emissions of one state, for sequences of steps: the axis of states is 1 long."""
+    """The support of the emissions of the first state, with an axis of length 1 for the states."""
     if not depends_on_state(support, step_axes):
         return support
 
@@ -156,23 +145,23 @@ class HiddenMarkov(SequenceDistribution):
 
         z_1 ~ initial,  z_t ~ transition[z_(t-1)],  x_t ~ emissions[z_t]
 
-    Log densities are those of the forward algorithm, and their gradients, which cost one pass backward, hold the
-    expected states (Rabiner 1989, Proceedings of the IEEE 77, section III). Steps are symbols where the emissions are
-    `Categorical`: whole numbers, PADDING past the end. Else they are numbers, or arrays of them, and NaN stands for
-    what was not seen, and for steps past the end: a step that nobody saw says nothing of the states.
+    The forward algorithm computes log densities; their gradients, the expected states, cost one backward pass (Rabiner
+    1989, Proceedings of the IEEE 77, section III). Where the emissions are `Categorical`, time steps are symbols: whole
+    numbers, PADDING past the end. Else they are numbers or arrays, and missing ones, as well as those past the end, are
+    NaN: both have factor 1.
 
     Args:
         initial: (..., S), probabilities of the first state.
         transition: (..., S, S), probabilities of the next state, row by row for the state before.
         emissions: any NumPyro distribution whose last batch axis is that of the states, (..., S), such as
             `Normal(loc, scale)` with `loc` of the shape (S,), or `MultivariateNormal` with means (S, D).
-        length: number of steps of samples, or an array of them; see `SequenceDistribution`.
-        max_length: number of steps T of the array.
-        symbols: the symbols that codes stand for, where the emissions are `Categorical`.
+        length: number of time steps of samples, or an array of them; see `SequenceDistribution`.
+        max_length: number of time steps T of the array.
+        symbols: the symbols of the codes, where the emissions are `Categorical`.
 
     Raises:
-        ModelError: emissions that are no distribution of one step, or have no axis for the states; shapes that tell of
-            different numbers of states; symbols where steps are none, or not one for each code.
+        ModelError: emissions that are not a distribution of one time step, or have no axis for the states; shapes with
+            different numbers of states; symbols for time steps that are numbers, or not one for each code.
 
     >>> import numpyro.distributions as dist
     >>> weather = HiddenMarkov(
@@ -214,22 +203,19 @@ class HiddenMarkov(SequenceDistribution):
 
     @property
     def num_states(self) -> int:
-        """S."""
         return self.initial.shape[-1]
 
     @property
     def step_support(self) -> constraints.Constraint:
-        """What the emissions of the first state may be."""
         return of_first_state(self.emissions.support, len(self.event_shape) - 1)
 
     @property
     def whole_step_axes(self) -> int:
-        """As many as of events of the emissions."""
         return whole_axes(self.emissions)
 
     @constraints.dependent_property
     def support(self) -> Any:
-        """Sequences of steps that the emissions of some state can take."""
+        """Sequences of time steps that are in the support of some state."""
         if self.of_symbols:
             leaf: Any = innermost(self.emissions)
             return sequences(leaf.probs.shape[-1])
@@ -237,23 +223,21 @@ class HiddenMarkov(SequenceDistribution):
 
     @validate_sample
     def log_prob(self, value: Shaped[Array, "..."]) -> Float[Array, "..."]:
-        """Log density of sequences, states marginalised."""
         value = jnp.asarray(value)
         return self.log_prob_of_cells(value, jnp.ones(value.shape, bool) if self.of_symbols else ~jnp.isnan(value))
 
     def log_prob_of_cells(self, value: Shaped[Array, "..."], observed: Bool[Array, "..."]) -> Float[Array, "..."]:
-        """Log density of the steps, or of the cells of steps, that are there. See `SequenceDistribution`."""
         step_axes = len(self.event_shape) - 1
         shape = lax.broadcast_shapes(self.batch_shape, value.shape[: value.ndim - step_axes - 1])
         if not value.shape[value.ndim - step_axes - 1]:
             return jnp.zeros(shape)
         if self.of_symbols:
             value, observed = steps_of_symbols(value, observed)
-        lengths = num_steps_seen(observed, step_axes)
+        lengths = num_observed_steps(observed, step_axes)
         missing_axes = max(len(self.batch_shape) + len(self.event_shape) - value.ndim, 0)
 
         def by_step(array: Shaped[Array, "..."]) -> jax.Array:
-            """The steps first, and an axis for the states after those of batches."""
+            """Time steps first, and an axis for the states after the batch axes."""
             array = jnp.reshape(array, (1,) * missing_axes + array.shape)
             array = jnp.expand_dims(jnp.moveaxis(array, array.ndim - step_axes - 1, 0), -1 - step_axes)
             states = array.ndim - step_axes - 1
@@ -269,7 +253,7 @@ class HiddenMarkov(SequenceDistribution):
     def _log_emissions(
         self, steps: Shaped[jax.Array, "..."], seen: Bool[jax.Array, "..."], step_axes: int
     ) -> Float[jax.Array, "..."]:
-        """Log density of steps in each state: -inf where a state cannot make what others can."""
+        """Log density of time steps in each state; -inf outside the support of the state."""
         support = self.emissions.support
         if isinstance(innermost(self.emissions), CATEGORICAL):
             steps = steps.astype(int)
@@ -281,7 +265,6 @@ class HiddenMarkov(SequenceDistribution):
         return jnp.where(is_possible, logs, -jnp.inf)
 
     def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Shaped[Array, "..."]:
-        """Independent sequences."""
         assert key is not None
         num_steps, batch, step_axes = self.steps_to_sample, self.batch_shape, len(self.event_shape) - 1
         of_states, of_steps = jax.random.split(key)
@@ -296,12 +279,12 @@ class HiddenMarkov(SequenceDistribution):
 
 
 def _are_symbols(emissions: dist.Distribution) -> bool:
-    """Whether a step is one symbol."""
+    """Whether a time step is one symbol."""
     return isinstance(innermost(emissions), CATEGORICAL) and not emissions.event_shape
 
 
 def _check_emissions(emissions: dist.Distribution, symbols: Sequence[Hashable] | None) -> None:
-    """Refuse what makes no steps, and symbols that do not stand for the codes of steps."""
+    """Refuse emissions that are not distributions of a time step, and symbols that do not fit the codes."""
     if not isinstance(emissions, dist.Distribution):
         raise ModelError(
             f"HiddenMarkov: emissions are a NumPyro distribution with an axis for the states, got {emissions!r}."
@@ -326,7 +309,7 @@ def _check_emissions(emissions: dist.Distribution, symbols: Sequence[Hashable] |
 
 
 def _check_states(initial: Float[Array, "..."], transition: Float[Array, "..."], emissions: dist.Distribution) -> None:
-    """Refuse shapes that are not those of one number of states."""
+    """Refuse shapes with different numbers of states."""
     if not emissions.batch_shape:
         raise ModelError(
             "HiddenMarkov: the last batch axis of emissions is that of the states, and emissions have none: give "

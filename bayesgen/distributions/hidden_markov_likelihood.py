@@ -1,4 +1,4 @@
-"""What can be done with hidden Markov models and rows: densities, expected counts, states at each step."""
+"""The likelihood of hidden Markov models: densities, expected counts, and states at each time step."""
 
 import dataclasses
 
@@ -11,30 +11,29 @@ from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
 from .hidden_chains import expected_counts, log_density, most_probable_paths
 
-EMISSION = "emission_"  # what the names of parameters of the emissions begin with
+EMISSION = "emission_"  # prefix of the names of the emissions' parameters
 
 
 @dataclasses.dataclass(frozen=True)
 class HiddenMarkovLikelihood(LatentLikelihood, StatesLikelihood):
-    """Hidden Markov models whose emissions have a likelihood. Rows are kept, and their states marginalised.
+    """Hidden Markov models whose emissions have a likelihood. Rows are retained, and their states marginalised.
 
     Parameters: `log_initial` (K, S), `log_transition` (K, S, S), and those of the emissions with the axes (K, S) first,
-    their names after `emission_`. Cells of a step may be missing as the emissions' likelihood lets them.
+    with the prefix `emission_`. Cells of a time step may be missing where the emissions' likelihood allows it.
 
     Attributes:
-        emission: the statistic of the emissions.
+        emission: the likelihood of the emissions.
     """
 
     emission: Likelihood
 
     @property
     def takes_squares(self) -> bool:  # type: ignore[override]
-        """As the emissions do."""
         return self.emission.takes_squares
 
     @property
     def has_symmetries(self) -> bool:
-        """Yes: states have no names of their own."""
+        """Always: states may be renumbered."""
         return True
 
     def log_probs(
@@ -46,10 +45,9 @@ class HiddenMarkovLikelihood(LatentLikelihood, StatesLikelihood):
     ) -> Float[Array, " m"]:
         """Log density of each row under its class. See `LatentLikelihood.log_probs`.
 
-        The recursion over steps runs once a row. Emissions are told under all classes, and those of the row's class
-        taken: densities of emissions come in tables of steps and classes.
+        Emissions have tables of densities under all classes; the recursion runs once, for the class of the row.
         """
-        steps, seen = self._steps(values, observed)
+        steps, mask = self._steps(values, observed)
         logs = self.log_emissions(parameters, values, observed)
         tables = parameters["log_initial"], parameters["log_transition"]
         if len(tables[0]) == 1:
@@ -57,37 +55,36 @@ class HiddenMarkovLikelihood(LatentLikelihood, StatesLikelihood):
         else:
             chosen = jnp.take_along_axis(logs, classes[:, None, None, None], 2)[:, :, 0]
             initial, transition = (table[classes] for table in tables)
-        lengths = None if seen is None else num_steps_seen(seen, steps.ndim - 2)
+        lengths = None if mask is None else num_observed_steps(mask, steps.ndim - 2)
         return log_density(initial, transition, chosen, lengths)
 
     def log_emissions(
         self, parameters: Parameters, values: Real[Array, "m T ..."], observed: Bool[Array, "m T ..."] | None
     ) -> Float[Array, "m T K S"]:
-        """Log density of each step in each state under each class; 0 where it is not seen."""
+        """Log density of each time step in each state under each class; 0 where it is missing."""
         num_classes, num_states = parameters["log_initial"].shape
         of_states = {
             name.removeprefix(EMISSION): value.reshape(num_classes * num_states, *value.shape[2:])
             for name, value in parameters.items()
             if name.startswith(EMISSION)
         }
-        steps, seen = self._steps(values, observed)
+        steps, mask = self._steps(values, observed)
         shape = (*steps.shape[:2], num_classes, num_states)
         flat = steps.reshape(-1, *steps.shape[2:])
-        mask = None if seen is None else seen.reshape(flat.shape)
+        mask = None if mask is None else mask.reshape(flat.shape)
         logs = self.emission.density(of_states).log_prob(flat, mask).reshape(shape)
-        if seen is None:
+        if mask is None:
             return logs
-        return jnp.where(seen.any(tuple(range(2, seen.ndim)))[..., None, None], logs, 0.0)
+        return jnp.where(mask.any(tuple(range(2, mask.ndim)))[..., None, None], logs, 0.0)
 
     def numbers_per_row(self, parameters: Parameters, values: Real[Array, "m T ..."]) -> float:
-        """Densities of steps in all states of all classes, and the tables of both passes over them."""
+        """Densities of time steps in all states of all classes, and the tables of both passes."""
         num_classes, num_states = parameters["log_initial"].shape
         return float(values.shape[1] * num_states * (num_classes + 3) + num_states**2)
 
     def smoothed(
         self, parameters: Parameters, values: Shaped[Array, "n T ..."], observed: Bool[Array, "n T ..."] | None
     ) -> Float[Array, "n K T S"]:
-        """Probabilities of states given all that is seen of a sequence. See `StatesLikelihood`."""
         return expected_counts(*self._tables(parameters, values, observed)).states
 
     def most_probable_paths(
@@ -97,18 +94,16 @@ class HiddenMarkovLikelihood(LatentLikelihood, StatesLikelihood):
         observed: Bool[Array, "n T ..."] | None,
         lengths: Int[Array, " n"],
     ) -> Int[Array, "n K T"]:
-        """The states of the most probable path. See `StatesLikelihood`."""
         return most_probable_paths(*self._tables(parameters, values, observed), lengths[:, None])[0]
 
     def in_order(self, parameters: Parameters, order: Int[Array, " S"]) -> dict[str, Array]:
-        """States in another order. See `StatesLikelihood`."""
         moved = {name: jnp.take(value, order, 1) for name, value in parameters.items()}
         return {**moved, "log_transition": jnp.take(moved["log_transition"], order, 2)}
 
     def _steps(
         self, values: Real[Array, "m T ..."], observed: Bool[Array, "m T ..."] | None
     ) -> tuple[jax.Array, Bool[jax.Array, "m T ..."] | None]:
-        """Steps that are all possible, and which of their cells were seen; None where all were."""
+        """Time steps with possible values in missing cells, and a mask of the observed ones; None where all are."""
         mask = None if observed is None else jnp.asarray(observed)
         if isinstance(self.emission, CategoricalLikelihood) and values.ndim == 2:
             codes = jnp.asarray(values).astype(int)
@@ -118,7 +113,7 @@ class HiddenMarkovLikelihood(LatentLikelihood, StatesLikelihood):
     def _tables(
         self, parameters: Parameters, values: Real[Array, "m T ..."], observed: Bool[Array, "m T ..."] | None
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Log probabilities of initial states and transitions, and of the steps of each row under each class."""
+        """Log probabilities of initial states and transitions, and of the time steps of each row under each class."""
         logs = jnp.moveaxis(self.log_emissions(parameters, values, observed), 1, 2)
         return jnp.asarray(parameters["log_initial"]), jnp.asarray(parameters["log_transition"]), logs
 
@@ -126,13 +121,13 @@ class HiddenMarkovLikelihood(LatentLikelihood, StatesLikelihood):
 def steps_of_symbols(
     codes: Real[Array, "*batch T"], observed: Bool[Array, "*batch T"]
 ) -> tuple[Real[jax.Array, "*batch T"], Bool[jax.Array, "*batch T"]]:
-    """Codes that are symbols everywhere, and which of them were seen; none from the first step on that is padding."""
+    """Codes with symbols in place of padding, and a mask of the observed ones before the first padding."""
     inside = jnp.cumsum((codes == PADDING) & observed, -1) == 0
-    seen = inside & observed
-    return jnp.where(seen, codes, 0), seen
+    is_observed = inside & observed
+    return jnp.where(is_observed, codes, 0), is_observed
 
 
-def num_steps_seen(observed: Bool[Array, "..."], step_axes: int) -> Int[jax.Array, "*batch"]:
-    """The number of steps up to the last of which something was seen: what comes after it has factor 1."""
-    seen = observed.any(tuple(range(observed.ndim - step_axes, observed.ndim)))
-    return jnp.where(seen, jnp.arange(1, seen.shape[-1] + 1), 0).max(-1, initial=0)
+def num_observed_steps(observed: Bool[Array, "..."], step_axes: int) -> Int[jax.Array, "*batch"]:
+    """The number of time steps up to the last with an observed cell; later ones have factor 1."""
+    mask = observed.any(tuple(range(observed.ndim - step_axes, observed.ndim)))
+    return jnp.where(mask, jnp.arange(1, mask.shape[-1] + 1), 0).max(-1, initial=0)

@@ -1,15 +1,15 @@
-"""The inside algorithm: the log probability of a string under a grammar, summed over all its parse trees.
+"""Parse trees of strings: the inside algorithm, which sums over all of them, and the most probable one (CKY).
 
 For a node A of the normal form and the w symbols from i on,
 
     inside(A, i, w) = sum over pairs B C of A, and 0 < k < w, of p(A -> B C) inside(B, i, k) inside(C, i + k, w - k),
 
-all in logs, so that no string is too long and no probability too small. The widths w go one after another; all starts,
-all pairs and all splits of a width are one array operation. The table is kept twice, by starts and by ends of spans, so
-that both factors lie side by side: (first, start, width - 1) and (second, end, T - width).
+all in logs. The widths w go one after another; all starts, pairs and splits of a width are one array operation. The
+table is stored by starts and by ends of spans, so that both factors are contiguous: (first, start, width - 1) and
+(second, end, T - width).
 
-The derivative of log p(x) by log p(A -> B C) is the number of times that the parse tree is expected to use it, given x.
-It is found by the outside algorithm, which goes through the widths backwards.
+The derivative of log p(x) by log p(A -> B C) is the expected number of uses of the rule in the parse tree, given x. The
+outside algorithm computes it, which goes through the widths backwards.
 
 Source: Baker (1979), Trainable grammars for speech recognition; Eisner (2016), Inside-outside and forward-backward
 algorithms are just backprop.
@@ -27,9 +27,8 @@ from jax import lax
 
 from bayesgen.typing import Array, Float, Int
 
-from .grammar_rules import GrammarRules, NormalForm, Symbol, normal_form, rule_name, safe_log
-
-# The most probable parse tree of a string, over the rules as users write them.
+from .grammar_rules import GrammarRules, NormalForm, Symbol, normal_form, rule_name
+from .hidden_chains import finite, log_sum
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ class _Chart:
         self.form, self.log_probs = form, np.append(log_probs, 0.0)
         self.best = np.full((form.num_nodes, num_steps + 1, num_steps + 1), -np.inf)
         self.split = np.zeros((len(form.pairs), num_steps + 1, num_steps + 1), int)
-        self.rule = np.full(self.best.shape, -2)  # rules of pairs and leaves by their places, units after them
+        self.rule = np.full(self.best.shape, -2)  # indices of rules: leaves, then pairs, then units
         starts = np.arange(num_steps)
         for place, (node, code, rule) in enumerate(form.leaf_rules):
             here = starts[codes == code]
@@ -134,7 +133,7 @@ class _Chart:
     def _offer(
         self, node: int, starts: Int[np.ndarray, " s"], width: int, log_probs: Float[np.ndarray, " s"], rule: int
     ) -> None:
-        """A rule by which a node may derive spans: taken where it is more probable than the observed cells."""
+        """Use a rule for the spans of a node where it is more probable than the best rule so far."""
         ends, is_better = starts + width, log_probs > self.best[node, starts, starts + width]
         self.best[node, starts[is_better], ends[is_better]] = log_probs[is_better]
         self.rule[node, starts[is_better], ends[is_better]] = rule
@@ -186,7 +185,7 @@ class _Chart:
         return [(self.form.rules.units[place - num_leaves - len(self.form.pair_rules)][1], start, end)]
 
     def _parts(self, root: Span) -> list[Span]:
-        """The spans of the symbols of a rule: nodes that stand for rests are taken apart."""
+        """The spans of the symbols of a rule; nodes for the rest of a right-hand side are expanded."""
         rest, parts = root, list[Span]()
         while not parts or self.form.is_rest[rest[0]]:
             _, start, end = rest
@@ -198,9 +197,9 @@ class _Chart:
 
 
 Tables: TypeAlias = tuple[Float[jax.Array, "P T T"], Float[jax.Array, "P ends widths"]]
-"""What stands for each pair: its first nodes by (start, width - 1), its second nodes by (end, T - width)."""
+"""For each pair: its first nodes by (start, width - 1), its second nodes by (end, T - width)."""
 SHORT = 8  # widths up to this one share one loop
-GROWTH = 2.0  # of widths that share one loop: fewer loops compile sooner, and do more for widths below their last
+GROWTH = 2.0  # ratio of the widths that share one loop: fewer loops compile sooner and compute more
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -216,9 +215,9 @@ def log_inside(
     Args:
         form: the normal form.
         choices: log probabilities of the pairs of each node.
-        leaves: log probabilities of each symbol under each node; whatever past the end.
-        length: how many symbols the string has.
-        longest: the greatest width that is gone through: that of the longest of many strings.
+        leaves: log probabilities of each symbol under each node; arbitrary past the end.
+        length: of the string.
+        longest: the largest width to compute: the length of the longest of many strings.
     """
     return _inside(form, choices, leaves, length, longest)[0]
 
@@ -229,7 +228,7 @@ def _log_inside_jvp(
     primals: tuple[Float[Array, "N C"], Float[Array, "T N"], Int[Array, ""], Int[Array, ""]],
     tangents: tuple[Float[Array, "N C"], Float[Array, "T N"], Array, Array],
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Expected numbers of uses are the derivatives."""
+    """The derivatives are expected numbers of uses."""
     log_prob, tables = _inside(form, *primals)
     of_choices, of_leaves = _outside(form, *primals, tables)
     return log_prob, (of_choices * tangents[0]).sum() + (of_leaves * tangents[1]).sum()
@@ -270,11 +269,11 @@ def _outside(
     longest: Int[Array, ""],
     tables: Tables,
 ) -> tuple[Float[Array, "N C"], Float[Array, "T N"]]:
-    """How often each pair of a node, and each node at each symbol, is expected in the parse tree."""
+    """Expected numbers of uses of each pair of a node, and of each node at each symbol."""
     root = jnp.zeros((form.num_nodes, 1), leaves.dtype).at[form.start].set(1.0)
 
     def of_spans(used: Tables, width: Int[Array, ""] | int, num_starts: int) -> Float[jax.Array, "N starts"]:
-        """How often each node is expected to have each span of a width."""
+        """Expected numbers of spans of a width, by node and start."""
         by_node = _taken(form, used, width, num_starts)
         return by_node.at[:, :1].add(jnp.where(length == width, root, 0.0))
 
@@ -292,8 +291,8 @@ def _outside(
         last = jnp.minimum(loop[1], longest)
         state = lax.fori_loop(loop[0], last + 1, functools.partial(of_width, loop), state)
     used, of_choices = state
-    is_there = jnp.isfinite(leaves) & (jnp.arange(len(leaves)) < length)[:, None]
-    return of_choices, jnp.where(is_there, of_spans(used, 1, len(leaves)).T, 0.0)
+    is_used = jnp.isfinite(leaves) & (jnp.arange(len(leaves)) < length)[:, None]
+    return of_choices, jnp.where(is_used, of_spans(used, 1, len(leaves)).T, 0.0)
 
 
 def _loops(num_steps: int) -> tuple[tuple[int, int], ...]:
@@ -307,7 +306,7 @@ def _loops(num_steps: int) -> tuple[tuple[int, int], ...]:
 
 
 def _space(num_steps: int) -> int:
-    """How far arrays of the loops reach beyond the tables."""
+    """The padding of the tables that arrays of the loops need."""
     return max((last - first for first, last in _loops(num_steps)), default=0)
 
 
@@ -320,7 +319,7 @@ def _splits(tables: Tables, width: Int[Array, ""] | int, loop: tuple[int, int]) 
 
 
 def _put(form: NormalForm, tables: Tables, spans: Float[Array, "N starts"], width: Int[Array, ""] | int) -> Tables:
-    """The tables with the spans of a width."""
+    """The tables with the spans of a width written into them."""
     (by_start, by_end), num_steps = tables, tables[0].shape[-1]
     first, second = (spans[form.pairs[:, side], :, None] for side in (0, 1))
     return (
@@ -332,7 +331,7 @@ def _put(form: NormalForm, tables: Tables, spans: Float[Array, "N starts"], widt
 def _taken(
     form: NormalForm, used: Tables, width: Int[Array, ""] | int, num_starts: int
 ) -> Float[jax.Array, "N {num_starts}"]:
-    """What tables hold of spans of a width, summed by node."""
+    """The entries of the tables for spans of a width, summed by node."""
     (by_start, by_end), num_steps = used, used[0].shape[-1]
     shape = len(form.pairs), num_starts, 1
     first = lax.dynamic_slice(by_start, (0, 0, width - 1), shape)[..., 0]
@@ -352,20 +351,9 @@ def _added(used: Tables, splits: Float[Array, "P starts splits"], width: Int[Arr
     )
 
 
-def log_sum(logs: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
-    """Log of the sum of exponentials, with derivatives also where all are -inf."""
-    peak = _peak(logs, axis)
-    return jnp.squeeze(peak, axis) + safe_log(jnp.exp(logs - peak).sum(axis))
-
-
 def _shares(logs: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
-    """Shares in the sum of exponentials: 0 where all are -inf."""
-    exponentials = jnp.exp(logs - _peak(logs, axis))
+    """Softmax; 0 where all logs are -inf."""
+    peak = finite(lax.stop_gradient(logs).max(axis, keepdims=True, initial=-jnp.inf))
+    exponentials = jnp.exp(logs - peak)
     total = exponentials.sum(axis, keepdims=True)
     return exponentials / jnp.where(total > 0, total, 1.0)
-
-
-def _peak(logs: Float[Array, "..."], axis: int) -> Float[Array, "..."]:
-    """The largest along an axis; 0 where all are -inf."""
-    peak = lax.stop_gradient(logs).max(axis, keepdims=True, initial=-jnp.inf)
-    return jnp.where(jnp.isfinite(peak), peak, 0.0)

@@ -1,4 +1,4 @@
-"""Normal distributions whose mean is linear in features of the row: the noise of lines, curves and surfaces."""
+"""Normal distributions whose mean is linear in features of the row: lines, curves and surfaces with noise."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -29,19 +29,18 @@ from bayesgen.statistics import (
 )
 from bayesgen.typing import Array, Bool, Float, Int, PRNGKeyArray, Real
 
-BLOCK_COLUMNS = 32  # with the same features, whose cross products are taken together
+BLOCK_COLUMNS = 32  # with the same features, whose cross products are computed together
 
 
 class LinearNormal(dist.Distribution):
     """Normal distribution whose mean is linear in features: y ~ Normal(intercept + features @ coefficients, scale).
 
-    In a program it is a straight line, or by features of one's own (powers, splines, indicators) a curve or surface,
-    with Gaussian noise in y. The features may differ from row to row; they are covariates of the program, or other
-    attributes, and depend on no latent. Then the likelihood of any number of rows needs their means and cross products
-    alone: bayesgen runs through the rows once.
+    In a program this is a straight line with Gaussian noise, or by other features (powers, splines, indicators) a curve
+    or surface. Features are covariates of the program, or other attributes, and do not depend on latents. Then means
+    and cross products of the rows are sufficient, and bayesgen passes over the rows once.
 
     Args:
-        features: what the mean is linear in, the features last.
+        features: with the features on the last axis.
         coefficients: of the features, likewise.
         intercept: the mean where all features are 0.
         scale: standard deviation of the noise, > 0.
@@ -90,30 +89,24 @@ class LinearNormal(dist.Distribution):
 
     @property
     def mean(self) -> Float[Array, "*batch"]:
-        """Mean of each row."""
         return jnp.broadcast_to(self.loc, self.batch_shape)
 
     @property
     def variance(self) -> Float[Array, "*batch"]:
-        """Variance of the noise."""
         return jnp.broadcast_to(self.scale**2, self.batch_shape)
 
     def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Float[Array, "..."]:
-        """Draws of this shape, and then that of the batch."""
         assert key is not None
         return self.loc + self.scale * jax.random.normal(key, (*sample_shape, *self.batch_shape))
 
     @validate_sample
     def log_prob(self, value: Real[Array, "..."]) -> Float[Array, "..."]:
-        """Log density."""
         return -0.5 * ((value - self.loc) / self.scale) ** 2 - jnp.log(self.scale) - 0.5 * LOG_2PI
 
     def cdf(self, value: Real[Array, "..."]) -> Float[Array, "..."]:
-        """Cumulative distribution function."""
         return ndtr((value - self.loc) / self.scale)
 
     def icdf(self, q: Real[Array, "..."]) -> Float[Array, "..."]:
-        """Quantiles."""
         return self.loc + self.scale * ndtri(q)
 
 
@@ -123,7 +116,7 @@ class LinearNormalLikelihood(Likelihood):
 
     Parameters: `coefficients` (K, *extra, F), `intercept` and `scale` (K, *extra); measure: `features`, (n, *extra, F),
     or (n, F) where all columns have the same. The summary is that of (features, y) together, y last: `Moments` whose
-    mean is (K, *extra, F + 1), for each column over the rows in which its cell is there.
+    mean is (K, *extra, F + 1), for each column over the rows in which it is observed.
     """
 
     uses_measure = True
@@ -171,13 +164,12 @@ class LinearNormalLikelihood(Likelihood):
         return xp.asarray(summary.log_base - count * (xp.log(scale) + 0.5 * LOG_2PI) - 0.5 * squares / scale**2)
 
     def density(self, parameters: Parameters) -> "LinearNormalDensity":
-        """The densities of rows with their features."""
         return LinearNormalDensity(parameters["coefficients"], parameters["intercept"], parameters["scale"])
 
 
 @record
 class LinearNormalDensity(DensityGivenFeatures):
-    """Densities of rows of columns about lines in their features."""
+    """Densities of columns about lines in their features."""
 
     coefficients: Float[Array, "K *extra F"]
     intercept: Float[Array, " K *extra"]
@@ -187,7 +179,6 @@ class LinearNormalDensity(DensityGivenFeatures):
     def log_prob_given(
         self, features: Float[Array, "n F"], values: Float[Array, "n ..."], observed: Bool[Array, "n ..."] | None
     ) -> Float[Array, "n K"]:
-        """Log density of each row under each class, given its features."""
         num_classes, num_features = self.coefficients.shape[0], self.coefficients.shape[-1]
         cells = flatten_rows(values if observed is None else filled(values, observed))[:, None]
         slopes = self.coefficients.reshape(num_classes, -1, num_features)
@@ -213,9 +204,9 @@ def _of_blocks(
     for columns in _alike(shared, cells.shape[1], max(BLOCK_COLUMNS, num_features), observed):
         of_block, of_rows = features if shared else features[:, columns.start], weights
         if observed is not None:
-            there = observed[:, columns.start]
-            of_rows = there * (1.0 if weights is None else weights)
-            of_block = xp.where(there[:, None], of_block, 0)
+            mask = observed[:, columns.start]
+            of_rows = mask * (1.0 if weights is None else weights)
+            of_block = xp.where(mask[:, None], of_block, 0)
         together = xp.concatenate([of_block, cells[:, columns]], 1)
         moments = class_moments(together, classes, num_classes, of_rows, matrix=True)
         places = _places(num_features, cells[:, columns].shape[1])
@@ -224,13 +215,13 @@ def _of_blocks(
 
 
 def _alike(shared: bool, num_columns: int, most: int, observed: Bool[Array, "n m"] | None) -> Iterator[slice]:
-    """Successive columns with the same features and the same rows: all of some blocks, or each on its own."""
+    """Slices of successive columns with the same features and the same observed rows."""
     step = most if shared and observed is None else 1
     yield from (slice(start, start + step) for start in range(0, num_columns, step))
 
 
 def _places(num_features: int, num_columns: int) -> Int[np.ndarray, "columns {num_features}+1"]:
-    """Which rows of a matrix of features and columns belong to each column."""
+    """The rows of a matrix of features and columns that belong to each column."""
     of_features = np.broadcast_to(np.arange(num_features), (num_columns, num_features))
     return np.concatenate([of_features, num_features + np.arange(num_columns)[:, None]], 1)
 

@@ -20,22 +20,20 @@ from .contexts import Contexts, as_codes, follows_the_end, sample_steps
 from .markov_likelihood import MarkovLikelihood, MissingSteps
 from .sequences import Length, SequenceDistribution, is_whole, sequences
 
-# The tables of Markov chains as they are stated, and as they are kept: one axis of contexts, none with the end.
-
 
 def flat_tables(initial: Any, transition: Any, order: int | None, end: int | None) -> tuple[Array | None, Array]:
-    """`initial` and `transition` of a chain, as arrays with flat contexts."""
+    """`initial` and `transition` of a chain as arrays with one axis of contexts, none of which holds the end."""
     arrays = None if initial is None else _numbers(initial), _flat(_numbers(transition), order, end)
     return arrays if end is None else _without_end(*arrays, end)
 
 
 def _numbers(values: Any) -> Float[Array, "..."]:
-    """Numbers as an array: of JAX where they are that, else of NumPy."""
+    """A JAX array as it is; other numbers as a NumPy array."""
     return values if isinstance(values, jax.Array) else np.asarray(values, np.float64)
 
 
 def _without_end(initial: Array | None, transition: Array, end: int) -> tuple[Array | None, Array]:
-    """Tables without rows for contexts that hold the end: nothing follows it, whatever square matrices say."""
+    """Tables without the rows of contexts that hold the end, which nothing follows."""
     num_rows, num_symbols = (1, *transition.shape)[-2:]
     order = round(math.log(num_rows, num_symbols)) if num_symbols > 1 else 0
     if not order or num_symbols**order != num_rows or not (is_whole(end) and 0 <= end < num_symbols):
@@ -49,7 +47,7 @@ def _without_end(initial: Array | None, transition: Array, end: int) -> tuple[Ar
 
 
 def _places_without(end: int, num_symbols: int, length: int) -> Int[np.ndarray, " contexts"]:
-    """The places of contexts of so many symbols, none of which is the end, the latest symbol varying fastest."""
+    """The indices of contexts of this length without the end, the latest symbol varying fastest."""
     others, places = np.delete(np.arange(num_symbols), end), np.zeros(1, int)
     for _ in range(length):
         places = (places[:, None] * num_symbols + others).ravel()
@@ -57,7 +55,7 @@ def _places_without(end: int, num_symbols: int, length: int) -> Int[np.ndarray, 
 
 
 def _flat(transition: Float[Array, "..."], order: int | None, end: int | None) -> Float[Array, "... contexts r"]:
-    """One axis of contexts, where there is one for each symbol before."""
+    """One axis of contexts in place of one axis for each preceding symbol."""
     if order is None or order < 2 or transition.ndim <= order:
         return transition
     sizes, num_symbols = set(transition.shape[-order - 1 : -1]), transition.shape[-1]
@@ -79,7 +77,7 @@ def batch_of(transition: tuple[int, ...], starts: tuple[int, ...] | None) -> tup
 
 
 def order_of(initial: Array | None, transition: Array, stated: int | None, end: int | None) -> int:
-    """The order of which the tables are."""
+    """The order of the chain that has these tables."""
     if transition.ndim < 2:
         raise ModelError(f"MarkovChain: transition has the shape {transition.shape}, and needs (..., r^k, r).")
     num_rows, num_symbols = transition.shape[-2:]
@@ -117,9 +115,9 @@ class MarkovChain(SequenceDistribution):
         x_t ~ Categorical(transition[x_(t-1)])                    for t = 2..length, where k = 1
 
     For k = 2, x_2 depends on x_1 by an initial row of its own, and so on: every order is a distribution over the same
-    sequences. The length is given, and densities condition on it; or `end` is a symbol after which the sequence is
-    over, so that its length is part of what is drawn. A value without that symbol is then the beginning of a sequence,
-    whose probability is that of its steps.
+    sequences. The length is given, and densities condition on it; or the symbol `end` ends the sequence, whose length
+    is then random. In that case a value without `end` is the beginning of a sequence, with the probability of its
+    steps.
 
     Values are codes 0..r-1, (..., T), padded by -1 at the end.
 
@@ -128,20 +126,20 @@ class MarkovChain(SequenceDistribution):
             beginning of fewer than k symbols, S = 1 + s + ... + s^(k-1): the empty one, those of one symbol, and so
             on, the latest symbol varying fastest. Order 0: None.
         transition: (..., s^k, r), probabilities of the next symbol, one row for each k symbols, of which the latest
-            varies fastest. s is r, or r - 1 where there is an `end`: nothing follows it, so that rows for contexts
-            that hold it may be left out, as those of `initial`, and mean nothing where they are given. With `order`
-            also (..., s, ..., s, r), one axis for each symbol, the earliest first.
-        length: how long samples are: a number, or an array of them, one for each sequence of the batch.
+            varies fastest. s is r, or r - 1 where there is an `end`: rows for contexts that hold it may be left out,
+            and are ignored, here and in `initial`. With `order` also (..., s, ..., s, r), one axis for each symbol,
+            the earliest first.
+        length: of samples: a number, or an array of them, one for each sequence of the batch.
         end: the code of the symbol that ends a sequence; None where lengths are given. Samples are no longer than
             `length`, or `max_length`.
-        max_length: how many steps T arrays of samples have; by default the longest length.
-        order: k, where the shapes leave it open: of one symbol besides the end, or an axis for each symbol before.
-        symbols: what the codes stand for, such as "abc". Data of programs may then be strings.
-        which: the code of the chain that each sequence follows, where `initial` and `transition` are tables of several,
-            such as classes have, their first axis. This takes the memory of these tables, and not of one a sequence.
+        max_length: number of time steps T of arrays of samples; by default the longest length.
+        order: k, where shapes do not determine it: with one symbol besides the end, or one axis for each symbol.
+        symbols: the symbols of the codes, such as "abc". Data of programs may then be strings.
+        which: the index of the chain of each sequence, where the first axis of `initial` and `transition` is one of
+            chains, such as classes. This avoids a copy of the tables for each sequence.
 
     Raises:
-        ModelError: shapes of no order; an end that is no code; what `SequenceDistribution` refuses.
+        ModelError: shapes that fit no order; an end that is not a code; what `SequenceDistribution` refuses.
 
     Source: Cover and Thomas (2006), Elements of Information Theory, section 4.1.
 
@@ -194,12 +192,12 @@ class MarkovChain(SequenceDistribution):
         )
 
     def get_args(self) -> dict[str, Any]:
-        """The arguments that are checked: those that there are."""
+        """The arguments to check, without None."""
         return {name: value for name, value in super().get_args().items() if value is not None}
 
     @property
     def contexts(self) -> Contexts:
-        """The contexts, whose table begins with the rows of `initial`."""
+        """The contexts, the first of which are those of `initial`."""
         return Contexts(self.order, self.transition.shape[-1], self.end)
 
     @property
@@ -212,7 +210,7 @@ class MarkovChain(SequenceDistribution):
 
     @property
     def probs(self) -> Float[Array, "*tables contexts r"]:
-        """The probabilities of the next symbol by context, those of the start first, of each chain."""
+        """The probabilities of the next symbol by context, those of the start first."""
         batch = lax.broadcast_shapes(self.transition.shape[:-2], (self._starts_shape or ())[:-2])
         tables = [] if self.initial is None else [jnp.reshape(self.initial, self._starts_shape)]
         tables.append(jnp.asarray(self.transition))
@@ -220,25 +218,24 @@ class MarkovChain(SequenceDistribution):
 
     @property
     def log_probs(self) -> Float[Array, "*batch contexts r"]:
-        """Logs of `probs`, -inf where they are 0, of each sequence."""
+        """Logs of `probs` for each sequence."""
         return self._log_tables if self.which is None else self._log_tables[self.which]
 
     @property
     def _log_tables(self) -> Float[Array, "*tables contexts r"]:
-        """Logs of the probabilities of each chain, with a slope of 0 where they are 0."""
+        """Logs of the probabilities of each chain, with gradient 0 where they are -inf."""
         probs = self.probs
         possible = probs > 0
         return jnp.where(possible, jnp.log(jnp.where(possible, probs, 1.0)), -jnp.inf)
 
     @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> Constraint:
-        """Codes, then padding."""
         return sequences(self.contexts.num_symbols, self.end)
 
     @validate_sample
     @jax.jit
     def log_prob(self, value: Real[Array, "... T"]) -> Float[Array, "..."]:
-        """Log probability of the steps of each sequence, given how many there are unless there is an `end`."""
+        """Log probability of each sequence, given its length unless there is an `end`."""
         codes, inside = as_codes(jnp.asarray(value))
         batch = lax.broadcast_shapes(self.batch_shape, codes.shape[:-1])
         is_possible = (codes < self.contexts.num_symbols) & ~follows_the_end(codes, self.end)
@@ -250,7 +247,6 @@ class MarkovChain(SequenceDistribution):
 
     @jax.jit
     def log_prob_of_cells(self, value: Shaped[Array, "... T"], observed: Bool[Array, "... T"]) -> Float[Array, "..."]:
-        """Log probability of the observed time steps, the others marginalised. See `SequenceDistribution`."""
         batch, num_steps = lax.broadcast_shapes(self.batch_shape, value.shape[:-1]), value.shape[-1]
         tables = self._log_tables
         of_tables = math.prod(tables.shape[:-2])
@@ -264,10 +260,9 @@ class MarkovChain(SequenceDistribution):
             seen,
             jnp.broadcast_to(which, batch).ravel(),
         )
-        return jnp.where(self.contexts.is_telling(values, seen), log_probs, 0.0).reshape(batch)
+        return jnp.where(self.contexts.is_informative(values, seen), log_probs, 0.0).reshape(batch)
 
     def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Int[Array, "... T"]:
-        """Independent sequences, as long as `length` says or until the end is drawn."""
         assert key is not None
         tables, batch = self._log_tables, (*sample_shape, *self.batch_shape)
 
@@ -280,7 +275,7 @@ class MarkovChain(SequenceDistribution):
     def _at(
         self, tables: Float[Array, "..."], places: Int[Array, "*batch n"], event_dim: int = 0
     ) -> Float[Array, "..."]:
-        """What stands at these places of the table that each sequence has."""
+        """The entries of the table of each sequence at these indices."""
         batch = places.shape[:-1]
         if self.which is not None:
             return jnp.asarray(tables)[jnp.broadcast_to(self.which, batch)[..., None], places]

@@ -1,4 +1,4 @@
-"""Sufficient statistics of Markov chains: how often each symbol follows each context."""
+"""The likelihood of Markov chains: counts of symbols by context, and a recursion for missing time steps."""
 
 import dataclasses
 import functools
@@ -32,37 +32,34 @@ from bayesgen.typing import Array, Bool, Float, Int, Integer, Real, Shaped
 
 from .contexts import Contexts, as_codes
 
-# Chains of which steps are missing: the forward recursion over what they may be sums them out.
-
 
 @dataclasses.dataclass(frozen=True)
 class MissingSteps(LatentLikelihood):
-    """Chains that lack steps. Parameters: `log_probs`, (K, contexts, r).
+    """Chains with missing time steps. Parameters: `log_probs`, (K, contexts, r).
 
-    The recursion goes over what the latest missing steps may be, as many as a context can have. A step takes the rows
-    of the table that these come to, so that what it costs grows with them, and not with the number of contexts. What
-    probabilities are divided by, lest they underflow, has no slope: expected counts are sums of products of
-    probabilities, none of them below 0.
+    The forward recursion has the values of the missing time steps in the current context as its state, so that its cost
+    depends on their number, and not on the number of contexts. The scales that prevent underflow have no gradient:
+    expected counts are sums of products of probabilities, none of them negative.
 
     Attributes:
         contexts: of the chain.
-        most: how many of any k steps in a row are missing, at most; None where it is not known.
+        most: the largest number of missing time steps among any k successive ones; None where it is not known.
     """
 
     contexts: Contexts
     most: int | None = None
 
     def numbers_per_row(self, parameters: Parameters, values: Real[Array, "m T ..."]) -> float:
-        """At each step, probabilities of the symbol there with each of what the missing ones before it may be."""
+        """The joint probabilities of each time step and the missing ones in its context."""
         return float(values.shape[1] * self._num_options(values.shape[1]) * self.contexts.num_symbols)
 
     def _num_kept(self, num_steps: int) -> int:
-        """How many missing steps the recursion keeps apart."""
+        """The number of missing time steps in the state of the recursion."""
         most = self.contexts.order if self.most is None else self.most
         return min(most, self.contexts.order, num_steps)
 
     def _num_options(self, num_steps: int) -> int:
-        """In how many ways these may be filled."""
+        """The number of values of the state."""
         return self.contexts.num_before ** self._num_kept(num_steps)
 
     @functools.partial(jax.jit, static_argnums=0)
@@ -73,7 +70,7 @@ class MissingSteps(LatentLikelihood):
         observed: Bool[Array, "m T ..."] | None,
         classes: Int[Array, " m"],
     ) -> Float[Array, " m"]:
-        """Log of the sum over all symbols that the missing steps may be. See `LatentLikelihood.log_probs`."""
+        """Log of the sum over all values of the missing time steps. See `LatentLikelihood.log_probs`."""
         codes, inside = as_codes(jnp.asarray(values))
         seen = jnp.ones(codes.shape, bool) if observed is None else jnp.asarray(observed)
         codes = jnp.where(seen, codes, 0)
@@ -109,14 +106,14 @@ class MissingSteps(LatentLikelihood):
         return jnp.where(is_possible, log_scale + jnp.log(jnp.where(is_possible, mass, 1.0)), -jnp.inf)
 
     def _place_values(self, steps_ago: Integer[jax.Array, "m kept"]) -> Integer[jax.Array, "m kept"]:
-        """What the symbols so many steps ago count in the number of a context: nothing beyond the k latest."""
+        """The place values, in the index of a context, of symbols this many steps ago: 0 beyond the k latest."""
         powers = np.array([0, *(self.contexts.num_before**back for back in range(self.contexts.order)), 0])
         return jnp.asarray(powers)[jnp.minimum(steps_ago, self.contexts.order + 1)]
 
     def _may_be(
         self, codes: Integer[Array, "m T"], inside: Bool[Array, "m T"], seen: Bool[Array, "m T"]
     ) -> Float[Array, "m T r"]:
-        """Which symbols each step may be: the end only where nothing follows."""
+        """Indicators of the possible symbols of each time step: the end only where nothing follows."""
         symbols = jnp.arange(self.contexts.num_symbols)
         may_be = jnp.where(seen[..., None], codes[..., None] == symbols, True)
         if self.contexts.end is not None:
@@ -127,10 +124,7 @@ class MissingSteps(LatentLikelihood):
     def _following(
         self, joint: Float[jax.Array, "m options r"], is_missing: Bool[jax.Array, " m"]
     ) -> Float[jax.Array, "m options"]:
-        """Probabilities of what the latest missing steps are after a step. After the end comes nothing.
-
-        A step that is missing takes the place of the earliest of them, which is marginalised.
-        """
+        """Probabilities of the next state. A missing time step replaces the earliest one, which is marginalised."""
         end = self.contexts.end
         of_next = joint if end is None else jnp.delete(joint, end, axis=2, assume_unique_indices=True)
         of_missing = of_next.reshape(len(joint), -1, joint.shape[1]).sum(1)
@@ -138,25 +132,25 @@ class MissingSteps(LatentLikelihood):
 
 
 def most_missing(observed: Bool[np.ndarray, "m T"], num_steps: int) -> int:
-    """How many of any so many steps in a row are missing, at most."""
+    """The largest number of missing time steps among any `num_steps` successive ones."""
     if not num_steps:
         return 0
     until = np.cumsum(np.pad(~observed, ((0, 0), (num_steps, 0))), 1)
     return int((until[:, num_steps:] - until[:, :-num_steps]).max(initial=0))
 
 
-CHUNK_STEPS = 1 << 18  # of rows that are looked at together
-UNROLLED = 16  # steps that are compiled one after another: words have no more, and need no loop
+CHUNK_STEPS = 1 << 18  # of rows that are processed at once
+UNROLLED_STEPS = 16  # so that words, which are shorter, need no loop
 
 
 @record
 class CountsAndRows(Summary):
-    """Counts of the rows whose steps are all there, and the rows that lack some.
+    """Counts of the complete rows, and the rows with missing time steps.
 
     Attributes:
-        counts: of whole rows.
-        kept: the others.
-        most: how many of any k steps of theirs in a row are missing, at most.
+        counts: of complete rows.
+        kept: the other rows.
+        most: their largest number of missing time steps among any k successive ones.
     """
 
     counts: Sums
@@ -165,17 +159,15 @@ class CountsAndRows(Summary):
 
     @property
     def is_complete(self) -> bool:
-        """No: what the missing steps are is hidden."""
         return False
 
     @property
     def count(self) -> Float[Array, " *K"]:
-        """The weight of each class, of whole rows and others."""
         return self.counts.count + self.kept.count
 
     @property
     def log_base(self) -> Float[Array, "..."]:
-        """0: there is no base measure."""
+        """0, because there is no base measure."""
         return self.counts.log_base
 
     def merge(self, other: Summary) -> "CountsAndRows":
@@ -187,21 +179,17 @@ class CountsAndRows(Summary):
         return CountsAndRows(counts, self.kept.merge(other.kept), max(self.most, other.most))
 
     def pooled(self) -> "CountsAndRows":
-        """Sum the class axis out."""
         return CountsAndRows(self.counts.pooled(), self.kept.pooled(), self.most)
 
     def of_class(self, index: int) -> "CountsAndRows":
-        """Take one class."""
         return CountsAndRows(self.counts.of_class(index), self.kept.of_class(index), self.most)
 
     def with_empty_class(self, place: int) -> "CountsAndRows":
-        """One more class, of which there are no rows."""
         counts = self.counts.with_empty_class(place)
         assert isinstance(counts, Sums)
         return CountsAndRows(counts, self.kept.with_empty_class(place), self.most)
 
     def padded(self) -> "CountsAndRows":
-        """The rows filled up. See `Summary.padded`."""
         return dataclasses.replace(self, kept=self.kept.padded())
 
 
@@ -209,8 +197,8 @@ class CountsAndRows(Summary):
 class MarkovLikelihood(Likelihood):
     """Chains of codes 0..r-1, (n, *extra, T), padded. Parameters: `log_probs`, (K, *extra, contexts, r).
 
-    Rows that lack some of their steps are kept as they are, and these steps marginalised. A row of which no step is
-    there tells nothing.
+    Rows with missing time steps are retained, and these time steps marginalised. A row without observed time steps has
+    factor 1.
 
     Attributes:
         contexts: of the chain.
@@ -219,11 +207,11 @@ class MarkovLikelihood(Likelihood):
     contexts: Contexts
 
     def of_missing(self, most: int) -> MissingSteps:
-        """The likelihood of rows that lack some steps: of any k in a row at most so many."""
+        """The likelihood of rows with at most this many missing time steps among any k successive ones."""
         return MissingSteps(self.contexts, most)
 
     def most_missing(self, observed: Bool[Array, "n T"]) -> int:
-        """How many of any k steps in a row are missing, at most; k where it is not known while it is traced."""
+        """The largest number of missing time steps among any k successive ones; k under tracing."""
         order = self.contexts.order
         return most_missing(np.asarray(observed), order) if namespace(observed) is np else order
 
@@ -239,11 +227,11 @@ class MarkovLikelihood(Likelihood):
         """Count the symbols after each context: totals (K, *extra, contexts, r). See `Likelihood.summarize`.
 
         Raises:
-            DataError: missing steps where a row has several sequences.
+            DataError: missing time steps where a row has several sequences.
         """
         if observed is None:
             return self._counted(values, classes, num_classes, weights)
-        is_whole, is_telling = observed.all(-1), self.contexts.is_telling(values, observed)
+        is_whole, is_informative = observed.all(-1), self.contexts.is_informative(values, observed)
         if is_whole.ndim > 1:
             raise DataError(
                 "A site with several sequences a row has missing steps. Sample each of them at a site of its own."
@@ -251,7 +239,7 @@ class MarkovLikelihood(Likelihood):
         xp = namespace(values, classes, weights, observed)
         shares = xp.ones(len(values)) if weights is None else weights
         of_whole = self._counted(values, classes, num_classes, xp.where(is_whole, shares, 0.0))
-        is_partial = is_telling & ~is_whole
+        is_partial = is_informative & ~is_whole
         if xp is np and not is_partial.any():
             return of_whole
         of_partial, codes = xp.where(is_partial, shares, 0.0), xp.asarray(values).astype(int)
@@ -259,7 +247,7 @@ class MarkovLikelihood(Likelihood):
         return CountsAndRows(of_whole, kept, self.most_missing(observed if kept.observed is None else kept.observed))
 
     def _counted(self, values: Cells, classes: Classes, num_classes: int, weights: Real[Array, " n"] | None) -> Sums:
-        """The counts of rows whose steps are all there."""
+        """The counts of complete rows."""
         codes, inside = as_codes(values)
         extra, shape = codes.shape[1:-1], (self.contexts.size, self.contexts.num_symbols)
         rows, mask = _by_column(codes), _by_column(inside)
@@ -300,7 +288,7 @@ class MarkovLikelihood(Likelihood):
     def log_likelihood(  # type: ignore[override]
         self, parameters: Parameters, summary: Sums | CountsAndRows
     ) -> Float[Array, "..."]:
-        """Counts times log probabilities, and the log probabilities of rows that lack steps."""
+        """Counts times log probabilities, plus the log probabilities of rows with missing time steps."""
         whole = summary.counts if isinstance(summary, CountsAndRows) else summary
         terms = safe_product(whole.totals[0], parameters["log_probs"]).sum((-2, -1))
         terms = namespace(terms).asarray(terms)
@@ -309,7 +297,7 @@ class MarkovLikelihood(Likelihood):
         return terms
 
     def e_step(self, parameters: Parameters, summary: Sums | CountsAndRows) -> tuple[float, Sums]:
-        """The log-likelihood of all classes, and the counts that are expected of all rows."""
+        """The log-likelihood of all classes, and the expected counts of all rows."""
         log_likelihood = np.sum(self.log_likelihood(parameters, _whole(summary)))
         if not isinstance(summary, CountsAndRows):
             return float(log_likelihood), summary
@@ -331,28 +319,27 @@ class MarkovDensity(RowDensity):
     likelihood: MarkovLikelihood = static()
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n ... T"] | None = None) -> Float[Array, "n K"]:
-        """Log probability of each row under each class, of the observed time steps."""
         if observed is None:
-            return self._of_whole(values)
+            return self._of_complete(values)
         xp = namespace(self.log_probs, values, observed)
-        is_telling = xp.asarray(self.likelihood.contexts.is_telling(values, observed))
+        is_informative = xp.asarray(self.likelihood.contexts.is_informative(values, observed))
         codes = xp.asarray(values).astype(int)
         if xp is not np:
-            return xp.where(is_telling[:, None], self._of_incomplete(codes, observed), 0.0)
+            return xp.where(is_informative[:, None], self._of_partial(codes, observed), 0.0)
         table, is_whole = np.zeros((len(codes), len(self.log_probs))), np.asarray(observed.all(-1))
-        table[is_whole] = self._of_whole(codes[is_whole])
-        is_partial = np.asarray(is_telling) & ~is_whole
+        table[is_whole] = self._of_complete(codes[is_whole])
+        is_partial = np.asarray(is_informative) & ~is_whole
         if is_partial.any():
-            table[is_partial] = self._of_incomplete(codes[is_partial], np.asarray(observed)[is_partial])
+            table[is_partial] = self._of_partial(codes[is_partial], np.asarray(observed)[is_partial])
         return table
 
-    def _of_incomplete(self, codes: Integer[Array, "n T"], observed: Bool[Array, "n T"]) -> Float[Array, "n K"]:
-        """Of rows that lack some steps."""
+    def _of_partial(self, codes: Integer[Array, "n T"], observed: Bool[Array, "n T"]) -> Float[Array, "n K"]:
+        """Log probabilities of rows with missing time steps."""
         of_missing = self.likelihood.of_missing(self.likelihood.most_missing(observed))
         return of_missing.density({"log_probs": self.log_probs}).log_prob(codes, observed)
 
-    def _of_whole(self, values: Cells) -> Float[Array, "n K"]:
-        """Of rows whose steps are all there."""
+    def _of_complete(self, values: Cells) -> Float[Array, "n K"]:
+        """Log probabilities of complete rows."""
         codes, inside = as_codes(values)
         rows, mask = _by_column(codes), _by_column(inside)
         contexts, num_columns = self.likelihood.contexts, rows.shape[1]
@@ -381,16 +368,18 @@ def _whole(summary: Sums | CountsAndRows) -> Sums:
 
 
 def _looked_up(table: Float[Array, "entries K"], entries: Integer[Array, "n T"]) -> Float[Array, "n K"]:
-    """Of each row the sum of the table's rows at its entries, step by step."""
+    """The sum of the table's rows at the entries of each row, time step by time step."""
 
     def add(total: jax.Array, at_step: jax.Array) -> tuple[jax.Array, None]:
         return total + table[at_step], None
 
-    return jax.lax.scan(add, jnp.zeros((len(entries), table.shape[1])), jnp.asarray(entries).T, unroll=UNROLLED)[0]
+    return jax.lax.scan(add, jnp.zeros((len(entries), table.shape[1])), jnp.asarray(entries).T, unroll=UNROLLED_STEPS)[
+        0
+    ]
 
 
 def _scattered(entries: Integer[Array, "n T"], of_rows: Float[jax.Array, "n K"], size: int) -> Float[Array, "K size"]:
-    """Sums of the rows' weights at their entries, step by step; what lies past the end is at `size`."""
+    """Sums of the rows' weights at their entries, time step by time step; those past the end are at `size`."""
 
     def add(total: jax.Array, at_step: jax.Array) -> tuple[jax.Array, None]:
         return total.at[at_step].add(of_rows), None

@@ -37,15 +37,14 @@ class PiecewiseUniform(dist.Distribution):
     the bin that begins there, and the last edge in the last bin.
 
     Args:
-        edges: (..., r + 1), increasing; with tails, the two ends may be infinite. Programs of one's own write them as
-            numbers (NumPy, a list); edges that a program computes by JAX are no sufficient statistic's, so such a site
-            is evaluated row by row.
+        edges: (..., r + 1), increasing; with tails, the two ends may be infinite. In programs, give them as numbers
+            (NumPy, a list): a site whose edges are computed by JAX has no sufficient statistics.
         probs: (..., r), probabilities of the bins.
-        tails: (..., 2), scales of the tails at both ends, or None for none: then the support is from end to end.
+        tails: (..., 2), scales of the tails at both ends; None means no tails, and a bounded support.
 
     Raises:
-        ModelError: probabilities that are not one fewer than the edges; tails that are no two finite numbers from 0;
-            infinite ends without tails above 0.
+        ModelError: a number of probabilities that is not one less than that of the edges; tails that are not two finite
+            numbers from 0; infinite ends without tails above 0.
 
     >>> x = PiecewiseUniform([0.0, 1.0, 3.0], np.array([0.5, 0.5]))
     >>> jnp.exp(x.log_prob(jnp.array([0.5, 1.0, 2.9]))).tolist()
@@ -56,7 +55,7 @@ class PiecewiseUniform(dist.Distribution):
     pytree_data_fields = ("edges", "probs", "tails")
 
     def __init__(self, edges: Any, probs: Any, tails: Any = None, *, validate_args: bool | None = None) -> None:
-        # NumPy's numbers stay what they are while a program is traced: statistics are made with them
+        # NumPy arrays stay NumPy arrays while a program is traced, so that rows can be summarised by them
         self.edges, self.tails = _numbers(edges), None if tails is None else _numbers(tails)
         self.probs = _numbers(probs)
         if self.edges.shape[-1] != self.probs.shape[-1] + 1:
@@ -71,7 +70,7 @@ class PiecewiseUniform(dist.Distribution):
         super().__init__(batch_shape=lax.broadcast_shapes(*shapes), event_shape=(), validate_args=validate_args)
 
     def _check_tails(self) -> None:
-        """Refuse tails that are none, as far as they are known while a program is traced."""
+        """Refuse invalid tails, unless they are traced."""
         if self.tails is not None and self.tails.shape[-1:] != (2,):
             raise ModelError("PiecewiseUniform: tails are two numbers, of both ends.")
         if isinstance(self.scales, jax.core.Tracer):
@@ -94,7 +93,7 @@ class PiecewiseUniform(dist.Distribution):
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:
-        """The real numbers, or those from end to end where there are no tails."""
+        """The real numbers, or an interval where there are no tails."""
         return (
             constraints.real
             if self.tails is not None
@@ -104,7 +103,6 @@ class PiecewiseUniform(dist.Distribution):
     @validate_sample
     @jax.jit
     def log_prob(self, value: Float[Array, "..."]) -> Float[Array, "..."]:
-        """Log density."""
         value, edges, scales = jnp.asarray(value), jnp.asarray(self.edges), jnp.asarray(self.scales)
         shape = jnp.broadcast_shapes(value.shape, self.batch_shape)
         heights = jnp.log(self.probs) - jnp.log(bin_widths(edges, scales))
@@ -114,19 +112,16 @@ class PiecewiseUniform(dist.Distribution):
         return chosen - excess(value, edges, scales)
 
     def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Float[Array, "..."]:
-        """Independent draws."""
         assert key is not None
         return self.icdf(jax.random.uniform(key, (*sample_shape, *self.batch_shape)))
 
     @jax.jit
     def icdf(self, q: Float[Array, "..."]) -> Float[Array, "..."]:
-        """The number below which a share q of the probability lies."""
         levels = jnp.broadcast_to(q, jnp.broadcast_shapes(jnp.shape(q), self.batch_shape))
         return quantiles(levels, jnp.asarray(self.edges), jnp.asarray(self.probs), jnp.asarray(self.scales))
 
     @jax.jit
     def cdf(self, value: Float[Array, "..."]) -> Float[Array, "..."]:
-        """The probability of numbers up to this one."""
         value, edges, scales = jnp.asarray(value), jnp.asarray(self.edges), jnp.asarray(self.scales)
         flat, heights = flat_edges(edges), self.probs / bin_widths(edges, scales)
         inside = jnp.clip(value[..., None] - flat[..., :-1], 0.0, jnp.diff(flat, axis=-1))
@@ -138,24 +133,22 @@ class PiecewiseUniform(dist.Distribution):
 
     @property
     def mean(self) -> Float[Array, "..."]:
-        """The mean."""
         means, _ = bin_moments(jnp.asarray(self.edges), jnp.asarray(self.scales))
         return (self.probs * means).sum(-1)
 
     @property
     def variance(self) -> Float[Array, "..."]:
-        """The variance."""
         means, variances = bin_moments(jnp.asarray(self.edges), jnp.asarray(self.scales))
         return (self.probs * (variances + (means - self.mean[..., None]) ** 2)).sum(-1)
 
 
 def _numbers(values: Any) -> Any:
-    """Numbers as an array: of JAX where they are that, else of NumPy in double precision."""
+    """A JAX array as it is; other numbers as a NumPy array in double precision."""
     return values if isinstance(values, jax.Array) else np.asarray(values, np.float64)
 
 
 def _likelihood(distribution: PiecewiseUniform) -> HistogramLikelihood:
-    """The likelihood, with its edges where they are numbers that all rows share."""
+    """The likelihood, with edges and tails where these are numbers that all rows share."""
     edges, tails = distribution.edges, distribution.scales
     num_bins = distribution.probs.shape[-1]
     known = not any(isinstance(array, jax.core.Tracer) for array in (edges, tails))

@@ -1,4 +1,4 @@
-"""What distributions of whole sequences share: lengths, what is past the end, and the sequences that they can take."""
+"""The base class of distributions of sequences: lengths, padding and support."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any, TypeAlias
@@ -14,34 +14,32 @@ from bayesgen.data import PADDING
 from bayesgen.errors import ModelError
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
-UNKNOWN_STEPS = 2  # of an event whose length is not known: a sequence with a step that follows another
+UNKNOWN_STEPS = 2  # in the event shape where the length is not known
 Length: TypeAlias = int | Int[Array, "..."] | None
 
 
 class SequenceDistribution(dist.Distribution):
     """A distribution over sequences, x = (x_1, ..., x_T), as rows of one array that is padded at its end. Abstract.
 
-    The length is given, unless the distribution itself says where a sequence ends. `length` says how long samples
-    are, and how long values may be; `log_prob` conditions on the length of the value itself, which is the number of
-    steps before the first that is padding, and takes arrays of any T. Steps of numbers are padded by NaN; a NaN
-    before the end is a step that was not seen, and both are one and the same. Programs that are given data by bayesgen
-    take sequences of any length. Values that NumPyro's own handlers put in, as `condition` for `MCMC`, have to be
-    padded to `length`, or `max_length`, as NumPyro compares their shape with that of the site.
+    The length is given, unless the distribution itself models the end of a sequence. `length` is that of samples, and
+    the largest of values; `log_prob` conditions on the length of each value, the number of time steps before its
+    padding, and takes arrays of any T. Numbers are padded by NaN, like missing time steps: both have factor 1. Data
+    that bayesgen passes to programs may have any length. Values from NumPyro's own handlers, as `condition` for `MCMC`,
+    must be padded to `length`, or `max_length`, because NumPyro compares their shape with that of the site.
 
     A subclass adds `sample` and `log_prob`.
 
     Args:
         batch_shape: that of the parameters; lengths broadcast against it.
-        length: number of steps, or an array of them; None where it is not known, or where sequences end by
-            themselves.
-        max_length: the number of steps T of the array; by default the longest length. Needed where lengths are
-            traced, and no samples are drawn without it.
-        step_shape: the shape of a step: () for symbols and single numbers.
-        of_symbols: whether steps are codes of symbols, padded by PADDING, or numbers, padded by NaN.
-        symbols: the symbols that the codes 0, 1, ... stand for, all different, or None. Data may then hold them.
+        length: number of time steps, or an array of them; None where it is not known, or part of the distribution.
+        max_length: number of time steps T of the array; by default the longest length. Samples need it where lengths
+            are traced.
+        step_shape: the shape of a time step: () for symbols and single numbers.
+        of_symbols: whether time steps are codes of symbols, padded by PADDING, or numbers, padded by NaN.
+        symbols: the distinct symbols of the codes 0, 1, ..., or None. Data may then hold them.
 
     Raises:
-        ModelError: lengths that are no whole numbers from 0 on, or above `max_length`; symbols that are the same.
+        ModelError: lengths that are not whole numbers from 0, or above `max_length`; repeated symbols.
     """
 
     pytree_data_fields: tuple[str, ...] = ("lengths",)
@@ -72,15 +70,15 @@ class SequenceDistribution(dist.Distribution):
 
     @property
     def padding(self) -> int | float:
-        """What stands past the end of a sequence."""
+        """The value past the end of a sequence."""
         return PADDING if self.of_symbols else np.nan
 
     @property
     def steps_to_sample(self) -> int:
-        """T, the number of steps of samples.
+        """T, the number of time steps of samples.
 
         Raises:
-            ModelError: where it is not known.
+            ModelError: it is not known.
         """
         if self.num_steps is None:
             raise ModelError(
@@ -91,30 +89,30 @@ class SequenceDistribution(dist.Distribution):
 
     @property
     def most_steps(self) -> int | None:
-        """How many steps the sequences of data may have; None where that is not known, or any number."""
+        """The largest number of time steps of sequences of data; None where it is unknown or unlimited."""
         return self.num_steps
 
     @property
     def step_support(self) -> constraints.Constraint:
-        """What a step may be, where steps are numbers."""
+        """The support of a time step, where these are numbers."""
         raise NotImplementedError(f"{type(self).__name__} does not tell of its steps.")
 
     @property
     def whole_step_axes(self) -> int:
-        """How many last axes of a step are one event, of which no part may be missing."""
+        """How many last axes of a time step are an event of which no part may be missing."""
         return len(self.event_shape) - 1
 
     def log_prob_of_cells(self, value: Shaped[Array, "..."], observed: Bool[Array, "..."]) -> Float[Array, "..."]:
-        """Log density of the observed time steps, whatever stands at the others.
+        """Log density of the observed time steps.
 
         Args:
-            value: sequences; symbols are padded as they are, numbers are over where no more steps are seen.
+            value: sequences; symbols are padded, and numbers end at the last observed time step.
             observed: mask of the observed time steps, of the shape of `value`; of symbols True past the end.
         """
         raise NotImplementedError(f"{type(self).__name__} has no density of sequences of which steps are missing.")
 
     def cut(self, steps: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
-        """The same with padding past the lengths, where they are given: steps (..., T, *step) of this batch."""
+        """Time steps (..., T, *step) of this batch with padding past the lengths, where these are given."""
         if self.lengths is None:
             return steps
         inside = jnp.arange(self.steps_to_sample) < jnp.asarray(self.lengths)[..., None]
@@ -123,7 +121,7 @@ class SequenceDistribution(dist.Distribution):
 
 
 class _Sequences(constraints.Constraint):
-    """Codes 0..r-1 and then padding; where there is an end, padding and nothing else after it, and there at once."""
+    """Codes 0..r-1 and then padding; where there is an end, only padding follows it."""
 
     is_discrete = True
     event_dim = 1
@@ -132,7 +130,6 @@ class _Sequences(constraints.Constraint):
         self.num_symbols, self.end = num_symbols, end
 
     def __call__(self, x: Real[Array, "*batch T"]) -> Bool[Array, "*batch"]:
-        """Whether each row is such a sequence."""
         xp: Any = jnp if isinstance(x, jax.Array) else np
         is_padding = x == PADDING
         is_symbol = (x >= 0) & (x < self.num_symbols) & (x == xp.floor(x))
@@ -144,20 +141,17 @@ class _Sequences(constraints.Constraint):
         return f"sequences(num_symbols={self.num_symbols}, end={self.end})"
 
     def feasible_like(self, prototype: Shaped[Array, "*batch T"]) -> Int[Array, "*batch T"]:
-        """Empty sequences."""
         return jnp.full(jnp.shape(prototype), PADDING)
 
     def tree_flatten(self) -> tuple[tuple[()], tuple[tuple[()], dict[str, int | None]]]:
-        """No arrays."""
         return (), ((), {"num_symbols": self.num_symbols, "end": self.end})
 
     def eq(self, other: object, static: bool = False) -> bool:
-        """Whether it is the same set of sequences."""
         return isinstance(other, _Sequences) and (self.num_symbols, self.end) == (other.num_symbols, other.end)
 
 
 def sequences(num_symbols: int, end: int | None = None) -> constraints.Constraint:
-    """The padded sequences of codes 0..num_symbols-1, of which `end` is the code that nothing follows.
+    """The support of padded sequences of codes 0..num_symbols-1, in which only padding follows `end`.
 
     >>> sequences(3)(np.array([[0, 2, -1, -1], [0, -1, 2, -1]])).tolist()
     [True, False]
@@ -173,7 +167,7 @@ def is_whole(value: object) -> bool:
 
 
 def check_symbols(name: str, symbols: tuple[Hashable, ...] | None) -> None:
-    """Refuse an alphabet that is empty, has a symbol twice, or symbols that cannot be looked up. None passes."""
+    """Refuse an alphabet that is empty, or has repeated or unhashable symbols. None passes."""
     if symbols is None:
         return
     if not symbols:
@@ -187,13 +181,13 @@ def check_symbols(name: str, symbols: tuple[Hashable, ...] | None) -> None:
 
 
 def is_inside(codes: Real[Array, "*batch T"]) -> Bool[Array, "*batch T"]:
-    """Which steps come before the first that is padding."""
+    """Mask of the time steps before the first padding."""
     xp: Any = jnp if isinstance(codes, jax.Array) else np
     return xp.cumsum(codes == PADDING, -1) == 0
 
 
 def is_missing(codes: Real[Array, "*batch T"], observed: Bool[Array, "*batch T"]) -> Bool[Array, "*batch"]:
-    """Which sequences are missing altogether: an empty one is padding that is there.
+    """Mask of the sequences that are missing altogether; the padding of empty ones is observed.
 
     >>> is_missing(np.array([[-1, -1], [-1, -1], [0, 0]]), np.array([[False, False], [True, True], [False, False]]))
     array([ True, False, False])
@@ -202,7 +196,7 @@ def is_missing(codes: Real[Array, "*batch T"], observed: Bool[Array, "*batch T"]
 
 
 def _lengths(name: str, length: Length, max_length: int | None) -> tuple[Int[Array, "..."] | None, int | None]:
-    """Lengths that differ from the number of steps T of the array, or None; and T, or None where it is not known."""
+    """Lengths, or None where all are the number of time steps T of the array; and T, or None where it is not known."""
     if length is None:
         return None, max_length
     if isinstance(length, jax.core.Tracer):

@@ -1,4 +1,4 @@
-"""The chi distribution: diagonals of triangular factors of normal matrices."""
+"""Univariate distributions: chi, and gamma-Poisson to all digits."""
 
 from typing import ClassVar
 
@@ -13,14 +13,11 @@ from numpyro.distributions.util import promote_shapes, validate_sample
 from bayesgen.statistics import log_rising
 from bayesgen.typing import Array, Float, PRNGKeyArray, Real
 
-# The gamma-Poisson distribution to all digits.
-
 
 class PreciseGammaPoisson(dist.GammaPoisson):
-    """NumPyro's gamma-Poisson with its log probability by log-gammas: `betaln` there is good to 1e-6 only."""
+    """NumPyro's gamma-Poisson with log probabilities to all digits; NumPyro's are accurate to 1e-6 only."""
 
     def log_prob(self, value: Array) -> Array:
-        """Log probability of counts."""
         shape, rate = jnp.asarray(self.concentration), self.rate
         ratio = log_rising(shape, value) - gammaln(value + 1.0)
         return ratio - shape * jnp.log1p(1.0 / rate) - value * jnp.log1p(rate)
@@ -55,14 +52,12 @@ class Chi(dist.Distribution):
         super().__init__(batch_shape=batch_shape, event_shape=(), validate_args=validate_args)
 
     def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Float[Array, "..."]:
-        """Draws of this shape, and then that of the batch."""
         assert key is not None
         shape = (*sample_shape, *self.batch_shape)
         return self.scale * jnp.sqrt(2 * jax.random.gamma(key, 0.5 * jnp.asarray(self.df), shape))
 
     @validate_sample
     def log_prob(self, value: Real[Array, "..."]) -> Float[Array, "..."]:
-        """Log density."""
         standard, half = value / self.scale, 0.5 * self.df
         constant = (half - 1) * jnp.log(2.0) + gammaln(half) + jnp.log(self.scale)
         return (self.df - 1) * jnp.log(standard) - 0.5 * standard**2 - constant

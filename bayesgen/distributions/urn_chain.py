@@ -1,4 +1,4 @@
-"""Chains whose probabilities are integrated out: an urn for each context, to which every symbol drawn is added."""
+"""Markov chains with Dirichlet probabilities that are integrated out: a Polya urn for each context."""
 
 from collections.abc import Hashable, Sequence
 from typing import ClassVar
@@ -18,19 +18,18 @@ from .sequences import Length, SequenceDistribution, sequences
 
 
 class UrnChain(SequenceDistribution):
-    """A Markov chain whose rows have Dirichlet distributions and are integrated out, each sequence having its own.
+    """A Dirichlet-multinomial Markov chain: each sequence has transition probabilities of its own, integrated out.
 
     Generative story::
 
         probs[context] ~ Dirichlet(concentration[context])
         x_t            ~ Categorical(probs[context of x_t])
 
-    Within one sequence, what has followed a context makes the same more probable: each symbol drawn is put into the urn
-    of its context (Polya's urns).
+    Within one sequence, each symbol drawn adds to the counts of its context, as in a Polya urn.
 
     Args:
-        concentration: (..., contexts, r), as `Contexts` orders them: those of the start first.
-        order: number of symbols before a step that tell of it.
+        concentration: (..., contexts, r), in the order of `Contexts`.
+        order: number of symbols that a time step depends on.
         length, end, max_length, symbols: as those of `MarkovChain`.
 
     Source: MacKay and Peto (1995), A hierarchical Dirichlet language model, eq. 13, with one row for each context.
@@ -60,17 +59,15 @@ class UrnChain(SequenceDistribution):
 
     @property
     def contexts(self) -> Contexts:
-        """The contexts."""
         return Contexts(self.order, self.concentration.shape[-1], self.end)
 
     @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> Constraint:
-        """Codes, then padding."""
         return sequences(self.contexts.num_symbols, self.end)
 
     @validate_sample
     def log_prob(self, value: Real[Array, "... T"]) -> Float[Array, "..."]:
-        """Log probability of the steps of each sequence: alpha and what came before in the same urn, over all of it."""
+        """Log probability of each sequence: (alpha + earlier count of the symbol) / (total alpha + earlier count)."""
         codes, inside = as_codes(jnp.asarray(value))
         batch = lax.broadcast_shapes(self.batch_shape, codes.shape[:-1])
         contexts = self.contexts.of_steps(codes)
@@ -82,7 +79,6 @@ class UrnChain(SequenceDistribution):
         return jnp.where(inside, logs, 0.0).sum(-1)
 
     def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Int[Array, "... T"]:
-        """Independent sequences, each with probabilities of its own."""
         assert key is not None
         num_steps = self.steps_to_sample
         shape = (*sample_shape, *self.batch_shape)
@@ -99,13 +95,13 @@ class UrnChain(SequenceDistribution):
 
 
 def _taken(table: Float[Array, "... m"], places: Int[Array, "... T"], batch: tuple[int, ...]) -> Float[Array, "... T"]:
-    """The entries of tables at places, batch by batch."""
+    """The entries of tables at indices, batch by batch."""
     table = jnp.broadcast_to(table, (*batch, table.shape[-1]))
     return jnp.take_along_axis(table, jnp.broadcast_to(places, (*batch, places.shape[-1])), -1)
 
 
 def _before(places: Int[Array, "... T"]) -> Int[Array, "... T"]:
-    """How many earlier steps are at the same place."""
+    """The number of earlier time steps with the same entry."""
     order = jnp.argsort(places, -1, stable=True)
     together = jnp.take_along_axis(places, order, -1)
     steps = jnp.arange(places.shape[-1])

@@ -247,7 +247,7 @@ class DirichletMarkovDensity(RowDensity):
         if observed is None:
             return self._of_complete(values)
         rows, mask = np.asarray(values).astype(np.int64), np.asarray(observed)
-        is_needed = mask.all(-1) | self.contexts.is_telling(rows, mask)  # the others have factor 1
+        is_needed = mask.all(-1) | self.contexts.is_informative(rows, mask)  # the others have factor 1
         num_missing = np.where(is_needed, (~mask).sum(-1), -1)
         total = np.zeros((len(rows), len(self.concentration)))
         for number in np.unique(num_missing[num_missing >= 0]).tolist():
