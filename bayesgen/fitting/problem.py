@@ -89,7 +89,7 @@ class ProgramProblem(Problem):
     @functools.cached_property
     def _with_choices(self) -> "ProgramProblem":
         """The problem with the choices made that the model leaves to the data."""
-        model = self.data.model.settled(self.data.statistics)
+        model = self.data.model.selected_by(self.data.statistics)
         if model is self.data.model:
             return self
         return dataclasses.replace(self, data=dataclasses.replace(self.data, model=model))

@@ -1,4 +1,4 @@
-"""Models of blocks of columns, each with a conjugate family: how they read data, and the program of them."""
+"""`BlockModel`: blocks of columns, each with a conjugate family; how it reads data, and its program."""
 
 import dataclasses
 import functools
@@ -31,11 +31,9 @@ from .closed_response import ClosedResponse, refuse_missing_everywhere
 from .conjugate import Block, Conjugate
 from .function import LABEL, BlocksFunction, ClassifierFunction
 
-# The columns of blocks: their kinds, how many values they have, their means and variances.
 
-
-def check_sequences(column: str, kind: Kind, family: Family) -> None:
-    """Refuse sequences of other steps than those that their family models, or with an end where it has none.
+def check_kind_of_sequences(column: str, kind: Kind, family: Family) -> None:
+    """Refuse sequences of another kind than their family models.
 
     Raises:
         ModelError: naming the column, and what to declare.
@@ -48,10 +46,10 @@ def check_sequences(column: str, kind: Kind, family: Family) -> None:
 
 
 def with_alphabets(declared: Schema, families: Mapping[str, Family]) -> Schema:
-    """The schema, in which columns have the symbols that their families say they have.
+    """The schema with the symbols that families state as categories of their columns.
 
     Raises:
-        ModelError: a column for which others are declared.
+        ModelError: a column with other declared symbols.
     """
     implied = {column: family.alphabet for column, family in families.items() if family.alphabet is not None}
     for column, symbols in implied.items():
@@ -67,7 +65,7 @@ def with_alphabets(declared: Schema, families: Mapping[str, Family]) -> Schema:
 
 
 def known_moments(schema: Schema) -> tuple[dict[str, int], Float[np.ndarray, " D"], Float[np.ndarray, " D"]]:
-    """The place of each column, the response after them, and their means and variances as far as they are known."""
+    """Index of each column, the response last, with means and variances; NaN where these are not known."""
     columns, response = list(schema.columns or ()), schema.response
     unknown = np.full(len(columns), np.nan)
     moments = [unknown if known is None else known for known in (schema.mean, schema.variance)]
@@ -78,7 +76,7 @@ def known_moments(schema: Schema) -> tuple[dict[str, int], Float[np.ndarray, " D
     return {name: index for index, name in enumerate(columns)}, moments[0].copy(), moments[1].copy()
 
 
-# kind of columns with finitely many values -> what these are, and how to have as many in all columns
+# kind with finitely many values -> their name, and how to have as many in all columns
 _FINITE = {
     "categorical": ("values", "declare Schema(categories=...)"),
     BINNED: ("bins", "state edges"),
@@ -87,7 +85,7 @@ _FINITE = {
 
 
 def num_values(schema: Schema, name: str, family: Family, columns: Sequence[str]) -> int | None:
-    """How many values, or bins, each column of a block has; None where they are of a kind without such a number."""
+    """Number of values, or bins, of each column of a block; None for kinds without such a number."""
     if family.kind not in _FINITE or schema.num_values(columns[0]) is None:
         return None
     sizes = [schema.num_values(column) or 0 for column in columns]
@@ -110,15 +108,15 @@ def num_values(schema: Schema, name: str, family: Family, columns: Sequence[str]
 
 
 def column_name(columns: Sequence[str], place: tuple[int, ...]) -> str:
-    """The name of a column, as a sentence begins with it; of columns of sequences the step comes first in the place."""
+    """The name of a column, to begin a sentence; the place of a cell of sequences is (time step, column)."""
     *step, column = place
     return f"Column {columns[column]!r}" + (f", step {step[0]}," if step else "")
 
 
 def column_moments(summary: Any, columns: Sequence[str]) -> tuple[Float[Array, " D"], Float[Array, " D"] | float]:
-    """Means and variances (denominator N) of a block's columns over all classes, of the cells that are there.
+    """Means and variances (denominator N) of the observed cells of a block's columns, over all classes.
 
-    The mean is 0, and the variance NaN, where a column has none: its prior, whatever it is, says all of it.
+    The mean is 0 and the variance NaN where a column has no observed cell: its posterior is its prior.
     """
     summary = summary.by_column()
     if isinstance(summary, Moments):
@@ -131,8 +129,6 @@ def column_moments(summary: Any, columns: Sequence[str]) -> tuple[Float[Array, "
     return pooled.mean, np.where(pooled.count > 0, scatter / count, np.nan)
 
 
-# Whether the classes of a classifier are learned apart, so that another one can be learned from its rows alone.
-
 ClassPrior: TypeAlias = Family | Sequence[float]
 """A family over the codes of the classes, or K fixed probabilities."""
 
@@ -140,14 +136,14 @@ ClassPrior: TypeAlias = Family | Sequence[float]
 def check_classes_apart(
     class_prior: ClassPrior, blocks: Sequence[tuple[str, Family, Sequence[str]]], resolved: Conjugate
 ) -> None:
-    """Refuse a classifier in which the rows of one class tell of others, or whose prior says nothing of a new one.
+    """Refuse to add a class to a classifier whose classes share parameters, or whose prior is stated class by class.
 
     Args:
         class_prior, blocks: as the user gave them.
-        resolved: what the model made of them.
+        resolved: the same with resolved hyperparameters.
 
     Raises:
-        FitError: naming the block, what the classes share, and the remedy.
+        FitError: naming the block, the shared parameters, and the remedy.
     """
     if not isinstance(class_prior, Family):
         raise FitError(
@@ -167,9 +163,9 @@ def check_classes_apart(
 
 
 def _check_prior(owner: str, stated: Family, resolved: Family) -> None:
-    """Refuse a prior that says of each class what it says of no other, or lets a draw speak for all of them.
+    """Refuse a hierarchical prior, which classes share, and hyperparameters given class by class.
 
-    Its tables have the class as first axis; what is given for all classes has fewer axes, or one of length 1.
+    Resolved ones have the class as first axis; those given for all classes have fewer axes, or a first one of length 1.
     """
     if stated.hierarchical:
         raise FitError(
@@ -189,11 +185,11 @@ def _check_prior(owner: str, stated: Family, resolved: Family) -> None:
 
 
 class BlockModel(ConcreteModel[Labelled]):
-    """Blocks of columns, independent of each other given the class; or without classes.
+    """Blocks of columns that are independent given the class, or blocks without classes.
 
     Attributes:
         blocks: (name, family, columns) for each block.
-        class_prior: of the classes; None where there are none.
+        class_prior: of the classes; None for a model without classes.
     """
 
     blocks: Sequence[tuple[str, Family, Sequence[str]]]
@@ -228,11 +224,11 @@ class BlockModel(ConcreteModel[Labelled]):
         for _, family, columns in self.blocks:
             if family.kind == SEQUENCE:
                 for column in columns:
-                    check_sequences(column, schema.kinds[column], family)
+                    check_kind_of_sequences(column, schema.kinds[column], family)
         return schema
 
     def read(self, schema: Schema, table: Table) -> Rows:
-        """Encode each block's columns."""
+        """The rows, each block's columns encoded."""
         schema.check_table(table)
         for name, family, _ in self.blocks:
             if table.sparse and not family.takes_sparse:
@@ -248,31 +244,29 @@ class BlockModel(ConcreteModel[Labelled]):
                 if not family.takes_missing:
                     refuse_missing_cells(mask, columns, _of_whole_rows(name, family))
                 observed[name] = mask
-        # covariates are left out: what is learned depends on none, and densities of rows see the totals in the cells
+        # no covariates: parameters depend on none, and densities of rows compute totals from the cells
         return Rows(values, observed)
 
     def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
-        """See `ConcreteModel.check_rows`."""
         for name, family, columns in self.blocks:
-            is_real = family.kind in ("real", SEQUENCE)  # or its steps may be
+            is_real = family.kind in ("real", SEQUENCE)  # sequences may be of numbers
             if is_real and self._likelihood(family, schema, name, columns).takes_squares:
                 variance = self._scale(schema, name, family, columns).variance
                 units = 1.0 if variance is None else np.sqrt(default_variances(variance))
                 check_rows(attributes[name], units, functools.partial(column_name, columns))
 
     def statistics(self, schema: Schema) -> dict[str, Likelihood]:
-        """Each block's likelihood."""
         return {name: self._likelihood(family, schema, name, columns) for name, family, columns in self.blocks}
 
     def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
-        """Fill in means and variances of the columns, from the summaries of the blocks. Those that are known stay."""
+        """Fill in means and variances of the columns, from the summaries of the blocks; known ones stay."""
         if not any(family.scaled for _, family, _ in self.blocks):
             return schema
         position, mean, variance = known_moments(schema)
         for name, family, columns in self.blocks:
             if family.scaled:
                 where = np.array([position[column] for column in columns])
-                found = column_moments(summaries[name], columns)  # which are refused where they are too large
+                found = column_moments(summaries[name], columns)  # refuses columns with values too large to square
                 is_known = ~np.isnan(mean[where])
                 mean[where] = np.where(is_known, mean[where], found[0])
                 variance[where] = np.where(is_known, variance[where], found[1])
@@ -283,7 +277,7 @@ class BlockModel(ConcreteModel[Labelled]):
         return dataclasses.replace(schema, mean=mean[:-1], variance=variance[:-1], response=response)
 
     def _refuse_without_response(self, response: ResponseColumn, summaries: Mapping[str, Any]) -> None:
-        """Refuse training rows of which none tells of the response, where no fit has told of it before."""
+        """Refuse training rows without any response, unless the schema of an earlier fit has its moments."""
         assert self.response is not None
         summary = summaries[self.response.site]
         by_column = summary.by_column() if isinstance(summary, PatternMoments) else summary
@@ -293,27 +287,24 @@ class BlockModel(ConcreteModel[Labelled]):
 
     @property
     def given(self) -> Mapping[str, str]:
-        """Block -> the site or covariate that holds the features on which its columns depend, where there are any."""
+        """Block -> site or covariate of the features that its columns depend on, for blocks with features."""
         return {}
 
     @property
     def closed_response(self) -> ClosedResponse | None:
-        """See `Conjugate`."""
         return None
 
     @property
     def has_labels(self) -> bool:
-        """Where it has classes."""
         return self.class_prior is not None
 
     def with_components(self, num_components: int) -> Recipe:
-        """See `Recipe.with_components`."""
         if not self.has_labels:
             refuse_components(self)
         return self
 
     def conjugate(self, schema: Schema) -> Conjugate:
-        """The resolved class prior and blocks; without classes, blocks whose families stand alone."""
+        """The resolved class prior and blocks; without classes, families have no class axis."""
         blocks = tuple(
             Block(name, family.resolve(self._scale(schema, name, family, columns)), columns, self.given.get(name))
             for name, family, columns in self.blocks
@@ -345,7 +336,7 @@ class BlockModel(ConcreteModel[Labelled]):
         return BlocksFunction(tuple(families.values()), tuple(families))
 
     def _scale(self, schema: Schema, name: str, family: Family, columns: Sequence[str]) -> Scale:
-        """What the family of a block is told: numbers of classes, columns and categories; means and variances."""
+        """The `Scale` of a block: numbers of classes, columns and categories; means and variances."""
         mean = variance = None
         if family.scaled:
             if schema.mean is None or schema.variance is None:
@@ -359,7 +350,7 @@ class BlockModel(ConcreteModel[Labelled]):
         return dataclasses.replace(self._shape(schema, name, family, columns), mean=mean, variance=variance)
 
     def _shape(self, schema: Schema, name: str, family: Family, columns: Sequence[str]) -> Scale:
-        """What the family of a block is told before any summaries are known."""
+        """The `Scale` of a block without means and variances."""
         num_classes = len(schema.classes or ()) if self.has_labels else None
         scale = Scale(num_classes, len(columns), num_values(schema, name, family, columns))
         if family.kind != BINNED:
@@ -376,27 +367,24 @@ class BlockModel(ConcreteModel[Labelled]):
 
 
 def _encoded(schema: Schema, table: Table, columns: Sequence[str]) -> tuple[Any, Bool[np.ndarray, "n D"] | None]:
-    """The cells of a block, and a mask of those that are there; the response, which new rows lack, is its last column.
-
-    See `Schema.encode_cells`.
-    """
+    """The cells of a block and a mask, see `Schema.encode_cells`; its last column may be the response."""
     if schema.response is None or schema.response.name not in columns:
         return schema.encode_cells(table, columns)
     response = response_of_rows(table, schema.response.name)[:, None]
-    is_there = ~np.isnan(response)
+    is_observed = ~np.isnan(response)
     if len(columns) == 1:
-        return response, None if is_there.all() else is_there
+        return response, None if is_observed.all() else is_observed
     values, mask = schema.encode_cells(table, columns[:-1])
-    if mask is None and not is_there.all():
+    if mask is None and not is_observed.all():
         mask = np.ones(values.shape, bool)
-    return np.concatenate([values, response], 1), None if mask is None else np.concatenate([mask, is_there], 1)
+    return np.concatenate([values, response], 1), None if mask is None else np.concatenate([mask, is_observed], 1)
 
 
 def refuse_classes(model: Model, y: Any, declared: Schema) -> None:
-    """Refuse labels, and declared classes, where a model has none.
+    """Refuse labels, and declared classes, for a model without classes.
 
     Raises:
-        DataError: saying what to leave out.
+        DataError: labels or declared classes.
     """
     if y is not None:
         raise DataError(f"{type(model).__name__} has no classes, so it takes no y: drop it.")
@@ -405,7 +393,7 @@ def refuse_classes(model: Model, y: Any, declared: Schema) -> None:
 
 
 def refuse_components(model: Model) -> NoReturn:
-    """Refuse a mixture of a model without classes, which could be its components."""
+    """Refuse a mixture of a model without classes."""
     raise ModelError(
         f"A Mixture needs classes to be its components, and {type(model).__name__} has none. Give it a classifier of "
         "these columns, such as GaussianDiscriminant()."
@@ -413,7 +401,7 @@ def refuse_components(model: Model) -> NoReturn:
 
 
 def _of_whole_rows(name: str, family: Family) -> str:
-    """Why the rows of a block have to be whole, and what to do."""
+    """Why rows of a block with missing cells are refused, and what to do."""
     return (
         f"Block {name!r} ({type(family).__name__}) models the cells of a row as parts of one total, which is not known "
         "where one of them is missing. Drop these rows, or model the columns one by one, as GammaPoisson() does."

@@ -74,7 +74,6 @@ class GenerativeClassifier(BlockModel[OptionalLabel]):
         return hash((self.class_prior, tuple((name, family, len(columns)) for name, family, columns in self.blocks)))
 
     def check_classes_apart(self, schema: Schema) -> None:
-        """See `ConcreteModel.check_classes_apart`."""
         if self.class_prior is None:
             super().check_classes_apart(schema)
             return
@@ -82,7 +81,7 @@ class GenerativeClassifier(BlockModel[OptionalLabel]):
 
 
 def as_class_prior(prior: Any) -> ClassPrior | None:
-    """A class prior as models keep it, to be compared: a family as it is, fixed probabilities as a tuple, or None."""
+    """A class prior in comparable form: a family, fixed probabilities as a tuple, or None."""
     if prior is None or isinstance(prior, Family):
         return prior
     probs = np.asarray(prior).tolist()
@@ -90,15 +89,15 @@ def as_class_prior(prior: Any) -> ClassPrior | None:
 
 
 def _as_block(block: tuple[str, Family, Sequence[str]]) -> tuple[str, Family, Sequence[str]]:
-    """A block as models keep it; names of columns by position are left as they are, because they may be very many."""
+    """A block in comparable form; names by position, which may be very many, are not copied to a tuple."""
     name, family, columns = block
     return name, family, columns if isinstance(columns, PositionalNames) else tuple(columns)
 
 
 def _check_columns_once(blocks: Sequence[tuple[str, Family, Sequence[str]]]) -> None:
-    """ModelError for a column that stands twice, in two blocks or in one: its cells would count twice."""
+    """Refuse a column that is named twice, in two blocks or in one: its cells would count twice."""
     if len(blocks) == 1 and isinstance(blocks[0][2], PositionalNames):
-        return  # names by position are all different, and there may be very many
+        return  # names by position are distinct, and may be very many
     seen: dict[str, str] = {}
     for name, _, columns in blocks:
         for column in columns:

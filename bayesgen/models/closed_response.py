@@ -1,4 +1,4 @@
-"""What blocks tell of a response in closed form, given the rest of a row."""
+"""`ClosedResponse`: p(y | x) of a regression in closed form; the schema and the refusals of regressions."""
 
 import abc
 import dataclasses
@@ -16,9 +16,8 @@ from bayesgen.program import Recipe, Response
 from bayesgen.statistics import LastGivenRest, last_given_rest
 from bayesgen.typing import Float
 
-# What models with a response have in common: their schema, and what makes no sense for them.
-
-TAKEN = ("real", "count")
+RESPONSE = "y"  # site, and block, of a response of its own
+TAKEN = ("real", "count")  # kinds of columns
 
 
 def regression_schema(model: Recipe, table: Table, declared: Schema) -> Schema:
@@ -59,7 +58,7 @@ def refuse_missing_everywhere(response: str) -> NoReturn:
 
 
 def check_has_no_components(model: Recipe) -> NoReturn:
-    """Refuse to be the model of a mixture's components."""
+    """Refuse a mixture of regressions."""
     raise ModelError(
         f"A Mixture needs classes to be its components, and {type(model).__name__} has none: its label is continuous. "
         "Give it a classifier, such as GaussianDiscriminant()."
@@ -67,31 +66,31 @@ def check_has_no_components(model: Recipe) -> NoReturn:
 
 
 class ClosedResponse(abc.ABC):
-    """p(y | x) in closed form. It is structure, without numbers: it hashes by content."""
+    """p(y | x) in closed form. It holds no numbers, and hashes by content."""
 
     @abc.abstractmethod
     def at(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> PredictiveDistribution | None:
-        """p(y | x, Q) of rows that lack y, at the parameters of a process; None where there is no closed form.
+        """p(y | x, Q) of rows without y, at the parameters of a process; None without a closed form.
 
-        Parameters may have a leading axis of draws: then so has the distribution.
+        Parameters, and so the distribution, may have a leading axis of draws.
         """
 
     @abc.abstractmethod
     def predictive(self, families: Mapping[str, Family], rows: Rows) -> PredictiveDistribution | None:
-        """The same with the parameters integrated out, p(y | x, T); None where there is no closed form.
+        """p(y | x, T) of rows without y, the parameters integrated out; None without a closed form.
 
         Args:
-            families: the blocks' updated families, by name.
-            rows: rows that lack y.
+            families: block -> updated family.
+            rows: rows without y.
         """
 
 
 @dataclasses.dataclass(frozen=True)
 class JointNormalResponse(ClosedResponse):
-    """The last column of a block of jointly normal columns, given the others that are there.
+    """The last column of a block of jointly normal columns, given the other observed ones.
 
     Attributes:
-        response: where it stands.
+        response: the column.
     """
 
     response: Response
@@ -104,7 +103,7 @@ class JointNormalResponse(ClosedResponse):
         return NormalPredictive(given.loc[0], given.scale[0]) if is_one else NormalPredictive(given.loc, given.scale)
 
     def predictive(self, families: Mapping[str, Family], rows: Rows) -> StudentTPredictive:
-        """Student t: with as many more degrees of freedom as columns of x are there, and a scale that grows with x.
+        """Student-t, with one more degree of freedom for each observed column of x, and a scale that grows with x.
 
         Source: Ding (2016), On the conditional distribution of the multivariate t distribution, section 2.
         """

@@ -1,4 +1,4 @@
-"""The conjugate blocks of a model: what the closed forms of fitting and predicting work on."""
+"""`Conjugate`: the class prior and blocks of a model, for closed forms and EM."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,13 +17,13 @@ from .closed_response import ClosedResponse
 
 @record
 class Block:
-    """Columns that one family models.
+    """Columns modelled by one family.
 
     Attributes:
         name: the attribute site's name.
         family: resolved family; its table of parameters has the classes, where there are any, as first axis.
         columns: names of the columns.
-        given: the site or covariate that holds the features on which the columns depend; None where there are none.
+        given: site or covariate of the features that the columns depend on; None without features.
     """
 
     name: str = static()
@@ -32,7 +32,7 @@ class Block:
     given: str | None = static(default=None)
 
     def of_column(self, column: str, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The entries of one column in the block's parameters, which may have leading axes: parameter -> value."""
+        """Parameter -> its entries for one column. Parameters may have leading axes."""
         place, values = list(self.columns).index(column), {}
         for parameter, axes in self.family.parameter_axes().items():
             value = parameters[f"{self.name}_{parameter}"]
@@ -44,15 +44,15 @@ class Block:
 class Conjugate:
     """A class prior and blocks, all resolved: a prior over processes, or a posterior.
 
-    Without classes, families and parameters have no axis of classes. Statistics and densities of rows have one, of
-    length 1, which is put there and taken away here and nowhere else.
+    Without classes, families and parameters have no class axis. Statistics and densities of rows have one of length 1,
+    which is added and removed here alone.
 
     Attributes:
         class_prior: family over the K class probabilities; None without classes.
         blocks: the blocks, independent given the class.
         classes: the labels.
-        advice: what messages recommend where there is no maximum.
-        closed_response: p(y | x) of a continuous label y in closed form; None where there is none, or no such label.
+        advice: the remedy that messages name where there is no maximum.
+        closed_response: p(y | x) of a continuous label y in closed form, or None.
     """
 
     class_prior: Family | None
@@ -63,12 +63,12 @@ class Conjugate:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the posterior has a closed form, where no cell is missing."""
+        """Whether the posterior of complete data has a closed form."""
         return self.is_number and all(family.is_closed for _, family in self.families())
 
     @property
     def is_number(self) -> bool:
-        """Whether every hyperparameter is a number, so that the joint mode has a closed form, or EM finds it."""
+        """Whether every hyperparameter is a number, so that the joint mode has a closed form or EM finds it."""
         return not any(family.hierarchical for _, family in self.families())
 
     def families(self) -> list[tuple[str, Family]]:
@@ -77,38 +77,38 @@ class Conjugate:
         return [*of_classes, *((block.name, block.family) for block in self.blocks)]
 
     def open_blocks(self, statistics: SufficientStatistics) -> list[str]:
-        """Names of the blocks of which these data leave no closed form: jointly normal columns with missing cells."""
+        """Names of the blocks without a closed form for these data: jointly normal columns with missing cells."""
         summaries = statistics.summaries
         return [block.name for block in self.blocks if not block.family.has_closed_form(summaries[block.name])]
 
     def table(self, block: Block) -> Family:
-        """A block's family with the classes as first axis: of one class where there are none."""
+        """A block's family with a class axis, of length 1 without classes."""
         return block.family if self.class_prior is not None else block.family.of_one_class()
 
     def of_block(self, block: Block, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The parameters of one block, by the names that its family has for them, with the classes as first axis."""
+        """The parameters of one block by their names in its family, with a class axis."""
         values = {name: parameters[f"{block.name}_{name}"] for name in block.family.parameter_axes()}
         if self.class_prior is not None:
             return values
         return {name: np.expand_dims(value, 0) for name, value in values.items()}
 
     def _summary(self, block: Block, statistics: SufficientStatistics) -> Any:
-        """The summary that a block's own family is updated with: without classes, without their axis."""
+        """The summary that updates a block's family, with a class axis only if there are classes."""
         summary = statistics.summaries[block.name]
         return summary if self.class_prior is not None else summary.of_class(0)
 
     @property
     def has_several_maxima(self) -> bool:
-        """Whether likelihoods of labelled rows have several maxima, because of what a block hides."""
+        """Whether likelihoods of labelled rows have several maxima, because a block has latent variables."""
         return any(block.family.has_several_maxima for block in self.blocks)
 
     @property
     def without_maximum(self) -> str:
-        """What families that hide something say of what to do where there is no maximum; "" where none does."""
+        """The remedies of families with latent variables where there is no maximum; "" without any."""
         return " ".join(dict.fromkeys(block.family.without_maximum for block in self.blocks)).strip()
 
     def are_empty(self, rows: Rows) -> Bool[np.ndarray, " n"]:
-        """Which rows have no cell. Rows of sequences count as having some: a missing one may tell its length."""
+        """Which rows have no observed cell; none if there are sequences, whose length is observed."""
         empty = np.ones(rows.num_rows, bool)
         for block in self.blocks:
             observed = rows.observed.get(block.name)
@@ -120,7 +120,7 @@ class Conjugate:
     def initial_statistics(
         self, statistics: SufficientStatistics, rng: np.random.Generator | None = None
     ) -> SufficientStatistics:
-        """Statistics of whole rows that the cells that are there suggest: where to begin where some are missing.
+        """Statistics of complete rows imputed from the observed cells, where EM starts.
 
         See `Family.initial_summary` for the random numbers.
         """
@@ -164,7 +164,7 @@ class Conjugate:
         return sum(family.log_likelihood(of_family, summary) for (family, of_family), summary in pairs)
 
     def check_estimable(self, statistics: SufficientStatistics) -> None:
-        """Refuse data that lack cells and whose likelihood has no maximum, or several; a FitError names the place."""
+        """Refuse data with missing cells whose likelihood has no maximum, or several; a FitError names the place."""
         for block in self.blocks:
             names = Names(block.name, self.classes, block.columns)
             self.table(block).check_estimable(statistics.summaries[block.name], names)
@@ -172,7 +172,7 @@ class Conjugate:
     def e_step_with_log_likelihood(
         self, statistics: SufficientStatistics, parameters: Mapping[str, np.ndarray]
     ) -> tuple[float, SufficientStatistics]:
-        """The log-likelihood of labelled rows, and their expected statistics with all cells, in one pass."""
+        """The log-likelihood of labelled rows, and their expected statistics, in one pass."""
         log_likelihood, summaries = 0.0, {}
         if self.class_prior is not None:
             log_likelihood = self.class_prior.log_likelihood({"probs": parameters["class_probs"]}, statistics.labels)
@@ -185,12 +185,12 @@ class Conjugate:
     def e_step(
         self, statistics: SufficientStatistics, parameters: Mapping[str, np.ndarray], *, cells_alone: bool = False
     ) -> SufficientStatistics:
-        """The expected statistics of labelled rows with all their cells, given parameters.
+        """The expected statistics of labelled rows, given parameters.
 
         Args:
             statistics: of the rows.
-            parameters: that tell what is missing.
-            cells_alone: whether blocks that hide more than cells are left as they are, for `initial_summary`.
+            parameters: of the process.
+            cells_alone: whether blocks with latent variables are left as they are, for `initial_summary`.
         """
         summaries = dict(statistics.summaries)
         for block in self.blocks:
@@ -200,13 +200,13 @@ class Conjugate:
         return dataclasses.replace(statistics, summaries=summaries)
 
     def free_parameters(self, parameters: Mapping[str, np.ndarray]) -> Float[np.ndarray, " F"]:
-        """The parameters that missing cells leave to be looked for, without constraints."""
+        """The free parameters of EM, unconstrained."""
         return np.concatenate([self.table(b).free_parameters(self.of_block(b, parameters)) for b in self.blocks])
 
     def at_free_parameters(
         self, vector: Float[np.ndarray, " F"], others: Mapping[str, np.ndarray]
     ) -> dict[str, np.ndarray] | None:
-        """Parameters of which those of the vector replace some; None where floating point has none."""
+        """Parameters with those of the vector replaced; None where floating point has no such parameters."""
         values, start = dict(others), 0
         for block in self.blocks:
             family = self.table(block)
@@ -225,21 +225,21 @@ class Conjugate:
         return self.collect(lambda family, names: family.maximum_posterior(summary_of[names.block], names))
 
     def posterior_center(self, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
-        """A process in the middle of the posterior given complete rows, at which no probability is zero."""
+        """A process at the centre of the posterior given complete rows, without zero probabilities."""
         summary_of = self._summaries(statistics)
         return self.collect(lambda family, names: family.posterior_center(summary_of[names.block]))
 
     def moment_estimates(self, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
-        """Rough parameters, whatever the prior, by which programs choose coordinates: see `Family.adapted`."""
+        """Rough estimates without the prior, by which programs adapt coordinates: see `Family.reparametrised`."""
         summary_of = self._summaries(statistics)
         return self.collect(lambda family, names: family.moment_estimates(summary_of[names.block]))
 
     def center(self) -> dict[str, np.ndarray]:
-        """A process in the middle of the prior, at which no probability is zero."""
+        """A process at the centre of the prior, without zero probabilities."""
         return self.collect(lambda family, names: family.central_parameters())
 
     def _summaries(self, statistics: SufficientStatistics) -> dict[str, Any]:
-        """What is known of the labels and of each block, by the names that messages have for them."""
+        """Summaries of the labels ("class") and of each block, by name."""
         return {"class": statistics.labels} | {b.name: self._summary(b, statistics) for b in self.blocks}
 
     def maximum_likelihood(self, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
@@ -256,7 +256,7 @@ class Conjugate:
 
     @property
     def axes(self) -> dict[str, tuple[str, ...]]:
-        """{block}_{parameter} -> names of its axes: class, and those of the block, of which `coordinates` tells."""
+        """{block}_{parameter} -> names of its axes: class, and the keys of `coordinates`."""
         axes: dict[str, tuple[str, ...]] = {} if self.class_prior is None else {"class_probs": ("class",)}
         for block in self.blocks:
             prefix = self.prefix(block)
@@ -269,11 +269,11 @@ class Conjugate:
         return axes
 
     def prefix(self, block: Block) -> str:
-        """What the names of a block's axes begin with, where there are several blocks."""
+        """The prefix of the names of a block's axes, where there are several blocks."""
         return f"{block.name}_" if len(self.blocks) > 1 else ""
 
     def coordinates(self, schema: Schema) -> dict[str, Sequence[Any]]:
-        """Name of an axis -> the names along it: labels, and what families name along theirs."""
+        """Axis -> the names along it: labels, and those of the families."""
         coordinates: dict[str, Sequence[Any]] = {}
         if self.class_prior is not None:
             coordinates["class"] = [str(label) for label in self.classes]
@@ -317,7 +317,7 @@ class Conjugate:
         return (np.zeros(1) if self.class_prior is None else _log(parameters["class_probs"])), blocks
 
     def predictive_densities(self) -> "Densities":
-        """The same with the parameters integrated out."""
+        """Log class probabilities and the blocks' densities with the parameters integrated out."""
         blocks = [(block.name, _given(block, self.table(block).row_predictive())) for block in self.blocks]
         return np.zeros(1) if self.class_prior is None else _log(np.asarray(self.class_prior.mean()["probs"])), blocks
 
@@ -333,7 +333,7 @@ Densities = tuple[np.ndarray, list[tuple[str, RowDensity]]]  # log class probabi
 
 
 def _given(block: Block, density: RowDensity) -> RowDensity:
-    """The density, told where the features are that it depends on."""
+    """The density with the site or covariate of its features."""
     return copied(density, source=block.given) if isinstance(density, DensityGivenFeatures) else density
 
 

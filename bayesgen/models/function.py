@@ -1,4 +1,4 @@
-"""NumPyro programs built from families: one function for all classifiers, and one for blocks without classes."""
+"""NumPyro programs of families: one function for classifiers, and one for blocks without classes."""
 
 from collections.abc import Mapping
 from typing import Self
@@ -17,13 +17,12 @@ LABEL, PLATE = "y", "instances"
 
 
 def covariate_name(block: str, covariate: str) -> str:
-    """Name of the covariate that a block's likelihood takes: the total of a multinomial row, the features of a line."""
+    """Name of the covariate of a block's likelihood: multinomial totals, or features of a linear model."""
     return f"{block}_{covariate.removesuffix('_count')}"
 
 
 class FamiliesFunction(PytreeFunction):
-    """A program function made of families, whose hyperparameters are the leaves of a pytree, so that compiled
-    functions take them as arguments.
+    """A program function of families, whose hyperparameters are leaves of a pytree and so arguments of compiled code.
 
     Attributes:
         families: the blocks' resolved families.
@@ -41,7 +40,6 @@ class FamiliesFunction(PytreeFunction):
 
     @property
     def coordinates(self) -> dict[str, tuple[str, Transform]]:
-        """Those of the families."""
         return {
             f"{name}_{site}": (f"{name}_{parameter}", transform)
             for name, family in zip(self.names, self.families, strict=True)
@@ -66,7 +64,7 @@ class FamiliesFunction(PytreeFunction):
     def _attributes(
         self, parameters: Mapping[str, Mapping[str, Array]], labels: Int[Array, " n"], covariates: Mapping[str, Array]
     ) -> None:
-        """Sample the attributes, of parameters with the classes first."""
+        """Sample the attributes, given parameters with the classes first."""
         for name, family in zip(self.names, self.families, strict=True):
             given = {family.covariate: covariates[covariate_name(name, family.covariate)]} if family.covariate else {}
             numpyro.sample(name, family.site_distribution(parameters[name], labels, **given))
@@ -87,7 +85,6 @@ class ClassifierFunction(FamiliesFunction):
     __hash__ = content_hash
 
     def __call__(self, n: int, **covariates: Array) -> None:
-        """Generate n instances."""
         class_probs = self.class_prior.sampled_hyperparameters("class").sample_sites("class")["probs"]
         parameters = self._parameters()
         with numpyro.plate(PLATE, n):
@@ -97,7 +94,7 @@ class ClassifierFunction(FamiliesFunction):
 
 @record
 class BlocksFunction(FamiliesFunction):
-    """Each block's parameters ~ its family, which stands alone; each block ~ its family's likelihood."""
+    """Each block's parameters ~ its family, without classes; each block ~ its family's likelihood."""
 
     families: tuple[Family, ...]
     names: tuple[str, ...] = static()
@@ -105,7 +102,7 @@ class BlocksFunction(FamiliesFunction):
     __hash__ = content_hash
 
     def __call__(self, n: int, **covariates: Array) -> None:
-        """Generate n instances: all are of the only class of a table of one."""
+        """Generate n instances, all of one class."""
         tables = {
             name: {parameter: value[None] for parameter, value in of_block.items()}
             for name, of_block in self._parameters().items()

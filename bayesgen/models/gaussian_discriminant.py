@@ -13,7 +13,7 @@ from bayesgen.records import fill
 from .classifier import ClassPrior, as_class_prior
 from .naive_bayes import NaiveBayes
 
-# the only place where the user's word for a covariance becomes a family
+# the user's name of a covariance -> its family
 COVARIANCES: dict[str, NormalInverseWishart | NormalInverseGamma] = {
     "full": NormalInverseWishart(),
     "tied": NormalInverseWishart(tied=True),
@@ -88,7 +88,6 @@ class GaussianDiscriminant(Recipe[ClassLabel]):
         return NaiveBayes({"real": self.family}, self.class_prior)
 
     def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
-        """Kinds come from the dtypes."""
         return self._blocks.infer_schema(table, y, declared)
 
     def concrete(self, schema: Schema) -> ConcreteModel:

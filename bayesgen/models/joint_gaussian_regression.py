@@ -12,7 +12,7 @@ from bayesgen.program import ConcreteModel, Recipe, Response
 from .blocks import BlockModel
 from .closed_response import JointNormalResponse, check_has_no_components, regression_schema
 
-SITE = "joint"
+JOINT = "joint"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +28,7 @@ class JointGaussianRegression(Recipe[NumberLabel]):
     so that p(y | x, Q) is normal, with the regression of y on x as its mean. It has closed forms for everything: its
     MLE predicts as least squares does; the one-step answer of `Exact()`, p(y | x, T), is a Student-t distribution whose
     scale grows with the distance of x from the training rows. Because x is modelled too, cells of new rows may be
-    missing: p(y | what is there). In training rows they may be for `MLE`, `MAP` and `NUTS`, and so may y.
+    missing: they are marginalised. In training rows cells, and y, may be missing for `MLE`, `MAP` and `NUTS`.
 
     Args:
         prior: a `NormalInverseWishart` over the columns and then y; None for its defaults, in the units of the data.
@@ -66,30 +66,26 @@ class JointGaussianRegression(Recipe[NumberLabel]):
         return schema
 
     def with_components(self, num_components: int) -> Recipe:
-        """Refuse: see `Recipe.with_components`."""
         check_has_no_components(self)
 
     def concrete(self, schema: Schema) -> ConcreteModel:
-        """The model with its columns."""
         assert schema.response is not None
         columns = (*(schema.columns or ()), schema.response.name)
-        return JointColumns(((SITE, self.prior or NormalInverseWishart(), columns),))
+        return JointColumns(((JOINT, self.prior or NormalInverseWishart(), columns),))
 
 
 @dataclasses.dataclass(frozen=True)
 class JointColumns(BlockModel):
-    """A block of columns of which the last is the response."""
+    """A block of jointly normal columns, of which the last is the response."""
 
     blocks: tuple[tuple[str, NormalInverseWishart, tuple[str, ...]], ...]
     class_prior = None
 
     @property
     def response(self) -> Response:
-        """The last column."""
         name, _, columns = self.blocks[0]
         return Response(name, len(columns) - 1)
 
     @property
     def closed_response(self) -> JointNormalResponse:
-        """Normal, and Student t."""
         return JointNormalResponse(self.response)

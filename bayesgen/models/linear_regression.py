@@ -1,4 +1,4 @@
-"""`LinearRegression`: the response about a line, curve or surface in the columns, which are given."""
+"""`LinearRegression`: the response given the columns, linear in features of them."""
 
 import dataclasses
 import functools
@@ -37,6 +37,7 @@ from bayesgen.typing import Float
 
 from .blocks import BlockModel
 from .closed_response import (
+    RESPONSE,
     ClosedResponse,
     check_has_no_components,
     refuse_missing_everywhere,
@@ -44,7 +45,7 @@ from .closed_response import (
     regression_schema,
 )
 
-SITE, FEATURES = "y", "y_features"
+FEATURES = f"{RESPONSE}_features"
 GIVEN = (
     "The model has no distribution for X, which is given. Drop these rows, begin the basis with an imputer "
     "(LinearRegression(basis=make_pipeline(SimpleImputer(), ...))), or use JointGaussianRegression() or "
@@ -64,7 +65,7 @@ class LinearRegression(Recipe[NumberLabel]):
         y            ~ Normal(value at c + (f(x) - c) @ coefficients, variance)
 
     Its MLE is least squares. x is given and not modelled: `log_marginal` of its answers is None, cells of X may not be
-    missing, and evidence, log p(y | X), says how well a basis does. Rows whose y is missing say nothing.
+    missing, and evidence, log p(y | X), says how well a basis does. Rows whose y is missing are ignored.
 
     Args:
         basis: any scikit-learn transformer (PolynomialFeatures, SplineTransformer, a pipeline, a ColumnTransformer
@@ -112,7 +113,7 @@ class LinearRegression(Recipe[NumberLabel]):
             )
 
     def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
-        """The columns and, where there is a basis, what it learned of them."""
+        """The columns, and the basis fitted to them."""
         if self.basis is None:
             refuse_sparse(type(self).__name__, table)
             schema = regression_schema(self, table, declared)
@@ -129,11 +130,9 @@ class LinearRegression(Recipe[NumberLabel]):
         return fitted_basis(self.basis, _input(schema, table), table.num_rows, intercept=self.intercept)
 
     def with_components(self, num_components: int) -> Recipe:
-        """Refuse: see `Recipe.with_components`."""
         check_has_no_components(self)
 
     def concrete(self, schema: Schema) -> ConcreteModel:
-        """The model with its features."""
         basis = _basis(schema)
         if basis.stated != self.stated:
             raise ModelError(
@@ -141,33 +140,29 @@ class LinearRegression(Recipe[NumberLabel]):
                 "schema that has none, or with the same basis."
             )
         family = self.prior or LinearNormalInverseGamma(intercept=self.intercept)
-        return FeatureRegression(((SITE, family, basis.names),))
+        return FeatureRegression(((RESPONSE, family, basis.names),))
 
 
 @dataclasses.dataclass(frozen=True)
 class FeatureRegression(BlockModel):
-    """A response about a line in features that are given."""
+    """A response that is linear in given features."""
 
     blocks: tuple[tuple[str, LinearNormalInverseGamma, tuple[str, ...]], ...]
     class_prior = None
 
     @property
     def response(self) -> Response:
-        """The only site."""
-        return Response(SITE)
+        return Response(RESPONSE)
 
     @property
     def given(self) -> Mapping[str, str]:
-        """The features are a covariate."""
-        return {SITE: FEATURES}
+        return {RESPONSE: FEATURES}
 
     @property
     def closed_response(self) -> "LinearResponse":
-        """Normal, and Student t."""
         return LinearResponse()
 
     def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
-        """A schema that knows the features."""
         if declared.response is None or declared.response.basis is None:
             raise ModelError("The features of a regression are found by LinearRegression(...): fit that.")
         return declared.resolve(table)
@@ -179,20 +174,20 @@ class FeatureRegression(BlockModel):
         check_rows(features, 1.0, functools.partial(_feature_name, self.blocks[0][2]))
         assert schema.response is not None
         y = response_of_rows(table, schema.response.name)
-        is_there = ~np.isnan(y)
-        return Rows({SITE: y}, {} if is_there.all() and len(y) else {SITE: is_there}, {FEATURES: features})
+        observed = ~np.isnan(y)
+        return Rows({RESPONSE: y}, {} if observed.all() and len(y) else {RESPONSE: observed}, {FEATURES: features})
 
     def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
-        """Features have been looked at; new rows have no response."""
+        """Nothing: `read` checks the features, and new rows have no response."""
 
     def summarize(self, schema: Schema, rows: Rows) -> SufficientStatistics:
         """Means and cross products of features and response."""
-        measure = {SITE: {"features": rows.covariates[FEATURES]}}
+        measure = {RESPONSE: {"features": rows.covariates[FEATURES]}}
         return sufficient_statistics(rows, self.statistics(schema), 1, measure=measure)
 
     def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
-        """Fill in means and variances of features and response. Those that are known stay."""
-        basis, response, summary = _basis(schema), schema.response, summaries[SITE]
+        """Fill in means and variances of features and response; known ones stay."""
+        basis, response, summary = _basis(schema), schema.response, summaries[RESPONSE]
         assert response is not None and isinstance(summary, Moments)
         names = (*basis.names, response.name)
         check_magnitudes(summary, functools.partial(_feature_name, names))
@@ -207,7 +202,6 @@ class FeatureRegression(BlockModel):
         return dataclasses.replace(schema, response=dataclasses.replace(response, basis=basis))
 
     def _scale(self, schema: Schema, name: str, family: Family, columns: Sequence[str]) -> Scale:
-        """Means and variances of response and features."""
         basis, response = _basis(schema), schema.response
         if response is None or basis.mean is None or basis.variance is None or response.variance is None:
             raise ModelError(
@@ -224,18 +218,17 @@ class FeatureRegression(BlockModel):
 
 @dataclasses.dataclass(frozen=True)
 class LinearResponse(ClosedResponse):
-    """A response about a line in features that are given."""
+    """A response that is linear in given features."""
 
     def at(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> NormalPredictive:
-        """Normal about the line."""
-        coefficients, variance = (np.asarray(parameters[f"{SITE}_{name}"]) for name in ("coefficients", "variance"))
-        intercept = np.asarray(parameters.get(f"{SITE}_intercept", 0.0))
+        coefficients, variance = (np.asarray(parameters[f"{RESPONSE}_{name}"]) for name in ("coefficients", "variance"))
+        intercept = np.asarray(parameters.get(f"{RESPONSE}_intercept", 0.0))
         loc = coefficients @ np.asarray(rows.covariates[FEATURES], np.float64).T + intercept[..., None]
         return NormalPredictive(loc, np.broadcast_to(np.sqrt(variance)[..., None], loc.shape))
 
     def predictive(self, families: Mapping[str, Family], rows: Rows) -> StudentTPredictive:
-        """Student t, whose scale grows with the distance of the features from those of training."""
-        family = families[SITE]
+        """Student-t, whose scale grows with the distance of the features from those of training."""
+        family = families[RESPONSE]
         assert isinstance(family, LinearNormalInverseGamma)
         features = np.asarray(rows.covariates[FEATURES], np.float64)
         df, loc, scale = map(np.asarray, family.predictive_parameters(features))
@@ -243,10 +236,10 @@ class LinearResponse(ClosedResponse):
 
 
 def _fingerprint(basis: Any) -> str:
-    """What tells the basis from others.
+    """A fingerprint of the basis.
 
     Raises:
-        ModelError: what is no transformer.
+        ModelError: a basis that is no transformer.
     """
     from sklearn.base import clone
 
@@ -264,7 +257,7 @@ def _basis(schema: Schema) -> Basis:
 
 
 def _features(schema: Schema, table: Table) -> Float[np.ndarray, "n F"]:
-    """The features of rows: real columns, or what the basis makes of them."""
+    """The features of rows: the real columns, or their transforms by the basis."""
     basis = _basis(schema)
     if basis.transformer is not None:
         return basis.features(_input(schema, table), table.num_rows)

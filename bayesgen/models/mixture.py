@@ -1,4 +1,4 @@
-"""`Mixture`: a model whose labels are all unknown, so that its classes are components."""
+"""`Mixture`: a model whose labels are all missing, so that its classes are components."""
 
 import dataclasses
 import numbers
@@ -22,7 +22,7 @@ from .conjugate import Conjugate
 class Mixture(Recipe[ClassLabel]):
     """A mixture: rows without labels, each from one of several components, which are the classes of a model.
 
-    Generative story, that of the model, whose labels nobody has seen::
+    Generative story, that of the model with labels that are not observed::
 
         class_probs   ~ the model's class prior: the weights of the components
         parameters[k] ~ the model's families, for each component k
@@ -91,7 +91,6 @@ class Mixture(Recipe[ClassLabel]):
         return self.model.infer_schema(table, None, dataclasses.replace(declared, classes=self.components))
 
     def with_components(self, num_components: int) -> Recipe:
-        """See `Recipe.with_components`."""
         raise ModelError("The components of a mixture are no mixtures: give Mixture the model itself.")
 
     def concrete(self, schema: Schema) -> ConcreteModel:
@@ -101,60 +100,48 @@ class Mixture(Recipe[ClassLabel]):
 
 @dataclasses.dataclass(frozen=True)
 class ConcreteMixture(Mixture, ConcreteModel):
-    """A mixture whose model has its attribute sites known: it does as the model does, but for the labels."""
+    """A mixture of a concrete model, to which it delegates all but the labels."""
 
     model: ConcreteModel
     class_axis = "component"
 
     @property
     def has_labels(self) -> bool:
-        """No."""
         return False
 
     def concrete(self, schema: Schema) -> ConcreteModel:
-        """The mixture itself."""
         return self
 
     def label_codes(self, schema: Schema, table: Table) -> Int[np.ndarray, " n"]:
-        """No class is known."""
         refuse_labels(table.labels)
         return np.full(table.num_rows, -1)
 
     def read(self, schema: Schema, table: Table) -> Rows:
-        """See the model."""
         return self.model.read(schema, table)
 
     def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
-        """See the model."""
         self.model.check_rows(schema, attributes)
 
     def statistics(self, schema: Schema) -> dict[str, Likelihood]:
-        """See the model."""
         return self.model.statistics(schema)
 
     @property
     def in_threads(self) -> bool:
-        """As the model is."""
         return self.model.in_threads
 
     def summarize(self, schema: Schema, rows: Rows) -> SufficientStatistics:
-        """See the model."""
         return self.model.summarize(schema, rows)
 
     def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
-        """See the model."""
         return self.model.with_scale(schema, summaries)
 
     def check_searchable(self, method: str) -> None:
-        """See the model."""
         self.model.check_searchable(method)
 
     def conjugate(self, schema: Schema) -> Conjugate | None:
-        """See the model."""
         return self.model.conjugate(schema)
 
     def bind(self, schema: Schema) -> GenerativeProgram:
-        """The model's program."""
         return self.model.bind(schema)
 
 

@@ -22,7 +22,7 @@ from bayesgen.labels import OptionalLabel
 from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.records import fill
 
-from .blocks import check_sequences, refuse_classes, refuse_components, with_alphabets
+from .blocks import check_kind_of_sequences, refuse_classes, refuse_components, with_alphabets
 from .classifier import ClassPrior, GenerativeClassifier, as_class_prior
 from .structure_average import StructureAverage
 
@@ -157,7 +157,6 @@ class NaiveBayes(Recipe[OptionalLabel]):
         return STRUCTURES[self.structure](GenerativeClassifier(blocks, self.class_prior), self.dependence_prior)
 
     def with_components(self, num_components: int) -> Recipe:
-        """See `Recipe.with_components`."""
         if self.class_prior is None:
             refuse_components(self)
         return self
@@ -175,7 +174,7 @@ class NaiveBayes(Recipe[OptionalLabel]):
                 f"Column {name!r} is of kind {kind!r}, but its family {type(family).__name__} is for "
                 f"{family.kind!r} columns. Change Schema(kinds=...) or families=."
             )
-        check_sequences(name, of_column, family)
+        check_kind_of_sequences(name, of_column, family)
         return family
 
     def _owner(self, name: str, family: Family) -> str | None:
@@ -190,12 +189,12 @@ class NaiveBayes(Recipe[OptionalLabel]):
         return name if is_named and (family.joint or family.hierarchical) else None
 
     def _by_implied_kind(self, kind: str) -> Family | None:
-        """A family that was given for another kind of dtype, such as counts in real columns."""
+        """A family given by a kind of dtype for columns of another kind, such as counts in real columns."""
         given = {} if isinstance(self.families, Family) else self.families or {}
         return next((family for key, family in given.items() if key in DEFAULTS and family.kind == kind), None)
 
     def _kinds(self, schema: Schema) -> list[tuple[str, Kind]]:
-        """(column, kind) of every column; of the first alone where the others, however many, are modelled as it is."""
+        """(column, kind) of every column, or of the first alone where all columns are one block."""
         kinds = schema.kinds
         is_uniform = isinstance(kinds, ColumnKinds) and not kinds.overrides
         by_kind = not isinstance(self.families, Mapping) or all(name in DEFAULTS for name in self.families)
@@ -205,7 +204,7 @@ class NaiveBayes(Recipe[OptionalLabel]):
 
 
 def check_family(family: object) -> None:
-    """ModelError for what stands where a family has to, such as a class or bins; it says what to write."""
+    """Refuse an argument that is no family, such as a class or bins, saying what to write."""
     if isinstance(family, Family):
         return
     if isinstance(family, Binned):

@@ -29,10 +29,10 @@ from bayesgen.statistics import (
 from bayesgen.typing import Array, Bool, Float
 
 from .blocks import BlockModel
-from .closed_response import ClosedResponse, check_has_no_components, refuse_sparse, regression_schema
+from .closed_response import RESPONSE, ClosedResponse, check_has_no_components, refuse_sparse, regression_schema
 from .function import PLATE, FamiliesFunction
 
-SITE, COLUMNS = "y", "real"
+COLUMNS = "real"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,8 +51,7 @@ class NaiveBayesRegression(Recipe[NumberLabel]):
 
     At one process, p(y | x, Q) is normal, in closed form; the one-step answer p(y | x, T) is proportional to a product
     of Student-t densities whose scales depend on y, and is normalised by quadrature. Cells of columns may be missing,
-    in training and in new rows: the others tell what they tell. Where y is missing in training, nothing is known of
-    the columns: such rows are refused.
+    in training and in new rows, and are marginalised. Training rows without y are refused.
 
     Args:
         prior: a `LinearNormalInverseGamma` with one feature, y, for the columns; None for its defaults with kappa=0.01.
@@ -79,51 +78,44 @@ class NaiveBayesRegression(Recipe[NumberLabel]):
                 )
 
     def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
-        """The columns are real."""
         refuse_sparse(type(self).__name__, table)
         return regression_schema(self, table, declared)
 
     def with_components(self, num_components: int) -> Recipe:
-        """Refuse: see `Recipe.with_components`."""
         check_has_no_components(self)
 
     def concrete(self, schema: Schema) -> ConcreteModel:
-        """The model with its columns."""
         assert schema.response is not None
         lines = self.prior or LinearNormalInverseGamma(kappa=0.01)
         response = self.response_prior or NormalInverseGamma()
         return ColumnsOfResponse(
-            ((SITE, response, (schema.response.name,)), (COLUMNS, lines, tuple(schema.columns or ())))
+            ((RESPONSE, response, (schema.response.name,)), (COLUMNS, lines, tuple(schema.columns or ())))
         )
 
 
 @dataclasses.dataclass(frozen=True)
 class ColumnsOfResponse(BlockModel):
-    """A normal response, and columns about lines in it."""
+    """A normal response, and columns that are linear in it."""
 
     blocks: tuple[tuple[str, Family, tuple[str, ...]], ...]
     class_prior = None
 
     @property
     def response(self) -> Response:
-        """A site of its own."""
-        return Response(SITE, is_parent=True)
+        return Response(RESPONSE, is_parent=True)
 
     @property
     def given(self) -> Mapping[str, str]:
-        """The columns depend on the response."""
-        return {COLUMNS: SITE}
+        return {COLUMNS: RESPONSE}
 
     @property
     def closed_response(self) -> "NaiveResponse":
-        """Normal at a process."""
         return NaiveResponse()
 
     def _function(self, families: Mapping[str, Family]) -> PytreeFunction:
         return NaiveRegressionFunction(tuple(families.values()), tuple(families))
 
     def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
-        """A schema with real columns."""
         return NaiveBayesRegression().infer_schema(table, y, declared)
 
     def read(self, schema: Schema, table: Table) -> Rows:
@@ -135,28 +127,27 @@ class ColumnsOfResponse(BlockModel):
         y = response_of_rows(table, schema.response.name)
         missing = np.isnan(y)
         if table.labels is None:
-            observed[SITE] = ~missing
+            observed[RESPONSE] = ~missing
         elif missing.any():
             raise DataError(
                 f"{schema.response.name} is missing in {int(missing.sum())} rows, the first at row "
                 f"{int(np.argmax(missing))}, and the distribution of the columns depends on it. Drop these rows, or "
                 "use JointGaussianRegression(), which learns from them by MLE(), MAP() and NUTS()."
             )
-        return Rows({SITE: y, COLUMNS: cells}, observed)
+        return Rows({RESPONSE: y, COLUMNS: cells}, observed)
 
     def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
-        """See `ConcreteModel.check_rows`."""
         units = 1.0 if schema.variance is None else np.sqrt(default_variances(schema.variance))
         check_rows(attributes[COLUMNS], units, functools.partial(_column_name, schema.columns or ()))
 
     def summarize(self, schema: Schema, rows: Rows) -> SufficientStatistics:
         """Moments of the response, and of each column together with it."""
-        measure = {COLUMNS: {"features": rows.values[SITE][:, None]}}
+        measure = {COLUMNS: {"features": rows.values[RESPONSE][:, None]}}
         return sufficient_statistics(rows, self.statistics(schema), 1, measure=measure)
 
     def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
-        """Fill in means and variances of response and columns. Those that are known stay."""
-        response, of_response, of_columns = schema.response, summaries[SITE], summaries[COLUMNS]
+        """Fill in means and variances of response and columns; known ones stay."""
+        response, of_response, of_columns = schema.response, summaries[RESPONSE], summaries[COLUMNS]
         assert response is not None and isinstance(of_response, Moments) and isinstance(of_columns, Moments)
         name = response.name
         check_magnitudes(of_response, lambda place: f"The response {name!r}")
@@ -174,7 +165,7 @@ class ColumnsOfResponse(BlockModel):
         return schema
 
     def _check_intercepts(self, schema: Schema, counts: Float[np.ndarray, " D"]) -> None:
-        """Refuse a column without a cell, where the prior of its intercept is flat: nothing is known of it."""
+        """Refuse a column without observed cells whose intercept has a flat prior: its posterior is improper."""
         columns, family = schema.columns or (), dict((name, family) for name, family, _ in self.blocks)[COLUMNS]
         lines = family.resolve(self._scale(schema, COLUMNS, family, columns))
         assert isinstance(lines, LinearNormalInverseGamma)
@@ -189,14 +180,13 @@ class ColumnsOfResponse(BlockModel):
             )
 
     def _scale(self, schema: Schema, name: str, family: Family, columns: Sequence[str]) -> Scale:
-        """Means and variances of columns and response."""
         response = schema.response
         if response is None or response.variance is None or schema.mean is None or schema.variance is None:
             raise ModelError(
                 "The default prior comes from the training rows, which this schema has not seen. Bind with the schema "
                 "of a fit (fit.schema)."
             )
-        if name == SITE:
+        if name == RESPONSE:
             return Scale(mean=np.asarray(response.mean), variance=np.asarray(response.variance))
         return Scale(
             num_columns=len(columns),
@@ -222,34 +212,33 @@ class NaiveRegressionFunction(FamiliesFunction):
         return ()
 
     def __call__(self, n: int, **covariates: Array) -> None:
-        """Generate n instances."""
         parameters, lines = self._parameters(), self.families[1]
         assert isinstance(lines, LinearNormalInverseGamma)
-        of_response = parameters[SITE]
+        of_response = parameters[RESPONSE]
         tables = {name: value[None] for name, value in parameters[COLUMNS].items()}
         with numpyro.plate(PLATE, n):
-            y = numpyro.sample(SITE, dist.Normal(of_response["mean"], jnp.sqrt(of_response["variance"])))
+            y = numpyro.sample(RESPONSE, dist.Normal(of_response["mean"], jnp.sqrt(of_response["variance"])))
             numpyro.sample(COLUMNS, lines.site_distribution(tables, jnp.zeros(1, int), features=y))
 
 
 @dataclasses.dataclass(frozen=True)
 class NaiveResponse(ClosedResponse):
-    """A normal response, of which each column that is there tells on its own."""
+    """A normal response, given columns that are independent given it."""
 
     def at(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> NormalPredictive:
-        """Normal: the precisions add up, that of y and b^2 / s^2 of each column with slope b and deviation s."""
-        mean, variance = (np.asarray(parameters[f"{SITE}_{name}"])[..., None] for name in ("mean", "variance"))
+        """Normal, with the sum of the precisions: that of y, and b^2 / s^2 of each column with slope b and std s."""
+        mean, variance = (np.asarray(parameters[f"{RESPONSE}_{name}"])[..., None] for name in ("mean", "variance"))
         coefficients, noise = (np.asarray(parameters[f"{COLUMNS}_{name}"]) for name in ("coefficients", "variance"))
-        intercept = np.asarray(parameters.get(f"{COLUMNS}_intercept", 0.0))  # none: the lines go through zero
+        intercept = np.asarray(parameters.get(f"{COLUMNS}_intercept", 0.0))  # without one, lines go through zero
         slopes = coefficients[..., 0]
         expected = intercept + slopes * mean  # of the columns at the mean of y
-        middle = expected.reshape(-1, expected.shape[-1]).mean(0)
+        center = expected.reshape(-1, expected.shape[-1]).mean(0)
         cells, mask = np.asarray(rows.values[COLUMNS], np.float64), rows.observed.get(COLUMNS)
-        there = np.ones(cells.shape) if mask is None else np.asarray(mask, np.float64)
-        shifts = np.where(there > 0, cells - middle, 0.0)
+        observed = np.ones(cells.shape) if mask is None else np.asarray(mask, np.float64)
+        shifts = np.where(observed > 0, cells - center, 0.0)
         weights = slopes / noise
-        precision = 1 / variance + (weights * slopes) @ there.T
-        slope = weights @ shifts.T + (weights * (middle - expected)) @ there.T
+        precision = 1 / variance + (weights * slopes) @ observed.T
+        slope = weights @ shifts.T + (weights * (center - expected)) @ observed.T
         return NormalPredictive(mean + slope / precision, 1 / np.sqrt(precision))
 
     def predictive(self, families: Mapping[str, Family], rows: Rows) -> None:

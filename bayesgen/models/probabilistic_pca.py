@@ -1,4 +1,4 @@
-"""`ProbabilisticPCA`: rows near a surface of a few dimensions."""
+"""`ProbabilisticPCA`: rows near a linear subspace, and their factor scores."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -17,8 +17,6 @@ from bayesgen.typing import Bool, Float, Real
 
 from .blocks import BlockModel, refuse_classes
 from .naive_bayes import NaiveBayes
-
-# `FactorCoordinates`: where rows lie on a surface of a few dimensions.
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,7 +50,7 @@ class FactorCoordinates:
         rows: Real[np.ndarray, "n D"],
         observed: Bool[np.ndarray, "n D"] | None,
     ) -> "FactorCoordinates":
-        """Those of rows, of which the cells that are there tell.
+        """The factor scores of rows, given their observed cells.
 
         With W the loadings of these cells and v the noise variance, factors given a row x have the covariance v inv(M)
         and the mean inv(M) W' (x - mean), M = W' W + v I.
@@ -90,7 +88,7 @@ class FactorCoordinates:
         return described(f"FactorCoordinates of {len(self.mean)} rows, {self.mean.shape[1]} factors", facts)
 
 
-SITE = "real"
+REAL_COLUMNS = "real"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,7 +165,7 @@ class ProbabilisticPCA(Recipe):
         return schema
 
     def with_components(self, num_components: int) -> Recipe:
-        """Each component a surface of its own."""
+        """The model with a subspace for each component."""
         if self.num_factors is None:
             raise ModelError(
                 "ProbabilisticPCA: num_factors=None chooses by the covariance of all rows, which tells nothing of the "
@@ -176,9 +174,8 @@ class ProbabilisticPCA(Recipe):
         return NaiveBayes({"real": self._family(self.num_factors)})
 
     def concrete(self, schema: Schema) -> ConcreteModel:
-        """The model with its columns."""
         family = self._family(1 if self.num_factors is None else self.num_factors)
-        return FactorColumns(((SITE, family, schema.columns or ()),), self.num_factors is not None)
+        return FactorColumns(((REAL_COLUMNS, family, schema.columns or ()),), self.num_factors is not None)
 
     def _family(self, num_factors: int) -> LowRankNormal:
         return (self.prior or LowRankNormal()).replace(num_factors=num_factors)
@@ -190,30 +187,30 @@ class FactorColumns(BlockModel):
 
     Attributes:
         blocks: one, with a `LowRankNormal`.
-        is_chosen: whether its number of factors is known, or yet to be chosen by the data.
+        is_selected: whether its number of factors is known; else the data select it.
     """
 
     blocks: Sequence[tuple[str, LowRankNormal, Sequence[str]]]
-    is_chosen: bool = True
+    is_selected: bool = True
     class_prior = None
     approximates_evidence: ClassVar[bool] = True
 
     @property
     def num_factors(self) -> int | None:
-        """How many factors there are; None where the data are yet to tell."""
-        return self.blocks[0][1].num_factors if self.is_chosen else None
+        """The number of factors; None before it is selected."""
+        return self.blocks[0][1].num_factors if self.is_selected else None
 
     def takes_summaries_of(self, other: ConcreteModel) -> bool:
-        """Of any number of factors, and any prior."""
+        """Yes, for any number of factors and any prior: the columns have to be the same."""
         return isinstance(other, FactorColumns) and self.blocks[0][2] == other.blocks[0][2]
 
-    def settled(self, statistics: SufficientStatistics) -> ConcreteModel:
+    def selected_by(self, statistics: SufficientStatistics) -> ConcreteModel:
         """The model with the number of factors of highest approximate evidence, where none was given.
 
         Raises:
-            FitError: rows that lack cells, or are too few.
+            FitError: missing cells, or too few rows.
         """
-        if self.is_chosen:
+        if self.is_selected:
             return self
         evidences = self._evidences(statistics)
         if evidences is None:
@@ -228,7 +225,7 @@ class FactorColumns(BlockModel):
             )
         name, family, columns = self.blocks[0]
         chosen = family.replace(num_factors=1 + int(np.argmax(evidences)))
-        return dataclasses.replace(self, blocks=((name, chosen, columns),), is_chosen=True)
+        return dataclasses.replace(self, blocks=((name, chosen, columns),), is_selected=True)
 
     def approximate_log_evidence(self, statistics: SufficientStatistics) -> float | None:
         """Minka's value: see `log_evidences_of_factors`. None where cells are missing, or no noise is left."""
@@ -239,7 +236,7 @@ class FactorColumns(BlockModel):
         return value if np.isfinite(value) else None
 
     def _evidences(self, statistics: SufficientStatistics) -> Float[np.ndarray, " numbers"] | None:
-        summary = statistics.summaries[SITE]
+        summary = statistics.summaries[REAL_COLUMNS]
         if not isinstance(summary, Moments):
             return None
         count = float(summary.count[0])
@@ -249,8 +246,11 @@ class FactorColumns(BlockModel):
         return log_evidences_of_factors(values, count)
 
     def transform(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> FactorCoordinates:
-        """The posterior of the factors of rows, at a process."""
+        """The posterior of the factors of rows at a process."""
         _, family, _ = self.blocks[0]
-        mean, covariance = (np.asarray(parameters[f"{SITE}_{name}"]) for name in ("mean", "covariance"))
-        cells = np.asarray(rows.values[SITE]), np.asarray(rows.observed[SITE]) if SITE in rows.observed else None
+        mean, covariance = (np.asarray(parameters[f"{REAL_COLUMNS}_{name}"]) for name in ("mean", "covariance"))
+        cells = (
+            np.asarray(rows.values[REAL_COLUMNS]),
+            np.asarray(rows.observed[REAL_COLUMNS]) if REAL_COLUMNS in rows.observed else None,
+        )
         return FactorCoordinates.of(mean, covariance, family.num_factors, *cells)

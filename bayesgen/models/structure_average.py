@@ -19,8 +19,6 @@ from bayesgen.typing import Array, Float
 from .classifier import GenerativeClassifier
 from .conjugate import Block, Conjugate, Densities
 
-# The conjugate prior over structures: which columns depend on the class, and the parameters of each.
-
 
 @record
 class ConjugateStructures(Conjugate):
@@ -31,8 +29,8 @@ class ConjugateStructures(Conjugate):
         dependence[d] ~ Bernoulli(logits=log_odds[d]), for each column d; one for a block that is modelled jointly
         parameters[d] ~ the column's family in `blocks` if dependence[d], else that in `shared`
 
-    It is closed under updating: data make the odds that a column depends on the class larger by the ratio of its two
-    evidences. `blocks` are those of the structure in which every column depends on the class.
+    It is closed under updating: the posterior odds that a column depends on the class are the prior odds times the
+    ratio of its two evidences. `blocks` are those of the structure in which every column depends on the class.
 
     Attributes:
         shared: the blocks if no column depends on the class (K = 1).
@@ -58,7 +56,7 @@ class ConjugateStructures(Conjugate):
         return dataclasses.replace(super().update(evidence), shared=self.shared.update(pooled), log_odds=log_odds)
 
     def log_evidence(self, evidence: SufficientStatistics) -> float:
-        """log p(X, y), structures and parameters summed out."""
+        """log p(X, y), structures and parameters marginalised."""
         by_class, at_once = _log_evidences(self, evidence), _log_evidences(self.shared, _pooled(evidence))
         total = dataclasses.replace(self.shared, blocks=()).log_evidence(evidence)
         for name, odds in self.log_odds.items():
@@ -117,7 +115,7 @@ class ConjugateStructures(Conjugate):
 
 
 def _pooled(statistics: SufficientStatistics) -> SufficientStatistics:
-    """The data, the classes of whose rows are forgotten but for their counts."""
+    """The data with the summaries pooled over classes; class counts are kept."""
     summaries = {name: summary.pooled() for name, summary in statistics.summaries.items()}
     return dataclasses.replace(statistics, summaries=summaries)
 
@@ -181,31 +179,24 @@ class StructureAverage(ConcreteModel):
 
     @property
     def blocks(self) -> Sequence[tuple[str, Family, Sequence[str]]]:
-        """The blocks of the classifier."""
         return self.classifier.blocks
 
     def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
-        """See `GenerativeClassifier`."""
         return self.classifier.infer_schema(table, y, declared)
 
     def read(self, schema: Schema, table: Table) -> Rows:
-        """See `GenerativeClassifier`."""
         return self.classifier.read(schema, table)
 
     def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
-        """See `GenerativeClassifier`."""
         self.classifier.check_rows(schema, attributes)
 
     def statistics(self, schema: Schema) -> dict[str, Likelihood]:
-        """See `GenerativeClassifier`."""
         return self.classifier.statistics(schema)
 
     def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
-        """See `GenerativeClassifier`."""
         return self.classifier.with_scale(schema, summaries)
 
     def with_components(self, num_components: int) -> Recipe:
-        """See `Recipe.with_components`."""
         raise ModelError(
             "A Mixture of structure='average' is not supported: which columns depend on a component that nobody has "
             "seen is not summed out. Use structure='full'."
@@ -229,14 +220,13 @@ class StructureAverage(ConcreteModel):
         )
 
     def check_classes_apart(self, schema: Schema) -> None:
-        """Refuse: whether a column depends on the class is a question to the rows of all classes."""
         raise FitError(
             "structure='average' asks the rows of all classes which columns depend on the class, so a new class would "
             "change what is known of the others. Fit all rows anew with all classes, or use structure='full'."
         )
 
     def shared(self, conjugate: Conjugate) -> Conjugate:
-        """The blocks where no column depends on the class: one set of parameters with the prior of each class.
+        """The blocks of the structure in which no column depends on the class.
 
         Raises:
             ModelError: a prior that differs between the classes.

@@ -1,4 +1,4 @@
-"""Running a program at arbitrary values, to see what its sites are."""
+"""Programs run at arbitrary values: their sites, and what does not depend on the latents."""
 
 import functools
 import itertools
@@ -33,12 +33,12 @@ def run(
     key: PRNGKeyArray | None = None,
     spread: float | Float[Array, ""] = 1.0,
 ) -> Trace:
-    """The sites of a program at arbitrary values, their supports noted. Traceable by JAX.
+    """The sites of a program at arbitrary values, with their supports. Traceable by JAX.
 
     Args:
-        program: what is run.
+        program: the program.
         size: number of rows.
-        covariates: those of the rows; ones where they are not given.
+        covariates: of the rows; ones by default.
         key: of the random numbers.
         spread: how far values are from their means, see `arbitrary_value`.
     """
@@ -51,12 +51,12 @@ def run(
 
     trace = sites_of(program.unchanged_function, size, covariates, key, choose)
     for message in samples(trace).values():
-        message["support"] = message["fn"].support  # which may have to be computed, here and not after tracing
+        message["support"] = message["fn"].support  # may be computed on access, so not after tracing
     return trace
 
 
 def run_abstractly(program: Program, size: int) -> Trace:
-    """The sites of a program with nothing computed: only their names, shapes and supports mean something."""
+    """The sites of a program without computing values: names, shapes and supports alone are meaningful."""
     traces: list[Trace] = []
     columns = program.covariate_columns
     rows = {name: jax.ShapeDtypeStruct((size, *column.row_shape), column.dtype) for name, column in columns.items()}
@@ -67,13 +67,13 @@ def run_abstractly(program: Program, size: int) -> Trace:
 def arbitrary_value(
     distribution: dist.Distribution, key: PRNGKeyArray, spread: float | Float[Array, ""] = 1.0
 ) -> Shaped[Array, "..."]:
-    """A value in the support of a distribution, at random about its mean, where that is known: it costs no sampler.
+    """A random value in the support of a distribution, about its mean if that is known, without compiling a sampler.
 
     Args:
         distribution: of a site.
         key: of the random numbers.
-        spread: how far from there, in standard deviations; in those of unconstrained values where they are not known.
-            Beyond 1, all values are just so far, on either side by chance; a negative spread changes the sides.
+        spread: distance from the mean in standard deviations, or in units of unconstrained values where these are not
+            known. Beyond 1 all values are at this distance, on a random side; a negative spread swaps the sides.
     """
     shape = tuple(distribution.batch_shape) + tuple(distribution.event_shape)
     support, leaf = distribution.support, innermost(distribution)
@@ -91,7 +91,7 @@ def arbitrary_value(
 
 
 def _center_and_scale(distribution: dist.Distribution) -> tuple[float | Array, float | Array]:
-    """Mean and standard deviation of a distribution, 0 and 1 where they are not known or do not exist."""
+    """Mean and standard deviation of a distribution; 0 and 1 where they do not exist."""
     try:
         mean, scale = jnp.asarray(distribution.mean), jnp.sqrt(distribution.variance)
     except NotImplementedError:
@@ -100,9 +100,9 @@ def _center_and_scale(distribution: dist.Distribution) -> tuple[float | Array, f
     return jnp.where(known, mean, 0.0), jnp.where(known, scale, 1.0)
 
 
-# What a program says of rows whatever its latents: the values that they can take, parameters of base measures.
+# Properties of rows that do not depend on latents: supports, and parameters of base measures.
 
-SUPPORT_CHUNK_ROWS = 4096  # at once, and no fewer: one compilation for any number of rows
+SUPPORT_CHUNK_ROWS = 4096  # of every call: one compilation for any number of rows
 FIXED_SUPPORTS = (
     type(constraints.boolean),
     type(constraints.nonnegative_integer),
@@ -115,7 +115,7 @@ FIXED_SUPPORTS = (
 
 
 def find_latent_supports(program: Program) -> dict[str, Constraint]:
-    """The supports of the latent sites, those of one event where there are several."""
+    """Latent site -> support of one event."""
     with jax.enable_x64(True):
         trace = run_abstractly(program, 2)
     return {name: base_support(trace[name]["support"]) for name in program.latents}
@@ -125,7 +125,7 @@ def find_response_support(program: Program) -> Constraint:
     """The support of a continuous label.
 
     Raises:
-        ModelError: one that differs between rows, or depends on latents.
+        ModelError: a support that differs between rows, or depends on latents.
     """
     assert program.response_site is not None
     with jax.enable_x64(True):
@@ -139,7 +139,7 @@ def find_response_support(program: Program) -> Constraint:
 
 
 def find_supports(program: Program) -> Supports:
-    """The `Supports` of a program. A support that depends on a latent is in none of them."""
+    """The `Supports` of a program, without those that depend on a latent."""
     with jax.enable_x64(True):
         trace = run_abstractly(program, 2)
         supports = {name: base_support(trace[name]["support"]) for name in program.attributes}
@@ -152,7 +152,7 @@ def find_supports(program: Program) -> Supports:
 
 
 def _inputs_of_supports(program: Program, trace: Trace, names: list[str]) -> dict[str, frozenset[str]]:
-    """Which of "latents" and "codes" enter the support, for each of these sites."""
+    """Site -> which of "latents" and "codes" its support depends on."""
     covariates = program.example_covariates(2)
 
     def bounds(latents: Arrays, codes: Int[Array, " n"]) -> dict[str, list[Array]]:
@@ -173,7 +173,7 @@ def _is_fixed(support: Constraint, of_sequences: bool) -> bool:
 
 
 def measure_parameters(program: Program, rows: Rows) -> dict[str, dict[str, np.ndarray]]:
-    """Parameters of the base measures by name, rows first, for the compressed sites that have any."""
+    """Site -> parameters of its base measure, rows first, for the compressed sites that have any."""
     needed = {other for _, others in program.plan.dependences for other in others}
     values = {name: rows.values[name] for name in rows.values if name in needed}
     arrays = rows.codes, rows.covariates, values
@@ -190,7 +190,7 @@ def _measure_parameters(
 
 
 def supports_by_row(program: Program, rows: Rows, codes: Int[Array, " n"]) -> dict[str, Constraint]:
-    """The supports, with bounds that have the rows first, of the sites whose support differs between rows."""
+    """Site -> support, its bounds with the rows first, for the sites whose support differs between rows."""
     supports = functools.partial(_supports_by_row, program, names=program.supports.by_row)
     return _over_chunks(supports, (codes, rows.values, rows.covariates), rows.num_rows)
 
@@ -215,7 +215,7 @@ def _support(evaluation: Evaluation, program: Program, name: str) -> Constraint:
 def _at_any_latents(
     program: Program, codes: Int[Array, " n"], covariates: Arrays, values: Arrays | None = None
 ) -> Evaluation:
-    """The program run at rows, for what does not depend on the latents."""
+    """The program run at rows and arbitrary latents, for values that do not depend on latents."""
     two_rows = {name: covariate[:1].repeat(2, 0) for name, covariate in covariates.items()}
     trace = run(program, 2, two_rows)
     latents = {name: trace[name]["value"] for name in program.latents}

@@ -1,4 +1,4 @@
-"""Refusing programs that break a convention."""
+"""The conventions of programs, checked on NumPyro's messages about their sites."""
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -15,11 +15,9 @@ from bayesgen.distributions import innermost
 from bayesgen.errors import ModelError
 from bayesgen.typing import Array, Float
 
-# What NumPyro says of a program's sites: its messages, whose types are strings here only.
-
 
 class Message(TypedDict, total=False):
-    """What NumPyro says of a site, as far as it is read here; `support` is noted by `run`."""
+    """The entries of NumPyro's message about a site that are read here; `run` adds `support`."""
 
     type: str
     name: str
@@ -37,37 +35,37 @@ Trace: TypeAlias = Mapping[str, Message]  # the messages of all sites, in the or
 
 
 def is_sample(message: Message) -> bool:
-    """Whether it is of a sample site, a factor included."""
+    """Whether the site is a sample site, a factor included."""
     return message["type"] == "sample"
 
 
 def is_drawn(message: Message) -> bool:
-    """Whether it is of a sample site whose value is not observed."""
+    """Whether the site is a sample site whose value is not observed."""
     return is_sample(message) and not message["is_observed"]
 
 
 def is_factor(message: Message) -> bool:
-    """Whether it is of a factor, which has a log density and no value."""
+    """Whether the site is a factor, which has a log density and no value."""
     return is_sample(message) and isinstance(message["fn"], dist.Unit)
 
 
 def is_deterministic(message: Message) -> bool:
-    """Whether it is of a value that follows from others."""
+    """Whether the site is a `numpyro.deterministic`."""
     return message["type"] == "deterministic"
 
 
 def is_plate(message: Message) -> bool:
-    """Whether it is of a plate."""
+    """Whether the site is a plate."""
     return message["type"] == "plate"
 
 
 def is_param(message: Message) -> bool:
-    """Whether it is of a `numpyro.param`."""
+    """Whether the site is a `numpyro.param`."""
     return message["type"] == "param"
 
 
 def is_control_flow(message: Message) -> bool:
-    """Whether it is of a loop or a branch of `numpyro.contrib.control_flow`."""
+    """Whether the site is a loop or a branch of `numpyro.contrib.control_flow`."""
     return message["type"] == "control_flow"
 
 
@@ -88,7 +86,7 @@ def log_prob(message: Message) -> Float[Array, "..."]:
 
 
 def base_support(support: Constraint) -> Constraint:
-    """A support for each entry, where it was one of whole events."""
+    """The support of single entries of an event."""
     while isinstance(support, constraints.independent):
         support = support.base_constraint
     return support
@@ -98,7 +96,7 @@ DATA_NAMES = ("x", "xs", "y", "ys", "data", "obs", "labels")  # of arguments of 
 
 
 def arguments_of(function: Callable[..., Any]) -> Collection[inspect.Parameter]:
-    """The arguments of a program function; of one in NumPyro's handlers those of the function inside."""
+    """The arguments of a program function, NumPyro's handlers around it removed."""
     while isinstance(function, Messenger) and function.fn is not None:
         function = function.fn
     return inspect.signature(function).parameters.values()
@@ -121,7 +119,7 @@ def check_signature(function: Callable[..., Any]) -> None:
 
 
 def check_same_sites(names: Iterable[str], at_other_size: Iterable[str]) -> None:
-    """Refuse sites that are there at some numbers of rows only."""
+    """Refuse sites that exist at some numbers of rows only."""
     differing = set(names) ^ set(at_other_size)
     if differing:
         raise ModelError(
@@ -164,7 +162,7 @@ def _check_sample(message: Message, plate: str, label: str | None) -> None:
 
 
 def check_label(trace: Trace, label: str, num_classes: int, plate: CondIndepStackFrame) -> None:
-    """Refuse a label that is not there, or not one of the codes 0 to K - 1 for each row."""
+    """Refuse a label site that does not exist, or whose values are not the codes 0 to K - 1, one for each row."""
     inside = [name for name, message in samples(trace).items() if in_plate(message, plate.name)]
     if label not in inside and label in trace:
         raise ModelError(f"The label site {label!r} is not in the plate {plate.name!r}: sample it there.")
@@ -194,7 +192,7 @@ def check_label(trace: Trace, label: str, num_classes: int, plate: CondIndepStac
 
 
 def value_range(support: Constraint) -> tuple[int, int] | None:
-    """The lowest and the highest value of a support of whole numbers, or None where they are not known."""
+    """The lowest and the highest value of an integer support; None where they are not known."""
     support = base_support(support)
     if isinstance(support, type(constraints.boolean)):
         return 0, 1

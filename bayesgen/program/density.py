@@ -16,7 +16,7 @@ from .structure import Arrays, Program
 
 
 def density_work(program: Program, statistics: SufficientStatistics) -> float:
-    """Multiplications of one evaluation, roughly: one for each number of the data, and class where these are rows."""
+    """Rough number of multiplications of one evaluation: one for each number of the data, times K for rows."""
     cells, rows = (
         sum(np.size(leaf) for leaf in jax.tree.leaves(part))
         for part in (statistics.summaries, (statistics.rows, statistics.unlabelled))
@@ -29,7 +29,7 @@ def log_likelihood(
 ) -> Float[Array, ""]:
     """Log-likelihood of the data at an evaluated program (run at the K classes).
 
-    A row without label counts by its density, classes summed out; by that with its most probable class if `hard`.
+    Missing labels are marginalised; with `hard`, the most probable class takes their place.
     """
     weights = statistics.class_weights
     total = jnp.where(weights > 0, weights * evaluation.label_log_probs, 0.0).sum()
@@ -81,7 +81,7 @@ def unconstrained_log_density(program: Program, free: Arrays, statistics: Suffic
 def parameter_log_density(
     program: Program, free: Arrays, statistics: SufficientStatistics, prior: bool = True, hard: bool = False
 ) -> Float[Array, ""]:
-    """Log density over the program's *parameters* (covariances, not Cholesky factors) at unconstrained latents.
+    """Log density of the program's *parameters* (covariances, not Cholesky factors) at unconstrained latents.
 
     Its maximum is the joint mode that MAP reports; without the prior it is the likelihood alone.
     """
@@ -95,5 +95,5 @@ def parameter_log_density(
 def parameter_log_prior(program: Program, evaluation: Evaluation) -> Float[Array, ""]:
     """Log prior density over the program's parameters; -inf nearer to a pole than values resolve."""
     density = evaluation.log_prior - program.log_coordinate_jacobian(evaluation.latents)
-    # beyond, the prior of a program of one's own rises without end and its likelihood, which sees values, does not fall
+    # nearer to it the prior of a program of one's own is unbounded, and its likelihood, computed from values, constant
     return jnp.where(evaluation.at_pole, -jnp.inf, density)

@@ -1,4 +1,4 @@
-"""Finding the structure of a program by running it at two sizes."""
+"""The structure of a program, found by running it: sites, class axes, and that more rows change nothing."""
 
 import enum
 import functools
@@ -34,24 +34,21 @@ from .evaluation import evaluate
 from .recognition import QUICKLY, Probe, check_plan
 from .structure import Arrays, Program, Site, StepsOfSite, Structure
 
-# Whether a program does the same with other numbers of rows.
+# Whether a program does the same with other numbers of rows, by its jaxprs.
 
-# What jaxprs tell of a function of rows: whether it does the same with any number of them, and knows their places.
-
-# operations that give rows their number, or treat some of them otherwise than others
+# operations whose result for a row may depend on its position
 _POSITIONAL = {"iota", "sort", "rev", "concatenate", "pad", "slice", "argmax", "argmin", "scan", "while"}
 _POSITIONAL_PREFIXES = ("cum", "scatter", "dynamic_", "reduce_window")
 _PLAIN = (str, bytes, bool, type(None), np.dtype, enum.Enum)
 
-Sizes = tuple[int, int]  # the numbers of rows that two functions were traced at
+Sizes = tuple[int, int]  # numbers of rows of two traces
 
 
 def equal_up_to_size(first: ClosedJaxpr, second: ClosedJaxpr, sizes: Sizes) -> bool:
-    """Whether two jaxprs differ in nothing but the numbers of rows that they were traced at.
+    """Whether two jaxprs are equal up to the numbers of rows that they were traced at.
 
-    They must have the same operations on the same operands and numbers; shapes may hold the one number of rows where
-    those of the other hold the other. Constants with a row axis must be the same in all rows. What is alike may still
-    treat rows by their position (`jnp.arange(n) > 150`).
+    Operations, operands and numbers must be equal; shapes may differ by the numbers of rows. Constants with a row axis
+    must be equal in all rows. Equal jaxprs may still treat rows by their position (`jnp.arange(n) > 150`).
     """
     return _same(first, second, sizes)
 
@@ -73,7 +70,7 @@ def _same(first: Any, second: Any, sizes: Sizes) -> bool:
         return first == second or (first, second) == sizes
     if isinstance(first, float | complex | np.ndarray | np.generic | jax.Array):
         return _same_numbers(first, second, sizes)
-    return not isinstance(first, _PLAIN) or first == second  # others (rules for derivatives) come with the operation
+    return not isinstance(first, _PLAIN) or first == second  # others (rules for derivatives) belong to the operation
 
 
 def _same_operations(first: Jaxpr, second: Jaxpr, sizes: Sizes) -> bool:
@@ -118,7 +115,7 @@ def _same_numbers(first: Any, second: Any, sizes: Sizes) -> bool:
 
 
 def depends_on_position(jaxpr: Jaxpr, size: int) -> bool:
-    """Whether what a jaxpr gives comes from operations on arrays of `size` rows that may tell a row by its place."""
+    """Whether results of a jaxpr come from operations that depend on positions in arrays of `size` rows."""
     needed = {var for var in jaxpr.outvars if not isinstance(var, Literal)}
     for equation in reversed(jaxpr.eqns):
         if needed.isdisjoint(equation.outvars):
@@ -137,14 +134,11 @@ def _is_key(array: Any) -> bool:
     return isinstance(array, jax.Array) and jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key)
 
 
-LARGE_PROBE = (
-    2**20,
-    2**22,
-)  # rows of a probe, and numbers, where there are more rows and the program knows their places
+LARGE_PROBE = (2**20, 2**22)  # rows and numbers of a probe of programs that depend on positions
 
 
 class RowCheck:
-    """Looks whether a program, whose plan was made with some numbers of rows, does the same with others."""
+    """A check whether a program does the same with other numbers of rows than its plan was made with."""
 
     def __init__(self, program: Program) -> None:
         self._probe = Probe(program).with_rows()
@@ -155,10 +149,10 @@ class RowCheck:
         return self._probe.jaxpr()
 
     def __call__(self, size: int) -> None:
-        """Refuse a program that treats rows by their position, or otherwise, where there are `size` of them.
+        """Refuse a program whose distributions depend on positions of rows, or change with their number, `size`.
 
-        Tracing shows what is another program at this size; that alone is run with as many rows. A program that knows
-        the places of rows is run once with very many. For all others nothing is compiled, whatever the size.
+        A program whose trace changes with the size is run at that size, one that depends on positions once with very
+        many rows. For all others nothing is compiled.
         """
         if size in self._checked:
             return
@@ -172,7 +166,7 @@ class RowCheck:
         self._checked.add(size)
 
 
-# Which axes of a program's latents have an entry for each class: found by changing entries one at a time.
+# The class axes of latents, found by changing entries one at a time.
 
 
 class Change(NamedTuple):
@@ -184,11 +178,11 @@ class Change(NamedTuple):
 
 
 def find_class_axes(program: Program) -> dict[str, int]:
-    """The axis that is the class, by the name of a latent or deterministic site that has one. Inside float64.
+    """Latent or deterministic site -> its class axis, if it has one. Inside float64.
 
-    An axis of a latent is the class if its entry k changes the distributions of class k (of its attributes, or its
-    probability) and those of no other. An axis of a deterministic site is the class if such changes of class k change
-    its entry k alone.
+    An axis of a latent is a class axis if its entry k changes the distributions of class k alone (of its attributes, or
+    its probability). An axis of a deterministic site is a class axis if such changes of class k change its entry k
+    alone.
     """
     changes = _changes(program)
     if not changes or program.num_classes < 2:
@@ -206,7 +200,7 @@ def find_class_axes(program: Program) -> dict[str, int]:
 
 
 def _changes(program: Program) -> list[Change]:
-    """The changes of every entry along every axis of latents that is as long as there are classes."""
+    """The changes of every entry along every axis of latents that has length K."""
     shapes = jax.eval_shape(lambda key: _arbitrary_values(program, key)[0], jax.random.key(0))
     return [
         Change(name, axis, entry)
@@ -220,7 +214,7 @@ def _changes(program: Program) -> list[Change]:
 def _effects(
     program: Program, changes: list[Change]
 ) -> tuple[Bool[np.ndarray, "changes K"], dict[str, Bool[np.ndarray, "changes ..."]]]:
-    """Which classes have other distributions after each change, and which entries of deterministic sites changed."""
+    """Which classes' distributions, and which entries of deterministic sites, differ after each change."""
 
     def differences(
         key: PRNGKeyArray, other_key: PRNGKeyArray
@@ -248,7 +242,7 @@ def _arbitrary_values(program: Program, key: PRNGKeyArray) -> tuple[dict[str, Ar
 def _values_of_classes(
     program: Program, latents: Arrays, rows: Arrays
 ) -> tuple[list[Shaped[Array, "... K"]], dict[str, Array]]:
-    """Arrays with the class as last axis that tell the distributions of the classes, and deterministic values."""
+    """Arrays, classes last, that depend on the classes' distributions, and deterministic values."""
     evaluation = evaluate(program, latents, jnp.arange(program.num_classes), rows)
     log_probs = evaluation.row_log_probs(program.attributes)
     leaves = [] if evaluation.label is None else jax.tree.leaves(evaluation.label["fn"])
@@ -257,20 +251,20 @@ def _values_of_classes(
 
 
 def _changed(latents: Arrays, other_latents: Arrays, change: Change) -> dict[str, Array]:
-    """The latents after a change."""
+    """Latents with a change applied."""
     place = (slice(None),) * change.axis + (change.entry,)
     value = jnp.asarray(latents[change.name]).at[place].set(other_latents[change.name][place])
     return {**latents, change.name: value}
 
 
 def _any_along(arrays: list[Bool[np.ndarray, "changes ..."]], axis: int) -> Bool[np.ndarray, "changes K"]:
-    """Whether anything changed for each change and entry along an axis."""
+    """Whether any array differs, for each change and entry along an axis."""
     flat = [np.moveaxis(array, axis, 1) for array in arrays]
     return np.any([array.reshape(*array.shape[:2], -1).any(-1) for array in flat], axis=0)
 
 
 def _is_class(moved: Bool[np.ndarray, "changes K"], changes: list[Change], chosen: set[tuple[str, int]]) -> bool:
-    """Whether changes of entry k, among those chosen, move what is at k and nothing else; for every k."""
+    """Whether, for every k, the chosen changes of entry k move k and nothing else."""
     entries: set[int] = set()
     for (name, axis, entry), row in zip(changes, moved, strict=True):
         if (name, axis) in chosen:
@@ -284,7 +278,7 @@ TRACED_ROWS = 11
 
 
 def find_structure(program: Program) -> Structure:
-    """The structure of a program, which is refused where it breaks a convention. Inside float64."""
+    """The structure of a program; programs that break a convention are refused. Inside float64."""
     check_signature(program.function)
     sizes = _sizes(program)
     first, second = (_sites_at(program, size) for size in sizes)
@@ -316,7 +310,7 @@ def find_structure(program: Program) -> Structure:
 
 
 def _sizes(program: Program) -> tuple[int, int]:
-    """Two numbers of rows that no axis of a row of covariates has: the plate whose size follows is that of the rows."""
+    """Two numbers of rows, unlike all axes of covariates: the plate with these sizes is that of the rows."""
     axes = {size for column in program.covariate_columns.values() for size in column.row_shape}
     sizes = (size for size in itertools.count(TRACED_ROWS, 2) if size not in axes)
     return next(sizes), next(sizes)
@@ -340,7 +334,7 @@ def _sites_at(program: Program, size: int) -> Trace:
 
 
 def _refusal(program: Program, message: str) -> BayesgenError:
-    """What is raised where the shapes of covariates may be to blame."""
+    """The error to raise, which names the covariates' shapes if there are any."""
     columns = program.covariate_columns
     if not columns:
         return ModelError(message)
@@ -418,7 +412,7 @@ def _instance_plate(first: Trace, second: Trace, sizes: tuple[int, int]) -> Cond
 
 
 def _is_of_no_row(message: Message, other: Trace, plate: str) -> bool:
-    """Whether a site is deterministic and not one with an entry for each row."""
+    """Whether a site is deterministic and has no entries for rows."""
     if not is_deterministic(message) or in_plate(message, plate):
         return False
     return jnp.shape(message["value"]) == jnp.shape(other[message["name"]]["value"])

@@ -1,7 +1,4 @@
-"""Running a program at given latents: its prior, its class-conditional distributions, its rows.
-
-Everything here traces under JAX's transformations.
-"""
+"""Programs run at given latents: prior, class-conditional distributions, log probabilities of rows. Traceable."""
 
 import abc
 import dataclasses
@@ -27,12 +24,10 @@ from .missing import log_prob_of_site, with_possible_values
 from .structure import Arrays, Program, Site
 from .tracing import sites_of
 
-# Draws at the edge of floating point, where a program's own density is no longer the one it states.
-#
-# Within 1e-16 of 1 a probability p has no digits left for 1 - p. The models of this package are sampled in coordinates
-# that have them; a program of one's own may use 1 - p in any way, and is only warned.
+# Draws at the edge of floating point: within 1e-16 of 1 a probability p has no digits left for 1 - p. The models of
+# this package are sampled in coordinates that have them; a program of one's own may use 1 - p, and is only warned.
 
-REPORTED_SHARE = 1e-3  # of the draws, from which on it is said
+REPORTED_SHARE = 1e-3  # of draws at the edge, above which there is a warning
 SMALLEST_RESOLVED = 1e-300
 NEXT_TO_ONE = 1 - 1e-15
 
@@ -40,7 +35,7 @@ NEXT_TO_ONE = 1 - 1e-15
 def saturated_sites(
     supports: Mapping[str, Constraint], latents: Mapping[str, Float[np.ndarray, "chain draw *shape"]]
 ) -> list[str]:
-    """What to say of each latent site, of known support, whose draws lie at the edge of floating point."""
+    """A sentence for each latent site with draws at the edge of floating point."""
     problems = []
     for name, draws in latents.items():
         share = _edge(supports[name], draws).mean()
@@ -54,7 +49,7 @@ def saturated_sites(
 
 
 def _edge(support: Constraint, draws: Float[np.ndarray, "chain draw *shape"]) -> Bool[np.ndarray, "chain draw *shape"]:
-    """Which draws are at the edge of a support; none are where it has no edge that is known."""
+    """Which draws are at the edge of a support of probabilities or positive numbers; none of other supports."""
     if support in (constraints.unit_interval, constraints.simplex):
         return (draws > NEXT_TO_ONE) | (draws < SMALLEST_RESOLVED)
     if support in (constraints.positive, constraints.nonnegative):
@@ -62,30 +57,27 @@ def _edge(support: Constraint, draws: Float[np.ndarray, "chain draw *shape"]) ->
     return np.zeros(draws.shape, bool)
 
 
-# The unconstrained space of latent sites: the coordinates in which modes are looked for and posteriors are sampled.
-#
-# They are NumPyro's own, but for probabilities and rates with small concentrations. Beta(0.01, 0.01) has most of its
-# mass within 1e-16 of 0 and of 1, where 1 - p cannot be told from 0; in log odds u it reaches out to hundreds, in tails
-# that fall by 0.01 a unit, beside walls that are as steep as there are data. So the densities of these sites are
-# computed from the logarithms of p and of 1 - p, which follow from the coordinate to the last digit, and the coordinate
-# is v, with u = v + v**3 / 3: in it, a tail that falls by b a unit falls like exp(-b v**3 / 3), and walls are not far
-# away.
+# The unconstrained coordinates of latent sites, in which modes are searched and posteriors sampled: NumPyro's own, but
+# for probabilities and rates with small concentrations. Beta(0.01, 0.01) has most of its mass within 1e-16 of 0 and 1,
+# where 1 - p is rounded to 0; its log odds u reach to hundreds, in tails that fall by 0.01 a unit, while the likelihood
+# is steep. So the densities of these sites are computed from log p and log(1 - p), exact functions of u, and the
+# coordinate is v, with u = v + v**3 / 3: in v, a tail that falls by b a unit of u falls like exp(-b v**3 / 3).
 
-Fall: TypeAlias = Real[Array, "..."] | float  # by how much a tail falls a unit
+Fall: TypeAlias = Real[Array, "..."] | float  # decrease of a log density a unit
 
 STEEP = 0.25  # a tail that falls by this or more a unit needs no stretching
 BISECTIONS = 100
-NEAR_ZERO, NEAR_ONE = -700.0, 36.0  # log odds beyond which a probability, or 1 less it, is no longer resolved
+NEAR_ZERO, NEAR_ONE = -700.0, 36.0  # log odds beyond which p, or 1 - p, is not resolved by floating point
 
 
 class LatentValue(NamedTuple):
     """A latent site at an unconstrained value.
 
     Attributes:
-        value: that of the site.
+        value: the constrained value.
         log_prob: log density of the value, summed over the site.
-        log_jacobian: that of the value by the unconstrained one.
-        at_pole: whether the value is so near to a pole of the density that it does not resolve how near.
+        log_jacobian: log |d value / d unconstrained value|.
+        at_pole: whether the value is too near to a pole of the density for floating point.
     """
 
     value: Array
@@ -95,7 +87,7 @@ class LatentValue(NamedTuple):
 
 
 def at_free(distribution: dist.Distribution, free: Float[Array, "..."]) -> LatentValue:
-    """The `LatentValue` of a site with this distribution at an unconstrained value."""
+    """The `LatentValue` of a site at an unconstrained value."""
     transform, prior = biject_to(distribution.support), _with_poles(distribution)
     if prior is None:
         value = transform(free)
@@ -109,7 +101,7 @@ def at_free(distribution: dist.Distribution, free: Float[Array, "..."]) -> Laten
 
 
 def free_of(distribution: dist.Distribution, value: Array) -> Float[Array, "..."]:
-    """The unconstrained value at which a site with this distribution has a value; infinite at an edge of its range."""
+    """The unconstrained value of a site's value; infinite at an edge of its support."""
     prior = _with_poles(distribution)
     if prior is None:
         return biject_to(distribution.support).inv(value)
@@ -124,7 +116,7 @@ class _Stretch(NamedTuple):
 
     @classmethod
     def of_tails(cls, left: Fall, right: Fall) -> "_Stretch":
-        """The map for tails that fall by so much a unit: steep ones stay as they are."""
+        """The map for tails with these slopes; steep tails are not stretched."""
         return cls(*(jnp.maximum(1 - jnp.minimum(fall, STEEP) / STEEP, 0.0) for fall in (left, right)))
 
     def _coefficient(self, free: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
@@ -138,7 +130,7 @@ class _Stretch(NamedTuple):
         return 1 + self._coefficient(free) * free**2
 
     def inverse(self, coordinate: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-        """By bisection: the map takes everything away from zero, and leaves infinity where it is."""
+        """By bisection between zero and the coordinate; infinity is mapped to itself."""
         end = jnp.abs(coordinate)
 
         def halve(_: Any, ends: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -152,10 +144,10 @@ class _Stretch(NamedTuple):
 
 
 class _WithPoles(abc.ABC):
-    """A distribution whose density may have poles at the ends of its range, in a coordinate without ends."""
+    """A distribution whose density may have poles at the ends of its range, in an unbounded coordinate."""
 
     fall: tuple[Fall, Fall]
-    """By how much the tails fall a unit of the coordinate, on the left and on the right; below 1 there is a pole."""
+    """Decrease of the log density a unit of the coordinate in the left and right tail; below 1 there is a pole."""
 
     @property
     def stretch(self) -> _Stretch:
@@ -169,7 +161,7 @@ class _WithPoles(abc.ABC):
 
     @abc.abstractmethod
     def coordinate_of(self, value: Array) -> Float[Array, "..."]:
-        """The coordinate of a value: infinite at an end of the range, NaN where a value leaves it open."""
+        """The coordinate of a value: infinite at an end of the range, NaN where it is not determined."""
 
     @abc.abstractmethod
     def log_density(self, coordinate: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
@@ -193,7 +185,7 @@ class _Beta(_WithPoles):
 
 
 class _Dirichlet(_WithPoles):
-    """The coordinates are the log odds of breaking a stick, which NumPyro shifts: zeros are equal parts."""
+    """The coordinates are log odds of stick breaking, shifted as in NumPyro, so that zeros give equal parts."""
 
     def __init__(self, prior: dist.Dirichlet) -> None:
         self.alpha = prior.concentration
@@ -239,7 +231,7 @@ _WITH_POLES: dict[type[dist.Distribution], type[_WithPoles]] = {
 
 
 def _with_poles(distribution: dist.Distribution) -> _WithPoles | None:
-    """A distribution whose density may have poles, in a coordinate that resolves them; None for others."""
+    """A distribution with possible poles, in a coordinate that resolves them; None for others."""
     while isinstance(distribution, Independent | ExpandedDistribution):
         distribution = distribution.base_dist
     coordinates: Any = _WITH_POLES.get(type(distribution))
@@ -253,14 +245,14 @@ class Evaluation:
     Attributes:
         latents: constrained values of the latent sites.
         deterministics: values of `numpyro.deterministic` sites outside the plate.
-        log_prior: log density of the latents in the coordinates of their sites, factors included.
-        log_jacobian: log-Jacobian from unconstrained to constrained latents (0 where these were given).
-        at_pole: whether a latent is nearer to a pole of its prior than its value resolves.
+        log_prior: log prior density of the latents, factors included.
+        log_jacobian: log-Jacobian from unconstrained to constrained latents (0 if these were given).
+        at_pole: whether a latent is too near to a pole of its prior for floating point.
         label_log_probs: log probability of each row's label, or zeros.
         sites: the attribute sites.
         label: the label site, or None.
         axis: the instance axis among the batch axes (negative).
-        observed: masks of the cells that are there, of the shapes of the sites' values, for sites that lack some.
+        observed: masks of the observed cells, for sites with missing ones.
     """
 
     latents: dict[str, Array]
@@ -275,11 +267,11 @@ class Evaluation:
     observed: dict[str, Bool[Array, "..."]] = dataclasses.field(default_factory=dict)
 
     def conditional(self, name: str) -> Conditional | None:
-        """The distributions of a site, read into arrays; None where no likelihood is registered for them."""
+        """Likelihood and parameters of a site's distributions; None where no likelihood is registered."""
         return read_conditional(self.sites[name]["fn"], self.axis)
 
     def compressed(self, name: str) -> Conditional:
-        """The distributions of a site that is compressed, read into arrays."""
+        """Likelihood and parameters of a compressed site's distributions."""
         conditional = self.conditional(name)
         assert conditional is not None, f"no likelihood is registered for the distribution of {name!r}"
         return conditional
@@ -289,7 +281,7 @@ class Evaluation:
         return self.sites[name]["scale"]
 
     def row_log_probs(self, names: Collection[str]) -> dict[str, Float[Array, " n"]]:
-        """Log probability of each row, of its cells that are there, for each of these sites."""
+        """Site -> log probability of the observed cells of each row."""
         return {name: self._by_row(self._log_prob(name)) for name in names}
 
     def _log_prob(self, name: str) -> Float[Array, "..."]:
@@ -314,13 +306,13 @@ def evaluate(
     """The program run with latents, labels and attributes given.
 
     Args:
-        program: what is run.
+        program: the program.
         latents: site -> value; unconstrained values if `unconstrained`.
         codes: the labels.
-        attributes: site -> (n, ...); zeros where absent (then only distributions are of interest).
-        covariates: name -> (n, ...); ones where absent (then nothing of interest depends on them).
-        unconstrained: whether the latents are.
-        observed: site -> mask of the cells that are there, of the shape of its values, for sites that lack some.
+        attributes: site -> (n, ...); zeros by default, for distributions alone.
+        covariates: name -> (n, ...); ones by default.
+        unconstrained: whether the latents are unconstrained values.
+        observed: site -> mask of the observed cells, of the shape of its values, for sites with missing ones.
     """
     structure, free, latent_names = program.structure, latents if unconstrained else {}, set(program.latents)
     masks = {name: structure.attribute[name].mask_of_site(mask) for name, mask in (observed or {}).items()}
@@ -348,7 +340,7 @@ def evaluate(
 def evaluate_classes(
     program: Program, latents: Arrays, covariates: Arrays | None = None, *, unconstrained: bool = False
 ) -> Evaluation:
-    """The program run at its K classes, with the covariates of the first row: what is learned depends on none."""
+    """The program run at its K classes, with the covariates of the first row."""
     num_classes = program.num_classes
     first = {name: jnp.repeat(values[:1], num_classes, 0) for name, values in (covariates or {}).items()}
     return evaluate(program, latents, jnp.arange(num_classes), None, first, unconstrained=unconstrained)
@@ -390,14 +382,14 @@ def _sites_at(
 
 
 def _values_of(site: Site, rows: Shaped[Array, "n ..."] | None, size: int) -> Shaped[Array, "..."]:
-    """The value of an attribute site at these rows; zeros where there are none."""
+    """The value of an attribute site at these rows; zeros by default."""
     if rows is None:
         rows = jnp.zeros((size, *site.row_shape))
     return site.to_site(jnp.asarray(rows).astype(site.dtype))
 
 
 def _latent_value(message: Message, free: Float[Array, "..."] | None) -> LatentValue:
-    """The value of a latent site or a factor, its scale honoured; `free` is the unconstrained one, if any."""
+    """The value of a latent site or a factor, scale honoured; `free` is its unconstrained value, if given."""
     if free is None:
         return LatentValue(message["value"], log_prob(message).sum(), jnp.zeros(()))
     latent, scale = at_free(message["fn"], free), 1.0 if message["scale"] is None else message["scale"]
@@ -413,10 +405,10 @@ def class_table(
     names: Collection[str],
     observed: Arrays | None = None,
 ) -> dict[str, Float[Array, "n K"]]:
-    """Log probability of rows, of their cells that are there, under each class, for each of these sites.
+    """Site -> log probability of the observed cells of each row under each class.
 
-    Each row is set K times into the program, once under every class, and the rows are mapped: whatever depends
-    on the latents alone (a Cholesky factor, say) is computed K times and not once a row.
+    The program is run with K copies of a row, one under each class, and mapped over the rows: terms that depend on
+    latents alone (a Cholesky factor, say) are computed K times and not once a row.
     """
     num_classes = program.num_classes
 

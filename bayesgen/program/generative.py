@@ -1,4 +1,4 @@
-"""`GenerativeProgram`: a NumPyro function that makes data, as the statement of a model."""
+"""`GenerativeProgram`: a model of data stated as a NumPyro function that generates them."""
 
 import dataclasses
 import functools
@@ -13,12 +13,32 @@ from numpyro import handlers
 from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
 
-from bayesgen.data import Covariate, Rows, Schema, levels_array, read_table
+from bayesgen.data import (
+    Covariate,
+    ResponseColumn,
+    Rows,
+    Schema,
+    Table,
+    covariate_values,
+    levels_array,
+    read_table,
+    refuse_classes_of_response,
+)
 from bayesgen.describe import quote_some
-from bayesgen.errors import DataError, ModelError
+from bayesgen.errors import DataError, FitError, ModelError
+from bayesgen.labels import AnyLabel
 from bayesgen.records import copied, fill
-from bayesgen.runtime import as_key
-from bayesgen.typing import Array, Float, Seed
+from bayesgen.runtime import as_key, check_not_forked
+from bayesgen.statistics import (
+    Cells,
+    Likelihood,
+    Moments,
+    PatternMoments,
+    SufficientStatistics,
+    check_magnitudes,
+    check_rows,
+)
+from bayesgen.typing import Array, Float, Int, Seed
 
 from .arbitrary import find_latent_supports, find_response_support, find_supports
 from .conventions import check_signature
@@ -28,11 +48,11 @@ from .evaluation import evaluate_classes
 from .indexing import check_indexes, find_indexes
 from .joint import log_joint
 from .missing import check_missing
-from .model import ProgramModel
+from .model import ConcreteModel, Response
 from .pytree import Definition, PytreeFunction, cached_by_structure, register_program, weakref_safe
 from .recognition import make_plan
-from .rows import simulated, summarize_rows, with_covariates
-from .structure import Arrays, Indexes, Plan, Structure, Supports
+from .rows import check_numbers, covariate_cells, read_rows, simulated, summarize_rows, with_covariates
+from .structure import Arrays, Indexes, Plan, Program, Structure, Supports
 from .tracing import sites_of
 
 NEEDS_CLASSES = (
@@ -42,32 +62,32 @@ NEEDS_CLASSES = (
 
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
-class GenerativeProgram(ProgramModel):
+class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
     """A generative model stated as a NumPyro function that makes n instances.
 
     The function samples latent parameters, then, in one plate of size n, the label and the attributes. It takes no
     data: bayesgen conditions on them. Keyword-only arguments of the function are covariates, quantities that each
-    row has but the program does not model: arrays (n, ...) of any shape and dtype in a mapping, columns of a frame,
-    (n,). The program gets them as the data have them, integers as integers, to index by.
+    row has but the program does not model: arrays (n, ...) of any shape and dtype in a mapping, or columns of a frame,
+    (n,). Covariates keep their dtype, so that the program can index by integers.
 
     Args:
         function: `function(n, *, covariates...)`, any NumPyro program that follows the conventions: no `obs=`, no
             `numpyro.param`, no subsampling, no latent per row, attributes not reparametrised. It is traced when the
             program is made, so that Python's `if` and NumPy see no sampled value: use `jnp.where` and `jax.numpy`.
-            With covariates it is traced, and refused, when data show their shapes, in `fit` at the latest; what is
-            asked of it before supposes one real number a row.
+            With covariates it is traced and checked once data show their shapes, in `fit` at the latest; before that,
+            each covariate is taken as one real number a row.
         label: name of the label site, or None for a program without one.
         classes: the labels in the order of the label site's values 0 to K - 1, or their number K. Not for label=None,
             and not for a continuous label.
-        continuous: whether the label is continuous, the y of a regression; None to see by its distribution. It is then
-            one more attribute, which new rows lack: `predict` gives its distribution.
+        continuous: whether the label is continuous, the y of a regression; None means by its distribution. A continuous
+            label is an attribute that is missing in new rows: `predict` gives its distribution.
 
     Raises:
         ModelError: a program that breaks a convention; a label site whose values are not those of K classes.
 
-    Cells of attributes may be missing in data, numbers and joint normals in part, other events as a whole: they are
-    left out of the likelihood. A row in which an attribute is missing that another one depends on is refused with both
-    names, unless that one is missing too; covariates have to be there.
+    Cells of attributes may be missing in data and are marginalised: single columns of numbers and of joint normals,
+    other events as a whole. Where an attribute depends on another one that is missing in a row, the row is refused,
+    unless both are missing. Covariates must be complete.
 
     The program is itself callable, so it runs under `numpyro.infer.Predictive`, `numpyro.render_model` and, with
     `numpyro.handlers.condition`, under `MCMC`.
@@ -93,14 +113,13 @@ class GenerativeProgram(ProgramModel):
     >>> GenerativeProgram(schools).simulate(3, seed=1, X=X, school=np.array([0, 7, 0]))["y"].shape
     (3,)
 
-    What the function reads belongs to the program: its closure, its defaults, the globals that it names, and what the
-    functions among these read. It is read when the program is made, and again by each `fit`, where another value makes
-    another program. A fit keeps the program that it was made of, and refuses to run it once it reads something else.
-    Programs are equal whose functions have one code and read the same values, with one label and classes: the cell of a
-    notebook that is run again makes the same program, and nothing is compiled again. Values are told by content, see
-    `bayesgen.program.pytree`; a function that reads what cannot be told so (a file, a module of settings as a
-    whole) is the same as itself alone, and changes of it are not seen. What is found out about a program (its
-    structure, its plan, ...) is found when it is asked for, and kept.
+    The values that the function reads belong to the program: its closure, its defaults, the globals that it names, and
+    what the functions among these read. They are compared by content (see `bayesgen.program.pytree`), when the program
+    is made and at each `fit`; a changed value makes another program, and a fit refuses to run its program after such a
+    change. Programs are equal if their functions have equal code and equal values and the labels and classes are the
+    same: the cell of a notebook that is run again makes an equal program, and nothing is compiled again. A function
+    that reads what cannot be compared (a file, a module of settings as a whole) equals only itself, and changes of what
+    it reads are not noticed.
     """
 
     function: Callable[..., Any]
@@ -165,19 +184,19 @@ class GenerativeProgram(ProgramModel):
         return self.function(n, **covariates)
 
     def replace(self, **values: Any) -> "GenerativeProgram":
-        """A copy with some attributes replaced, unchecked (structure and plan are found anew unless given)."""
+        """An unchecked copy with some attributes replaced; structure and plan are found anew unless given."""
         kept = {} if "function" in values else {"definition": self.definition}
         return copied(self, **kept, **values)
 
     def as_read_now(self) -> "GenerativeProgram":
-        """The program, made again where what its function reads has changed since it was made."""
+        """The program, made again if what its function reads has changed since."""
         if self.definition is None or Definition.of(self.function) is self.definition:
             return self
         label = self.response_site or self.label
         return GenerativeProgram(self.function, label=label, classes=self.classes or None)
 
     def reparametrised(self, parameters: Arrays) -> "GenerativeProgram":
-        """The same program, latents in coordinates that suit processes near one; itself where it has no others."""
+        """The program with latents in coordinates adapted to these parameters; itself where it has no others."""
         if not isinstance(self.function, PytreeFunction):
             return self
         function = self.function.reparametrised(parameters)
@@ -187,11 +206,11 @@ class GenerativeProgram(ProgramModel):
 
     @property
     def awaits_covariates(self) -> bool:
-        """Whether the program is one of many, of which data will show which: those of covariates of all shapes."""
+        """Whether shapes and dtypes of the covariates are still to be learned from data."""
         return self.known_covariates is None and bool(self.covariates) and not isinstance(self.function, PytreeFunction)
 
     def of_covariates(self, columns: Mapping[str, Covariate]) -> "GenerativeProgram":
-        """The program of covariates of these shapes and dtypes. What is found out about it is kept for the next time.
+        """The program of covariates of these shapes and dtypes, cached.
 
         Raises:
             DataError: covariates that the program cannot be run with.
@@ -215,7 +234,6 @@ class GenerativeProgram(ProgramModel):
 
     @functools.cached_property
     def structure(self) -> Structure:
-        """Its sites, found by tracing."""
         if self.awaits_covariates:
             return self.of_covariates(self.covariate_columns).structure
         with jax.enable_x64(True):
@@ -223,7 +241,6 @@ class GenerativeProgram(ProgramModel):
 
     @functools.cached_property
     def plan(self) -> Plan:
-        """Which attribute sites are compressed into sufficient statistics, and why the others are not."""
         if self.awaits_covariates:
             return self.of_covariates(self.covariate_columns).plan
         with jax.enable_x64(True):
@@ -231,33 +248,30 @@ class GenerativeProgram(ProgramModel):
 
     @functools.cached_property
     def supports(self) -> Supports:
-        """What is known, without the latents, of the values that attributes can take."""
         return find_supports(self)
 
     @functools.cached_property
     def indexes(self) -> Indexes:
-        """What it indexes by covariates."""
         with jax.enable_x64(True):
             return find_indexes(self) if self.known_covariates else Indexes()
 
     @functools.cached_property
     def response_support(self) -> Constraint:
-        """The values that a continuous label may take."""
         return constraints.real if self.response_site is None else find_response_support(self)
 
     @functools.cached_property
     def latent_supports(self) -> dict[str, Constraint]:
-        """The supports of the latent sites, those of one event where there are several."""
+        """Latent site -> support of one event."""
         return find_latent_supports(self)
 
     @functools.cached_property
     def class_axes(self) -> dict[str, int]:
-        """The axis that is the class, by the name of a latent or deterministic site with an entry for each class."""
+        """Latent or deterministic site with an entry for each class -> its class axis."""
         with jax.enable_x64(True):
             return {} if self.label is None else cached_by_structure(self, find_class_axes)
 
     def check_row_count(self, size: int) -> None:
-        """Refuse a program that is another one at this number of rows. Those of the library are known not to be."""
+        """Refuse a program whose distributions change with the number of rows. Those of the library do not."""
         if not isinstance(self.function, PytreeFunction):
             with jax.enable_x64(True):
                 self._row_check(size)
@@ -282,11 +296,10 @@ class GenerativeProgram(ProgramModel):
             covariates: name -> (n, ...), or one number for all rows.
 
         Returns:
-            Dict of the attributes (n at the instance plate's axis), the covariates and, under the label's name, the
-            class labels.
+            Site -> values: attributes (n at the instance plate's axis), covariates and the class labels.
 
         Raises:
-            DataError: covariates that are not given, or not one value a row, by name.
+            DataError: missing covariates, or covariates without one value a row.
         """
         missing = [name for name in self.covariates if name not in covariates]
         if missing:
@@ -310,9 +323,9 @@ class GenerativeProgram(ProgramModel):
         return rows
 
     def class_conditionals(self, latents: Mapping[str, Any]) -> dict[str, dist.Distribution]:
-        """The K class-conditional distributions of each attribute: name -> NumPyro distribution.
+        """Attribute -> its K class-conditional distributions, as one NumPyro distribution.
 
-        The program is run at n = K with the label set to 0..K-1, so the instance axis is the class.
+        The program is run at n = K with the label set to 0..K-1, so that the instance axis is the class axis.
         """
         with jax.enable_x64(True):
             evaluation = evaluate_classes(self, self._complete(latents))
@@ -324,8 +337,8 @@ class GenerativeProgram(ProgramModel):
         Args:
             latents: site -> value.
             X: mapping or data frame with the attribute sites (and covariates) as names.
-            y: a continuous label of each row. Without it the table is log p(x_i | latents), if no attribute is made
-                from the label.
+            y: a continuous label of each row. Without it the table is log p(x_i | latents), if no attribute depends on
+                the label.
         """
         program, rows = self._read_with(X, y)
         if y is not None and self.response_site is None:
@@ -336,9 +349,7 @@ class GenerativeProgram(ProgramModel):
     def log_density(self, latents: Mapping[str, Any], X: Any, y: Any = None) -> float:
         """Log joint density of latents and data: log p(latents) + log p(X, y | latents).
 
-        Labels that are missing in y are summed out.
-
-        The density of the latents is that of their sites, in the constrained space.
+        Missing labels are marginalised. The density of the latents is that of their sites, in the constrained space.
         """
         program, rows = self._read_with(X, y)
         if self.label is not None:
@@ -347,7 +358,7 @@ class GenerativeProgram(ProgramModel):
             return float(joint_log_density(program, program._complete(latents), summarize_rows(program, rows).padded()))
 
     def _read_with(self, X: Any, y: Any) -> tuple["GenerativeProgram", Rows]:
-        """The program of the rows' covariates, and the rows with their continuous label, if they have one."""
+        """The program of the rows' covariates, and the rows, with their continuous label if there is one."""
         table = read_table(X) if self.response_site is None else read_table(X, y)
         program = self.of_table(table) if self.awaits_covariates else self
         rows = program.read(None, table)
@@ -356,16 +367,94 @@ class GenerativeProgram(ProgramModel):
         return program, rows
 
     def _complete(self, latents: Mapping[str, Any]) -> dict[str, Array]:
-        """The latents as arrays. A DataError names those that are not given: they would be drawn in silence."""
+        """The latents as arrays. Latents without a value are refused: the program would draw them silently."""
         missing = [name for name in self.latents if name not in latents]
         if missing:
             raise DataError(f"The latents {missing} have no values. Give one for each of {list(self.latents)}.")
         return {name: jnp.asarray(value) for name, value in latents.items()}
 
-    # --- a program as a model: see `ProgramModel` ---------------------------------------------------------------
+    # --- the program as a model ---------------------------------------------------------------------------------
+
+    def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
+        """The schema with names of the attributes and covariates, and the program's classes."""
+        if (program := self.as_read_now()) is not self:
+            return program.infer_schema(table, y, declared)
+        if y is not None and self.label is not None and self.classes == tuple(range(self.num_classes)):
+            check_numbers(y, self.num_classes)
+        program = self.of_table(table, declared.covariates)
+        program.check_row_count(table.num_rows)
+        names = tuple(name for name in (*program.attributes, *program.covariates) if name != self.response_site)
+        schema = dataclasses.replace(declared, columns=names, covariates=dict(program.known_covariates or ()))
+        cells, columns = covariate_cells(program, table), program.covariate_columns
+        schema = schema.widened({name: columns[name].values(name, cells[name]) for name in program.indexes.others})
+        if self.response_site is not None:
+            refuse_classes_of_response("The program", declared.classes)
+            return dataclasses.replace(schema, response=ResponseColumn(self.response_site))
+        return dataclasses.replace(schema, classes=self.classes or None)
+
+    def of_table(self, table: Table, declared: Mapping[str, Covariate] | None = None) -> "GenerativeProgram":
+        """The program of the covariates of a table; declared shapes and dtypes win."""
+        cells = covariate_cells(self, table)
+        found = {name: Covariate.of(covariate_values(name, values)) for name, values in cells.items()}
+        return self.of_covariates({**found, **(declared or {})})
+
+    def label_codes(self, schema: Schema, table: Table) -> Int[np.ndarray, " n"] | None:
+        if self.label is not None and table.labels is None:
+            raise DataError(f"The program has classes, so it needs y: the {self.label!r} of each row.")
+        return super().label_codes(schema, table)
+
+    def read(self, schema: Schema | None, table: Any) -> Rows:
+        """The rows of anything that `read_table` takes: the program's sites are its schema."""
+        check_not_forked()  # what is compiled already runs without tracing
+        return read_rows(self, table)
+
+    def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
+        """Refuse values too large for sums of squares; the units of the columns are not known here."""
+        for site, likelihood in self.plan.compressed:
+            if likelihood.takes_squares:
+                axis = "column" if self.structure.attribute[site].steps is None else "step"
+                check_rows(attributes[site], 1.0, functools.partial(_column_name, site, axis=axis))
+
+    @functools.cached_property
+    def response(self) -> Response | None:
+        site = self.response_site
+        if site is None:
+            return None
+        return Response(site, None, any(site in others for _, others in self.plan.dependences))
+
+    @property
+    def has_labels(self) -> bool:
+        return self.label is not None
+
+    @property
+    def in_threads(self) -> bool:
+        return False
+
+    def statistics(self, schema: Schema) -> dict[str, Likelihood]:
+        return dict(self.plan.compressed)
+
+    def summarize(self, schema: Schema, rows: Rows) -> SufficientStatistics:
+        """The sufficient statistics of compressed sites, and the rows themselves for the others."""
+        return summarize_rows(self, rows)
+
+    def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
+        """The schema itself: a program of one's own has no default priors. Values too large to square are refused."""
+        for site, summary in summaries.items():
+            moments = summary.by_column() if isinstance(summary, PatternMoments) else summary
+            if isinstance(moments, Moments):
+                check_magnitudes(moments, functools.partial(_column_name, site))
+        return schema
+
+    def check_classes_apart(self, schema: Schema) -> None:
+        raise FitError(
+            f"A program of one's own makes the classes that it states, {quote_some(self.classes) or 'none'}, and no "
+            "other can be added to its fit. State a program with all classes, and fit it to all rows."
+        )
+
+    def conjugate(self, schema: Schema) -> None:
+        return None
 
     def with_components(self, num_components: int) -> "GenerativeProgram":
-        """The program with its classes called 0, 1, ..., of which there have to be so many."""
         if self.label is None:
             raise ModelError(
                 "A Mixture needs classes to be its components, and a program with label=None has none: sample the "
@@ -383,12 +472,16 @@ class GenerativeProgram(ProgramModel):
         return self.replace(classes=components, **known)
 
     def concrete(self, schema: Schema) -> "GenerativeProgram":
-        """The program as its function is now, of covariates as the schema knows them."""
+        """The program as its function is now, of the covariates of the schema."""
         return self.as_read_now().of_covariates(schema.covariates)
 
     def bind(self, schema: Schema) -> "GenerativeProgram":
-        """See `concrete`: a program of one's own is bound to nothing else."""
         return self.of_covariates(schema.covariates)
 
 
 register_program(GenerativeProgram)
+
+
+def _column_name(site: str, place: tuple[int, ...], axis: str = "column") -> str:
+    """The name of a column or time step, to begin a sentence."""
+    return f"Attribute {site!r}" + (f", {axis} {', '.join(map(str, place))}," if place else "")

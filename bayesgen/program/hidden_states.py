@@ -1,4 +1,4 @@
-"""Hidden states of sequences, given all steps: at one process, or averaged over many. Chunked over rows and draws."""
+"""Smoothed hidden states of sequences, at one process or averaged over many. Chunked over rows and draws."""
 
 import functools
 import itertools
@@ -19,16 +19,16 @@ from .evaluation import evaluate_classes
 from .joint import log_joint_of
 from .structure import Arrays, Program
 
-SMOOTHING_NUMBERS = 1 << 15  # of draws x rows x classes x steps x states at once: recursions over steps stay in caches
+SMOOTHING_NUMBERS = 1 << 15  # draws x rows x classes x time steps x states of a call, which stay in the cache
 
 
 def sites_with_states(program: Program) -> tuple[str, ...]:
-    """The attribute sites whose sequences a chain of hidden states makes."""
+    """The attribute sites of hidden Markov models."""
     return tuple(name for name, likelihood in program.plan.compressed if isinstance(likelihood, StatesLikelihood))
 
 
 def shape_of_states(program: Program, latents: Arrays, rows: Rows, site: str) -> tuple[int, int, int]:
-    """(K, T, S): classes, steps and states of a site."""
+    """(K, T, S): classes, time steps and states of a site."""
     some = rows.take(slice(0, 1))
     with jax.enable_x64(True):
         _, *shape = jax.eval_shape(
@@ -41,14 +41,14 @@ def shape_of_states(program: Program, latents: Arrays, rows: Rows, site: str) ->
 def states_at(
     program: Program, latents: Arrays, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]
 ) -> tuple[Float[np.ndarray, "n K T S"], Int[np.ndarray, "n K T"]]:
-    """Probabilities of the states at each step given all steps, and most probable paths, under each class.
+    """Smoothed probabilities of the states at each time step, and most probable paths, under each class.
 
     Args:
-        program: of the process.
+        program: the program.
         latents: site -> its value.
         rows: the data.
-        site: whose states.
-        lengths: how many steps each sequence has, missing ones included.
+        site: the site with hidden states.
+        lengths: number of time steps of each sequence, missing ones included.
     """
 
     def of_chunk(part: tuple[Rows, Int[np.ndarray, " n"]]) -> tuple[Array, Array]:
@@ -65,7 +65,7 @@ class Average:
     """States averaged over draws, by row.
 
     Attributes:
-        probabilities: of the states at each step.
+        probabilities: of the states at each time step.
         error: their Monte Carlo standard errors, by batch means and the delta method.
     """
 
@@ -81,15 +81,15 @@ def average_states(
     weights: Float[np.ndarray, "n draws K"],
     orders: Int[np.ndarray, "draws K S"],
 ) -> Average:
-    """Probabilities of the states at each step, averaged over draws that are weighed row by row and class by class.
+    """Smoothed probabilities of the states, averaged over draws with weights for each row and class.
 
     Args:
         program: of the draws.
         batches: site -> (batches, draws, ...), as `bayesgen.runtime.in_batches` gives them.
         rows: the data.
-        site: whose states.
+        site: the site with hidden states.
         weights: of the draws, batch by batch; they sum to 1.
-        orders: which state of each draw is the s-th.
+        orders: orders[s, k, j], the state of draw s that is the j-th of class k.
     """
     known = _known(program, batches)
     first = {name: value[0, 0] for name, value in known.items()}
@@ -111,11 +111,11 @@ def log_states_of_draws(
     site: str,
     places: tuple[Int[np.ndarray, "K m"], Int[np.ndarray, "K m"]],
 ) -> Float[np.ndarray, "draws K m S"]:
-    """Log probabilities of the states at some steps, under each class and each draw. See `average_states`.
+    """Log probabilities of the states at some time steps, under each class and draw. See `average_states`.
 
     Args:
         program, latents, rows, site: as above.
-        places: of each class, the rows and the steps that are looked at.
+        places: rows and time steps of each class.
     """
     known = _known(program, latents)
     first = {name: value[0] for name, value in known.items()}
@@ -144,13 +144,13 @@ def _states(
 
 @record
 class _Sums:
-    """Over batches of draws: of the parts that they add, of their squares, and of what tells by how much they differ.
+    """Sums over batches of draws, for the mean and its error by batch means.
 
     Attributes:
-        parts: weighted sums of probabilities.
-        squares: of these.
-        products: of parts and the weights of their batch.
-        totals: squares of the weights of batches.
+        parts: of p, the weighted probabilities of a batch.
+        squares: of p squared.
+        products: of p times w, the weight of a batch.
+        totals: of w squared.
     """
 
     parts: Float[Array, "n K T S"]
@@ -169,7 +169,7 @@ def _averaged(
     *,
     site: str,
 ) -> Average:
-    """See `average_states`: one pass over the batches, which holds one of them."""
+    """See `average_states`: one pass, which holds one batch at a time."""
     num_batches, size = orders.shape[:2]
     weights = jnp.moveaxis(jnp.asarray(weights), 0, 1).reshape(num_batches, size, rows.num_rows, -1)
     first = jax.tree.map(lambda array: array[0, 0], batches)
@@ -198,7 +198,7 @@ def _weighed(
     rows: Rows,
     site: str,
 ) -> Float[Array, "n K T S"]:
-    """The weighted sum over draws; NaN where some make a row impossible, which have no states, and have a weight."""
+    """The weighted sum over draws; NaN where a draw with positive weight makes a row impossible."""
     states = jax.vmap(lambda latents: _smoothed(program, latents, rows, site))(draws)
     in_order = jnp.take_along_axis(states, orders[:, None, :, None, :], axis=-1)
     in_order = jnp.where((states > 0).any(-1, keepdims=True), in_order, jnp.nan)
@@ -231,7 +231,7 @@ def _known(program: Program, latents: Arrays) -> Arrays:
 
 
 def _numbers(program: Program, latents: Arrays, rows: Rows, site: str) -> int:
-    """How many numbers tell of the states of a row."""
+    """Classes x time steps x states of a row."""
     return max(1, math.prod(shape_of_states(program, latents, rows, site)))
 
 
@@ -240,32 +240,32 @@ def _rows_at_once(program: Program, latents: Arrays, rows: Rows, site: str, num_
 
 
 def _work(program: Program, latents: Arrays, rows: Rows, site: str, num_draws: int) -> float:
-    """Multiplications of one call, roughly."""
+    """Rough number of multiplications of one call."""
     return float(num_draws * rows.num_rows * _numbers(program, latents, rows, site))
 
 
-# Whether hidden states have names of their own, or are exchangeable, so that draws may swap them.
+# Whether hidden states are exchangeable, so that draws may swap them.
 
-MOST_AXES = 12  # of latents, of which every choice is tried
+MOST_AXES = 12  # of latents, every subset of which is tried
 COMPARED_ROWS = 8  # on which densities are compared
-EQUALITY_TOLERANCE = 1e-6  # to which two densities agree that are one in other words
+EQUALITY_TOLERANCE = 1e-6  # of densities that count as equal
 
 Axis = tuple[str, int]
 
 
 def are_exchangeable(program: Program, latents: Arrays, class_axes: Mapping[str, int], rows: Rows, site: str) -> bool:
-    """Whether a process with the states of a site in another order is the same process, as probable beforehand.
+    """Whether prior and likelihood are invariant under permutations of the states of a site.
 
-    A program does not say which axes of its latents have an entry for each state: where a choice of axes does it, they
-    are. Every order comes of swapping the first two states and of moving all of them on by one. Where more than
-    MOST_AXES axes have as many entries as there are states, nothing is tried, and states keep their names.
+    A program does not declare which axes of its latents belong to the states: every subset of the axes of length S is
+    tried, for the two permutations that generate all others (swap the first two, shift by one). With more than
+    MOST_AXES such axes nothing is tried, and states count as distinct.
 
     Args:
         program: with hidden states at `site`.
         latents: a process.
-        class_axes: the axis of the classes, by the name of a latent that has one and is known to.
-        rows: some data, all of whose sites have to be as probable as before.
-        site: whose states.
+        class_axes: latent -> its class axis, which is no axis of states.
+        rows: data whose density has to be invariant.
+        site: the site with hidden states.
     """
     known, some = {name: latents[name] for name in program.latents}, rows.take(slice(0, COMPARED_ROWS))
     num_states = shape_of_states(program, latents, rows, site)[-1]
@@ -296,22 +296,22 @@ def _is_same(
     axes: tuple[Axis, ...],
     site: str,
 ) -> Bool[Array, " choices"]:
-    """By which choices of axes an order of their entries gives the same process with its states in that order."""
+    """Which choices of axes, their entries put in an order, give the same process with its states in that order."""
 
-    def facts(latents: Arrays, order: Int[Array, " S"]) -> list[Array]:
+    def invariants(latents: Arrays, order: Int[Array, " S"]) -> list[Array]:
         evaluation = evaluate_classes(program, latents, rows.covariates)
         conditional = evaluation.compressed(site)
         assert isinstance(conditional.likelihood, StatesLikelihood)
         in_order = conditional.likelihood.in_order(conditional.parameters, order)
         return [evaluation.log_prior, log_joint_of(program, evaluation, rows), *jax.tree.leaves(in_order)]
 
-    expected = facts(latents, order)
+    expected = invariants(latents, order)
 
     def is_same(choice: Bool[Array, " axes"]) -> Bool[Array, ""]:
         other = dict(latents)
         for (name, axis), is_chosen in zip(axes, choice, strict=True):
             other[name] = jnp.where(is_chosen, jnp.take(other[name], order, axis), other[name])
-        found = facts(other, jnp.arange(len(order)))
+        found = invariants(other, jnp.arange(len(order)))
         agree = [
             jnp.allclose(one, another, EQUALITY_TOLERANCE, EQUALITY_TOLERANCE)
             for one, another in zip(found, expected, strict=True)

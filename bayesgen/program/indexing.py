@@ -1,9 +1,8 @@
-"""What a program indexes by its covariates, and whether rows have such entries.
+"""Indexes that a program computes from covariates, checked to be inside the arrays that they index.
 
-JAX takes the last entry where an index is too large, and counts from the end where it is negative. So the operations
-of a program are read from its jaxpr, and those that follow from covariates alone are done with those of each row. Of
-covariates that enter indexes together with other things it is known that they do. A program may choose, as by
-`jnp.where(valid, table[index], 0.0)`, which entries count: the others may be any.
+JAX clips an index that is too large, and counts from the end where it is negative. So indexes are found in the jaxpr
+of a program, and those that depend on covariates alone are evaluated for each row. A program may mask entries, as by
+`jnp.where(valid, table[index], 0.0)`: indexes of masked entries are not checked.
 """
 
 import dataclasses
@@ -24,14 +23,14 @@ from .arbitrary import run
 from .evaluation import evaluate
 from .structure import Arrays, Index, Indexes, Program
 
-INDEX_CHUNK_ROWS = 1024  # at once, and no fewer: one compilation for any number of rows
+INDEX_CHUNK_ROWS = 1024  # of every call: one compilation for any number of rows
 _CALLS = ("jit", "pjit", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint", "closed_call")
 _REARRANGING = ("broadcast_in_dim", "reshape", "squeeze", "transpose", "slice")
 _INT32 = np.iinfo(np.int32)
 
 
 def find_indexes(program: Program) -> Indexes:
-    """What a program indexes by covariates, and the class of a row, alone or not. Inside float64."""
+    """The indexes that depend on covariates. Inside float64."""
     readers: list[_Reader] = []
     examples = program.example_covariates(program.num_classes)
     jax.eval_shape(lambda covariates: readers.append(_read(program, covariates)), examples)
@@ -41,7 +40,7 @@ def find_indexes(program: Program) -> Indexes:
 
 
 def check_indexes(program: Program, covariates: Arrays) -> None:
-    """Refuse covariates of rows by which the program would look for entries that are not there.
+    """Refuse covariates that make an index lie outside its axis.
 
     Raises:
         DataError: naming the covariates and the first such row.
@@ -69,7 +68,7 @@ def check_indexes(program: Program, covariates: Arrays) -> None:
 
 @OwnedJit
 def _entries(program: Program, covariates: Arrays) -> list[tuple[Int[Array, " n"], Int[Array, " n"]]]:
-    """The lowest and the highest entry that each index takes in each row."""
+    """The lowest and the highest value of each index in each row."""
 
     def of_row(row: Arrays) -> list[tuple[Int[Array, ""], Int[Array, ""]]]:
         rows = {name: jnp.broadcast_to(value, (program.num_classes, *value.shape)) for name, value in row.items()}
@@ -80,7 +79,7 @@ def _entries(program: Program, covariates: Arrays) -> list[tuple[Int[Array, " n"
 
 
 def _read(program: Program, covariates: Arrays) -> "_Reader":
-    """What is found of the indexes of a program run at its classes, with covariates of one row a class."""
+    """The indexes of a program run at its classes, with covariates of one row a class."""
     num_classes = program.num_classes
     shapes = {name: jax.ShapeDtypeStruct(value.shape, value.dtype) for name, value in covariates.items()}
 
@@ -104,7 +103,7 @@ def _read(program: Program, covariates: Arrays) -> "_Reader":
 
 
 _Lookup: TypeAlias = tuple[Index, Any]
-"""An index that follows from covariates alone, and the entry that it takes for each number of what is looked up."""
+"""An index that depends on covariates alone, and its value for each number that is looked up."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -112,12 +111,12 @@ class _Term:
     """A variable of a jaxpr.
 
     Attributes:
-        value: what covariates make of it; None where more than they enters it.
-        covariates: the names of those that enter it, where it is known.
-        ranging: the names of those that, where they are larger or smaller, may make it so: none of a truth value.
-        operation: that made it, or nothing.
-        operands: of that.
-        lookups: that its numbers come of, each of its own entries.
+        value: its value; None where it depends on more than covariates.
+        covariates: names of the covariates that it depends on, if `value` is known.
+        ranging: names of the covariates that its size may depend on: none for truth values.
+        operation: name of the operation that made it, or "".
+        operands: of this operation.
+        lookups: whose entries it holds.
     """
 
     value: Any
@@ -132,8 +131,8 @@ class _Reader:
     """Reads jaxprs, operation by operation.
 
     Attributes:
-        found: the lookups whose entries count, each once.
-        others: the names of the covariates that enter indexes otherwise.
+        found: the lookups whose entries are used, each once.
+        others: names of the covariates that enter indexes together with latents, attributes or loops.
     """
 
     def __init__(self) -> None:
@@ -162,11 +161,11 @@ class _Reader:
         return list(map(term, jaxpr.outvars))
 
     def find(self, terms: Iterable[_Term]) -> None:
-        """Note that the entries of lookups count."""
+        """Note that the entries of lookups are used."""
         self.found |= {id(lookup): lookup for term in terms for lookup in term.lookups}
 
     def _read_within(self, equation: Any, operands: tuple[_Term, ...]) -> list[_Term]:
-        """Read a loop or branches, of whose values nothing is known but the covariates that enter them."""
+        """Read a loop or branches, whose values are unknown."""
         name, everything = equation.primitive.name, _unknown(operands)
         self.find(operands)
         if name == "scan":
@@ -178,7 +177,7 @@ class _Reader:
         return [everything] * len(equation.outvars)
 
     def _read_scan(self, parameters: Any, operands: tuple[_Term, ...]) -> list[_Term]:
-        """Read a loop whose steps all have the same constants, until no other covariate enters what it carries."""
+        """Read a scan, again until no more covariates enter what it carries."""
         body, (start, count) = parameters["jaxpr"], _sizes_of_scan(parameters)
         constants, others = operands[:start], [_unknown([operand]) for operand in operands[start:]]
         while True:
@@ -191,7 +190,7 @@ class _Reader:
             others[:count] = after
 
     def _looked_up(self, equation: Any, operands: tuple[_Term, ...]) -> list[_Lookup]:
-        """What a gather or a slice looks up, axis by axis."""
+        """The lookups of a gather or a slice, axis by axis."""
         name, parameters, made = equation.primitive.name, equation.params, equation.outvars[0].aval
         if name == "gather" and not _fills(equation):
             numbers = parameters["dimension_numbers"]
@@ -210,7 +209,7 @@ class _Reader:
         ]
 
     def _kept(self, equation: Any, operands: tuple[_Term, ...]) -> list[_Lookup]:
-        """The lookups of operands whose entries may still turn out not to count; those of others are found."""
+        """The lookups of operands whose entries may still be masked; those of other operands are noted as used."""
         name = equation.primitive.name
         if name == "select_n":
             which, *cases = operands
@@ -226,7 +225,7 @@ class _Reader:
 
 
 def _sizes_of_scan(parameters: Any) -> tuple[int, int]:
-    """How many constants a scan has, and how many arrays it carries from step to step."""
+    """How many constants a scan has, and how many arrays it carries from iteration to iteration."""
     if "num_consts" in parameters:
         return parameters["num_consts"], parameters["num_carry"]
     constants, carried, _ = parameters["ft_in"].unpack()  # from JAX 0.12 on
@@ -234,12 +233,12 @@ def _sizes_of_scan(parameters: Any) -> tuple[int, int]:
 
 
 def _unknown(terms: Iterable[_Term]) -> _Term:
-    """A number of which nothing is known but that it is made of these."""
+    """A term of unknown value that depends on these."""
     return _Term(None, ranging=frozenset().union(*(term.ranging for term in terms)))
 
 
 def _fills(equation: Any) -> bool:
-    """Whether a gather takes a number of the user's where there is no entry; JAX's own is NaN or as odd."""
+    """Whether a gather has a fill value of the user's for indexes outside, and not JAX's NaN."""
     fill = equation.params["fill_value"]
     if fill is None or equation.params["mode"] != jax.lax.GatherScatterMode.FILL_OR_DROP:
         return False
@@ -249,9 +248,9 @@ def _fills(equation: Any) -> bool:
 
 
 def _chosen(which: _Term, case: int, lookups: Iterable[_Lookup]) -> list[_Lookup]:
-    """The lookups of one case of a choice, with the entry 0 where another is chosen.
+    """The lookups of one case of a `select`, with the index 0 where another case is selected.
 
-    A choice by more than covariates, where these enter it, is taken to be right.
+    A condition of unknown value that depends on covariates is trusted to mask what is outside.
     """
     if which.value is None:
         return [] if which.covariates else list(lookups)
@@ -259,17 +258,17 @@ def _chosen(which: _Term, case: int, lookups: Iterable[_Lookup]) -> list[_Lookup
 
 
 def _by_axis(indexes: _Term, num_axes: int) -> list[_Term]:
-    """Where a gather takes entries along several axes, the entries along each of them."""
+    """The indexes of a gather along each of its axes."""
     is_joined = indexes.operation == "concatenate" and len(indexes.operands) == num_axes
     parts = [(term, 0) for term in indexes.operands] if is_joined else [(indexes, axis) for axis in range(num_axes)]
     return [t if t.value is None else dataclasses.replace(t, value=t.value[..., axis]) for t, axis in parts]
 
 
 def _results(equation: Any, operands: tuple[_Term, ...], lookups: tuple[_Lookup, ...]) -> list[_Term]:
-    """What an operation makes of its operands."""
+    """The results of an operation."""
     name, count = equation.primitive.name, len(equation.outvars)
     if name == "select_n" and _counts_from_the_end(operands):
-        return [operands[1]]  # a negative index, which is looked at as it is
+        return [operands[1]]  # a negative index, which is checked as it is
     covariates = frozenset().union(*(operand.covariates for operand in operands))
     is_truth = all(result.aval.dtype == bool for result in equation.outvars)
     ranging = frozenset() if is_truth else _unknown(operands).ranging
@@ -281,14 +280,14 @@ def _results(equation: Any, operands: tuple[_Term, ...], lookups: tuple[_Lookup,
 
 
 def _value_of(equation: Any) -> Any:
-    """What gives the value of an operand; whole numbers that int32 does not hold stay too large for any axis."""
+    """The function operand -> value. Integers outside int32 are clipped, so that they stay outside any axis."""
     if equation.primitive.name == "convert_element_type" and equation.params["new_dtype"] == np.int32:
         return lambda operand: jnp.clip(operand.value, _INT32.min, _INT32.max)
     return lambda operand: operand.value
 
 
 def _counts_from_the_end(operands: tuple[_Term, ...]) -> bool:
-    """Whether operands of a choice are those by which JAX adds the size of an axis to indexes that are negative."""
+    """Whether a `select` is the one by which JAX adds the size of an axis to negative indexes."""
     if len(operands) != 3:
         return False
     which, index, added = operands

@@ -1,4 +1,4 @@
-"""The tables of log-joints of rows: the one thing that prediction needs of a program."""
+"""Tables of log-joints log p(x_i, y = k | Q) of rows, at one process or at many."""
 
 import dataclasses
 import functools
@@ -43,11 +43,11 @@ def log_joint_of(program: Program, evaluation: Evaluation, rows: Rows) -> Float[
 
 @record
 class ReferenceProcess:
-    """A process in the middle of many, as far as their densities are linear in features of the rows about it.
+    """The reference point of many processes whose densities are linear in features of rows.
 
     Attributes:
-        sites: the site's `Reference`.
-        constant: log class probabilities, with whatever else does not depend on rows.
+        sites: site -> its `Reference`.
+        constant: log class probabilities, and other terms that do not depend on rows.
     """
 
     sites: dict[str, Reference]
@@ -56,12 +56,13 @@ class ReferenceProcess:
 
 @record
 class Processes:
-    """Many processes of a program, ready to meet rows.
+    """Many processes of a program, prepared for rows.
 
     Attributes:
-        natural_parameters: about the reference, what multiplies the features of a row; the last one is 1.
-        parameters: site -> name -> (draws, K, ...), for the sites that have no linear form.
-        latents: site -> (draws, ...), for the sites that are run row by row.
+        natural_parameters: about the reference, the coefficients of the features of a row; that of the last feature, 1,
+            is the constant.
+        parameters: site -> name -> (draws, K, ...), for the sites without a linear form.
+        latents: site -> (draws, ...), if some sites are evaluated row by row.
     """
 
     natural_parameters: Float[Array, "K draws F"]
@@ -72,9 +73,9 @@ class Processes:
 def reference_of(
     program: Program, latents: Arrays, covariates: Arrays, masked: tuple[str, ...] = ()
 ) -> ReferenceProcess:
-    """The process in the middle of many; latents have one leading axis. Traceable.
+    """The reference point of many processes; latents have one leading axis. Traceable.
 
-    Sites that are `masked` (some of their cells are missing) have no part in it.
+    Sites in `masked` (with missing cells) have no linear form.
     """
     constant, parameters = _of_many(program, jax.tree.map(few, latents), covariates)
     statistics = dict(program.plan.compressed)
@@ -106,17 +107,17 @@ def processes(
 def _of_many(
     program: Program, latents: Arrays, covariates: Arrays
 ) -> tuple[Float[Array, "draws K"], dict[str, dict[str, Float[Array, "draws K ..."]]]]:
-    """What `_conditionals` gives, for each draw."""
+    """`_conditionals` of each draw."""
     return jax.vmap(lambda draw: _conditionals(program, draw, covariates))(latents)
 
 
 @record
 class Features:
-    """Rows, ready to meet many processes.
+    """Rows, prepared for many processes.
 
     Attributes:
-        log_joint: under the reference, as far as there is a linear form.
-        features: what `Processes.natural_parameters` multiply; the last one is 1.
+        log_joint: under the reference, of the sites with a linear form.
+        features: multiplied by `Processes.natural_parameters`; the last one is 1.
     """
 
     log_joint: Float[Array, "K n"]
@@ -135,7 +136,7 @@ def features_of(reference: ReferenceProcess, rows: Rows, precision: str) -> Feat
 def log_joint_tables(
     program: Program, reference: ReferenceProcess, draws: Processes, features: Features, rows: Rows
 ) -> tuple[Float[Array, "K n"], Float[Array, "K draws n"]]:
-    """Log-joints under some process, and by how much those of many processes deviate from them. Traceable.
+    """Log-joints under a reference, and the deviations from them under many processes. Traceable.
 
     Args:
         reference: of the processes and of the rows.
@@ -147,20 +148,20 @@ def log_joint_tables(
     others = _other_tables(program, reference, draws, rows)
     if others is None:
         return features.log_joint, deviations
-    tables = deviations + others  # in double precision: where both parts are large, they may cancel
+    tables = deviations + others  # in double precision: large terms may cancel
     peak = finite_reference(tables.max(1))
     return features.log_joint + peak, (tables - peak[:, None]).astype(deviations.dtype)
 
 
 def finite_reference(logs: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """Logs to measure others against: zero in place of -inf, and of the least number, which NumPyro to 0.21 gives."""
+    """The shift of a log-sum-exp: zero in place of -inf, and of the least number, which NumPyro to 0.21 gives."""
     return jnp.where(logs <= jnp.finfo(logs.dtype).min, 0.0, logs)
 
 
 def _other_tables(
     program: Program, reference: ReferenceProcess, draws: Processes, rows: Rows
 ) -> Float[Array, "K draws n"] | None:
-    """What the sites without a linear form add, or None where there are none."""
+    """The table of the sites without a linear form; None where there are none."""
     statistics = dict(program.plan.compressed)
     parts = [
         statistics[name].log_prob_of_many(parameters, rows.values[name], rows.observed.get(name))
@@ -181,14 +182,14 @@ def _run_by_row(program: Program, others: Collection[str]) -> tuple[str, ...]:
 def _conditionals(
     program: Program, latents: Arrays, covariates: Arrays
 ) -> tuple[Float[Array, " K"], dict[str, dict[str, Float[Array, "K ..."]]]]:
-    """What `_read` gives, at latents."""
+    """`_read` at latents."""
     return _read(program, evaluate_classes(program, latents, covariates))
 
 
 def _read(
     program: Program, evaluation: Evaluation
 ) -> tuple[Float[Array, " K"], dict[str, dict[str, Float[Array, "K ..."]]]]:
-    """Log class probabilities, and class-conditional parameters of the sites that matrix algebra can do."""
+    """Log class probabilities, and class-conditional parameters of the sites with vectorised densities."""
     conditionals = {
         name: evaluation.compressed(name)
         for name, likelihood in program.plan.compressed
@@ -199,18 +200,18 @@ def _read(
 
 
 def _by_row(program: Program, latents: Arrays, rows: Rows, names: Collection[str]) -> Float[Array, "n K"]:
-    """The part of the table that these sites make, by running the program row by row."""
+    """The table of these sites, by running the program row by row."""
     tables = class_table(program, latents, rows.values, rows.covariates, names, rows.observed)
     return sum(tables.values(), start=jnp.zeros((rows.num_rows, program.num_classes)))
 
 
-# Tables of log-joints by running the program, at one process or at many, chunked over rows and draws.
+# The same, chunked over rows and draws.
 
 TABLE_CHUNK_ROWS = 8192
-BATCH_OF_TABLE = 100  # draws that are looked at together where the table of all is wanted
-CACHE_BYTES = 2e6  # for the same on a processor, whose caches are fast and whose calls cost little
-BUDGET_BYTES = 64e6  # for one table of (draws in a batch, rows, classes), and for the rows
-MOST_IN_SINGLE = 128.0  # size of a deviation that single precision gives to about 1e-5, and at worst to 1e-4
+BATCH_OF_TABLE = 100  # draws of a batch, where the table of all draws is wanted
+CACHE_BYTES = 2e6  # for one table of (draws in a batch, rows, classes) on a CPU, so that it stays in the cache
+BUDGET_BYTES = 64e6  # for such a table on other devices, and for the rows
+MOST_IN_SINGLE = 128.0  # deviation up to which single precision has errors of about 1e-5, at worst 1e-4
 
 
 def program_table(program: Program, latents: Arrays, rows: Rows) -> Float[np.ndarray, "n K"]:
@@ -236,15 +237,15 @@ def log_joint_draws(program: Program, latents: Arrays, rows: Rows) -> Float[np.n
 
 @dataclasses.dataclass(frozen=True)
 class Reduction:
-    """What is made of the log-joints of rows under many processes, batch by batch.
+    """A reduction over draws of the log-joints of rows, batch by batch.
 
-    Both functions are traceable ones of a module, not new ones each time: they are compiled once.
+    Both functions are traceable functions of a module, not closures, so that they are compiled once.
 
     Attributes:
-        of_batch: anchors (K, n) and deviations from them (K, batch, n) -> any arrays.
+        of_batch: log-joints under the reference (K, n), and deviations from them (K, batch, n) -> any arrays.
         of_all: the same arrays, stacked along a first axis -> arrays with the rows as first axis.
-        precision: of the deviations, "float32" or "float64". Anchors are always in double precision, and deviations of
-            rows so far from everything that single precision would not give four decimals of their logs.
+        precision: of the deviations, "float32" or "float64". Log-joints under the reference are always in double
+            precision, as are the deviations of rows for which single precision would lose four decimals.
     """
 
     of_batch: Callable[[Array, Array], Any]
@@ -252,8 +253,8 @@ class Reduction:
     precision: str
 
 
-def _table(anchor: Float[Array, "K n"], deviations: Float[Array, "K batch n"]) -> Float[Array, "K batch n"]:
-    return anchor[:, None] + deviations
+def _table(reference: Float[Array, "K n"], deviations: Float[Array, "K batch n"]) -> Float[Array, "K batch n"]:
+    return reference[:, None] + deviations
 
 
 def _draws_of_rows(tables: Float[Array, "batches K batch n"]) -> dict[str, Float[Array, "n draws K"]]:
@@ -265,13 +266,13 @@ WHOLE = Reduction(_table, _draws_of_rows, "float64")
 
 
 def reduce_draws(program: Program, batches: Arrays, rows: Rows, reduction: Reduction) -> Any:
-    """What a reduction makes of the tables of batches of draws: arrays (n, ...), as it gives them.
+    """The result of a reduction over batches of draws: arrays (n, ...).
 
     Args:
         program: of the draws.
         batches: site -> (batches, draws, ...), as `bayesgen.runtime.in_batches` gives them.
         rows: the data.
-        reduction: what is made of the tables.
+        reduction: the reduction.
     """
     num_draws = next(iter(batches.values())).shape[1]
     with jax.enable_x64(True), placed(_work(program, rows, TABLE_CHUNK_ROWS, num_draws)) as device:
@@ -302,7 +303,7 @@ def reduce_draws(program: Program, batches: Arrays, rows: Rows, reduction: Reduc
 
 
 def _mostly_in_threads(function: Callable[[slice], Any], parts: Sequence[slice]) -> list[Any]:
-    """The results for all parts. What may have to be compiled runs the program, and that in this thread."""
+    """The results for all parts. First and last part may compile, and so run the program, in this thread."""
     *whole, last = parts
     first, end = list(map(function, whole[:1])), [function(last)]
     return [*first, *in_threads(carrying(function), whole[1:]), *end]
@@ -317,10 +318,7 @@ def _prepare(
     precision: str,
     masked: tuple[str, ...],
 ) -> tuple[ReferenceProcess, Processes, Float[Array, "K F"]]:
-    """The reference, the processes of each batch, and the largest squares of natural parameters.
-
-    Made batch by batch, so that no more is whole.
-    """
+    """The reference, the processes batch by batch, and the largest squares of their natural parameters."""
     draws = jax.tree.map(lambda array: array.reshape(-1, *array.shape[2:]), batches)
     reference = reference_of(program, draws, covariates, masked)
     ready = jax.lax.map(lambda batch: processes(program, reference, batch, covariates, precision), batches)
@@ -337,7 +335,7 @@ def _reduce(
     *,
     reduction: Reduction,
 ) -> tuple[Any, Float[Array, " n"]]:
-    """What the reduction makes of rows, and the sizes of their largest deviations."""
+    """The reduction of rows, and bounds on the sizes of their deviations."""
     features = features_of(reference, rows, reduction.precision)
 
     def of_batch(draws: Processes) -> Any:
@@ -348,13 +346,13 @@ def _reduce(
 
 
 def _rows_that_fit(rows: Rows, numbers_per_row: int = 1, budget: float = BUDGET_BYTES) -> int:
-    """How many rows at once: those of which neither a table nor the cells, if they were sparse, take much memory."""
+    """Rows of a chunk whose table, and whose cells as a dense array, fit into a budget of memory."""
     cells = sum(math.prod(array.shape[1:]) for array in rows.values.values())
     return padded_size(max(LEAST_ROWS, int(budget / (8 * max(numbers_per_row, cells)))) // 2)
 
 
 def _work(program: Program, rows: Rows, chunk: int, num_draws: int = 1) -> float:
-    """Multiplications of one call, roughly: one for each cell of the rows, class and draw."""
+    """Rough number of multiplications of one call: one for each cell of the rows, class and draw."""
     cells = sum(math.prod(array.shape[1:]) for array in rows.values.values()) * min(chunk, rows.num_rows)
     return float(num_draws * program.num_classes * cells)
 

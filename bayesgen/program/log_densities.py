@@ -1,4 +1,4 @@
-"""The log densities of a program given data, as functions of an unconstrained vector of its latents."""
+"""`LogDensity` classes of a program given data, and where searches for their modes start."""
 
 import functools
 import math
@@ -26,16 +26,14 @@ from .joint import log_joint_of
 from .structure import Program, Structure
 from .tracing import sites_of
 
-# Where searches for modes start: the origin of the unconstrained space, points around it, and draws from the prior.
-
-STARTS_NEAR_ORIGIN, PRIOR_STARTS = 2, 8  # starts around the origin, and from the prior
-FAST_TO_COMPILE = {"xla_backend_optimization_level": 0}  # it runs once a fit, for milliseconds
+STARTS_NEAR_ORIGIN, PRIOR_STARTS = 2, 8  # numbers of starts
+FAST_TO_COMPILE = {"xla_backend_optimization_level": 0}  # for functions that run once a fit, for milliseconds
 
 
 def dispersed_starts(program: Program, seed: Seed, num_draws: int = PRIOR_STARTS) -> Float[np.ndarray, "starts D"]:
     """The origin of the unconstrained space, points around it and draws from the prior. Inside float64.
 
-    The prior knows of modes that are too far from the origin to be seen from there.
+    Draws from the prior reach modes that climbs from the origin do not.
     """
     rng = generator(as_key(seed))
     draws = np.asarray(_prior_draws(program, jax.random.key(int(rng.integers(2**31))), num_draws))
@@ -48,7 +46,7 @@ def dispersed(
     """The origin of the unconstrained space, points around it, and draws from a prior."""
     rng = generator(key)
     around = rng.normal(size=(STARTS_NEAR_ORIGIN, draws.shape[1]))
-    # a draw may round to the end of its support, which is infinitely far away in unconstrained coordinates
+    # a draw may round to the end of its support, where unconstrained coordinates are infinite
     draws = np.where(np.isfinite(draws), draws, rng.normal(size=draws.shape))
     return np.concatenate([np.zeros((1, draws.shape[1])), around, draws])
 
@@ -62,7 +60,7 @@ def _prior_draws(program: Program, key: PRNGKeyArray, num_draws: int) -> Float[A
 def _prior_draw(program: Program, key: PRNGKeyArray) -> Float[Array, " D"]:
 
     def choose(message: Message) -> Shaped[Array, "..."]:
-        """A draw of a latent site; anything for what follows from these, and where no draws can be made."""
+        """A draw of a latent site; an arbitrary value of other sites, and under improper priors."""
         distribution, key_of_site = message["fn"], message["kwargs"]["rng_key"]
         if message["name"] in program.latents:
             try:
@@ -88,7 +86,6 @@ class LatentsDensity(LogDensity):
 
     @property
     def dimension(self) -> int:
-        """Number of unconstrained values of all latents."""
         return sum(math.prod(shape) for _, shape in self.program.structure.latents)
 
     def constrain(self, vector: Float[Array, " D"]) -> dict[str, Array]:
@@ -96,7 +93,7 @@ class LatentsDensity(LogDensity):
         return _constrain(self.program, vector)
 
     def name_of(self, index: int) -> str:
-        """The latent site that a coordinate belongs to."""
+        """The latent site of a coordinate."""
         for name, shape in self.program.structure.latents:
             index -= math.prod(shape)
             if index < 0:
@@ -105,7 +102,7 @@ class LatentsDensity(LogDensity):
 
     @property
     def blocks(self) -> tuple[Int[np.ndarray, "_ _"], ...]:
-        """A block for each class, of the entries of sites whose first axis is the class; other entries one by one."""
+        """One block a class, of the entries of sites whose first axis is the class; other entries are blocks of one."""
         num_classes, start = self.program.num_classes, 0
         by_class, others = [], []
         for _, shape in self.program.structure.latents:
@@ -120,7 +117,6 @@ class LatentsDensity(LogDensity):
 
     @property
     def owner(self) -> Any:
-        """The program's."""
         return self.program.owner
 
 
@@ -138,7 +134,7 @@ class ProgramDensity(LatentsDensity):
 
     @property
     def cost(self) -> float:
-        """One multiplication for each number of the data, and class where these are rows."""
+        """One multiplication for each number of the data, times K for rows."""
         return density_work(self.program, self.statistics)
 
     @property
@@ -148,7 +144,7 @@ class ProgramDensity(LatentsDensity):
 
     @property
     def has_symmetries(self) -> bool:
-        """Whether no row has a label, so that classes may be swapped, or a site hides states that may be."""
+        """Whether classes may be swapped, because no row has a label, or the hidden states of a site."""
         if any(likelihood.has_symmetries for _, likelihood in self.program.plan.compressed):
             return True
         return self.statistics.unlabelled is not None and not np.any(self.statistics.class_weights)
@@ -156,7 +152,7 @@ class ProgramDensity(LatentsDensity):
 
 @record
 class PosteriorDensity(ProgramDensity):
-    """Log density of the unconstrained latents given the data, Jacobian included: what NUTS samples from."""
+    """Log posterior density of the unconstrained latents, Jacobian included: what NUTS samples from."""
 
     program: GenerativeProgram
     statistics: SufficientStatistics
@@ -168,7 +164,7 @@ class PosteriorDensity(ProgramDensity):
 
 @record
 class ParameterDensity(ProgramDensity):
-    """Log density of the parameters given the data, in the coordinates that are reported: what MAP maximises."""
+    """Log posterior density of the parameters, in the coordinates that are reported: what MAP maximises."""
 
     program: GenerativeProgram
     statistics: SufficientStatistics
@@ -194,7 +190,7 @@ class LikelihoodDensity(ProgramDensity):
         return parameter_log_density(self.program, free, self.statistics, prior=False, hard=self.hard)
 
 
-@OwnedJit  # compiled here, so that samplers which call it several times trace it once
+@OwnedJit  # so that samplers, which call it several times, trace it once
 def _posterior_log_density(
     program: GenerativeProgram, vector: Float[Array, " D"], statistics: SufficientStatistics
 ) -> Float[Array, ""]:
@@ -226,21 +222,18 @@ def free_vector(program: GenerativeProgram, latents: dict[str, Array]) -> Float[
 _unconstrain = OwnedJit(unconstrain)
 
 
-# Log densities of labels given attributes: what discriminative training maximises.
+# Conditional log-likelihoods of labels given attributes: what discriminative training maximises.
 #
-# A row with label y tells log p(y | x, Q) = log p(x, y | Q) - log sum_k p(x, k | Q), computed from the table of log-
-# joints as -log(1 + sum over the other classes of p(x, k | Q) / p(x, y | Q)): that keeps its digits however sure a
-# process is of the label, and what it tells of the parameters with them.
+# log p(y | x, Q) is computed as -log(1 + sum over the other classes k of p(x, k | Q) / p(x, y | Q)), which keeps the
+# digits of the value and its gradient where p(y | x, Q) is near 1.
 
-GRADIENT_CHUNK_CELLS = (
-    1 << 18
-)  # of rows x classes x columns: they stay in the cache, and gradients hold one chunk's alone
-LOG_OF_ZERO = -1e30  # a logarithm of zero that has a slope, which is zero
-ROWS_AT_ONCE = 64  # whose slopes are computed together
+GRADIENT_CHUNK_CELLS = 1 << 18  # rows x classes x columns of a chunk, which stays in the cache
+LOG_OF_ZERO = -1e30  # finite, so that its gradient is zero and not NaN
+ROWS_AT_ONCE = 64  # of a batch of Jacobians
 
 
 class DensityByRow(LatentsDensity):
-    """A log density that looks at every row.
+    """A log density that is a sum over rows.
 
     Attributes:
         program: the bound program, with classes.
@@ -256,7 +249,6 @@ class DensityByRow(LatentsDensity):
 
     @property
     def loops_over_rows(self) -> bool:
-        """Yes."""
         return True
 
 
@@ -283,7 +275,7 @@ class ConditionalDensity(DensityByRow):
 
 @record
 class AttributesDensity(DensityByRow):
-    """Log density of the attributes of rows, their labels summed out.
+    """Log density of the attributes of rows, labels marginalised.
 
     Attributes:
         program: the bound program.
@@ -299,7 +291,7 @@ class AttributesDensity(DensityByRow):
 
 
 def rows_work(program: GenerativeProgram, rows: Rows) -> float:
-    """Multiplications of one evaluation, roughly: one for each cell of the rows, and class."""
+    """Rough number of multiplications of one evaluation: one for each cell of the rows and class."""
     return float(program.num_classes * sum(np.size(leaf) for leaf in jax.tree.leaves(rows)))
 
 
@@ -327,7 +319,7 @@ def log_likelihood_of_attributes(program: GenerativeProgram, evaluation: Evaluat
 
 
 def log_odds_of_others(program: GenerativeProgram, evaluation: Evaluation, rows: Rows) -> Float[Array, "n K"]:
-    """log p(x, k) - log p(x, y) of each class k but the row's label y, or of none."""
+    """log p(x, k) - log p(x, y) of each class k; `LOG_OF_ZERO` for the row's label y and where p(x, k) = 0."""
     table = log_joint_of(program, evaluation, rows)
     of_labels = jnp.take_along_axis(table, rows.codes[:, None], axis=1)
     log_odds = table - of_labels
@@ -336,7 +328,7 @@ def log_odds_of_others(program: GenerativeProgram, evaluation: Evaluation, rows:
 
 
 def weighted_sum(of_chunk: Callable[[Rows], Float[Array, " n"]], rows: Rows, num_classes: int) -> Float[Array, ""]:
-    """Sum over rows of weight times what a function gives, chunk by chunk; slopes compute each chunk again."""
+    """Weighted sum of a function of rows, chunk by chunk; the backward pass computes each chunk again."""
     numbers_per_row = num_classes * max(math.prod(np.shape(values)[1:]) for values in rows.values.values())
     most = 1 << max(GRADIENT_CHUNK_CELLS // max(numbers_per_row, 1), 1).bit_length() - 1
     size = math.gcd(rows.num_rows, most) if rows.num_rows > most else rows.num_rows
@@ -352,9 +344,9 @@ def weighted_sum(of_chunk: Callable[[Rows], Float[Array, " n"]], rows: Rows, num
 
 @functools.partial(OwnedJit, compiler_options=FAST_TO_COMPILE)
 def slopes_of_log_odds(program: GenerativeProgram, vector: Float[Array, " D"], rows: Rows) -> Float[Array, "n K D"]:
-    """Derivatives by the vector of log p(x, k) - log p(x, y), for each row and class k; zero for the label y.
+    """Jacobian of log p(x, k) - log p(x, y) for each row and class k; zero for the label y.
 
-    Directions in which all of them vanish leave p(y | x) as it is.
+    Along directions in its null space p(y | x) does not change.
     """
 
     def of_row(row: Rows) -> Float[Array, "K D"]:
@@ -368,7 +360,7 @@ def slopes_of_log_odds(program: GenerativeProgram, vector: Float[Array, " D"], r
 def slope_along(
     program: GenerativeProgram, vector: Float[Array, " D"], direction: Float[Array, " D"], rows: Rows
 ) -> Float[Array, "n K"]:
-    """The same along one direction."""
+    """The directional derivatives of log p(x, k) - log p(x, y) along one direction."""
     return jax.jvp(lambda point: _against_labels(program, point, rows), (vector,), (direction,))[1]
 
 
@@ -406,7 +398,6 @@ class ResponseDensity(LatentsDensity):
 
     @property
     def cost(self) -> float:
-        """Of both densities."""
         return density_work(self.program, self.statistics) + density_work(self.program, self.without)
 
     @property

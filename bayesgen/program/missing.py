@@ -1,4 +1,4 @@
-"""Rows of a program of which cells are missing: which may be, and log probabilities that leave them out."""
+"""Missing cells in the rows of a program: which may be missing, and log probabilities without them."""
 
 from collections.abc import Collection
 
@@ -16,14 +16,15 @@ from .structure import Program, Site
 
 
 def check_missing(program: Program, rows: Rows, looked_for: Collection[str | None] = ()) -> None:
-    """Refuse missing cells that cannot be left out.
+    """Refuse missing cells that cannot be marginalised.
 
-    These are parts of events, steps of one of several sequences in a row, and what another attribute depends on.
+    These are parts of events without marginals, time steps of one of several sequences in a row, and attributes that
+    another one depends on.
 
     Args:
         program: the program.
         rows: the data.
-        looked_for: attributes that are to be predicted, whose values will be tried.
+        looked_for: attributes to be predicted, which may be missing.
 
     Raises:
         DataError: naming the attribute or both, and the first such row.
@@ -54,7 +55,7 @@ def _check_whole(name: str, site: Site, observed: Bool[Array, "n ..."]) -> None:
 
 
 def _check_steps(name: str, observed: Bool[Array, "n ..."]) -> None:
-    """Refuse missing steps of a site whose rows are summarised, each of several sequences."""
+    """Refuse missing time steps of a compressed site with several sequences a row."""
     wrong = np.asarray(~_by_row(observed).all(1))
     if wrong.any():
         raise DataError(
@@ -64,7 +65,7 @@ def _check_steps(name: str, observed: Bool[Array, "n ..."]) -> None:
 
 
 def _check_known(rows: Rows, name: str, other: str) -> None:
-    """Refuse rows in which the attribute `other`, on which `name` depends, is missing, and `name` is not."""
+    """Refuse rows in which `name` is observed, and the attribute `other` that it depends on is missing."""
     if other not in rows.observed:
         return
     unknown = ~_by_row(rows.observed[other]).all(1)
@@ -89,16 +90,16 @@ def _first_row(rows: Bool[np.ndarray, "n ..."]) -> int:
 def with_possible_values(
     distribution: dist.Distribution, values: Shaped[Array, "..."], observed: Bool[Array, "..."]
 ) -> Shaped[Array, "..."]:
-    """The values of a site, with any that its distribution can take where they are missing."""
+    """The values of a site, missing ones replaced by some value in its support."""
     if isinstance(innermost(distribution), SequenceDistribution):
-        return values  # whose steps are told to be missing by the mask alone
+        return values  # the mask alone says which time steps are missing
     return jnp.where(observed, values, distribution.support.feasible_like(values))
 
 
 def log_prob_of_site(message: Message, observed: Bool[Array, "..."]) -> Float[Array, "..."]:
-    """Log probability of a site's cells that are there, scale and mask honoured, elementwise over its batch axes.
+    """Log probability of a site's observed cells, scale and mask honoured, elementwise over its batch axes.
 
-    `observed` has the shape of the site's value, which in the other cells is one that the site can take.
+    `observed` has the shape of the site's value, whose missing cells hold some value in the support.
     """
     log_probs = log_prob_of_cells(message["fn"], message["value"], observed)
     return log_probs if message["scale"] is None else message["scale"] * log_probs

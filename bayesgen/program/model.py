@@ -1,54 +1,38 @@
-"""What a model is: a recipe for a generative program."""
+"""The contract of models: `Recipe`, `ConcreteModel`, and the `Response` of a regression."""
 
 import abc
 import dataclasses
-import functools
 from collections.abc import Mapping
-from typing import Any, ClassVar, Generic, Self
+from typing import Any, ClassVar, Generic
 
 import numpy as np
 from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
 
 from bayesgen.data import (
-    Covariate,
-    ResponseColumn,
     Rows,
     Schema,
     Table,
-    covariate_values,
-    refuse_classes_of_response,
 )
-from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, FitError
-from bayesgen.labels import AnyLabel, Labelled, Learned
-from bayesgen.runtime import check_not_forked
+from bayesgen.labels import Labelled, Learned
 from bayesgen.statistics import (
     Cells,
     Likelihood,
-    Moments,
-    PatternMoments,
     SufficientStatistics,
-    check_magnitudes,
-    check_rows,
     sufficient_statistics,
 )
 from bayesgen.typing import Array, Bool, Float, Int
 
-from .rows import check_numbers, covariate_cells, read_rows, summarize_rows
-from .structure import Program
-
-# `Response`: where the continuous label of a model stands among its attributes.
-
 
 @dataclasses.dataclass(frozen=True)
 class Response:
-    """A continuous label: an attribute, or a column of one, that new rows lack.
+    """The continuous label of a regression: an attribute site, or one of its columns, that is missing in new rows.
 
     Attributes:
         site: the attribute site.
-        column: its place among the columns of the site; None where the site is the response alone, (n,).
-        is_parent: whether other attributes are made from it, so that nothing is known of these without it.
+        column: index among the columns of the site; None where the site is the response alone, (n,).
+        is_parent: whether other attributes depend on it, so that their densities need its value.
     """
 
     site: str
@@ -60,7 +44,7 @@ class Response:
         return self._replaced(rows, np.asarray(values, np.float64), np.ones(rows.num_rows, bool))
 
     def without(self, rows: Rows) -> Rows:
-        """The rows without their response, as new ones are."""
+        """The rows with the response missing, as in new rows."""
         return self._replaced(rows, np.full(rows.num_rows, np.nan), np.zeros(rows.num_rows, bool))
 
     def values(self, rows: Rows) -> Float[np.ndarray, " n"]:
@@ -71,56 +55,59 @@ class Response:
         return np.where(mask, cells, np.nan)
 
     def is_only_attribute(self, rows: Rows) -> bool:
-        """Whether nothing else of a row is modelled, which then is given."""
+        """Whether the response is all that is modelled, conditional on everything else in a row."""
         whole = self.column is None or rows.values[self.site].shape[1] == 1
         return whole and set(rows.values) == {self.site}
 
     def _whole(self, rows: Rows) -> dict[str, Bool[np.ndarray, "n ..."]]:
-        """The mask of the site where none of its cells is missing."""
+        """A mask of ones for the site, if it has no mask."""
         return {} if self.site in rows.observed else {self.site: np.ones(rows.values[self.site].shape, bool)}
 
-    def _replaced(self, rows: Rows, values: Float[np.ndarray, " n"], is_there: Bool[np.ndarray, " n"]) -> Rows:
+    def _replaced(self, rows: Rows, values: Float[np.ndarray, " n"], is_observed: Bool[np.ndarray, " n"]) -> Rows:
         mask = (rows.observed | self._whole(rows))[self.site]
         if self.column is None:
-            cells, mask = values, is_there
+            cells, mask = values, is_observed
         else:
             cells, mask = np.array(rows.values[self.site], np.float64), np.array(mask)
-            cells[:, self.column], mask[:, self.column] = values, is_there
+            cells[:, self.column], mask[:, self.column] = values, is_observed
         observed = {site: of_site for site, of_site in rows.observed.items() if site != self.site}
         observed |= {} if mask.all() and len(mask) else {self.site: mask}
         return dataclasses.replace(rows, values=rows.values | {self.site: cells}, observed=observed)
 
 
 class Model(Generic[Learned]):
-    """What `bayesgen.fit` takes as its first argument: a statement of how data come about.
+    """A model of data, the first argument of `bayesgen.fit`.
 
-    Its type says what training gives, for type checkers and editors: `Model["ConceptFit"]`.
+    Its type parameter is the type of its fits, for type checkers and editors: `Model["ConceptFit"]`.
     """
 
 
 class Recipe(Model[object], Generic[Labelled], abc.ABC):
-    """A recipe for a generative program of rows. Its type says what labels they have: `Recipe[ClassLabel]`."""
+    """A model of rows whose attribute sites are chosen when the columns are known.
+
+    Its type parameter is the type of the labels: `Recipe[ClassLabel]`.
+    """
 
     approximates_evidence: ClassVar[bool] = False
-    """Whether fits by any method know an approximation of their log evidence."""
+    """Whether fits by any method have an approximate log evidence."""
 
     @abc.abstractmethod
     def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
-        """The resolved `Schema` of training data, given what the user declared of it."""
+        """The resolved `Schema` of training data, given what the user declared."""
 
     @abc.abstractmethod
     def concrete(self, schema: Schema) -> "ConcreteModel":
-        """The model with its choices made for the columns of this schema."""
+        """The model with its attribute sites chosen for the columns of this schema."""
 
     def bind(self, schema: Schema) -> Any:
         """The `GenerativeProgram` of data with this schema."""
         return self.concrete(schema).bind(schema)
 
     def with_components(self, num_components: int) -> "Recipe":
-        """The model whose classes are the components 0 to num_components - 1 of a mixture.
+        """The model as that of a mixture, its classes the components 0 to num_components - 1.
 
         Raises:
-            ModelError: a model whose classes cannot be so many, or no components at all.
+            ModelError: a model that has another number of classes, or no classes.
         """
         return self
 
@@ -129,16 +116,16 @@ class ConcreteModel(Recipe[Labelled]):
     """A model whose attribute sites are known."""
 
     class_axis: ClassVar[str] = "class"
-    """What the axis of the classes is called where parameters are exported."""
+    """Name of the axis of the classes in exported parameters."""
 
     @property
     def has_labels(self) -> bool:
-        """Whether rows come with labels, all or some of them: those of a mixture have none."""
+        """Whether training rows have labels, all or some of them."""
         return True
 
     @property
     def response(self) -> Response | None:
-        """Where the continuous label stands among the attributes; None for a model without one."""
+        """The continuous label; None for a model without one."""
         return None
 
     @property
@@ -147,14 +134,13 @@ class ConcreteModel(Recipe[Labelled]):
         return constraints.real
 
     def concrete(self, schema: Schema) -> "ConcreteModel":
-        """The model itself."""
         return self
 
     def label_codes(self, schema: Schema, table: Table) -> Int[np.ndarray, " n"] | None:
-        """The codes of the labels of training rows, -1 where they are missing; None in a program without classes.
+        """Class codes of training rows, -1 where the label is missing; None in a model without classes.
 
         Raises:
-            DataError: no labels where there are classes, or labels where there are none.
+            DataError: labels missing for a model with classes, or given to a model without.
         """
         if self.response is not None:
             check_has_response(table)
@@ -172,15 +158,15 @@ class ConcreteModel(Recipe[Labelled]):
 
     @abc.abstractmethod
     def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
-        """Refuse new rows, as `read` gives them, that lie too far from the training data for floating point."""
+        """Refuse rows, as `read` gives them, so far from the training data that densities lose all digits."""
 
     @abc.abstractmethod
     def statistics(self, schema: Schema) -> dict[str, Likelihood]:
-        """site -> its likelihood, of the sites that have one."""
+        """Site -> likelihood, for the sites with sufficient statistics."""
 
     @property
     def in_threads(self) -> bool:
-        """Whether rows may be summarised in threads: NumPyro, which runs programs, is not made for them."""
+        """Whether rows may be summarised in threads. NumPyro programs may not run in several threads at once."""
         return True
 
     def summarize(self, schema: Schema, rows: Rows) -> SufficientStatistics:
@@ -189,143 +175,37 @@ class ConcreteModel(Recipe[Labelled]):
 
     @abc.abstractmethod
     def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
-        """The schema with the columns' means and variances filled in, where default priors need them."""
+        """The schema with the means and variances of columns that default priors need."""
 
-    def settled(self, statistics: SufficientStatistics) -> "ConcreteModel":
-        """The model with those of its choices made that are left to the training data."""
+    def selected_by(self, statistics: SufficientStatistics) -> "ConcreteModel":
+        """The model that model selection on the training data gives; itself where nothing is to be selected."""
         return self
 
     def approximate_log_evidence(self, statistics: SufficientStatistics) -> float | None:
-        """A named approximation of the log evidence, comparable among models of one kind; None where there is none."""
+        """An approximation of the log evidence, comparable among models of one kind; None where there is none."""
         return None
 
     def takes_summaries_of(self, other: "ConcreteModel") -> bool:
-        """Whether summaries that were made for another model are those that this one would make."""
+        """Whether this model has the same sufficient statistics as another one."""
         return self == other
 
     def transform(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> Any:
-        """Coordinates of rows on what a process has them lie near; None where there is no such thing."""
+        """Latent coordinates of rows at a process, such as factors; None for models without any."""
         return None
 
     def check_searchable(self, method: str) -> None:
-        """Refuse a method, by its name, that looks for processes of one program, where these are not all there are."""
+        """Refuse a method, by name, that searches one program, where the model averages over several."""
 
     def check_classes_apart(self, schema: Schema) -> None:
-        """Refuse to learn another class from its rows alone, where these tell of the other classes too."""
+        """Refuse to learn another class from its rows alone, where classes share parameters."""
         raise FitError("The model has no classes, so none can be added. More rows are learned by fit.update.")
 
     @abc.abstractmethod
     def conjugate(self, schema: Schema) -> Any:
-        """The model's conjugate blocks, or None where it has no closed forms."""
+        """The model's conjugate blocks; None for a model without closed forms."""
 
 
 def check_has_response(table: Table) -> None:
     """Refuse training rows without their response."""
     if table.labels is None:
         raise DataError("y is missing: a regression learns from the number that belongs to each row. Give y.")
-
-
-# A program as a model: how it reads data and what it makes of them.
-
-
-class ProgramModel(Program, ConcreteModel[AnyLabel]):
-    """What a program does as a model, which is `GenerativeProgram`'s whatever its function."""
-
-    @abc.abstractmethod
-    def as_read_now(self) -> "ProgramModel":
-        """The program, made again where what its function reads has changed since it was made."""
-
-    @abc.abstractmethod
-    def check_row_count(self, size: int) -> None:
-        """Refuse a program that is another one at this number of rows."""
-
-    def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
-        """The schema with names of the attributes and covariates, and the program's classes."""
-        if (program := self.as_read_now()) is not self:
-            return program.infer_schema(table, y, declared)
-        if y is not None and self.label is not None and self.classes == tuple(range(self.num_classes)):
-            check_numbers(y, self.num_classes)
-        program = self.of_table(table, declared.covariates)
-        program.check_row_count(table.num_rows)
-        names = tuple(name for name in (*program.attributes, *program.covariates) if name != self.response_site)
-        schema = dataclasses.replace(declared, columns=names, covariates=dict(program.known_covariates or ()))
-        cells, columns = covariate_cells(program, table), program.covariate_columns
-        schema = schema.widened({name: columns[name].values(name, cells[name]) for name in program.indexes.others})
-        if self.response_site is not None:
-            refuse_classes_of_response("The program", declared.classes)
-            return dataclasses.replace(schema, response=ResponseColumn(self.response_site))
-        return dataclasses.replace(schema, classes=self.classes or None)
-
-    def of_table(self, table: Table, declared: Mapping[str, Covariate] | None = None) -> Self:
-        """The program of the covariates of a table, some of which may be declared to be others."""
-        cells = covariate_cells(self, table)
-        found = {name: Covariate.of(covariate_values(name, values)) for name, values in cells.items()}
-        return self.of_covariates({**found, **(declared or {})})
-
-    def label_codes(self, schema: Schema, table: Table) -> Int[np.ndarray, " n"] | None:
-        """See `ConcreteModel.label_codes`."""
-        if self.label is not None and table.labels is None:
-            raise DataError(f"The program has classes, so it needs y: the {self.label!r} of each row.")
-        return super().label_codes(schema, table)
-
-    def read(self, schema: Schema | None, table: Any) -> Rows:
-        """See `ConcreteModel.read`. The program's sites are its schema; anything that is a table is read."""
-        check_not_forked()  # what is compiled already runs without tracing
-        return read_rows(self, table)
-
-    def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
-        """See `ConcreteModel.check_rows`. The units of the columns are not known here."""
-        for site, likelihood in self.plan.compressed:
-            if likelihood.takes_squares:
-                axis = "column" if self.structure.attribute[site].steps is None else "step"
-                check_rows(attributes[site], 1.0, functools.partial(_column_name, site, axis=axis))
-
-    @functools.cached_property
-    def response(self) -> Response | None:
-        """The continuous label, if there is one."""
-        site = self.response_site
-        if site is None:
-            return None
-        return Response(site, None, any(site in others for _, others in self.plan.dependences))
-
-    @property
-    def has_labels(self) -> bool:
-        """Where it has classes."""
-        return self.label is not None
-
-    @property
-    def in_threads(self) -> bool:
-        """No: see `ConcreteModel.in_threads`."""
-        return False
-
-    def statistics(self, schema: Schema) -> dict[str, Likelihood]:
-        """Those of the compressed sites."""
-        return dict(self.plan.compressed)
-
-    def summarize(self, schema: Schema, rows: Rows) -> SufficientStatistics:
-        """See `ConcreteModel.summarize`. Rows are kept for the other sites."""
-        return summarize_rows(self, rows)
-
-    def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
-        """The schema as it is: a program of one's own states its priors itself."""
-        for site, summary in summaries.items():
-            moments = summary.by_column() if isinstance(summary, PatternMoments) else summary
-            if isinstance(moments, Moments):
-                check_magnitudes(moments, functools.partial(_column_name, site))
-        return schema
-
-    def check_classes_apart(self, schema: Schema) -> None:
-        """Refuse: the program itself says how many classes there are, and what they share."""
-        raise FitError(
-            f"A program of one's own makes the classes that it states, {quote_some(self.classes) or 'none'}, and no "
-            "other can be added to its fit. State a program with all classes, and fit it to all rows."
-        )
-
-    def conjugate(self, schema: Schema) -> None:
-        """None: its closed forms, if there are any, are not known."""
-        return None
-
-
-def _column_name(site: str, place: tuple[int, ...], axis: str = "column") -> str:
-    """The name of a column, or of a step, as a sentence begins with it."""
-    return f"Attribute {site!r}" + (f", {axis} {', '.join(map(str, place))}," if place else "")

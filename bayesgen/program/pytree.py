@@ -1,4 +1,4 @@
-"""Programs as JAX pytrees: what compiled functions are keyed by, and what is an argument of theirs."""
+"""Programs as JAX pytrees, and the fingerprints of functions that compiled code is keyed by."""
 
 import abc
 import builtins
@@ -22,13 +22,11 @@ from bayesgen.errors import ModelError
 from bayesgen.records import fill
 from bayesgen.typing import Array
 
-# Fingerprints of functions: what they do, told by their code and by the content of all that they read.
-
 _OF_PYTHON = {"abc", "builtins", "collections", "copyreg", "dataclasses", "enum", "math", "reprlib", "typing"}
 _OF_FUNCTIONS = {"_collections", "_functools", "_operator", "functools", "itertools", "operator"}
-# What these packages define is the same wherever it is named, and computes from nothing but what it is given.
+# Packages whose functions are pure, and the same wherever they are named.
 LIBRARIES = {"bayesgen", "jax", "jaxlib", "numpy", "numpyro", "scipy"} | _OF_PYTHON | _OF_FUNCTIONS
-# Names of what gives something else tomorrow: it reads a file, a state of its own, or a name that is not in the code.
+# Names of functions whose results change: they read a file, hidden state, or a name that is not in the code.
 _OF_FILES = {"open", "input", "load", "loadtxt", "genfromtxt", "fromfile", "memmap", "read_text", "read_bytes"}
 READERS = {"eval", "exec", "compile", "globals", "__import__", "random", "now", "today"} | _OF_FILES
 _INSTALLED = tuple(os.path.join(sysconfig.get_path(name), "") for name in ("purelib", "platlib"))
@@ -37,14 +35,14 @@ _JITTED = type(jax.jit(lambda: None))
 
 
 def function_fingerprint(function: Callable[..., Any]) -> Hashable | None:
-    """A key that functions have in common which do the same; None where that cannot be told.
+    """A key that is equal for functions that do the same; None where that cannot be known.
 
-    It holds the code without its line numbers, the defaults, and what the code reads: the cells of its closure and the
-    globals that it names, those of the functions and classes among them included. Values are told by content: numbers
-    by type and value (1, 1.0 and True differ, as -0.0 and 0.0 do), arrays by dtype, shape and bytes, other objects by
-    what pickling would keep of them. Modules, and what the libraries define that programs compute with, are told by
-    identity. Not known are objects that cannot be pickled, modules of other packages as a whole, and code that names
-    what reads files or states: see `READERS`.
+    It holds the code without its line numbers, the defaults, and the values that the code reads: the cells of its
+    closure and the globals that it names, those of the functions and classes among them included. Values are compared
+    by content: numbers by type and value (1, 1.0 and True differ, as -0.0 and 0.0 do), arrays by dtype, shape and
+    bytes, other objects by their pickled state. Modules, and what the libraries define, are compared by identity. There
+    is no key for objects that cannot be pickled, modules of other packages as a whole, and code that names one of
+    `READERS`.
     """
     reading = _Reading()
     content = reading.content(function)
@@ -52,7 +50,7 @@ def function_fingerprint(function: Callable[..., Any]) -> Hashable | None:
 
 
 def changed_names(before: Hashable, after: Hashable) -> list[str]:
-    """What a function reads, by name, that differs between two fingerprints of it; none where no name is known."""
+    """Names of the values that differ between two fingerprints of a function; none where they are not known."""
     if not (isinstance(before, tuple) and isinstance(after, tuple) and before[0] == after[0] == "function"):
         return []
     known = dict(before[1])
@@ -60,7 +58,7 @@ def changed_names(before: Hashable, after: Hashable) -> list[str]:
 
 
 class _Reading:
-    """One walk through all that a function reads. What comes again is told by when it came first."""
+    """One walk through all values that a function reads. A repeated value is coded by its first place."""
 
     def __init__(self) -> None:
         self.is_known = True
@@ -72,7 +70,7 @@ class _Reading:
         if kind in _PLAIN:
             return kind, value
         if kind in (float, complex):
-            return kind, repr(value)  # which tells -0.0 from 0.0, and NaN is the same as NaN
+            return kind, repr(value)  # -0.0 and 0.0 differ, NaN equals NaN
         if _is_of_library(value):
             return value
         if id(value) in self._places:
@@ -92,11 +90,11 @@ class _Reading:
 
     @functools.singledispatchmethod
     def _parts(self, value: Any) -> Hashable:
-        """What a value is made of."""
+        """The contents of a value."""
         return self._pickled(value)
 
     def _pickled(self, value: Any) -> Hashable:
-        """What pickling keeps of an object, the class included."""
+        """The pickled state of an object, the class included."""
         try:
             reduced = value.__reduce_ex__(4)
         except Exception:  # each type has its own way to say that it cannot be pickled
@@ -196,7 +194,7 @@ class _Reading:
         return *parts, ("its code", self.content(code))
 
     def _globals(self, code: types.CodeType, names: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-        """The globals that code reads; of modules that are not of a library the attributes that it reads."""
+        """The globals that code reads; of modules that are no libraries, the attributes that it reads."""
         for name, *attributes in _paths(code):
             value = names.get(name, vars(builtins).get(name))
             while _is_own_module(value) and attributes and attributes[0] in vars(value):
@@ -214,7 +212,7 @@ class _Reading:
 
 @functools.lru_cache(maxsize=1024)
 def _paths(code: types.CodeType) -> tuple[tuple[str, ...], ...]:
-    """The names that code reads from its globals, each with the attributes that it asks of it."""
+    """The names that code reads from its globals, each with the attributes read from it."""
     paths: list[list[str]] = []
     is_open = False
     for step in dis.get_instructions(code):
@@ -240,7 +238,7 @@ def _is_own_module(value: Any) -> bool:
 
 
 def _is_of_library(value: Any) -> bool:
-    """Whether a value is what a library has by its name, and so the same wherever it is named."""
+    """Whether a value is a library's object of its name, and so the same wherever it is named."""
     if isinstance(value, types.ModuleType):
         return _root(value.__name__) in LIBRARIES
     package, name = _package(value), getattr(value, "__name__", None)
@@ -259,13 +257,13 @@ def _root(module: object) -> str:
 
 
 def _is_installed(package: str) -> bool:
-    """Whether a package is one that was installed, and not written here and now."""
+    """Whether a package is installed, and not the user's own code."""
     path = getattr(sys.modules.get(package), "__file__", None) or ""
     return package in LIBRARIES or package in sys.stdlib_module_names or path.startswith(_INSTALLED)
 
 
 def _is_read(name: str, part: Any) -> bool:
-    """Whether a class is another one with another attribute of this name: not what Python keeps there for itself."""
+    """Whether an attribute of a class matters for its content: not those that Python keeps for itself."""
     is_own = name.startswith("__") and not isinstance(part, types.FunctionType | property | staticmethod | classmethod)
     return not is_own and name != "_abc_impl"
 
@@ -286,11 +284,11 @@ class PytreeFunction(abc.ABC):
 
     @property
     def coordinates(self) -> dict[str, tuple[str, Transform]]:
-        """Sites that stand for a parameter in other coordinates: see `Program`."""
+        """Sites in other coordinates than their parameters: see `Program`."""
         return {}
 
     def reparametrised(self, parameters: Mapping[str, Array]) -> Self:
-        """The same program, latents in coordinates that suit processes near one: what samplers move in."""
+        """The function with latents in coordinates adapted to these parameters, for samplers."""
         return self
 
     @abc.abstractmethod
@@ -298,10 +296,11 @@ class PytreeFunction(abc.ABC):
 
 
 class Definition:
-    """What functions have in common that do the same: compiled functions are kept as long as their definition.
+    """The content of a function, shared by all functions with equal fingerprints.
 
-    A definition lives as long as a program that has it. Programs have the same one if their functions had the same
-    `fingerprint` when the programs were made; where that is not known, if they are of the same function.
+    Compiled functions live as long as their definition, which lives as long as a program that has it. Programs share a
+    definition if their functions had equal fingerprints when the programs were made or, without fingerprints, if they
+    have the same function.
     """
 
     def __init__(self, content: Hashable | None) -> None:
@@ -323,10 +322,10 @@ class Definition:
 
     @property
     def function(self) -> Callable[..., Any]:
-        """A function that does this.
+        """A function with this content.
 
         Raises:
-            ModelError: there is none any more, because what it reads has changed.
+            ModelError: the values that it reads have changed, so there is none.
         """
         changed: list[str] = []
         functions = list(self._functions.values())
@@ -344,7 +343,7 @@ class Definition:
         )
 
     def check_stable(self, function: Callable[..., Any]) -> None:
-        """Look, once its function has been run, whether that has changed what it reads: then it is not known."""
+        """Check, after a first run of the function, that this has not changed what it reads; else drop the content."""
         if not self._is_stable and self.content is not None and function_fingerprint(function) != self.content:
             _definitions.pop(self.content, None)
             _definitions[id(function)], self.content = self, None
@@ -358,8 +357,8 @@ def register_program(program_type: type) -> None:
     """Let JAX take programs of this type as arguments.
 
     The leaves are those of a `PytreeFunction`. All else is static: the definition of any other function, by a weak
-    reference, so that what JAX keeps does not keep it alive, and what was found out about it. The labels are not part
-    of it, but for their number, so that data with other labels compile nothing.
+    reference, so that JAX's caches do not keep it alive; structure and plan; and of the labels only their number, so
+    that data with other labels compile nothing.
     """
 
     def flatten(program: Any) -> tuple[tuple[Any, ...], Any]:
@@ -380,7 +379,7 @@ def register_program(program_type: type) -> None:
 
 
 def weakref_safe(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function itself, or one that calls it where it is an object that cannot be referred to weakly."""
+    """The function itself, or a wrapper where it does not support weak references."""
     if isinstance(function, PytreeFunction):  # never referred to
         return function
     try:
@@ -392,7 +391,7 @@ def weakref_safe(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclasses.dataclass(frozen=True)
 class _Form:
-    """What a structure depends on: all of a program but the values of its hyperparameters."""
+    """All of a program but the values of its hyperparameters."""
 
     tree: jax.tree_util.PyTreeDef
     shapes: tuple[tuple[tuple[int, ...], np.dtype], ...]
@@ -402,7 +401,7 @@ class _Form:
 
 
 def cached_by_structure(program: Any, find: Callable[[Any], Found]) -> Found:
-    """What is found out about a program; once for all of one definition, or that differ by hyperparameters alone."""
+    """`find(program)`, cached for all programs of one definition, or that differ by hyperparameters alone."""
     definition = program.definition
     if definition is not None:
         key = find, program.label, program.num_classes, program.response_site, program.known_covariates

@@ -1,4 +1,4 @@
-"""The data of a program of one's own: arrays by attribute site, checked against the sites, and their statistics."""
+"""Rows of a program: data as arrays by attribute site, checked against the supports, and their statistics."""
 
 import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -38,8 +38,6 @@ from .indexing import check_indexes
 from .missing import check_missing
 from .structure import Program, Site
 
-# Rows of sites whose events are sequences: arrays of any number of steps, or lists and texts of any length.
-
 Observed: TypeAlias = Bool[Array, "n ..."] | None
 
 
@@ -74,19 +72,19 @@ def _is_one(site: Site) -> bool:
 
 
 def simulated(site: Site, values: Shaped[Array, "..."]) -> Shaped[np.ndarray, "..."]:
-    """Values of a site that a program made, which say whether they are codes."""
+    """Simulated values of a site; codes of symbols as `CodedSequences`."""
     return CodedSequences(values) if is_row_of_symbols(site) else np.asarray(values)
 
 
 def read_sequences(name: str, site: Site, cells: Cells) -> tuple[Shaped[np.ndarray, "n ..."], Observed]:
-    """The sequences of a site in an array of as many steps as the longest has, and a mask of the steps that are there.
+    """The sequences of a site in an array, padded to the longest one, and a mask of the observed time steps.
 
-    Of symbols, `bayesgen.data.step_codes` tells whether cells are codes: where the distribution was not given names of
-    symbols they are. Of numbers, NaN past the last step is no step; elsewhere it is a step that is missing. The mask is
-    None where nothing is missing; of numbers nothing is seen past the end.
+    Cells of a distribution without names of symbols are codes, see `bayesgen.data.step_codes`. Sequences of numbers end
+    before trailing NaN; other NaN are missing time steps. The mask is None where nothing is missing; it is False past
+    the end of sequences of numbers.
 
     Raises:
-        DataError: what are no such sequences, or longer ones than the site has, naming row and step.
+        DataError: cells that are no such sequences, or longer ones than the site has, naming row and time step.
     """
     assert site.steps is not None
     of_symbols, is_one = site.steps.of_symbols, _is_one(site)
@@ -106,7 +104,7 @@ def read_sequences(name: str, site: Site, cells: Cells) -> tuple[Shaped[np.ndarr
 def _symbols(
     what: str, symbols: Sequence[Hashable] | None, steps: Steps
 ) -> tuple[Int[np.ndarray, "n T"], Bool[np.ndarray, "n T"]]:
-    """Codes (n, T), and which steps are there."""
+    """Codes, and a mask of the observed time steps."""
     codes, _ = step_codes(steps, what, symbols)
     if (codes == UNKNOWN).any():
         refuse_unknown(steps, codes, what, symbols)
@@ -114,7 +112,7 @@ def _symbols(
 
 
 def _stacked(name: str, site: Site, cells: Shaped[np.ndarray, " n"]) -> Shaped[np.ndarray, "n T ..."]:
-    """Lists of steps, or of arrays, in one array, padded by what says that nothing is there."""
+    """Lists of numbers, or of arrays, in one array, padded by NaN."""
     steps_shape = site.event_shape[1:]
     arrays = [_of_row(name, row, cell, steps_shape) for row, cell in enumerate(cells.tolist())]
     longest = max([len(array) for array in arrays], default=0)
@@ -125,7 +123,7 @@ def _stacked(name: str, site: Site, cells: Shaped[np.ndarray, " n"]) -> Shaped[n
 
 
 def _of_row(name: str, row: int, cell: Any, step_shape: tuple[int, ...]) -> Float[np.ndarray, "steps ..."]:
-    """The steps of one sequence of numbers, none of them where it is missing."""
+    """One sequence of numbers as an array, empty where it is missing."""
     is_list = isinstance(cell, list | tuple | np.ndarray)
     if not is_list and not (cell is None or cell != cell):
         _refuse_row(name, row, f"{cell!r}, which is no list of numbers", step_shape, as_one_sequence(name, cell))
@@ -148,7 +146,7 @@ def _refuse_row(name: str, row: int, found: str, step_shape: tuple[int, ...], re
 
 
 def _of_site(name: str, site: Site, values: Float[np.ndarray, "..."]) -> Float[np.ndarray, "n ..."]:
-    """An array with the rows first, of the shape of the site but for the number of steps."""
+    """An array with the rows first, of the shape of the site up to the number of time steps."""
     expected = list(site.row_shape)
     expected.insert(site.position, -1)
     if site.position > 0 and values.ndim == len(expected):
@@ -179,13 +177,13 @@ def _whole(name: str, values: Float[np.ndarray, "n ..."]) -> Int[np.ndarray, "n 
     return codes
 
 
-def _check_lengths(name: str, site: Site, there: Bool[np.ndarray, "n ..."]) -> None:
-    """Refuse sequences of more steps than the site has, of steps that are there."""
+def _check_lengths(name: str, site: Site, is_step: Bool[np.ndarray, "n ..."]) -> None:
+    """Refuse sequences of more time steps than the site has."""
     assert site.steps is not None
     most = site.steps.most
-    if most is None or there.shape[site.step_axis] <= most:
+    if most is None or is_step.shape[site.step_axis] <= most:
         return
-    of_steps = np.moveaxis(there, site.step_axis, 1)[:, most:]
+    of_steps = np.moveaxis(is_step, site.step_axis, 1)[:, most:]
     longer = of_steps.reshape(len(of_steps), -1).any(1)
     if longer.any():
         row = int(np.argmax(longer))
@@ -198,17 +196,17 @@ def _check_lengths(name: str, site: Site, there: Bool[np.ndarray, "n ..."]) -> N
 def check_sequences(
     name: str, site: Site, support: Constraint, values: Shaped[np.ndarray, "n ..."], observed: Observed
 ) -> None:
-    """Refuse steps that the site cannot take: each is looked at alone, and symbols with the one that follows.
+    """Refuse time steps outside the support of the site; of symbols also transitions outside it.
 
     Args:
         name: of the site.
-        site: what is known of it.
-        support: of its sequences, of any number of steps.
-        values: the rows, whatever stands where nothing is seen.
-        observed: mask of the steps that are there; None where all are.
+        site: the site.
+        support: of its sequences, of any length.
+        values: the rows; missing time steps may hold any value.
+        observed: mask of the observed time steps; None where all are.
 
     Raises:
-        DataError: naming row and step.
+        DataError: naming row and time step.
     """
     assert site.steps is not None
     axis, of_symbols = site.step_axis, site.steps.of_symbols
@@ -246,11 +244,11 @@ def read_rows(program: Program, X: Any, labelled: bool = False) -> Rows:
     Args:
         program: the program.
         X: the data.
-        labelled: whether a column of the label site's name may be there too, as in simulated rows. It is not read.
+        labelled: whether a column with the label site's name is allowed, as in simulated rows. It is not read.
 
     Raises:
-        DataError: names missing or extra, a shape that is not the site's, values that are infinite or outside
-            the site's support, missing covariates, and missing cells that cannot be left out (see `check_missing`).
+        DataError: missing or extra names, a shape that is not the site's, values that are infinite or outside the
+            site's support, missing covariates, and missing cells that cannot be marginalised (see `check_missing`).
     """
     table = read_table(X)
     program, covariates = with_covariates(program, covariate_cells(program, table))
@@ -302,7 +300,7 @@ def _columns(program: Program, table: Table, unread: set[str | None]) -> dict[st
 def _attribute(
     name: str, site: Site, cells: Shaped[np.ndarray, "..."]
 ) -> tuple[Float[np.ndarray, "n ..."], Bool[np.ndarray, "n ..."] | None]:
-    """The values of a site, and a mask of those that are there: None where none is missing."""
+    """The values of a site, and a mask of the observed ones: None where none is missing."""
     values = numbers(name, cells)
     shape = (len(values), *site.row_shape)
     expected = list(site.row_shape)
@@ -323,7 +321,7 @@ def _attribute(
 
 
 def covariate_cells(program: Program, table: Table) -> dict[str, Shaped[np.ndarray, "n ..."]]:
-    """The cells of the program's covariates. An array without names is that of the only one, its one column (n,)."""
+    """Covariate -> cells. An array without names holds the only covariate, as (n,) if it has one column."""
     names = program.covariates
     if len(names) == 1 and not table.named:
         cells = np.asanyarray(table.matrix(table.names))
@@ -343,7 +341,7 @@ def with_covariates(
     """The program of covariates with these cells, and their values.
 
     Raises:
-        DataError: those that are not as the program knows them; any with which it cannot be run.
+        DataError: covariates of other shapes or dtypes than the program's; any with which it cannot be run.
     """
     if program.known_covariates is None:
         found = {name: covariate_values(name, of_name) for name, of_name in cells.items()}
@@ -353,7 +351,7 @@ def with_covariates(
 
 
 def check_numbers(y: np.ndarray, num_classes: int) -> None:
-    """Refuse labels that are names where the program knows only how many classes there are."""
+    """Refuse string labels where the program has only the number of its classes."""
     if y.dtype.kind not in "UTO":
         return
     names = list(dict.fromkeys(label for label in y.tolist() if isinstance(label, str)))
@@ -366,9 +364,9 @@ def check_numbers(y: np.ndarray, num_classes: int) -> None:
 
 
 def check_values(program: Program, rows: Rows) -> None:
-    """Refuse values that their site cannot take: fractions of counts, more successes than trials.
+    """Refuse values outside the support of their site: fractions of counts, more successes than trials.
 
-    Where a row has no label, a value has to be possible under some class. Missing cells are not looked at.
+    Where a row has no label, a value has to be possible under some class. Missing cells are not checked.
     """
     for name, site in program.structure.attributes:
         if site.discrete and site.steps is None:
@@ -393,7 +391,7 @@ def check_values(program: Program, rows: Rows) -> None:
 
 
 def _seen(rows: Rows, name: str, wrong: Bool[np.ndarray, "n ..."]) -> Bool[np.ndarray, "n ..."]:
-    """Which of these cells, or events, are wrong and not missing."""
+    """Which of these wrong cells, or events, are observed."""
     if name not in rows.observed:
         return wrong
     observed = rows.observed[name]
@@ -405,7 +403,7 @@ def _written(support: Constraint, cell: tuple[int, ...]) -> str:
 
 
 def _check_bounds(name: str, rows: Rows, supports: list[Constraint]) -> None:
-    """Refuse values that are in none of these supports, whose bounds are arrays with the rows first."""
+    """Refuse values that are in none of these supports, whose bounds have the rows first."""
     values = rows.values[name]
     if isinstance(supports[0], type(constraints.multinomial(1))):
         _check_totals(name, rows, [support.upper_bound for support in supports])
@@ -436,7 +434,7 @@ def _refuse_values(
     impossible: Bool[np.ndarray, "n ..."],
     support: Callable[[tuple[int, ...]], str],
 ) -> None:
-    """Refuse values where some are impossible; `support` says, for a cell, which values are not."""
+    """Refuse impossible values; `support` describes the support of a cell."""
     if impossible.any():
         cell = tuple(map(int, np.argwhere(impossible)[0]))
         raise DataError(
@@ -446,7 +444,7 @@ def _refuse_values(
 
 
 def summarize_rows(program: Program, rows: Rows) -> SufficientStatistics:
-    """The sufficient statistics of rows: summaries of the compressed sites, and the rows if there are others."""
+    """The sufficient statistics of rows: summaries of the compressed sites, and the rows if there are other sites."""
     if program.supports.by_class:
         check_values(program, rows)
     plan = program.plan

@@ -1,4 +1,4 @@
-"""What a program consists of: its sites, and how each of them meets the data."""
+"""The structure of a program: its sites, its plan, and `Program`, the program as computations see it."""
 
 import abc
 import dataclasses
@@ -22,13 +22,12 @@ from .pytree import Definition, PytreeFunction
 
 @dataclasses.dataclass(frozen=True)
 class StepsOfSite:
-    """The steps of a site whose events are sequences: the first axis of its event, of which any length is taken.
+    """The time steps of a site whose events are sequences, the first axis of the event, of any length.
 
     Attributes:
-        most: how many steps a sequence may have; None where that is any number, or not known without
-            covariates.
-        of_symbols: whether steps are codes of symbols, or numbers.
-        symbols: what the codes stand for, or None.
+        most: largest number of time steps; None where there is no limit, or it depends on covariates.
+        of_symbols: whether values are codes of symbols, or numbers.
+        symbols: the symbols of the codes, or None.
         are_several: whether a row has several sequences.
     """
 
@@ -47,8 +46,8 @@ class Site:
         event_shape: the shape of its event.
         axis: the instance axis among the batch axes (negative).
         discrete: whether the support is discrete.
-        whole_axes: how many of the last axes are one event, of which no part may be missing.
-        steps: of sequences; None where events are none.
+        whole_axes: number of last axes that form one event, whose cells are missing together or not at all.
+        steps: the time steps of sequences; None for other events.
     """
 
     batch_shape: tuple[int, ...]
@@ -72,30 +71,30 @@ class Site:
 
     @property
     def step_axis(self) -> int:
-        """The axis of the steps of sequences among those of rows, of which the first is that of the rows."""
+        """The time axis of sequences, the rows being axis 0."""
         return 1 + len(self.row_shape) - len(self.event_shape)
 
     @property
     def dtype(self) -> np.dtype:
-        """The dtype of values that programs are given; logs of gammas of int32 would be computed in float32."""
+        """The dtype of values given to programs: with int32, log-gammas would be computed in float32."""
         return jnp.result_type(int if self.discrete else float)
 
     def to_site(self, rows: Shaped[Array, "n ..."]) -> Shaped[Array, "..."]:
-        """Rows in the order of axes of the site."""
+        """Rows with the axes in the order of the site."""
         return jnp.moveaxis(jnp.asarray(rows), 0, self.position)
 
     def mask_of_site(self, observed: Bool[Array, "n ..."]) -> Bool[Array, "..."]:
-        """The mask of rows in the order of axes of the site."""
+        """The mask of rows with the axes in the order of the site."""
         return jnp.moveaxis(jnp.asarray(observed), 0, self.position)
 
     def from_site(self, values: Shaped[Array, "..."]) -> Shaped[Array, "n ..."]:
-        """Values in the site's order of axes as rows."""
+        """Values of the site with the rows first."""
         return jnp.moveaxis(jnp.asarray(values), self.position, 0)
 
 
 @dataclasses.dataclass(frozen=True)
 class Structure:
-    """What a program consists of, in the order of its statements. Hashable.
+    """The sites of a program, in the order of its statements. Hashable.
 
     Attributes:
         plate: name of the instance plate.
@@ -103,8 +102,8 @@ class Structure:
         label: name of the label site, or None.
         attributes: (site, its shape).
         latents: (site, the shape of its unconstrained value).
-        deterministics: names of the deterministic sites that have no entry for each row.
-        covariates: (name, what is known of it).
+        deterministics: names of the deterministic sites outside the plate of the rows.
+        covariates: (name, shape and dtype).
     """
 
     plate: str
@@ -127,10 +126,10 @@ class Structure:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How each attribute site meets the data. Hashable: it is part of what compiled functions are keyed by.
+    """How the likelihood of each attribute site is evaluated. Hashable: compiled functions are keyed by it.
 
     Attributes:
-        compressed: (site, likelihood) for the sites that go through summaries.
+        compressed: (site, likelihood) for the sites with sufficient statistics.
         rowwise: names of the sites that are evaluated row by row.
         reasons: (site, why it is not compressed).
         measure: names of the compressed sites whose base measure has parameters of its own.
@@ -146,10 +145,10 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True)
 class Index:
-    """An index into an axis, which follows from the covariates of a row.
+    """An index into an axis that is a function of a row's covariates alone.
 
     Attributes:
-        covariates: the names of those that it follows from.
+        covariates: names of these covariates.
         size: the number of entries along the axis.
     """
 
@@ -159,12 +158,12 @@ class Index:
 
 @dataclasses.dataclass(frozen=True)
 class Indexes:
-    """What a program indexes by covariates.
+    """The indexes of a program that depend on covariates.
 
     Attributes:
-        known: the indexes that follow from the covariates of a row.
-        others: the names of the whole-number covariates that enter other indexes, of which more than a row's
-            covariates tells the entries: values of attributes, latents, the steps of a loop.
+        known: indexes that are functions of a row's covariates alone.
+        others: names of the integer covariates that enter indexes together with attributes, latents or the counter of a
+            loop.
     """
 
     known: tuple[Index, ...] = ()
@@ -173,12 +172,12 @@ class Indexes:
 
 @dataclasses.dataclass(frozen=True)
 class Supports:
-    """What is known, without the latents, of the values that attribute sites can take.
+    """The supports of attribute sites, as far as they do not depend on latents.
 
     Attributes:
-        fixed: site -> its support, where that is the same for every row.
-        by_row: discrete sites whose support comes of running the program at the row, such as a binomial's.
-        by_class: those of them whose support differs between the classes.
+        fixed: site -> its support, where it is the same for every row.
+        by_row: discrete sites whose support depends on the row, such as that of a binomial.
+        by_class: the sites among these whose support depends on the class, too.
     """
 
     fixed: dict[str, Constraint]
@@ -186,22 +185,20 @@ class Supports:
     by_class: tuple[str, ...]
 
 
-# A program as computations see it: a function, and what is found out about it.
-
 Arrays: TypeAlias = Mapping[str, Array]  # values by the name of a site or of a covariate
 
 
 class Program(abc.ABC):
     """A NumPyro function that makes instances: latents, then a plate of rows with their labels and attributes.
 
-    There is one kind, `GenerativeProgram`, which finds out what is stated here.
+    What computations need of `GenerativeProgram`, its one subclass, whose module imports theirs.
 
     Attributes:
         function: `function(n, **covariates)`.
         label: name of the label site, or None for a program without classes.
         classes: the labels in the order of the label site's values; none for a program without classes.
         response_site: name of the site of a continuous label, which is one of the attributes; None without one.
-        known_covariates: (name, what is known of it), as data have shown them; None before any data are seen.
+        known_covariates: (name, shape and dtype), as seen in data; None before any data are seen.
     """
 
     function: Callable[..., Any]
@@ -223,12 +220,12 @@ class Program(abc.ABC):
     @property
     @abc.abstractmethod
     def supports(self) -> Supports:
-        """What is known, without the latents, of the values that attributes can take."""
+        """The supports of attributes, as far as they do not depend on latents."""
 
     @property
     @abc.abstractmethod
     def indexes(self) -> Indexes:
-        """What it indexes by covariates."""
+        """The indexes that depend on covariates."""
 
     @abc.abstractmethod
     def of_covariates(self, columns: Mapping[str, Covariate]) -> Self:
@@ -236,22 +233,22 @@ class Program(abc.ABC):
 
     @property
     def coordinates(self) -> dict[str, tuple[str, Transform]]:
-        """Site -> (the parameter that it stands for in other coordinates, the map from it to the site)."""
+        """Site in other coordinates than its parameter -> (the parameter, the map from the parameter to the site)."""
         return self.function.coordinates if isinstance(self.function, PytreeFunction) else {}
 
     @functools.cached_property
     def definition(self) -> Definition | None:
-        """What the function did when the program was made; None for those of the library, which are pytrees."""
+        """The function's content when the program was made; None for programs of the library, which are pytrees."""
         return None if isinstance(self.function, PytreeFunction) else Definition.of(self.function)
 
     @property
     def unchanged_function(self) -> Callable[..., Any]:
-        """A function that does what the program's did when the program was made: what is run."""
+        """The function that is run: one with the content that the program was made with."""
         return self.function if self.definition is None else self.definition.function
 
     @property
     def owner(self) -> Definition | None:
-        """The definition, which compiled functions live as long as; None where all programs share them."""
+        """The definition, whose lifetime compiled functions have; None where programs share them."""
         return self.definition
 
     @property
@@ -279,16 +276,16 @@ class Program(abc.ABC):
 
     @property
     def covariate_columns(self) -> dict[str, Covariate]:
-        """What is known of the covariates."""
+        """Covariate -> shape and dtype; one real number a row where these are not known yet."""
         known = dict(self.known_covariates or ())
         return {name: known.get(name, Covariate()) for name in self.covariates}
 
     def example_covariates(self, size: int) -> dict[str, Shaped[Array, "n ..."]]:
-        """Covariates to run the program with where their values do not matter: ones."""
+        """Covariates of ones, for runs in which their values do not matter."""
         return {name: jnp.ones((size, *c.row_shape), c.dtype) for name, c in self.structure.covariates}
 
     def log_coordinate_jacobian(self, latents: Arrays) -> Float[Array, ""]:
-        """Log |d parameters -> d sites|: 0 unless a site stands for a parameter in other coordinates."""
+        """log |d parameters / d sites|: 0 unless a site has other coordinates than its parameter."""
         total = jnp.zeros(())
         for site, (_, transform) in self.coordinates.items():
             value = latents[site]
@@ -296,7 +293,7 @@ class Program(abc.ABC):
         return -total
 
     def parameters_of(self, latents: Arrays) -> dict[str, np.ndarray]:
-        """Latents in the coordinates that are reported: name -> array (any leading axes)."""
+        """Parameters, such as covariances, from latents, such as Cholesky factors; with any leading axes."""
         return _converted(latents, {site: [(name, t.inv)] for site, (name, t) in self.coordinates.items()})
 
     def latents_of(self, parameters: Arrays) -> dict[str, np.ndarray]:

@@ -1,8 +1,8 @@
 """Running a program to see its sites: the one place where NumPyro's handlers are entered.
 
-NumPyro keeps the handlers that are entered on one stack for the whole process. Programs of bayesgen run one after
-another, each on a stack of its own: no other thread sees its handlers, and it sees none of theirs. What has been
-compiled from programs does not run them, and so waits for nobody.
+NumPyro keeps the entered handlers on one stack for the whole process. Programs of bayesgen run one after another, each
+on a stack of its own: no other thread sees its handlers, and it sees none of theirs. Compiled functions do not run
+programs, and need not wait.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ _HOLDERS = [
 ]
 _LIBRARIES = tuple(f"{Path(str(module.__file__)).parent}{os.sep}" for module in (jax, numpyro, numpy))
 _BAYESGEN = f"{Path(__file__).parents[1]}{os.sep}"
-# what Python calls to make a truth value or a number of an array, as `if y:` and `float(y)` do
+# the methods by which `if y:` and `float(y)` convert an array to a truth value or a number
 _CONVERSIONS = {
     getattr(jax.core.Tracer, name).__code__ for name in ("__bool__", "__int__", "__float__", "__complex__", "__index__")
 }
@@ -54,7 +54,7 @@ def sites_of(
     """The messages of a program's sites, run with its handlers at `size` rows and with chosen values.
 
     Raises:
-        ModelError: a program that looks at values which are not known while it is traced, indexes by truth values,
+        ModelError: a program that needs the values of traced arrays in Python, indexes by truth values,
             or repeats a site.
     """
     check_not_forked()
@@ -97,7 +97,7 @@ class _Distinct(Messenger):
 
 
 class _StackOfThread(MutableSequence[Messenger]):
-    """Handlers by thread: those that one thread enters, and for all other threads the stack that was there before."""
+    """A stack of handlers for one thread; other threads see the stack that it replaces."""
 
     def __init__(self, before: MutableSequence[Messenger]) -> None:
         self.thread, self.before = threading.get_ident(), before
@@ -141,12 +141,12 @@ def _put(stack: MutableSequence[Messenger]) -> None:
 
 
 def _comes_of_conversion(error: Exception) -> bool:
-    """Whether an error came up where JAX was to make a truth value or a number of an array that is traced."""
+    """Whether an error came from converting a traced array to a truth value or a number."""
     return any(frame.f_code in _CONVERSIONS for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def _where(error: Exception) -> str:
-    """The line of the program at which an error came up, as far as it is known."""
+    """The line of the program that raised an error, if it is known."""
     frames = traceback.extract_tb(error.__traceback__)
     of_program = [frame for frame in frames if not frame.filename.startswith((*_LIBRARIES, _BAYESGEN))]
     if not of_program:
