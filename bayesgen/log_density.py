@@ -10,11 +10,11 @@ from bayesgen.typing import Array, Float, Int
 
 
 class LogDensity(abc.ABC):
-    """Log density of an unconstrained vector, traceable by JAX. Its numbers are leaves of a pytree, its form is static.
+    """Log density of an unconstrained vector, traceable by JAX: a pytree with numbers as leaves and static structure.
 
-    Solvers take nothing else: the posterior of a program, its likelihood, its density over the parameters, the marginal
-    of a concept learner and a density in whitened coordinates all are such. What solvers compile is compiled once for
-    each form, whatever the numbers.
+    Solvers take nothing else: the posterior of a program, its likelihood, the density of its parameters, the marginal
+    of a concept learner, a density in whitened coordinates. Solvers compile once for each structure, whatever the
+    numbers.
     """
 
     @property
@@ -28,34 +28,33 @@ class LogDensity(abc.ABC):
 
     @abc.abstractmethod
     def constrain(self, vector: Float[Array, " D"]) -> Mapping[str, Array]:
-        """What the vector stands for, by name."""
+        """Name -> value of the constrained parameters at the vector."""
 
     def name_of(self, index: int) -> str:
-        """What a coordinate belongs to, for messages."""
+        """Name of a coordinate in messages."""
         return str(index)
 
     @property
     def blocks(self) -> tuple[Int[np.ndarray, "_ _"], ...]:
-        """A guess at coordinates that curve together, each coordinate in one block: blocks of one size to an array."""
+        """A guess at the blocks of a block-diagonal Hessian: their coordinates, an array for each size of block."""
         return (np.arange(self.dimension)[:, None],)
 
     @property
     def cost(self) -> float:
-        """Multiplications of one evaluation, roughly: what decides where it is computed."""
+        """Rough number of multiplications of one evaluation, by which a device is chosen."""
         return float(self.dimension)
 
     @property
     def loops_over_rows(self) -> bool:
-        """Whether it loops over rows of data, so that what is compiled is worth optimising in full."""
+        """Whether it loops over rows of data, so that full optimisation by the compiler pays."""
         return False
 
     @property
     def has_symmetries(self) -> bool:
-        """Whether it may be the same at points that mirror each other, such as those of a mixture with its components
-        swapped: chains may be at any of them."""
+        """Whether it may be invariant under symmetries, such as swapped components of a mixture."""
         return False
 
     @property
     def owner(self) -> Any:
-        """The object as long as which compiled functions are kept; None where they are shared by all of this form."""
+        """The object whose lifetime compiled functions have; None where all of this structure share them."""
         return None

@@ -10,7 +10,7 @@ from bayesgen.data import Rows
 from bayesgen.describe import amount, described
 from bayesgen.errors import BayesgenWarning, FitError, PredictionError, warn
 from bayesgen.fitting import Trained, fit
-from bayesgen.posteriors import At, Parameters, Posterior
+from bayesgen.posteriors import At, ParameterArrays, Posterior
 from bayesgen.prediction import BMA, PlugIn, Rule, answer
 from bayesgen.records import by_content
 from bayesgen.typing import Float, Int, Seed
@@ -70,7 +70,7 @@ class ConceptPosterior(Posterior):
         return not self.is_estimate
 
     @property
-    def parameters(self) -> Parameters:
+    def parameters(self) -> ParameterArrays:
         """Hyperparameter -> draws (chain, draw), or its mode; empty where all of them are numbers."""
         return {} if self.shared is None else self.shared.parameters
 

@@ -12,7 +12,7 @@ import scipy.optimize
 from bayesgen.errors import BayesgenWarning, FitError, warn
 from bayesgen.fitting import MAP, NUTS, Method, about, datatree
 from bayesgen.log_density import LogDensity
-from bayesgen.posteriors import Exported, entry_names, problems, warn_of
+from bayesgen.posteriors import Exported, convergence_problems, entry_names, warn_of_convergence
 from bayesgen.program import at_free, dispersed, free_of, saturated_sites
 from bayesgen.records import by_content, record, static
 from bayesgen.runtime import as_key
@@ -218,7 +218,9 @@ def sample_hyperparameters(
     chains = method.chains(marginal, lambda: prior_starts(marginal, as_key(seed)), seed, progress)
     supports = {name: prior.support for name, prior in marginal.priors.items()}
     saturated = saturated_sites(supports, chains.values)
-    warn_of(chains.attempt.remarks + saturated + problems(chains.values, chains.stats, entry_names({}, {})))
+    warn_of_convergence(
+        chains.attempt.warnings + saturated + convergence_problems(chains.values, chains.stats, entry_names({}, {}))
+    )
     return SharedHyperparameters(chains.values, method, about(chains), chains.stats)
 
 

@@ -10,15 +10,15 @@ from bayesgen.data import Rows
 from bayesgen.errors import FitError
 from bayesgen.posteriors import (
     Draws,
-    UnnamedComponents,
+    ExchangeableComponents,
     chains_joined,
+    convergence_problems,
     entry_names,
-    in_order,
-    invariants,
+    label_invariants,
     matching_orders,
-    problems,
-    some_pairs,
-    warn_of,
+    random_pairs,
+    reordered,
+    warn_of_convergence,
 )
 from bayesgen.program import log_joint_draws, log_prior
 from bayesgen.runtime import as_key, generator
@@ -49,10 +49,10 @@ def unnamed(draws: Draws, axes_of: Axes, rows: Rows, seed: Seed) -> Draws:
     some = _some_rows(rows, draws, rng)
     if not _is_exchangeable(draws, axes_of, some):
         return draws
-    pairs = some_pairs(some.num_rows, rng)
+    pairs = random_pairs(some.num_rows, rng)
     table = log_joint_draws(draws.program, chains_joined(draws.latents), some)
-    known = invariants(table, np.asarray(some.frequencies), pairs, len(draws.sample_stats["diverging"]))
-    return dataclasses.replace(draws, components=UnnamedComponents(some, known))
+    known = label_invariants(table, np.asarray(some.frequencies), pairs, len(draws.sample_stats["diverging"]))
+    return dataclasses.replace(draws, components=ExchangeableComponents(some, known))
 
 
 def with_one_order(fit: Any) -> Any:
@@ -60,7 +60,7 @@ def with_one_order(fit: Any) -> Any:
     if not isinstance(fit.posterior, Draws) or fit.posterior.components is None:
         raise FitError(NOTHING_TO_RELABEL)
     draws, orders = relabelled(fit.posterior, class_axes(fit))
-    warn_of(problems(draws.values, draws.sample_stats, entry_names(*axes(fit))))
+    warn_of_convergence(convergence_problems(draws.values, draws.sample_stats, entry_names(*axes(fit))))
     moved = int((orders != np.arange(orders.shape[-1])).any(axis=-1).sum())
     return dataclasses.replace(fit, posterior=draws, attributes=fit.attributes | {"relabelled_draws": moved})
 
@@ -106,7 +106,7 @@ def _is_exchangeable(draws: Draws, axes_of: Axes, rows: Rows) -> bool:
 def _ordered(draws: Draws, axes_of: Axes, orders: Int[np.ndarray, "chains draws K"]) -> Draws:
     """The draws with the components of each in its order."""
     values = {
-        name: in_order(value, orders, axes_of[name]) if name in axes_of else value
+        name: reordered(value, orders, axes_of[name]) if name in axes_of else value
         for name, value in draws.values.items()
     }
     latents = draws.program.latents_of(values)

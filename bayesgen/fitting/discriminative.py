@@ -16,7 +16,7 @@ import numpy as np
 from bayesgen.data import Rows, joined
 from bayesgen.errors import FitError
 from bayesgen.log_density import LogDensity
-from bayesgen.posteriors import Parameters, Point
+from bayesgen.posteriors import ParameterArrays, Point
 from bayesgen.program import (
     AttributesDensity,
     ConditionalDensity,
@@ -27,7 +27,7 @@ from bayesgen.program import (
 )
 from bayesgen.records import record
 from bayesgen.runtime import placed
-from bayesgen.solvers import Rise, Whitened, Whitening, curvature_at, evaluator_of, rise
+from bayesgen.solvers import AffineMap, Supremum, Whitened, curvature_at, evaluator_of, find_supremum
 from bayesgen.statistics import SufficientStatistics, merged, padded_rows
 from bayesgen.typing import Array, Float
 
@@ -51,7 +51,7 @@ def initial_vector(problem: ProgramProblem, joint: Fit) -> Float[np.ndarray, " D
     return made_finite(vector)
 
 
-def objective_at_joint_fit(problem: ProgramProblem, joint: Fit, density: LogDensity, whitening: Whitening) -> float:
+def objective_at_joint_fit(problem: ProgramProblem, joint: Fit, density: LogDensity, whitening: AffineMap) -> float:
     """The objective at the joint fit itself, which may have probabilities of zero."""
     vector = _vector(problem.program, joint.posterior.parameters)
     center = np.nan_to_num(vector, nan=0.0, posinf=LARGEST_COORDINATE, neginf=-LARGEST_COORDINATE)
@@ -59,7 +59,7 @@ def objective_at_joint_fit(problem: ProgramProblem, joint: Fit, density: LogDens
     return evaluator.at(np.zeros(len(center)))[0]
 
 
-def _vector(program: GenerativeProgram, parameters: Parameters) -> Float[np.ndarray, " D"]:
+def _vector(program: GenerativeProgram, parameters: ParameterArrays) -> Float[np.ndarray, " D"]:
     with np.errstate(divide="ignore", invalid="ignore"):
         latents = program.latents_of(parameters)
         return free_vector(program, {name: latents[name] for name in program.latents})
@@ -67,16 +67,16 @@ def _vector(program: GenerativeProgram, parameters: Parameters) -> Float[np.ndar
 
 def whitening_at(
     method: Searching, problem: ProgramProblem, statistics: SufficientStatistics, start: Float[np.ndarray, " D"]
-) -> Whitening:
+) -> AffineMap:
     """Coordinates in which the joint density of complete data has curvature one about the start."""
     evaluator = evaluator_of(method.joint_density(problem, statistics.padded()))
-    return Whitening.at_point(start, curvature_at(evaluator, start))
+    return AffineMap.at_point(start, curvature_at(evaluator, start))
 
 
 def check_bounded(
-    found: Rise,
+    found: Supremum,
     point_of: Callable[[Float[np.ndarray, " _"]], Float[Array, " D"]],
-    whitening: Whitening,
+    whitening: AffineMap,
     density: LogDensity,
     method: Searching,
 ) -> None:
@@ -92,12 +92,12 @@ def check_bounded(
     Raises:
         FitError: naming the site along which it rises.
     """
-    if found.endless is not None:
-        raise unbounded_objective(np.asarray(point_of(found.endless)) - whitening.center, whitening, density, method)
+    if found.recession is not None:
+        raise unbounded_objective(np.asarray(point_of(found.recession)) - whitening.center, whitening, density, method)
 
 
 def unbounded_objective(
-    direction: Float[np.ndarray, " D"], whitening: Whitening, density: LogDensity, method: Searching
+    direction: Float[np.ndarray, " D"], whitening: AffineMap, density: LogDensity, method: Searching
 ) -> FitError:
     """The error for an objective that rises without end along a direction."""
     site = density.name_of(int(np.argmax(np.abs(direction) / whitening.widths)))
@@ -114,8 +114,8 @@ def unbounded_objective(
 
 
 def values_at(
-    program: GenerativeProgram, density: LogDensity, vector: Float[np.ndarray, " D"], known: Parameters
-) -> Parameters:
+    program: GenerativeProgram, density: LogDensity, vector: Float[np.ndarray, " D"], known: ParameterArrays
+) -> ParameterArrays:
     """The parameters of an unconstrained vector; those that are no latents keep their known values."""
     values = {name: np.asarray(value) for name, value in density.constrain(vector).items()}
     found = program.parameters_of(values)
@@ -123,7 +123,7 @@ def values_at(
 
 
 def result_at(
-    method: Searching, problem: ProgramProblem, joint: Fit, point: Parameters, attributes: dict[str, Any]
+    method: Searching, problem: ProgramProblem, joint: Fit, point: ParameterArrays, attributes: dict[str, Any]
 ) -> Fit:
     """The fit at a point, with a posterior of the same kind as that of the joint fit."""
     assert isinstance(joint.posterior, Point)
@@ -168,7 +168,7 @@ def response_fit(method: Searching, problem: ProgramProblem, response: Response)
     with jax.enable_x64(True), placed(density.cost):
         start = initial_vector(problem, joint)
         whitening = whitening_at(method, problem, statistics, start)
-        found = rise(Whitened(density, whitening), np.zeros(len(start)))
+        found = find_supremum(Whitened(density, whitening), np.zeros(len(start)))
         check_bounded(found, whitening, whitening, density, method)
         vector = np.asarray(whitening(found.vector))
         about = {
@@ -198,7 +198,7 @@ class CoupledDensity(LogDensity):
 
     first: LogDensity
     second: LogDensity
-    whitening: Whitening
+    whitening: AffineMap
     variance: Float[Array, ""]
 
     @property
@@ -249,7 +249,7 @@ def conditional_fit(method: Searching, problem: ProgramProblem) -> Fit:
     with jax.enable_x64(True), placed(density.cost):
         start = initial_vector(labelled, joint)
         whitening = whitening_at(method, labelled, statistics, start)
-        found = rise(Whitened(density, whitening), np.zeros(len(start)))
+        found = find_supremum(Whitened(density, whitening), np.zeros(len(start)))
         check_bounded(found, whitening, whitening, density, method)
         vector = np.asarray(whitening(found.vector))
         num_unidentified = _checked(density, rows, vector, found.value, whitening, method)
@@ -281,7 +281,7 @@ def hybrid_fit(method: Searching, problem: ProgramProblem, coupling: float) -> F
         complete = _complete(problem, statistics, joint)
         whitening = whitening_at(method, problem, complete, start)
         density = CoupledDensity(labels, attributes, whitening, np.asarray(coupling**2 * complete.total_weight))
-        found = rise(density, np.zeros(density.dimension))
+        found = find_supremum(density, np.zeros(density.dimension))
         check_bounded(found, lambda vector: density.pair(vector)[0], whitening, labels, method)
         first, second = (np.asarray(vector) for vector in density.pair(found.vector))
         known = joint.posterior.parameters
@@ -345,7 +345,7 @@ def _checked(
     rows: Rows,
     vector: Float[np.ndarray, " D"],
     value: float,
-    whitening: Whitening,
+    whitening: AffineMap,
     method: Searching,
 ) -> int | None:
     """The number of directions in which p(y | x) does not change at a point; None in too many dimensions.

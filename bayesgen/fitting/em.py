@@ -17,7 +17,7 @@ import numpy as np
 from bayesgen.data import Rows
 from bayesgen.errors import ConvergenceWarning, FitError, warn
 from bayesgen.models import Conjugate, Densities
-from bayesgen.posteriors import Parameters, chunk_table, numbers_per_row
+from bayesgen.posteriors import ParameterArrays, chunk_table, numbers_per_row
 from bayesgen.runtime import ONE_THREAD_A_PRODUCT, as_key, bar, even_chunks, generator, in_threads
 from bayesgen.solvers import Ascent, Coordinates, ascend
 from bayesgen.statistics import Classes, Likelihood, SufficientStatistics, Sums, class_counts, merged, summaries_of
@@ -39,8 +39,8 @@ class CompleteDataObjective:
         remedy: what to do where no start leads to a maximum, for messages.
     """
 
-    log_prior: Callable[[Parameters], float]
-    maximum: Callable[[SufficientStatistics], Parameters]
+    log_prior: Callable[[ParameterArrays], float]
+    maximum: Callable[[SufficientStatistics], ParameterArrays]
     remedy: str = ""
 
     @classmethod
@@ -61,15 +61,15 @@ class CompleteDataObjective:
 
 
 @dataclasses.dataclass(frozen=True)
-class FreeCoordinates(Coordinates[Parameters]):
+class FreeCoordinates(Coordinates[ParameterArrays]):
     """The parameters that EM iterates over where cells are missing: all others have their values after one step."""
 
     conjugate: Conjugate
 
-    def vector_of(self, point: Parameters) -> Float[np.ndarray, " F"]:
+    def vector_of(self, point: ParameterArrays) -> Float[np.ndarray, " F"]:
         return self.conjugate.free_parameters(point)
 
-    def point_at(self, vector: Float[np.ndarray, " F"], near: Parameters) -> Parameters | None:
+    def point_at(self, vector: Float[np.ndarray, " F"], near: ParameterArrays) -> ParameterArrays | None:
         return self.conjugate.at_free_parameters(vector, near)
 
 
@@ -98,7 +98,7 @@ class ExpectationMaximization:
         of_cells_alone = self.unlabelled is None and not self.conjugate.has_several_maxima
         return FreeCoordinates(self.conjugate) if of_cells_alone else None
 
-    def step(self, parameters: Parameters) -> tuple[float, Parameters]:
+    def step(self, parameters: ParameterArrays) -> tuple[float, ParameterArrays]:
         """The objective at a point, and the next point, at which it is not lower.
 
         The objective is the log-likelihood of the observed cells and labels (and the log prior): for a row without
@@ -107,7 +107,7 @@ class ExpectationMaximization:
         log_likelihood, expected = self.e_step_with_log_likelihood(parameters)
         return log_likelihood + self.objective.log_prior(parameters), self.objective.maximum(expected)
 
-    def e_step_with_log_likelihood(self, parameters: Parameters) -> tuple[float, SufficientStatistics]:
+    def e_step_with_log_likelihood(self, parameters: ParameterArrays) -> tuple[float, SufficientStatistics]:
         """The log-likelihood at a point, and the expected statistics of all rows."""
         log_likelihood, parts = self._log_base, []
         if self._has_labelled:
@@ -127,7 +127,7 @@ class ExpectationMaximization:
         return log_likelihood, merged(parts)
 
     def given_classes(
-        self, rows: Rows, classes: Classes, parameters: Parameters, rng: np.random.Generator | None = None
+        self, rows: Rows, classes: Classes, parameters: ParameterArrays, rng: np.random.Generator | None = None
     ) -> SufficientStatistics:
         """The statistics of the labelled rows and of these, whose classes are given.
 
@@ -143,7 +143,7 @@ class ExpectationMaximization:
         return self.conjugate.initial_statistics(whole, rng) if self.conjugate.has_several_maxima else whole
 
     def _expected_of_chunk(
-        self, rows: Rows, densities: Densities, parameters: Parameters, part: slice
+        self, rows: Rows, densities: Densities, parameters: ParameterArrays, part: slice
     ) -> tuple[float, SufficientStatistics]:
         rows = rows.take(part)
         table = chunk_table(densities, rows, slice(0, rows.num_rows))
@@ -155,7 +155,7 @@ class ExpectationMaximization:
         return float(of_rows @ rows.weights), self._statistics_of(rows, classes, parameters)
 
     def _statistics_of(
-        self, rows: Rows, classes: Classes, parameters: Parameters, *, cells_alone: bool = False
+        self, rows: Rows, classes: Classes, parameters: ParameterArrays, *, cells_alone: bool = False
     ) -> SufficientStatistics:
         """The expected statistics of rows in one pass, in this thread."""
         num_classes = len(self.conjugate.classes)
@@ -163,7 +163,7 @@ class ExpectationMaximization:
         statistics = SufficientStatistics(class_counts(classes, num_classes, rows.weights), summaries)
         return self.conjugate.e_step(statistics, parameters, cells_alone=cells_alone)
 
-    def _densities(self, parameters: Parameters) -> Densities:
+    def _densities(self, parameters: ParameterArrays) -> Densities:
         """Those of the blocks, without the base measure, which does not depend on parameters."""
         with np.errstate(divide="ignore"):
             log_class_probs = np.log(parameters["class_probs"])
@@ -257,7 +257,7 @@ class Search:
     """
 
     steps: ExpectationMaximization
-    best: Ascent[Parameters]
+    best: Ascent[ParameterArrays]
     num_starts: int
     num_dropped: int
 
@@ -300,7 +300,7 @@ def search_by_em(
     return _best_of(steps, _starts(problem, steps, options), problem.progress)
 
 
-def interior_point(problem: ProgramProblem, conjugate: Conjugate) -> Parameters:
+def interior_point(problem: ProgramProblem, conjugate: Conjugate) -> ParameterArrays:
     """An interior point near the mode, where samplers start if labels or cells are missing."""
     problem, statistics = _without_empty_rows(problem, conjugate, problem.data.statistics)
     labelled = dataclasses.replace(statistics, unlabelled=None)
@@ -330,7 +330,7 @@ def _without_empty_rows(
 
 
 def _best_of(steps: ExpectationMaximization, starts: list["Start"], progress: bool | None) -> Search:
-    best: Ascent[Parameters] | None = None
+    best: Ascent[ParameterArrays] | None = None
     refusals: list[FitError] = []
     # of maxima that differ by the order of hidden states, the one that is reached first is kept
     margin = SAME_MAXIMUM if steps.conjugate.has_several_maxima else 0.0
@@ -360,7 +360,7 @@ def _best_of(steps: ExpectationMaximization, starts: list["Start"], progress: bo
     return Search(steps, best, len(starts), len(refusals))
 
 
-Start: TypeAlias = Callable[[], Parameters]
+Start: TypeAlias = Callable[[], ParameterArrays]
 
 
 def _starts(problem: ProgramProblem, steps: ExpectationMaximization, options: Options) -> list[Start]:
@@ -401,7 +401,7 @@ def _starts(problem: ProgramProblem, steps: ExpectationMaximization, options: Op
     return [*first, *others]
 
 
-def _first_start(problem: ProgramProblem, steps: ExpectationMaximization) -> Parameters:
+def _first_start(problem: ProgramProblem, steps: ExpectationMaximization) -> ParameterArrays:
     """The first default start, from which given parameters are completed."""
     return _starts(problem, steps, Options(1))[0]()
 
@@ -410,17 +410,17 @@ def _some_rows(num_rows: int, size: int, rng: np.random.Generator) -> Int[np.nda
     return rng.choice(num_rows, size, replace=num_rows < size)
 
 
-def _posterior_center(steps: ExpectationMaximization, rng: np.random.Generator | None = None) -> Parameters:
+def _posterior_center(steps: ExpectationMaximization, rng: np.random.Generator | None = None) -> ParameterArrays:
     """The posterior centre of the labelled rows, from their observed cells."""
     return steps.conjugate.posterior_center(steps.conjugate.initial_statistics(steps.labelled, rng))
 
 
 def _around_rows(
     steps: ExpectationMaximization,
-    prior: Parameters,
+    prior: ParameterArrays,
     places: Int[np.ndarray, " K"],
     rng: np.random.Generator,
-) -> Parameters:
+) -> ParameterArrays:
     """The posterior centre of the labelled rows and one more row in each class."""
     assert steps.unlabelled is not None
     rows = dataclasses.replace(steps.unlabelled.take(places), weights=np.ones(len(places)))
@@ -428,14 +428,14 @@ def _around_rows(
 
 
 def _among_groups(
-    steps: ExpectationMaximization, prior: Parameters, groups: Grouping, rng: np.random.Generator | None = None
-) -> Parameters:
+    steps: ExpectationMaximization, prior: ParameterArrays, groups: Grouping, rng: np.random.Generator | None = None
+) -> ParameterArrays:
     """The posterior centre with the groups as classes, which exists even where a group is empty or has one row."""
     assert steps.unlabelled is not None
     return steps.conjugate.posterior_center(steps.given_classes(steps.unlabelled, groups, prior, rng))
 
 
-def _maximum(steps: ExpectationMaximization, classes: Classes, prior: Parameters) -> Parameters:
+def _maximum(steps: ExpectationMaximization, classes: Classes, prior: ParameterArrays) -> ParameterArrays:
     """The maximum of the objective with these classes of the rows without labels."""
     assert steps.unlabelled is not None
     return steps.objective.maximum(steps.given_classes(steps.unlabelled, classes, prior))

@@ -10,7 +10,14 @@ import numpy as np
 
 from bayesgen.errors import FitError, ModelError
 from bayesgen.log_density import LogDensity
-from bayesgen.posteriors import Draws, Parameters, entry_names, problems, warn_of, warn_of_switching
+from bayesgen.posteriors import (
+    Draws,
+    ParameterArrays,
+    convergence_problems,
+    entry_names,
+    warn_of_convergence,
+    warn_of_switching,
+)
 from bayesgen.program import GenerativeProgram, PosteriorDensity, dispersed_starts, free_vector, saturated_sites
 from bayesgen.runtime import as_key, placed
 from bayesgen.solvers import Attempt, Chains, Settings, sample, unwhitened, whitened_at_mode
@@ -107,12 +114,14 @@ class NUTS(Method):
             fit = dataclasses.replace(fit, posterior=draws)
         saturated = [] if problem.conjugate else saturated_sites(program.latent_supports, latents)
         # the axes of a program of one's own would have to be found, by functions that are compiled for it
-        has_names = problem.conjugate and draws.has_order
+        has_names = problem.conjugate and draws.is_identified
         names = entry_names(*axes(fit)) if has_names else entry_names({}, {})
         hides_states = any(likelihood.has_symmetries for _, likelihood in program.plan.compressed)
-        found = problems(draws.judged, chains.stats, names, STATES_HAVE_NO_NAMES if hides_states else None)
-        warn_of(chains.attempt.remarks + saturated + found)
-        if not draws.has_order:
+        found = convergence_problems(
+            draws.diagnosed, chains.stats, names, STATES_HAVE_NO_NAMES if hides_states else None
+        )
+        warn_of_convergence(chains.attempt.warnings + saturated + found)
+        if not draws.is_identified:
             warn_of_switching()
         return fit
 
@@ -149,7 +158,7 @@ def about(chains: Chains) -> dict[str, Any]:
     }
 
 
-def _start(problem: ProgramProblem) -> Parameters | None:
+def _start(problem: ProgramProblem) -> ParameterArrays | None:
     """A process near the mode, from the closed-form posterior or by EM; None where there is neither."""
     conjugate = problem.conjugate
     if conjugate is None or not conjugate.is_number:
@@ -158,7 +167,7 @@ def _start(problem: ProgramProblem) -> Parameters | None:
     return conjugate.posterior_center(statistics) if statistics.is_complete else interior_point(problem, conjugate)
 
 
-def _starts(program: GenerativeProgram, start: Parameters | None, seed: Seed) -> Float[np.ndarray, "starts D"]:
+def _starts(program: GenerativeProgram, start: ParameterArrays | None, seed: Seed) -> Float[np.ndarray, "starts D"]:
     """Starts of the search for the mode: a process near it, or dispersed points."""
     if start is None:
         return dispersed_starts(program, seed)

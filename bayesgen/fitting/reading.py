@@ -153,5 +153,5 @@ def _next_step(fit: TrainedOnRows) -> str:
     """How to predict for new rows."""
     if len(fit.classes) == 0 and fit.concrete.response is None:
         return "fit.log_joint(X)"
-    order = "" if fit.posterior.has_order else "fit.relabel(), "
+    order = "" if fit.posterior.is_identified else "fit.relabel(), "
     return f"{order}predict(fit, X, rule={'PlugIn()' if fit.posterior.is_point else 'BMA()'})"

@@ -14,7 +14,7 @@ from bayesgen.data import BINNED, Rows, Schema
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 from bayesgen.models import Conjugate
-from bayesgen.posteriors import Parameters
+from bayesgen.posteriors import ParameterArrays
 from bayesgen.program import GenerativeProgram, free_vector
 from bayesgen.records import fill, record
 from bayesgen.runtime import all_in_threads, even_chunks
@@ -184,7 +184,7 @@ class GivenParameters:
     def __repr__(self) -> str:
         return f"<{len(self.given)} of {quote_some(sorted({name for each in self.given for name in each}))}>"
 
-    def processes(self, program: GenerativeProgram, others: Parameters) -> list[Parameters]:
+    def processes(self, program: GenerativeProgram, others: ParameterArrays) -> list[ParameterArrays]:
         """The parameters of each start; those that it lacks are taken from `others`.
 
         Raises:
@@ -192,7 +192,7 @@ class GivenParameters:
         """
         return [_checked(each, program, others) for each in self.given]
 
-    def vectors(self, program: GenerativeProgram, others: Parameters) -> Float[np.ndarray, "starts D"]:
+    def vectors(self, program: GenerativeProgram, others: ParameterArrays) -> Float[np.ndarray, "starts D"]:
         """The unconstrained vector of each start, finite even for probabilities of zero. Inside float64.
 
         Raises:
@@ -229,7 +229,7 @@ def _as_array(name: str, value: Any) -> np.ndarray:
     return array
 
 
-def _checked(given: Mapping[str, np.ndarray], program: GenerativeProgram, others: Parameters) -> Parameters:
+def _checked(given: Mapping[str, np.ndarray], program: GenerativeProgram, others: ParameterArrays) -> ParameterArrays:
     unknown = [name for name in given if name not in others]
     if unknown:
         raise DataError(f"starts= names {quote_some(unknown)}, and the parameters are {quote_some(sorted(others))}.")

@@ -1,18 +1,27 @@
-"""What training gives: points, conjugate posteriors, draws, averages of several."""
+"""Posteriors, the results of training: points, conjugate posteriors, draws, averages of several."""
 
 from .average import AveragePosterior, Mixes, log_conditional, rows_of_members
-from .base import At, Exported, Parameters, Posterior, ProcessPosterior, chains_joined, chunk_table, numbers_per_row
+from .base import (
+    At,
+    Exported,
+    ParameterArrays,
+    Posterior,
+    ProcessPosterior,
+    chains_joined,
+    chunk_table,
+    numbers_per_row,
+)
 from .conjugate import ConjugatePosterior
 from .draws import (
     Draws,
-    UnnamedComponents,
+    ExchangeableComponents,
+    convergence_problems,
     entry_names,
-    in_order,
-    invariants,
+    label_invariants,
     matching_orders,
-    problems,
-    some_pairs,
-    warn_of,
+    random_pairs,
+    reordered,
+    warn_of_convergence,
     warn_of_switching,
 )
 from .point import Point
@@ -22,24 +31,24 @@ __all__ = [
     "AveragePosterior",
     "ConjugatePosterior",
     "Draws",
+    "ExchangeableComponents",
     "Exported",
     "Mixes",
-    "Parameters",
+    "ParameterArrays",
     "Point",
     "Posterior",
     "ProcessPosterior",
-    "UnnamedComponents",
     "chains_joined",
     "chunk_table",
+    "convergence_problems",
     "entry_names",
-    "in_order",
-    "invariants",
+    "label_invariants",
     "log_conditional",
     "matching_orders",
     "numbers_per_row",
-    "problems",
+    "random_pairs",
+    "reordered",
     "rows_of_members",
-    "some_pairs",
-    "warn_of",
+    "warn_of_convergence",
     "warn_of_switching",
 ]

@@ -12,7 +12,7 @@ from bayesgen.models import Conjugate, Densities
 from bayesgen.records import by_content
 from bayesgen.typing import Float
 
-from .base import At, Parameters, Posterior
+from .base import At, ParameterArrays, Posterior
 
 Mixes = Literal["joint", "conditional", "marginal"]
 
@@ -27,15 +27,14 @@ class AveragePosterior(Posterior):
         process   ~ the posterior of that structure
         x, y      ~ process
 
-    Its point is that of the best member. Rows are those of all members side by side: see `rows_of_members`.
+    Its point is that of the member with the largest weight. It takes the rows of all members: see `rows_of_members`.
 
     Attributes:
         members: the posteriors.
         weights: (M,) nonnegative, summing to 1.
-        mixes: what is mixed: the "joint" p(x, y); "conditional", p(y | x), for weights that were learned on class
-            probabilities, whose members may be densities of different data; or "marginal", p(x) alone, for members that
-            have classes of their own.
-        log_evidence: log p(X, y), structures summed out; None where the weights are no posterior.
+        mixes: the mixed density: "joint", p(x, y); "conditional", p(y | x), for weights learned on class probabilities,
+            whose members may be densities of different data; or "marginal", p(x), for members with different classes.
+        log_evidence: log p(X, y), structures marginalised; None where the weights are no posterior.
     """
 
     members: tuple[Posterior, ...]
@@ -66,12 +65,10 @@ class AveragePosterior(Posterior):
         return int(np.argmax(self.weights))
 
     @property
-    def parameters(self) -> Parameters:
-        """Those of the best member."""
+    def parameters(self) -> ParameterArrays:
         return self.members[self.best].parameters
 
     def densities(self, conjugate: Conjugate) -> list[Densities]:
-        """Refused: each member has blocks of its own."""
         raise PredictionError(
             "An average over structures has no density by blocks. Ask one of its members, fit.best or fit.members[i]."
         )
@@ -90,7 +87,7 @@ class AveragePosterior(Posterior):
 
 
 def rows_of_members(members: Sequence[Rows]) -> Rows:
-    """The same rows, as each member of an average reads them, in one value: sites go by member and name.
+    """The same rows, as each member of an average reads them, in one value with the sites "member/name".
 
     >>> rows = rows_of_members([Rows({"real": np.ones((2, 3))}), Rows({"height": np.ones(2), "width": np.ones(2)})])
     >>> rows.num_rows, sorted(rows.values)
@@ -118,7 +115,7 @@ def _of_member(rows: Rows, index: int) -> Rows:
 
 
 def log_conditional(table: Float[np.ndarray, "n K"]) -> Float[np.ndarray, "n K"]:
-    """log p(y | x) from log-joints; -inf for all classes of a row that no class can have."""
+    """log p(y | x) from log-joints; -inf for all classes of a row that is impossible under all of them."""
     with np.errstate(invalid="ignore"):
         conditional = table - scipy.special.logsumexp(table, axis=1, keepdims=True)
     return np.where(np.isnan(conditional), -np.inf, conditional)

@@ -1,4 +1,4 @@
-"""`Posterior`: what training gives, whatever the method, and what it can be asked for."""
+"""`Posterior`, the result of training by any method, and `ProcessPosterior`, that of one program."""
 
 import abc
 import dataclasses
@@ -16,25 +16,23 @@ from bayesgen.program import GenerativeProgram, program_table
 from bayesgen.runtime import all_in_threads, even_chunks
 from bayesgen.typing import Float, PRNGKeyArray
 
-# Tables of log-joints in closed form, for models with conjugate blocks: NumPy only, chunked over rows.
-
-CHUNK_CELLS = 1 << 20  # of rows x classes x columns: what threads do not wait for each other with
+THREAD_CELLS = 1 << 20  # rows x classes x columns of a chunk, large enough for threads to work in parallel
 
 
 def closed_table(densities: Densities, rows: Rows) -> Float[np.ndarray, "n K"]:
-    """log p(x_i, y = k): log class probabilities, and the log densities of the blocks given the class."""
+    """log p(x_i, y = k) in closed form: log class probabilities plus log densities of the blocks. NumPy alone."""
     log_class_probs, _ = densities
     out = np.empty((rows.num_rows, len(log_class_probs)))
 
     def fill(part: slice) -> None:
         out[part] = chunk_table(densities, rows, part)
 
-    all_in_threads(fill, even_chunks(rows.num_rows, CHUNK_CELLS / numbers_per_row(rows, len(log_class_probs))))
+    all_in_threads(fill, even_chunks(rows.num_rows, THREAD_CELLS / numbers_per_row(rows, len(log_class_probs))))
     return out
 
 
 def numbers_per_row(rows: Rows, num_classes: int) -> float:
-    """How many numbers are made of a row at once, of the site where they are most."""
+    """Classes x cells of a row, of the largest site."""
     return float(max(_numbers_per_row(values, num_classes) for values in rows.values.values()))
 
 
@@ -50,22 +48,22 @@ def chunk_table(densities: Densities, rows: Rows, part: slice) -> Float[np.ndarr
 
 
 def _numbers_per_row(values: Any, num_classes: int) -> int | float:
-    if hasattr(values, "tocsr"):  # no table of rows, classes and columns is made of them
+    if hasattr(values, "tocsr"):  # they need no table of rows x classes x columns
         return num_classes + values.nnz / max(values.shape[0], 1)
     return num_classes * max(math.prod(values.shape[1:]), 1)
 
 
 def _precise(values: Any) -> Any:
-    """Values in double precision where they are dense."""
+    """Dense values in double precision."""
     return values if hasattr(values, "tocsr") else values.astype(np.float64, copy=False)
 
 
 At = Literal["mean", "mode", "predictive"]
-Parameters = dict[str, np.ndarray]
+ParameterArrays = dict[str, np.ndarray]
 ARVIZ_NAMES = {"num_steps": "n_steps", "accept_prob": "acceptance_rate"}
 
 
-def chains_joined(draws: Parameters) -> Parameters:
+def chains_joined(draws: ParameterArrays) -> ParameterArrays:
     """The draws of all chains, (chain, draw, ...), along one axis: chains one after another."""
     return {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
 
@@ -76,7 +74,7 @@ class Exported:
 
     Attributes:
         groups: group -> name -> array (chain, draw, ...).
-        sampling: how the draws came about: "chains", "independent" or "none".
+        sampling: kind of the draws: "chains", "independent" or "none".
     """
 
     groups: dict[str, dict[str, Any]]
@@ -90,21 +88,21 @@ class Exported:
 
     @classmethod
     def of_chains(cls, values: Mapping[str, Any], stats: Mapping[str, np.ndarray]) -> "Exported":
-        """Chains, and what the sampler recorded under ArviZ's names."""
+        """Chains, and the sampler's statistics by ArviZ's names."""
         renamed = {ARVIZ_NAMES.get(name, name): value for name, value in stats.items()}
         renamed["lp"] = -renamed.pop("potential_energy")  # the log density, up to a constant
         return cls({"posterior": dict(values), "sample_stats": renamed}, "chains")
 
 
 class Posterior(abc.ABC):
-    """What was learned of the processes that may have made the data.
+    """The posterior over processes given training data.
 
-    What it can do is said by `has_mode`, `has_predictive` and `has_draws`, to be asked before. A kind of posterior that
-    lacks one of them says in `refusals` what a user is to do instead.
+    `has_mode`, `has_predictive` and `has_draws` state its abilities. A kind of posterior that lacks one of them names
+    the remedy in `refusals`.
 
     Attributes:
         log_evidence: log p(X, y) of the training data; None where it is not known.
-        sample_stats: name -> (chain, draw), what a sampler recorded; None where there was none.
+        sample_stats: name -> (chain, draw), the sampler's statistics; None without a sampler.
     """
 
     log_evidence: float | None = None
@@ -115,39 +113,39 @@ class Posterior(abc.ABC):
     has_draws: ClassVar[bool] = True
     refusals: ClassVar[Mapping[str, str]] = {}
     is_sampled: ClassVar[bool] = False
-    """Whether it holds draws from Markov chains, and no others can be had."""
+    """Whether it holds draws from Markov chains, and can make no others."""
 
     @property
     def is_point(self) -> bool:
-        """Whether it is one process only, so that there is nothing to average over."""
+        """Whether it is a point estimate."""
         return not (self.has_predictive or self.has_draws)
 
     @property
-    def has_order(self) -> bool:
-        """Whether all its draws have their classes, or components, in one order."""
+    def is_identified(self) -> bool:
+        """Whether all draws have their classes, or components, in one order."""
         return True
 
     @property
     def described(self) -> str | None:
-        """What there is to say of it in one line, for people; None where its parameters say all."""
+        """A summary in one line; None where the parameters say all."""
         return None
 
     @property
     @abc.abstractmethod
-    def parameters(self) -> Parameters:
+    def parameters(self) -> ParameterArrays:
         """name -> the point, the posterior mean, or draws (chain, draw, ...)."""
 
     def log_joint(self, rows: Rows, at: At = "mean") -> Float[np.ndarray, "n K"]:
-        """log p(x_i, y = k) of rows as the model reads them, at a point or with the parameters integrated out.
+        """log p(x_i, y = k) of rows, at a point or with the parameters integrated out.
 
         Raises:
-            PredictionError: a mode or predictive that this kind of posterior does not have.
+            PredictionError: a mode or predictive that this kind of posterior lacks.
         """
         self.require(at)
         return self._log_joint(rows, at)
 
-    def draws(self, num_draws: int, key: PRNGKeyArray) -> Parameters:
-        """Draws of the latents, (chain, draw, ...): so many, or all there are where they come from chains.
+    def draws(self, num_draws: int, key: PRNGKeyArray) -> ParameterArrays:
+        """Draws of the latents, (chain, draw, ...): `num_draws`, or all draws of Markov chains.
 
         Raises:
             PredictionError: a posterior without draws.
@@ -156,20 +154,20 @@ class Posterior(abc.ABC):
         return self._draws(num_draws, key)
 
     def require(self, ability: At | Literal["draws"]) -> None:
-        """Refuse what this posterior cannot do.
+        """Refuse an ability that this posterior lacks.
 
         Raises:
-            PredictionError: saying what to do instead.
+            PredictionError: with the remedy.
         """
         abilities = {"mode": self.has_mode, "predictive": self.has_predictive, "draws": self.has_draws}
         if not abilities.get(ability, True):
             raise PredictionError(self.refusals[ability])
 
     def densities(self, conjugate: Conjugate) -> list[Densities]:
-        """Densities of rows by blocks, whose equal mixture is the predictive: one, or one for each of some draws.
+        """Densities of rows by blocks, one or several, whose mixture with equal weights is the predictive.
 
         Args:
-            conjugate: the model's blocks; their families say how parameters are read, whatever their prior.
+            conjugate: the model's blocks, whose families make densities of parameters.
 
         Raises:
             PredictionError: a posterior whose processes have no such blocks.
@@ -179,16 +177,16 @@ class Posterior(abc.ABC):
     @abc.abstractmethod
     def _log_joint(self, rows: Rows, at: At) -> Float[np.ndarray, "n K"]: ...
 
-    def _draws(self, num_draws: int, key: PRNGKeyArray) -> Parameters:
+    def _draws(self, num_draws: int, key: PRNGKeyArray) -> ParameterArrays:
         raise NotImplementedError
 
 
 class ProcessPosterior(Posterior):
-    """What was learned of the parameters of one program, whose tables at a point are those of one process.
+    """The posterior over the parameters of one program.
 
     Attributes:
-        program: the bound program; None where closed forms have no need of it.
-        conjugate: blocks that give the tables in closed form; None where the program has to be run.
+        program: the bound program; None where closed forms do not need it.
+        conjugate: blocks with closed forms; None where the program has to be run.
     """
 
     program: GenerativeProgram | None
@@ -196,24 +194,24 @@ class ProcessPosterior(Posterior):
 
     @property
     @abc.abstractmethod
-    def mean(self) -> Parameters:
+    def mean(self) -> ParameterArrays:
         """The mean of each parameter."""
 
     @property
-    def mode(self) -> Parameters:
-        """The joint mode of the parameters, where there is one."""
+    def mode(self) -> ParameterArrays:
+        """The joint mode of the parameters, if it has one."""
         raise NotImplementedError
 
     @abc.abstractmethod
     def exported(self, num_draws: int, key: PRNGKeyArray) -> Exported:
-        """What ArviZ is given."""
+        """The parameters as ArviZ takes them."""
 
     def predictive_of_response(self, closed: ClosedResponse, rows: Rows, at: At) -> PredictiveDistribution | None:
-        """p(y | x) of a response in closed form, at a point or with the parameters integrated out; None without one.
+        """p(y | x) of a response in closed form, or None; at a point or with the parameters integrated out.
 
         Args:
             closed: the model's closed form.
-            rows: rows that lack their response.
+            rows: rows without their response.
             at: as `log_joint` takes it.
 
         Raises:

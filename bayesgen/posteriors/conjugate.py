@@ -13,7 +13,7 @@ from bayesgen.runtime import generator
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Float, PRNGKeyArray
 
-from .base import At, Exported, Parameters, ProcessPosterior, closed_table
+from .base import At, Exported, ParameterArrays, ProcessPosterior, closed_table
 
 
 @by_content
@@ -24,8 +24,8 @@ class ConjugatePosterior(ProcessPosterior):
         model: the model, whose program is bound when draws are asked for.
         schema: the schema of the training data.
         conjugate: the posterior: updated families.
-        prior: the families before.
-        statistics: the data that they were updated with.
+        prior: the prior families.
+        statistics: the data.
     """
 
     model: ConcreteModel
@@ -36,27 +36,23 @@ class ConjugatePosterior(ProcessPosterior):
 
     @functools.cached_property
     def program(self) -> GenerativeProgram:  # type: ignore[override]
-        """The bound program."""
         return self.model.bind(self.schema)
 
     @functools.cached_property
     def log_evidence(self) -> float:  # type: ignore[override]
-        """log p(X, y), in closed form."""
         return self.prior.log_evidence(self.statistics)
 
     @property
-    def parameters(self) -> Parameters:
+    def parameters(self) -> ParameterArrays:
         """Posterior means."""
         return self.mean
 
     @functools.cached_property
-    def mean(self) -> Parameters:
-        """Posterior means."""
+    def mean(self) -> ParameterArrays:
         return self.conjugate.mean()
 
     @functools.cached_property
-    def mode(self) -> Parameters:
-        """The joint mode, by families."""
+    def mode(self) -> ParameterArrays:
         return self.conjugate.mode()
 
     @functools.cached_property
@@ -72,10 +68,9 @@ class ConjugatePosterior(ProcessPosterior):
         return closed.predictive(dict(self.conjugate.families()), rows)
 
     def densities(self, conjugate: Conjugate) -> list[Densities]:
-        """The exact predictive."""
         return [self._predictive]
 
-    def _draws(self, num_draws: int, key: PRNGKeyArray) -> Parameters:
+    def _draws(self, num_draws: int, key: PRNGKeyArray) -> ParameterArrays:
         """Independent draws, as one chain."""
         return self.program.latents_of(self.conjugate.sample((1, num_draws), generator(key)))
 

@@ -1,4 +1,4 @@
-"""`Draws`: draws from the posterior by Markov chains."""
+"""`Draws`: a posterior by draws of Markov chains; label switching, and diagnostics of convergence."""
 
 import dataclasses
 import functools
@@ -19,12 +19,12 @@ from bayesgen.program import GenerativeProgram
 from bayesgen.records import by_content
 from bayesgen.typing import Bool, Float, Int, PRNGKeyArray, Shaped
 
-from .base import Exported, Parameters, ProcessPosterior, chains_joined
+from .base import Exported, ParameterArrays, ProcessPosterior, chains_joined
 
-# One order of the components for all draws of a mixture, whose names mean nothing: by matching responsibilities.
+# Label switching in mixtures: one order of the components for all draws, by matching responsibilities.
 
 MOST_ROUNDS = 20  # of matching all draws to the mean of the matched ones
-FLOOR = 1e-12  # of a mean responsibility, whose log is a cost
+FLOOR = 1e-12  # of a mean responsibility before its log
 
 
 def matching_orders(
@@ -33,8 +33,8 @@ def matching_orders(
     """The order of the components of each draw that makes responsibilities of all draws agree best.
 
     Draws are matched to the pivot first, then to the mean responsibilities of the matched draws until no draw changes
-    its order. Each step, for each draw, is an assignment problem: the components of the draw are given the names for
-    which the Kullback-Leibler divergence of its responsibilities from the mean ones, summed over rows, is smallest.
+    its order. Matching a draw is an assignment problem: the order of its components minimises the Kullback-Leibler
+    divergence of its responsibilities from the mean ones, summed over rows.
 
     Args:
         log_joint: log p(x_i, component k | Q_s), up to a constant of each row and draw.
@@ -61,21 +61,21 @@ def _orders(
     responsibilities: Float[np.ndarray, "draws n K"], weights: Float[np.ndarray, " n"], target: Float[np.ndarray, "n K"]
 ) -> Int[np.ndarray, "draws K"]:
     """The orders in which the responsibilities of each draw are nearest to a target."""
-    # of names for components; what depends on the component alone, and not on its name, is left out
+    # minus the divergence, without terms that do not depend on the order
     gains = np.log(np.maximum(target, FLOOR)).T @ (weights[:, None] * responsibilities)
     return np.stack([_best_assignment(gain) for gain in gains])
 
 
 def _best_assignment(gain: Float[np.ndarray, "K K"]) -> Int[np.ndarray, " K"]:
-    """For each name (row) the component (column), each given once, of the largest sum of gains."""
+    """The assignment of components (columns) to places (rows) of the largest total gain."""
     _, components = scipy.optimize.linear_sum_assignment(gain, maximize=True)
     return components
 
 
-def in_order(
+def reordered(
     values: Shaped[np.ndarray, "chains draws ..."], orders: Int[np.ndarray, "chains draws K"], axis: int
 ) -> Shaped[np.ndarray, "chains draws ..."]:
-    """The values of each draw, the entries along the axis of the components in the order of the draw.
+    """The values of each draw, with the entries along the component axis in the order of the draw.
 
     Args:
         values: of the draws.
@@ -86,18 +86,18 @@ def in_order(
     return np.take_along_axis(values, places, axis=axis + 2)
 
 
-# What draws of a mixture are judged by while the names of its components mean nothing.
+# Diagnostics of draws of a mixture that are invariant under permutations of its components.
 
-NUM_PAIRS = 8  # of rows, of which it is asked whether they belong together
+NUM_PAIRS = 8  # of rows, for the probability to belong to one component
 
 
 @by_content
-class UnnamedComponents:
+class ExchangeableComponents:
     """Components that are exchangeable, so that draws may swap them.
 
     Attributes:
-        rows: some of the training rows, by which components are told apart.
-        invariants: name -> (chain, draw, ...): what does not depend on the names of the components.
+        rows: some of the training rows, by whose responsibilities components are matched.
+        invariants: name -> (chain, draw, ...), functions of draws that do not depend on the order of components.
     """
 
     rows: Rows
@@ -105,7 +105,7 @@ class UnnamedComponents:
 
 
 def warn_of_switching() -> None:
-    """Say that the names of components mean nothing yet."""
+    """Warn that draws may swap the names of components."""
     warn(
         "The components of this mixture are exchangeable, and draws may swap their names: means, R-hat and plots of "
         "its parameters, and responsibilities, mean nothing before fit.relabel(). Densities of rows do.",
@@ -113,13 +113,13 @@ def warn_of_switching() -> None:
     )
 
 
-def invariants(
+def label_invariants(
     log_joint: Float[np.ndarray, "all_draws n K"],
     weights: Float[np.ndarray, " n"],
     pairs: Int[np.ndarray, "pairs 2"],
     num_chains: int,
 ) -> dict[str, Float[np.ndarray, "chains draws ..."]]:
-    """What draws say whatever their components are called.
+    """Functions of draws that do not depend on the order of components.
 
     Args:
         log_joint: log p(x_i, component k | Q_s), chains one after another.
@@ -143,8 +143,8 @@ def invariants(
     return {name: value.reshape(*shape, *value.shape[1:]) for name, value in by_draw.items()}
 
 
-def some_pairs(num_rows: int, rng: np.random.Generator) -> Int[np.ndarray, "pairs 2"]:
-    """Positions of a few pairs of different rows; none where there is one row alone."""
+def random_pairs(num_rows: int, rng: np.random.Generator) -> Int[np.ndarray, "pairs 2"]:
+    """Positions of a few random pairs of different rows; none of a single row."""
     if num_rows < 2:
         return np.empty((0, 2), np.int64)
     return np.stack([rng.choice(num_rows, 2, replace=False) for _ in range(NUM_PAIRS)])
@@ -152,19 +152,19 @@ def some_pairs(num_rows: int, rng: np.random.Generator) -> Int[np.ndarray, "pair
 
 # Convergence of chains: R-hat, effective sample size, divergences, and a warning that says what to do.
 
-Place = tuple[str, tuple[int, ...]]  # of an entry: site and index
-NameOf = Callable[[str, tuple[int, ...]], str]  # what to call an entry, by site and index
+Place = tuple[str, tuple[int, ...]]  # site and index of an entry
+NameOf = Callable[[str, tuple[int, ...]], str]  # site and index -> name of an entry in messages
 
 MAX_RHAT = 1.01
-FALSE_ALARMS = 1e-3  # how often chains with nothing wrong may be said to disagree
+FALSE_ALARMS = 1e-3  # probability of the warning for chains of one distribution
 MIN_ESS_PER_CHAIN = 100
 MORE_DRAWS = "raise num_warmup and num_samples"
-FEWEST_DRAWS = 4  # of a chain, of which R-hat and effective sample sizes are defined
+FEWEST_DRAWS = 4  # of a chain, for R-hat and effective sample sizes to be defined
 
 
 @dataclasses.dataclass(frozen=True)
 class Entries:
-    """Diagnostics of the entries of all parameters that vary, each looked at once.
+    """Diagnostics of all entries of parameters that vary.
 
     Attributes:
         places: (site, index) of each.
@@ -180,10 +180,10 @@ class Entries:
 
     @classmethod
     def of(cls, values: Mapping[str, Float[np.ndarray, "chains draws ..."]]) -> "Entries":
-        """Those of draws by parameter, (chain, draw, ...).
+        """The diagnostics of draws, parameter -> (chain, draw, ...).
 
-        Entries that do not vary (a corner of a Cholesky factor) are left out, and those that are there twice (the
-        halves of a covariance) are looked at once.
+        Constant entries (a corner of a Cholesky factor) are left out, and of duplicates (the halves of a covariance)
+        all but one.
         """
         places, parts = [], []
         for name, value in values.items():
@@ -200,21 +200,21 @@ class Entries:
         return cls(places, draws, rhats, sizes)
 
     def disagreeing(self) -> Bool[np.ndarray, " entries"]:
-        """Which entries have an R-hat that is too large, and larger than chance makes it."""
+        """Which entries have an R-hat above `MAX_RHAT`, and above `rhat_by_chance`."""
         flags = self.rhats > MAX_RHAT
         for entry in np.flatnonzero(flags):
             flags[entry] = self.rhats[entry] > rhat_by_chance(self.draws[entry], len(self.draws))
         return flags
 
     def short(self) -> Bool[np.ndarray, " entries"]:
-        """Which entries have a bulk effective sample size that is too small."""
+        """Which entries have too small a bulk effective sample size."""
         return self.sizes < MIN_ESS_PER_CHAIN * self.draws.shape[1]
 
 
 def _distinct(
     flat: Float[np.ndarray, "chains draws all_entries"], entries: Int[np.ndarray, " entries"]
 ) -> Int[np.ndarray, " distinct"]:
-    """Which of these entries of draws are no copies of others, by a few of the draws."""
+    """These entries without duplicates, compared on a few of the draws."""
     few = flat[:, :: max(1, flat.shape[1] // 8), entries].reshape(-1, len(entries))
     return entries[np.sort(np.unique(few, axis=1, return_index=True)[1])]
 
@@ -223,8 +223,8 @@ def rhat_by_chance(draws: Float[np.ndarray, "chains draws"], num_entries: int) -
     """The R-hat that chains of one distribution exceed with probability FALSE_ALARMS in any entry.
 
     The means of M half chains, each of effective size S / M, vary by F = chi2(M - 1) / (M - 1) times var / (S / M), so
-    R-hat^2 is about 1 + F M / S. The effective size S is that within chains: where these disagree, they are still
-    known to. There are two R-hats for each entry, of the draws and of their distances from the median.
+    R-hat^2 is about 1 + F M / S. S is the effective size within chains, which does not shrink where chains disagree.
+    There are two R-hats for each entry, of the draws and of their distances from the median.
     """
     num_halves = 2 * len(draws)
     folded = np.abs(draws - np.median(draws))
@@ -238,19 +238,19 @@ def _size_within(chain: Float[np.ndarray, " draws"]) -> float:
     return float(array_stats.ess(chain[None], chain_axis=0, draw_axis=1, method="bulk"))
 
 
-def problems(
+def convergence_problems(
     values: Mapping[str, Float[np.ndarray, "chains draws ..."]],
     stats: Mapping[str, Shaped[np.ndarray, "chains draws"]],
     name_of: NameOf,
     if_disagreeing: str | None = None,
 ) -> list[str]:
-    """What is wrong with the chains, in words; an empty list if nothing is.
+    """Sentences about failed diagnostics of convergence; none if there are none.
 
     Args:
-        values: draws by parameter.
-        stats: what the sampler recorded, by name.
-        name_of: function (site, index) of what to call an entry.
-        if_disagreeing: what to do where chains disagree, if it is not to draw more.
+        values: parameter -> draws.
+        stats: name -> the sampler's statistics.
+        name_of: (site, index) -> name of an entry.
+        if_disagreeing: the remedy where chains disagree; None for more draws.
     """
     num_draws = stats["diverging"].shape[1]
     if num_draws < FEWEST_DRAWS:
@@ -283,7 +283,7 @@ def _count(flags: Bool[np.ndarray, " entries"]) -> str:
 
 
 def entry_names(coords: Mapping[str, Sequence[Any]], dims: Mapping[str, Sequence[str]]) -> NameOf:
-    """A function (site, index) of what to call an entry: by its classes, columns or categories where it has any.
+    """A function (site, index) -> name of an entry, by classes, columns or categories where it has any.
 
     Args:
         coords, dims: as `export.axes` gives them.
@@ -297,13 +297,13 @@ def entry_names(coords: Mapping[str, Sequence[Any]], dims: Mapping[str, Sequence
     return name_of
 
 
-def warn_of(found: Sequence[str]) -> None:
-    """One warning for all problems."""
+def warn_of_convergence(found: Sequence[str]) -> None:
+    """Warn of all problems at once."""
     if found:
         warn("NUTS: " + "; ".join(found) + ".", ConvergenceWarning)
 
 
-DENSITIES = 200  # of draws that are averaged over where each makes arrays of its own
+DENSITIES = 200  # draws of an average of densities by blocks
 CHOLESKY = tuple(
     type(support)
     for support in (
@@ -323,16 +323,15 @@ class Draws(ProcessPosterior):
         program: the bound program.
         latents: site -> (chain, draw, ...).
         values: parameter -> (chain, draw, ...), covariances in place of Cholesky factors.
-        sample_stats: name -> (chain, draw), what the sampler recorded.
-        components: what the draws are judged by where they are of a mixture whose components are exchangeable, and are
-            in no order yet; else None.
+        sample_stats: name -> (chain, draw), the sampler's statistics.
+        components: of draws of a mixture with exchangeable components in no common order; else None.
     """
 
     program: GenerativeProgram
     latents: dict[str, np.ndarray]
     values: dict[str, np.ndarray]
     sample_stats: dict[str, Any]
-    components: UnnamedComponents | None = None
+    components: ExchangeableComponents | None = None
     conjugate = None
     is_sampled = True
     has_mode = False
@@ -344,38 +343,35 @@ class Draws(ProcessPosterior):
 
     @functools.cached_property
     def described(self) -> str:
-        """How many draws there are, and how well the chains agree."""
         diverging = self.sample_stats["diverging"]
         chains, draws = diverging.shape
         text = f"{chains} chains of {draws}, {diverging.sum()} divergent"
-        if draws < FEWEST_DRAWS or not any(np.ptp(value) > 0 for value in self.judged.values()):
+        if draws < FEWEST_DRAWS or not any(np.ptp(value) > 0 for value in self.diagnosed.values()):
             return text
-        entries = Entries.of(self.judged)
+        entries = Entries.of(self.diagnosed)
         agreement = f", R-hat at most {entries.rhats.max():.3f}" if chains > 1 else ""
         return f"{text}{agreement}, bulk ESS at least {entries.sizes.min():,.0f}"
 
     @property
-    def has_order(self) -> bool:
-        """Unless components are exchangeable, and not put in one order yet."""
+    def is_identified(self) -> bool:
         return self.components is None
 
     @property
-    def judged(self) -> dict[str, np.ndarray]:
-        """What tells whether chains agree: the parameters, or what does not depend on the names of components."""
+    def diagnosed(self) -> dict[str, np.ndarray]:
+        """Draws for diagnostics of convergence: the parameters, or functions invariant under switched labels."""
         return self.values if self.components is None else self.components.invariants
 
     @property
-    def parameters(self) -> Parameters:
-        """The draws."""
+    def parameters(self) -> ParameterArrays:
         return self.values
 
     @functools.cached_property
-    def mean(self) -> Parameters:
+    def mean(self) -> ParameterArrays:
         """Means of the draws; of Cholesky factors L, the factor of the mean of L L^T.
 
-        Warns of components in no order, whose mean is that of all of them.
+        Warns where components are in no common order, so that means mix them.
         """
-        if not self.has_order:
+        if not self.is_identified:
             warn_of_switching()
         supports = self.program.latent_supports
         return {
@@ -390,11 +386,10 @@ class Draws(ProcessPosterior):
         chosen = np.linspace(0, total - 1, min(total, DENSITIES)).round().astype(int)
         return [conjugate.densities_at({name: value[index] for name, value in flat.items()}) for index in chosen]
 
-    def _draws(self, num_draws: int, key: PRNGKeyArray) -> Parameters:
+    def _draws(self, num_draws: int, key: PRNGKeyArray) -> ParameterArrays:
         return self.latents
 
     def exported(self, num_draws: int, key: PRNGKeyArray) -> Exported:
-        """The chains, and what the sampler recorded under ArviZ's names."""
         return Exported.of_chains(self.values, self.sample_stats)
 
 

@@ -8,7 +8,7 @@ from bayesgen.program import GenerativeProgram
 from bayesgen.records import by_content
 from bayesgen.typing import PRNGKeyArray
 
-from .base import Exported, Parameters, ProcessPosterior
+from .base import Exported, ParameterArrays, ProcessPosterior
 
 _REMEDY = "Fit with NUTS(), or with Exact() where the posterior has a closed form, or predict with PlugIn()."
 
@@ -34,24 +34,19 @@ class Point(ProcessPosterior):
     }
 
     @property
-    def parameters(self) -> Parameters:
-        """The point."""
+    def parameters(self) -> ParameterArrays:
         return self.values
 
     @property
-    def mean(self) -> Parameters:
-        """The point."""
+    def mean(self) -> ParameterArrays:
         return self.values
 
     @property
-    def mode(self) -> Parameters:
-        """The point."""
+    def mode(self) -> ParameterArrays:
         return self.values
 
     def densities(self, conjugate: Conjugate) -> list[Densities]:
-        """Those at the point."""
         return [conjugate.densities_at(self.values)]
 
     def exported(self, num_draws: int, key: PRNGKeyArray) -> Exported:
-        """The point as one draw."""
         return Exported.of_point(self.values)

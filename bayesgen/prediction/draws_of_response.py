@@ -8,7 +8,7 @@ import scipy.special
 from bayesgen.data import Rows
 from bayesgen.fitting import Fit
 from bayesgen.models import ClosedResponse
-from bayesgen.posteriors import Parameters, chains_joined
+from bayesgen.posteriors import ParameterArrays, chains_joined
 from bayesgen.predictives import (
     DeferredPredictive,
     GridPredictive,
@@ -53,8 +53,8 @@ class DrawsOfResponse:
 
     fit: Fit
     closed: ClosedResponse | None
-    latents: Parameters
-    parameters: Parameters
+    latents: ParameterArrays
+    parameters: ParameterArrays
     num_batches: int
     weighs: bool
 

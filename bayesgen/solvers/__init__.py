@@ -4,24 +4,24 @@ from .ascent import Ascent, Coordinates, ascend
 from .attempts import Attempt, Chains, Settings, sample, unwhitened, whitened_at_mode
 from .curvature import curvature_at, evaluator_of
 from .maximize import climb, maximize
-from .rise import Rise, rise
-from .whitening import Whitened, Whitening
+from .supremum import Supremum, find_supremum
+from .whitening import AffineMap, Whitened
 
 __all__ = [
+    "AffineMap",
     "Ascent",
     "Attempt",
     "Chains",
     "Coordinates",
-    "Rise",
     "Settings",
+    "Supremum",
     "Whitened",
-    "Whitening",
     "ascend",
     "climb",
     "curvature_at",
     "evaluator_of",
+    "find_supremum",
     "maximize",
-    "rise",
     "sample",
     "unwhitened",
     "whitened_at_mode",

@@ -1,4 +1,4 @@
-"""Steps that never lower an objective, such as those of EM, repeated until there is no more to gain."""
+"""Monotone fixed-point iterations such as EM, with Anderson acceleration."""
 
 import abc
 import math
@@ -10,35 +10,35 @@ import numpy as np
 
 from bayesgen.typing import Float
 
-Point = TypeVar("Point")
-MOST_STEPS = 1000
-MEMORY = 10  # of steps that a leap looks back on
-INDEPENDENT = 1e-10  # of the largest singular value: changes of steps that tell less than that of another are noise
+Iterate = TypeVar("Iterate")
+MOST_ITERATIONS = 1000
+MEMORY = 10  # last steps that a leap combines
+INDEPENDENT = 1e-10  # of the largest singular value of changes of steps: smaller ones are noise
 
 
-class Coordinates(abc.ABC, Generic[Point]):
+class Coordinates(abc.ABC, Generic[Iterate]):
     """Points as vectors, for leaps."""
 
     @abc.abstractmethod
-    def vector_of(self, point: Point) -> Float[np.ndarray, " F"]:
+    def vector_of(self, point: Iterate) -> Float[np.ndarray, " F"]:
         """The vector of a point."""
 
     @abc.abstractmethod
-    def point_at(self, vector: Float[np.ndarray, " F"], near: Point) -> Point | None:
-        """The point of a vector, with all that vectors do not tell taken from another point; None where it is none."""
+    def point_at(self, vector: Float[np.ndarray, " F"], near: Iterate) -> Iterate | None:
+        """The point of a vector, other values taken from the point `near`; None where no point has this vector."""
 
 
 @dataclass(frozen=True)
-class Ascent(Generic[Point]):
-    """Where steps have led.
+class Ascent(Generic[Iterate]):
+    """The result of an iteration.
 
     Attributes:
         point: the last point whose objective is known.
-        objectives: those of the start and of every point after it, the last one that of `point`.
-        converged: whether no more seems to be left to gain than was asked for.
+        objectives: of the start and of every point after it; the last one is that of `point`.
+        converged: whether the gain of further steps is estimated to be at most `least_gain`.
     """
 
-    point: Point
+    point: Iterate
     objectives: tuple[float, ...]
     converged: bool
 
@@ -49,32 +49,30 @@ class Ascent(Generic[Point]):
 
     @property
     def num_steps(self) -> int:
-        """How many steps were taken from the start."""
+        """Number of steps from the start."""
         return len(self.objectives) - 1
 
 
 def ascend(
-    step: Callable[[Point], tuple[float, Point]],
-    start: Point,
+    step: Callable[[Iterate], tuple[float, Iterate]],
+    start: Iterate,
     least_gain: float,
-    most_steps: int = MOST_STEPS,
-    coordinates: Coordinates[Point] | None = None,
-) -> Ascent[Point]:
-    """Follow steps from a start until all that are left seem to gain no more than `least_gain`.
+    most_steps: int = MOST_ITERATIONS,
+    coordinates: Coordinates[Iterate] | None = None,
+) -> Ascent[Iterate]:
+    """Iterate steps until all further ones together are estimated to gain at most `least_gain`.
 
     Near a maximum the gains of steps fall by a constant rate r, so that a step that gains g and all after it gain
-    g / (1 - r) together (Aitken's acceleration). A small gain alone tells nothing: where EM is slow, thousands of them
+    g / (1 - r) together (Aitken's acceleration). A small gain of one step is no criterion: where EM is slow, thousands
     may follow.
 
     Args:
-        step: point -> (the objective there, the point after it, where the objective is not lower). One pass over the
-            data gives both, so the objective of a point is known when the next one is.
-        start: where to begin.
-        least_gain: gain by a step and all after it, at or below which there is no other step; by two successive ones,
-            where there are leaps.
-        most_steps: steps to take at most.
-        coordinates: in which to leap to where the last steps seem to lead. Where the objective turns out to be lower
-            there, the step is taken that the leap stood in for: objectives never fall.
+        step: point -> (its objective, the next point, whose objective is not lower). One pass over the data gives both.
+        start: the first point.
+        least_gain: estimated further gain at or below which the iteration ends; twice in succession with leaps.
+        most_steps: largest number of steps.
+        coordinates: of Anderson acceleration; None without it. A leap that lowers the objective is replaced by the
+            plain step, so that objectives never fall.
 
     Source: Boehning, Dietz, Schaub, Schlattmann and Lindsay (1994), The distribution of the likelihood ratio for
     mixtures of densities from the one-parameter exponential family, section 4.
@@ -82,7 +80,7 @@ def ascend(
     leaps = None if coordinates is None else _Leaps(coordinates)
     point, last, num_small = start, start, 0
     objectives: list[float] = []
-    instead: Point | None = None  # where the step leads that a leap stands in for
+    instead: Iterate | None = None  # the plain step, where a leap is tried
     for _ in range(most_steps + 1):
         objective, following = step(point)
         if instead is not None and not objective >= objectives[-1]:
@@ -101,7 +99,7 @@ def ascend(
 
 
 def _gain_left(objectives: list[float]) -> float:
-    """What the last step and all after it gain, if every gain is to the one before as the last to the last but one."""
+    """Estimated gain of the last step and all after it, if gains fall at the rate of the last two."""
     before, last = ([math.inf] * 2 + np.diff(objectives).tolist())[-2:]
     if math.isinf(before) or last <= 0:
         return last
@@ -109,22 +107,22 @@ def _gain_left(objectives: list[float]) -> float:
 
 
 @dataclass
-class _Leaps(Generic[Point]):
-    """Anderson's mixing of the last steps: the combination of them that would have moved least, were steps linear.
+class _Leaps(Generic[Iterate]):
+    """Anderson acceleration: the combination of the last steps with the smallest change, if steps were linear.
 
-    Near a maximum EM is a linear map that contracts slowly along directions of which the data tell little; a leap does
-    there what many steps would (`missing` in benchmarks).
+    Near a maximum EM is a linear map that contracts slowly along directions with much missing information; there a leap
+    replaces many steps (`missing` in benchmarks).
 
     Source: Anderson (1965); Walker and Ni (2011), Anderson acceleration for fixed-point iterations, section 2;
     Henderson and Varadhan (2019), Damped Anderson acceleration with restarts and monotonicity control for EM.
     """
 
-    coordinates: Coordinates[Point]
+    coordinates: Coordinates[Iterate]
     starts: list[Float[np.ndarray, " F"]] = field(default_factory=list)
     ends: list[Float[np.ndarray, " F"]] = field(default_factory=list)
 
-    def after(self, point: Point, following: Point) -> Point | None:
-        """Where the steps seem to lead, this one among them; None where that cannot be told."""
+    def after(self, point: Iterate, following: Iterate) -> Iterate | None:
+        """The extrapolation from the last steps, this one included; None with too few of them."""
         vectors = self.coordinates.vector_of(point), self.coordinates.vector_of(following)
         for kept, vector in zip((self.starts, self.ends), vectors, strict=True):
             kept.append(vector)
@@ -137,6 +135,6 @@ class _Leaps(Generic[Point]):
         return self.coordinates.point_at(ends[:, -1] - np.diff(ends) @ weights, following)
 
     def forget(self) -> None:
-        """Look back no further than this."""
+        """Forget all steps so far."""
         self.starts.clear()
         self.ends.clear()

@@ -1,8 +1,8 @@
-"""Attempts at sampling a log density: in whitened coordinates where there are any, else by ordinary adaptation.
+"""Attempts at sampling a log density: NUTS in whitened coordinates, and its fallback, NUTS with adapted masses.
 
-An attempt knows, from its draws, what should be tried next. Where some draws diverge, smaller steps in the same
-coordinates cure it, and masses that are adapted do not (two normal classes on 12 rows, against quadrature); where many
-do, the coordinates are wrong.
+An attempt judges its draws, and names its fallback. Where some draws diverge, smaller steps in the same coordinates
+help, and adapted masses do not (two normal classes on 12 rows, against quadrature); where many diverge, the coordinates
+are wrong.
 """
 
 import abc
@@ -22,25 +22,23 @@ from bayesgen.log_density import LogDensity
 from bayesgen.runtime import OwnedJit, bar
 from bayesgen.typing import Array, Float
 
-from .curvature import ALWAYS_DENSE, Evaluator, Vector, evaluator_of, in_batches
+from .curvature import ALWAYS_DENSE, Evaluator, Vector, batched, evaluator_of
 from .maximize import search
 from .sampler import Sample, advance_of, draw_numbers, groups, sample_whitened, start
 from .trajectory import POSITION, TREE
-from .whitening import Whitened, Whitening, constrain_draws
+from .whitening import AffineMap, Whitened, constrain_draws
 
-# A density and its gradient by the function that samples from it, so that looking for its mode compiles nothing.
-
-GRADIENT = 1  # of what a trajectory proposes
+PROPOSED_GRADIENT = 1  # index in the proposals of a trajectory
 
 
 def evaluator_by_steps(density: Whitened, num_chains: int) -> Evaluator:
-    """The evaluator of a density at whitened points: leapfrog steps of length zero tell what it is where they start.
+    """The evaluator of a density at whitened points by the compiled sampler, so that mode search compiles nothing.
 
-    They are the first steps of their trajectories, which are taken as they are wherever the density is finite.
+    A leapfrog step of length zero, the first of its trajectory, proposes its start with potential and gradient.
 
     Args:
-        density: log density, of the form that will be sampled.
-        num_chains: as the sampler will be given.
+        density: log density, of the structure that will be sampled.
+        num_chains: as in sampling.
     """
     size, random = groups(num_chains)[0], np.random.default_rng(0)
     resting = start(density.dimension, random, size)._replace(step_size=np.zeros(size))
@@ -52,21 +50,21 @@ def evaluator_by_steps(density: Whitened, num_chains: int) -> Evaluator:
         ends[:, :, POSITION] = points[:, None]
         chains = resting._replace(trajectory=resting.trajectory._replace(ends=ends.copy()))
         after = advance_of(density)(density, chains, numbers, wanted, 0.5, False, 1)[0].trajectory
-        return -np.asarray(after.potentials)[:, TREE], -np.asarray(after.proposals)[:, TREE, GRADIENT]
+        return -np.asarray(after.potentials)[:, TREE], -np.asarray(after.proposals)[:, TREE, PROPOSED_GRADIENT]
 
-    return Evaluator(in_batches(step, size), density.density.blocks)
+    return Evaluator(batched(step, size), density.density.blocks)
 
 
-# NUTS with NumPyro's kernel and its adaptation of masses, for posteriors that cannot be whitened beforehand.
+# NumPyro's NUTS with adapted masses, for posteriors that cannot be whitened.
 
-CHUNK = 50  # steps of one call, between which progress is told
-MOST_DENSE = 100  # dimensions up to which a dense matrix of masses is adapted
+STEPS_A_CALL = 50  # between two updates of the progress bar
+MOST_DENSE = 100  # dimensions up to which a dense mass matrix is adapted
 RECORDED = ("num_steps", "accept_prob", "diverging", "energy", "potential_energy")
 
 
 @dataclasses.dataclass(frozen=True)
 class Adaptation:
-    """What the sampler adapts, and for how long. Hashable: compiled functions are keyed by it."""
+    """The settings of NumPyro's adaptation. Hashable: compiled functions are keyed by it."""
 
     num_warmup: int
     dense_mass: bool
@@ -86,11 +84,11 @@ def sample_adapted(
     """Draw by NumPyro's NUTS, which adapts step size and masses.
 
     Args:
-        density: log density in the coordinates that masses are adapted in.
+        density: log density, in the coordinates of the masses.
         key: JAX key.
-        target: acceptance probability that the step size is adapted to.
-        dense_mass: whether the masses are a matrix, where there are not too many of them.
-        advanced: called with the number of steps that each chain took.
+        target: target acceptance probability of the step size.
+        dense_mass: whether the mass matrix is dense, up to `MOST_DENSE` dimensions.
+        advanced: called with the number of new steps of each chain.
 
     Returns:
         (draws (chain, draw, dimension), statistics name -> (chain, draw)).
@@ -100,11 +98,11 @@ def sample_adapted(
     points = 0.5 * jax.random.normal(second, (num_chains, density.dimension), jnp.float64)
     states = start_numpyro(density, jax.random.split(first, num_chains), points, target, plan=plan)
     for size in _chunks(num_warmup):
-        states, _, _ = advance(density, states, target, plan=plan, num_steps=size)
+        states, _, _ = advance_numpyro(density, states, target, plan=plan, num_steps=size)
         advanced(size)
     parts = []
     for size in _chunks(num_samples):
-        states, draws, stats = advance(density, states, target, plan=plan, num_steps=size)
+        states, draws, stats = advance_numpyro(density, states, target, plan=plan, num_steps=size)
         parts.append((np.asarray(draws), jax.tree.map(np.asarray, stats)))
         advanced(size)
     draws = np.concatenate([part for part, _ in parts], axis=1)
@@ -112,8 +110,8 @@ def sample_adapted(
 
 
 def _chunks(total: int) -> list[int]:
-    """Sizes of the chunks in which steps are taken: equal ones, so that one function is compiled, and a rest."""
-    return [CHUNK] * (total // CHUNK) + ([total % CHUNK] if total % CHUNK else [])
+    """Numbers of steps of calls: equal ones, so that one function is compiled, and a rest."""
+    return [STEPS_A_CALL] * (total // STEPS_A_CALL) + ([total % STEPS_A_CALL] if total % STEPS_A_CALL else [])
 
 
 def start_numpyro(
@@ -121,8 +119,8 @@ def start_numpyro(
 ) -> Any:
     """The states of the chains before the first step.
 
-    The state is set up on a toy density, which compiles once for all programs; density and gradient at the starting
-    points are then put in.
+    The state is set up on a toy density, which compiles once for all programs, and then given the density and gradient
+    at the starting points.
     """
     states = _toy_start(keys, points, target, plan=plan)
     at_points = [_at_point(density, point) for point in points]
@@ -151,7 +149,7 @@ def _start(init_kernel: Callable[..., Any], key: Any, z: Any, target: Any, plan:
 
 
 @functools.partial(OwnedJit, static_argnames=("plan", "num_steps"))
-def advance(density: LogDensity, states: Any, target: Any, *, plan: Adaptation, num_steps: int) -> Any:
+def advance_numpyro(density: LogDensity, states: Any, target: Any, *, plan: Adaptation, num_steps: int) -> Any:
     """Take steps with every chain, adapting while in warm-up.
 
     Returns:
@@ -160,7 +158,7 @@ def advance(density: LogDensity, states: Any, target: Any, *, plan: Adaptation, 
     init_kernel, sample_kernel = hmc(potential_fn_gen=lambda: lambda z: -density(z), algo="NUTS")
 
     def chain(state: Any) -> Any:
-        # this sets the kernel up; its result is not used, so nothing of it is computed
+        # this sets the kernel up; its unused result is not computed
         _start(init_kernel, jax.random.key(0), state.z, target, plan)
 
         def step(state: Any, _: None) -> Any:
@@ -175,22 +173,22 @@ def advance(density: LogDensity, states: Any, target: Any, *, plan: Adaptation, 
 
 
 WARMUP_WHITENED, WARMUP_ADAPTED = 150, 1000
-CAREFUL = 0.95  # the target of the acceptance probability of smaller steps
-HOPELESS, MANY_DIVERGING = 0.2, 0.02  # shares of diverging draws: no smaller steps are tried; they have not helped
-DISAGREEMENT = 1.05  # R-hat of whitened coordinates, which chains of a few hundred effective draws do not reach
-LONG_TRAJECTORY = 63  # mean leapfrog steps a draw above which whitening is judged to have failed
-NO_MODE = 1e-3  # of the value: a gradient that says that a climb has not ended
+CAREFUL = 0.95  # target acceptance probability of smaller steps
+HOPELESS, MANY_DIVERGING = 0.2, 0.02  # shares of diverging draws: too many for smaller steps; a failure of the attempt
+DISAGREEMENT = 1.05  # R-hat of whitened coordinates, above that of chains of a few hundred effective draws
+LONG_TRAJECTORY = 63  # mean leapfrog steps a draw, above which whitening has failed
+NO_MODE = 1e-3  # gradient, as a part of the value, above which a climb has not converged
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What is asked of a sampler.
+    """Settings of a sampler.
 
     Attributes:
-        num_warmup: warm-up steps a chain; None for as many as the attempt needs.
+        num_warmup: warm-up steps a chain; None for the default of the attempt.
         num_samples: draws a chain.
         num_chains: number of chains.
-        target: acceptance probability that the step size is adapted to.
+        target: target acceptance probability of the step size.
     """
 
     num_warmup: int | None
@@ -205,7 +203,7 @@ class Attempt(abc.ABC):
 
     Attributes:
         density: log density, in the coordinates of the attempt.
-        settings: what is asked; the target is that of this attempt.
+        settings: with the target of this attempt.
     """
 
     density: Whitened
@@ -214,11 +212,11 @@ class Attempt(abc.ABC):
     @property
     @abc.abstractmethod
     def path(self) -> str:
-        """What it is called in reports."""
+        """Its name in reports."""
 
     @property
-    def remarks(self) -> list[str]:
-        """What a user should be warned of, whatever the draws look like."""
+    def warnings(self) -> list[str]:
+        """Warnings that do not depend on the draws."""
         return []
 
     @property
@@ -228,7 +226,7 @@ class Attempt(abc.ABC):
 
     @abc.abstractmethod
     def draw(self, key: Any, advanced: Callable[[float], None]) -> Sample:
-        """Draws (chain, draw, dimension), and what the sampler recorded, name -> (chain, draw)."""
+        """Draws (chain, draw, dimension), and the sampler's statistics, name -> (chain, draw)."""
 
     def _draw_by(
         self, sampler: Callable[..., Sample], key: Any, advanced: Callable[[float], None], **options: Any
@@ -245,8 +243,8 @@ class Attempt(abc.ABC):
         )
 
     @abc.abstractmethod
-    def following(self, sample: Sample) -> "Attempt | None":
-        """What to try after draws that should not be trusted; None where they may be."""
+    def fallback(self, sample: Sample) -> "Attempt | None":
+        """The next attempt, if these draws are not to be trusted; else None."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -261,7 +259,6 @@ class WhitenedAttempt(Attempt):
 
     @property
     def path(self) -> str:
-        """Whitened."""
         return "whitened"
 
     @property
@@ -270,11 +267,10 @@ class WhitenedAttempt(Attempt):
         return self.settings.num_warmup or WARMUP_WHITENED
 
     def draw(self, key: Any, advanced: Callable[[float], None]) -> Sample:
-        """Draw by our own kernel."""
         return self._draw_by(sample_whitened, key, advanced, patience=LONG_TRAJECTORY)
 
-    def following(self, sample: Sample) -> Attempt | None:
-        """Smaller steps where a few draws diverged; adaptation where the coordinates do not serve."""
+    def fallback(self, sample: Sample) -> Attempt | None:
+        """Smaller steps where a few draws diverged; adapted masses where the coordinates are wrong."""
         share = sample[1]["diverging"].mean()
         if self.settings.target < CAREFUL and 0 < share < HOPELESS:
             return dataclasses.replace(self, settings=dataclasses.replace(self.settings, target=CAREFUL))
@@ -290,7 +286,7 @@ class WhitenedAttempt(Attempt):
         if stats["num_steps"].mean() > LONG_TRAJECTORY:
             return "trajectories were long"
         several = self.settings.num_chains > 1 and self.settings.num_samples >= 100
-        # chains may be at points that mirror each other: of them, only the height can be compared
+        # chains may be at mirrored points, of which only the density can be compared
         compared = stats["potential_energy"][..., None] if self.density.has_symmetries else draws
         if several and largest_split_rhat(compared) > DISAGREEMENT:
             return "chains disagreed"
@@ -303,8 +299,8 @@ class AdaptedAttempt(Attempt):
 
     Attributes:
         reason: why coordinates are not whitened.
-        several_modes: whether that is because there are several modes.
-        dense_mass: whether the masses are a matrix, where there are not too many of them.
+        several_modes: whether the reason is that there are several modes.
+        dense_mass: whether the mass matrix is dense, up to `MOST_DENSE` dimensions.
     """
 
     reason: str
@@ -313,12 +309,10 @@ class AdaptedAttempt(Attempt):
 
     @property
     def path(self) -> str:
-        """Adapted, and why."""
         return f"adapted: {self.reason}"
 
     @property
-    def remarks(self) -> list[str]:
-        """That there are several modes."""
+    def warnings(self) -> list[str]:
         return [self.reason] if self.several_modes else []
 
     @property
@@ -327,11 +321,10 @@ class AdaptedAttempt(Attempt):
         return self.settings.num_warmup or WARMUP_ADAPTED
 
     def draw(self, key: Any, advanced: Callable[[float], None]) -> Sample:
-        """Draw by NumPyro's kernel."""
         return self._draw_by(sample_adapted, key, advanced, dense_mass=self.dense_mass)
 
-    def following(self, sample: Sample) -> None:
-        """Nothing: these are the draws, and diagnostics judge them."""
+    def fallback(self, sample: Sample) -> None:
+        """None: diagnostics judge these draws."""
         return None
 
 
@@ -340,9 +333,9 @@ class Chains:
     """Draws from a density by Markov chains.
 
     Attributes:
-        values: what the draws stand for, name -> (chain, draw, ...).
-        stats: what the sampler recorded, name -> (chain, draw).
-        attempt: the attempt that they come from.
+        values: constrained draws, name -> (chain, draw, ...).
+        stats: the sampler's statistics, name -> (chain, draw).
+        attempt: the last attempt, which made them.
     """
 
     values: dict[str, np.ndarray]
@@ -351,71 +344,70 @@ class Chains:
 
 
 def sample(first: Attempt, key: Any, progress: bool | None) -> Chains:
-    """Draw by the first attempt, and by those that follow from it, until draws may be trusted. Inside float64.
+    """Draw by an attempt and its fallbacks, until draws may be trusted. Inside float64.
 
     Args:
         first: the first attempt.
         key: JAX key, the same for every attempt.
-        progress: whether to show progress; None means in a terminal.
+        progress: whether to show progress; None for in a terminal only.
     """
     attempt: Attempt | None = first
     while attempt is not None:
         last = attempt
         with bar("sampling", last.num_warmup + last.settings.num_samples, progress) as advanced:
             drawn = last.draw(key, advanced)
-        attempt = last.following(drawn)
+        attempt = last.fallback(drawn)
     values = constrain_draws(last.density, drawn[0])
     return Chains({name: np.asarray(value) for name, value in values.items()}, drawn[1], last)
 
 
 def unwhitened(density: LogDensity, settings: Settings, reason: str) -> AdaptedAttempt:
-    """The attempt in the unconstrained coordinates themselves, masses diagonal."""
-    shift = Whitening.shift(np.zeros(density.dimension))
+    """The attempt in unconstrained coordinates, with a diagonal mass matrix."""
+    shift = AffineMap.shift(np.zeros(density.dimension))
     return AdaptedAttempt(Whitened(density, shift), settings, reason, dense_mass=False)
 
 
 def whitened_at_mode(density: LogDensity, settings: Settings, find_starts: Callable[[], Iterable[Vector]]) -> Attempt:
-    """The attempt in coordinates whitened at the mode, or by adaptation where there is no usable mode. Inside float64.
+    """The attempt in coordinates whitened at the mode, or with adapted masses without a usable mode. Inside float64.
 
-    Where the form of the whitened density is known beforehand, the sampler's own steps, of length zero, tell the
-    density when the mode is looked for: nothing else is compiled for that. It makes a first fit 1.26 times as fast, and
-    stays because the figures of `python -m benchmarks --only cold` hang on it.
+    Where the structure of the whitened density is known beforehand, the mode search evaluates it by the compiled
+    sampler, see `evaluator_by_steps`. This makes a first fit 1.26 times as fast (`python -m benchmarks --only cold`).
 
     Args:
         density: log density.
-        settings: what is asked of the sampler.
-        find_starts: where to look for the mode.
+        settings: of the sampler.
+        find_starts: starts of the mode search.
 
     Raises:
         FitError: where the density is not finite at any start.
     """
     if density.dimension > ALWAYS_DENSE:
         return laplace(density, settings, evaluator_of(density), find_starts())
-    expected = Whitened(density, Whitening.dense(density.dimension))
+    expected = Whitened(density, AffineMap.dense(density.dimension))
     return laplace(density, settings, evaluator_by_steps(expected, settings.num_chains), find_starts())
 
 
 def laplace(density: LogDensity, settings: Settings, evaluator: Evaluator, starts: Iterable[Vector]) -> Attempt:
-    """The attempt that the mode of a density calls for: whitened by the Laplace approximation there, if it is usable.
+    """The attempt whitened by the Laplace approximation at the mode, or with adapted masses where it is not usable.
 
     Raises:
         FitError: where the density is not finite at any start.
     """
     optimum = search(evaluator, starts, density.has_symmetries)
-    centred = Whitened(density, Whitening.shift(optimum.vector))
+    centred = Whitened(density, AffineMap.shift(optimum.vector))
     if optimum.num_modes > 1:
         reason = f"{optimum.num_modes} modes were found, and chains need not visit all of them in their proportions"
         return AdaptedAttempt(centred, settings, reason, several_modes=True)
     if optimum.curvature is not None:
-        return WhitenedAttempt(Whitened(density, Whitening.at_peak(optimum)), settings, settings.target)
+        return WhitenedAttempt(Whitened(density, AffineMap.at_peak(optimum)), settings, settings.target)
     if np.abs(optimum.gradient).max(initial=0.0) > NO_MODE * max(1.0, abs(optimum.value)):
-        origin = Whitened(density, Whitening.shift(np.zeros(density.dimension)))
+        origin = Whitened(density, AffineMap.shift(np.zeros(density.dimension)))
         return AdaptedAttempt(origin, settings, "no mode was found in the unconstrained space")
     return AdaptedAttempt(centred, settings, "the Hessian at the mode is not positive definite")
 
 
 def largest_split_rhat(draws: Float[np.ndarray, "chains draws D"]) -> float:
-    """The largest split R-hat of any coordinate, without ranks; of draws that do not move at all it is 1."""
+    """The largest split R-hat of any coordinate, without ranks; 1 for constant draws."""
     with np.errstate(divide="ignore", invalid="ignore"):
         rhats = array_stats.rhat(draws, chain_axis=0, draw_axis=1, method="split")
     return float(np.where(np.isnan(rhats), 1.0, rhats).max())

@@ -1,10 +1,10 @@
-"""The curvature of a density at a point, from differences of its gradient, as blocks found by probing.
+"""Gradients of densities at points, and block-diagonal Hessians from finite differences of gradients.
 
-Gradients are compiled already and cost a fraction of a millisecond, second derivatives would take seconds to compile.
-The Hessian of D coordinates takes 2 D gradients; where it is made of blocks, all blocks are probed at once, and it
-takes twice the size of the largest. Which blocks there are is a guess (each coordinate alone; those of the density)
-that is held against the true Hessian along random directions. A dense Hessian of 10,000 coordinates would take 800 MB:
-`python -m benchmarks --only steps` has such programs.
+Gradients are compiled already and cost a fraction of a millisecond; second derivatives would take seconds to compile.
+A dense Hessian of D coordinates takes 2 D gradients, a block-diagonal one twice the size of its largest block. The
+blocks are guessed (single coordinates, then the blocks of the density) and compared with the true Hessian along random
+directions. A dense Hessian of 10,000 coordinates would take 800 MB: `python -m benchmarks --only steps` has such
+programs.
 """
 
 import dataclasses
@@ -20,11 +20,9 @@ from bayesgen.log_density import LogDensity
 from bayesgen.runtime import OwnedJit
 from bayesgen.typing import Array, Float, Int
 
-# Log densities and their gradients at many points, by one compiled function.
-
-POINTS = 16  # at which a density is evaluated by one call, at most
-# LLVM's optimising takes half of the time of compiling; small kernels run no slower with less of it, loops over rows do
-QUICKLY = {"xla_backend_optimization_level": 1}
+POINTS_A_CALL = 16  # evaluated by one call of a compiled function, at most
+# optimising takes half of the time of compiling; without it, loops over rows run slower, small kernels do not
+LIGHT_OPTIMISATION = {"xla_backend_optimization_level": 1}
 
 Vector: TypeAlias = Float[np.ndarray, " D"]
 Points: TypeAlias = Float[np.ndarray, "points D"]
@@ -33,11 +31,11 @@ Values: TypeAlias = Float[np.ndarray, " points"]
 
 @dataclasses.dataclass(frozen=True)
 class Evaluator:
-    """A log density at points, with its gradients.
+    """Values and gradients of a log density at points.
 
     Attributes:
         evaluate: points -> values and gradients.
-        blocks: a guess at the coordinates that curve together, as `LogDensity.blocks` gives it.
+        blocks: a guess at blocks of the Hessian, see `LogDensity.blocks`.
     """
 
     evaluate: Callable[[Points], tuple[Values, Points]]
@@ -48,6 +46,13 @@ class Evaluator:
         values, gradients = self.evaluate(np.asarray(vector)[None])
         return float(values[0]), gradients[0]
 
+    def negative(self, vector: Vector) -> tuple[float, Vector]:
+        """Minus value and gradient, for minimisers; a huge value without slope where they are not finite."""
+        value, gradient = self.at(vector)
+        if not np.isfinite(value) or not np.isfinite(gradient).all():
+            return 1e300, np.zeros_like(vector)
+        return -value, -gradient
+
     def gradients(self, points: Points) -> Points:
         """Gradients at points."""
         return self.evaluate(points)[1]
@@ -56,14 +61,12 @@ class Evaluator:
 def evaluator_of(density: LogDensity) -> Evaluator:
     """The evaluator of a density, by a function compiled for its form."""
     compiled = _at_points_of_rows if density.loops_over_rows else _at_points
-    evaluate = in_batches(lambda points, count: compiled(density, points, count), POINTS)
+    evaluate = batched(lambda points, count: compiled(density, points, count), POINTS_A_CALL)
     return Evaluator(evaluate, density.blocks)
 
 
-def in_batches(
-    function: Callable[[Points, int], tuple[Any, Any]], size: int
-) -> Callable[[Points], tuple[Values, Points]]:
-    """A function of `size` points, of which so many count, as one of any number of points."""
+def batched(function: Callable[[Points, int], tuple[Any, Any]], size: int) -> Callable[[Points], tuple[Values, Points]]:
+    """A function of any number of points, from one of `size` points, of which the first `count` are evaluated."""
 
     def evaluate(points: Points) -> tuple[Values, Points]:
         values, gradients = [], []
@@ -81,7 +84,7 @@ def in_batches(
 def _traced_at_points(
     density: LogDensity, points: Float[Array, "points D"], count: Int[Array, ""]
 ) -> tuple[Float[Array, " points"], Float[Array, "points D"]]:
-    """Values and gradients at the first `count` of a fixed number of points: one compilation for any of them."""
+    """Values and gradients at the first `count` of a fixed number of points, for one compilation."""
 
     def at_next(index: Any, found: tuple[Any, Any]) -> tuple[Any, Any]:
         value, gradient = jax.value_and_grad(lambda vector: density(vector))(points[index])
@@ -90,27 +93,27 @@ def _traced_at_points(
     return jax.lax.fori_loop(0, count, at_next, (jnp.zeros(len(points)), jnp.zeros_like(points)))
 
 
-_at_points = OwnedJit(_traced_at_points, compiler_options=QUICKLY)
+_at_points = OwnedJit(_traced_at_points, compiler_options=LIGHT_OPTIMISATION)
 _at_points_of_rows = OwnedJit(_traced_at_points)
 
 
-STEP = 1e-4  # of a difference, in curvature radii
-ALWAYS_DENSE = 64  # dimensions up to which one block is not worth breaking up
-DENSE_LIMIT = 1000  # dimensions beyond which one block costs too much, and blocks that are nearly right must do
-AT_ONCE = 64  # columns of a Hessian that are held at once
-TOLERANCE = 1e-2  # relative error of a Hessian along random directions, up to which its blocks are believed
-LEAST_PIVOT = 1e-7  # of a scaled block that counts as positive definite
+STEP_IN_RADII = 1e-4  # of a difference, in curvature radii
+ALWAYS_DENSE = 64  # dimensions up to which the Hessian is one block
+DENSE_LIMIT = 1000  # dimensions beyond which one block costs too much, and approximate blocks are used
+AT_ONCE = 64  # columns of a Hessian in memory
+BLOCK_TOLERANCE = 1e-2  # relative error of a block-diagonal Hessian along random directions that is accepted
+LEAST_PIVOT = 1e-7  # of the Cholesky factor of a scaled block that counts as positive definite
 
 Members: TypeAlias = tuple[Int[np.ndarray, "_ _"], ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Curvature:
-    """Minus the Hessian, block-diagonal once the coordinates are put in order.
+    """Minus the Hessian, block-diagonal up to the order of coordinates.
 
     Attributes:
-        members: the coordinates of blocks of one size to an array; together, each coordinate once.
-        blocks: for each array of members the symmetric matrices.
+        members: coordinates of the blocks, an array for each size of block; each coordinate once.
+        blocks: the symmetric matrices, an array for each array of members.
     """
 
     members: Members
@@ -133,7 +136,7 @@ class Curvature:
         return None if any(root is None for root in roots) else [root for root in roots if root is not None]
 
     def deviations(self, z: Float[np.ndarray, "m D"]) -> Float[np.ndarray, "m D"]:
-        """Deviations F z from the mode, of whitened ones. Only where it is positive definite."""
+        """Deviations F z from the mode for whitened z. Only of positive definite curvature."""
         assert self.inverse_roots is not None
         unwhitened = np.empty_like(z)
         for index, root in zip(self.members, self.inverse_roots, strict=True):
@@ -142,7 +145,7 @@ class Curvature:
 
     @property
     def log_volume(self) -> float:
-        """Log determinant of the factors F. Only where it is positive definite."""
+        """Log determinant of the factors F. Only of positive definite curvature."""
         assert self.inverse_roots is not None
         return sum(float(np.log(np.diagonal(root, axis1=1, axis2=2)).sum()) for root in self.inverse_roots)
 
@@ -172,7 +175,7 @@ def _inverse_root(block: Float[np.ndarray, "blocks size size"]) -> Float[np.ndar
 
 
 def curvature_at(evaluator: Evaluator, vector: Vector) -> Curvature:
-    """The curvature at a point, by as few gradients as the density's blocks allow."""
+    """The curvature at a point, from few gradients where it has small blocks."""
     steps = _step_sizes(evaluator, vector)
     whole: Members = (np.arange(len(vector))[None],)
     if len(vector) <= ALWAYS_DENSE:
@@ -182,7 +185,7 @@ def curvature_at(evaluator: Evaluator, vector: Vector) -> Curvature:
     for members in (alone, evaluator.blocks):
         if members:
             curvature = _measure(evaluator, vector, steps, members)
-            if _error(evaluator, vector, steps, curvature) < TOLERANCE:
+            if _error(evaluator, vector, steps, curvature) < BLOCK_TOLERANCE:
                 return curvature
     return curvature if curvature and len(vector) > DENSE_LIMIT else _measure(evaluator, vector, steps, whole)
 
@@ -197,25 +200,25 @@ def _signs(size: int, number: int) -> Points:
     return np.random.default_rng(0).choice([-1.0, 1.0], (number, size))
 
 
-@np.errstate(over="ignore")  # a diagonal that is no number is not used
+@np.errstate(over="ignore")  # only finite diagonals are used
 def _step_sizes(evaluator: Evaluator, vector: Vector) -> Vector:
-    """Steps that are a small part of each coordinate's own curvature radius, so that units and scale do not matter."""
+    """Steps that are a small part of each coordinate's curvature radius, whatever its units."""
     steps = 1e-4 * np.maximum(np.abs(vector), 1e-3)
     signs = _signs(len(vector), 3)
     for _ in range(6):
         slopes = _slopes(evaluator, vector, steps * signs)
         diagonal = np.median(np.abs(slopes), axis=0) / steps
         usable = np.isfinite(diagonal) & (diagonal > 0)
-        wanted = np.where(usable, STEP / np.sqrt(np.where(usable, diagonal, 1.0)), steps)
-        settled = (np.abs(np.log(wanted / steps)) < 1.0).all()
+        wanted = np.where(usable, STEP_IN_RADII / np.sqrt(np.where(usable, diagonal, 1.0)), steps)
+        converged = (np.abs(np.log(wanted / steps)) < 1.0).all()
         steps = wanted
-        if settled:
+        if converged:
             break
     return steps
 
 
 def _measure(evaluator: Evaluator, vector: Vector, steps: Vector, members: Members) -> Curvature:
-    """The blocks with these members, the first coordinates of all of them probed at once, then the second, ..."""
+    """The blocks with these members, probed together: the first coordinates of all blocks, then the second, ..."""
     blocks = []
     for index in members:
         size = index.shape[1]
@@ -242,11 +245,11 @@ def _probe(
 
 
 def _error(evaluator: Evaluator, vector: Vector, steps: Vector, curvature: Curvature) -> float:
-    """How far the blocks are from the Hessian along random directions, coordinates scaled to unit curvature."""
+    """Error of the blocks along random directions, in coordinates of unit curvature."""
     directions = steps * _signs(len(vector), 2)
     slopes = -_slopes(evaluator, vector, directions)
     by_blocks = np.zeros_like(slopes)
     for index, block in zip(curvature.members, curvature.blocks, strict=True):
         by_blocks[:, index] = np.einsum("bij,dbj->dbi", block, directions[:, index])
-    scale = steps / STEP**2
+    scale = steps / STEP_IN_RADII**2
     return float(np.sqrt(np.mean((scale * (slopes - by_blocks)) ** 2)))

@@ -1,11 +1,12 @@
-"""Modes of log densities: L-BFGS-B on gradients from several starts, and Newton steps on curvature found in blocks.
+"""Modes of log densities: L-BFGS-B from several starts, then Newton steps with block-diagonal curvature.
 
-SciPy's trust region methods take a dense Hessian, which 10,000 coordinates do not allow; Newton steps here solve block
-by block, and settle what L-BFGS leaves of a long ridge.
+SciPy's trust region methods take a dense Hessian, which 10,000 coordinates do not allow. Newton steps converge along
+ridges on which L-BFGS is slow.
 """
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import scipy.optimize
@@ -17,15 +18,15 @@ from bayesgen.typing import Float
 
 from .curvature import Curvature, Evaluator, Points, Vector, curvature_at, evaluator_of
 
-EIGEN_LIMIT = 1200  # dimensions up to which directions without curvature are looked for
-ROUNDS, CLIMB_STEPS, NEWTON_STEPS, HALVINGS = 10, 200, 20, 7  # at most, to a mode
-LAST_STEP = 1e-10  # squared length of a Newton step, in standard deviations, after which there need be no other
-AGREEMENT = 1e-3  # two optima are one if their values differ by less
-SETTLED = 1e-4  # squared length of the Newton step, in standard deviations, that is left at an optimum
+EIGEN_LIMIT = 1200  # dimensions up to which flat directions are searched by eigenvalues
+ROUNDS, CLIMB_STEPS, NEWTON_STEPS, HALVINGS = 10, 200, 20, 7  # at most, of one climb
+LAST_DECREMENT = 1e-10  # squared Newton decrement of a last step
+AGREEMENT = 1e-3  # difference of the values of equal optima
+CONVERGED_DECREMENT = 1e-4  # squared Newton decrement at an optimum, at most
 FAR_OUT = 12.0  # from the origin of the unconstrained space: a probability of 1e-5
-FLAT = 1e-18  # curvature of a coordinate that has none: a standard deviation would be a billion times its value
-PROBES = 4  # directions in which a peak is looked at from both sides
-NEGLIGIBLE = 14.0  # log of how much less probability there is about a mode that need not be visited: a millionth
+FLAT = 1e-18  # curvature that counts as none: the standard deviation is a billion times the value
+PROBES = 4  # directions in which a peak is checked on both sides
+NEGLIGIBLE = 14.0  # log ratio of the mass of the main mode to that of a negligible one: a million
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,12 +34,12 @@ class Optimum:
     """A local maximum.
 
     Attributes:
-        vector: where it is.
-        value: log density there.
-        gradient: gradient there.
-        converged: whether Newton steps ended there, which they do not at a saddle.
-        curvature: the curvature there, if it is known to be a peak: no saddle, ridge or plateau.
-        num_modes: number of distinct peaks that the starts ended in and that have a share of the probability.
+        vector: the point.
+        value: log density.
+        gradient: its gradient.
+        converged: whether Newton steps converged, which they do not at a saddle.
+        curvature: the curvature, if the point is a peak: no saddle, ridge or plateau.
+        num_modes: number of distinct peaks of non-negligible mass that climbs ended in.
     """
 
     vector: Vector
@@ -55,18 +56,18 @@ class Optimum:
         return self.value + self.curvature.log_volume
 
     def is_at(self, vector: Vector, value: float) -> bool:
-        """Whether a point is here: as high, and in this place (modes that mirror each other are equally high)."""
+        """Whether a point is this optimum, by value and place (mirrored modes have equal values)."""
         near = np.abs(vector - self.vector) <= 0.05 * (1.0 + np.abs(self.vector))
         return abs(value - self.value) <= AGREEMENT and bool(near.all())
 
 
 def search(evaluator: Evaluator, starts: Iterable[Vector], has_symmetries: bool = False) -> Optimum:
-    """The peak about which most of the probability lies, or the highest optimum where none is a peak. Inside float64.
+    """The peak of the largest Laplace mass, or the highest optimum where none is a peak. Inside float64.
 
     Args:
         evaluator: of the density.
-        starts: where climbs begin.
-        has_symmetries: whether peaks that are alike in height and volume are one peak and its mirror images.
+        starts: starts of climbs.
+        has_symmetries: whether peaks of equal mass count as one peak and its mirror images.
 
     Raises:
         FitError: where the density is finite nowhere.
@@ -103,9 +104,9 @@ def maximize(density: LogDensity, starts: Points, num_starts: int, what: str) ->
 
     Args:
         density: log density.
-        starts: where climbs may begin: the first does, and those of the others where the density is highest.
+        starts: candidates for starts: the first is taken, and of the others those with the highest densities.
         num_starts: number of climbs.
-        what: what the density is, for messages.
+        what: name of the density in messages.
 
     Raises:
         FitError: where the density is unbounded or its mode not unique; names the site.
@@ -121,14 +122,14 @@ def maximize(density: LogDensity, starts: Points, num_starts: int, what: str) ->
 
 
 def _as_peak(evaluator: Evaluator, optimum: Optimum) -> Optimum | None:
-    """An optimum with its curvature, or None where it is no peak but a saddle, a ridge or a plateau.
+    """An optimum with its curvature, or None where it is a saddle, a ridge or a plateau.
 
-    Where there is no curvature, rounding gives some, and with it any standard deviation: one such step away from a
-    peak the density must be lower, and finite.
+    On a plateau rounding may show as curvature: so one standard deviation away from a peak, in random directions, the
+    density must be lower, and finite.
     """
     curvature = curvature_at(evaluator, optimum.vector)
     step = curvature.solve(optimum.gradient)
-    if step is None or optimum.gradient @ step > SETTLED:
+    if step is None or optimum.gradient @ step > CONVERGED_DECREMENT:
         return None
     deviations = curvature.deviations(np.random.default_rng(0).choice([-1.0, 1.0], (PROBES, len(step))))
     values, _ = evaluator.evaluate(optimum.vector + np.concatenate([deviations, -deviations]))
@@ -137,13 +138,7 @@ def _as_peak(evaluator: Evaluator, optimum: Optimum) -> Optimum | None:
 
 
 def _climb(evaluator: Evaluator, start: Vector, optima: Sequence[Optimum]) -> Optimum:
-    """The optimum above a start; one of those that are known already where the climb leads to it."""
-
-    def objective(vector: Vector) -> tuple[float, Vector]:
-        value, gradient = evaluator.at(vector)
-        if not np.isfinite(value) or not np.isfinite(gradient).all():
-            return 1e300, np.zeros_like(vector)
-        return -value, -gradient
+    """The optimum above a start; a known one where the climb leads to it."""
 
     def known_at(vector: Vector, value: float) -> Optimum | None:
         return next((known for known in optima if known.converged and known.is_at(vector, -value)), None)
@@ -152,29 +147,31 @@ def _climb(evaluator: Evaluator, start: Vector, optima: Sequence[Optimum]) -> Op
         if known_at(intermediate_result.x, intermediate_result.fun) is not None:
             raise StopIteration
 
-    options = {"maxiter": CLIMB_STEPS, "maxfun": 2 * CLIMB_STEPS, "maxcor": 30, "ftol": 1e-15, "gtol": 1e-9}
     vector, converged = start, False
     for _ in range(ROUNDS):
-        # its products are tiny, and threads of BLAS would fight with those of XLA
-        with ONE_THREAD_A_PRODUCT:
-            result = scipy.optimize.minimize(
-                objective, vector, jac=True, method="L-BFGS-B", options=options, callback=stop_at_known
-            )
+        result = lbfgs(evaluator.negative, vector, CLIMB_STEPS, ftol=1e-15, gtol=1e-9, callback=stop_at_known)
         if (known := known_at(result.x, result.fun)) is not None:
             return known  # there is no need for its last digits again
-        vector, converged = _newton(evaluator, result.x, objective)
+        vector, converged = _newton(evaluator, result.x)
         if converged or result.success:
             break
     value, gradient = evaluator.at(vector)
     return Optimum(vector, value, gradient, converged)
 
 
-Objective = Callable[[Vector], tuple[float, Vector]]
+def lbfgs(
+    negative: Callable[[Vector], tuple[float, Vector]], start: Vector, max_steps: int, **options: Any
+) -> scipy.optimize.OptimizeResult:
+    """L-BFGS-B on minus a log density, whose gradient comes with its value; options are those of SciPy."""
+    callback = options.pop("callback", None)
+    options |= {"maxiter": max_steps, "maxfun": 2 * max_steps, "maxcor": 30}
+    with ONE_THREAD_A_PRODUCT:  # products are tiny, and threads of BLAS would compete with those of XLA
+        return scipy.optimize.minimize(negative, start, jac=True, method="L-BFGS-B", options=options, callback=callback)
 
 
-def _newton(evaluator: Evaluator, vector: Vector, objective: Objective) -> tuple[Vector, bool]:
-    """Newton steps while they help, a curvature that still does used again: (vector, whether at a minimum)."""
-    value, gradient = objective(vector)
+def _newton(evaluator: Evaluator, vector: Vector) -> tuple[Vector, bool]:
+    """Newton steps while they help, with one curvature as long as it serves: (vector, whether they converged)."""
+    value, gradient = evaluator.negative(vector)
     curvature = None
     for _ in range(NEWTON_STEPS):
         fresh = curvature is None
@@ -182,13 +179,13 @@ def _newton(evaluator: Evaluator, vector: Vector, objective: Objective) -> tuple
         step = curvature.solve(gradient)
         if step is None:
             return vector, False  # not a maximum with definite curvature: the caller looks at the Hessian itself
-        shortened = _shortened(objective, vector, step, value, gradient)
+        shortened = _shortened(evaluator, vector, step, value, gradient)
         if shortened is None and fresh:
             return vector, False
         if shortened is None:
             curvature = None
             continue
-        steepest, at_last = np.abs(gradient).max(), gradient @ step < LAST_STEP
+        steepest, at_last = np.abs(gradient).max(), gradient @ step < LAST_DECREMENT
         vector, value, gradient = shortened
         if at_last:
             return vector, True
@@ -198,12 +195,12 @@ def _newton(evaluator: Evaluator, vector: Vector, objective: Objective) -> tuple
 
 
 def _shortened(
-    objective: Objective, vector: Vector, step: Vector, value: float, gradient: Vector
+    evaluator: Evaluator, vector: Vector, step: Vector, value: float, gradient: Vector
 ) -> tuple[Vector, float, Vector] | None:
-    """Where a step that may be too long leads, halved until it helps: (vector, value, gradient), or None."""
+    """A step halved until it lowers minus the density: (vector, value, gradient) after it, or None."""
     for halvings in range(HALVINGS):
         proposal = vector - step / 2**halvings
-        new_value, new_gradient = objective(proposal)
+        new_value, new_gradient = evaluator.negative(proposal)
         noise = 1e-9 * abs(value)
         smaller = np.abs(new_gradient).max() < np.abs(gradient).max()
         if new_value < value - noise or (new_value <= value + noise and smaller):
@@ -213,7 +210,7 @@ def _shortened(
 
 def _check_unique(density: LogDensity, optimum: Optimum, curvature: Curvature, what: str) -> None:
     """Refuse a point where the density still rises (unbounded) or is flat (no unique mode)."""
-    if not _is_settled(optimum, curvature):
+    if not _is_converged(optimum, curvature):
         steepest = int(np.argmax(np.abs(optimum.gradient)))
         raise FitError(
             f"The {what} has no maximum that could be reached: it still rises along site "
@@ -234,26 +231,25 @@ def _check_unique(density: LogDensity, optimum: Optimum, curvature: Curvature, w
         )
 
 
-def _is_settled(optimum: Optimum, curvature: Curvature) -> bool:
-    """Whether there is no way up: by the Newton step that is left, in units of no account; else by the gradient."""
+def _is_converged(optimum: Optimum, curvature: Curvature) -> bool:
+    """Whether the remaining Newton decrement is negligible, or without curvature the gradient."""
     step = curvature.solve(optimum.gradient)
-    if step is not None and optimum.gradient @ step <= SETTLED:
+    if step is not None and optimum.gradient @ step <= CONVERGED_DECREMENT:
         return True
     return bool(np.abs(optimum.gradient).max() <= 1e-5 * max(1.0, abs(optimum.value)))
 
 
 def _flat_coordinate(optimum: Optimum, curvature: Float[np.ndarray, "D D"]) -> int | None:
-    """A coordinate along which the density has no curvature well inside the space, or None: then the mode is unique.
+    """A coordinate of a flat direction inside the space; None where the mode is unique.
 
-    Far out in the unconstrained space, curvature vanishes where the mode lies on the boundary (a zero count under a
-    flat prior): that is no fault. Coordinates are scaled by their own curvature, so that units do not matter: one that
-    has none, or a direction that has none among those that have, is flat.
+    Far out in the unconstrained space curvature vanishes where the mode lies on the boundary (a zero count under a flat
+    prior), which is allowed. Coordinates are scaled by their own curvature, so that units do not matter.
     """
     diagonal, distance = np.diagonal(curvature), np.abs(optimum.vector)
     flat = (diagonal <= FLAT * (1 + distance) ** -2.0) & (distance < FAR_OUT)
     if flat.any():
         return int(np.argmax(flat))
-    # out there a curvature is that of a boundary, unless it is more than the gradient that is left
+    # far out, curvature counts only where it exceeds the remaining gradient
     looked_at = np.flatnonzero((distance < FAR_OUT) | (diagonal > 1e-5 * max(1.0, abs(optimum.value))))
     if len(looked_at) == 0:
         return None

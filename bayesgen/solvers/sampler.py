@@ -1,4 +1,4 @@
-"""NUTS on a log density in whitened coordinates: compiled once for every form of density and any number of draws."""
+"""NUTS on a log density in whitened coordinates, compiled once for each structure of densities."""
 
 import concurrent.futures
 from collections.abc import Callable, Iterator
@@ -12,21 +12,19 @@ from bayesgen.log_density import LogDensity
 from bayesgen.runtime import OwnedJit, Pool, carrying, num_cores
 from bayesgen.typing import Array, Bool, Float, Int
 
-from .curvature import QUICKLY
+from .curvature import LIGHT_OPTIMISATION
 from .trajectory import GRADIENT, MAX_DEPTH, POSITION, TREE, Trajectory, begin, extend
 
-# Chains between two leapfrog steps, where they start, and the random numbers that move them.
-
-MOST_DRAWS, MOST_STEPS = 256, 2048  # of a chain, in one call of the compiled function
-MOST_NUMBERS = 2**24  # of random momenta, in one call
+DRAWS_A_CALL, LEAPFROGS_A_CALL = 256, 2048  # of a chain, in one call of the compiled function, at most
+MOMENTA_A_CALL = 2**24  # numbers, at most
 
 
 class RandomNumbers(NamedTuple):
-    """Random numbers for one call: NumPy's, since those of JAX would take a tenth of the time of compiling.
+    """Random numbers for one call, by NumPy: JAX's would take a tenth of the time of compiling.
 
     Attributes:
         momenta: (chains, draws, D), normal.
-        directions: (chains, draws), 31 random bits, which are more than a tree has doublings.
+        directions: (chains, draws), 31 random bits, more than a tree has doublings.
         log_uniforms: (steps, chains, 2), logs of uniform numbers.
     """
 
@@ -39,9 +37,9 @@ class Chain(NamedTuple):
     """One chain between two leapfrog steps.
 
     Attributes:
-        trajectory: what is being built.
+        trajectory: the trajectory that is being built.
         step_size: of the integrator.
-        averages: (4,), of the dual averaging: mean log step size, mean error, number of draws, log of the first guess.
+        averages: (4,), of dual averaging: mean log step size, mean error, number of draws, log of the first guess.
         num_draws: draws made in this call.
     """
 
@@ -52,17 +50,17 @@ class Chain(NamedTuple):
 
 
 def start(dimension: int, random: np.random.Generator, size: int) -> Chain:
-    """Chains at dispersed points not far from the mode, in NumPy: nothing is compiled for them.
+    """Chains at dispersed points near the mode, by NumPy, without compiling.
 
-    Their potential is put at infinity, so that their first step is accepted whatever it leads to: this saves the
-    compiling of a gradient for the starting points alone.
+    Their potential is infinite, so that the first step is always accepted and no gradient at the starting points has to
+    be compiled.
     """
     momenta, zeros = random.normal(size=(size, dimension)), np.zeros((size, dimension))
     point = np.stack([0.5 * random.normal(size=(size, dimension)), momenta, zeros], axis=1)
     ends = np.stack([point, point], axis=1)
     directions = _directions(random, size)
     zero, infinite = np.zeros(size, np.int32), np.full(size, np.inf)
-    guess = np.full(size, 1.4 * dimension**-0.25)  # the optimum scales so; the factor is that of a normal density
+    guess = np.full(size, 1.4 * dimension**-0.25)  # the optimum for a normal density
     trajectory = Trajectory(
         ends=ends,
         proposals=ends[:, :, [POSITION, GRADIENT]],
@@ -83,9 +81,9 @@ def start(dimension: int, random: np.random.Generator, size: int) -> Chain:
 
 
 def draw_numbers(random: np.random.Generator, size: int, dimension: int) -> RandomNumbers:
-    """`RandomNumbers` for so many chains: for as many draws as one call makes at most, and one that is begun then."""
-    most = int(np.clip(MOST_NUMBERS // (size * dimension), 16, MOST_DRAWS)) + 1
-    log_uniforms = np.log1p(-random.random((MOST_STEPS, size, 2)))
+    """`RandomNumbers` for the draws of one call, and one more draw that is begun in it."""
+    most = int(np.clip(MOMENTA_A_CALL // (size * dimension), 16, DRAWS_A_CALL)) + 1
+    log_uniforms = np.log1p(-random.random((LEAPFROGS_A_CALL, size, 2)))
     return RandomNumbers(random.normal(size=(size, most, dimension)), _directions(random, (size, most)), log_uniforms)
 
 
@@ -93,8 +91,8 @@ def _directions(random: np.random.Generator, shape: int | tuple[int, ...]) -> In
     return random.integers(0, 2**31, shape, np.int32)
 
 
-GROUP = 2  # chains at least that are vectorised together; groups run in threads
-MOST_GROUPS = 32  # where chains are many, groups grow; no matter how many cores, so that draws are the same everywhere
+GROUP = 2  # chains that are vectorised together, at least; groups run in threads
+MOST_GROUPS = 32  # independent of the number of cores, so that draws are the same everywhere
 STATISTICS = {
     "num_steps": np.int64,
     "accept_prob": np.float64,
@@ -122,18 +120,18 @@ def sample_whitened(
     """Draw by NUTS; a warm-up finds the step size, one for all chains.
 
     Args:
-        density: log density in coordinates in which it is nearly a standard normal one.
+        density: log density, in coordinates in which it is nearly standard normal.
         key: JAX key.
-        target: acceptance probability that the step size is adapted to.
-        patience: mean number of leapfrog steps of a warm-up draw above which there is no sampling after it.
-        advanced: called with the number of draws that the chains made meanwhile.
+        target: target acceptance probability of the step size.
+        patience: mean leapfrog steps of a warm-up draw above which there is no sampling.
+        advanced: called with the number of new draws of each chain.
 
     Returns:
-        (draws (chain, draw, dimension), statistics name -> (chain, draw)); those of the warm-up where
-        it took more than `patience`.
+        (draws (chain, draw, dimension), statistics name -> (chain, draw)); those of the warm-up if it exceeded
+        `patience`.
     """
     for function in lowered(density, num_chains):
-        function.compile()  # not in the threads below: tracing a program is NumPyro's, and not for threads
+        function.compile()  # here, as NumPyro programs may not be traced in threads
     sizes = groups(num_chains)
     random = np.random.default_rng(np.asarray(jax.random.key_data(key))).spawn(len(sizes))
     share = 1 / len(sizes)
@@ -165,15 +163,17 @@ def _at_step_size(chain: Chain, step_size: float) -> Chain:
 
 
 def lowered(density: LogDensity, num_chains: int) -> Iterator[Any]:
-    """The compiled function, about to be compiled for these arguments; `compile()` may run in another thread."""
+    """The function lowered for each size of groups; `compile()` may run in another thread."""
     for size in sorted(set(groups(num_chains))):
         chains = start(density.dimension, np.random.default_rng(0), size)
         numbers = draw_numbers(np.random.default_rng(0), size, density.dimension)
-        yield advance_of(density).lower(density, chains, numbers, np.zeros(size, np.int32), 0.5, False, MOST_STEPS)
+        yield advance_of(density).lower(
+            density, chains, numbers, np.zeros(size, np.int32), 0.5, False, LEAPFROGS_A_CALL
+        )
 
 
 def groups(num_chains: int) -> list[int]:
-    """How many chains run together: all of them on a GPU, else few, so that every core has something to do."""
+    """Sizes of groups of chains that are vectorised: all chains on a GPU, else few, to use all cores."""
     config: Any = jax.config
     device = config.jax_default_device or jax.devices()[0]
     on_cpu = getattr(device, "platform", device) == "cpu"
@@ -190,13 +190,13 @@ def _run(
     chains: Chain,
     random: np.random.Generator,
 ) -> tuple[Chain, np.ndarray, np.ndarray]:
-    """Make so many draws with each chain: (chains, draws, statistics)."""
+    """Make `num_draws` draws with each chain: (chains, draws, statistics)."""
     size = len(chains.step_size)
     parts: list[list[Any]] = [[] for _ in range(size)]
     left = np.full(size, num_draws, np.int32)
     numbers = draw_numbers(random, size, density.dimension)
     while left.any():
-        chains, draws, stats = advance_of(density)(density, chains, numbers, left, target, adapt, MOST_STEPS)
+        chains, draws, stats = advance_of(density)(density, chains, numbers, left, target, adapt, LEAPFROGS_A_CALL)
         numbers = draw_numbers(random, size, density.dimension)  # while a GPU is at work
         made = np.asarray(chains.num_draws)
         draws, stats = np.asarray(draws), np.asarray(stats)
@@ -217,7 +217,7 @@ def _advance(
     adapt: Any,
     most_steps: Any,
 ) -> tuple[Chain, Float[Array, "chains draws D"], Float[Array, "chains draws statistics"]]:
-    """Take leapfrog steps until every chain has the draws that it wants, or as many as one call makes.
+    """Take leapfrog steps until every chain has its wanted draws, or the limits of one call are reached.
 
     Args:
         density: log density.
@@ -226,7 +226,7 @@ def _advance(
         wanted: (chains,), draws wanted of each.
         target: acceptance probability.
         adapt: whether the step size is adapted.
-        most_steps: that one call takes.
+        most_steps: leapfrog steps of one call.
 
     Returns:
         (chains, draws (chain, draw, dimension), statistics (chain, draw, ...)), of which the first
@@ -243,7 +243,7 @@ def _advance(
 
     def body(state: Any) -> Any:
         index, chains, draws, stats = state
-        at = chains.num_draws  # what is written there is written over until the draw is done
+        at = chains.num_draws  # overwritten until the draw is done
         moved, row = jax.vmap(of_chain)(chains, log_uniforms[index], wanted, momenta, directions)
         write = jax.vmap(lambda array, value, where: jax.lax.dynamic_update_index_in_dim(array, value, where, 0))
         return index + 1, moved, write(draws, row[0], at), write(stats, row[1], at)
@@ -257,11 +257,11 @@ def _advance(
     return chains, draws, stats
 
 
-advance, _advance_rows = OwnedJit(_advance, compiler_options=QUICKLY), OwnedJit(_advance)
+advance, _advance_rows = OwnedJit(_advance, compiler_options=LIGHT_OPTIMISATION), OwnedJit(_advance)
 
 
 def advance_of(density: LogDensity) -> OwnedJit:
-    """The compiled function for a density: optimised in full where it loops over rows."""
+    """The compiled function for a density, fully optimised if it loops over rows."""
     return _advance_rows if density.loops_over_rows else advance
 
 
@@ -275,7 +275,7 @@ def _step(
     momenta: Float[Array, "draws D"],
     directions: Int[Array, " draws"],
 ) -> tuple[Chain, tuple[Float[Array, " D"], Float[Array, " statistics"]]]:
-    """One leapfrog step of one chain: (chain, (draw, statistics)). A chain that has what it wants stays as it is."""
+    """One leapfrog step of one chain: (chain, (draw, statistics)). A chain with its wanted draws does not change."""
     built, step = extend(value_and_gradient, chain.trajectory, chain.step_size, uniforms)
     draw, gradient = built.proposals[TREE]
     potential = built.potentials[TREE]
@@ -285,7 +285,7 @@ def _step(
 
     after = chain.num_draws
     fresh = begin(draw, potential, gradient, momenta[after], directions[after], built.checkpoints)
-    averages = jnp.where(step.done & adapt, average(chain.averages, target - accept), chain.averages)
+    averages = jnp.where(step.done & adapt, dual_average(chain.averages, target - accept), chain.averages)
     moved = Chain(
         trajectory=_where(step.done, fresh, built),
         step_size=jnp.where(step.done & adapt, _step_size(averages), chain.step_size),
@@ -295,7 +295,7 @@ def _step(
     return _where(chain.num_draws < wanted, moved, chain), row
 
 
-def average(averages: Float[Array, " 4"], error: Float[Array, ""]) -> Float[Array, " 4"]:
+def dual_average(averages: Float[Array, " 4"], error: Float[Array, ""]) -> Float[Array, " 4"]:
     """One update of the dual averaging of Hoffman and Gelman (2014, eq. 6), with their constants."""
     mean_log_step, mean_error, count, guess = averages
     count = count + 1

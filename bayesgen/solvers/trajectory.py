@@ -1,7 +1,7 @@
 """The No-U-Turn sampler, one leapfrog step at a time.
 
-A trajectory that is being built is a value of fixed shape, and a step of it a pure function. Chains that are vectorised
-together thus never wait for each other's deepest tree: each goes on to its next draw when its own is done.
+A growing trajectory is a value of fixed shape, and a step of it a pure function. So vectorised chains never wait for
+each other's deepest tree: each goes on to its next draw when its own is done.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ TREE, SUBTREE = 0, 1
 POSITION, MOMENTUM, GRADIENT = 0, 1, 2
 
 
-Vector: TypeAlias = Float[Array, "*chains D"]
+ChainVector: TypeAlias = Float[Array, "*chains D"]
 Scalar: TypeAlias = Float[Array, "*chains"]
 Flag: TypeAlias = Bool[Array, "*chains"]
 Whole: TypeAlias = Int[Array, "*chains"]
@@ -30,13 +30,13 @@ class Trajectory(NamedTuple):
 
     Attributes:
         ends: position, momentum and gradient of the potential at the left and at the right end.
-        proposals: position and gradient of what the tree, and the subtree that grows, propose.
+        proposals: position and gradient proposed by the tree, and by the growing subtree.
         potentials: the potential there.
         log_weights: logs of the sums of exp(-energy change) over the leaves of each.
         momentum_sums: sums of the momenta of the leaves of each.
-        checkpoints: at the first leaf of each subtree that is open within the subtree: its momentum, and the sum.
+        checkpoints: momentum, and momentum sum, at the first leaf of each open subtree of the growing subtree.
         side: 0 or 1, the end at which the subtree grows.
-        directions: the next sides, bit by bit.
+        directions: the next sides, as bits.
         depth: number of doublings of the tree.
         leaf: number of leaves of the subtree.
         energy: at the start of the trajectory.
@@ -60,21 +60,21 @@ class Trajectory(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What a leapfrog step came to: whether it completes the draw, and whether the trajectory diverged."""
+    """Whether a leapfrog step completed the draw, and whether the trajectory diverged."""
 
     done: Flag
     diverging: Flag
 
 
 def begin(
-    position: Vector,
+    position: ChainVector,
     potential: Scalar,
-    gradient: Vector,
-    momentum: Vector,
+    gradient: ChainVector,
+    momentum: ChainVector,
     directions: Whole,
     checkpoints: Float[Array, "depth 2 D"] | None = None,
 ) -> Trajectory:
-    """A trajectory of one point. Checkpoints, of any values, may be handed on from the last one."""
+    """A trajectory of one point. The array of checkpoints of the last one may be reused."""
     zero = jnp.zeros((), jnp.int32)
     end = jnp.stack([position, momentum, gradient])
     proposal = jnp.stack([position, gradient])
@@ -95,7 +95,9 @@ def begin(
     )
 
 
-def is_turning(first: Float[Array, "*depth D"], last: Vector, total: Float[Array, "*depth D"]) -> Bool[Array, "*depth"]:
+def is_turning(
+    first: Float[Array, "*depth D"], last: ChainVector, total: Float[Array, "*depth D"]
+) -> Bool[Array, "*depth"]:
     """Whether a stretch of a trajectory turns back, by the momenta at its ends and their sum over all of it."""
     inner = total - 0.5 * (first + last)
     return ((first * inner).sum(-1) <= 0) | ((last * inner).sum(-1) <= 0)
@@ -104,11 +106,11 @@ def is_turning(first: Float[Array, "*depth D"], last: Vector, total: Float[Array
 def extend(
     value_and_gradient: Potential, trajectory: Trajectory, step_size: Scalar, log_uniforms: Float[Array, " 2"]
 ) -> tuple[Trajectory, Step]:
-    """Take one leapfrog step, and whatever follows from it: multinomial sampling, doubling, the end of the draw.
+    """Take one leapfrog step, with multinomial sampling, doubling of the tree and the end of the draw.
 
     Args:
         value_and_gradient: position -> the potential and its gradient.
-        trajectory: what was built so far.
+        trajectory: the trajectory so far.
         step_size: of the integrator.
         log_uniforms: logs of two uniform numbers.
 
@@ -128,7 +130,7 @@ def extend(
     ends = jnp.where((jnp.arange(2) == t.side)[:, None, None], new, t.ends)
     whole = t.momentum_sums[TREE] + total
     whole_turning = is_turning(ends[0, MOMENTUM], ends[1, MOMENTUM], whole)
-    # the barriers keep these numbers from being computed anew in the kernel of every array that they decide on
+    # without the barriers these numbers would be computed again in the kernel of every array
     change, turning, whole_turning = _barrier((change, turning, whole_turning))
 
     diverging = change > MAX_ENERGY_CHANGE
@@ -169,7 +171,7 @@ _barrier = jax.lax.optimization_barrier
 def _leapfrog(
     value_and_gradient: Potential, trajectory: Trajectory, step_size: Scalar
 ) -> tuple[Float[Array, "3 D"], Scalar]:
-    """The point after the end that grows, and its potential."""
+    """The point after the growing end, and its potential."""
     position, momentum, gradient = jnp.where(trajectory.side == 1, trajectory.ends[1], trajectory.ends[0])
     step = jnp.where(trajectory.side == 1, step_size, -step_size)
     momentum = momentum - 0.5 * step * gradient
@@ -178,11 +180,13 @@ def _leapfrog(
     return jnp.stack([position, momentum - 0.5 * step * gradient, gradient]), potential
 
 
-def _check_subtrees(trajectory: Trajectory, momentum: Vector, total: Vector) -> tuple[Float[Array, "depth 2 D"], Flag]:
-    """Keep the first leaf of a subtree, or tell whether one of the subtrees that end at this leaf turns.
+def _check_subtrees(
+    trajectory: Trajectory, momentum: ChainVector, total: ChainVector
+) -> tuple[Float[Array, "depth 2 D"], Flag]:
+    """Save the first leaf of subtrees; the checkpoints, and whether a subtree that ends at this leaf turns.
 
-    A leaf of even number n starts subtrees; row popcount(n / 2) of the checkpoints keeps it. One of odd number ends as
-    many of them as n has trailing ones.
+    A leaf of even number n starts subtrees, and is saved in row popcount(n / 2) of the checkpoints. A leaf of odd
+    number n ends as many subtrees as n has trailing ones.
     """
     leaf = trajectory.leaf
     top = jax.lax.population_count(leaf >> 1)

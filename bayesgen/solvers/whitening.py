@@ -1,4 +1,4 @@
-"""Coordinates in which a posterior is nearly a standard normal: centred at its mode, scaled by its curvature."""
+"""Whitened coordinates: centred at the mode of a density, and scaled by its curvature."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,20 +12,20 @@ from bayesgen.records import record
 from bayesgen.runtime import OwnedJit
 from bayesgen.typing import Array, Float, Int
 
-from .curvature import QUICKLY, Curvature
+from .curvature import LIGHT_OPTIMISATION, Curvature
 from .maximize import Optimum
 
-LEAST_SIZE = 1e-6  # of scaled curvature: along flatter directions coordinates are no wider than a thousand times others
+LEAST_SIZE = 1e-6  # of eigenvalues of scaled curvature, so that no coordinate is over a thousand times wider
 
 
 @record
-class Whitening:
-    """The map z -> center + F z, with F block-diagonal once the coordinates are put in order.
+class AffineMap:
+    """The map z -> center + F z, with F block-diagonal up to the order of coordinates.
 
     Attributes:
         center: image of the origin.
-        factors: blocks of one size to an array.
-        places: for each coordinate its place in the order of the blocks; None where that is the same.
+        factors: the blocks of F, an array for each size.
+        places: place of each coordinate in the order of the blocks; None for the same order.
     """
 
     center: Float[Array, " D"]
@@ -45,42 +45,42 @@ class Whitening:
 
     @property
     def widths(self) -> Float[np.ndarray, " D"]:
-        """How far each coordinate moves for moves of length one, at most."""
+        """The largest change of each coordinate for steps of length one."""
         rows = np.concatenate([np.sqrt((np.asarray(factor) ** 2).sum(-1)).ravel() for factor in self.factors])
         return rows if self.places is None else rows[np.asarray(self.places)]
 
     @classmethod
-    def shift(cls, center: Float[np.ndarray, " D"]) -> "Whitening":
-        """A shift alone, which whitens nothing."""
+    def shift(cls, center: Float[np.ndarray, " D"]) -> "AffineMap":
+        """A shift to a centre, F = I."""
         return cls(np.asarray(center), (np.ones((len(center), 1, 1)),))
 
     @classmethod
-    def dense(cls, dimension: int) -> "Whitening":
-        """The map of the form that a Laplace approximation with one block gives, with other numbers."""
+    def dense(cls, dimension: int) -> "AffineMap":
+        """The identity, of the same structure as a Laplace approximation with one block."""
         return cls(np.zeros(dimension), (np.eye(dimension)[None],))
 
     @classmethod
-    def at_peak(cls, peak: Optimum) -> "Whitening":
-        """The map of the Laplace approximation at a peak, an optimum whose curvature is known."""
+    def at_peak(cls, peak: Optimum) -> "AffineMap":
+        """The map of the Laplace approximation at an optimum with known curvature."""
         assert peak.curvature is not None and peak.curvature.inverse_roots is not None
         return cls._of_blocks(peak.vector, peak.curvature, peak.curvature.inverse_roots)
 
     @classmethod
-    def at_point(cls, center: Float[np.ndarray, " D"], curvature: Curvature) -> "Whitening":
-        """The map to coordinates in which the curvature at a point, which need be no peak, has size one or less."""
+    def at_point(cls, center: Float[np.ndarray, " D"], curvature: Curvature) -> "AffineMap":
+        """The map to coordinates whose curvature at any point is at most one in size."""
         return cls._of_blocks(center, curvature, [_root_of_size(block) for block in curvature.blocks])
 
     @classmethod
     def _of_blocks(
         cls, center: Float[np.ndarray, " D"], curvature: Curvature, factors: Iterable[Float[np.ndarray, "_ _ _"]]
-    ) -> "Whitening":
+    ) -> "AffineMap":
         order = np.concatenate([index.ravel() for index in curvature.members])
         natural = np.array_equal(order, np.arange(len(order)))
         return cls(center, tuple(factors), None if natural else np.argsort(order))
 
 
 def _root_of_size(block: Float[np.ndarray, "blocks size size"]) -> Float[np.ndarray, "blocks size size"]:
-    """Factors F with F F' = inv(|block|), sizes of eigenvalues once the diagonal is scaled to one; none is tiny."""
+    """Factors F with F F' = inv(|block|), by absolute eigenvalues of the block scaled to unit diagonal."""
     diagonal = np.abs(np.diagonal(block, axis1=1, axis2=2))
     usable = np.isfinite(diagonal) & (diagonal > 0)
     scale = 1 / np.sqrt(np.where(usable, diagonal, 1.0))
@@ -99,37 +99,31 @@ def _product(factor: Float[Array, "blocks size size"], vector: Float[Array, " m"
 
 @record
 class Whitened(LogDensity):
-    """A log density in whitened coordinates; the volume of the map, a constant, is left out."""
+    """A log density in whitened coordinates, without the constant log volume of the map."""
 
     density: LogDensity
-    whitening: Whitening
+    whitening: AffineMap
 
     @property
     def dimension(self) -> int:
-        """That of the density."""
         return len(self.whitening.center)
 
     def __call__(self, z: Float[Array, " D"]) -> Float[Array, ""]:
-        """Log density at whitened coordinates."""
         return self.density(self.whitening(z))
 
     def constrain(self, z: Float[Array, " D"]) -> Mapping[str, Array]:
-        """What whitened coordinates stand for."""
         return self.density.constrain(self.whitening(z))
 
     @property
     def loops_over_rows(self) -> bool:
-        """As the density does."""
         return self.density.loops_over_rows
 
     @property
     def has_symmetries(self) -> bool:
-        """As the density has."""
         return self.density.has_symmetries
 
     @property
     def owner(self) -> Any:
-        """That of the density."""
         return self.density.owner
 
 
@@ -137,5 +131,5 @@ def _traced_constrain_draws(density: LogDensity, draws: Float[Array, "chain draw
     return jax.vmap(jax.vmap(lambda vector: density.constrain(vector)))(draws)
 
 
-constrain_draws = OwnedJit(_traced_constrain_draws, compiler_options=QUICKLY)
-"""What draws (chain, draw, D) of a density stand for: name -> (chain, draw, ...)."""
+constrain_draws = OwnedJit(_traced_constrain_draws, compiler_options=LIGHT_OPTIMISATION)
+"""Constrained values of draws (chain, draw, D): name -> (chain, draw, ...)."""

@@ -227,7 +227,7 @@ def _traced(
     return RetainedRows(kept, mask, jnp.asarray(places), codes, counts, num_classes)
 
 
-Output = TypeVar("Result")
+Output = TypeVar("Output")
 CHUNK_NUMBERS = 1 << 21  # that densities of a chunk of rows hold at once, 16 MB
 
 

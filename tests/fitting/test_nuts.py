@@ -17,7 +17,7 @@ from bayesgen.fitting import prepare
 from bayesgen.program import PosteriorDensity
 from bayesgen.solvers import sampler
 from bayesgen.solvers.attempts import evaluator_by_steps
-from bayesgen.solvers.whitening import Whitened, Whitening
+from bayesgen.solvers.whitening import AffineMap, Whitened
 
 close = np.testing.assert_allclose
 # together these have every family, and every way to share a variance
@@ -278,7 +278,7 @@ def test_the_same_seed_gives_the_same_numbers(small):
 def test_steps_of_length_zero_tell_the_density_and_its_gradient(small, num_chains):
     problem = prepare(SMALL, *small)
     density = PosteriorDensity(problem.program, problem.statistics)
-    whitened = Whitened(density, Whitening.dense(density.dimension))
+    whitened = Whitened(density, AffineMap.dense(density.dimension))
     points = np.random.default_rng(0).normal(size=(5, density.dimension))
     points[2] = 1e200  # no density there, nor a gradient
     with jax.enable_x64(True):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from bayesgen.posteriors.draws import Entries, entry_names, problems
+from bayesgen.posteriors.draws import Entries, convergence_problems, entry_names
 
 
 def chains(rng, correlation, num_entries, shift=0.0):
@@ -42,20 +42,22 @@ def test_problems_name_the_worst_entry_and_count_each_once():
     values = {"real_covariance": covariance, "real_mean": mean, "fixed": np.ones((4, 1000, 5))}
     coords = {"class": ["calm", "wild"], "feature": ["height", "weight"]}
     name_of = entry_names(coords, {"real_mean": ["class", "feature"]})
-    found = problems(values, {"diverging": np.zeros((4, 1000), bool)}, name_of)
+    found = convergence_problems(values, {"diverging": np.zeros((4, 1000), bool)}, name_of)
     assert len(found) == 2
     assert (
         "'real_mean[wild, height]'" in found[0] and "1 of 7 entries" in found[0] and found[0].startswith("R-hat is 1.")
     )
     assert "'real_mean[wild, height]'" in found[1] and "1 of 7 entries" in found[1]
-    advised = problems({"mean": mean}, {"diverging": np.zeros((4, 1000), bool)}, entry_names({}, {}), "look at states")
+    advised = convergence_problems(
+        {"mean": mean}, {"diverging": np.zeros((4, 1000), bool)}, entry_names({}, {}), "look at states"
+    )
     assert "the chains disagree; look at states" in advised[0]
-    unnamed = problems({"mean": mean}, {"diverging": np.zeros((4, 1000), bool)}, entry_names({}, {}))
+    unnamed = convergence_problems({"mean": mean}, {"diverging": np.zeros((4, 1000), bool)}, entry_names({}, {}))
     assert "'mean[1, 0]'" in unnamed[0]
 
 
 def test_a_few_draws_are_said_to_tell_nothing():
     for num_draws in (1, 3):
         draws = np.arange(2.0 * num_draws).reshape(2, num_draws)
-        found = problems({"x": draws}, {"diverging": np.zeros((2, num_draws), bool)}, entry_names({}, {}))
+        found = convergence_problems({"x": draws}, {"diverging": np.zeros((2, num_draws), bool)}, entry_names({}, {}))
         assert len(found) == 1 and "tells nothing of convergence" in found[0]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from bayesgen.posteriors import in_order, invariants, matching_orders, some_pairs
+from bayesgen.posteriors import label_invariants, matching_orders, random_pairs, reordered
 
 DRAWS, ROWS, COMPONENTS = 23, 17, 3
 
@@ -56,18 +56,18 @@ def test_each_draw_has_the_best_of_all_orders(named, shuffles):
 def test_values_follow_their_components():
     orders = np.asarray([[[1, 0, 2], [2, 1, 0]]])
     values = np.arange(2 * 3 * 5).reshape(1, 2, 3, 5)
-    np.testing.assert_array_equal(in_order(values, orders, 0)[0, 0], values[0, 0][[1, 0, 2]])
-    np.testing.assert_array_equal(in_order(values, orders, 0)[0, 1], values[0, 1][[2, 1, 0]])
+    np.testing.assert_array_equal(reordered(values, orders, 0)[0, 0], values[0, 0][[1, 0, 2]])
+    np.testing.assert_array_equal(reordered(values, orders, 0)[0, 1], values[0, 1][[2, 1, 0]])
     square = np.arange(2 * 3 * 3).reshape(1, 2, 3, 3)  # the axis is said, not guessed
-    np.testing.assert_array_equal(in_order(square, orders, 1)[0, 1], square[0, 1][:, [2, 1, 0]])
-    np.testing.assert_array_equal(in_order(np.asarray([[[7, 8, 9], [4, 5, 6]]]), orders, 0), [[[8, 7, 9], [6, 5, 4]]])
+    np.testing.assert_array_equal(reordered(square, orders, 1)[0, 1], square[0, 1][:, [2, 1, 0]])
+    np.testing.assert_array_equal(reordered(np.asarray([[[7, 8, 9], [4, 5, 6]]]), orders, 0), [[[8, 7, 9], [6, 5, 4]]])
 
 
 def test_invariants_do_not_depend_on_names_and_parameters_do(named, shuffles):
     weights = np.random.default_rng(6).uniform(0.5, 2.0, ROWS)
-    pairs = some_pairs(ROWS, np.random.default_rng(7))
+    pairs = random_pairs(ROWS, np.random.default_rng(7))
     assert (pairs[:, 0] != pairs[:, 1]).all() and len(pairs) > 3
-    ours, theirs = (invariants(table, weights, pairs, 1) for table in (named, shuffled(named, shuffles)))
+    ours, theirs = (label_invariants(table, weights, pairs, 1) for table in (named, shuffled(named, shuffles)))
     for name, value in ours.items():
         assert value.shape[:2] == (1, DRAWS)
         np.testing.assert_allclose(theirs[name], value, rtol=1e-12, err_msg=name)
@@ -81,6 +81,6 @@ def test_invariants_do_not_depend_on_names_and_parameters_do(named, shuffles):
 
 
 def test_one_row_has_no_pairs(named):
-    pairs = some_pairs(1, np.random.default_rng(0))
+    pairs = random_pairs(1, np.random.default_rng(0))
     assert pairs.shape == (0, 2)
-    assert invariants(named[:22, :1], np.ones(1), pairs, 2)["rows in one component"].shape == (2, 11, 0)
+    assert label_invariants(named[:22, :1], np.ones(1), pairs, 2)["rows in one component"].shape == (2, 11, 0)

@@ -73,4 +73,4 @@ def test_a_sampler_is_told_of_several_modes_whatever_the_seed():
         evaluator = evaluator_of(density)
         attempts = [laplace(density, settings, evaluator, dispersed_starts(program, seed)) for seed in range(8)]
     assert all(attempt.path.startswith("adapted: 2 modes were found") for attempt in attempts)
-    assert all(attempt.remarks for attempt in attempts)
+    assert all(attempt.warnings for attempt in attempts)

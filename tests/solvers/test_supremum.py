@@ -8,7 +8,7 @@ import pytest
 from bayesgen.errors import FitError
 from bayesgen.log_density import LogDensity
 from bayesgen.records import record, static
-from bayesgen.solvers import rise
+from bayesgen.solvers import find_supremum
 
 
 @record
@@ -44,14 +44,14 @@ class Stated(LogDensity):
 
 def climbed(density, start):
     with jax.enable_x64(True):
-        return rise(density, np.asarray(start, float))
+        return find_supremum(density, np.asarray(start, float))
 
 
 def test_flat_directions_are_left_as_they_were():
     numbers = np.array([1.0, 2.0, -1.0])
     start = np.array([0.3, -0.2, 5.0])
     found = climbed(Stated(numbers, 3, "valley"), start)
-    assert found.endless is None and found.value == pytest.approx(0.0, abs=1e-12)
+    assert found.recession is None and found.value == pytest.approx(0.0, abs=1e-12)
     moved = found.vector - start
     np.testing.assert_allclose(moved, numbers * (numbers @ moved) / (numbers @ numbers), atol=1e-9)
 
@@ -62,11 +62,11 @@ def test_what_levels_off_is_told_from_a_maximum(scale):
     features = rng.normal(size=(40, 3))
     separable = features * np.sign(features @ [1.0, -2.0, 0.5])[:, None] * scale
     found = climbed(Stated(separable, 3, "rows"), np.zeros(3))
-    assert found.endless is not None
-    assert (separable @ found.endless > 0).mean() > 0.9
+    assert found.recession is not None
+    assert (separable @ found.recession > 0).mean() > 0.9
     overlapping = np.concatenate([separable, -separable[:7]])
     found = climbed(Stated(overlapping, 3, "rows"), np.zeros(3))
-    assert found.endless is None
+    assert found.recession is None
     with jax.enable_x64(True):
         slope = jax.grad(Stated(overlapping, 3, "rows"))(found.vector)
     assert np.abs(slope).max() < 1e-7 * max(scale, 1)
