@@ -1,7 +1,6 @@
-"""The command line, a thin skin: `bayesgen compare iris`.
+"""The command line: `bayesgen compare iris`.
 
-Only Typer is imported with this file. What a command needs is imported when it runs, so that `--help`
-is quick.
+This module imports Typer alone; commands import the rest when they run, so that `--help` is quick.
 """
 
 from enum import StrEnum
@@ -34,21 +33,21 @@ class ModelName(StrEnum):
 
 
 class TaskName(StrEnum):
-    """What `--task` can name."""
+    """The tasks that `--task` can name."""
 
     CLASSIFICATION = "classification"
     REGRESSION = "regression"
 
 
-_OF_NUMBERS = (ModelName.LINEAR, ModelName.JOINT_GAUSSIAN, ModelName.NAIVE_BAYES_REGRESSION)
+_REGRESSIONS = (ModelName.LINEAR, ModelName.JOINT_GAUSSIAN, ModelName.NAIVE_BAYES_REGRESSION)
 _MODELS_OF = {
-    TaskName.CLASSIFICATION: [name for name in ModelName if name not in _OF_NUMBERS],
-    TaskName.REGRESSION: [*_OF_NUMBERS],
+    TaskName.CLASSIFICATION: [name for name in ModelName if name not in _REGRESSIONS],
+    TaskName.REGRESSION: [*_REGRESSIONS],
 }
 
 
 class CovarianceName(StrEnum):
-    """What `--covariance` can name."""
+    """The covariances that `--covariance` can name."""
 
     FULL = "full"
     TIED = "tied"
@@ -68,7 +67,7 @@ class MethodName(StrEnum):
 
 
 class UnknownName(StrEnum):
-    """What `--unknown` can name."""
+    """The treatments of unknown values that `--unknown` can name."""
 
     DECLARED = "declared"
     MISSING = "missing"
@@ -107,7 +106,7 @@ Data = Annotated[
         "gzipped) or of a Parquet file, with column names.",
     ),
 ]
-Target = Annotated[
+TargetColumn = Annotated[
     str | None,
     typer.Option(
         metavar="COLUMN", help="Column that holds the classes, or the numbers to predict.", show_default="the last"
@@ -182,7 +181,7 @@ Methods = Annotated[
         help=f"Ways to learn, of {', '.join(MethodName)}; comma-separated or repeated.",
     ),
 ]
-Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the split and of NUTS.")]
+SeedOption = Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the split and of NUTS.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Write the whole result as JSON, and no tables.")]
 Out = Annotated[
     Path | None,
@@ -195,10 +194,10 @@ Out = Annotated[
 ]
 
 
-@app.command()
-def compare(
+@app.command("compare")
+def compare_command(
     data: Data = "iris",
-    target: Target = None,
+    target: TargetColumn = None,
     drop: Drop = None,
     sequence: Sequences = None,
     task: TaskOption = TaskName.CLASSIFICATION,
@@ -210,7 +209,7 @@ def compare(
     test_size: TestSize = None,
     per_class: PerClass = None,
     methods: Methods = ["mle,map,exact,nuts"],  # noqa: B006 - Typer reads it, nobody changes it
-    seed: Seed = 0,
+    seed: SeedOption = 0,
     json: AsJson = False,
     out: Out = None,
 ) -> None:
@@ -219,9 +218,9 @@ def compare(
         raise typer.BadParameter("--per-class says what to test on already: leave --test-size out.")
     if test_size is not None and not 0 < test_size < 1:
         raise typer.BadParameter("--test-size is a share, between 0 and 1.")
-    strange = [name for name in model or () if name not in _MODELS_OF[task]]
-    if strange:
-        raise typer.BadParameter(f"{strange[0]} is no model of a {task}: take one of {', '.join(_MODELS_OF[task])}.")
+    others = [name for name in model or () if name not in _MODELS_OF[task]]
+    if others:
+        raise typer.BadParameter(f"{others[0]} is no model of a {task}: take one of {', '.join(_MODELS_OF[task])}.")
     of_classes = {"--per-class": per_class, "--sequence": sequence or None, "--covariance": covariance, "--bins": bins}
     given = [option for option, value in of_classes.items() if value is not None]
     if task is TaskName.REGRESSION and given:

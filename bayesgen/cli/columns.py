@@ -1,4 +1,4 @@
-"""How the columns of a data set were read, for the screen and for config.json."""
+"""A summary of the columns of a data set as read, for the screen and for config.json."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,20 +15,20 @@ from bayesgen.data import SEQUENCE, Dataset, Schema, name_of_kind
 from bayesgen.describe import quote_some
 
 _SHOWN = 20
-_ROWS_A_VALUE = 4  # below which, on average, texts hardly repeat
+_ROWS_PER_VALUE = 4  # on average, below which texts hardly repeat
 
 
 @dataclass(frozen=True)
 class ColumnAsRead:
-    """How a column was read.
+    """A column as read.
 
     Attributes:
-        name, kind: of the column, as a schema has them.
-        values: how many different values it has.
-        missing: how many cells are missing.
+        name, kind: of the column in the schema.
+        values: number of different values.
+        missing: number of missing cells.
         holds: the range of its numbers, or its first values.
-        hardly_repeats: whether a text stands in fewer than four rows on average, or whole numbers all differ, as those
-            of identifiers do. Sequences and other numbers seldom repeat whatever they say.
+        hardly_repeats: whether a text occurs in fewer than four rows on average, or whole numbers all differ, as
+            identifiers do. False for sequences and other numbers, which seldom repeat.
     """
 
     name: str
@@ -40,9 +40,9 @@ class ColumnAsRead:
 
 
 def columns_as_read(dataset: Dataset, schema: Schema) -> list[ColumnAsRead]:
-    """Each column of a frame; a matrix of counts is one."""
+    """Each column of a frame; a matrix of counts counts as one column."""
     if not isinstance(dataset.X, pd.DataFrame):
-        cells = pd.Series(np.append(dataset.X.data, 0))  # which the matrix does not store
+        cells = pd.Series(np.append(dataset.X.data, 0))  # zeros, which the matrix does not store
         name = f"{dataset.X.shape[1]} columns"
         return [ColumnAsRead(name, "count", cells.nunique(), 0, _range(cells), False)]
     kinds = Schema.infer(dataset.X, declared=schema).kinds
@@ -55,7 +55,7 @@ def _as_read(name: str, kind: str, known: pd.Series, num_rows: int) -> ColumnAsR
     if is_real:
         hardly_repeats = 1 < num_values == len(known) and bool((known == known.round()).all())
     else:
-        hardly_repeats = kind != SEQUENCE and num_values * _ROWS_A_VALUE > num_rows
+        hardly_repeats = kind != SEQUENCE and num_values * _ROWS_PER_VALUE > num_rows
     holds = _range(known) if is_real else quote_some(sorted(known.unique().tolist(), key=str), 3)
     return ColumnAsRead(name, kind, num_values, num_rows - len(known), holds, hardly_repeats)
 
@@ -65,7 +65,7 @@ def _range(known: pd.Series) -> str:
 
 
 def column_table(columns: Sequence[ColumnAsRead]) -> list[RenderableType]:
-    """A line for each column, as far as they go on a screen."""
+    """A table with a line for each of the first columns."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for head in ("column", "read as", "values", "missing", "from, or first values"):
         of_numbers = head in ("values", "missing")

@@ -1,4 +1,4 @@
-"""What the commands do: their options made into objects, the work, and what is written where."""
+"""The work of the commands: options become objects, results become tables and files."""
 
 import abc
 import hashlib
@@ -44,12 +44,10 @@ from bayesgen.runtime import interruptibly
 from .columns import ColumnAsRead, column_table, columns_as_read
 from .interruption import undone_unless_finished
 
-# The options of the commands, as given and as the command line that gives them again.
-
 
 @dataclass(frozen=True)
 class CompareOptions:
-    """The options of `bayesgen compare`, as given; None stands for the default of each."""
+    """The options of `bayesgen compare`, as given; None means the default."""
 
     data: str
     target: str | None = None
@@ -67,7 +65,7 @@ class CompareOptions:
     unknown: str | None = None
 
     def command_line(self) -> str:
-        """The command that does the same again."""
+        """The command with these options."""
         named: dict[str, Sequence[object]] = {
             "--target": [self.target],
             "--drop": self.drop,
@@ -87,25 +85,23 @@ class CompareOptions:
         return shlex.join(["bayesgen", "compare", self.data, *(word for pair in pairs for word in pair)])
 
 
-# What `bayesgen compare` can be asked to do: tell classes, or numbers; with which models, on which split.
-
 _AVERAGED = ("full", "tied", "diag", "spherical")  # covariances of gda-average
 TEST_SIZE = 0.25
-_MANY = 20  # different numbers in a target from which on it is told that they are taken as classes
+_MANY = 20  # different numbers in a target; if there are more, a note says that they are taken as classes
 
 
 class Task(abc.ABC):
-    """What is to be told of new rows.
+    """The kind of prediction: classes or numbers.
 
     Attributes:
-        models: models by the name that `--model` has for them, made for some options and data.
+        models: by their name for `--model`, functions of options and data that make the model.
     """
 
     models: ClassVar[Mapping[str, Callable[[CompareOptions, Dataset], Any]]]
 
     @abc.abstractmethod
     def default_models(self, options: CompareOptions, dataset: Dataset) -> tuple[str, ...]:
-        """The models where none is named."""
+        """The models by default."""
 
     @abc.abstractmethod
     def split(self, options: CompareOptions, dataset: Dataset) -> Split:
@@ -113,14 +109,14 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def schema(self, options: CompareOptions, dataset: Dataset) -> Schema:
-        """What is declared of the columns and labels."""
+        """Declarations for columns and labels."""
 
     @abc.abstractmethod
-    def told(self, options: CompareOptions, split: Split) -> str:
-        """What is to be told, for the title."""
+    def description(self, options: CompareOptions, split: Split) -> str:
+        """The prediction in words, for the title."""
 
     def notes(self, options: CompareOptions, dataset: Dataset) -> list[str]:
-        """What a person may not have meant: columns that hardly repeat."""
+        """Notes on possible mistakes: columns that hardly repeat."""
         named = [
             f"{column.name!r} ({column.values:,} values in {len(dataset.y):,} rows)"
             for column in columns_as_read(dataset, self.schema(options, dataset))
@@ -134,70 +130,70 @@ class Task(abc.ABC):
         ]
 
     def figures(self, comparison: Comparison) -> Mapping[str, Callable[[Path], None]]:
-        """Functions that draw into a file, by the name of the file."""
+        """File name -> function that draws into the file."""
         return {}
 
 
-class Classification(Task):
-    """Classes are told."""
+class ClassificationTask(Task):
+    """Prediction of classes."""
 
     models = MappingProxyType(
         {
-            "naive-bayes": lambda options, dataset: NaiveBayes(_of_numbers(options)),
-            "naive-bayes-average": lambda options, dataset: NaiveBayes(_of_numbers(options), structure="average"),
+            "naive-bayes": lambda options, dataset: NaiveBayes(_families(options)),
+            "naive-bayes-average": lambda options, dataset: NaiveBayes(_families(options), structure="average"),
             "gda": lambda options, dataset: GaussianDiscriminant(covariance=options.covariance or "full"),
             "gda-average": lambda options, dataset: average([GaussianDiscriminant(form) for form in _AVERAGED]),
         }
     )
 
     def default_models(self, options: CompareOptions, dataset: Dataset) -> tuple[str, ...]:
-        """One, since NUTS compiles for each: jointly normal columns where all are numbers, which are in no bins."""
+        """One model, since NUTS compiles for each: gda where all columns are numbers and --bins is not given."""
         if options.bins is not None:
             return ("naive-bayes",)
         return ("gda" if dataset.all_real or options.covariance is not None else "naive-bayes",)
 
     def split(self, options: CompareOptions, dataset: Dataset) -> Split:
-        """With classes in proportion, or the first rows of each."""
+        """A split with classes in proportion, or the first rows of each class."""
         try:
             if options.per_class is not None:
                 return dataset.split_per_class(options.per_class)
             return dataset.split(test_size=options.test_size or TEST_SIZE, seed=options.seed)
         except DataError as refusal:
-            raise DataError(f"{refusal} {_told_as_numbers(dataset)}".strip()) from refusal
+            raise DataError(f"{refusal} {_hint_of_regression(dataset)}".strip()) from refusal
 
     def schema(self, options: CompareOptions, dataset: Dataset) -> Schema:
-        """Columns of sequences; values and classes of the whole file, or its classes alone."""
+        """Columns of sequences, classes of the whole file, and its values unless unknown ones are missing."""
         declared = dataset.declare(options.sequences)
         return declared if options.unknown != "missing" else replace(declared, categories={}, unknown="missing")
 
-    def told(self, options: CompareOptions, split: Split) -> str:
-        """How many classes, and the first of them."""
+    def description(self, options: CompareOptions, split: Split) -> str:
+        """The number of classes, and the first of them."""
         classes = sorted(split.y_train.dropna().unique().tolist())
         names = ", ".join(map(str, classes[:5])) + (", ..." if len(classes) > 5 else "")
         bins = "" if options.bins is None else f", naive Bayes with {options.bins} bins"
         return f"{len(classes)} classes of {options.target} ({names}){bins}"
 
     def notes(self, options: CompareOptions, dataset: Dataset) -> list[str]:
-        """Gaussian models that are naive Bayes by another name; bins of nothing; numbers that are taken as classes."""
+        """Also: gda without real columns, bins without real columns, and numbers that are taken as classes."""
         gaussian = [name for name in options.models or () if name.startswith("gda")]
-        alike = f"No column of {dataset.name} holds real numbers, so {' and '.join(gaussian)} is naive Bayes here."
+        same_model = f"No column of {dataset.name} holds real numbers, so {' and '.join(gaussian)} is naive Bayes here."
         no_bins = f"No column of {dataset.name} holds real numbers, so --bins does nothing here."
         notes = [
             *super().notes(options, dataset),
-            alike if gaussian and not dataset.any_real else "",
+            same_model if gaussian and not dataset.any_real else "",
             no_bins if options.bins is not None and not dataset.any_real else "",
-            _told_as_numbers(dataset),
+            _hint_of_regression(dataset),
         ]
         return [note for note in notes if note]
 
 
-def _of_numbers(options: CompareOptions) -> dict[str, Family]:
-    """The family of columns of numbers: none is named where they are normal, as by default."""
+def _families(options: CompareOptions) -> dict[str, Family]:
+    """Families of columns of numbers; empty for the default, a normal one."""
     return {} if options.bins is None else {"real": DirichletHistogram(options.bins)}
 
 
-def _told_as_numbers(dataset: Dataset) -> str:
-    """A hint that a target may be meant as numbers; empty where it holds few different ones."""
+def _hint_of_regression(dataset: Dataset) -> str:
+    """A hint that a target may be numbers to predict; empty where it holds few different ones."""
     y = dataset.y.dropna()
     is_number = pd.api.types.is_numeric_dtype(y.dtype) and not pd.api.types.is_bool_dtype(y.dtype)
     num_values = y.nunique()
@@ -210,13 +206,13 @@ def _told_as_numbers(dataset: Dataset) -> str:
 
 
 def _check_numbers(y: pd.Series) -> None:
-    """Refuse a target of other than numbers, with what it holds."""
+    """Refuse a target that does not hold numbers."""
     if pd.api.types.is_numeric_dtype(y.dtype) and not pd.api.types.is_bool_dtype(y.dtype):
         return
     known = y.dropna()
     numbers = pd.to_numeric(known.astype(str), errors="coerce")
-    strange = list(dict.fromkeys(known[numbers.isna()].tolist()))
-    what = quote_some(strange, 5) if strange else f"{y.dtype}"
+    others = list(dict.fromkeys(known[numbers.isna()].tolist()))
+    what = quote_some(others, 5) if others else f"{y.dtype}"
     raise DataError(
         f"Target {y.name!r} holds {what}, and a regression predicts numbers. Name another target; for cells that are "
         "missing say --missing '?', or whatever marks them; for classes leave --task regression out."
@@ -224,10 +220,10 @@ def _check_numbers(y: pd.Series) -> None:
 
 
 def _encoder(options: CompareOptions, dataset: Dataset) -> ColumnTransformer | None:
-    """What makes numbers of columns of texts: one for each value but the first, and for missing cells, 0 or 1.
+    """An encoder of columns of texts: an indicator for each value but the first, and for missing cells.
 
-    None where all columns are numbers. Values that training rows lack have a number of theirs too where they are
-    declared, and are taken as the first where not.
+    None where all columns are numbers. Values that training rows lack have an indicator if they are declared, and count
+    as the first value if not.
     """
     declared = dataset.categories
     values = {name: list(declared.get(name, (False, True))) for name in dataset.not_real}
@@ -244,8 +240,8 @@ def _encoder(options: CompareOptions, dataset: Dataset) -> ColumnTransformer | N
     return ColumnTransformer([("values", encoder, [*values])], remainder="passthrough", verbose_feature_names_out=False)
 
 
-class Regression(Task):
-    """A number is told."""
+class RegressionTask(Task):
+    """Prediction of a number."""
 
     models = MappingProxyType(
         {
@@ -256,11 +252,11 @@ class Regression(Task):
     )
 
     def default_models(self, options: CompareOptions, dataset: Dataset) -> tuple[str, ...]:
-        """A line in the columns."""
+        """Linear regression."""
         return ("linear",)
 
     def split(self, options: CompareOptions, dataset: Dataset) -> Split:
-        """Of rows at random."""
+        """A split of rows at random."""
         _check_numbers(dataset.y)
         return dataset.split(test_size=options.test_size or TEST_SIZE, seed=options.seed, by_class=False)
 
@@ -271,20 +267,20 @@ class Regression(Task):
             return Schema(unknown="missing", response=response)
         return Schema(categories=dataset.categories, response=response)
 
-    def told(self, options: CompareOptions, split: Split) -> str:
+    def description(self, options: CompareOptions, split: Split) -> str:
         """The range of the numbers."""
         known = split.y_train.dropna().to_numpy(np.float64)
         return f"{options.target} from {known.min():,.5g} to {known.max():,.5g}"
 
     def figures(self, comparison: Comparison) -> Mapping[str, Callable[[Path], None]]:
-        """How often intervals hold the truth."""
+        """The coverage of intervals."""
         if not can_draw():
             warn('No coverage.png is drawn without matplotlib: pip install "bayesgen[plots]".')
             return {}
         return {"coverage.png": lambda path: save(coverage_figure(comparison), path)}
 
 
-TASKS: Mapping[str, Task] = {"classification": Classification(), "regression": Regression()}
+TASKS: Mapping[str, Task] = {"classification": ClassificationTask(), "regression": RegressionTask()}
 
 
 _METHODS: dict[str, list[tuple[Any, Any]]] = {
@@ -323,7 +319,7 @@ def _compare(options: CompareOptions) -> tuple[Comparison, str, list[ColumnAsRea
     dataset = load_dataset(options.data, target=options.target, missing=options.missing, texts=options.sequences)
     dataset = dataset.without(options.drop)
     task = TASKS[options.task]
-    options = _settled(options, task, dataset)
+    options = _with_defaults(options, task, dataset)
     split = task.split(options, dataset)
     for note in task.notes(options, dataset):
         warn(note)
@@ -349,8 +345,8 @@ def _compare(options: CompareOptions) -> tuple[Comparison, str, list[ColumnAsRea
     return replace(comparison, config=config | dict(comparison.config)), _title(options, task, split), columns
 
 
-def _settled(options: CompareOptions, task: Task, dataset: Dataset) -> CompareOptions:
-    """The options with the defaults that these data settle filled in."""
+def _with_defaults(options: CompareOptions, task: Task, dataset: Dataset) -> CompareOptions:
+    """The options with defaults filled in, some of which depend on the data."""
     return replace(
         options,
         target=str(dataset.y.name),
@@ -364,27 +360,27 @@ def _title(options: CompareOptions, task: Task, split: Split) -> str:
     unlabelled = f" ({num_unlabelled} without labels)" if num_unlabelled else ""
     return (
         f"{Path(options.data).name}: {len(split.y_train)} rows to learn from{unlabelled}, {len(split.y_test)} to test "
-        f"on, {task.told(options, split)}, seed {options.seed}"
+        f"on, {task.description(options, split)}, seed {options.seed}"
     )
 
 
 @contextmanager
 def _folder(path: Path) -> Iterator[None]:
-    """The folder, made where it is not there; what was made is taken away if an error or Ctrl-C ends the block."""
+    """The folder, made if necessary; new folders are removed if an error or Ctrl-C ends the block."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
 
-    def take_away() -> None:
+    def remove() -> None:
         for folder in missing:
-            with suppress(OSError):  # it was not made yet, or somebody else has put something there
+            with suppress(OSError):  # not made yet, or not empty
                 folder.rmdir()
 
-    with undone_unless_finished(take_away):
+    with undone_unless_finished(remove):
         path.mkdir(parents=True, exist_ok=True)
         yield
 
 
 def _write(comparison: Comparison, task: Task, folder: Path) -> None:
-    """Write all files aside, then give them their names, so that none is ever there in part."""
+    """Write all files to a temporary folder, then move them, so that no file is ever incomplete."""
     result = comparison.to_dict()
     aside = folder / f".bayesgen-{uuid4().hex}"
     try:
@@ -411,7 +407,7 @@ def _json(content: Any, encoding: str) -> str:
 
 @contextmanager
 def _warnings_on(console: Console) -> Iterator[None]:
-    """Show bayesgen's own warnings as notes, each once, and other people's as Python does."""
+    """Show warnings of bayesgen as notes, each once, and others as Python does."""
     seen = set()
     with warnings.catch_warnings():
         usual = warnings.showwarning

@@ -1,8 +1,8 @@
-"""Ctrl-C on the command line ends the process at once, wherever it comes, and leaves no half-made file behind.
+"""Ctrl-C on the command line: it ends the process at once, and removes unfinished files.
 
 A KeyboardInterrupt would be lost where Python cannot raise it (in callbacks of the garbage collector and of the import
-system, both of which JAX keeps busy), and a process that it ends waits for threads that compile, which cannot be
-stopped. So the handler of the signal itself takes back what was begun and ends the process.
+system, both of which JAX uses often), and the process would wait for threads that compile, which cannot be stopped. So
+the signal handler itself removes unfinished files and ends the process.
 """
 
 import os
@@ -13,14 +13,14 @@ from typing import Any, NoReturn
 
 INTERRUPTED = 130
 _TO_UNDO: list[Callable[[], object]] = []
-_SHOW_CURSOR = "\x1b[?25h"  # which a progress bar hides
+_SHOW_CURSOR = "\x1b[?25h"  # hidden by progress bars
 
 
 @contextmanager
 def ended_by_interrupts() -> Iterator[None]:
-    """A block of the main thread in which Ctrl-C ends the process with status 130 and a line that says so.
+    """A block of the main thread in which Ctrl-C ends the process with status 130 and a message.
 
-    Where Ctrl-C does something else, or nothing, as in the background of a shell, it goes on doing so.
+    Another handler of Ctrl-C is kept, such as none in the background of a shell.
     """
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
@@ -34,7 +34,7 @@ def ended_by_interrupts() -> Iterator[None]:
 
 @contextmanager
 def undone_unless_finished(undo: Callable[[], object]) -> Iterator[None]:
-    """A block that is undone where an error ends it, or Ctrl-C the process; `undo` may find nothing to undo yet."""
+    """A block that is undone after an error or Ctrl-C; `undo` may be called before there is anything to undo."""
     _TO_UNDO.append(undo)
     try:
         yield
@@ -46,11 +46,11 @@ def undone_unless_finished(undo: Callable[[], object]) -> Iterator[None]:
 
 
 def _end(signal_number: int, frame: Any) -> NoReturn:
-    """Undo the last begun first, say so and end the process, whose main thread stands still meanwhile."""
+    """Undo unfinished blocks, the last one first, write a message and end the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for undo in reversed(_TO_UNDO):
         undo()
     line = "bayesgen: interrupted\n"
-    with suppress(OSError):  # written past sys.stderr, in the midst of whose work this may be
+    with suppress(OSError):  # not by sys.stderr, which the signal may have interrupted
         os.write(2, (f"{_SHOW_CURSOR}\n{line}" if os.isatty(2) else line).encode())
     os._exit(INTERRUPTED)

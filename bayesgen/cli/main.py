@@ -1,4 +1,4 @@
-"""The entry point of the command `bayesgen`, which loads nothing before Ctrl-C is taken care of."""
+"""The entry point of the command `bayesgen`; it handles Ctrl-C before it imports the rest."""
 
 import io
 import os
@@ -12,8 +12,8 @@ _REFUSED = 1
 def main() -> None:
     """Run the command that the arguments of the process name.
 
-    What the encoding of standard output lacks is escaped. The exit status is 1 where standard output cannot be
-    written, with a line that says why unless it is a closed pipe, and 130 after Ctrl-C, with a line that says so.
+    Characters that the encoding of standard output lacks are escaped. The exit status is 1, with a message unless it is
+    a closed pipe, where standard output cannot be written, and 130, with a message, after Ctrl-C.
     """
     with ended_by_interrupts():
         from .app import app
@@ -26,7 +26,7 @@ def main() -> None:
             try:
                 app(prog_name="bayesgen")
             finally:
-                sys.stdout.flush()  # the interpreter's own attempt as it ends would be a traceback
+                sys.stdout.flush()  # a failure at exit of the interpreter would print a traceback
         except OSError as refusal:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left to be flushed
             if not isinstance(refusal, BrokenPipeError):

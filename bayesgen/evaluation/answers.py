@@ -1,4 +1,4 @@
-"""Answers: what a model, learned by one method and asked by one rule, says of test rows; their tables."""
+"""Answers: predictions of test rows by a model, a training method and a rule; tables of their scores."""
 
 import dataclasses
 import warnings
@@ -20,17 +20,17 @@ from .targets import EVERYWHERE, ClassTarget, RowScores, Target
 
 @by_content
 class Answer:
-    """What one (model, method, rule) says of the test rows, or the message of its refusal.
+    """The prediction of the test rows by one (model, method, rule), or the message of its refusal.
 
     Attributes:
-        model, method, rule: who answers.
-        prediction: what the rule gave; None where it was refused.
-        refused: the message of the refusal; None where there is an answer.
-        fit_seconds, predict_seconds: how long it took.
-        two_step: whether it is a plug-in, and not an average.
-        ask: gives the prediction of other rows; None where it was refused.
-        is_map, is_mean: whether it is the two-step MAP answer, or the plug-in at a posterior mean: the other answers of
-            the same model are compared with these two.
+        model, method, rule: their names.
+        prediction: the prediction; None where it was refused.
+        refused: the message of the refusal, or None.
+        fit_seconds, predict_seconds: durations.
+        two_step: whether it is a plug-in, not an average.
+        ask: predicts other rows; None where it was refused.
+        is_map, is_mean: whether it is the two-step MAP answer, or the plug-in at a posterior mean, with which the other
+            answers of the same model are compared.
     """
 
     model: str
@@ -47,7 +47,7 @@ class Answer:
 
     @property
     def key(self) -> dict[str, str]:
-        """Who answers: model, method and rule."""
+        """The names of model, method and rule."""
         return {"model": self.model, "method": self.method, "rule": self.rule}
 
 
@@ -117,7 +117,7 @@ def difference_table(given: Sequence[Scored]) -> pd.DataFrame:
 
 
 def prediction_table(given: Sequence[Scored], target: Target[Any], rows: Shaped[np.ndarray, " n"]) -> pd.DataFrame:
-    """One row per answer and test row: the truth, if there is one, and what the answer says."""
+    """One row per answer and test row: the truth, if there is one, and the prediction."""
     parts = []
     for one in given:
         first, rest = target.columns(one.answer.prediction, one.row_scores, EVERYWHERE)
@@ -126,7 +126,7 @@ def prediction_table(given: Sequence[Scored], target: Target[Any], rows: Shaped[
 
 
 def disagreement_table(given: Sequence[Scored], target: Target[Any], rows: Shaped[np.ndarray, " n"]) -> pd.DataFrame:
-    """One row per two answers and test row in which they differ, with what both say."""
+    """One row per two answers and test row in which they differ, with both predictions."""
     parts = []
     for first, second in combinations(given, 2):
         places = target.differing(
@@ -148,23 +148,21 @@ def _prefixed(columns: dict[str, Any]) -> dict[str, Any]:
     return {f"other_{name}": column for name, column in columns.items()}
 
 
-# The test rows that cost the answers of a comparison most, and the column that did it.
-
 NUM_ROWS = 5
-LEAST_GAIN = 1e-6  # of a log score, that is more than rounding
-MOST_COLUMNS = 100  # each of which is asked about anew
+LEAST_IMPROVEMENT = 1e-6  # of a log score, more than rounding
+MOST_COLUMNS = 100  # each of which is marginalised in turn
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a test row cost an answer.
+    """A test row with a low log score, and the columns that cause it.
 
     Attributes:
-        model, method, rule: who answered.
-        row, truth: what the row is called, and its class.
+        model, method, rule: names of the answer.
+        row, truth: name of the row, and its class.
         log_score: log p(true class | row), −∞ where the answer rules it out.
-        columns: the one without which the log score would be highest; where the row stays ruled out without any one,
-            those that rule it out by themselves; none where it cannot be told.
+        columns: the column without which the log score would be highest; where the row is ruled out without any single
+            column, too, those that rule it out alone; empty where unknown.
     """
 
     model: str
@@ -177,10 +175,10 @@ class Cost:
 
 
 def costly_rows(scored: Sequence[Scored], target: Target[Any], names: np.ndarray, X_test: Any) -> tuple[Cost, ...]:
-    """What the costliest rows of each model cost its answers, row by row; none where no classes are predicted.
+    """The rows with the lowest log scores of each model, by row and answer; none where no classes are predicted.
 
-    They are those in which its answers score lowest, and one of them lower than the share of the class alone. The
-    column is looked for in data frames of up to a hundred columns, each of which is marginalised in turn.
+    In each of them an answer scores lower than the share of the class alone. Columns are found in data frames of up to
+    a hundred columns, each of which is marginalised in turn.
     """
     if not isinstance(target, ClassTarget):
         return ()
@@ -194,7 +192,7 @@ def costly_rows(scored: Sequence[Scored], target: Target[Any], names: np.ndarray
 
 
 def _costliest(log_scores: Float[np.ndarray, "A n"], log_shares: Float[np.ndarray, " n"]) -> Int[np.ndarray, " m"]:
-    """Places of the rows that cost most: that most answers rule out, then those of the lowest scores."""
+    """Positions of the costliest rows: those that most answers rule out, then those of the lowest scores."""
     ruled_out = np.isneginf(log_scores)
     order = np.lexsort((np.where(ruled_out, 0.0, log_scores).sum(axis=0), -ruled_out.sum(axis=0)))
     costs_something = np.asarray((log_scores < log_shares).any(axis=0))
@@ -205,8 +203,8 @@ def _costs(
     one: Scored, target: ClassTarget, names: np.ndarray, places: Int[np.ndarray, " m"], X_test: Any
 ) -> Iterator[Cost]:
     columns = list(map(str, X_test.columns)) if isinstance(X_test, pd.DataFrame) else []
-    told = 0 < len(columns) <= MOST_COLUMNS and len(places) > 0
-    without, alone = _asked_anew(one, target, places, X_test) if told else np.zeros((2, len(places), 0))
+    are_few = 0 < len(columns) <= MOST_COLUMNS and len(places) > 0
+    without, alone = _marginalised_scores(one, target, places, X_test) if are_few else np.zeros((2, len(places), 0))
     for place, of_without, of_alone in zip(places, without, alone, strict=True):
         score = one.log_scores[place]
         yield Cost(
@@ -214,30 +212,30 @@ def _costs(
             row=names[place],
             truth=target.labels[target.codes[place]],
             log_score=float(score),
-            columns=tuple(columns[column] for column in _guilty(score, of_without, of_alone)),
+            columns=tuple(columns[column] for column in _responsible_columns(score, of_without, of_alone)),
         )
 
 
-def _guilty(
+def _responsible_columns(
     score: float, without: Float[np.ndarray, " D"], alone: Float[np.ndarray, " D"]
 ) -> Int[np.ndarray, " columns"]:
-    """Places of the columns that cost a row its log score, of its scores without each column and with each alone."""
+    """Positions of the columns that cause a low log score, from the scores without each column and with each alone."""
     best = without.max(initial=-np.inf)
-    if best > score + LEAST_GAIN:
+    if best > score + LEAST_IMPROVEMENT:
         return np.flatnonzero(without == best)
     return np.flatnonzero(np.isneginf(alone)) if np.isneginf(score) else np.zeros(0, int)
 
 
-def _asked_anew(
+def _marginalised_scores(
     one: Scored, target: ClassTarget, places: Int[np.ndarray, " m"], X_test: pd.DataFrame
 ) -> Float[np.ndarray, "2 m D"]:
-    """Log scores of some rows with each column in turn marginalised, and with all others."""
+    """Log scores of some rows with each column in turn marginalised, and with all others marginalised."""
     hidden = np.tile(np.eye(X_test.shape[1], dtype=bool), (len(places), 1))
     repeated = np.tile(np.repeat(places, X_test.shape[1]), 2)
     rows = X_test.iloc[repeated].reset_index(drop=True).mask(np.concatenate([hidden, ~hidden]))
     assert one.answer.ask is not None
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", BayesgenWarning)  # of rows that nobody has
+        warnings.simplefilter("ignore", BayesgenWarning)  # of rows that the user does not have
         prediction = one.answer.ask(rows)
     scores = replace(target, codes=target.codes[repeated]).row_scores(prediction)["log_score"]
     return scores.reshape(2, len(places), -1)

@@ -1,4 +1,4 @@
-"""Comparing answers: one or several models, learned and asked in several ways, scored on the same rows."""
+"""`compare`: models, training methods and rules, scored on the same test rows."""
 
 import functools
 import json
@@ -37,13 +37,11 @@ from .answers import (
 )
 from .targets import ClassTarget, ContinuousTarget, DensityTarget, Target
 
-# What answers are held against and reported with: the true classes and names of test rows, versions of libraries.
-
 VERSIONS_OF = ("numpyro", "jax", "numpy", "scipy", "scikit-learn", "arviz-base")
 
 
 def versions() -> dict[str, str]:
-    """The versions of bayesgen, Python and what the numbers come from."""
+    """The versions of bayesgen, Python and the numerical libraries."""
     ours = {"bayesgen": __version__, "python": platform.python_version()}
     return ours | {name: version(name) for name in VERSIONS_OF}
 
@@ -52,7 +50,7 @@ def true_classes(y_test: Any, classes: np.ndarray, num_rows: int) -> np.ndarray:
     """The index of each test row's class.
 
     Raises:
-        DataError: a label that is none of the classes; another number of labels than of rows.
+        DataError: a label outside of the classes; another number of labels than of rows.
     """
     truth = Schema(classes=classes.tolist()).encode_labels(y_test, "y_test")
     if len(truth) != num_rows:
@@ -72,7 +70,7 @@ def true_values(y_test: Any, num_rows: int) -> Float[np.ndarray, " n"]:
     """The response of each test row.
 
     Raises:
-        DataError: what is no finite number, or missing; another number of responses than of rows.
+        DataError: a value that is missing or not a finite number; another number of responses than of rows.
     """
     values = response_values(as_array(y_test, "y_test"), "y_test")
     if values.shape != (num_rows,):
@@ -87,25 +85,23 @@ def true_values(y_test: Any, num_rows: int) -> Float[np.ndarray, " n"]:
 
 
 def row_names(X_test: Any, y_test: Any, num_rows: int) -> np.ndarray:
-    """What test rows are called: by the index of a pandas frame, else by position."""
+    """Names of test rows: the index of a pandas frame, else positions."""
     frames = [part for part in (y_test, X_test) if isinstance(part, pd.Series | pd.DataFrame)]
     return frames[0].index.to_numpy() if frames else np.arange(num_rows)
 
-
-# `Comparison`: what several answers say of the same test rows, and how well, as tables, JSON and arrays.
 
 _NOT_IN_JSON = ["fit_seconds", "predict_seconds"]  # equal runs give equal results
 
 
 @by_content
 class Comparison:
-    """What several answers say of the same test rows, and how well.
+    """Predictions of the same test rows by several models, methods and rules, and their scores.
 
     answers: one `Answer` for each model and (method, rule) pair, refused ones included.
-    target: what the test rows hold, which the answers are held against.
-    rows: what each test row is called, shape (n,): its index in a pandas frame, otherwise its position.
-    costs: what the costliest rows cost each answer, where that was asked for.
-    config, versions: what was compared, and with which versions of what.
+    target: the truth of the test rows, by which answers are scored.
+    rows: name of each test row, shape (n,): its index in a pandas frame, otherwise its position.
+    costs: the rows with the lowest log scores, after `with_costs`.
+    config, versions: the settings of the comparison, and the versions of libraries.
     """
 
     answers: tuple[Answer, ...]
@@ -117,7 +113,7 @@ class Comparison:
 
     @property
     def classes(self) -> Shaped[np.ndarray, " K"]:
-        """The K class labels; none where the test rows have no classes."""
+        """The K class labels; empty where the test rows have no classes."""
         return self.target.classes
 
     @property
@@ -131,7 +127,7 @@ class Comparison:
         return score_rows(self.answers, self.target)
 
     def with_costs(self, X_test: Any) -> "Comparison":
-        """The same, with what the costliest of these test rows cost each answer, and the columns that did it."""
+        """The comparison with the rows of the lowest log scores, and the columns that cause them."""
         return replace(self, costs=costly_rows(self.scored, self.target, self.rows, X_test))
 
     @property
@@ -151,8 +147,8 @@ class Comparison:
         `ruled_out` the others whose y has the density zero.
 
         `difference` is the mean log score minus that of the two-step MAP answer of the same model, and
-        `difference_from_mean` the same from the plug-in at the posterior mean, each with the standard error of the
-        paired difference. `refused` holds the message where there is no answer.
+        `difference_from_mean` that from the plug-in at the posterior mean, each with the standard error of the paired
+        difference. `refused` holds the message of a refusal.
         """
         return score_table(self.answers, self.scored, self.target)
 
@@ -163,7 +159,7 @@ class Comparison:
 
     @property
     def disagreements(self) -> pd.DataFrame:
-        """One row per two answers and test row in which they differ, with the truth and what both say.
+        """One row per two answers and test row in which they differ, with the truth and both predictions.
 
         Of classes: the rows to which they give different ones, both labels, and the probability of every class by both:
         `p[class]`, `other_p[class]`. Of numbers: the ten rows in which their log scores differ most, and by more than
@@ -197,13 +193,13 @@ class Comparison:
         )
 
     def to_json(self) -> str:
-        """`to_dict` as strict JSON: what is not finite is null."""
+        """`to_dict` as strict JSON: numbers that are not finite are null."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False)
 
     def to_datatree(self) -> xarray.DataTree:
         """Groups `scores` (pair), `log_scores` (pair, row) and `predictions` (pair, row) and further axes.
 
-        The coordinates `model`, `method` and `rule` run along `pair`. What a refused pair lacks is NaN. Without labels
+        The coordinates `model`, `method` and `rule` are along `pair`. Values of refused pairs are NaN. Without labels
         there are no `predictions`.
         """
         keys = [answer.key for answer in self.answers]
@@ -245,7 +241,7 @@ class Comparison:
 
 
 def _plain(value: Any) -> Any:
-    """The value in what JSON knows: numbers that are not finite, and pandas' NA, as None."""
+    """The value in types of JSON; None for pandas' NA and numbers that are not finite."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -280,17 +276,17 @@ def compare(
     schema: Schema | None = None,
     progress: bool | None = None,
 ) -> Comparison:
-    """Learn every model by every method, ask by every rule, and score the answers on the same test rows.
+    """Fit every model by every method, predict by every rule, and score the predictions on the same test rows.
 
     models: one model, or a mapping name -> model.
     X, y, schema, seed, progress: as `fit` takes them. X_test, y_test: rows and labels to score on: classes, or numbers
         for models of a continuous label. Models of rows without labels (mixtures, programs with label=None) take y=None
         and y_test=None, and are scored by the density of the test rows.
     methods: (method, rule) pairs; None means MLE + PlugIn, MAP + PlugIn, Exact + PlugIn(at="mean"),
-        Exact + BMA and NUTS + BMA. A method that stands in several pairs is fitted once.
+        Exact + BMA and NUTS + BMA. A method of several pairs is fitted once.
 
     A (method, rule) pair that a model refuses with a `BayesgenError` becomes a row with its message. Where
-    every pair is refused there is nothing to compare, and the first refusal is raised. Raises DataError where
+    every pair is refused, the first refusal is raised. Raises DataError where
     y_test holds a class that the training labels lack, or has another length than X_test, or one of y and y_test is
     None, and ModelError for a concept learner, which has no classes, and where some models predict classes and others
     numbers.
@@ -345,7 +341,7 @@ def compare(
 
 
 def _target(answers: Sequence[Answer], y: Any, y_test: Any, num_rows: int) -> Target[Any]:
-    """What the answers are held against."""
+    """The truth of the test rows, of the kind that the answers predict."""
     given = [answer for answer in answers if answer.refused is None]
     if y_test is None:
         return DensityTarget()
@@ -364,7 +360,7 @@ def _target(answers: Sequence[Answer], y: Any, y_test: Any, num_rows: int) -> Ta
 
 @dataclass(frozen=True)
 class _Attempt:
-    """What came of a call: its value or its refusal, and how long it took."""
+    """The result of a call: its value or its refusal, and its duration."""
 
     outcome: Any
     refused: str | None
@@ -381,7 +377,7 @@ class _Attempt:
 
 
 def _learner(model: Any, X: Any, y: Any, *, seed: Any, progress: bool | None, **read: Any) -> Callable[..., Any]:
-    """`fit` of a model by a method given later; the data are read, as `prepare` says, and summarised once for all."""
+    """A function that fits a model by a method; the data are read and summarised once, see `prepare`."""
     data = _Attempt.at(prepare, model, X, y, **read)
 
     def learn(*, method: Any) -> Any:
@@ -423,7 +419,7 @@ def _ask(
 
 
 def _names_of(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[str, str]]:
-    """What each pair is called: by type, or in full where two pairs would be called the same."""
+    """Names of the pairs: types, or in full where two pairs would have the same name."""
     short = [(type(method).__name__, _rule_name(method, rule)) for method, rule in pairs]
     return [
         name if short.count(name) == 1 else (repr(method), repr(rule))
@@ -432,6 +428,6 @@ def _names_of(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[str, str]]:
 
 
 def _rule_name(method: Any, rule: Any) -> str:
-    """The type of the rule, and for a plug-in into a whole posterior the point that it takes there."""
+    """The type of the rule, with its point for a plug-in at a point of a posterior distribution."""
     at_point = isinstance(rule, PlugIn) and not isinstance(method, MLE | MAP)
     return f"{type(rule).__name__}({rule.at})" if at_point else type(rule).__name__

@@ -3,9 +3,9 @@
 Every score takes the table log p(y = k | x_i), shape (n, K), and the index of each row's true class, shape
 (n,). Log-probabilities, because a probability of 1e-400 is still a finite log score.
 
-A row of NaN stands for a row that the answer called impossible under every class. An answer must not gain by
-refusing to answer, so such a row is scored as the worst forecast there is, certainty of a wrong class:
-accuracy 0, log score −∞, Brier score 2, and confidence 1 where nothing was right in the calibration error.
+A row of NaN is impossible under every class. A model must not gain by refusing to answer, so such a row has the
+scores of certainty of a wrong class: accuracy 0, log score −∞, Brier score 2, and confidence 1 with accuracy 0 in the
+calibration error.
 """
 
 import numpy as np
@@ -54,11 +54,11 @@ def brier_score(log_probabilities: ArrayLike, truth: ArrayLike) -> float:
 def expected_calibration_error(
     log_probabilities: ArrayLike, truth: ArrayLike, *, bins: int = CALIBRATION_BINS
 ) -> float:
-    """The mean gap between confidence in the named class and how often it is right, in bins of equal mass.
+    """The mean gap between confidence in the most probable class and its accuracy, in bins of equal mass.
 
     Rows are sorted by the probability of their most probable class and cut into `bins` bins of (nearly) the
-    same number of rows; the gap |mean confidence − share right| of each bin counts by its rows. Rows of equal
-    confidence share their mean rightness, so that their order in the table does not matter.
+    same number of rows; the gap |mean confidence − accuracy| of each bin is weighted by its rows. Rows of equal
+    confidence share their mean accuracy, so that their order in the table does not matter.
     """
     table = np.asarray(log_probabilities, dtype=float)
     impossible = impossible_rows(table)
@@ -73,13 +73,12 @@ def expected_calibration_error(
 def paired_difference(scores: ArrayLike, reference: ArrayLike) -> tuple[float, float]:
     """The mean of the per-row differences `scores − reference`, and its standard error.
 
-    Pairing by row takes out what makes a row hard for both. The standard error is the sample standard
-    deviation of the differences (denominator n − 1) over √n: it speaks of other test rows, for the same
-    training rows.
+    Pairing by row removes the variation of difficulty between rows. The standard error is the sample standard
+    deviation of the differences (denominator n − 1) over √n, for new test rows and the same training rows.
 
-    A row that both call −∞ is a tie: difference 0. But −∞ − (−∞) could be anything, so the mean then speaks
-    of these rows alone, and the standard error is NaN. Where only one of them is −∞ the mean is infinite, or
-    NaN if it happens both ways, and the standard error NaN, as it is for a single row.
+    A row with −∞ for both is a tie: difference 0. The mean then holds for these rows alone, and the standard
+    error is NaN. With −∞ for one of them the mean is infinite, or NaN if it happens both ways, and the standard
+    error NaN, as for a single row.
     """
     first, second = np.asarray(scores, dtype=float), np.asarray(reference, dtype=float)
     with np.errstate(invalid="ignore"):  # −∞ − (−∞), and ∞ − ∞ below, are meant to be NaN

@@ -1,4 +1,4 @@
-"""Targets: what is known of the test rows, and how what answers say of them is scored and told."""
+"""Targets: the truth of the test rows, and how predictions of one kind are scored and tabulated."""
 
 import abc
 from collections.abc import Hashable, Mapping
@@ -20,19 +20,16 @@ from .scores import (
     row_log_scores,
 )
 
-# Scores of distributions of a number against the truth, row by row.
+# Scores of distributions of a number against the truth.
 #
-# An answer holds a distribution of y for each of n test rows; the truth is y, shape (n,).
-#
-# A row that the answer called impossible has a density of NaN. An answer must not gain by refusing to answer, so such a
-# row is scored as the worst there is: log score −∞, squared error and CRPS +∞, an interval without end that holds
-# nothing.
+# A row that is impossible for the model has a density of NaN. A model must not gain by refusing to answer, so such
+# a row has the worst scores: log score −∞, squared error and CRPS +∞, and an infinite interval that is missed.
 
 LEVELS = (0.5, 0.8, 0.95)  # of central intervals
 
 
 def percent(level: float) -> str:
-    """How an interval is called: "95" for 0.95."""
+    """Name of an interval: "95" for 0.95."""
     return f"{100 * level:g}"
 
 
@@ -89,13 +86,13 @@ EVERYWHERE = slice(None)
 
 
 class Target(abc.ABC, Generic[Prediction]):
-    """What is known of the test rows, which predictions of one kind are held against.
+    """The truth of the test rows, by which predictions of one kind are scored.
 
-    A kind of answer has one such class, and all that is particular to it in a comparison stands there.
+    Each kind of prediction has one such class, which holds everything specific to it in a comparison.
 
     Attributes:
-        measures: columns of the table of scores, NaN for an answer that was refused.
-        counts: columns of it that count test rows.
+        measures: columns of the table of scores, NaN for a refused answer.
+        counts: columns that count test rows.
         headline: the measures that are shown first.
     """
 
@@ -105,12 +102,12 @@ class Target(abc.ABC, Generic[Prediction]):
 
     @property
     def classes(self) -> Shaped[np.ndarray, " K"]:
-        """The labels of the classes; none where there are no classes."""
+        """The labels of the classes; empty where there are no classes."""
         return np.asarray([])
 
     @property
     def truth(self) -> Shaped[np.ndarray, " n"] | None:
-        """What the test rows hold, indices of classes or numbers; None where nothing of them is predicted."""
+        """Indices of classes, or numbers; None where nothing is predicted."""
         return None
 
     @abc.abstractmethod
@@ -122,26 +119,26 @@ class Target(abc.ABC, Generic[Prediction]):
         """Measures and counts of all test rows together."""
 
     def truth_columns(self, places: Places) -> Columns:
-        """What the test rows hold, as a column of tables; no column where nothing of them is predicted."""
+        """The truth as a column of tables; no column where nothing is predicted."""
         return {}
 
     @abc.abstractmethod
     def columns(self, prediction: Prediction, row_scores: RowScores, places: Places) -> tuple[Columns, Columns]:
-        """What an answer says of some test rows, as columns of tables: first in short, then all else."""
+        """The predictions of some test rows as columns of tables: in short, and the rest."""
 
     def differing(
         self, first: Prediction, second: Prediction, scores: tuple[RowScores, RowScores]
     ) -> Shaped[np.ndarray, " m"]:
-        """Places of the test rows in which two answers differ, so that a person should look at them."""
+        """Positions of the test rows in which two answers differ notably."""
         return np.zeros(0, int)
 
     def record(self, disagreement: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """A row of the table of disagreements as it stands in JSON."""
+        """A row of the table of disagreements for JSON."""
         return dict(disagreement)
 
     @property
     def reference(self) -> dict[str, Any]:
-        """What the scores are to be held against, by key of `config`: nothing, unless a target has something."""
+        """References for the scores, by key of `config`."""
         return {}
 
     @property
@@ -150,13 +147,13 @@ class Target(abc.ABC, Generic[Prediction]):
         return {}
 
     def arrays(self, prediction: Prediction, row_scores: RowScores) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
-        """What an answer says of all test rows: arrays by name, and the names of their axes after that of rows."""
+        """The predictions of all test rows: arrays by name, with the names of their axes after that of rows."""
         return {}
 
 
 @by_content
 class DensityTarget(Target[ClassPrediction | DensityPrediction]):
-    """Rows of which nothing is predicted: answers are scored by how probable they call the rows themselves."""
+    """Rows without predictions: answers are scored by their densities of the rows."""
 
     measures = ("accuracy", "log_score", "brier", "ece")
     counts = ("impossible", "ruled_out")
@@ -167,18 +164,14 @@ class DensityTarget(Target[ClassPrediction | DensityPrediction]):
         return {"log_score": prediction.log_marginal}
 
     def scores(self, prediction: ClassPrediction | DensityPrediction, row_scores: RowScores) -> dict[str, float | int]:
-        """The mean log density; how many rows are impossible."""
         log_scores = row_scores["log_score"]
         return {"log_score": float(log_scores.mean()), "impossible": int(np.isneginf(log_scores).sum())}
 
     def columns(
         self, prediction: ClassPrediction | DensityPrediction, row_scores: RowScores, places: Places
     ) -> tuple[Columns, Columns]:
-        """The log density."""
         return {"log_density": row_scores["log_score"][places]}, {}
 
-
-# Test rows whose responses are known, and what answers say of them: distributions of a number.
 
 MOST_DIFFERING = 10  # rows of disagreement of two answers
 LEAST_DIFFERENCE = 0.01  # of log scores: a density that is a hundredth higher
@@ -186,7 +179,7 @@ LEAST_DIFFERENCE = 0.01  # of log scores: a density that is a hundredth higher
 
 @by_content
 class ContinuousTarget(Target[ContinuousPrediction]):
-    """Test rows whose responses are known.
+    """Test rows with a continuous response.
 
     Attributes:
         values: the response of each test row.
@@ -206,11 +199,10 @@ class ContinuousTarget(Target[ContinuousPrediction]):
 
     @property
     def truth(self) -> Float[np.ndarray, " n"]:
-        """The response of each test row."""
         return self.values
 
     def row_scores(self, prediction: ContinuousPrediction) -> RowScores:
-        """Log score, squared error, CRPS, the place of the truth in its distribution, ends of intervals."""
+        """Log score, squared error, CRPS, probability integral transform, ends of intervals."""
         return row_scores(prediction, self.values)
 
     def scores(self, prediction: ContinuousPrediction, row_scores: RowScores) -> dict[str, float | int]:
@@ -221,7 +213,6 @@ class ContinuousTarget(Target[ContinuousPrediction]):
         return summary(row_scores, self.values) | counts
 
     def truth_columns(self, places: Places) -> Columns:
-        """The responses."""
         return {"truth": self.values[places]}
 
     def columns(
@@ -235,7 +226,7 @@ class ContinuousTarget(Target[ContinuousPrediction]):
     def differing(
         self, first: ContinuousPrediction, second: ContinuousPrediction, scores: tuple[RowScores, RowScores]
     ) -> Int[np.ndarray, " m"]:
-        """The ten rows whose log scores differ most, in the order of the rows; none where they differ by under 0.01."""
+        """Up to ten rows whose log scores differ most, and by more than 0.01, in the order of the rows."""
         mine, other = scores[0]["log_score"], scores[1]["log_score"]
         apart = np.abs(np.subtract(mine, other, where=mine != other, out=np.zeros_like(mine)))
         most = np.argsort(-apart, kind="stable")[:MOST_DIFFERING]
@@ -244,7 +235,7 @@ class ContinuousTarget(Target[ContinuousPrediction]):
     def arrays(
         self, prediction: ContinuousPrediction, row_scores: RowScores
     ) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
-        """Mean, standard deviation, CRPS, the place of the truth, and the ends of intervals by their probability."""
+        """Mean, standard deviation, CRPS, probability integral transform, and ends of intervals by probability."""
         ends = {
             end: np.stack([row_scores[f"{end}_{percent(level)}"] for level in LEVELS], axis=1)
             for end in ("lower", "upper")
@@ -256,16 +247,12 @@ class ContinuousTarget(Target[ContinuousPrediction]):
 
     @property
     def coordinates(self) -> dict[str, np.ndarray]:
-        """The probabilities of the intervals."""
         return {"interval": np.asarray(LEVELS)}
-
-
-# Test rows of known classes, and what answers say of them: tables of class probabilities.
 
 
 @by_content
 class ClassTarget(Target[ClassPrediction]):
-    """Test rows of known classes.
+    """Test rows with a class.
 
     Attributes:
         labels: the K class labels.
@@ -283,23 +270,21 @@ class ClassTarget(Target[ClassPrediction]):
 
     @property
     def classes(self) -> Shaped[np.ndarray, " K"]:
-        """The labels of the classes."""
         return self.labels
 
     @property
     def truth(self) -> Int[np.ndarray, " n"]:
-        """Index of each test row's class."""
         return self.codes
 
     @property
     def log_shares(self) -> Float[np.ndarray, " K"]:
-        """The log of the share of each class among the training rows, −∞ where none is of it."""
+        """Log share of each class among the training rows, −∞ for a class without rows."""
         with np.errstate(divide="ignore"):
             return np.log(self.shares)
 
     @property
     def log_score_of_shares(self) -> float:
-        """The log score of the shares of the classes, whatever stands in the columns."""
+        """The log score of the shares of the classes, which ignore all columns."""
         return float(self.log_shares[self.codes].mean())
 
     def row_scores(self, prediction: ClassPrediction) -> RowScores:
@@ -307,7 +292,7 @@ class ClassTarget(Target[ClassPrediction]):
         return {"log_score": row_log_scores(prediction.log_probabilities, self.codes)}
 
     def scores(self, prediction: ClassPrediction, row_scores: RowScores) -> dict[str, float | int]:
-        """Accuracy, log score, Brier score, calibration error; rows without probabilities, and true classes at zero."""
+        """Accuracy, log score, Brier score, calibration error; counts of impossible rows and ruled-out classes."""
         table = prediction.log_probabilities
         impossible = impossible_rows(table)
         return {
@@ -320,11 +305,10 @@ class ClassTarget(Target[ClassPrediction]):
         }
 
     def truth_columns(self, places: Places) -> Columns:
-        """The true labels."""
         return {"truth": labelled(self.codes[places], self.labels)}
 
     def columns(self, prediction: ClassPrediction, row_scores: RowScores, places: Places) -> tuple[Columns, Columns]:
-        """The class that is named, None where the row is impossible; the probabilities of all classes."""
+        """The most probable class, None where the row is impossible; the probabilities of all classes."""
         table = prediction.log_probabilities[places]
         probabilities = np.exp(table)
         label = {"label": labelled(named_classes(table), self.labels)}
@@ -333,12 +317,12 @@ class ClassTarget(Target[ClassPrediction]):
     def differing(
         self, first: ClassPrediction, second: ClassPrediction, scores: tuple[RowScores, RowScores]
     ) -> Int[np.ndarray, " m"]:
-        """Where they name different classes; a row that one of them calls impossible has no class of its to differ."""
+        """Rows with different most probable classes, impossible ones excepted."""
         mine, other = named_classes(first.log_probabilities), named_classes(second.log_probabilities)
         return np.flatnonzero((mine != other) & (mine >= 0) & (other >= 0))
 
     def record(self, disagreement: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """The same with the probabilities as lists that follow `classes`."""
+        """The row with probabilities as lists in the order of `classes`."""
         names = [f"p[{label}]" for label in self.labels.tolist()]
         record = dict(disagreement)
         for prefix in ("", "other_"):
@@ -352,11 +336,9 @@ class ClassTarget(Target[ClassPrediction]):
 
     @property
     def coordinates(self) -> dict[str, Any]:
-        """The labels along "class"."""
         return {"class": self.labels}
 
     def arrays(
         self, prediction: ClassPrediction, row_scores: RowScores
     ) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
-        """The table of log probabilities."""
         return {"log_probability": (("class",), prediction.log_probabilities)}

@@ -1,4 +1,4 @@
-"""`ClassPrediction`: class probabilities of new rows, and what goes with them."""
+"""`ClassPrediction`: class probabilities of new rows, their errors and entropies."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -32,22 +32,20 @@ class ClassPrediction:
     """Class probabilities of n new rows.
 
     Attributes:
-        log_probabilities: log p(y = k | x). A row that every class calls impossible is NaN.
-        classes: the labels in the order of the columns, of the labels' own type. A program without classes, whose table
-            has one column, has none.
-        log_marginal: log p(x), as this rule has it.
+        log_probabilities: log p(y = k | x); NaN for a row that is impossible under every class.
+        classes: the labels in the order of the columns, of the labels' own type; empty for a program without classes,
+            whose table has one column.
+        log_marginal: log p(x) by the rule.
         standard_error: Monte Carlo standard error of each probability; None where it is exact.
-        expected_entropy: posterior mean of the entropy of p(y | x, Q), in nats; None for a plug-in, which knows one Q
-            only.
-        pareto_k: tail index of the weights of draws, for BMA from draws: above 0.7 the row's answer hangs on few
-            draws; 0 where the weights are even, NaN where they are not and were not looked at, None elsewhere. See
+        expected_entropy: posterior mean of the entropy of p(y | x, Q), in nats; None for a plug-in.
+        pareto_k: tail index of the weights of draws, for BMA from draws: above 0.7 the row's answer depends on few
+            draws; 0 where the weights are even, NaN where they are uneven and were not examined, None elsewhere. See
             `bayesgen.prediction.batches`.
         device: "cpu" or "gpu", where it was computed.
         mutual_information_error: Monte Carlo standard error of the mutual information; None where that is None.
-        is_settled: whether the probabilities are practically the same however much the few draws count that may decide
-            them, as they are where `pareto_k` is small; None where that is None. See
-            `bayesgen.prediction.batches.are_settled`.
-        index: the index of X, of a pandas frame, which `to_frame` keeps; None where rows have positions alone.
+        is_robust: whether the probabilities are practically the same for every weight of the heaviest draws, as they are
+            where `pareto_k` is small; None where that is None. See `bayesgen.prediction.batches.are_robust`.
+        index: the index of X if it is a pandas frame, which `to_frame` keeps; else None.
     """
 
     log_probabilities: Float[np.ndarray, "n K"]
@@ -58,15 +56,15 @@ class ClassPrediction:
     pareto_k: Float[np.ndarray, " n"] | None = None
     device: str = "cpu"
     mutual_information_error: Float[np.ndarray, " n"] | None = None
-    is_settled: Bool[np.ndarray, " n"] | None = None
+    is_robust: Bool[np.ndarray, " n"] | None = None
     index: "pd.Index | None" = None
 
     def __repr__(self) -> str:
         title = f"ClassPrediction of {len(self.log_marginal)} rows by {len(self.classes)} classes"
-        return described(title, self._facts() if len(self.log_marginal) else {})
+        return described(title, self._lines() if len(self.log_marginal) else {})
 
-    def _facts(self) -> dict[str, str | None]:
-        """What `repr` tells, by name."""
+    def _lines(self) -> dict[str, str | None]:
+        """The lines of `repr`, by name."""
         named = named_classes(self.log_probabilities)
         impossible = int(np.count_nonzero(named < 0))
         codes, counts = np.unique(named[named >= 0], return_counts=True)
@@ -101,7 +99,7 @@ class ClassPrediction:
 
     @property
     def entropy(self) -> Float[np.ndarray, " n"]:
-        """Entropy of the class probabilities, in nats: the whole uncertainty about the label."""
+        """Entropy of the class probabilities, in nats: the total uncertainty about the label."""
         return scipy.special.entr(self.probabilities).sum(1)
 
     @property
@@ -134,12 +132,12 @@ def with_information(
     *,
     unknown: Bool[np.ndarray, " n"] | bool,
 ) -> ClassPrediction:
-    """The answer with its entropy split as the draws split theirs.
+    """The prediction with its entropy split in the ratio of the draws.
 
     Args:
-        answer: a `ClassPrediction`, of these draws or exact.
+        answer: a prediction from these draws or an exact one.
         averages: `expected_share`, the share of the entropy that is expected entropy, and `information_error`.
-        unknown: rows of which the draws tell nothing, so that the error is infinite.
+        unknown: rows for which the draws carry no information, so that the error is infinite.
     """
     return dataclasses.replace(
         answer,
@@ -149,7 +147,7 @@ def with_information(
 
 
 def _at_most(values: Float[np.ndarray, "..."] | None) -> str | None:
-    """The largest of some figures in words; None where there are none."""
+    """The largest of some numbers in words; None where there are none."""
     known = np.asarray([] if values is None else values, float)
     known = known[~np.isnan(known)]
     return f"at most {known.max():.2g}" if known.size else None
@@ -174,8 +172,8 @@ def _normalize(log_joint: Float[np.ndarray, "n K"]) -> tuple[Float[np.ndarray, "
         return shifted - log_total[:, None], top + log_total
 
 
-def joined(answers: Sequence[ClassPrediction]) -> ClassPrediction:
-    """The answer for all rows, from those for successive blocks of them."""
+def joined_class_predictions(answers: Sequence[ClassPrediction]) -> ClassPrediction:
+    """The prediction of all rows from those of successive chunks."""
     if len(answers) == 1:
         return answers[0]
 

@@ -1,13 +1,13 @@
 """Averages over draws from tables of log-joints that come in batches of draws, and their Monte Carlo errors.
 
-Batches (about 100, see `bayesgen.runtime.in_batches`) are of successive draws of one chain. The spread of the batch
-means measures the Monte Carlo error with the autocorrelation inside batches accounted for: the method of batch means
-(Flegal and Jones 2010), which needs one pass and no table of all draws.
+Batches (about 100, see `bayesgen.runtime.in_batches`) are of successive draws of one chain. The variance of the batch
+means estimates the Monte Carlo error, autocorrelation within batches included: the method of batch means (Flegal and
+Jones 2010), which needs one pass and no table of all draws.
 
-Tables are anchors (K, n) and deviations from them (K, draws, n). The exponential of a cell is what these averages cost,
-so it is taken once: entropies come from sum p log p = sum p (log u + log w), where log u is the cell and log w what it
-is measured against. Weights relative to the largest one have digits enough in single precision, entropies have not:
-they are differences.
+Tables are reference points (K, n) and deviations from them (K, draws, n). The cost of these averages is the exponential
+of each entry, so it is taken once: entropies come from sum p log p = sum p (log u + log w), where log u is the entry
+and log w its shift. Single precision suffices for weights relative to the largest one, but not for entropies, which are
+differences.
 """
 
 from collections.abc import Callable
@@ -23,37 +23,34 @@ from bayesgen.errors import ConvergenceWarning, warn
 from bayesgen.program import Reduction, finite_reference
 from bayesgen.typing import Array, Bool, Float, Int
 
-# Whether draws are enough for an average over them: Pareto's k of each row's importance weights.
-
 if TYPE_CHECKING:
     import pandas as pd
 
-MAX_K = 0.7  # above it, the error of an average falls more slowly than any use of it could wait for
-NO_MEAN_K = 1.0  # from here on, weights have no mean that draws could find
-UNEVEN = 0.25  # share of the draws that is effective, below which weights are looked at
-MOST_NUMBERS = 2**21  # in the table of the rows that are looked at
+MAX_K = 0.7  # above it, the error of an average falls too slowly with more draws
+NO_MEAN_K = 1.0  # from here on, weights have no finite mean
+UNEVEN_SHARE = 0.25  # share of effective draws, below which weights are examined
+MOST_TAIL_NUMBERS = 2**21  # in the table of the rows that are examined
 SMALL_SHARE = 1e-4  # classes less probable than this do not matter to the answer
-MOST_SERIES = 2000  # of weights, one for each class of the rows that are looked at: each is fitted by itself
+MOST_SERIES = 2000  # of weights, one for each class of the rows examined, to be fitted one by one
 MIN_TAIL = 5  # weights in a tail that is fitted
-ALIKE = 0.01  # by how much probabilities differ that are practically the same
-VANISHES = 1e-300  # a weight, beside the largest, that double precision hardly tells from zero
+PRACTICALLY_EQUAL = 0.01  # difference of probabilities
+VANISHES = 1e-300  # a weight relative to the largest, practically zero in double precision
 
 
 def pareto_k(log_joint: Float[np.ndarray, "draws n K"]) -> Float[np.ndarray, " n"]:
-    """Tail index of the importance of draws to each row's average.
+    """Tail index of the weights of draws in each row's average.
 
-    The one-step answer for a row is an average over draws of p(x, y = k | Q), class by class. It is carried by few
-    draws where processes that make x probable are rare in the posterior. The tail of the weights, above the largest
-    fifth or so, is fitted by a generalised Pareto distribution: its k tells how many moments they have. Where k is
-    above 0.7, neither the average nor its standard error can be trusted.
+    The one-step answer for a row is an average over draws of p(x, y = k | Q), class by class. Few draws dominate it
+    where processes that make x probable are rare in the posterior. A generalised Pareto distribution is fitted to the
+    tail of the weights, about the largest fifth; moments of order below 1 / k are finite. Where k is above 0.7, neither
+    the average nor its standard error is reliable.
 
     Args:
         log_joint: log p(x_i, y = k | Q_s).
 
     Returns:
-        The largest k over the classes that have a share in the answer; 0 where the weights are so even (an
-        effective sample size above a half of the draws) that no tail was fitted; infinity where so few draws count
-        that none can be.
+        The largest k over the classes of notable probability; 0 where the weights are so even (an effective sample
+        size above a half of the draws) that no tail was fitted; infinity where too few draws have weight to fit one.
 
     Source: Vehtari, Simpson, Gelman, Yao and Gabry (2024), Pareto smoothed importance sampling, section 3.
     """
@@ -72,13 +69,13 @@ def pareto_k(log_joint: Float[np.ndarray, "draws n K"]) -> Float[np.ndarray, " n
     return k.max(axis=1)
 
 
-def are_settled(log_joint: Float[np.ndarray, "draws n K"]) -> Bool[np.ndarray, " n"]:
-    """Whether each row's probabilities are practically the same, however much its heaviest draws count.
+def are_robust(log_joint: Float[np.ndarray, "draws n K"]) -> Bool[np.ndarray, " n"]:
+    """Whether each row's probabilities are practically the same for every weight of its heaviest draws.
 
-    Where Pareto's k is large, it is left open how much the heaviest draws of a class weigh, those in the tail of its
-    weights p(x, y = k | Q). A row is settled where that does not matter: where under either extreme, by these draws
-    alone and by all others alone, every class has a probability within 0.01 of the answer; and so for the heaviest
-    draws of each class that has a share in it.
+    Where Pareto's k is large, the total weight of the heaviest draws of a class, those in the tail of its weights
+    p(x, y = k | Q), is uncertain. A row is robust if in both extremes, by these draws alone and by all others alone,
+    every class has a probability within 0.01 of the answer, for the heaviest draws of each class of notable
+    probability.
 
     Args:
         log_joint: log p(x_i, y = k | Q_s).
@@ -86,24 +83,24 @@ def are_settled(log_joint: Float[np.ndarray, "draws n K"]) -> Bool[np.ndarray, "
     answer = _shares(log_joint)
     size = max(1, _tail_size(len(log_joint)))
     cutoff = np.partition(log_joint, -size, axis=0)[-size]
-    is_settled = np.full(len(answer), True)
+    is_robust = np.full(len(answer), True)
     for k in range(answer.shape[1]):
         is_heavy = log_joint[:, :, k] >= cutoff[:, k]
         extremes = [_shares(np.where(part[..., None], log_joint, -np.inf)) for part in (is_heavy, ~is_heavy)]
-        is_alike = np.abs(np.stack(extremes) - answer).max(axis=(0, 2)) <= ALIKE
-        is_settled &= is_alike | (answer[:, k] < SMALL_SHARE)
-    return is_settled
+        is_equal = np.abs(np.stack(extremes) - answer).max(axis=(0, 2)) <= PRACTICALLY_EQUAL
+        is_robust &= is_equal | (answer[:, k] < SMALL_SHARE)
+    return is_robust
 
 
 def _shares(log_joint: Float[np.ndarray, "draws n K"]) -> Float[np.ndarray, "n K"]:
-    """Class probabilities averaged over draws; NaN where none makes any class possible."""
+    """Class probabilities averaged over draws; NaN where every class is impossible under all draws."""
     total = scipy.special.logsumexp(log_joint, axis=0)
     with np.errstate(invalid="ignore"):
         return np.exp(total - scipy.special.logsumexp(total, axis=1, keepdims=True))
 
 
 def _tail_size(num_draws: int) -> int:
-    """How many of the largest weights are taken for their tail."""
+    """The number of largest weights in the tail."""
     return int(3 * num_draws**0.5 if num_draws > 225 else num_draws / 5)
 
 
@@ -121,7 +118,7 @@ def _generalized_pareto_shape(exceedances: Float[np.ndarray, " tail"]) -> float:
     """Shape k of the generalised Pareto distribution of ascending exceedances: an average over a grid of scales.
 
     Source: Zhang and Stephens (2009), A new and efficient estimation method for the generalized Pareto distribution;
-    drawn to 0.5 by ten observations' worth as in Vehtari et al. (2024), appendix G.
+    shrunk towards 0.5 with the weight of ten observations as in Vehtari et al. (2024), appendix G.
     """
     number = len(exceedances)
     grid_size = 30 + int(number**0.5)
@@ -141,7 +138,7 @@ def tail_indices(
     effective: Float[np.ndarray, "n K"],
     num_draws: int,
 ) -> tuple[Float[np.ndarray, " n"], Bool[np.ndarray, " n"]]:
-    """Pareto's k of the rows of a prediction from draws, and whether they are settled; of those of uneven weights.
+    """Pareto's k of the rows of a prediction from draws, and whether they are robust, for rows of uneven weights.
 
     Args:
         draws_of: function of the positions of a few rows that gives their table of every draw.
@@ -151,27 +148,27 @@ def tail_indices(
 
     Returns:
         k: 0 for rows of even weights; infinity where fewer than five draws are effective; NaN for rows of uneven
-        weights beyond the most uneven ones that are looked at. And whether k is at most 0.7, or the row is settled all
-        the same (see `are_settled`).
+        weights beyond the most uneven ones, which are examined. And whether k is at most 0.7, or the row is robust
+        nevertheless (see `are_robust`).
     """
     size = least_effective(mean, effective, num_draws)
-    k = np.where(size < UNEVEN * num_draws, np.nan, 0.0)
+    k = np.where(size < UNEVEN_SHARE * num_draws, np.nan, 0.0)
     k[size < MIN_TAIL] = np.inf
     uneven = np.flatnonzero(np.isnan(k))
-    most = max(1, min(MOST_NUMBERS // num_draws, MOST_SERIES) // mean.shape[1])
-    looked_at = uneven[np.argsort(size[uneven])[:most]]
-    is_settled = k <= MAX_K
-    if len(looked_at):
-        table = draws_of(looked_at)
-        k[looked_at] = pareto_k(table)
-        is_settled[looked_at] = (k[looked_at] <= MAX_K) | are_settled(table)
-    return k, is_settled
+    most = max(1, min(MOST_TAIL_NUMBERS // num_draws, MOST_SERIES) // mean.shape[1])
+    examined = uneven[np.argsort(size[uneven])[:most]]
+    is_robust = k <= MAX_K
+    if len(examined):
+        table = draws_of(examined)
+        k[examined] = pareto_k(table)
+        is_robust[examined] = (k[examined] <= MAX_K) | are_robust(table)
+    return k, is_robust
 
 
 def least_effective(
     mean: Float[np.ndarray, "n K"], effective: Float[np.ndarray, "n K"], num_draws: int
 ) -> Float[np.ndarray, " n"]:
-    """The least effective number of draws among the classes that matter to each row. See `tail_indices`."""
+    """The least effective number of draws among the classes of notable probability. See `tail_indices`."""
     with np.errstate(invalid="ignore"):
         matters = mean - mean.max(axis=1, keepdims=True) >= np.log(SMALL_SHARE)
     return np.where(matters, effective, num_draws).min(axis=1, initial=num_draws)
@@ -179,26 +176,25 @@ def least_effective(
 
 def warn_of_few_draws(
     k: Float[np.ndarray, " n"],
-    is_settled: Bool[np.ndarray, " n"] | None = None,
+    is_robust: Bool[np.ndarray, " n"] | None = None,
     index: "pd.Index | None" = None,
 ) -> None:
-    """One warning that says which rows have averages that few draws decide, and whether their answers hold.
+    """Warn once of rows whose averages few draws dominate, and say whether their answers are robust.
 
     Args:
         k: Pareto's k of each row.
-        is_settled: whether its answer is the same under either extreme, see `are_settled`; None where that is not known
-            of any.
-        index: what the rows are called; None for their positions.
+        is_robust: whether its answer is the same in both extremes, see `are_robust`; None where that is unknown.
+        index: names of the rows; None for their positions.
     """
     decided, unknown = k > MAX_K, int(np.isnan(k).sum())
     if not decided.any():
         return
-    distrusted = decided if is_settled is None else decided & ~is_settled
-    num_settled = int(decided.sum() - distrusted.sum())
+    distrusted = decided if is_robust is None else decided & ~is_robust
+    num_robust = int(decided.sum() - distrusted.sum())
     subject = f"few draws decide the average over all (Pareto k above {MAX_K})"
     if distrusted.any():
         text = f"{_rows(distrusted, index)} {subject}: probabilities and standard errors there cannot be trusted."
-        text += f" In {num_settled} more it makes no difference to the class probabilities." if num_settled else ""
+        text += f" In {num_settled} more it makes no difference to the class probabilities." if num_robust else ""
     else:
         text = (
             f"{_rows(decided, index)} {subject}, but class probabilities are within {ALIKE} whether these draws count "
@@ -209,7 +205,7 @@ def warn_of_few_draws(
 
 
 def _rows(chosen: Bool[np.ndarray, " n"], index: "pd.Index | None") -> str:
-    """How many rows, and which are the first of them."""
+    """The number of rows, and the first of them."""
     places = np.flatnonzero(chosen)
     names = places if index is None else index[places]
     return f"In {len(places)} of {len(chosen)} rows ({quote_some(names.tolist())})"
@@ -217,26 +213,26 @@ def _rows(chosen: Bool[np.ndarray, " n"], index: "pd.Index | None") -> str:
 
 Averages = dict[str, Any]  # name -> array: of one batch, (K, n) or (n,); of all batches, with the batches first
 
-NOTHING = -746.0  # its exponential is zero, and its product with zero too
-TINY = 1e-300  # has a logarithm, and adds nothing
+LOG_OF_ZERO = -746.0  # its exponential is zero, and its product with zero is zero
+TINY = 1e-300  # makes logarithms finite, and is lost to rounding in sums
 
 
 def _joint(anchor: Float[Array, "K n"], deviations: Float[Array, "K draws n"]) -> Averages:
     """Log of the largest joint, and means of the joints and of their squares relative to it, (K, n)."""
     peak = deviations.max(1)
-    joint = _once(jnp.exp(deviations - finite_reference(peak)[:, None]))
+    joint = _computed_once(jnp.exp(deviations - finite_reference(peak)[:, None]))
     return _means(joint, anchor + peak)
 
 
 def _joint_and_entropy(anchor: Float[Array, "K n"], deviations: Float[Array, "K draws n"]) -> Averages:
-    """The same, the mean of p(x | Q) times the entropy of p(y | x, Q), (n,), and the log of what it is relative to."""
+    """`_joint`, the mean of p(x | Q) times the entropy of p(y | x, Q), (n,), and the log of its scale."""
     peak = deviations.max(1)
-    logs = jnp.maximum(deviations - finite_reference(peak)[:, None], NOTHING)
-    joint = _once(jnp.exp(logs))  # p(x, y | Q) over the largest of its class
+    logs = jnp.maximum(deviations - finite_reference(peak)[:, None], LOG_OF_ZERO)
+    joint = _computed_once(jnp.exp(logs))  # p(x, y | Q) over the largest of its class
     top = anchor + peak  # -inf where no draw makes the class possible
     largest = top.max(0)
     weight = jnp.exp(top - finite_reference(largest))
-    marginal = _once(_over_classes(joint, weight) + TINY)
+    marginal = _computed_once(_over_classes(joint, weight) + TINY)
     entropy = (marginal * jnp.log(marginal)).sum(0)
     entropy = entropy - (
         weight * ((joint * logs).sum(1) + joint.sum(1) * finite_reference(top - finite_reference(largest)))
@@ -247,10 +243,10 @@ def _joint_and_entropy(anchor: Float[Array, "K n"], deviations: Float[Array, "K 
 def _conditional(anchor: Float[Array, "K n"], deviations: Float[Array, "K draws n"]) -> Averages:
     """Means over draws of p(y | x, Q), (K, n), of its entropy, and the log of the mean of p(x | Q)."""
     tables = anchor[:, None] + deviations
-    top = finite_reference(tables.max(0))  # of each draw: here all draws count alike
-    logs = jnp.maximum(tables - top, NOTHING)
-    joint = _once(jnp.exp(logs))
-    marginal = _once(joint.sum(0))
+    top = finite_reference(tables.max(0))  # of each draw, as draws have equal weights
+    logs = jnp.maximum(tables - top, LOG_OF_ZERO)
+    joint = _computed_once(jnp.exp(logs))
+    marginal = _computed_once(joint.sum(0))
     conditional = joint / marginal
     entropy = jnp.log(marginal) - (conditional * logs).sum(0)
     return {
@@ -265,20 +261,20 @@ def _means(joint: Float[Array, "K draws n"], top: Float[Array, "K n"]) -> Averag
 
 
 def _over_classes(joint: Float[Array, "K draws n"], weight: Float[Array, "K n"]) -> Float[Array, "draws n"]:
-    """Weighted sums over the first axis; written out, because a reduction within others is not vectorised."""
+    """Weighted sums over the first axis, written out because a reduction within others is not vectorised."""
     return sum(of_class * factor for of_class, factor in zip(joint, weight, strict=True))
 
 
-def _once(array: Float[Array, "..."]) -> Float[Array, "..."]:
-    """What several sums need: the compiler would find cheaper to compute it again, which exponentials are not."""
+def _computed_once(array: Float[Array, "..."]) -> Float[Array, "..."]:
+    """An array for several sums, which the compiler would else compute again for each, exponentials included."""
     return jax.lax.optimization_barrier(array)
 
 
 def _of_joints(batches: Averages) -> Averages:
     """Log of the mean joint (n, K), standard error of its share (n, K), effective share of the draws (n, K).
 
-    And what `_information` gives, where there are entropies. Logs are left until the end: of rows far away they are so
-    large that a sum with the log of a mean would leave nothing of it.
+    With entropies, also the results of `_information`. Logs are added last: those of rows far away are so large that the
+    log of a mean would be lost to rounding.
     """
     highest = batches["top"].max(0)
     weight = jnp.exp(batches["top"] - finite_reference(highest))
@@ -298,7 +294,7 @@ def _of_joints(batches: Averages) -> Averages:
 
 
 def _of_conditionals(batches: Averages) -> Averages:
-    """Mean probabilities (n, K), their standard errors, what `_information` gives, and the log of mean p(x | Q)."""
+    """Mean probabilities (n, K), their standard errors, the results of `_information`, and the log of mean p(x | Q)."""
     probabilities = batches["probabilities"]
     return {
         "probabilities": probabilities.mean(0).T,
@@ -312,8 +308,8 @@ def _information(
 ) -> Averages:
     """Share of the entropy that is expected entropy (n,), and the standard error of the mutual information (n,).
 
-    The mutual information is the mean of the divergences KL(p(y | x, Q) || p(y | x)), whose spread is its error. Both
-    entropies are of the same draws, so that their noise cancels: each moves by much more than they differ.
+    The mutual information is the mean of the divergences KL(p(y | x, Q) || p(y | x)), whose variance gives its error.
+    Both entropies are of the same draws, so that their noise, much larger than their difference, cancels.
 
     Args:
         joint: batch means of the joint.

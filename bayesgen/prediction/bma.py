@@ -27,22 +27,22 @@ MIN_EFFECTIVE_DRAWS = 20
 class BMA(Rule):
     """One-step prediction: average over all processes, p(y | x, T) proportional to E[p(x, y | Q) | T].
 
-    This is the exact posterior predictive: a process that makes x more probable counts more. Exact fits have it in
+    This is the exact posterior predictive: a process that makes x more probable has more weight. Exact fits have it in
     closed form. For draws it is, per class, the mean of the joint over draws, then normalised; its Monte Carlo error
-    comes from batch means and the delta method. Where fewer than 20 effective draws carry the joint of some class
-    (processes too rare to be drawn make that class probable), the spread of the draws tells nothing; the standard
-    errors of that row are then at least 1 / (number of draws), the posterior weight below which nothing is seen. Rows
-    whose weights have tails so heavy that more draws hardly help (Pareto's k above 0.7) are warned of, less gravely
-    where the heaviest draws alone and all others alone give probabilities within 0.01 of the answer; where k is 1 or
-    more, too, as of weights without a mean, and so few draws count, the standard errors are infinite.
+    comes from batch means and the delta method. Where the effective number of draws for the joint of some class is
+    below 20 (processes too rare to be drawn make that class probable), batch means underestimate the error; standard
+    errors of that row are then at least 1 / (number of draws), the posterior weight of one draw, and infinite where
+    Pareto's k is 1 or more, as of weights without a mean. A warning names rows whose weights have heavy tails
+    (Pareto's k above 0.7), and says where the heaviest draws alone and all others alone give probabilities within 0.01
+    of the answer.
 
     Args:
         entropy_draws: number of draws from the posterior that split the entropy into expected entropy and mutual
-            information; draws weigh by p(x | Q). 0 for no split. None (the default) for all draws of a sampled fit,
-            and for no split of an exact one: its entropy is exact, and is split in the ratio in which the draws split
-            theirs. A sampled fit takes all of its draws, or none: without the split, it answers about three times
-            faster, from weights in single precision, which moves probabilities by about 1e-6 and their logs by 1e-4 at
-            most. Rows for which it would do more (some tens of standard deviations away) take double precision.
+            information, with weights p(x | Q). 0 for no split. None (the default) for all draws of a sampled fit, and
+            for no split of an exact one, whose entropy is exact and is split in the ratio of the draws. A sampled fit
+            takes all of its draws, or none: without the split, it answers about three times faster, from weights in
+            single precision, which changes probabilities by about 1e-6 and their logs by 1e-4 at most. Rows with
+            larger errors (some tens of standard deviations away) take double precision.
         seed: seed or JAX key of the draws of an exact fit.
 
     Source: Hoeting et al. (1999), Bayesian model averaging, eq. 1, with processes for models.
@@ -69,7 +69,7 @@ class BMA(Rule):
         return with_information(answer, averages, unknown=draws_that_count < MIN_TAIL)
 
     def respond(self, fit: Fit, rows: Rows) -> ContinuousPrediction:
-        """The predictive in closed form, or the mixture over draws, each weighed by p(x | Q)."""
+        """The predictive in closed form, or the mixture over draws with weights p(x | Q)."""
         if self.entropy_draws:
             raise PredictionError(
                 "BMA: entropy_draws splits the entropy of class probabilities, and this fit has a continuous label. "
@@ -77,17 +77,17 @@ class BMA(Rule):
             )
         if fit.posterior.has_predictive:
             return by_process(fit, rows, "predictive")
-        return DrawsOfResponse.of(fit, weighs=True).answer(rows)
+        return DrawsOfResponse.of(fit, weighted=True).answer(rows)
 
     def states(self, fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]) -> HiddenStates:
-        """Averaged over draws, each weighed by what it makes of the row."""
+        """Averaged over draws with weights p(x, y = k | Q)."""
         answer = dataclasses.replace(self, entropy_draws=0).apply(fit, rows)
         if answer.pareto_k is not None:
-            warn_of_few_draws(answer.pareto_k, answer.is_settled)
+            warn_of_few_draws(answer.pareto_k, answer.is_robust)
         return states_of_draws(fit, rows, site, lengths, True, answer)
 
     def averages_draws(self, fit: Fit) -> bool:
-        """Where there is no closed form, or the entropy is to be split."""
+        """True where there is no closed form, or the entropy is split."""
         return bool(self.entropy_draws) or not fit.posterior.has_predictive
 
     def _from_draws(self, fit: Fit, X: Any) -> ClassPrediction:
@@ -99,9 +99,9 @@ class BMA(Rule):
         def table_of(places: Int[np.ndarray, " m"]) -> Float[np.ndarray, "draws m K"]:
             return np.moveaxis(fit.reduce_draws(rows.take(places), WHOLE)[0]["log_joint"], 1, 0)
 
-        k, is_settled = tail_indices(table_of, mean, effective, size)
+        k, is_robust = tail_indices(table_of, mean, effective, size)
         unseen = np.any(effective < MIN_EFFECTIVE_DRAWS, axis=1, keepdims=True)
         error = np.where(unseen, np.maximum(averages["error"], 1 / size), averages["error"])
         error[(k >= NO_MEAN_K) & unseen[:, 0]] = np.inf
-        answer = ClassPrediction(log_probabilities, fit.classes, log_marginal, error, pareto_k=k, is_settled=is_settled)
+        answer = ClassPrediction(log_probabilities, fit.classes, log_marginal, error, pareto_k=k, is_robust=is_robust)
         return answer if self.entropy_draws == 0 else with_information(answer, averages, unknown=k >= NO_MEAN_K)

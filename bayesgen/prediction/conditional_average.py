@@ -22,8 +22,8 @@ from .rule import Rule
 class ConditionalAverage(Rule):
     """The mean over draws of p(y | x, Q).
 
-    For a discriminative model this is Bayesian model averaging. For a generative one it is another number than
-    `BMA()`: it weighs processes by P(Q | T) alone and ignores what x itself says about Q.
+    For a discriminative model this is Bayesian model averaging. For a generative one it differs from `BMA()`: it weights
+    processes by P(Q | T) alone, ignoring the information of x about Q.
 
     Args:
         num_draws: draws from the posterior of an exact fit; a sampled fit uses all of its draws.
@@ -46,13 +46,12 @@ class ConditionalAverage(Rule):
         return with_information(answer, averages, unknown=False)
 
     def respond(self, fit: Fit, rows: Rows) -> ContinuousPrediction:
-        """The mixture of what the draws say, all of one weight."""
+        """The equal mixture over draws of p(y | x, Q)."""
         return DrawsOfResponse.of(fit, False, self.num_draws, self.seed).answer(rows)
 
     def states(self, fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]) -> HiddenStates:
-        """Averaged over draws, all alike."""
+        """Averaged over draws of equal weights."""
         return states_of_draws(fit, rows, site, lengths, False, self.apply(fit, rows))
 
     def averages_draws(self, fit: Fit) -> bool:
-        """Always."""
         return True

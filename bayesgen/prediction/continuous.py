@@ -26,11 +26,11 @@ class ContinuousPrediction:
 
     Attributes:
         outcomes: p(y | x) of each row.
-        log_marginal: log p(x), as the rule has it; None where x is given and not modelled.
+        log_marginal: log p(x) by the rule; None where x is given and not modelled.
         standard_error: Monte Carlo standard error of each mean; None where it is exact.
         pareto_k: tail index of the weights of draws; see `ClassPrediction`. None where there are no weights.
         device: "cpu" or "gpu", where it was computed.
-        index: the index of X, of a pandas frame, which `to_frame` keeps; None where rows have positions alone.
+        index: the index of X if it is a pandas frame, which `to_frame` keeps; else None.
 
     >>> import bayesgen as bg
     >>> X, y = [[1.0], [2.0], [3.0], [4.0]], [2.1, 3.9, 6.2, 7.9]
@@ -52,15 +52,15 @@ class ContinuousPrediction:
 
     def __repr__(self) -> str:
         values, errors = self.mean, self.standard_error
-        facts: dict[str, str | None] = {}
+        lines: dict[str, str | None] = {}
         if len(self):
-            facts = {
+            lines = {
                 "means": f"{values.min():,.6g} to {values.max():,.6g}",
                 "standard deviations": f"{self.std.min():,.6g} to {self.std.max():,.6g}",
                 "standard error of the means": None if errors is None else f"at most {errors.max():.2g}",
                 "next": "answer.mean, answer.interval(0.9), answer.log_density(y), answer.to_frame()",
             }
-        return described(f"ContinuousPrediction of {len(self)} rows", facts)
+        return described(f"ContinuousPrediction of {len(self)} rows", lines)
 
     @functools.cached_property
     def mean(self) -> Float[np.ndarray, " n"]:
@@ -90,7 +90,7 @@ class ContinuousPrediction:
         return np.stack(columns, -1) if columns else np.zeros((len(self), 0))
 
     def interval(self, prob: float = FRAME_INTERVAL) -> Float[np.ndarray, "n 2"]:
-        """Central intervals that hold y with this probability: as much lies below as above."""
+        """Central intervals of this probability, with equal probabilities below and above."""
         if not isinstance(prob, float | np.floating) or not 0 < prob < 1:
             raise PredictionError(f"interval takes a probability between 0 and 1, got {prob!r}.")
         return self.quantile([(1 - prob) / 2, (1 + prob) / 2])
@@ -104,7 +104,7 @@ class ContinuousPrediction:
         return np.asarray(self.outcomes.log_density(self._values(y)))
 
     def crps(self, y: ArrayLike) -> Float[np.ndarray, " n"]:
-        """The continuous ranked probability score of what y was, in its units: the smaller the better.
+        """The continuous ranked probability score of the observed y, in its units: the smaller the better.
 
         ∫ (F(u) − 1[u ≥ y])² du, a proper score (Gneiting & Raftery 2007, eq. 20), to a relative error of about 1e-8: at
         a number, or at one value a row (n,). It is infinite where y is, and NaN where y is.
@@ -142,12 +142,12 @@ class ContinuousPrediction:
 
 
 def _as_numbers(y: ArrayLike) -> Float[np.ndarray, "..."]:
-    """Values that are asked about, as numbers; NaN stays."""
+    """Values of y as numbers; NaN is kept."""
     try:
         values = np.asarray(y)
         if values.dtype.kind in "iuf" or (values.dtype.kind == "O" and not _has_text(values)):
             return values.astype(np.float64)
-    except (TypeError, ValueError):  # ragged lists, and objects that are no numbers
+    except (TypeError, ValueError):  # ragged lists, and objects that are not numbers
         pass
     raise PredictionError(
         f"y must be a number, one for each row, or (m, n) for m values of each row; got {shortened(repr(y))}."
@@ -159,8 +159,8 @@ def _has_text(values: Shaped[np.ndarray, "..."]) -> bool:
     return any(isinstance(value, str | bytes | bool | np.bool_) for value in values.ravel())
 
 
-def joined_answers(answers: Sequence[ContinuousPrediction]) -> ContinuousPrediction:
-    """The answer for all rows, from those for successive blocks of them."""
+def joined_continuous_predictions(answers: Sequence[ContinuousPrediction]) -> ContinuousPrediction:
+    """The prediction of all rows from those of successive chunks."""
     if len(answers) == 1:
         return answers[0]
 

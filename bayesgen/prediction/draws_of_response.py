@@ -1,4 +1,4 @@
-"""What draws of a posterior say of a response: p(y | x) as a mixture over them."""
+"""p(y | x) of a continuous label as a mixture over draws of a posterior."""
 
 import functools
 
@@ -23,32 +23,32 @@ from bayesgen.runtime import as_key, chunks, in_batches
 from bayesgen.typing import Float, Int, Seed
 
 from .batches import ratio_error, tail_indices
-from .continuous import ContinuousPrediction, joined_answers
+from .continuous import ContinuousPrediction, joined_continuous_predictions
 from .responses import (
-    POINTS,
+    PARABOLA_POINTS,
     by_process,
     closed_response,
     kept_or_deferred,
     line_of,
+    parabola_points,
     parabolas,
-    points_about,
     response_of,
 )
 
-AVERAGED_NUMBERS = 1 << 21  # of draws x rows that are held at once
+AVERAGED_NUMBERS = 1 << 21  # of draws x rows in memory at once
 
 
 @by_content
 class DrawsOfResponse:
-    """Processes that are averaged over.
+    """Draws of a posterior for predictions of a continuous label.
 
     Attributes:
         fit: the fit.
         closed: p(y | x, Q) in closed form, where there is one.
         latents: site -> (draws, ...), batches of successive draws of one chain one after another.
-        parameters: the same in the coordinates that are reported.
-        num_batches: how many batches there are.
-        weighs: whether a draw weighs by p(x | Q), as in the one-step answer; else all count alike.
+        parameters: the draws in the coordinates that are reported.
+        num_batches: number of batches.
+        weighted: whether draws have weights p(x | Q), as in the one-step answer, or equal ones.
     """
 
     fit: Fit
@@ -56,24 +56,24 @@ class DrawsOfResponse:
     latents: ParameterArrays
     parameters: ParameterArrays
     num_batches: int
-    weighs: bool
+    weighted: bool
 
     @classmethod
-    def of(cls, fit: Fit, weighs: bool, num_draws: int = 4000, seed: Seed = 0) -> "DrawsOfResponse":
-        """So many draws from the posterior of a fit, or all there are where they come from chains."""
+    def of(cls, fit: Fit, weighted: bool, num_draws: int = 4000, seed: Seed = 0) -> "DrawsOfResponse":
+        """Draws from the posterior of a fit, this number or all where they come from chains."""
         batches = in_batches(fit.posterior.draws(num_draws, as_key(seed)))
         latents, num_batches = chains_joined(batches), len(next(iter(batches.values())))
-        return cls(fit, closed_response(fit), latents, fit.program.parameters_of(latents), num_batches, weighs)
+        return cls(fit, closed_response(fit), latents, fit.program.parameters_of(latents), num_batches, weighted)
 
     @property
     def num_draws(self) -> int:
-        """How many there are."""
+        """The number of draws."""
         return len(next(iter(self.latents.values())))
 
     def answer(self, rows: Rows) -> ContinuousPrediction:
-        """The answer for rows, chunk by chunk: the distributions of draws are made anew whenever they are asked."""
+        """The prediction of rows, chunk by chunk; the distributions of draws are recomputed when they are needed."""
         places = chunks(rows.num_rows, max(1, AVERAGED_NUMBERS // self.num_draws)) or [slice(0, 0)]
-        return joined_answers([self._answer(rows.take(part)) for part in places])
+        return joined_continuous_predictions([self._answer(rows.take(part)) for part in places])
 
     def _answer(self, rows: Rows) -> ContinuousPrediction:
         by_draw = self.by_draw(rows)
@@ -86,7 +86,7 @@ class DrawsOfResponse:
         return self._averaged(predictive, mixture.means, by_draw[1])
 
     def mixture(self, rows: Rows) -> MixturePredictive:
-        """p(y | x) of a few rows, as a mixture of what the draws say, which is in closed form."""
+        """p(y | x) of a few rows, as a mixture over draws of closed forms."""
         by_draw = self.by_draw(rows)
         assert by_draw is not None
         return self._mixture(*by_draw)
@@ -99,7 +99,7 @@ class DrawsOfResponse:
     def _log_weights(
         self, log_marginals: Float[np.ndarray, "draws n"] | None, num_rows: int
     ) -> Float[np.ndarray, "draws n"]:
-        if log_marginals is None or not self.weighs:
+        if log_marginals is None or not self.weighted:
             log_marginals = np.zeros((self.num_draws, num_rows))
         return log_marginals - scipy.special.logsumexp(log_marginals, axis=0)
 
@@ -109,18 +109,18 @@ class DrawsOfResponse:
         means: Float[np.ndarray, "draws n"],
         log_marginals: Float[np.ndarray, "draws n"] | None,
     ) -> ContinuousPrediction:
-        """The answer, and what is known of its Monte Carlo error."""
+        """The prediction with its Monte Carlo error."""
         weights = np.exp(self._log_weights(log_marginals, predictive.num_rows))
         logs = log_marginals
         return ContinuousPrediction(
             predictive,
             None if logs is None else scipy.special.logsumexp(logs, axis=0) - np.log(self.num_draws),
             _error_of_mean(means, weights, self.num_batches),
-            None if logs is None or not self.weighs else _tails(logs, weights),
+            None if logs is None or not self.weighted else _tails(logs, weights),
         )
 
     def by_draw(self, rows: Rows) -> tuple[PredictiveDistribution, Float[np.ndarray, "draws n"] | None] | None:
-        """What each draw says of y, and log p(x | Q) (None where x is given); None where no closed form is known."""
+        """p(y | x, Q) of each draw, and log p(x | Q) (None where x is given); None without a closed form."""
         components = None if self.closed is None else self.closed.at(self.parameters, rows)
         if components is None:
             return self._parabolas(rows)
@@ -137,33 +137,33 @@ class DrawsOfResponse:
         return np.asarray(log_joint_draws(self.fit.program, self.latents, rows))[..., 0]
 
     def _parabolas(self, rows: Rows) -> tuple[NormalPredictive, Float[np.ndarray, "draws n"] | None] | None:
-        """Normal distributions, where the log joints of all draws and rows are parabolas in y."""
+        """Normal distributions, where the log joints of all draws and rows are parabolas in y; else None."""
         if not line_of(self.fit, rows).is_real or not rows.num_rows:
             return None
-        middle, size = by_process(self.fit, rows, "mean"), rows.num_rows
-        if not isinstance(middle.outcomes, NormalPredictive):
+        at_mean, size = by_process(self.fit, rows, "mean"), rows.num_rows
+        if not isinstance(at_mean.outcomes, NormalPredictive):
             return None
-        points = points_about(middle.mean, middle.std)
-        candidates = response_of(self.fit).put(rows.take(np.tile(np.arange(size), len(POINTS))), points.ravel())
-        logs = self.log_joints(candidates).reshape(self.num_draws, len(POINTS), size).swapaxes(0, 1)
-        found = parabolas(logs, middle.mean, middle.std)
+        points = parabola_points(at_mean.mean, at_mean.std)
+        candidates = response_of(self.fit).put(
+            rows.take(np.tile(np.arange(size), len(PARABOLA_POINTS))), points.ravel()
+        )
+        logs = self.log_joints(candidates).reshape(self.num_draws, len(PARABOLA_POINTS), size).swapaxes(0, 1)
+        found = parabolas(logs, at_mean.mean, at_mean.std)
         if not found.fits.all():
             return None
         log_marginals = None if response_of(self.fit).is_only_attribute(rows) else found.log_integral
         return NormalPredictive(found.loc, found.scale), log_marginals
 
-    # --- by quadrature ------------------------------------------------------------------------------------------
-
     def _on_grid(self, rows: Rows) -> ContinuousPrediction:
-        """The mixture by its log density alone, normalised by quadrature; so is p(x | Q) of each draw."""
+        """The mixture by its log density, normalised by quadrature, as is p(x | Q) of each draw."""
         line, size = line_of(self.fit, rows), rows.num_rows
         no_normalizers = np.zeros((self.num_draws, size))
-        joint = MeanJoint(self, rows, no_normalizers)
+        joint = LogMixtureDensity(self, rows, no_normalizers)
         grid, _ = predictive_on_grid(joint, size, line)
         log_marginals, means = self._moments(rows, grid)
-        if not self.weighs:
-            for _ in range(2):  # panels that suit the draws that x makes improbable, too
-                joint = MeanJoint(self, rows, log_marginals)
+        if not self.weighted:
+            for _ in range(2):  # panels that also suit draws of low p(x | Q)
+                joint = LogMixtureDensity(self, rows, log_marginals)
                 grid, _ = predictive_on_grid(joint, size, line)
                 log_marginals, means = self._moments(rows, grid)
         known = None if response_of(self.fit).is_only_attribute(rows) else log_marginals
@@ -188,19 +188,19 @@ class DrawsOfResponse:
     ) -> Float[np.ndarray, "draws m"]:
         """Log joints of rows at these places, with these values."""
         size = max(len(places), 1)
-        more = (1 << (size - 1).bit_length()) - len(places)  # few sizes, for which the program is compiled
+        more = (1 << (size - 1).bit_length()) - len(places)  # few sizes, as the program is compiled for each
         places, values = (np.concatenate([array, np.repeat(array[:1], more)]) for array in (places, values))
         return self.log_joints(response_of(self.fit).put(rows.take(places), values))[:, : len(places) - more]
 
 
 @by_content
-class MeanJoint:
-    """Log of the mean over draws of p(x, y | Q), each divided by a number of its own and of the row.
+class LogMixtureDensity:
+    """Log of the mean over draws of p(x, y | Q), each divided by a number for the draw and the row.
 
     Attributes:
         draws: the draws.
         rows: the rows.
-        log_divisors: zeros for the one-step answer; log p(x | Q) where all draws count alike.
+        log_divisors: zeros for the one-step answer; log p(x | Q) where draws have equal weights.
     """
 
     draws: DrawsOfResponse
@@ -208,7 +208,6 @@ class MeanJoint:
     log_divisors: Float[np.ndarray, "draws n"]
 
     def __call__(self, places: Int[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
-        """Log means."""
         parts = chunks(len(places), max(1, AVERAGED_NUMBERS // self.draws.num_draws))
         return np.concatenate([np.zeros(0), *(self._of_few(places[part], values[part]) for part in parts)])
 

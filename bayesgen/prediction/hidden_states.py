@@ -16,10 +16,10 @@ from bayesgen.typing import Bool, Float, Int
 
 from .answer import ClassPrediction
 
-MOST_STEPS = 500  # of each class, by which the states of draws are told apart
-MADE_STEPS = 100  # of a sequence that is made for it, where the program does not say how many there are
-FEWEST_ROWS = 2  # of each class, for the same
-MOST_NUMBERS = 1 << 22  # in a table of draws, rows and classes
+MATCHED_STEPS = 500  # of each class, by which the states of draws are matched
+SIMULATED_STEPS = 100  # of a simulated sequence, where the program has no largest length
+FEWEST_ROWS = 2  # of simulated sequences of each class
+MOST_WEIGHTS = 1 << 22  # of draws x rows x classes
 
 Latents = Mapping[str, np.ndarray]
 
@@ -32,52 +32,52 @@ def states_of_process(
     Args:
         fit: the fit.
         rows: the sequences, read.
-        site: whose states.
-        lengths: how many steps each sequence has.
-        at: which process.
+        site: the site with hidden states.
+        lengths: number of time steps of each sequence.
+        at: the process.
         answer: the rule's prediction of the rows.
     """
     assert isinstance(fit.posterior, ProcessPosterior)
     if fit.posterior.has_draws and fit.posterior.is_sampled:
-        _warn_of_disorder(fit, rows, site)
+        _warn_of_reordered(fit, rows, site)
     parameters = fit.posterior.mode if at == "mode" else fit.posterior.mean
     latents = fit.program.latents_of(parameters)
     probabilities, paths = states_at(fit.program, latents, rows, site, lengths)
-    return _told(fit, lengths, site, answer, probabilities, paths)
+    return _hidden_states(fit, lengths, site, answer, probabilities, paths)
 
 
 def states_of_draws(
-    fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"], weighs: bool, answer: ClassPrediction
+    fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"], weighted: bool, answer: ClassPrediction
 ) -> HiddenStates:
     """Probabilities of states averaged over the draws of a fit, their states in one order.
 
     Args:
         fit, rows, site, lengths: as above.
-        weighs: whether draws count as much as they make the row, and the class, probable.
+        weighted: whether draws have weights p(x, y = k | Q), or equal ones.
         answer: the rule's prediction of the rows.
     """
     batches = _batches_of(fit)
     orders = _orders(fit, chains_joined(batches), rows, site)
     per_row = len(orders) * max(1, len(fit.classes))
     parts = []
-    for places in chunks(rows.num_rows, max(1, MOST_NUMBERS // per_row)) or [slice(0, 0)]:
+    for places in chunks(rows.num_rows, max(1, MOST_WEIGHTS // per_row)) or [slice(0, 0)]:
         part = rows.take(places)
-        weights = _weights(fit, part, len(orders), weighs)
+        weights = _weights(fit, part, len(orders), weighted)
         parts.append(average_states(fit.program, batches, part, site, weights, orders))
     probabilities, error = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("probabilities", "error")
     )
-    return _told(fit, lengths, site, answer, probabilities, None, error, _share_of_moved(orders))
+    return _hidden_states(fit, lengths, site, answer, probabilities, None, error, _share_reordered(orders))
 
 
 def _batches_of(fit: Fit) -> dict[str, np.ndarray]:
-    """The draws of a fit in the batches that averages over them are made of."""
+    """The draws of a fit in batches."""
     return in_batches(fit.posterior.draws(1, jax.random.key(0)))
 
 
-def _weights(fit: Fit, rows: Rows, num_draws: int, weighs: bool) -> Float[np.ndarray, "n draws K"]:
-    """Weights of draws, which sum to 1: equal ones, or by p(x, y = k | Q), NaN where no draw makes that possible."""
-    if not weighs:
+def _weights(fit: Fit, rows: Rows, num_draws: int, weighted: bool) -> Float[np.ndarray, "n draws K"]:
+    """Weights of draws, which sum to 1: equal ones, or by p(x, y = k | Q), NaN where every draw makes it impossible."""
+    if not weighted:
         return np.full((rows.num_rows, num_draws, max(1, len(fit.classes))), 1 / num_draws)
     table = fit.reduce_draws(rows, WHOLE)[0]["log_joint"]
     with np.errstate(invalid="ignore"):
@@ -99,51 +99,53 @@ def _orders(fit: Fit, latents: Latents, rows: Rows, site: str) -> Int[np.ndarray
     if num_states == 1 or not rows.num_rows:
         return unmoved.copy()
     class_axes = fit.program.class_axes if num_classes == num_states else {}
-    made, labels = _made_by(fit, process, rows, site, num_classes)
-    if not are_exchangeable(fit.program, process, class_axes, made, site):
+    simulated, labels = _simulated(fit, process, rows, site, num_classes)
+    if not are_exchangeable(fit.program, process, class_axes, simulated, site):
         return unmoved.copy()
-    places = _places(np.asarray(made.values[site]) != PADDING, labels, num_classes)
-    logs = log_states_of_draws(fit.program, latents, made, site, places)
-    logs = np.where(np.isneginf(logs).all(-1, keepdims=True), 0.0, logs)  # impossible: it tells nothing
+    places = _places(np.asarray(simulated.values[site]) != PADDING, labels, num_classes)
+    logs = log_states_of_draws(fit.program, latents, simulated, site, places)
+    logs = np.where(np.isneginf(logs).all(-1, keepdims=True), 0.0, logs)  # impossible: without information
     return np.stack([matching_orders(logs[:, k], np.ones(logs.shape[2]), pivot) for k in range(num_classes)], axis=1)
 
 
-def _made_by(fit: Fit, process: Latents, rows: Rows, site: str, num_classes: int) -> tuple[Rows, Int[np.ndarray, " m"]]:
-    """Sequences that a process makes, and their classes. Covariates of a program of one's own are those of rows."""
+def _simulated(
+    fit: Fit, process: Latents, rows: Rows, site: str, num_classes: int
+) -> tuple[Rows, Int[np.ndarray, " m"]]:
+    """Sequences simulated by a process, and their classes. Covariates of a program of one's own are those of rows."""
     steps = fit.program.structure.attribute[site].steps
-    num_steps = MADE_STEPS if steps is None or steps.most is None else max(steps.most, 1)
-    num_rows = num_classes * max(FEWEST_ROWS, -(-MOST_STEPS // num_steps))
+    num_steps = SIMULATED_STEPS if steps is None or steps.most is None else max(steps.most, 1)
+    num_rows = num_classes * max(FEWEST_ROWS, -(-MATCHED_STEPS // num_steps))
     given = {name: np.full(num_rows, num_steps) for name in fit.program.covariates}  # of blocks of columns, lengths
     given |= {name: np.resize(value, (num_rows, *value.shape[1:])) for name, value in rows.covariates.items()}
-    made = fit.program.simulate(num_rows, latents=process, **given)
+    simulated = fit.program.simulate(num_rows, latents=process, **given)
     label = fit.program.label
     if label is None:
-        return fit.read(made), np.zeros(num_rows, int)
-    return fit.read(made), np.argmax(fit.classes == np.asarray(made[label])[:, None], axis=1)
+        return fit.read(simulated), np.zeros(num_rows, int)
+    return fit.read(simulated), np.argmax(fit.classes == np.asarray(simulated[label])[:, None], axis=1)
 
 
 def _places(
     inside: Bool[np.ndarray, "m T ..."], labels: Int[np.ndarray, " m"], num_classes: int
 ) -> tuple[Int[np.ndarray, "K m"], Int[np.ndarray, "K m"]]:
-    """Rows and steps of each class that are inside sequences, at even distances; of all rows where a class has none."""
+    """Rows and time steps within sequences of each class, evenly spaced; of all rows where a class has none."""
     inside = np.asarray(inside.all(tuple(range(2, inside.ndim))))
     chosen = []
     for k in range(num_classes):
         of_class = inside & (labels == k)[:, None]
         candidates = np.argwhere(of_class if of_class.any() else inside)
-        chosen.append(candidates[np.linspace(0, len(candidates) - 1, MOST_STEPS).round().astype(int)])
+        chosen.append(candidates[np.linspace(0, len(candidates) - 1, MATCHED_STEPS).round().astype(int)])
     row, step = np.moveaxis(np.stack(chosen), -1, 0)
     return row, step
 
 
-def _share_of_moved(orders: Int[np.ndarray, "draws K S"]) -> float:
-    """The share of draws whose states had another order."""
+def _share_reordered(orders: Int[np.ndarray, "draws K S"]) -> float:
+    """The share of draws whose states were reordered."""
     return float((orders != np.arange(orders.shape[-1])).any((1, 2)).mean())
 
 
-def _warn_of_disorder(fit: Fit, rows: Rows, site: str) -> None:
-    """Say so where the mean of draws is one of states in several orders."""
-    moved = _share_of_moved(_orders(fit, chains_joined(_batches_of(fit)), rows, site))
+def _warn_of_reordered(fit: Fit, rows: Rows, site: str) -> None:
+    """Warn where the mean of draws mixes states in several orders."""
+    moved = _share_reordered(_orders(fit, chains_joined(_batches_of(fit)), rows, site))
     if moved:
         warn(
             f"The states of {site!r} have another order in {moved:.1%} of the draws, so that the mean of the draws, "
@@ -152,7 +154,7 @@ def _warn_of_disorder(fit: Fit, rows: Rows, site: str) -> None:
         )
 
 
-def _told(
+def _hidden_states(
     fit: Fit,
     lengths: Int[np.ndarray, " n"],
     site: str,
@@ -162,7 +164,7 @@ def _told(
     error: Float[np.ndarray, "n K T S"] | None = None,
     moved: float | None = None,
 ) -> HiddenStates:
-    """The answer until the ends of sequences, without an axis of no classes."""
+    """The hidden states up to the ends of sequences, without the axis of classes where there are none."""
     impossible = int(np.isneginf(answer.log_marginal).sum())
     if impossible:
         warn(
@@ -190,7 +192,7 @@ def _told(
 
 
 def _energies(fit: Fit) -> Float[np.ndarray, " draws"]:
-    """Of each draw in the batches, the negative log density."""
+    """Negative log density of each draw in the batches."""
     assert fit.posterior.sample_stats is not None
     energies = {"potential_energy": np.asarray(fit.posterior.sample_stats["potential_energy"])}
     return in_batches(energies)["potential_energy"].ravel()

@@ -43,11 +43,10 @@ class PlugIn(Rule):
         return by_process(fit, rows, self.at)
 
     def states(self, fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]) -> HiddenStates:
-        """Smoothed at the process, and its most probable paths."""
+        """Smoothed at the process, with its most probable paths."""
         return states_of_process(fit, rows, site, lengths, self.at, self.apply(fit, rows))
 
     def remedy(self, fit: Fit) -> str:
-        """Another process, or all of them."""
         if fit.posterior.is_point:
             return (
                 "Fit with Exact(), or with NUTS() where there is no closed form, and average (BMA), or with MAP() and "
@@ -60,5 +59,4 @@ class PlugIn(Rule):
         return "Average instead (BMA), or look at these rows."
 
     def averages_draws(self, fit: Fit) -> bool:
-        """No: it looks at one process."""
         return False

@@ -1,4 +1,4 @@
-"""What a fit says of a response: p(y | x) by one process, or with parameters integrated out."""
+"""p(y | x) of a continuous label by one process, or with parameters integrated out."""
 
 import dataclasses
 import functools
@@ -25,14 +25,14 @@ from bayesgen.records import by_content
 from bayesgen.runtime import as_key, chunks
 from bayesgen.typing import Bool, Float, Int
 
-from .continuous import ContinuousPrediction, joined_answers
+from .continuous import ContinuousPrediction, joined_continuous_predictions
 
-# Log joints that are parabolas in the response, so that it is normal in closed form: looked for, and checked.
+# Where log joints are parabolas in the response, it is normal in closed form.
 
-POINTS = np.array([-3.0, -1.0, 0.0, 1.5, 2.5])  # in standard deviations: five, of which no two lie alike
-ROUGHLY, CLOSELY = 1e-6, 1e-8  # of the curvature: what may be left beside the parabola, far away and where it counts
-MOST_LOOKS, SETTLED = 8, 0.1
-_VANDERMONDE = np.linalg.inv(np.vander(POINTS, increasing=True))  # coefficients of powers 0 to 4
+PARABOLA_POINTS = np.array([-3.0, -1.0, 0.0, 1.5, 2.5])  # in standard deviations, not symmetric
+ROUGHLY, CLOSELY = 1e-6, 1e-8  # of the curvature: residuals of the parabola, far away and near the mode
+MOST_ITERATIONS, CONVERGED = 8, 0.1
+_VANDERMONDE = np.linalg.inv(np.vander(PARABOLA_POINTS, increasing=True))  # coefficients of powers 0 to 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,9 +40,9 @@ class Parabolas:
     """Parabolas through log joints at five points each.
 
     Attributes:
-        loc, scale: of the normal distributions that they are logs of.
+        loc, scale: of the normal distributions whose logs they are.
         log_integral: logs of their integrals.
-        fits: whether the log joint is this parabola at all five points.
+        fits: whether the log joint agrees with the parabola at all five points.
     """
 
     loc: Float[np.ndarray, "..."]
@@ -51,9 +51,9 @@ class Parabolas:
     fits: Bool[np.ndarray, "..."]
 
 
-def points_about(center: Float[np.ndarray, "..."], unit: Float[np.ndarray, "..."]) -> Float[np.ndarray, "5 ..."]:
-    """Where log joints are to be looked at."""
-    return center + unit * POINTS.reshape(-1, *(1,) * np.ndim(center))
+def parabola_points(center: Float[np.ndarray, "..."], unit: Float[np.ndarray, "..."]) -> Float[np.ndarray, "5 ..."]:
+    """The points at which log joints are evaluated."""
+    return center + unit * PARABOLA_POINTS.reshape(-1, *(1,) * np.ndim(center))
 
 
 def parabolas(
@@ -62,7 +62,7 @@ def parabolas(
     unit: Float[np.ndarray, "..."],
     tolerance: float = CLOSELY,
 ) -> Parabolas:
-    """The parabolas through log joints at `points_about` a center."""
+    """The parabolas through log joints at the `parabola_points` about a center."""
     level = logs[2]  # at the center
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         constant, slope, half, *others = np.tensordot(_VANDERMONDE, logs - level, 1)
@@ -83,39 +83,39 @@ def as_normal(
 ) -> tuple[NormalPredictive, Float[np.ndarray, " n"]] | None:
     """Normal distributions of y and log p(x), where the log joints of all rows are parabolas in y; else None.
 
-    They are looked at about where y may be, and then again about where it is, until that does not move.
+    They are evaluated about the center of the training values, and again about the mode found, until it converges.
     """
     if not line.is_real:
         return None
     center, unit, rows = np.full(num_rows, line.center), np.full(num_rows, line.scale), np.arange(num_rows)
     tolerance = ROUGHLY
-    for _ in range(MOST_LOOKS):
-        points = points_about(center, unit)
-        logs = log_joint(np.tile(rows, len(POINTS)), points.ravel()).reshape(points.shape)
+    for _ in range(MOST_ITERATIONS):
+        points = parabola_points(center, unit)
+        logs = log_joint(np.tile(rows, len(PARABOLA_POINTS)), points.ravel()).reshape(points.shape)
         found = parabolas(logs, center, unit, tolerance)
         if not found.fits.all():
             return None
         moved = np.abs(found.loc - center) / found.scale + np.abs(np.log(found.scale / unit))
-        if tolerance == CLOSELY and (moved < SETTLED).all():
+        if tolerance == CLOSELY and (moved < CONVERGED).all():
             return NormalPredictive(found.loc, found.scale), found.log_integral
         center, unit, tolerance = found.loc, found.scale, CLOSELY
     return None
 
 
-GRID_ROWS = 512  # that are looked at on some hundreds of points each at once
-COMPILED_ROWS = 8192  # programs are run at a multiple of so many, and compiled once
-SIMULATED, FEW_DRAWS = 512, 8  # values of a response, and processes that make them, that say where it may be
+GRID_ROWS = 512  # evaluated on some hundreds of points each at once
+COMPILED_ROWS = 8192  # programs run at multiples of this number, and are compiled once
+SIMULATED_VALUES, FEW_DRAWS = 512, 8  # values of a response, and processes that generate them, to find its range
 
 
 def response_of(fit: Fit) -> Response:
-    """Where the response of a fit stands."""
+    """The response of a fit."""
     response = fit.concrete.response
     assert response is not None
     return response
 
 
 def closed_response(fit: Fit) -> ClosedResponse | None:
-    """What the model tells of its response in closed form."""
+    """The closed form of p(y | x) of the model, or None."""
     conjugate = fit.concrete.conjugate(fit.schema)
     return None if conjugate is None else conjugate.closed_response
 
@@ -129,15 +129,15 @@ def by_process(fit: Fit, rows: Rows, at: At) -> ContinuousPrediction:
         return ContinuousPrediction(predictive, _log_marginal(fit, rows, at, predictive))
     line = line_of(fit, rows)
     places = chunks(rows.num_rows, GRID_ROWS) or [slice(0, 0)]
-    return joined_answers(
+    return joined_continuous_predictions(
         [_by_log_joint(JointOfProcess(fit, rows.take(part), at), line, len(places)) for part in places]
     )
 
 
 def _log_marginal(fit: Fit, rows: Rows, at: At, predictive: PredictiveDistribution) -> Float[np.ndarray, " n"] | None:
-    """log p(x); None where x is given, and nothing but the response is modelled.
+    """log p(x); None where x is given, and only the response is modelled.
 
-    Where attributes are made from the response, it is log p(x, y) - log p(y | x), whatever y: at its median.
+    Where attributes are made from the response, it is log p(x, y) - log p(y | x) at any y, here the median.
     """
     response = response_of(fit)
     if response.is_only_attribute(rows):
@@ -161,7 +161,7 @@ class JointOfRows:
     rows: Rows
 
     def with_values(self, places: Int[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> Rows:
-        """The rows at these places with these values; more of them where programs would be compiled anew."""
+        """The rows at these positions with these values, padded where programs are compiled for each size."""
         more = -len(places) % COMPILED_ROWS if closed_response(self.fit) is None else 0
         places, values = (np.concatenate([array, np.repeat(array[:1], more)]) for array in (places, values))
         return response_of(self.fit).put(self.rows.take(places), values)
@@ -174,15 +174,14 @@ class JointOfProcess(JointOfRows):
     at: At
 
     def __call__(self, places: Int[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
-        """Log joints."""
         if not len(places):
             return np.zeros(0)
         return self.fit.posterior.log_joint(self.with_values(places, values), self.at)[: len(places), 0]
 
 
 def _by_log_joint(joint: JointOfProcess, line: Line, num_parts: int) -> ContinuousPrediction:
-    """The answer by the log joint of some rows alone: normal where it is a parabola, else on a grid."""
-    is_alone, size = response_of(joint.fit).is_only_attribute(joint.rows), joint.rows.num_rows
+    """The prediction by log joints alone: normal where they are parabolas, else on a grid."""
+    is_alone, size = response_of(joint.fit).is_alone(joint.rows), joint.rows.num_rows
     normal = as_normal(joint, size, line)
     if normal is not None:
         return ContinuousPrediction(normal[0], None if is_alone else normal[1])
@@ -195,7 +194,7 @@ def _by_log_joint(joint: JointOfProcess, line: Line, num_parts: int) -> Continuo
 def kept_or_deferred(
     predictive: PredictiveDistribution, joint: LogJoint, line: Line, num_parts: int
 ) -> PredictiveDistribution:
-    """A grid itself, or where there are many of them what makes it anew whenever it is asked."""
+    """The grid itself, or where there are many of them a function that recomputes it when needed."""
     if num_parts == 1:
         return predictive
     return DeferredPredictive(
@@ -208,7 +207,7 @@ def _grid(joint: LogJoint, size: int, line: Line) -> PredictiveDistribution:
 
 
 def line_of(fit: Fit, rows: Rows) -> Line:
-    """Where the response is looked for: about its training values, or about what the fit makes of it itself."""
+    """The range of the response: that of its training values, or of values simulated by the fit."""
     support, known = fit.concrete.response_support, fit.schema.response
     if known is not None and known.mean is not None and known.variance:
         spread = np.sqrt(known.variance) * scipy.special.ndtri(np.arange(1, 100) / 100)
@@ -217,7 +216,7 @@ def line_of(fit: Fit, rows: Rows) -> Line:
 
 
 def _simulated(fit: Fit, rows: Rows) -> Float[np.ndarray, " m"]:
-    """Values of the response that processes of the fit make."""
+    """Values of the response simulated by processes of the fit."""
     program, site = fit.program, response_of(fit).site
     if fit.posterior.has_draws:
         draws = chains_joined(fit.posterior.draws(FEW_DRAWS, as_key(0)))
@@ -227,7 +226,7 @@ def _simulated(fit: Fit, rows: Rows) -> Float[np.ndarray, " m"]:
     else:
         latents = program.latents_of(fit.parameters)
         processes = [{name: latents[name] for name in program.latents}]
-    size = SIMULATED // len(processes)
+    size = SIMULATED_VALUES // len(processes)
     places = np.arange(size) * max(rows.num_rows, 1) // size
     ones = {name: np.ones((size, *value.shape[1:]), value.dtype) for name, value in rows.covariates.items()}
     covariates = {k: v[places] for k, v in rows.covariates.items()} if rows.num_rows else ones

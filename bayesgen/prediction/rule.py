@@ -1,4 +1,4 @@
-"""The verb `predict`, and what a rule of prediction is."""
+"""The verb `predict`, and `Rule`, the base of rules of prediction."""
 
 import abc
 import dataclasses
@@ -18,20 +18,18 @@ from bayesgen.records import by_content
 from bayesgen.runtime import interrupts_kept, requested, used
 from bayesgen.typing import Float, Int
 
-from .answer import ClassPrediction, joined, named_classes
+from .answer import ClassPrediction, joined_class_predictions, named_classes
 from .batches import warn_of_few_draws
-from .continuous import ContinuousPrediction, joined_answers
-
-# `DensityPrediction`: densities of new rows, where no class of theirs can be asked for.
+from .continuous import ContinuousPrediction, joined_continuous_predictions
 
 
 @by_content
 class DensityPrediction:
-    """Densities of n new rows under what has no classes: a program with label=None, an average over mixtures.
+    """Densities of n new rows under a model without classes: a program with label=None, an average over mixtures.
 
     Attributes:
-        log_marginal: log p(x), as the rule has it; -inf for a row that is impossible.
-        without_classes: why there are no class probabilities, in words.
+        log_marginal: log p(x) by the rule; -inf for an impossible row.
+        without_classes: message for requests of class probabilities.
         device: "cpu" or "gpu", where it was computed.
     """
 
@@ -41,40 +39,40 @@ class DensityPrediction:
 
     def __repr__(self) -> str:
         values = self.log_marginal
-        facts = {
+        lines = {
             "log density": f"{values.min():,.6g} to {values.max():,.6g}, mean {values.mean():,.6g}"
             if len(values)
             else None,
             "next": "answer.log_marginal",
         }
-        return described(f"DensityPrediction of {len(values)} rows", facts)
+        return described(f"DensityPrediction of {len(values)} rows", lines)
 
     @property
     def probabilities(self) -> NoReturn:
-        """Refused, in words."""
+        """Refused."""
         raise PredictionError(self.without_classes)
 
     @property
     def log_probabilities(self) -> NoReturn:
-        """Refused, in words."""
+        """Refused."""
         raise PredictionError(self.without_classes)
 
     @property
     def labels(self) -> NoReturn:
-        """Refused, in words."""
+        """Refused."""
         raise PredictionError(self.without_classes)
 
 
-Answer = TypeVar("Answer", ClassPrediction, ContinuousPrediction)
-CONTINUOUS_NUMBERS = 4  # of a row, besides its cells: locations, scales, degrees of freedom, log densities
-AVERAGED_TABLES = 8  # as large as one table of log-joints, in place of it: means, errors and what they come from
+Predicted = TypeVar("Answer", ClassPrediction, ContinuousPrediction)
+CONTINUOUS_NUMBERS = 4  # per row, besides its cells: locations, scales, degrees of freedom, log densities
+AVERAGED_TABLES = 8  # of the size of a table of log-joints: means, errors and intermediate ones
 
 
 class Rule(abc.ABC):
-    """A way of predicting: an object with the arguments of the rule. It sees only the tables that a fit makes."""
+    """A rule of prediction, with its arguments."""
 
     def check_count(self, argument: str, value: object, least: int) -> None:
-        """Refuse, naming rule and argument, what is no whole number or less than `least`."""
+        """Refuse a value that is not a whole number of at least `least`, naming rule and argument."""
         if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
             raise PredictionError(
                 f"{type(self).__name__}: {argument} must be a whole number and at least {least}, got {value!r}."
@@ -93,7 +91,7 @@ class Rule(abc.ABC):
         raise PredictionError(f"{type(self).__name__} tells nothing of hidden states. Ask PlugIn() or BMA().")
 
     def remedy(self, fit: Fit) -> str:
-        """What to do about rows that every class calls impossible."""
+        """Advice for rows that are impossible under every class."""
         return "No process of the posterior makes them possible: look at these rows, or give the model a wider prior."
 
     @abc.abstractmethod
@@ -117,10 +115,10 @@ def predict(
 def predict(fit: Trained[Answered], X: Any, *, rule: Rule, device: str | None = ...) -> Answered: ...
 @keywords_stated
 def predict(fit: Trained[Any], X: Any, *, rule: Rule, device: str | None = None) -> Any:
-    """Class probabilities of new rows; of a fit with a continuous label the distribution of that.
+    """Class probabilities of new rows, or the distribution of their continuous label.
 
     Args:
-        fit: what `bayesgen.fit` gave.
+        fit: result of `bayesgen.fit`.
         X: rows in any form that `bayesgen.fit` takes; named columns may come in any order.
         rule: `PlugIn()` (two-step: pick the best process, then predict), `BMA()` (one-step: average over all
             processes) or `ConditionalAverage()`.
@@ -128,15 +126,15 @@ def predict(fit: Trained[Any], X: Any, *, rule: Rule, device: str | None = None)
             work is large enough for it (see `bayesgen.runtime`). Closed forms always take the processor. What was
             used is in the answer's `device`.
 
-    No rows are no mistake: their answer has none either. Rows are read and answered in blocks, so that only the answer
-    is ever whole in memory. For rows in chunks, predict each chunk.
+    X may have no rows. Rows are read and predicted in chunks, so that only the prediction is whole in memory. For rows
+    in chunks, predict each chunk.
 
-    Means are held in double precision. Where a column's mean is 10^m times its standard deviation, m of 16 digits are
-    gone, whatever is done with them: an offset of 1e9 with a deviation of 1e-3 moves probabilities by some 1e-5. Take
-    the offset from such a column before it is fitted, and from new rows.
+    Means have double precision. Where a column's mean is 10^m times its standard deviation, m of 16 digits are lost: an
+    offset of 1e9 with a deviation of 1e-3 changes probabilities by about 1e-5. Subtract the offset from such a column
+    before it is fitted, and from new rows.
 
     Raises:
-        PredictionError: the fit cannot answer the rule (a point estimate asked for an average).
+        PredictionError: a rule that the fit cannot answer, such as an average of a point estimate.
         DataError: rows that do not fit the training schema; device="gpu" where JAX has none.
 
     >>> import bayesgen as bg
@@ -154,14 +152,14 @@ def predict(fit: Trained[Any], X: Any, *, rule: Rule, device: str | None = None)
 
 @functools.singledispatch
 def answer(fit: Any, rule: Rule, X: Any) -> Any:
-    """What a rule says of queries to a fit. Fits that answer otherwise than by classes register here."""
+    """The prediction of queries by a rule. Fits with predictions of other kinds register their own function."""
     table = read_table(X, least_rows=0)
     fit.warn_of_new_values(table)
     if fit.concrete.response is not None:
         return _continuous(fit, rule, table)
     classes = dataclasses.replace(_by_classes(fit, rule, table), device=used(), index=table.index)
     if classes.pareto_k is not None:
-        warn_of_few_draws(classes.pareto_k, classes.is_settled, classes.index)
+        warn_of_few_draws(classes.pareto_k, classes.is_robust, classes.index)
     if len(fit.classes) == 0:
         why = "The program has no classes (label=None), so its rows have densities alone: answer.log_marginal."
         return DensityPrediction(classes.log_marginal, why, classes.device)
@@ -176,7 +174,7 @@ def answer(fit: Any, rule: Rule, X: Any) -> Any:
 
 
 def log_densities(fit: Trained, X: Any, rule: Rule) -> Float[np.ndarray, " n"]:
-    """log p(x) of rows as a rule has it: by the best process or averaged over all, whatever classes there are."""
+    """log p(x) of rows by a rule: by the best process or averaged over all, classes marginalised."""
     densities: Float[np.ndarray, " n"] = answer(fit, rule, X).log_marginal
     return densities
 
@@ -184,7 +182,7 @@ def log_densities(fit: Trained, X: Any, rule: Rule) -> Float[np.ndarray, " n"]:
 def _continuous(fit: Fit, rule: Rule, table: Table) -> ContinuousPrediction:
     """The distribution of the continuous label of each row."""
     parts = _in_chunks(fit, table, CONTINUOUS_NUMBERS, lambda rows: rule.respond(fit, rows))
-    prediction = dataclasses.replace(joined_answers(parts), device=used(), index=table.index)
+    prediction = dataclasses.replace(joined_continuous_predictions(parts), device=used(), index=table.index)
     if prediction.pareto_k is not None:
         warn_of_few_draws(prediction.pareto_k, index=prediction.index)
     return prediction
@@ -194,17 +192,17 @@ def _by_classes(fit: Fit, rule: Rule, table: Table) -> ClassPrediction:
     """The class probabilities of each row."""
     num_tables = AVERAGED_TABLES if rule.averages_draws(fit) else 1
     numbers_per_row = num_tables * max(1, len(fit.classes))
-    return joined(_in_chunks(fit, table, numbers_per_row, lambda rows: rule.apply(fit, rows)))
+    return joined_class_predictions(_in_chunks(fit, table, numbers_per_row, lambda rows: rule.apply(fit, rows)))
 
 
-def _in_chunks(fit: Fit, table: Table, numbers_per_row: float, ask: Callable[[Rows], Answer]) -> list[Answer]:
-    """The answers for successive chunks of the rows: only these are ever whole in memory.
+def _in_chunks(fit: Fit, table: Table, numbers_per_row: float, ask: Callable[[Rows], Predicted]) -> list[Predicted]:
+    """The predictions of successive chunks of rows.
 
     Args:
         fit: the fit.
         table: the rows.
-        numbers_per_row: how many numbers are made of a row besides its cells.
-        ask: gives the answer for some rows.
+        numbers_per_row: how many numbers a row needs in memory besides its cells.
+        ask: gives the prediction of some rows.
     """
     chunks = table.chunks(numbers_per_row)
     try:
@@ -216,7 +214,7 @@ def _in_chunks(fit: Fit, table: Table, numbers_per_row: float, ask: Callable[[Ro
 
 
 def _remedy(fit: Fit, rule: Rule, table: Table, impossible: Int[np.ndarray, " m"]) -> str:
-    """What to do about rows that every class calls impossible: the rule's remedy, unless no process explains some."""
+    """Advice for rows that are impossible under every class: the rule's, unless no process makes some possible."""
     rows = fit.rows_of(table.rows(impossible))
     statistics = fit.concrete.statistics(fit.schema).items()
     reasons = [likelihood.why_impossible(site, rows, impossible) for site, likelihood in statistics]

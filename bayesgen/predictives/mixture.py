@@ -171,8 +171,8 @@ def solved(
             step = point - value / slope(point)
         is_small = abs(step - point) <= least  # also onto or past an end that is as near
         is_inside = (step > low) & (step < high)
-        is_settled = (high - low <= least) | is_small | (abs(value) <= DIGITS) | np.isnan(point)
-        point = np.where(is_settled, point, np.where(is_inside, step, 0.5 * (low + high)))
-        if is_settled.all():
+        is_robust = (high - low <= least) | is_small | (abs(value) <= DIGITS) | np.isnan(point)
+        point = np.where(is_robust, point, np.where(is_inside, step, 0.5 * (low + high)))
+        if is_robust.all():
             break
     return point

@@ -1,6 +1,6 @@
-"""Results as people read them."""
+"""Comparisons in a terminal and as figures."""
 
-from .display import ClassLayout as ClassLayout  # each registers how its kind of answers is told
+from .display import ClassLayout as ClassLayout  # each registers the layout of its kind of answers
 from .display import ContinuousLayout as ContinuousLayout
 from .display import can_encode, show
 from .figures import LINES, ONE_STEP, TWO_STEP, can_draw, coverage_figure, save

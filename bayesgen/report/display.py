@@ -1,4 +1,4 @@
-"""A comparison as a person reads it in a terminal: the answers side by side, then where they disagree."""
+"""A comparison in a terminal: the scores of answers side by side, then the rows in which they disagree."""
 
 import abc
 import functools
@@ -15,17 +15,13 @@ from rich.text import Text
 from bayesgen.evaluation import Answer, ClassTarget, Comparison, ContinuousTarget, DensityTarget, Scored
 from bayesgen.prediction import named_classes
 
-# How answers of one kind are told: which scores, in which digits, and what of rows in which they differ.
-
-# Tables with one column for each answer, for terminals: their heads, numbers as text, and signs that all can show.
-
-WIDE = 110  # from this width on, a value and its standard error stand on one line
+WIDE = 110  # from this width on, a value and its standard error are on one line
 _STEP_STYLES = {True: "cyan", False: "green"}
 _STEP_NAMES = {True: "two-step", False: "one-step"}
 _RULE_NAMES = {"PlugIn": "plug-in", "PlugIn(mean)": "at mean", "PlugIn(mode)": "at mode"}
 
 BARS = "▁▂▃▄▅▆▇█"
-# what stands for signs that an output cannot encode
+# in place of characters that an output cannot encode
 _ASCII = {"−": "-", "–": "-", "±": "+-", "∞": "inf", "≥": ">="} | {bar: str(n) for n, bar in enumerate(BARS, start=1)}
 
 
@@ -39,7 +35,7 @@ def can_encode(text: str, encoding: str) -> bool:
 
 
 def spelling(encoding: str) -> Callable[[str], str]:
-    """A function that puts ASCII in place of the signs used here that the encoding lacks."""
+    """A function that replaces the characters used here that the encoding lacks by ASCII."""
     table = str.maketrans({sign: plain for sign, plain in _ASCII.items() if not can_encode(sign, encoding)})
     return lambda text: text.translate(table)
 
@@ -57,12 +53,12 @@ def answer_table(answers: Sequence[Answer], *leading: str) -> Table:
 
 
 def signed(pattern: str) -> Callable[[float], str]:
-    """A function that writes a number by the pattern, with signs of typographers."""
+    """A function that formats a number by the pattern, with typographic signs."""
     return lambda value: "−∞" if value == -math.inf else pattern.format(value).replace("-", "−")
 
 
 def significant(value: float, digits: int = 4) -> str:
-    """A number to so many significant digits, all of which are written, in full unless it is very large or small.
+    """A number to so many significant digits, without an exponent unless it is very large or small.
 
     >>> significant(200.04), significant(-1234567.0), significant(0.012345, 3), significant(1.5e-7)
     ('200.0', '−1,234,567', '0.0123', '1.500e−07')
@@ -82,7 +78,7 @@ def cells(
     best: Callable[..., float] | None,
     spell: Callable[[str], str],
 ) -> Iterator[Text]:
-    """Numbers as text, the best of them in bold, unless all read the same. A refused answer has a dash."""
+    """Numbers as text, the best in bold unless all are equal; a dash for a refused answer."""
     texts = ["–" if math.isnan(value) else text(value) for value in values]
     known = [value for value in values if not math.isnan(value)]
     winner = text(best(known)) if best and len(set(texts) - {"–"}) > 1 else None
@@ -104,8 +100,8 @@ def with_error(value: float, error: float, separator: str) -> str:
 Spelling = Callable[[str], str]
 
 
-class Line(NamedTuple):
-    """A line of the table of scores: its name, the column of scores, a number as text, and which number is best."""
+class ScoreRow(NamedTuple):
+    """A row of the table of scores: its name and column, a number as text, and the best of several numbers."""
 
     name: str
     column: str
@@ -114,24 +110,24 @@ class Line(NamedTuple):
 
 
 class Layout(abc.ABC):
-    """How answers of one kind are told.
+    """The layout of a comparison of answers of one kind.
 
     Attributes:
-        scores: lines of scores, the first in the table.
-        counts: lines of counts, left out where nothing was counted.
-        legend: what the scores mean.
+        scores: rows of scores, the first in the table.
+        counts: rows of counts, left out where all are 0.
+        legend: explanation of the scores.
     """
 
-    scores: tuple[Line, ...]
-    counts: tuple[Line, ...]
+    scores: tuple[ScoreRow, ...]
+    counts: tuple[ScoreRow, ...]
     legend: str
 
     def drawings(self, scored: Scored) -> dict[str, str]:
-        """More lines of the table of scores: what is drawn of an answer in a few signs, by the name of the line."""
+        """More rows of the table of scores: name of the row -> drawing of an answer in a few characters."""
         return {}
 
     def reference(self, comparison: Comparison, model: str) -> Iterator[Text]:
-        """What this model's scores are to be held against."""
+        """A reference for the scores of this model."""
         yield from ()
 
     def costs(self, comparison: Comparison, model: str, spell: Spelling) -> Iterator[RenderableType]:
@@ -147,37 +143,35 @@ class Layout(abc.ABC):
 
 @functools.singledispatch
 def layout_of(target: Any) -> Layout:
-    """How answers that are held against such a target are told. Kinds of answers register theirs here."""
-    raise TypeError(f"no layout tells answers that are held against {type(target).__name__}.")
+    """The layout for answers to such a target. Kinds of answers register theirs here."""
+    raise TypeError(f"no layout is registered for {type(target).__name__}.")
 
-
-# Distributions of a number, as they are told in a terminal.
 
 _CONTINUOUS_SHOWN = 10  # rows in which answers differ
-_TENTHS, _EVEN_BAR = 10, 3  # as high is the bar of a tenth of the truths
-_SAME = 0.01  # log scores that differ by less are told as equal
+_TENTHS, _EVEN_BAR = 10, 3  # the height of the bar of a tenth of the truths
+_SAME = 0.01  # log scores that differ by less count as equal
 
 
 def _nearest(level: float) -> Callable[..., float]:
-    """The number nearest to a level, of several."""
+    """A function that finds the number nearest to a level."""
     return functools.partial(min, key=lambda value: abs(value - level))
 
 
 class ContinuousLayout(Layout):
-    """Distributions of a number."""
+    """The layout of distributions of a number."""
 
     scores = (
-        Line("log score", "log_score", signed("{:.4f}"), max),
-        Line("RMSE", "rmse", significant, min),
-        Line("CRPS", "crps", significant, min),
-        Line("in 50% interval", "coverage_50", "{:.1%}".format, _nearest(0.5)),
-        Line("in 80% interval", "coverage_80", "{:.1%}".format, _nearest(0.8)),
-        Line("in 95% interval", "coverage_95", "{:.1%}".format, _nearest(0.95)),
-        Line("95% width", "width_95", significant, None),
+        ScoreRow("log score", "log_score", signed("{:.4f}"), max),
+        ScoreRow("RMSE", "rmse", significant, min),
+        ScoreRow("CRPS", "crps", significant, min),
+        ScoreRow("in 50% interval", "coverage_50", "{:.1%}".format, _nearest(0.5)),
+        ScoreRow("in 80% interval", "coverage_80", "{:.1%}".format, _nearest(0.8)),
+        ScoreRow("in 95% interval", "coverage_95", "{:.1%}".format, _nearest(0.95)),
+        ScoreRow("95% width", "width_95", significant, None),
     )
     counts = (
-        Line("impossible rows", "impossible", "{:.0f}".format, min),
-        Line("truth ruled out", "ruled_out", "{:.0f}".format, min),
+        ScoreRow("impossible rows", "impossible", "{:.0f}".format, min),
+        ScoreRow("truth ruled out", "ruled_out", "{:.0f}".format, min),
     )
     legend = (
         "Log score: mean of log p(truth), higher is better. RMSE of the mean, and CRPS (continuous ranked probability "
@@ -188,7 +182,7 @@ class ContinuousLayout(Layout):
     )
 
     def drawings(self, scored: Scored) -> dict[str, str]:
-        """In which tenths of their distributions the truths lie."""
+        """A histogram of the tenths of their distributions in which the truths lie."""
         places = scored.row_scores["pit"]
         counts, _ = np.histogram(places[~np.isnan(places)], bins=_TENTHS, range=(0.0, 1.0))
         even = max(1, len(places)) / _TENTHS
@@ -204,9 +198,9 @@ class ContinuousLayout(Layout):
             return
         log_scores = np.stack([one.log_scores for one in given])
         top = log_scores.max(axis=0)
-        apart = np.where(np.isneginf(top), 0.0, top - log_scores.min(axis=0))
-        order = np.argsort(-apart, kind="stable")[:_CONTINUOUS_SHOWN]
-        order = order[apart[order] > _SAME]
+        distance = np.where(np.isneginf(top), 0.0, top - log_scores.min(axis=0))
+        order = np.argsort(-distance, kind="stable")[:_CONTINUOUS_SHOWN]
+        order = order[distance[order] > _SAME]
         total = len(comparison.rows)
         if len(order) == 0:
             yield Text(f"{model}: the log scores of all answers are within {_SAME} in each of the {total} test rows.")
@@ -239,17 +233,15 @@ def _cell(mean: float, std: float, log_score: float, width: int) -> str:
 
 
 def _plain(truth: float) -> str:
-    """A number as it may stand in the data."""
+    """A number without trailing zeros."""
     text = significant(truth, 6)
     return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
 
 
 @layout_of.register
-def _continuous_layout(target: ContinuousTarget) -> Layout:
+def _(target: ContinuousTarget) -> Layout:
     return ContinuousLayout()
 
-
-# Probabilities of classes, as they are told in a terminal.
 
 _SHOWN = 10  # rows of disagreement
 _COSTS = (
@@ -259,17 +251,17 @@ _COSTS = (
 
 
 class DensityLayout(Layout):
-    """Densities of rows of which nothing is predicted."""
+    """The layout of densities of rows, without predictions."""
 
     scores = (
-        Line("accuracy", "accuracy", "{:.3f}".format, max),
-        Line("log score", "log_score", signed("{:.4f}"), max),
-        Line("Brier score", "brier", "{:.4f}".format, min),
-        Line("calibration error", "ece", "{:.4f}".format, min),
+        ScoreRow("accuracy", "accuracy", "{:.3f}".format, max),
+        ScoreRow("log score", "log_score", signed("{:.4f}"), max),
+        ScoreRow("Brier score", "brier", "{:.4f}".format, min),
+        ScoreRow("calibration error", "ece", "{:.4f}".format, min),
     )
     counts = (
-        Line("impossible rows", "impossible", "{:.0f}".format, min),
-        Line("true class ruled out", "ruled_out", "{:.0f}".format, min),
+        ScoreRow("impossible rows", "impossible", "{:.0f}".format, min),
+        ScoreRow("true class ruled out", "ruled_out", "{:.0f}".format, min),
     )
     legend = (
         "Log score: mean of log p(true class), higher is better. Brier "
@@ -279,12 +271,12 @@ class DensityLayout(Layout):
     def disagreements(
         self, comparison: Comparison, model: str, width: int, spell: Spelling
     ) -> Iterator[RenderableType]:
-        """None: nothing is named that could differ."""
+        """None: there are no predictions."""
         yield from ()
 
 
 class ClassLayout(DensityLayout):
-    """Probabilities of classes."""
+    """The layout of class probabilities."""
 
     def reference(self, comparison: Comparison, model: str) -> Iterator[Text]:
         """The log score of the shares of the classes alone, and whether every answer is worse."""
@@ -298,7 +290,7 @@ class ClassLayout(DensityLayout):
         yield text
 
     def costs(self, comparison: Comparison, model: str, spell: Spelling) -> Iterator[RenderableType]:
-        """A row of log scores for each, and the columns without which they would be highest."""
+        """A row of log scores for each costly row, and the columns without which they would be highest."""
         costs = [cost for cost in comparison.costs if cost.model == model]
         answers = [one.answer for one in comparison.scored if one.answer.model == model]
         if not costs:
@@ -323,7 +315,7 @@ class ClassLayout(DensityLayout):
         if len(answers) < 2 or truth is None:
             return
         named = np.stack([named_classes(answer.prediction.log_probabilities) for answer in answers])
-        possible = np.where(named < 0, named.max(axis=0), named)  # an answer that names no class disagrees with none
+        possible = np.where(named < 0, named.max(axis=0), named)  # an answer without a class disagrees with none
         differing = np.flatnonzero(possible.min(axis=0) != possible.max(axis=0))
         total, num_unanswered = len(comparison.rows), int((named < 0).any(axis=0).sum())
         unanswered = f"; in {num_unanswered} at least one answer finds the row impossible and names no class"
@@ -334,8 +326,8 @@ class ClassLayout(DensityLayout):
             yield Text(f"{model}: all answers name the same class in {rows} the {total} test rows{unanswered}.")
             return
         probabilities = np.exp(np.stack([answer.prediction.log_probabilities[differing] for answer in answers]))
-        apart = (np.nanmax(probabilities, axis=0) - np.nanmin(probabilities, axis=0)).max(axis=1)
-        order = np.argsort(-apart, kind="stable")
+        distance = (np.nanmax(probabilities, axis=0) - np.nanmin(probabilities, axis=0)).max(axis=1)
+        order = np.argsort(-distance, kind="stable")
         title = f"{model}: rows where the answers differ, {len(differing)} of {total}{unanswered}"
         if len(order) > _SHOWN:
             title += f" (the {_SHOWN} widest apart; all are in --json and --out)"
@@ -386,9 +378,9 @@ _DIFFERENCES = (
 def render(
     comparison: Comparison, title: str, width: int, encoding: str = "utf-8", about: Sequence[RenderableType] = ()
 ) -> RenderableType:
-    """The whole comparison, for a terminal `width` columns wide that shows characters of the encoding.
+    """The whole comparison, for a terminal of this width in columns and this encoding.
 
-    What is told `about` the data stands below the title.
+    `about` is shown below the title.
     """
     spell = spelling(encoding)
     layout = layout_of(comparison.target)
@@ -402,7 +394,7 @@ def render(
 
 
 def show(comparison: Comparison, title: str, console: Console, about: Sequence[RenderableType] = ()) -> None:
-    """Print the comparison on a console, what is told about the data below its title."""
+    """Print the comparison on a console; `about` is shown below the title."""
     console.print(render(comparison, title, console.width, console.encoding, about))
 
 
@@ -412,7 +404,7 @@ def _score_table(comparison: Comparison, layout: Layout, model: str, width: int,
     answers = [answer for answer in comparison.answers if answer.model == model]
     table = answer_table(answers, "")
 
-    def add(line: Line) -> None:
+    def add(line: ScoreRow) -> None:
         values = scores[line.column].astype(float).tolist()
         table.add_row(line.name, *cells(values, line.text, line.best, spell))
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _LEVELS = np.linspace(0.0, 1.0, 101)
 ONE_STEP, TWO_STEP = "#3b6ea5", "#d1662b"  # the colours of answers in every figure
-LINES = ("-", "--", ":", "-.")  # of several answers of one colour
+LINES = ("-", "--", ":", "-.")  # of several answers with the same colour
 
 
 def can_draw() -> bool:
@@ -25,19 +25,19 @@ def can_draw() -> bool:
 
 
 def coverage_figure(comparison: Comparison) -> "Figure":
-    """How often the truth lies within central intervals, against how often it should, one panel for each model.
+    """Empirical coverage of central intervals against their probability, one panel for each model.
 
-    A curve below the diagonal is of an answer that is too sure; one above it, of an answer that is not sure enough. In
-    the grey band lie 95 % of the curves of calibrated forecasts of so many rows, at each level by itself.
+    A curve below the diagonal means overconfidence, one above it underconfidence. The grey band holds 95 % of the
+    curves of calibrated forecasts of as many rows, at each probability separately.
 
     Args:
-        comparison: one of numbers.
+        comparison: a comparison of predictions of numbers.
     """
     from matplotlib.figure import Figure
 
     models = list(dict.fromkeys(one.answer.model for one in comparison.scored))
     figure = Figure(figsize=(1.0 + 4.0 * len(models), 4.6))
-    figure.set_layout_engine("constrained", wspace=0.06)  # numbers at the ends of axes stand apart
+    figure.set_layout_engine("constrained", wspace=0.06)  # keeps numbers at the ends of axes from overlapping
     panels = figure.subplots(1, len(models), squeeze=False, sharey=True)[0]
     for panel, model in zip(panels, models, strict=True):
         _draw(panel, [one for one in comparison.scored if one.answer.model == model], len(comparison.rows))
@@ -53,8 +53,10 @@ def _draw(panel: "Axes", given: list[Scored], num_rows: int) -> None:
     panel.plot(_LEVELS, _LEVELS, color="0.6", linewidth=1)
     lines = {ONE_STEP: itertools.cycle(LINES), TWO_STEP: itertools.cycle(LINES)}
     for one in given:
-        reach = np.nan_to_num(np.abs(2 * one.row_scores["pit"] - 1), nan=np.inf)  # impossible rows are in no interval
-        shares = np.searchsorted(np.sort(reach), _LEVELS, side="right") / num_rows
+        distances = np.nan_to_num(
+            np.abs(2 * one.row_scores["pit"] - 1), nan=np.inf
+        )  # impossible rows are in no interval
+        shares = np.searchsorted(np.sort(distances), _LEVELS, side="right") / num_rows
         answer = one.answer
         step = "two-step" if answer.two_step else "one-step"
         color = TWO_STEP if answer.two_step else ONE_STEP
@@ -67,6 +69,6 @@ def _draw(panel: "Axes", given: list[Scored], num_rows: int) -> None:
 
 
 def save(figure: "Figure", path: Path) -> None:
-    """Write a figure as the suffix of the path says, and as PNG beside it where that is another."""
+    """Write a figure in the format of the path's suffix, and as PNG, too."""
     for file in dict.fromkeys((path, path.with_suffix(".png"))):
         figure.savefig(file, dpi=150)

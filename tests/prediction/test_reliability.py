@@ -7,7 +7,7 @@ from arviz_stats.base import array_stats
 from sklearn.datasets import load_wine
 
 import bayesgen as bg
-from bayesgen.prediction.batches import are_settled, pareto_k, tail_indices, warn_of_few_draws
+from bayesgen.prediction.batches import are_robust, pareto_k, tail_indices, warn_of_few_draws
 from prediction.draws import drawn
 
 
@@ -75,7 +75,7 @@ def test_the_warning_names_rows_and_says_whether_their_answers_hold():
     k, index = np.asarray([0.1, 0.71, 2.0, 0.7, np.nan]), pd.Index(list("abcde"))
     with pytest.warns(bg.ConvergenceWarning, match=r"2 of 5 rows \(1, 2\) .*cannot be trusted.* 1 more .*Exact\(\)"):
         warn_of_few_draws(k)
-    one, both = (np.asarray([True, True, is_settled, True, False]) for is_settled in (False, True))
+    one, both = (np.asarray([True, True, is_robust, True, False]) for is_robust in (False, True))
     with pytest.warns(
         bg.ConvergenceWarning, match=r"1 of 5 rows \('c'\) .*cannot be trusted. In 1 more .*no difference"
     ):
@@ -93,8 +93,8 @@ def test_rows_are_settled_where_the_heaviest_draws_say_what_all_others_say():
     noisy = rng.normal(7.5, 0.4, weights.shape)  # which leaves little doubt
     for log_odds, expected in ((certain, True), (by_weight, False), (noisy, True)):
         table = weights[:, :, None] - np.logaddexp(0, [1, -1] * log_odds[..., None])
-        assert (pareto_k(table) > 0.7).all() and (are_settled(table) == expected).all()
-    assert not are_settled(np.full((100, 1, 2), -np.inf)).any()
+        assert (pareto_k(table) > 0.7).all() and (are_robust(table) == expected).all()
+    assert not are_robust(np.full((100, 1, 2), -np.inf)).any()
 
 
 def test_rows_beyond_those_that_are_looked_at_are_not_called_even():
@@ -102,11 +102,11 @@ def test_rows_beyond_those_that_are_looked_at_are_not_called_even():
         return np.broadcast_to(tables(0.9, 100, 1), (100, len(places), 2))
 
     num_rows, shape = 1500, (1500, 2)
-    k, is_settled = tail_indices(draws_of, np.zeros(shape), np.full(shape, 6.0), 100)
+    k, is_robust = tail_indices(draws_of, np.zeros(shape), np.full(shape, 6.0), 100)
     assert (k[:1000] > 0.5).all() and np.isnan(k[1000:]).all()
-    assert not is_settled[1000:].any()
-    k, is_settled = tail_indices(draws_of, np.zeros(shape), np.full(shape, 3.0), 100)
-    assert (k == np.inf).all() and not is_settled.any()
+    assert not is_robust[1000:].any()
+    k, is_robust = tail_indices(draws_of, np.zeros(shape), np.full(shape, 3.0), 100)
+    assert (k == np.inf).all() and not is_robust.any()
     assert k.shape == (num_rows,)
 
 
@@ -144,8 +144,8 @@ def test_averages_from_draws_are_calibrated_where_they_are_not_warned_of(seed):
     wrong = np.abs(found.probabilities - bg.predict(exact, new, rule=bg.BMA()).probabilities).max(axis=1)
     z = wrong / found.standard_error.max(axis=1)
     trusted = found.pareto_k <= 0.7
-    settled = found.is_settled & ~trusted
-    assert found.is_settled[trusted].all() and settled.sum() > 10 and wrong[settled].max() < 0.01
+    settled = found.is_robust & ~trusted
+    assert found.is_robust[trusted].all() and settled.sum() > 10 and wrong[settled].max() < 0.01
     assert z[trusted].max() < 4
     assert not trusted[wrong > 0.05].any()
 
