@@ -22,7 +22,7 @@ BY_ROW = (
     "standard_error",
     "expected_entropy",
     "pareto_k",
-    "is_settled",
+    "is_robust",
     "mutual_information_error",
 )
 
@@ -43,8 +43,8 @@ class ClassPrediction:
             `bayesgen.prediction.batches`.
         device: "cpu" or "gpu", where it was computed.
         mutual_information_error: Monte Carlo standard error of the mutual information; None where that is None.
-        is_robust: whether the probabilities are practically the same for every weight of the heaviest draws, as they are
-            where `pareto_k` is small; None where that is None. See `bayesgen.prediction.batches.are_robust`.
+        is_robust: whether the probabilities are practically the same for every weight of the heaviest draws, as where
+            `pareto_k` is small; None where that is None. See `bayesgen.prediction.batches.are_robust`.
         index: the index of X if it is a pandas frame, which `to_frame` keeps; else None.
     """
 

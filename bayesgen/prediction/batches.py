@@ -194,10 +194,10 @@ def warn_of_few_draws(
     subject = f"few draws decide the average over all (Pareto k above {MAX_K})"
     if distrusted.any():
         text = f"{_rows(distrusted, index)} {subject}: probabilities and standard errors there cannot be trusted."
-        text += f" In {num_settled} more it makes no difference to the class probabilities." if num_robust else ""
+        text += f" In {num_robust} more it makes no difference to the class probabilities." if num_robust else ""
     else:
         text = (
-            f"{_rows(decided, index)} {subject}, but class probabilities are within {ALIKE} whether these draws count "
+            f"{_rows(decided, index)} {subject}, but class probabilities are within {PRACTICALLY_EQUAL} whether these draws count "
             "or not: labels hold, log_marginal and standard errors may not."
         )
     text += f" {unknown} more have uneven weights and were not looked at." if unknown else ""
@@ -266,7 +266,7 @@ def _over_classes(joint: Float[Array, "K draws n"], weight: Float[Array, "K n"])
 
 
 def _computed_once(array: Float[Array, "..."]) -> Float[Array, "..."]:
-    """An array for several sums, which the compiler would else compute again for each, exponentials included."""
+    """The array behind a barrier: the compiler would else compute it again for each of several sums."""
     return jax.lax.optimization_barrier(array)
 
 

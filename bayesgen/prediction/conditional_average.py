@@ -22,8 +22,8 @@ from .rule import Rule
 class ConditionalAverage(Rule):
     """The mean over draws of p(y | x, Q).
 
-    For a discriminative model this is Bayesian model averaging. For a generative one it differs from `BMA()`: it weights
-    processes by P(Q | T) alone, ignoring the information of x about Q.
+    For a discriminative model this is Bayesian model averaging. For a generative one it differs from `BMA()`: processes
+    have the weights P(Q | T) alone, which ignore the information of x about Q.
 
     Args:
         num_draws: draws from the posterior of an exact fit; a sampled fit uses all of its draws.

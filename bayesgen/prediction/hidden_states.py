@@ -85,12 +85,11 @@ def _weights(fit: Fit, rows: Rows, num_draws: int, weighted: bool) -> Float[np.n
 
 
 def _orders(fit: Fit, latents: Latents, rows: Rows, site: str) -> Int[np.ndarray, "draws K S"]:
-    """The order of the states of each draw that makes the draws agree: which of its states is the s-th.
+    """The order of the states of each draw in which draws match: its state that becomes the s-th.
 
-    Where states have no names, draws may swap them; elsewhere each draw keeps its order. They are told apart on
-    sequences that the draw of highest density makes: these have all states in their shares, and do not depend on the
-    sequences that are asked for (but for covariates of a program of one's own, which are theirs), so that states have
-    the same names in every answer.
+    Where states are exchangeable, draws may swap them; elsewhere each draw keeps its order. They are matched on
+    sequences simulated by the draw of highest density, which have all states in proportion and depend on the given
+    sequences only by covariates of a program of one's own, so that states have the same names in every answer.
     """
     pivot = int(_energies(fit).argmin())
     process = {name: value[pivot] for name, value in latents.items()}

@@ -86,7 +86,7 @@ def test_the_warning_names_rows_and_says_whether_their_answers_hold():
     warn_of_few_draws(np.asarray([0.1, 0.69]))
 
 
-def test_rows_are_settled_where_the_heaviest_draws_say_what_all_others_say():
+def test_rows_are_robust_where_the_heaviest_draws_say_what_all_others_say():
     weights, rng = tables(1.3)[:, :3, 0], np.random.default_rng(5)
     certain = np.broadcast_to([6.0, -3.0, -40.0], weights.shape)  # log-odds, the same of every draw
     by_weight = np.where(weights > np.quantile(weights, 0.999), 3.0, -3.0)  # the heaviest are of another opinion
@@ -144,8 +144,8 @@ def test_averages_from_draws_are_calibrated_where_they_are_not_warned_of(seed):
     wrong = np.abs(found.probabilities - bg.predict(exact, new, rule=bg.BMA()).probabilities).max(axis=1)
     z = wrong / found.standard_error.max(axis=1)
     trusted = found.pareto_k <= 0.7
-    settled = found.is_robust & ~trusted
-    assert found.is_robust[trusted].all() and settled.sum() > 10 and wrong[settled].max() < 0.01
+    robust = found.is_robust & ~trusted
+    assert found.is_robust[trusted].all() and robust.sum() > 10 and wrong[robust].max() < 0.01
     assert z[trusted].max() < 4
     assert not trusted[wrong > 0.05].any()
 
