@@ -197,8 +197,8 @@ def warn_of_few_draws(
         text += f" In {num_robust} more it makes no difference to the class probabilities." if num_robust else ""
     else:
         text = (
-            f"{_rows(decided, index)} {subject}, but class probabilities are within {PRACTICALLY_EQUAL} whether these draws count "
-            "or not: labels hold, log_marginal and standard errors may not."
+            f"{_rows(decided, index)} {subject}, but class probabilities are within {PRACTICALLY_EQUAL} whether these "
+            "draws count or not: labels hold, log_marginal and standard errors may not."
         )
     text += f" {unknown} more have uneven weights and were not looked at." if unknown else ""
     warn(f"{text} Use Exact() where the model has a closed form, or more draws.", ConvergenceWarning)
@@ -273,8 +273,8 @@ def _computed_once(array: Float[Array, "..."]) -> Float[Array, "..."]:
 def _of_joints(batches: Averages) -> Averages:
     """Log of the mean joint (n, K), standard error of its share (n, K), effective share of the draws (n, K).
 
-    With entropies, also the results of `_information`. Logs are added last: those of rows far away are so large that the
-    log of a mean would be lost to rounding.
+    With entropies, also the results of `_information`. Logs are added last: those of rows far away are so large that
+    the log of a mean would be lost to rounding.
     """
     highest = batches["top"].max(0)
     weight = jnp.exp(batches["top"] - finite_reference(highest))

@@ -149,29 +149,24 @@ def _log_marginal(fit: Fit, rows: Rows, at: At, predictive: PredictiveDistributi
 
 
 @by_content
-class JointOfRows:
-    """log p(x, y) of rows, as a function of positions of rows and values of y.
+class JointOfProcess:
+    """log p(x, y) of rows at one process or with the parameters integrated out, by positions of rows and values of y.
 
     Attributes:
         fit: the fit.
         rows: the rows.
+        at: the process, or "predictive".
     """
 
     fit: Fit
     rows: Rows
+    at: At
 
     def with_values(self, places: Int[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> Rows:
         """The rows at these positions with these values, padded where programs are compiled for each size."""
         more = -len(places) % COMPILED_ROWS if closed_response(self.fit) is None else 0
         places, values = (np.concatenate([array, np.repeat(array[:1], more)]) for array in (places, values))
         return response_of(self.fit).put(self.rows.take(places), values)
-
-
-@by_content
-class JointOfProcess(JointOfRows):
-    """log p(x, y) at one process, or with the parameters integrated out in closed form."""
-
-    at: At
 
     def __call__(self, places: Int[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
         if not len(places):
