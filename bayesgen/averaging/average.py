@@ -255,7 +255,6 @@ class AverageProblem(Problem):
         return next((why for member in self.data if (why := member.refusal_of(method)) is not None), None)
 
     def solved_by(self, method: Method) -> AverageFit:
-        """The average of the members' fits by the method."""
         if not self.approximates_evidence:
             self.model.weighting.check_method(method, self.has_labels, self.refusal_of(Exact()))
         members = [dataclasses.replace(member, seed=self.seed, progress=self.progress) for member in self.data]
@@ -307,8 +306,8 @@ def average(
         process   ~ the structure's own prior
         X, y      ~ process
 
-    An average of fits is a fit like any other: `PlugIn()` uses the best structure, `BMA()` averages over structures and
-    their parameters in one go. An average of models is a model, which `fit` and `compare` take.
+    An average of fits is itself a fit: `PlugIn()` uses the best structure, `BMA()` averages over structures and their
+    parameters together. An average of models is a model, which `fit` and `compare` take.
 
     Args:
         members: `Exact` fits of the same rows; or models. With X and y these are fitted to them by `Exact()`. Mixtures,
@@ -316,28 +315,28 @@ def average(
             numbers of factors, and fits of them by any method, may be averaged by approximate evidences: see `weights`.
         prior: (M,) nonnegative prior weights of the structures, normalised here; None for equal ones.
         weights: "evidence": posterior probabilities of the structures, from the log evidences, by which `BMA()` mixes
-            the joints p(x, y). "stacking": the mixture with the best log score on rows left out; "pseudo-bma":
-            proportional to the exponential of each member's log score there. By these two `BMA()` mixes class
-            probabilities, so members may model different events (Bernoulli and multinomial), and the answer's
-            `log_marginal` is zero: there is no p(x). Of rows without labels (mixtures, programs with label=None) they
-            score and mix the densities: `BMA()` gives them, as `log_marginal`, and no class probabilities. Where all
-            members have an approximation of their evidence alone (`fit.approximate_log_evidence`), "evidence" weighs by
-            that, and the fit says so: its `log_evidence` is None, and `approximate_log_evidence` is that of all. The
-            two are never mixed in one average.
-        X, y: the training rows, for models, and for rows left out. No y where rows have no labels.
-        schema: what is known of the columns, for models.
-        folds: number of folds of the rows left out, as many as rows for leave-one-out, priors kept; None where X and y
-            are rows that no member has seen.
+            the joints p(x, y). "stacking": the mixture with the best log score on held-out rows; "pseudo-bma":
+            proportional to the exponential of each member's log score there. For these two `BMA()` mixes class
+            probabilities, so members may model different events (Bernoulli and multinomial), and `log_marginal` of the
+            prediction is zero, as there is no p(x). For rows without labels (mixtures, programs with label=None) they
+            score and mix densities, which `BMA()` gives as `log_marginal`, without class probabilities. Where all
+            members have only an approximation of their evidence (`fit.approximate_log_evidence`), "evidence" takes it;
+            then `log_evidence` of the average is None, and `approximate_log_evidence` is that of the mixture. Exact and
+            approximate evidences are never mixed.
+        X, y: the training rows, for models, and for held-out rows. No y where rows have no labels.
+        schema: declarations for the columns, for models.
+        folds: number of folds of held-out rows, as many as rows for leave-one-out, priors kept; None where X and y
+            were not used to train any member.
         seed: integer or JAX key, of the folds.
 
     Returns:
-        A `Fit` with `.members`, `.weights` and `.log_evidence`, that of all structures together (None for weights that
-        are not probabilities); or, for models without X and y, an `AverageModel`.
+        A `Fit` with `.members`, `.weights` and `.log_evidence`, that of the mixture of structures (None for weights
+        that are not probabilities); or, for models without X and y, an `AverageModel`.
 
     Raises:
         FitError: evidences that are not comparable (other rows, labels, kinds of columns), or that do not exist;
-            arguments that would not be used.
-        DataError: X and y other than the fits' training rows, where rows of these are left out.
+            arguments without effect.
+        DataError: X and y other than the fits' training rows, where folds of these are held out.
 
     Source: Hoeting et al. (1999), Bayesian model averaging; Yao et al. (2018), Using stacking to average Bayesian
     predictive distributions.

@@ -252,11 +252,9 @@ class RegressionTask(Task):
     )
 
     def default_models(self, options: CompareOptions, dataset: Dataset) -> tuple[str, ...]:
-        """Linear regression."""
         return ("linear",)
 
     def split(self, options: CompareOptions, dataset: Dataset) -> Split:
-        """A split of rows at random."""
         _check_numbers(dataset.y)
         return dataset.split(test_size=options.test_size or TEST_SIZE, seed=options.seed, by_class=False)
 
@@ -273,7 +271,6 @@ class RegressionTask(Task):
         return f"{options.target} from {known.min():,.5g} to {known.max():,.5g}"
 
     def figures(self, comparison: Comparison) -> Mapping[str, Callable[[Path], None]]:
-        """The coverage of intervals."""
         if not can_draw():
             warn('No coverage.png is drawn without matplotlib: pip install "bayesgen[plots]".')
             return {}

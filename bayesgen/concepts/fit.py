@@ -66,7 +66,6 @@ class ConceptPosterior(Posterior):
 
     @property
     def has_predictive(self) -> bool:  # type: ignore[override]
-        """Whether there is a posterior to average over."""
         return not self.is_estimate
 
     @property

@@ -27,7 +27,7 @@ from .prior import Factors, Number
 
 Totals = TypeVar("Totals")  # arrays, one or several
 
-ALMOST_NOTHING = 1e-250  # totals above have all digits: what they lack is below the smallest number, 1e-308
+ALMOST_NOTHING = 1e-250  # totals above it have all digits: underflow loses less than 1e-308
 
 
 @dataclasses.dataclass(frozen=True)

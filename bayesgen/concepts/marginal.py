@@ -52,7 +52,6 @@ class ConceptMarginal(LogDensity):
 
     @property
     def dimension(self) -> int:
-        """The number of unknown hyperparameters."""
         return len(self.names)
 
     def __call__(self, vector: Float[Array, " D"]) -> Float[Array, ""]:

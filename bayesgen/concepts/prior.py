@@ -116,7 +116,7 @@ class BySize(Factors):
 
     Attributes:
         function: function(sizes, **hyperparameters) of log prior weights; they need not be normalised. Give a
-            module-level function: each new one is compiled anew.
+            module-level function: each new function is compiled.
         names: its hyperparameters.
         sizes: the G sizes.
         counts: number of hypotheses of each size.

@@ -163,7 +163,7 @@ class HypothesisSpace:
             None may be empty.
         domain: (D,) the members, all different and hashable.
         prior: (H,) positive weights, or a function(sizes, **hyperparameters) of their logarithms, traceable by JAX.
-            Give a module-level function: each new one is compiled anew.
+            Give a module-level function: each new function is compiled.
         normalize: False to refuse weights that do not sum to 1.
         ranges: name -> (low, high) for hyperparameters that must be between two bounds.
         hyperparameters: arguments of the function: numbers, or NumPyro distributions of a number.

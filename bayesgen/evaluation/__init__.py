@@ -8,5 +8,5 @@ from .targets import ContinuousTarget as ContinuousTarget
 from .targets import DensityTarget as DensityTarget
 from .targets import Target as Target
 
-# what users see; other rooms may have the rest
+# public names; the other ones are for other rooms
 __all__ = ["Answer", "Comparison", "compare"]

@@ -218,7 +218,6 @@ class ContinuousTarget(Target[ContinuousPrediction]):
     def columns(
         self, prediction: ContinuousPrediction, row_scores: RowScores, places: Places
     ) -> tuple[Columns, Columns]:
-        """Mean and standard deviation; ends of intervals and scores."""
         short = {"mean": prediction.mean[places], "std": prediction.std[places]}
         names = [name for name in row_scores if name != "squared_error"]
         return short, {name: row_scores[name][places] for name in names}

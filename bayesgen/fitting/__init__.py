@@ -16,5 +16,5 @@ from .training import fit
 from .training import prepare as prepare
 from .unobserved import HiddenStates
 
-# what users see; other rooms may have the rest
+# public names; the other ones are for other rooms
 __all__ = ["MAP", "MLE", "NUTS", "Exact", "Fit", "HiddenStates", "Hybrid", "Method", "Summaries", "fit", "summarize"]

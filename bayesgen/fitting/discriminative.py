@@ -2,7 +2,7 @@
 
 The search starts at the joint fit, in coordinates in which the joint density has curvature one there. Labels given
 attributes carry at most the information of rows and labels together, so the curvature of log p(y | x) is between 0 and
-1 in every direction, whatever the units of the columns and the number of rows: 0 where p(y | x) does not change.
+1 in every direction, for all units of the columns and numbers of rows: 0 where p(y | x) does not change.
 """
 
 import dataclasses
@@ -87,7 +87,7 @@ def check_bounded(
         point_of: from the coordinates of the search to those of the density, linear about the whitening's center.
         whitening: of the density.
         density: that of p(y | x).
-        method: what was asked for.
+        method: the training method.
 
     Raises:
         FitError: naming the site along which it rises.

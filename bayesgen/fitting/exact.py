@@ -55,7 +55,6 @@ class Exact(Method):
         return None
 
     def solve(self, problem: ProgramProblem) -> Fit:
-        """Update every family."""
         problem.warn_of_constant_columns()
         prior, data = problem.conjugate, problem.data
         assert prior is not None

@@ -126,11 +126,11 @@ class Fit(TrainedOnRows[Any], Generic[Labelled]):
         schema: the resolved schema of the training data.
         concrete: the model with its choices made for these columns.
         method: the training method.
-        posterior: what was learned (a point, a conjugate posterior or draws).
+        posterior: a point, a conjugate posterior or draws.
         problem: the model and the summarised training data, for `update` and `add_class`; None for `NUTS`, and where
             rows have no sufficient statistic.
         approximate_log_evidence: a named approximation of the log evidence, where the model has one
-            (`ProbabilisticPCA`), up to what depends on the numbers of rows and columns alone; else None.
+            (`ProbabilisticPCA`), up to a function of the numbers of rows and columns; else None.
         attributes: how the fit came about (path of the sampler, device, total weight of the training rows), by name.
     """
 

@@ -89,7 +89,6 @@ class NUTS(Method):
         return None
 
     def solve(self, problem: ProgramProblem) -> Fit:
-        """Sample."""
         problem.warn_of_constant_columns()
         problem.warn_of_unnamed_classes()
         program, start = problem.program, _start(problem)

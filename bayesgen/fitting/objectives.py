@@ -73,8 +73,8 @@ class Hybrid(TrainingObjective):
 
     `MLE` leaves p(Q) out. The fit is Q; Q~ is `fit.attributes["other_parameters"]`. Both are taken in unconstrained
     coordinates. Their units are C, the inverse of the curvature of the joint log density of one row, where the joint
-    fit is: so a distance of d means a Kullback-Leibler divergence of about d^2 / 2 a row, whatever the units of the
-    columns and the number of rows. The prior counts once: as the coupling goes to 0, the two processes are one, the
+    fit is: so a distance of d means a Kullback-Leibler divergence of about d^2 / 2 a row, for all units of columns
+    and numbers of rows. The prior counts once: as the coupling goes to 0, the two processes are one, the
     joint fit of all rows; as it grows, Q is the fit by objective="conditional".
 
     Args:

@@ -148,7 +148,6 @@ class PointMethod(Searching):
         return self.objective.solved(self, problem)
 
     def joint_fit(self, problem: ProgramProblem) -> Fit:
-        """Maximise the joint density of rows and labels."""
         problem.warn_of_unnamed_classes()
         conjugate, statistics = problem.conjugate, self.counted(problem.data.statistics)
         if conjugate is None or not self._has_closed_form(conjugate):
@@ -244,15 +243,14 @@ class MAP(PointMethod):
 
     Args:
         num_starts, starts, assignment, unlabelled_weight, objective: see `MLE`. The log prior counts once in all of
-            them; it decides between processes with one p(y | x), and bounds what separable classes do not, unless it is
-            flat.
+            them; it decides between processes with one p(y | x), and bounds the objective for separable classes, unless
+            it is flat.
     """
 
     has_prior = True
     what = "posterior density"
 
     def joint_fit(self, problem: ProgramProblem) -> Fit:
-        """Maximise the posterior density."""
         problem.warn_of_constant_columns()
         return super().joint_fit(problem)
 
@@ -292,11 +290,11 @@ class MLE(PointMethod):
 
     The last two are found by one search from the joint fit, and need the rows: `Summaries` are refused, and their fits
     are not updated. Many processes may have one p(y | x): the one that the search reaches is returned. Where y is a
-    class, `fit.attributes["unidentified_directions"]` of the conditional objective counts the directions, as the
-    training rows tell, in which p(y | x) does not change there (None beyond 1,200 dimensions).
-    `fit.attributes["objective"]` is what was reached, and under the conditional one "objective_of_joint_fit" that of
-    the joint fit. Where classes are separable, log p(y | X, Q) has no maximum, and is refused. Where y is continuous,
-    "conditional" is for models that have log p(x | Q) at hand, which those that make the columns of it have not.
+    class, `fit.attributes["unidentified_directions"]` counts the directions in which p(y | x) of the training rows does
+    not change there (None beyond 1,200 dimensions). `fit.attributes["objective"]` is the objective at the fit, and for
+    "conditional" "objective_of_joint_fit" that at the joint fit. Where classes are separable, log p(y | X, Q) has no
+    maximum, and is refused. Where y is continuous, "conditional" needs log p(x | Q) in closed form, so the columns must
+    not be made from y.
 
     Without labels the likelihood of variances that are not pooled is unbounded: starts that lead to a singular class
     are dropped and counted, in `fit.attributes["num_starts_dropped"]`.
@@ -320,7 +318,6 @@ class MLE(PointMethod):
     what = "likelihood"
 
     def joint_fit(self, problem: ProgramProblem) -> Fit:
-        """Maximise the likelihood."""
         conjugate, statistics = problem.conjugate, self.counted(problem.data.statistics)
         if conjugate is not None and statistics.unlabelled is None:
             conjugate.check_estimable(statistics)

@@ -68,7 +68,7 @@ class TrainedOnRows(Trained[Answered]):
 
     @functools.cached_property
     def program(self) -> GenerativeProgram:
-        """The `GenerativeProgram` of the training data, bound when it is first asked for."""
+        """The `GenerativeProgram` of the training data, bound at first use."""
         return self.concrete.bind(self.schema)
 
     @functools.cached_property

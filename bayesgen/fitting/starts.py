@@ -124,7 +124,7 @@ def _mask(rows: Rows, site: str) -> ObservedMask:
 
 
 def _flat(values: Float[np.ndarray, "n ..."], observed: ObservedMask) -> Float[np.ndarray, "n D"]:
-    """The cells of each row beside each other, NaN where they are missing."""
+    """The cells of each row as a vector, NaN where they are missing."""
     cells = np.asarray(values, np.float64) if observed is None else np.where(observed, values, np.nan)
     return cells.reshape(len(cells), -1)
 

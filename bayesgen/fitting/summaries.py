@@ -70,7 +70,7 @@ class Summaries:
 
     @property
     def evidence(self) -> SufficientStatistics:
-        """`statistics`, under the name by which users know them."""
+        """The sufficient statistics, under their public name."""
         return self.statistics
 
     @property
@@ -173,7 +173,7 @@ def concatenated(parts: Iterable[Int[np.ndarray, " _"] | None]) -> Int[np.ndarra
 
 
 def _same_scale(one: Schema, other: Schema) -> bool:
-    """Whether two schemas of one kind know the same means and variances."""
+    """Whether two schemas of one kind have the same means and variances."""
     first, second = (np.asarray([schema.mean, schema.variance], np.float64) for schema in (one, other))
     responses = [(s.response.mean, s.response.variance) for s in (one, other) if s.response is not None]
     return np.array_equal(first, second, equal_nan=True) and len(set(responses)) < 2
@@ -221,7 +221,7 @@ def summarize(
             an array, frame or mapping: [(1.0, 2.0), (3.0, 4.0)] is a table of two rows.
         y: (n,) labels, some of which may be missing: these rows are kept; None for a program without classes. Where X
             and y (or sample_weight) are both of pandas, they have one index.
-        schema: what is known of the columns; declare classes and categories that a part of the data may lack. The rest
+        schema: declarations for the columns; declare classes and categories that a part of the data may lack. The rest
             is inferred, for chunked data from the first chunk alone. The schema of a fit brings its default prior.
         sample_weight: (n,) nonnegative frequency weights (weight 2 = the row twice). A row of weight 0 is ignored, its
             label and its categories included.

@@ -67,14 +67,14 @@ def fit(
             label is continuous; a classifier warns of numbers that look like a quantity: see `Schema`. Where X and y
             (or sample_weight) are both of pandas, they have one index.
         method: `MLE()`, `MAP()`, `Exact()` or `NUTS()`.
-        schema: what is known of the columns; the rest is inferred.
+        schema: declarations for the columns; the rest is inferred.
         sample_weight: (n,) nonnegative frequency weights (weight 2 = the row twice). A row of weight 0 is ignored, its
             label and its categories included.
         seed: integer or JAX key; the same seed gives the same numbers.
         progress: whether to show progress on standard error; None means in a terminal.
         device: "cpu" or "gpu", where searches for modes and samplers run; None for a GPU, if JAX has one, where the
             work is large enough for it (see `bayesgen.runtime`). Statistics and closed forms always take the
-            processor. What was used is in `fit.attributes["device"]`.
+            processor. The device used is in `fit.attributes["device"]`.
 
     Cells of X may be missing: NaN, None, pandas.NA, null, masked. They are marginalised, neither imputed nor dropped:
     the likelihood is that of the observed cells. It is correct where cells are missing at random: given the observed

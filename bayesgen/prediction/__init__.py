@@ -10,7 +10,7 @@ from .rule import DensityPrediction, Rule, predict
 from .rule import answer as answer
 from .rule import log_densities as log_densities
 
-# what users see; other rooms may have the rest
+# public names; the other ones are for other rooms
 __all__ = [
     "BMA",
     "ClassPrediction",

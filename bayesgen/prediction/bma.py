@@ -57,7 +57,6 @@ class BMA(Rule):
         check_seed(self.seed)
 
     def apply(self, fit: Fit, X: Any) -> ClassPrediction:
-        """Average the joint, in closed form or over draws."""
         if not fit.posterior.has_predictive:
             return self._from_draws(fit, X)
         log_probabilities, log_marginal = normalize(fit.log_joint(X, at="predictive"))

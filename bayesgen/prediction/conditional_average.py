@@ -38,7 +38,6 @@ class ConditionalAverage(Rule):
         check_seed(self.seed)
 
     def apply(self, fit: Fit, X: Any) -> ClassPrediction:
-        """Average the conditionals."""
         averages, _ = fit.reduce_draws(X, CONDITIONAL, num_draws=self.num_draws, seed=self.seed)
         with np.errstate(divide="ignore"):
             logs = np.log(averages["probabilities"])

@@ -34,7 +34,6 @@ class PlugIn(Rule):
             raise PredictionError(f"PlugIn(at=...) takes 'mean' or 'mode', got {self.at!r}.")
 
     def apply(self, fit: Fit, X: Any) -> ClassPrediction:
-        """Normalise the table at the process."""
         log_probabilities, log_marginal = normalize(fit.log_joint(X, at=self.at))
         return ClassPrediction(log_probabilities, fit.classes, log_marginal)
 

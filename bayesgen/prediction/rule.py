@@ -123,7 +123,7 @@ def predict(fit: Trained[Any], X: Any, *, rule: Rule, device: str | None = None)
         rule: `PlugIn()` (two-step: pick the best process, then predict), `BMA()` (one-step: average over all
             processes) or `ConditionalAverage()`.
         device: "cpu" or "gpu", where programs are run at points or draws; None for a GPU, if JAX has one, where the
-            work is large enough for it (see `bayesgen.runtime`). Closed forms always take the processor. What was
+            work is large enough for it (see `bayesgen.runtime`). Closed forms always take the processor. The device
             used is in the answer's `device`.
 
     X may have no rows. Rows are read and predicted in chunks, so that only the prediction is whole in memory. For rows

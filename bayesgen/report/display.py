@@ -138,7 +138,7 @@ class Layout(abc.ABC):
     def disagreements(
         self, comparison: Comparison, model: str, width: int, spell: Spelling
     ) -> Iterator[RenderableType]:
-        """The test rows in which this model's answers differ, the widest apart first."""
+        """The test rows in which this model's answers differ, the largest difference first."""
 
 
 @functools.singledispatch
@@ -309,7 +309,6 @@ class ClassLayout(DensityLayout):
     def disagreements(
         self, comparison: Comparison, model: str, width: int, spell: Spelling
     ) -> Iterator[RenderableType]:
-        """The rows to which this model's answers give different classes."""
         answers = [answer for answer in comparison.answers if answer.model == model and answer.refused is None]
         truth = comparison.truth
         if len(answers) < 2 or truth is None:
