@@ -63,7 +63,7 @@ class DensityPrediction:
         raise PredictionError(self.without_classes)
 
 
-Predicted = TypeVar("Answer", ClassPrediction, ContinuousPrediction)
+Predicted = TypeVar("Predicted", ClassPrediction, ContinuousPrediction)
 CONTINUOUS_NUMBERS = 4  # per row, besides its cells: locations, scales, degrees of freedom, log densities
 AVERAGED_TABLES = 8  # of the size of a table of log-joints: means, errors and intermediate ones
 
