@@ -146,8 +146,8 @@ def _(fit: AverageDensityFit, rule: Rule, X: Any) -> DensityPrediction:
     table = read_table(X, least_rows=0)
     if not isinstance(rule, PlugIn | BMA):
         raise PredictionError(
-            f"An average of fits without labels tells densities, by PlugIn() or BMA(), and {type(rule).__name__}() is "
-            "neither: its members have no classes in common to average over. Use BMA()."
+            f"An average of fits without labels predicts densities, by PlugIn() or BMA(), and {type(rule).__name__}() "
+            "is neither: its members have no classes in common to average over. Use BMA()."
         )
     if isinstance(rule, PlugIn):
         densities = log_densities(fit.best, table, rule)

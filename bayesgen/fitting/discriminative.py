@@ -153,8 +153,8 @@ def response_fit(method: Searching, problem: ProgramProblem, response: Response)
         )
     if rows is None:
         raise FitError(
-            "Summaries do not tell p(y | x), which objective='conditional' maximises: it needs the rows. Give X and y "
-            "to fit; or objective='joint'."
+            "Summaries do not determine p(y | x), which objective='conditional' maximises: it needs the rows. Give X "
+            "and y to fit; or objective='joint'."
         )
     if not rows.num_rows or not np.any(rows.frequencies):
         raise FitError("No row has its y, so there is no p(y | x) to maximise.")
@@ -301,7 +301,7 @@ def labelled_rows(problem: ProgramProblem) -> Rows:
         others = "objective='joint'" if response.is_parent else "objective='joint' or 'conditional'"
         raise FitError(f"The label is continuous, and Hybrid() is of classes. Use {others}.")
     if not problem.has_labels and problem.program.num_classes < 2:
-        raise FitError("This model has no classes to tell apart, so no p(y | x) to maximise. Use objective='joint'.")
+        raise FitError("This model has fewer than two classes, so no p(y | x) to maximise. Use objective='joint'.")
     if not problem.has_labels:
         raise FitError(
             "There are no labels, so there is no p(y | x) to maximise. Give y, and the model itself where it is a "
@@ -309,8 +309,8 @@ def labelled_rows(problem: ProgramProblem) -> Rows:
         )
     if problem.data.rows is None:
         raise FitError(
-            "Summaries do not tell p(y | x), which objective='conditional' and Hybrid() maximise: they need the rows. "
-            "Give X and y to fit; or objective='joint'."
+            "Summaries do not determine p(y | x), which objective='conditional' and Hybrid() maximise: they need the "
+            "rows. Give X and y to fit; or objective='joint'."
         )
     if problem.program.num_classes < 2:
         raise FitError("There is one class, so p(y | x) is 1 whatever the process. Give objective='joint'.")

@@ -349,13 +349,11 @@ def _best_of(steps: ExpectationMaximization, starts: list["Start"], progress: bo
         raise FitError(f"{message} {steps.objective.remedy}".rstrip()) from refusals[0]
     if not best.converged:
         if steps.unlabelled is not None:
-            hardly = "The classes are hardly told apart by these columns; fewer of them, or more labels, would be."
+            hardly = "The classes hardly differ in these columns; use fewer of them, or more labels."
         elif steps.conjugate.has_several_maxima:
-            hardly = "Rows hardly tell what is hidden; fewer hidden states, or MAP() and its prior, ask for less."
+            hardly = "Rows hardly determine hidden states; use fewer of them, or MAP() and its prior."
         else:
-            hardly = (
-                "The observed cells hardly tell how columns vary together; MAP() or covariance='diag' asks for less."
-            )
+            hardly = "The observed cells hardly determine covariances; use MAP() or covariance='diag'."
         warn(f"EM has not converged in {best.num_steps} steps: the objective still rises. {hardly}", ConvergenceWarning)
     return Search(steps, best, len(starts), len(refusals))
 

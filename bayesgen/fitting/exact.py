@@ -49,8 +49,8 @@ class Exact(Method):
             return (
                 "Exact() has no closed form where labels are missing, as they are in "
                 f"{data.statistics.unlabelled.num_rows} rows: the posterior is a mixture over all ways to label them, "
-                "of which there are as many as classes to the power of rows. Use NUTS(), which sums the labels out, or "
-                "MAP()."
+                "of which there are as many as classes to the power of rows. Use NUTS(), which marginalises the "
+                "labels, or MAP()."
             )
         return None
 

@@ -49,8 +49,8 @@ def kept_data(data: Summaries | None, schema: Schema, method: Any) -> Summaries:
         )
     if method.needs_rows:
         raise FitError(
-            f"A fit of p(y | x), which {method!r} maximises, tells of the rows that it was fitted to, and keeps none "
-            "of them. Fit again on all rows at once: fit(model, X, y, method=...)."
+            f"A fit of p(y | x), which {method!r} maximises, depends on the rows that it was fitted to, and keeps "
+            "none of them. Fit again on all rows at once: fit(model, X, y, method=...)."
         )
     raise FitError(f"Some rows of this fit are not in any sufficient statistic, and a fit keeps no rows. {FIT_AGAIN}")
 

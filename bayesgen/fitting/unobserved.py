@@ -183,14 +183,14 @@ def imputed(fit: TrainedOnRows, X: Any, num_draws: int, seed: Seed) -> Any:
     conjugate = fit.concrete.conjugate(fit.schema)
     if conjugate is None:
         raise ModelError(
-            "A program of one's own does not tell how its cells follow from each other, so it fills none in. State the "
-            "model by blocks, GenerativeClassifier(...); predictions leave missing cells out as they are."
+            "A program of one's own has no known conditional distributions of its cells, so it imputes none. State the "
+            "model by blocks, GenerativeClassifier(...); predictions marginalise missing cells anyway."
         )
     response = fit.concrete.response
     if response is not None and (response.column is None or response.is_parent):
         raise ModelError(
-            f"{type(fit.model).__name__} does not tell of the cells of X on their own: it has them given, or makes "
-            "them from y. JointGaussianRegression() fills cells in."
+            f"{type(fit.model).__name__} has no distribution of the cells of X alone: they are given, or made "
+            "from y. JointGaussianRegression() imputes cells."
         )
     if not isinstance(num_draws, numbers.Integral) or isinstance(num_draws, bool) or num_draws < 0:
         raise PredictionError(f"num_draws must be a whole number of at least 0, got {num_draws!r}.")
@@ -224,7 +224,7 @@ def _refuse_sequences(conjugate: Conjugate, rows: Rows) -> None:
             raise ModelError(
                 f"Block {block.name!r} is of sequences, of which some are missing or lack steps, and impute does not "
                 "fill in cells of sequences. Leave these rows out, or impute by a model without this block; fit and "
-                "predict sum what is missing out as it is."
+                "predict marginalise missing time steps."
             )
 
 

@@ -88,7 +88,7 @@ class Rule(abc.ABC):
 
     def states(self, fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]) -> HiddenStates:
         """The hidden states of sequences of these lengths: see `Fit.states`."""
-        raise PredictionError(f"{type(self).__name__} tells nothing of hidden states. Ask PlugIn() or BMA().")
+        raise PredictionError(f"{type(self).__name__} gives no hidden states. Use PlugIn() or BMA().")
 
     def remedy(self, fit: Fit) -> str:
         """Advice for rows that are impossible under every class."""

@@ -244,14 +244,14 @@ def test_values_of_one_class_alone_are_refused_under_flat_priors():
 def test_what_cannot_be_asked_is_refused_by_name(reals, tied):
     X, y = reals
     model = bg.GaussianDiscriminant("tied")
-    with pytest.raises(FitError, match="Summaries do not tell"):
+    with pytest.raises(FitError, match="Summaries do not determine"):
         bg.fit(model, bg.summarize(model, X, y), method=CONDITIONAL)
     with pytest.raises(FitError, match="Fit again on all rows"):
         tied.update(X[:3], y[:3])
     with pytest.raises(FitError, match="There are no labels"):
         bg.fit(bg.Mixture(model, 2), X, method=CONDITIONAL)
     for method in (CONDITIONAL, bg.MAP(objective=bg.Hybrid(1.0))):
-        with pytest.raises(FitError, match=r"no classes to tell apart.*Use objective='joint'"):
+        with pytest.raises(FitError, match=r"fewer than two classes.*Use objective='joint'"):
             bg.fit(bg.ProbabilisticPCA(1), X, method=method)
     with pytest.raises(FitError, match="No row has a label"):
         bg.fit(model, X, [None] * len(y), method=CONDITIONAL, schema=bg.Schema(classes=["ape", "bear"]))

@@ -76,7 +76,7 @@ def test_what_has_no_density_of_the_columns_at_hand_is_refused_by_name(rows):
     with pytest.raises(FitError, match="Hybrid"):
         bg.fit(bg.JointGaussianRegression(), *rows, method=bg.MAP(objective=bg.Hybrid(1.0)))
     model = bg.JointGaussianRegression()
-    with pytest.raises(FitError, match="Summaries do not tell"):
+    with pytest.raises(FitError, match="Summaries do not determine"):
         bg.fit(model, bg.summarize(model, *rows), method=CONDITIONAL)
     with pytest.raises(FitError, match="Fit again on all rows"):
         bg.fit(model, *rows, method=CONDITIONAL).update(*rows)

@@ -234,5 +234,5 @@ def test_missing_cells_of_rows_are_filled_in(exact):
         spread = draws[:, *place].std()
         assert spread > 0 and abs(draws[:, *place].mean() - means[place]) < 5 * spread / 300**0.5
     line = bg.fit(bg.LinearRegression(), X, Y, method=EXACT)
-    with pytest.raises(bg.ModelError, match=r"JointGaussianRegression\(\) fills cells in"):
+    with pytest.raises(bg.ModelError, match=r"JointGaussianRegression\(\) imputes cells"):
         line.impute(NEW)

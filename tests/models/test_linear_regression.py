@@ -327,7 +327,7 @@ def test_labels_and_schemas_of_other_models_are_refused(data, frame):
 def test_what_makes_no_sense_is_refused(data):
     X, y = data
     learned = fit(LinearRegression(), X, y, method=Exact())
-    with pytest.raises(ModelError, match=r"JointGaussianRegression\(\) fills cells in"):
+    with pytest.raises(ModelError, match=r"JointGaussianRegression\(\) imputes cells"):
         learned.impute(X)
     with pytest.raises(DataError, match=r"simulate\(n, y_features="):
         learned.simulate(3)
