@@ -25,7 +25,7 @@ from bayesgen.errors import ModelError
 from bayesgen.statistics import Likelihood
 from bayesgen.typing import Array, Float, Int, PRNGKeyArray, Shaped
 
-from .arbitrary import run
+from .arbitrary import probe_key, run
 from .conventions import base_support
 from .evaluation import Evaluation, class_table, evaluate, evaluate_classes
 from .structure import Arrays, Plan, Program
@@ -109,7 +109,7 @@ class Probe:
 
     def zeros(self) -> tuple[dict[str, Shaped[Array, "..."]], dict[str, Shaped[Array, "n ..."]]]:
         """Latents and rows of the right shapes, for what can be known without numbers."""
-        shapes = jax.eval_shape(self.values, jax.random.key(0))
+        shapes = jax.eval_shape(self.values, probe_key(0))
         return jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
 
     # --- runs ---------------------------------------------------------------------------------------------------
@@ -130,15 +130,17 @@ class Probe:
     def abstractly(self, experiment: Experiment[Found]) -> Found:
         """What an experiment gives for tracers, for what can be known without numbers."""
         results: list[Found] = []
-        jax.eval_shape(lambda key: results.append(experiment(*self.values(key))), jax.random.key(0))
+        jax.eval_shape(lambda key: results.append(experiment(*self.values(key))), probe_key(0))
         return results[0]
 
     def numerically(self, experiment: Experiment[Found]) -> Found:
         """The arrays of an experiment at several draws, stacked."""
-        first, second, tails = jax.random.split(jax.random.key(1), 3)
-        keys = jnp.stack([first, second, tails, tails])  # what is in one tail there is in the other tail here
-        results = jax.jit(jax.vmap(lambda *draw: experiment(*self.values(*draw))), compiler_options=QUICKLY)
-        return jax.tree.map(np.asarray, results(keys, jnp.asarray(SPREADS)))
+        first, second, tails = (probe_key(seed) for seed in (1, 2, 3))
+        keys = first, second, tails, tails  # what is in one tail there is in the other tail here
+        # Draw by draw: mapped over draws, a program takes longer to trace and to compile than to run again.
+        of_draw = jax.jit(lambda *draw: experiment(*self.values(*draw)), compiler_options=QUICKLY)
+        results = [of_draw(key, spread) for key, spread in zip(keys, SPREADS, strict=True)]
+        return jax.tree.map(lambda *draws: np.stack(draws), *results)
 
     def jaxpr(self) -> ClosedJaxpr:
         """What the program does to make the prior and the distributions of the rows, as its plan reads them."""
@@ -151,7 +153,7 @@ class Probe:
             return evaluation.log_prior, label, parameters, evaluation.row_log_probs(plan.rowwise)
 
         few = Probe(self.program)
-        latents, *of_rows = jax.eval_shape(lambda key: (*few.values(key), few.codes, few.covariates), jax.random.key(0))
+        latents, *of_rows = jax.eval_shape(lambda key: (*few.values(key), few.codes, few.covariates), probe_key(0))
         of_rows = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((self.size, *leaf.shape[1:]), leaf.dtype), of_rows)
         return jax.make_jaxpr(everything)(latents, *of_rows)
 
@@ -282,7 +284,7 @@ def compare_rows(probe: Probe, names: Collection[str], entangled: bool) -> tuple
 
     Where the parameters of base measures depend on other attributes (`entangled`), they are looked at in the same rows.
     """
-    other_rows = probe.values(jax.random.key(2))[1] if entangled else None
+    other_rows = probe.values(probe_key(4))[1] if entangled else None
 
     def experiment(latents: Arrays, rows: Arrays) -> tuple[Any, Any, Any, Any]:
         by_row, by_few = probe.evaluate(latents, rows), probe.evaluate_few(latents, rows)
