@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import scipy.special
 
-from bayesgen.data import Rows, Table, levels_array, read_table
+from bayesgen.data import Rows, Table, read_table
 from bayesgen.describe import amount, counted, described
 from bayesgen.errors import DataError, FitError, PredictionError
 from bayesgen.fitting import Fit
@@ -138,7 +138,7 @@ class AverageDensityFit(AverageFit):
     @property
     def classes(self) -> Shaped[np.ndarray, " K"]:
         """Empty: classes belong to the members."""
-        return levels_array(())
+        return category_array(())
 
 
 @answer.register

@@ -2,12 +2,12 @@
 
 from .binned import BINNED, Binned
 from .categories import UNKNOWN
+from .category_values import as_category, category_array, labelled, with_category
 from .chunks import UnknownCells, naming_origin, read_tables, row_chunks, unknown_cells, warn_of_unknown
 from .columns import ColumnKinds, PositionalNames, as_array, as_weights, check_index
 from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
 from .encoding import refuse_missing_cells, whole_numbers
 from .kinds import Kind, name_of_kind
-from .levels import as_level, labelled, levels_array, with_level
 from .lone_rows import lone_rows
 from .resolving import Covariate, check_ranges, covariate_values
 from .response import (
@@ -20,10 +20,19 @@ from .response import (
     response_values,
     transformer_input,
 )
-from .rows import Rows, filled_up, joined
+from .rows import Rows, filled_up, joined_rows
 from .schema import Schema
-from .sequence_cells import Steps, padded_symbols, refuse_unknown, sequence_lengths, step_codes, steps_of
-from .sequences import KINDS_OF_STEPS, PADDING, SEQUENCE, Cells, CodedSequences, Padded, SequenceOf, as_one_sequence
+from .sequence_cells import SequenceSteps, padded_symbols, refuse_unknown, sequence_lengths, step_codes, steps_of
+from .sequences import (
+    KINDS_OF_STEPS,
+    PADDING,
+    SEQUENCE,
+    CodedSequences,
+    Padded,
+    SequenceCells,
+    SequenceOf,
+    as_one_sequence,
+)
 from .tables import read_table
 from .views import Table, collected, successive_rows, with_cells
 
@@ -36,7 +45,6 @@ __all__ = [
     "UNKNOWN",
     "Basis",
     "Binned",
-    "Cells",
     "CodedSequences",
     "ColumnKinds",
     "Covariate",
@@ -47,15 +55,17 @@ __all__ = [
     "ResponseColumn",
     "Rows",
     "Schema",
+    "SequenceCells",
     "SequenceOf",
+    "SequenceSteps",
     "Split",
-    "Steps",
     "Table",
     "UnknownCells",
     "as_array",
-    "as_level",
+    "as_category",
     "as_one_sequence",
     "as_weights",
+    "category_array",
     "check_index",
     "check_ranges",
     "collected",
@@ -63,9 +73,8 @@ __all__ = [
     "filled_up",
     "fingerprint",
     "fitted_basis",
-    "joined",
+    "joined_rows",
     "labelled",
-    "levels_array",
     "load_dataset",
     "lone_rows",
     "name_of_kind",
@@ -87,6 +96,6 @@ __all__ = [
     "unknown_cells",
     "warn_of_unknown",
     "whole_numbers",
+    "with_category",
     "with_cells",
-    "with_level",
 ]

@@ -1,4 +1,4 @@
-"""`Binned`: the kind of a column of real numbers that are told apart by the bins they fall into."""
+"""`Binned`: the kind of a column of real numbers in bins."""
 
 import math
 from collections.abc import Sequence
@@ -14,18 +14,17 @@ from bayesgen.typing import Float
 
 DEFAULT_BINS = 10
 BINNED = "binned"
-LARGEST = 1e300  # numbers up to here have distances, and sums of many of them
+LARGEST_BINNED = 1e300  # so that distances and their sums do not overflow
 
 
 @final
 @dataclass(frozen=True, repr=False)
 class Binned:
-    """The kind of a column of numbers that are told apart only by the bins that they fall into.
+    """The kind of a column of numbers whose density is a histogram.
 
     Bins are half-open: a number that is an edge is in the bin that begins there. Numbers beyond the two ends are in the
-    two end bins. Cells stay the numbers that they are: models give each bin a probability, which inside the bin is
-    spread evenly over its width, and which beyond an end falls off exponentially, so that every number has a density,
-    of the same data as that of a normal distribution.
+    two end bins. Cells stay numbers: a model gives each bin a probability, with a constant density inside the bin and
+    an exponential one beyond the ends, so that densities compare with those of normal columns.
 
     Args:
         num_bins: how many bins of about equal numbers of training rows, at least two; 10 where no edges are stated.
@@ -33,19 +32,18 @@ class Binned:
             come from the training rows, cut half-way between neighbouring values at the quantiles 1/num_bins,
             2/num_bins, ..., with infinite ends. No cut divides equal values; where one value makes up several bins
             there are fewer of them, and a warning says so.
-        tails: the scale of the exponential fall-off beyond each end, in the units of the column: one number or two. 0
-            is no fall-off: numbers beyond that end are refused. None: the scales of highest likelihood, see below.
+        tails: the scale of the exponential tail beyond each end, in the units of the column: one number or two. 0 means
+            no tail: numbers beyond that end are refused. None: the scales of highest likelihood, see below.
 
-    Where an end is infinite the whole end bin is the fall-off, which starts at its finite edge, and whose scale is the
-    mean distance of the training values from there. Where it is finite the bin is flat up to there: of n rows in a bin
-    of width w, of which those beyond the end are D away from it in sum, the scale s is the positive solution of
-    n s^2 = D (w + s), and at least w / (n + 1), so that beyond an end that nothing has passed there is about the
-    probability of one row more. Scales are rounded to six digits.
+    Where an end is infinite the tail starts at the finite edge of the end bin, and its scale is the mean distance of
+    the training values from there. Where the end is finite the bin is flat up to the end: with n rows in a bin of width
+    w, and a sum D of the distances of those beyond the end, the scale s is the positive solution of n s^2 = D (w + s),
+    and at least w / (n + 1), so that an end that no row has passed keeps about the probability of one more row. Scales
+    are rounded to six digits.
 
-    What is not stated is settled by the first rows that a schema sees (of data in chunks, the first chunk), with
-    their weights, and stays: `fit.schema.kinds[column]` has the edges and tails. They are part of the model. Where
-    they come from the training rows, the evidence of the fit is that of these rows given bins that suit them, and is
-    a little too good; it is exact where `edges` and `tails` are stated.
+    Edges and tails that are not stated come from the first rows that a schema resolves (of data in chunks, the first
+    chunk), with their weights; `fit.schema.kinds[column]` has them. They are part of the model. Where they come from
+    the training rows, the evidence of the fit is a little too high; it is exact where `edges` and `tails` are stated.
 
     `Schema(kinds={"age": Binned(5)})` bins one column, `NaiveBayes({"real": DirichletHistogram(5)})` all columns of
     numbers.
@@ -93,10 +91,10 @@ class Binned:
         starts = ["(" if math.isinf(edge) else "[" for edge in edges]
         return tuple(
             f"{start}{words[j]}, {words[j + 1]})" for j, start in enumerate(starts[:-1])
-        )  # what is beyond a finite end is in the bin that ends there
+        )  # numbers beyond a finite end are in the bin that ends there
 
     def codes(self, values: Float[np.ndarray, " n"]) -> np.ndarray:
-        """The number of the bin, from 0, of each value (n,). Of NaN it means nothing."""
+        """The index of the bin of each value (n,); arbitrary for NaN."""
         return np.searchsorted(np.asarray(self._known_edges[1:-1]), values, side="right")
 
     @property
@@ -110,10 +108,10 @@ class Binned:
     def resolved(
         self, values: Float[np.ndarray, " n"], weights: Float[np.ndarray, " n"] | None, column: str
     ) -> "Binned":
-        """The bins with their edges and tails, from the values of a column that are there.
+        """The bins with edges and tails, from the observed values of a column.
 
         Raises:
-            DataError: values that tell no edges or tails, naming the column.
+            DataError: values that determine no edges or tails, naming the column.
         """
         if self.is_resolved:
             return self
@@ -131,7 +129,7 @@ class Binned:
 
 
 def constant_columns(columns: Sequence[str]) -> str:
-    """What to say of columns that are to be binned, and have one value each."""
+    """The message for binned columns with one value each."""
     have = "Column {} is binned, and has" if len(columns) == 1 else "Columns {} are binned, and each of them has"
     return (
         f"{have.format(quote_some(columns))} one value only, which cannot be cut into bins. Leave such columns out, or "
@@ -192,8 +190,8 @@ def _cuts(
     first = (below > 0) & ((above == size) | (wanted - sums[below] < sums[above] - wanted))
     places = np.unique(np.where(first, below, above))
     lower, upper = (ordered[at].astype(np.float64) for at in (places - 1, places))
-    middle = lower + (upper / 2 - lower / 2)
-    return tuple(np.where(middle > lower, middle, upper).tolist())
+    halfway = lower + (upper / 2 - lower / 2)
+    return tuple(np.where(halfway > lower, halfway, upper).tolist())
 
 
 def _tails(
@@ -202,12 +200,12 @@ def _tails(
     weights: Float[np.ndarray, " n"] | None,
     column: str,
 ) -> tuple[float, float]:
-    """The scales of highest likelihood of the fall-off beyond both ends; see `Binned`."""
+    """The scales of highest likelihood of both tails; see `Binned`."""
     largest = max(abs(ordered[0]), abs(ordered[-1])) if len(ordered) else 0.0
-    if largest > LARGEST:
+    if largest > LARGEST_BINNED:
         raise DataError(
             f"Column {column!r} is binned, and has values of about {largest:.1e}, whose sums overflow in floating "
-            f"point. Take it in other units, below {LARGEST:g}, or drop it."
+            f"point. Take it in other units, below {LARGEST_BINNED:g}, or drop it."
         )
     stop, start = (int(np.searchsorted(ordered, edge, side="left")) for edge in (edges[1], edges[-2]))
     ends = (slice(0, stop), slice(start, len(ordered)))
@@ -222,13 +220,13 @@ def _tails(
             f"Column {column!r}: no training value is inside the end bins of {quote_some(edges.tolist())}, so nothing "
             "tells how far they reach. State tails=, or finite ends."
         )
-    return float(f"{left:.6g}"), float(f"{right:.6g}")  # the order of rows has no part in so many digits
+    return float(f"{left:.6g}"), float(f"{right:.6g}")  # independent of the order of rows
 
 
 def _scale(
     width: float, edge: float, sign: float, values: Float[np.ndarray, " n"], weights: Float[np.ndarray, " n"] | None
 ) -> float:
-    """The scale of the fall-off beyond one end, of the values in the end bin; 0 where nothing tells it."""
+    """The scale of one tail, from the values in the end bin; 0 where it has none."""
     flat = 0.0 if math.isinf(width) else width
     beyond = np.maximum(sign * (values - edge) - flat, 0.0)
     number = float(len(values) if weights is None else weights.sum())

@@ -1,4 +1,4 @@
-"""Labels and categories: codes of their values among levels, or an error that names the culprit and the remedy."""
+"""Labels and categorical cells as codes of classes and categories, or an error that names culprit and remedy."""
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -11,8 +11,8 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, warn
 from bayesgen.runtime import checked_chunks
 
+from .category_values import dtype_categories, own_type, sorted_categories
 from .columns import WHOLE_FLOATS, as_array, as_series
-from .levels import dtype_levels, own_type, sorted_levels
 from .views import Table
 
 _BLOCK_ROWS = 1 << 20
@@ -41,7 +41,7 @@ def factorize(values: np.ndarray, what: str) -> tuple[np.ndarray, list[Any]]:
         first_rows = np.empty(len(distinct), np.int64)
         first_rows[codes[::-1]] = np.arange(len(codes))[::-1]
         distinct = values[first_rows]
-        if not np.array_equal(distinct[codes], values):  # two texts of one hash: a rare thing, so slow is fine
+        if not np.array_equal(distinct[codes], values):  # two texts share a hash, so rarely that this may be slow
             codes, distinct = pd.factorize(values.astype(object))
     return np.asarray(codes, np.int64), own_type(distinct)
 
@@ -58,11 +58,11 @@ def distinct_values(values: np.ndarray, what: str) -> tuple[list[Any], bool]:
 
 
 def inferred_categories(column: str, table: Table, name: str) -> Sequence[Any]:
-    """The values of a categorical column, which its table calls `name`: those that its dtype declares, or those seen.
+    """The categories of a column, which its table calls `name`: those that its dtype declares, or its values.
 
     Raises DataError where every cell is missing.
     """
-    declared = table.levels(name)
+    declared = table.declared_categories(name)
     if declared is not None:
         return declared
     what = f"Column {column!r}"
@@ -72,7 +72,7 @@ def inferred_categories(column: str, table: Table, name: str) -> Sequence[Any]:
             f"{what} is categorical, and every cell is missing. Drop it, or declare its values: "
             f"Schema(categories={{{column!r}: [...]}})."
         )
-    return sorted_levels(distinct, what)
+    return sorted_categories(distinct, what)
 
 
 def check_num_classes(classes: Sequence[Any] | None) -> None:
@@ -85,12 +85,11 @@ def check_num_classes(classes: Sequence[Any] | None) -> None:
 
 
 def inferred_classes(y: Any, labels: np.ndarray) -> tuple[Any, ...]:
-    """The classes of labels that are there: those that the dtype of `y` declares, else the labels seen, sorted.
+    """The classes of labels: those that the dtype of `y` declares, else the distinct labels, sorted.
 
-    Warns where the labels seen look like a quantity. Raises DataError where there are fewer than two, or no labels at
-    all.
+    Warns where the labels look like a quantity. Raises DataError where there are fewer than two, or no labels.
     """
-    declared = dtype_levels(y)
+    declared = dtype_categories(y)
     if declared is not None:
         check_num_classes(declared)
         return declared
@@ -102,7 +101,7 @@ def inferred_classes(y: Any, labels: np.ndarray) -> tuple[Any, ...]:
         )
     check_num_classes(distinct)
     _warn_of_quantity(distinct, labels)
-    return sorted_levels(distinct, "y")
+    return sorted_categories(distinct, "y")
 
 
 def _warn_of_quantity(distinct: Sequence[Any], labels: np.ndarray) -> None:
@@ -158,9 +157,9 @@ def _holds_integers(y: Any, labels: np.ndarray) -> bool:
     return series is not None and bool(series.dtype.is_integer())
 
 
-def encode_levels(
+def codes_among(
     values: np.ndarray,
-    levels: Sequence[Any],
+    categories: Sequence[Any],
     what: str,
     known: str,
     remedy: str,
@@ -168,40 +167,40 @@ def encode_levels(
     takes_missing: bool = False,
     takes_unknown: bool = False,
 ) -> np.ndarray:
-    """Codes (n,), int64, of values (n,) among `levels`; -1 for missing ones and -2 for others where they are taken.
+    """Codes (n,), int64, of values (n,) among `categories`; -1 for missing and -2 for unknown values, if taken.
 
-    Raises DataError where a value is missing, or none of the levels, and that is not so: `what` names the values
-    ("column 'c'"), `known` the levels ("Its categories are"), `remedy` what to do.
+    Raises DataError for missing or unknown values that are not taken; in its message `what` names the values ("column
+    'c'"), `known` the categories ("Its categories are"), and `remedy` what to do.
     """
-    codes = _small_integer_codes(values, levels)
+    codes = _small_integer_codes(values, categories)
     if codes is not None:
         return codes
     codes, distinct = factorize(values, what)
-    place = {level: code for code, level in enumerate(levels)}
-    # the last entry answers for code -1
+    place = {category: code for code, category in enumerate(categories)}
+    # the last entry is that of code -1
     lookup = np.array([place.get(value, UNKNOWN) for value in distinct] + [_MISSING], np.int64)
     if (lookup[:-1] == UNKNOWN).any() and not takes_unknown:
         unknown = [value for value in distinct if value not in place]
         row = int(np.argmax(lookup[codes] == UNKNOWN))
         raise DataError(
             f"{what} has {quote_some(unknown, 5)} (first at row {row}), which is unknown. "
-            f"{known} {quote_some(levels)}. {remedy}"
+            f"{known} {quote_some(categories)}. {remedy}"
         )
     if not takes_missing:
         refuse_missing_values(codes, what)
     return lookup[codes]
 
 
-def encode_integers(matrix: np.ndarray, levels: Sequence[Sequence[Any]]) -> np.ndarray | None:
-    """Codes (n, D), int64, of a matrix (n, D) of integers, `levels` of a column being integers without gaps.
+def encode_integers(matrix: np.ndarray, categories: Sequence[Sequence[Any]]) -> np.ndarray | None:
+    """Codes (n, D), int64, of a matrix (n, D) of integers, where the categories of each column have no gaps.
 
-    None where a level or a cell is something else: then `encode_levels`, column by column, does what is to be done.
+    None where they have, or where cells or categories are not integers; then `codes_among` applies, column by column.
     Reading columns one by one out of long rows takes up to 1.4 times as long: `_categorical` in benchmarks/closed_form.
     """
-    starts = [_start_without_gaps(column) for column in levels]
+    starts = [_start_without_gaps(column) for column in categories]
     if matrix.dtype.kind not in "iu" or matrix.dtype == np.uint64 or None in starts or not matrix.size:
         return None
-    lowest, sizes = np.array(starts, np.int64), np.array([len(column) for column in levels])
+    lowest, sizes = np.array(starts, np.int64), np.array([len(column) for column in categories])
     highest = lowest + (sizes - 1)
     for rows in checked_chunks(matrix.shape):
         if (_of_columns(np.min, matrix[rows]) < lowest).any() or (_of_columns(np.max, matrix[rows]) > highest).any():
@@ -210,7 +209,7 @@ def encode_integers(matrix: np.ndarray, levels: Sequence[Sequence[Any]]) -> np.n
 
 
 def _of_columns(extreme: Callable[..., np.ndarray], block: np.ndarray) -> np.ndarray:
-    """The least or the greatest cell of each column: rows laid side by side first, NumPy being slow with short ones.
+    """The least or the greatest cell of each column, many rows side by side, because NumPy is slow with short rows.
 
     That is 1.3 times the time of a whole fit: `_categorical` in benchmarks/closed_form.
     """
@@ -222,28 +221,28 @@ def _of_columns(extreme: Callable[..., np.ndarray], block: np.ndarray) -> np.nda
     return extreme(block, axis=0)
 
 
-def _start_without_gaps(levels: Sequence[Any]) -> int | None:
-    """The first of levels that are 32-bit integers one after the other; None for others."""
-    first = levels[0]
-    if type(first) is not int or abs(first) >= 2**31 or any(type(level) is not int for level in levels):
+def _start_without_gaps(categories: Sequence[Any]) -> int | None:
+    """The first of categories that are successive 32-bit integers; None for others."""
+    first = categories[0]
+    if type(first) is not int or abs(first) >= 2**31 or any(type(category) is not int for category in categories):
         return None
-    return first if list(levels) == list(range(first, first + len(levels))) else None
+    return first if list(categories) == list(range(first, first + len(categories))) else None
 
 
-def _small_integer_codes(values: np.ndarray, levels: Sequence[Any]) -> np.ndarray | None:
-    """Codes of integers by look-up, several times as fast as hashing them; None where that is no way to find them."""
-    if values.dtype.kind not in "iu" or not len(values) or any(type(level) is not int for level in levels):
+def _small_integer_codes(values: np.ndarray, categories: Sequence[Any]) -> np.ndarray | None:
+    """Codes of integers by look-up, several times as fast as hashing; None where it does not apply."""
+    if values.dtype.kind not in "iu" or not len(values) or any(type(category) is not int for category in categories):
         return None
-    lowest, highest = min(levels), max(levels)
+    lowest, highest = min(categories), max(categories)
     values = np.ascontiguousarray(values)
     if highest - lowest >= _LOOKUP_SIZE or values.min() < lowest or values.max() > highest:
         return None
-    places = np.subtract(levels, lowest)
-    codes = np.subtract(values, lowest, dtype=np.int64, casting="unsafe")  # no value is outside the range of levels
-    if np.array_equal(places, np.arange(len(levels))):
+    places = np.subtract(categories, lowest)
+    codes = np.subtract(values, lowest, dtype=np.int64, casting="unsafe")  # all values are in range
+    if np.array_equal(places, np.arange(len(categories))):
         return codes
     lookup = np.full(highest - lowest + 1, UNKNOWN, np.int64)
-    lookup[places] = np.arange(len(levels))
+    lookup[places] = np.arange(len(categories))
     codes = lookup[codes]
     return None if (codes == UNKNOWN).any() else codes
 

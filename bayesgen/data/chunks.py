@@ -15,11 +15,11 @@ from .categories import UNKNOWN
 from .encoding import category_codes, encode_numbers
 from .schema import Schema
 from .sequence_cells import num_unknown_symbols
-from .sequences import SEQUENCE, Cells, SequenceOf
+from .sequences import SEQUENCE, SequenceCells, SequenceOf
 from .tables import read_table
 from .views import Table
 
-LOOKED_AT = 256  # rows, to know about how long sequences are
+SAMPLED_ROWS = 256  # to estimate the mean length of sequences
 ALL_ZERO = "sample_weight is zero for all rows. Give some row a positive weight."
 
 
@@ -27,7 +27,7 @@ def read_tables(X: Any, y: Any = None, sample_weight: Any = None) -> Iterator[Ta
     """The table of X, y and sample_weight; or those of successive chunks, tuples of these, that have rows.
 
     Raises:
-        DataError: what is no table (see `read_table`) or no chunk, naming the chunk; data without rows.
+        DataError: not a table (see `read_table`) or not a chunk, naming the chunk; data without rows.
     """
     if not is_chunked(X):
         table = read_table(X, y, sample_weight)
@@ -77,9 +77,9 @@ def _read_chunk(chunk: Any) -> Table:
 
 @contextlib.contextmanager
 def naming_origin(chunk_number: int, num_dropped: int = 0) -> Iterator[None]:
-    """Say in which chunk data were refused, and what rows were counted; nothing of data that come as one.
+    """Add to messages of errors which chunk was refused, and that rows of weight 0 are not counted.
 
-    What is not declared was inferred from the first chunk; rows are counted without those of weight 0.
+    `chunk_number` is 0 for data that do not come in chunks.
     """
     try:
         yield
@@ -97,25 +97,23 @@ def naming_origin(chunk_number: int, num_dropped: int = 0) -> Iterator[None]:
 
 
 def row_chunks(schema: Schema, table: Table) -> list[slice]:
-    """Slices of a few rows of a table each, by the numbers that are made of them: each step of a sequence is one."""
+    """Slices of a few rows of a table each, by their numbers of cells: each time step of a sequence is one."""
     columns = schema.columns_of(SEQUENCE) if schema.kinds else ()
     if not columns or not table.num_rows:
         return table.chunks()
-    some = table.rows(np.unique(np.linspace(0, table.num_rows - 1, LOOKED_AT).astype(int)))
+    some = table.rows(np.unique(np.linspace(0, table.num_rows - 1, SAMPLED_ROWS).astype(int)))
     return table.chunks(sum(_mean_length(some.column(name)) for name in schema.names_in(table, columns)))
 
 
 def _mean_length(cells: Shaped[np.ndarray, "n ..."]) -> float:
-    """How many steps sequences have, about, whatever else may be among them."""
+    """The mean number of time steps of sequences; cells that are not sequences have none."""
     if cells.ndim > 1:
         return float(cells.shape[1])
     return float(np.mean([len(cell) if hasattr(cell, "__len__") else 0 for cell in cells.tolist()]))
 
 
-# Values that their columns never showed in training, where a schema takes such cells as missing.
-
 UnknownCells: TypeAlias = Mapping[str, int]
-"""Column -> how many of its cells hold such a value, for columns that have any."""
+"""Column -> the number of its cells with unknown values, for columns that have any."""
 
 
 def unknown_cells(schema: Schema, table: Table) -> UnknownCells:
@@ -150,8 +148,8 @@ def _num_unknown(schema: Schema, column: str, table: Table, name: str) -> int:
     return int(np.count_nonzero(~known & ~pd.isna(cells)))
 
 
-def _num_unknown_steps(schema: Schema, column: str, kind: SequenceOf, cells: Cells) -> int:
-    """Steps that are none of the symbols; those of numbers are refused where they are encoded."""
+def _num_unknown_steps(schema: Schema, column: str, kind: SequenceOf, cells: SequenceCells) -> int:
+    """The number of unknown symbols; unknown numbers are refused where they are encoded."""
     return num_unknown_symbols(column, cells, kind, schema.categories[column]) if kind.of_symbols else 0
 
 

@@ -19,7 +19,7 @@ WHOLE_FLOATS = 2.0**53  # up to here every integer is a float
 
 @final
 class PositionalNames(Sequence[str]):
-    """The names "x0", "x1", ... of `size` columns, made one at a time: 50,000 of them cost nothing."""
+    """The names "x0", "x1", ... of `size` columns, made one at a time, so that 50,000 of them cost nothing."""
 
     __hash__ = None  # type: ignore[assignment]  # equal to lists and tuples, which hash otherwise
 
@@ -38,7 +38,7 @@ class PositionalNames(Sequence[str]):
         return f"x{positions}" if isinstance(positions, int) else tuple(f"x{p}" for p in positions)
 
     def position(self, name: object) -> int:
-        """The place of a name, or KeyError."""
+        """The position of a name, or KeyError."""
         digits = name[1:] if isinstance(name, str) and name[:1] == "x" else ""
         place = int(digits) if digits.isascii() and digits.isdigit() else -1
         if not 0 <= place < self.size or str(place) != digits:
@@ -46,7 +46,7 @@ class PositionalNames(Sequence[str]):
         return place
 
     def positions(self, names: Sequence[str]) -> slice | list[int]:
-        """The places of several names: a slice where they lie in a row, so that taking copies nothing."""
+        """The positions of names: a slice where they are successive, so that indexing copies nothing."""
         if names is self or (isinstance(names, PositionalNames) and len(names) == self.size):
             return slice(0, self.size)
         places = [self.position(name) for name in names]
@@ -74,7 +74,7 @@ class PositionalNames(Sequence[str]):
 
 @final
 class ColumnKinds(Mapping[str, Kind]):
-    """The kinds of columns that share one, `default`, but for a few: `overrides` is column -> kind."""
+    """The kinds of many columns: `default` for all but those in `overrides`, column -> kind."""
 
     __hash__ = None  # type: ignore[assignment]  # equal to dicts
 
@@ -106,7 +106,7 @@ class ColumnKinds(Mapping[str, Kind]):
 
 
 def text_names(names: Iterable[Any]) -> tuple[str, ...]:
-    """Column names as str. DataError where two are equal, or become so."""
+    """Column names as str. DataError where two are the same text."""
     originals = list(names)
     texts = tuple(name if type(name) is str else str(name) for name in originals)
     clashing = {text for text, count in Counter(texts).items() if count > 1}
@@ -117,7 +117,7 @@ def text_names(names: Iterable[Any]) -> tuple[str, ...]:
 
 
 def check_kinds(kinds: Mapping[str, Kind]) -> None:
-    """DataError for a kind that is none of KINDS."""
+    """DataError for an unknown kind."""
     stated = kinds.overrides.items() if isinstance(kinds, ColumnKinds) else kinds.items()
     for column, kind in stated:
         if not isinstance(kind, OBJECTS) and kind not in KINDS:
@@ -125,7 +125,7 @@ def check_kinds(kinds: Mapping[str, Kind]) -> None:
 
 
 def check_known(names: Sequence[str], columns: Sequence[str], named: bool) -> None:
-    """DataError where some of the names are none of the columns."""
+    """DataError for names that are not among the columns."""
     known = columns if isinstance(columns, PositionalNames) else set(columns)
     unknown = [name for name in names if name not in known]
     if unknown:
@@ -137,14 +137,14 @@ def check_known(names: Sequence[str], columns: Sequence[str], named: bool) -> No
 
 
 def _of_kinds(names: Sequence[str]) -> str:
-    """A hint for names of kinds that stand where names of columns do."""
+    """A hint for names of kinds in place of names of columns."""
     kinds = [name for name in names if name in KINDS]
     hint = "A schema tells of columns one by one; a model takes a family for all columns of a kind"
     return f" {hint}, NaiveBayes({{{kinds[0]!r}: ...}})." if kinds else ""
 
 
 def mismatch(columns: Sequence[str], found: Sequence[str]) -> str | None:
-    """What is missing and what is over in the columns found; None where both are the same set."""
+    """A message on missing and extra columns; None where both sets are the same."""
     wanted, present = set(columns), set(found)
     if wanted == present:
         return None
@@ -157,7 +157,7 @@ def mismatch(columns: Sequence[str], found: Sequence[str]) -> str | None:
 
 
 def _look_alikes(missing: Sequence[str], found: Sequence[str]) -> str:
-    """A hint for names that look like each other; of long lists only the start is compared."""
+    """A hint for similar names; only the start of long lists is compared."""
     pairs = [(name, difflib.get_close_matches(name, found[:200], n=1)) for name in missing[:10]]
     return "".join(f" {match[0]!r} looks like {name!r}." for name, match in pairs if match)
 
@@ -165,8 +165,8 @@ def _look_alikes(missing: Sequence[str], found: Sequence[str]) -> str:
 def as_array(values: Any, what: str, *, takes_lists: bool = False) -> np.ndarray:
     """np.asarray, except that it refuses ragged lists, never turns numbers into text, and keeps masked cells missing.
 
-    They are NaN among floats, and None among all else, which then are objects. Where lists are taken, those that are
-    not of one length are objects (n,).
+    Masked cells are NaN among floats, and None among others, which then are objects. Where lists are taken, those of
+    different lengths are objects (n,).
     """
     if isinstance(values, CodedSequences):
         return values
@@ -176,7 +176,7 @@ def as_array(values: Any, what: str, *, takes_lists: bool = False) -> np.ndarray
         cells[np.ma.getmaskarray(values)] = np.nan if is_float else None
         return cells
     if isinstance(values, list | tuple) and any(isinstance(value, np.ma.MaskedArray) for value in values):
-        values = [_unmasked(value, what) for value in values]  # NumPy would take what is under the masks
+        values = [_unmasked(value, what) for value in values]  # NumPy would take the values under the masks
     series = None if isinstance(values, np.ndarray | list | tuple) else as_series(values)
     if series is not None:
         array = values_of(series)
@@ -205,7 +205,7 @@ def _unmasked(value: Any, what: str) -> Any:
 
 
 def holds_integers(dtype: Any, array: np.ndarray) -> bool:
-    """Whether integers of a series or column, by its own dtype, have become floats, as they do beside missing cells."""
+    """Whether integers of a series or column have become floats, as they do beside missing cells."""
     return array.dtype.kind == "f" and bool(dtype.is_integer())
 
 
@@ -217,8 +217,7 @@ def as_integers(array: np.ndarray) -> np.ndarray:
 def as_weights(sample_weight: Any, num_rows: int, name: str = "sample_weight") -> np.ndarray | None:
     """Frequency weights (n,) as float64; None stays None.
 
-    Raises DataError for a wrong length, for weights that are negative or no finite number, and where their sum is
-    too large to be one.
+    Raises DataError for a wrong length, for weights that are negative or not finite, and where their sum overflows.
     """
     if sample_weight is None:
         return None
@@ -243,9 +242,9 @@ def as_weights(sample_weight: Any, num_rows: int, name: str = "sample_weight") -
 
 
 def check_index(X: Any, values: Any, name: str, of: str = "X") -> None:
-    """DataError where `values` and X are pandas objects of one length whose indexes differ: which row is meant?
+    """DataError where `values` and X are pandas objects of one length whose indexes differ, so that rows are ambiguous.
 
-    X may be a mapping, whose columns are looked at one by one.
+    The columns of a mapping X are checked one by one.
     """
     if isinstance(X, Mapping):
         for column, cells in X.items():
@@ -262,7 +261,7 @@ def check_index(X: Any, values: Any, name: str, of: str = "X") -> None:
 
 
 def index_of(values: Any) -> Any:
-    """The index of a frame or series of pandas; None for anything else, whose rows have positions alone."""
+    """The index of a frame or series of pandas; None for anything else."""
     pandas = sys.modules.get("pandas")  # where it was never imported, nothing of it can exist
     index = getattr(values, "index", None)
     return index if pandas is not None and isinstance(index, pandas.Index) else None
@@ -275,7 +274,7 @@ def as_objects(values: Iterable[Any]) -> np.ndarray:
 
 
 def values_of(series: Any) -> np.ndarray:
-    """The values of a narwhals series. The nulls of Arrow dictionaries, which Arrow makes values of, stay missing.
+    """The values of a narwhals series. The nulls of Arrow dictionaries stay missing.
 
     Lists are objects (n,): nulls within them stay apart from numbers.
     """
@@ -294,7 +293,7 @@ def values_of(series: Any) -> np.ndarray:
 
 
 def as_series(values: Any) -> Any:
-    """A series, or an array of pandas, which is one without index, as narwhals sees it; None for anything else."""
+    """A series, or an extension array of pandas, as a narwhals series; None for anything else."""
     if isinstance(values, np.ndarray | list | tuple):
         return None
     import narwhals as nw

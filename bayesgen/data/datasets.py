@@ -22,8 +22,6 @@ from bayesgen.errors import BayesgenWarning, DataError, warn
 from .schema import Schema
 from .sequences import SEQUENCE
 
-# Tables from files.
-
 
 def _read_text(separator: str) -> Callable[[Path, Sequence[str], Sequence[str]], pd.DataFrame]:
     def read(path: Path, missing: Sequence[str], texts: Sequence[str]) -> pd.DataFrame:

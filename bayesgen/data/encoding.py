@@ -1,6 +1,6 @@
-"""Numeric cells to the numbers that a model sees, or an error that names the culprit and the remedy.
+"""Encoding of cells as the numbers that models take, and decoding; errors name culprit and remedy.
 
-Dense matrices are looked at in blocks of rows, so that no check needs a second matrix in memory.
+Dense matrices are checked in blocks of rows, so that no check needs a second matrix in memory.
 """
 
 import sys
@@ -16,36 +16,34 @@ from bayesgen.errors import DataError
 from bayesgen.runtime import checked_chunks
 from bayesgen.typing import Bool, Int, Num, Shaped
 
-from .categories import encode_integers, encode_levels
+from .categories import codes_among, encode_integers
+from .category_values import category_array
 from .kinds import Kind
-from .levels import levels_array
 from .sequences import PADDING, SequenceOf
 from .views import ArrayTable, Table, sharing_cells
 
-# Numbers of columns as users write them: what `Schema.encode_cells` turns into these numbers.
 
-
-def decoded(column: str, kind: Kind, levels: Sequence[Any], values: Num[np.ndarray, "n ..."]) -> Any:
-    """Values of a column of this kind, an array; sequences as a list of texts, of lists of symbols, or of arrays.
+def decoded(column: str, kind: Kind, categories: Sequence[Any], values: Num[np.ndarray, "n ..."]) -> Any:
+    """The inverse of `Schema.encode_cells` for a column: an array, or a list of texts, lists of symbols, or arrays.
 
     Args:
         column: its name, for messages.
         kind: of the column.
-        levels: its categories or symbols, if it has any.
+        categories: its categories or symbols, if it has any.
         values: codes or numbers (n,), of sequences (n, T).
 
     Raises:
-        DataError: codes of no category or symbol, and of sequences that have an end, a row without it; naming the row.
+        DataError: invalid codes, and rows without an end of sequences that have one; naming the row.
     """
     if isinstance(kind, SequenceOf):
-        return _texts(column, kind, levels, values) if kind.of_symbols else _numbers(values)
+        return _texts(column, kind, categories, values) if kind.of_symbols else _numbers(values)
     if kind == "categorical":
-        return levels_array(levels)[_codes(column, values, 0, len(levels) - 1)]
+        return category_array(categories)[_codes(column, values, 0, len(categories) - 1)]
     return values > 0.5 if kind == "binary" else values
 
 
 def _codes(column: str, values: Num[np.ndarray, "n ..."], least: int, most: int) -> Int[np.ndarray, "n ..."]:
-    """The values as integers. DataError where one is no whole number from `least` to `most`."""
+    """The values as integers. DataError where one is not a whole number from `least` to `most`."""
     wrong = ~((values >= least) & (values <= most) & (values == np.floor(values)))
     if wrong.any():
         cell = tuple(map(int, np.argwhere(wrong)[0]))
@@ -56,7 +54,7 @@ def _codes(column: str, values: Num[np.ndarray, "n ..."], least: int, most: int)
 
 
 def _numbers(values: Num[np.ndarray, "n T"]) -> list[Num[np.ndarray, " steps"]]:
-    """Each row up to the last step that is there."""
+    """Each row up to the last observed time step."""
     ends = [np.flatnonzero(~np.isnan(row)) for row in values]
     return [row[: place[-1] + 1 if len(place) else 0] for row, place in zip(values, ends, strict=True)]
 
@@ -91,13 +89,13 @@ def _declare(name: str, kind: str) -> str:
 
 
 class Wording(NamedTuple):
-    """How messages speak of cells.
+    """The wording of messages on cells.
 
     Attributes:
-        place: says where a row of the matrix is.
-        declared: writes a kind as it would be declared for the column.
-        remedy: what to do, other than to correct a cell of a column, where its values are of another kind, so written.
-        unknown: what to do, other than to correct cells that are not finite.
+        place: row of the matrix -> its name.
+        declared: kind -> its declaration for the column.
+        remedy: (column, declared kind) -> what to do where values are of another kind.
+        unknown: what to do about cells that are not finite.
     """
 
     place: Callable[[int], str] = "row {}".format
@@ -114,10 +112,10 @@ def encode_numbers(
 ) -> Encoded:
     """The cells of real, binned, binary or count columns as floats, with a mask of the observed ones, or None.
 
-    `matrix` is (n, D), an ndarray or csr_array; `names` are its D columns. Floating real columns come back as
-    they are, without a copy; everything else as float64. Missing cells are NaN in real columns and 0 in others. Raises
-    DataError for text, for infinite cells, for cells that break the kind's rule (binary ones are missing where unknown
-    values are taken), and for missing cells of sparse ones, in this wording.
+    `matrix` is (n, D), an ndarray or csr_array; `names` are its D columns. Floating real columns are returned without a
+    copy, all others as float64. Missing cells are NaN in real columns and 0 in others. Raises DataError for text, for
+    infinite cells, for cells that break the kind's rule (unknown binary cells are missing, if taken), and for missing
+    cells of sparse matrices.
     """
     if not isinstance(matrix, np.ndarray):
         return _encode_sparse(matrix, names, kind, wording), None
@@ -155,41 +153,40 @@ def encode_categories(
     """Codes (n, D), int64, of categorical columns, with a mask of the observed cells: None where all are.
 
     `columns` is the schema's name of a column -> the table's; `categories` the schema's name -> its values. Missing
-    cells have code 0. Cells that are none of the categories are missing where unknown values are taken, else a
-    DataError.
+    cells have code 0. Unknown values are missing, if they are taken, else a DataError.
     """
-    levels = {column: categories[column] for column in columns}
+    categories = {column: categories[column] for column in columns}
     if isinstance(table, ArrayTable):
-        integers = encode_integers(table.matrix(list(columns.values())), list(levels.values()))
+        integers = encode_integers(table.matrix(list(columns.values())), list(categories.values()))
         if integers is not None:
             return integers, None
-    codes = np.empty((len(columns), table.num_rows), np.int64)  # column after column, as they are read and counted
+    codes = np.empty((len(columns), table.num_rows), np.int64)  # column by column, as they are read and counted
     for j, (column, name) in enumerate(columns.items()):
         values = table.flat_column(name)
-        codes[j] = category_codes(column, values, levels[column], takes_unknown=takes_unknown)
+        codes[j] = category_codes(column, values, categories[column], takes_unknown=takes_unknown)
     observed = codes.T >= 0 if codes.min(initial=0) < 0 else None
     return np.maximum(codes, 0, out=codes).T if observed is not None else codes.T, observed
 
 
 def category_codes(
-    column: str, values: Shaped[np.ndarray, " n"], levels: Sequence[Any], *, takes_unknown: bool = False
+    column: str, values: Shaped[np.ndarray, " n"], categories: Sequence[Any], *, takes_unknown: bool = False
 ) -> np.ndarray:
     """Codes (n,) of the cells of a categorical column, -1 where they are missing.
 
-    Those that are none of its categories are -2 where unknown values are taken, else a DataError.
+    Unknown values are -2, if they are taken, else a DataError.
     """
     remedy = (
         f"Correct it, declare every value, Schema(categories={{{column!r}: [...]}}), or take such cells as missing, "
         "Schema(unknown='missing')."
     )
     what, known = f"Column {column!r}", "Its categories are"
-    return encode_levels(values, levels, what, known, remedy, takes_missing=True, takes_unknown=takes_unknown)
+    return codes_among(values, categories, what, known, remedy, takes_missing=True, takes_unknown=takes_unknown)
 
 
 def refuse_missing_cells(observed: np.ndarray, names: Sequence[str], reason: str) -> None:
-    """DataError that names the columns with missing cells, how many each has, and the first row that has one.
+    """DataError that names the columns with missing cells, their numbers, and the first row that has one.
 
-    `observed` is (n, D); `reason` says why they cannot be, and what to do.
+    `observed` is (n, D); `reason` says why they are refused, and what to do.
     """
     missing = np.count_nonzero(~observed, axis=0)
     row = int(np.argmin(observed.all(axis=1)))
@@ -221,7 +218,7 @@ def _as_floats(matrix: np.ndarray, names: Sequence[str], kind: str, wording: Wor
 
 
 def _objects_as_floats(values: np.ndarray, name: str, kind: str, wording: Wording) -> np.ndarray:
-    """Python objects (n,) as float64, missing ones as NaN. DataError for anything else that is no number."""
+    """Python objects (n,) as float64, missing ones as NaN. DataError for anything else."""
     import pandas as pd
 
     present = ~pd.isna(values)
@@ -246,12 +243,12 @@ def _objects_as_floats(values: np.ndarray, name: str, kind: str, wording: Wordin
 
 
 def _are_counts(numbers: np.ndarray) -> bool:
-    """Whether all cells are counts; of huge ones it does not know, so False asks for a closer look."""
+    """Whether all cells are counts below 2^31; False where that has to be checked cell by cell."""
     return all(whole_numbers(numbers[rows]) is not None for rows in checked_chunks(numbers.shape))
 
 
 def _counted(names: Sequence[str], **counts: np.ndarray) -> str:
-    """The columns of which some cells are of these sorts, each with how many."""
+    """The columns with such cells, each with their numbers."""
     culprits = np.flatnonzero(sum(counts.values()))
     parts = []
     for j in culprits[:10]:
@@ -269,7 +266,7 @@ def _refuse_cell(name: str, kind: str, value: Any, row: int, wording: Wording) -
 
 
 def _encode_sparse(matrix: Any, names: Sequence[str], kind: str, wording: Wording) -> Any:
-    """`encode_numbers` of a csr_array: only what it stores is looked at, and its indices are shared."""
+    """`encode_numbers` of a csr_array: only stored cells are checked, and indices are shared."""
     if not matrix.has_canonical_format:
         matrix = matrix.copy()  # the user's own matrix keeps its repeated entries
         matrix.sum_duplicates()
@@ -302,9 +299,9 @@ def _check_sparse(data: np.ndarray, matrix: Any, names: Sequence[str], kind: str
 
 
 def whole_numbers(values: np.ndarray) -> np.ndarray | None:
-    """The values as 32-bit integers; None where one is negative, not whole, not finite, or has 32 bits or more.
+    """The values as 32-bit integers; None where one is negative, not whole, not finite, or from 2^31 on.
 
-    A cast that is compared with what it came from tells all of that in half the time that it takes to ask each.
+    Comparing a cast with its origin takes half the time of these checks one by one.
     """
     with np.errstate(invalid="ignore"):
         numbers = values.astype(np.int32)

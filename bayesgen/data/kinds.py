@@ -1,4 +1,4 @@
-"""Kinds of columns: their names, the one place where a name becomes what it stands for, and those of dtypes."""
+"""Kinds of columns: their names, and the kinds of dtypes."""
 
 from typing import Any, NoReturn, TypeAlias
 
@@ -8,26 +8,26 @@ from .binned import BINNED, Binned
 from .sequences import SEQUENCE, SequenceOf
 
 KINDS = ("real", "binary", "categorical", "count", BINNED, SEQUENCE)
-OBJECTS = (Binned, SequenceOf)  # kinds that say more than a name
+OBJECTS = (Binned, SequenceOf)  # kinds with parameters
 
 Kind: TypeAlias = str | Binned | SequenceOf
-"""The kind of a column: its name, bins, or sequences of steps."""
+"""The kind of a column: a name, bins, or sequences."""
 
 
 def name_of_kind(kind: Kind) -> str:
-    """The name of a kind: that of bins is "binned", and that of sequences "sequence"."""
+    """The name of a kind: "binned" for bins, "sequence" for sequences."""
     if isinstance(kind, Binned):
         return BINNED
     return SEQUENCE if isinstance(kind, SequenceOf) else kind
 
 
 def stated_kind(kind: Kind) -> Kind:
-    """The kind, "binned" as bins of the default number."""
+    """The kind; "binned" becomes the default bins."""
     return Binned() if kind == BINNED else kind
 
 
 def resolved_kind(stated: Kind | None, implied: Kind | None) -> Kind:
-    """The kind that is stated, else that which a family implies; "sequence" leaves steps and end to the family."""
+    """The stated kind, else that which a family implies; "sequence" leaves its parameters to the family."""
     kind = stated or implied
     assert kind is not None
     if kind == SEQUENCE:
@@ -36,7 +36,7 @@ def resolved_kind(stated: Kind | None, implied: Kind | None) -> Kind:
 
 
 def has_categories(kind: Kind) -> bool:
-    """Whether columns of this kind have finitely many values, or symbols, that a schema lists."""
+    """Whether a schema lists the values or symbols of columns of this kind."""
     return kind.of_symbols if isinstance(kind, SequenceOf) else kind == "categorical"
 
 
@@ -44,7 +44,7 @@ DECLARED = "where a row is a sequence of steps, declare Schema(kinds={{{!r}: 'se
 
 
 def refuse_lists(name: str) -> NoReturn:
-    """DataError for a column of lists that nothing declares."""
+    """DataError for an undeclared column of lists."""
     raise DataError(
         f"Column {name!r} holds lists, which are not of one length or are of no kind by themselves. Give arrays of one "
         f"length; {DECLARED.format(name)}"

@@ -1,4 +1,4 @@
-"""Rows that a family used alone is given, without a schema that has looked at them."""
+"""Rows for families used alone, without a schema."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
@@ -15,7 +15,7 @@ from .encoding import Wording, encode_numbers, refuse_missing_cells
 
 @runtime_checkable
 class TakesRows(Protocol):
-    """What is asked of a family: see `Family`."""
+    """The part of `Family` that `lone_rows` needs."""
 
     @property
     def kind(self) -> str: ...
@@ -31,7 +31,7 @@ def lone_rows(family: TakesRows, data: Any) -> Shaped[np.ndarray, "n ..."] | sci
     """Rows as numbers: (n,) or (n, D), or a csr_array (n, D).
 
     Raises:
-        DataError: rows of another shape; cells, by row and column (x0, x1, ...), that are missing, no numbers, or
+        DataError: rows of another shape; cells, by row and column (x0, x1, ...), that are missing, not numbers, or
             impossible for columns of the family's kind.
     """
     name = type(family).__name__
@@ -60,7 +60,7 @@ def lone_rows(family: TakesRows, data: Any) -> Shaped[np.ndarray, "n ..."] | sci
 
 
 def _check_codes(name: str, codes: Float[np.ndarray, "n D"], num_values: int | None) -> None:
-    """Refuse what is no code of one of the values, whose number may not be known."""
+    """Refuse invalid codes; the number of values may be unknown."""
     largest = np.inf if num_values is None else num_values - 1
     wrong = (codes < 0) | (codes > largest) | (codes != np.floor(codes))
     if wrong.any():

@@ -1,4 +1,4 @@
-"""What a schema is resolved with finds out of its rows: bins of columns, categories, alphabets."""
+"""Resolving a schema by rows: bins, categories, alphabets, classes; and covariates."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,8 +19,6 @@ from .sequence_cells import inferred_symbols
 from .sequences import SEQUENCE
 from .views import Table
 
-# Covariates: what each row has and a program does not model, arrays of any shape and dtype.
-
 # kind of a dtype -> the dtype that programs compute with, and what a message calls its numbers
 _DTYPES: Final = {"b": np.dtype(bool), "i": np.dtype(np.int64), "u": np.dtype(np.int64), "f": np.dtype(np.float64)}
 _NUMBERS: Final = {"b": "truth values", "i": "whole numbers", "f": "real numbers"}
@@ -28,7 +26,7 @@ _NUMBERS: Final = {"b": "truth values", "i": "whole numbers", "f": "real numbers
 
 @dataclass(frozen=True)
 class Covariate:
-    """What is known of a covariate. One of which nothing is known yet is taken for one real number a row.
+    """Shape and dtype of a covariate; by default one real number a row.
 
     Attributes:
         row_shape: the shape of its value in a row, () for one number.
@@ -43,14 +41,14 @@ class Covariate:
 
     @classmethod
     def of(cls, values: Shaped[np.ndarray, "n ..."]) -> "Covariate":
-        """What these values are."""
+        """The covariate with these values."""
         return cls(values.shape[1:], values.dtype)
 
     def values(self, name: str, cells: Shaped[np.ndarray, "..."]) -> Shaped[np.ndarray, "n ..."]:
         """The values of rows of this covariate: those of `covariate_values`, in its dtype.
 
         Raises:
-            DataError: rows of another shape; numbers that are others in this dtype.
+            DataError: rows of another shape; numbers that this dtype would change.
         """
         values = covariate_values(name, cells)
         if values.shape[1:] != self.row_shape:
@@ -72,7 +70,7 @@ def covariate_values(name: str, cells: Shaped[np.ndarray, "..."]) -> Shaped[np.n
     """The cells of a covariate as they are: truth values, whole numbers (int64) or real ones (float64).
 
     Raises:
-        DataError: cells that are missing, infinite or no numbers.
+        DataError: cells that are missing, infinite or not numbers.
     """
     if cells.dtype.kind == "O":
         import pandas as pd
@@ -95,7 +93,7 @@ def covariate_values(name: str, cells: Shaped[np.ndarray, "..."]) -> Shaped[np.n
 
 
 def check_ranges(ranges: Mapping[str, tuple[int, int]], values: Mapping[str, Shaped[Array, "n ..."]]) -> None:
-    """Refuse values of covariates, those that have a range, outside of it.
+    """Refuse values of covariates outside their ranges.
 
     Raises:
         DataError: naming the covariate and the first such row.
@@ -117,7 +115,7 @@ def check_ranges(ranges: Mapping[str, tuple[int, int]], values: Mapping[str, Sha
 def _converted(
     values: Shaped[np.ndarray, "*shape"], dtype: np.dtype
 ) -> tuple[Shaped[np.ndarray, "*shape"], Bool[np.ndarray, "*shape"]]:
-    """The values in another dtype, and which of them it changes."""
+    """The values in another dtype, and a mask of those that it changes."""
     with np.errstate(invalid="ignore"):
         converted = values.astype(dtype, copy=False)
         changed = converted.astype(values.dtype, copy=False) != values
@@ -149,7 +147,7 @@ NamesOf: TypeAlias = Callable[[Sequence[str]], Sequence[str]]
 
 
 class Declared(Protocol):
-    """What is known of the kinds and the categories of columns."""
+    """Kinds and categories of columns."""
 
     @property
     def kinds(self) -> Mapping[str, Kind]: ...
@@ -164,7 +162,7 @@ def resolved_categories(declared: Declared, table: Table, names_of: NamesOf) -> 
     """The categories of categorical columns and the alphabets of sequences: those declared, else those of the table.
 
     Raises:
-        DataError: categories of columns of other kinds; columns whose values or symbols nothing tells.
+        DataError: categories of columns of other kinds; columns without any value or symbol.
     """
     for column in declared.categories:
         if not has_categories(declared.kinds[column]):
@@ -210,7 +208,7 @@ def resolved_bins(kinds: Mapping[str, Kind], table: Table, names_of: NamesOf) ->
     One warning names the columns that have fewer bins than were asked for, because too many of their values are equal.
 
     Raises:
-        DataError: binned columns that hold no numbers, or none that tell their bins, and those of sparse tables.
+        DataError: binned columns without numbers, with one value only, or of sparse tables.
     """
     uniform = isinstance(kinds, ColumnKinds) and not isinstance(kinds.default, Binned)
     some = kinds.overrides if isinstance(kinds, ColumnKinds) and uniform else kinds  # columns may be very many
@@ -237,11 +235,11 @@ def resolved_bins(kinds: Mapping[str, Kind], table: Table, names_of: NamesOf) ->
 
 
 def _bins_of(column: str, bins: Binned, table: Table, name: str) -> Binned | None:
-    """The resolved bins of a column, which the table calls by a name; None where it has one value alone."""
-    matrix = np.ascontiguousarray(table.matrix([name]))  # of a wide table each look at a column is slow
+    """The resolved bins of a column, which the table calls `name`; None where it has only one value."""
+    matrix = np.ascontiguousarray(table.matrix([name]))  # because reading columns of a wide table is slow
     cells, observed = encode_numbers(matrix, [column], BINNED)
-    there = slice(None) if observed is None else observed[:, 0]
-    weights, values = None if table.weights is None else table.weights[there], np.asarray(cells)[there, 0]
+    rows = slice(None) if observed is None else observed[:, 0]
+    weights, values = None if table.weights is None else table.weights[rows], np.asarray(cells)[rows, 0]
     if bins.edges is not None or not len(values) or values.min() < values.max():
         return bins.resolved(values, weights, column)
     if matrix.dtype.kind in "iu" and matrix.min() != matrix.max():

@@ -1,4 +1,4 @@
-"""The response: a continuous label, the y of a regression, and its one door."""
+"""The response of a regression, y, and the features that it depends on."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -14,11 +14,9 @@ from bayesgen.typing import Float, Int, Shaped
 
 from .views import Table
 
-# Features: what a regression is linear in, the columns themselves or what a scikit-learn transformer makes of them.
-
 
 class Transformer(Protocol):
-    """What scikit-learn calls a transformer."""
+    """A scikit-learn transformer."""
 
     def fit(self, X: Any) -> Any:
         """Learn from rows."""
@@ -29,13 +27,13 @@ class Transformer(Protocol):
 
 @dataclass(frozen=True)
 class Basis:
-    """The features of rows, as training rows have shown them.
+    """The features of a regression: columns, or outputs of a transformer fitted to training rows.
 
     Attributes:
         names: of the features.
-        transformer: what makes them, fitted to training rows; None where they are the columns.
-        places: which of its outputs they are.
-        ones: which of its outputs are 1 in every training row, and so the intercept and no feature.
+        transformer: fitted to training rows; None where the features are the columns.
+        places: the indices of the features among its outputs.
+        ones: the indices of outputs that are 1 in every training row, which are the intercept.
         stated, learned: fingerprints of the transformer before and after it was fitted.
         mean, variance: of the features in training rows (denominator N); None until a fit fills them in. They take no
             part in comparisons.
@@ -57,15 +55,15 @@ class Basis:
         return [name for name, of_feature in zip(self.names, variance, strict=True) if of_feature == 0]
 
     def features(self, X: Any, num_rows: int) -> Float[np.ndarray, "n F"]:
-        """The features of rows that a transformer makes of them.
+        """The features of rows by the transformer.
 
         Args:
             X: the rows as the transformer takes them: see `transformer_input`.
             num_rows: how many they are.
 
         Raises:
-            DataError: what the transformer refuses; features that are no finite numbers, by name; one that was 1 in
-                every training row, and is not.
+            DataError: the transformer refuses rows; features that are not finite, by name; one that was 1 in every
+                training row, and is not.
         """
         if not num_rows:
             return np.zeros((0, len(self.names)))
@@ -86,16 +84,16 @@ class Basis:
 
 
 def fitted_basis(transformer: Transformer, X: Any, num_rows: int, *, intercept: bool) -> Basis:
-    """The features that a transformer makes, a copy of which is fitted to these rows.
+    """The features of a copy of a transformer that is fitted to these rows.
 
     Args:
-        transformer: as the user gave it; it is left as it is.
+        transformer: of the user, which is not changed.
         X: the rows: see `transformer_input`.
         num_rows: how many they are.
         intercept: whether the model has one: then a feature that is 1 in every row is left out.
 
     Raises:
-        DataError: what the transformer refuses; features that are no finite numbers, by name.
+        DataError: the transformer refuses rows; features that are not finite, by name.
     """
     from sklearn.base import clone
 
@@ -121,7 +119,7 @@ def transformer_input(table: Table, names: tuple[str, ...], called: tuple[str, .
     Args:
         table: the rows.
         names: the table's names of the columns, in the order of training.
-        called: what the columns are called in training data that have names; None where these were an array.
+        called: the names of the columns in training data; None where these were an array.
 
     Returns:
         A pandas frame; an array or sparse matrix where training data have no names.
@@ -134,7 +132,7 @@ def transformer_input(table: Table, names: tuple[str, ...], called: tuple[str, .
 
 
 def fingerprint(transformer: Any, otherwise: str = "") -> str:
-    """What tells transformers apart by content; where they hold what cannot be pickled, by how they are written."""
+    """A hash of a transformer's content; its repr where it cannot be pickled."""
     import joblib
 
     try:
@@ -144,7 +142,7 @@ def fingerprint(transformer: Any, otherwise: str = "") -> str:
 
 
 def _outputs(transformer: Any, X: Any, transformed: Callable[[], Any], num_rows: int) -> Float[np.ndarray, "n F"]:
-    """What a transformer makes of rows, as numbers."""
+    """The outputs of a transformer for rows."""
     try:
         made = transformed()
     except Exception as error:  # whatever the transformer raises
@@ -166,7 +164,7 @@ def _outputs(transformer: Any, X: Any, transformed: Callable[[], Any], num_rows:
 
 
 def _remedies(X: Any, message: str) -> str:
-    """What helps against the message of a transformer that refuses rows, as far as it is known."""
+    """Remedies for known messages of transformers that refuse rows."""
     import pandas as pd
 
     remedies = ""
@@ -184,7 +182,7 @@ def _called(transformer: Any) -> str:
 
 
 def _names(transformer: Any, num_outputs: int) -> list[str]:
-    """Names of a transformer's outputs, numbers where it does not tell."""
+    """Names of a transformer's outputs; numbered where it has none."""
     try:
         names = [str(name) for name in transformer.get_feature_names_out()]
     except (AttributeError, ValueError, NotImplementedError):
@@ -213,13 +211,13 @@ FOR_CLASSES = (
 
 @dataclass(frozen=True)
 class ResponseColumn:
-    """What is known of the response.
+    """Name, moments and features of the response.
 
     Attributes:
-        name: what it is called.
-        mean, variance: of the training rows in which it is there (denominator N); None until a fit fills them in.
-            Default priors come from them. They take no part in comparisons.
-        basis: the features that it is linear in, as training rows have shown them; None where there are none.
+        name: of the response.
+        mean, variance: of its observed training values (denominator N); None until a fit fills them in. Default priors
+            come from them. They take no part in comparisons.
+        basis: the features that it is linear in; None where there are none.
     """
 
     name: str = "y"
@@ -238,7 +236,7 @@ def response_values(labels: Shaped[np.ndarray, " n"], name: str = "y") -> Float[
     """The values of a response, NaN where they are missing.
 
     Raises:
-        DataError: what are no numbers (texts, booleans, dates), and infinite ones.
+        DataError: values that are not numbers (texts, booleans, dates), and infinite ones.
     """
     if labels.dtype.kind == "O":
         labels = _of_objects(labels, name)
@@ -262,7 +260,7 @@ def response_of_rows(table: Table, name: str) -> Float[np.ndarray, " n"]:
 
 
 def _is_number(value: object) -> bool:
-    """Whether an object is a number: no text that could be read as one, and no truth value."""
+    """Whether an object is a finite number, and neither text nor truth value."""
     if isinstance(value, str | bytes | bool | np.bool_):
         return False
     try:
@@ -275,7 +273,7 @@ def refuse_classes_of_response(owner: str, classes: Sequence[Any] | None) -> Non
     """Refuse classes, where the label is continuous.
 
     Raises:
-        DataError: saying what takes classes.
+        DataError: naming models for classes.
     """
     if classes is not None:
         raise DataError(

@@ -1,4 +1,4 @@
-"""`Rows`: data as every room after this one sees them, n instances by site."""
+"""`Rows`: encoded data, n instances by site."""
 
 import dataclasses
 import functools
@@ -22,11 +22,10 @@ class Rows:
 
     Attributes:
         values: attribute site -> (n, ...); a scipy.sparse matrix where the site takes one.
-        observed: attribute site -> mask of the observed cells, of the shape of its values, for sites of which
-            some cells are missing.
-        covariates: name -> (n, ...), what each row has and no site models.
+        observed: attribute site -> mask of the observed cells, of the shape of its values, where some are missing.
+        covariates: name -> (n, ...), values that no site models.
         labels: codes of the classes, -1 where the class is not known; None in new rows, and where there are no classes.
-        weights: how often each row counts, 0 where it is padding; None where each counts once.
+        weights: frequency weights, 0 for padding; None where all are 1.
 
     >>> rows = Rows({"height": np.array([1.6, 1.9, 1.7])}, labels=np.array([0, 1, 0]))
     >>> rows.num_rows, rows.take(slice(1, 3)).values["height"].tolist(), rows.take([2]).labels.tolist()
@@ -46,21 +45,21 @@ class Rows:
 
     @property
     def codes(self) -> Int[Array, " n"]:
-        """The class of each row: its label, or the only class there is where there are no labels."""
+        """The class of each row: its label, or 0 where there are no labels."""
         return np.zeros(self.num_rows, np.int64) if self.labels is None else self.labels
 
     @property
     def frequencies(self) -> Float[Array, " n"]:
-        """How often each row counts: its weight, or once where there are no weights."""
+        """The weight of each row, 1 where there are no weights."""
         return np.ones(self.num_rows) if self.weights is None else self.weights
 
     @property
     def cells_per_row(self) -> float:
-        """How many numbers a row holds, on average; of sparse rows, how many are stored."""
+        """The mean number of cells of a row; of stored ones, where rows are sparse."""
         return sum(map(_num_cells, self.values.values())) / max(self.num_rows, 1)
 
     def take(self, places: slice | list[int] | Int[Array, " m"]) -> "Rows":
-        """Some of the rows: a slice of them, which copies no cells, or their positions."""
+        """Some of the rows, by a slice, which copies no cells, or by positions."""
         return jax.tree.map(functools.partial(_take, places), self)
 
 
@@ -73,8 +72,8 @@ def _num_cells(values: Any) -> int:
     return int(values.nnz if hasattr(values, "tocsr") else values.size)
 
 
-def joined(parts: list[Rows]) -> Rows:
-    """The rows of all parts, one part after another; sequences padded to the longest of all."""
+def joined_rows(parts: list[Rows]) -> Rows:
+    """The rows of all parts, with sequences padded to the longest of all."""
     if len(parts) == 1:
         return parts[0]
     parts = _of_one_length(parts)
@@ -83,7 +82,7 @@ def joined(parts: list[Rows]) -> Rows:
 
 
 def _of_one_length(parts: list[Rows]) -> list[Rows]:
-    """The parts with as many steps in all sequences of a site, which alone have other shapes in other parts."""
+    """The parts with sequences of each site padded to the same number of time steps."""
     for site in parts[0].values:
         lengths = {part.values[site].shape[1:2] for part in parts}
         if len(lengths) > 1:
@@ -93,7 +92,7 @@ def _of_one_length(parts: list[Rows]) -> list[Rows]:
 
 
 def _with_steps(rows: Rows, site: str, length: int) -> Rows:
-    """The rows with so many steps at a site of sequences."""
+    """The rows with sequences of a site padded to this number of time steps."""
     values, observed = filled_up(rows.values[site], rows.observed.get(site), length)
     masks = rows.observed if observed is None else {**rows.observed, site: observed}
     return dataclasses.replace(rows, values={**rows.values, site: values}, observed=masks)
@@ -102,7 +101,7 @@ def _with_steps(rows: Rows, site: str, length: int) -> Rows:
 def filled_up(
     values: Real[Array, "m T ..."], observed: Bool[Array, "m T ..."] | None, num_steps: int
 ) -> tuple[Real[np.ndarray, "m ..."], Bool[np.ndarray, "m ..."] | None]:
-    """Rows with steps added that stand for none: `PADDING` after symbols, after numbers steps that are not observed."""
+    """Rows padded to a number of time steps: symbols by `PADDING`, numbers by missing time steps."""
     rows, mask = np.asarray(values), None if observed is None else np.asarray(observed)
     added = num_steps - rows.shape[1]
     if added <= 0:

@@ -1,4 +1,4 @@
-"""What the data look like: columns, kinds, categories, classes. The one door where bad data are refused."""
+"""`Schema`: columns, kinds, categories and classes of data, and their encoding. Bad data are refused here."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,11 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 
 from .binned import BINNED, Binned
-from .categories import as_labels, check_num_classes, encode_levels
+from .categories import as_labels, check_num_classes, codes_among
+from .category_values import declared_values
 from .columns import ColumnKinds, PositionalNames, check_kinds, check_known, text_names
 from .encoding import Encoded, decoded, encode_categories, encode_numbers
 from .kinds import KINDS, Kind, name_of_kind, resolved_kind, stated_kind
-from .levels import declared_levels
 from .resolving import Covariate, check_ends, resolved_bins, resolved_categories, resolved_classes
 from .response import ResponseColumn
 from .sequence_cells import encode_sequences
@@ -23,38 +23,35 @@ from .sequences import SEQUENCE, SequenceOf
 from .tables import read_table
 from .views import Table, names_among
 
-ONE_COMPONENT = (0,)  # the classes of a mixture that is none: its rows have no labels that could be of one class alone
+ONE_COMPONENT = (0,)  # the classes of a mixture of one component, whose rows have no labels
 
 
 @final
 @dataclass(frozen=True, repr=False)
 class Schema:
-    """What the columns and labels of a data set are. What is not stated is inferred by `resolve`.
+    """Columns, kinds, categories and classes of a data set. `resolve` infers all that is not stated.
 
     kinds: column -> "real" | "binary" | "categorical" | "count" | `Binned(...)`, bins of numbers, whose edges come from
         the data where they are not stated | `SequenceOf(...)`, or "sequence", sequences of symbols or numbers.
-    categories: column -> every value it may take, in order; values that the training data lack included. Of sequences
-        of symbols it is their alphabet. What is not stated is what the dtype declares (a pandas Categorical with all
-        its categories, a polars Enum), and else the sorted values seen (a polars Categorical and an Arrow dictionary
-        declare nothing).
-    classes: the labels, in order, at least two. A declared class may have no rows. None: those that the dtype of
-        the labels declares, likewise, and else the sorted labels seen; these are warned of where they are numbers that
-        look like a quantity, because one is not whole, or because they are more than ten and more than half the rows.
+    categories: column -> all possible values, in order; for sequences of symbols, their alphabet. By default those that
+        the dtype declares (a pandas Categorical, a polars Enum), else the sorted values of the training data (a polars
+        Categorical and an Arrow dictionary declare nothing).
+    classes: the labels, in order, at least two. A declared class may have no rows. By default those that the dtype of
+        the labels declares, else the sorted labels, with a warning where these look like a quantity: numbers one of
+        which is not whole, or which are more than ten and more than half the rows.
     columns, named: the column names in order, and whether they are the user's or positions ("x0", ...).
-    sparse: whether the training data were a sparse matrix, whose counts belong together in one row total.
+    sparse: whether the training data were a sparse matrix, whose counts are one multinomial block.
     mean, variance: (D,) per column in order of `columns`, NaN for categorical ones, as is the variance of a column
         without observed cells; None until a fit fills them in. Default priors come from them, so data fitted with the
         schema of a fit have that fit's prior. They take no part in comparisons.
-    unknown: what becomes of a value that a categorical column never showed in training and does not declare (of a
-        symbol, or of one but 0 and 1 in a binary column): "error" refuses it by name, "missing" takes the cell, or the
-        step, as missing, with one
+    unknown: how to treat values that are neither in the training data nor declared, of categorical and binary columns
+        and of symbols: "error" refuses them by name, "missing" takes the cell or the time step as missing, with one
         `UnknownValuesWarning` that counts such cells.
     response: the name, mean and variance of a continuous label, the y of a regression; None where there is none.
-    covariates: shapes and dtypes of the columns that a program of one's own uses and does not model, as training rows
-        have shown them.
-    ranges: column -> the lowest and the highest value of such whole numbers, where a program makes indexes of them for
-        which it does not show how many entries there are. Those that training rows show widen what is declared; others
-        are refused in new rows. They take no part in comparisons.
+    covariates: shapes and dtypes of the columns that a program uses and does not model.
+    ranges: column -> the lowest and the highest value of covariates that a program uses as indexes of tables whose
+        sizes it does not show. Training rows widen declared ranges; values of new rows outside them are refused. They
+        take no part in comparisons.
 
     Raises DataError for an unknown kind and for empty or repeated categories, classes or columns.
     """
@@ -78,17 +75,17 @@ class Schema:
         check_kinds(self.kinds)
         if self.unknown not in ("error", "missing"):
             raise DataError(f"Schema: unknown must be 'error' or 'missing', got {self.unknown!r}.")
-        categories = {c: declared_levels(v, f"categories of column {c!r}") for c, v in self.categories.items()}
+        categories = {c: declared_values(v, f"categories of column {c!r}") for c, v in self.categories.items()}
         _set(self, "categories", categories)
         if self.classes is not None:
-            _set(self, "classes", declared_levels(self.classes, "classes"))
+            _set(self, "classes", declared_values(self.classes, "classes"))
             if self.classes != ONE_COMPONENT:
                 check_num_classes(self.classes)
         if self.columns is not None and not isinstance(self.columns, PositionalNames):
             _set(self, "columns", text_names(self.columns))
 
     def __hash__(self) -> int:
-        """By content: labels, and names and numbers of columns that cost little, however many columns there are."""
+        """By content, as far as it costs little however many columns there are."""
         num_columns = None if self.columns is None else len(self.columns)
         return hash((self.classes, num_columns, self.named, self.sparse, frozenset(self.categories)))
 
@@ -101,15 +98,15 @@ class Schema:
         declared: "Schema | None" = None,
         kinds: Mapping[str, Kind] | None = None,
     ) -> "Schema":
-        """The resolved schema of these data: `declared` first, then `kinds`, then what the dtypes say."""
+        """The resolved schema of these data: `declared` first, then `kinds`, then the dtypes."""
         return (declared or cls()).resolve(read_table(X), y, implied_kinds=kinds or {})
 
     def resolve(self, table: Table, y: Any = None, *, implied_kinds: Mapping[str, Kind] | None = None) -> "Schema":
         """This schema with columns, kinds, categories and classes filled in from data.
 
-        Kinds are those declared here, else those in `implied_kinds`, else those of the dtypes. `y` (n,) may
-        be None. A resolved schema comes back as it is, once checked against the table. Raises DataError where schema,
-        table and labels do not fit each other.
+        Kinds are those declared here, else those in `implied_kinds`, else those of the dtypes. `y` (n,) may be None. A
+        resolved schema is returned as it is, after a check of the table. Raises DataError where schema, table and
+        labels do not fit each other.
         """
         if self.columns is None:
             schema = replace(self, columns=table.names, named=table.named, sparse=table.sparse)
@@ -124,7 +121,7 @@ class Schema:
         return replace(schema, categories=categories, classes=resolved_classes(self.classes, y, table.num_rows))
 
     def widened(self, values: Mapping[str, Any]) -> "Schema":
-        """The schema with ranges that hold these values of covariates too."""
+        """The schema with ranges extended to these values of covariates."""
         if not values:
             return self
         ends = {name: [*self.ranges.get(name, ()), int(np.min(v)), int(np.max(v))] for name, v in values.items()}
@@ -133,21 +130,21 @@ class Schema:
     def check_table(self, table: Table) -> None:
         """DataError unless the table has this schema's columns.
 
-        Columns with names may come in any order, but none may lack or be over. Arrays are taken by position.
+        Named columns may come in any order, but all and no others. Arrays are taken by position.
         """
         self.names_in(table, ())
 
     def names_in(self, table: Table, columns: Sequence[str]) -> Sequence[str]:
-        """What a table calls some columns. DataError unless it has this schema's columns."""
+        """The table's names of some columns. DataError unless it has this schema's columns."""
         return names_among(self._resolved_columns(), self.named, table, columns)
 
     def encode_cells(self, table: Table, columns: Sequence[str]) -> Encoded:
         """The numbers (n, len(columns)) of some columns of one kind, and a mask of the observed cells.
 
         The numbers are a csr_array where the table is sparse; the mask is None where no cell is missing.
-        real, binned: floats as they are, without a copy where possible; other numbers as float64; NaN where missing.
-        binary: 0.0 and 1.0. count: whole numbers as float64. categorical: codes 0..r-1, int64, never sparse. 0 where
-        missing.
+        real, binned: floats, without a copy where possible; other numbers as float64; NaN where missing.
+        binary: 0.0 and 1.0; count: whole numbers as float64; categorical: codes 0..r-1, int64, never sparse. All these
+        are 0 where missing.
         Raises DataError for cells that are infinite, of the wrong type, or outside the kind (see `unknown`), for
         missing cells of a sparse table, and for a table that does not have this schema's columns.
         """
@@ -167,18 +164,17 @@ class Schema:
         return numbers, observed
 
     def decode(self, column: str, values: Any) -> Any:
-        """Numbers of a column as users write them: categories, truth values, texts or lists of symbols.
+        """The inverse of `encode_cells` for a column: categories, truth values, texts or lists of symbols.
 
         Args:
             column: its name.
             values: (n,) codes or numbers, or (n, T), such as simulated sequences.
 
         Returns:
-            An array; of sequences a list, each without what is past its end.
+            An array; for sequences a list, each up to its end.
 
         Raises:
-            DataError: no such column; of sequences that have an end, a row without it, which is the beginning of one;
-                codes of no symbol.
+            DataError: no such column; invalid codes; rows without an end, where sequences have one.
 
         >>> schema = Schema.infer({"word": ["ab", "cab"]}, kinds={"word": "sequence"})
         >>> schema.decode("word", [[2, 0, -1], [1, 1, 1]])
@@ -208,16 +204,16 @@ class Schema:
         remedy = (
             f"Correct {name}, or declare every class: Schema(classes=[...]). A fit learns one more by fit.add_class."
         )
-        return encode_levels(as_labels(y), self.classes, name, "The classes are", remedy, takes_missing=takes_missing)
+        return codes_among(as_labels(y), self.classes, name, "The classes are", remedy, takes_missing=takes_missing)
 
     def num_categories(self, column: str) -> int:
-        """How many values a categorical column, or a step of symbols, may take. DataError for other columns."""
+        """The number of categories or symbols of a column. DataError for other columns."""
         if column not in self.categories:
             raise DataError(f"Column {column!r} is not a categorical column of the schema.")
         return len(self.categories[column])
 
     def num_values(self, column: str) -> int | None:
-        """How many values, bins, or symbols and the end, a column has; None where these are not finitely many."""
+        """The number of values, bins, or symbols and the end, of a column; None where it is not finite."""
         kind = self.kinds[column]
         if isinstance(kind, Binned):
             return self.bins(column).num_bins
@@ -240,7 +236,7 @@ class Schema:
         return kind
 
     def columns_of(self, kind: str) -> Sequence[str]:
-        """The columns of one kind, in order; `columns` itself where that is all of them."""
+        """The columns of one kind, in order; `columns` itself where these are all."""
         columns = self._resolved_columns()
         if isinstance(self.kinds, ColumnKinds) and not self.kinds.overrides:
             return columns if kind == name_of_kind(self.kinds.default) else ()

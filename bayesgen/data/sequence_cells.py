@@ -1,4 +1,4 @@
-"""Columns of sequences to the padded arrays that a model sees, or an error that names column, row and step."""
+"""Encoding of columns of sequences as padded arrays; errors name column, row and time step."""
 
 import itertools
 from collections.abc import Hashable, Mapping, Sequence
@@ -13,28 +13,26 @@ from bayesgen.errors import DataError
 from bayesgen.typing import Bool, Float, Int, Shaped
 
 from .categories import UNKNOWN, factorize
+from .category_values import own_type, sorted_categories
 from .columns import WHOLE_FLOATS, as_array
 from .encoding import Encoded, Wording, encode_numbers
-from .levels import own_type, sorted_levels
-from .sequences import PADDING, Cells, CodedSequences, Padded, SequenceOf, as_one_sequence
-
-# The steps of a column of sequences, one sequence after another, whatever the form of its cells.
+from .sequences import PADDING, CodedSequences, Padded, SequenceCells, SequenceOf, as_one_sequence
 
 MISSING = -1  # among codes of steps
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
-    """The steps of n sequences, one sequence after another.
+class SequenceSteps:
+    """The time steps of n sequences, one sequence after another, whatever the form of the cells.
 
     Attributes:
-        values: (N,), as the user writes them; of texts the code points of their characters.
-        lengths: how many steps each sequence has; 0 where it is missing.
-        missing: which sequences are missing altogether.
+        values: (N,), as the user writes them; for texts the code points of their characters.
+        lengths: of the sequences; 0 where they are missing.
+        missing: mask of the sequences that are missing altogether.
         of_text: whether the values are code points.
-        of_array: whether they are of an array with the rows of all, and not of lists.
-        are_codes: whether that array says that it holds codes.
-        padding: row and step of the first PADDING that the array has past an end, if it has any.
+        of_array: whether the sequences were rows of an array, and not lists.
+        are_codes: whether this was an array of `CodedSequences`.
+        padding: row and time step of the first PADDING past an end, if there is any.
     """
 
     values: Shaped[np.ndarray, " N"]
@@ -55,49 +53,49 @@ class Steps:
         return all(isinstance(value, Real) for value in self.values[~pd.isna(self.values)].tolist())
 
     def place(self, index: int) -> str:
-        """Where a step is, in words."""
+        """Row and time step of a value, in words."""
         row, step = self.row_and_step(index)
         return f"row {row}, step {step}"
 
     def row_and_step(self, index: int) -> tuple[int, int]:
-        """The sequence that a step is of, and its number there."""
+        """The row of a value, and its time step."""
         ends = np.cumsum(self.lengths)
         row = int(np.searchsorted(ends, index, side="right"))
         return row, index - int(ends[row] - self.lengths[row])
 
     def distinct(self, what: str) -> list[Any]:
-        """The distinct values that are there, of their own type, in no order."""
+        """The distinct observed values, of their own type, in arbitrary order."""
         if self.of_text:
             return [chr(point) for point in np.flatnonzero(np.bincount(self.values)).tolist()]
         return factorize(self.values, what)[1] if len(self.values) else []
 
-    def codes(self, levels: Sequence[Any], what: str) -> Int[np.ndarray, " N"]:
-        """The place of each value among levels; MISSING where a step is missing, UNKNOWN where it is none of them."""
+    def codes(self, symbols: Sequence[Any], what: str) -> Int[np.ndarray, " N"]:
+        """The code of each value among the symbols; MISSING for missing time steps, UNKNOWN for other values."""
         if self.of_text:
             lookup = np.full(int(self.values.max(initial=0)) + 1, UNKNOWN, np.int64)
-            for code, level in enumerate(levels):
-                if isinstance(level, str) and len(level) == 1 and ord(level) < len(lookup):
-                    lookup[ord(level)] = code
+            for code, symbol in enumerate(symbols):
+                if isinstance(symbol, str) and len(symbol) == 1 and ord(symbol) < len(lookup):
+                    lookup[ord(symbol)] = code
             return lookup[self.values]
         if not len(self.values):
             return np.empty(0, np.int64)
         codes, distinct = factorize(self.values, what)
-        place = {level: code for code, level in enumerate(levels)}
-        # the last entry answers for code -1
+        place = {symbol: code for code, symbol in enumerate(symbols)}
+        # the last entry is that of code -1
         return np.array([*(place.get(value, UNKNOWN) for value in distinct), MISSING], np.int64)[codes]
 
 
-def steps_of(cells: Cells, column: str, of_symbols: bool = True) -> Steps:
-    """The steps of the sequences of a column.
+def steps_of(cells: SequenceCells, column: str, of_symbols: bool = True) -> SequenceSteps:
+    """The time steps of the sequences of a column.
 
     Args:
         cells: (n,) texts, or objects that are texts, lists, tuples, arrays or missing; or a padded array (n, T), with
             lengths or without.
         column: its name, for messages.
-        of_symbols: whether PADDING ends the rows of a padded array, as it does where it is no number.
+        of_symbols: whether time steps are symbols, so that PADDING ends the rows of a padded array.
 
     Raises:
-        DataError: cells that are no sequences, and PADDING between steps, naming column and row.
+        DataError: cells that are not sequences, and PADDING between time steps, naming column and row.
     """
     if isinstance(cells, Padded):
         return _of_padded(cells, column)
@@ -117,15 +115,15 @@ def steps_of(cells: Cells, column: str, of_symbols: bool = True) -> Steps:
     return _of_objects(cells.astype(object), column)
 
 
-def _of_padded(cells: Padded, column: str) -> Steps:
-    """The steps of an array up to the lengths of its rows, whatever they are."""
+def _of_padded(cells: Padded, column: str) -> SequenceSteps:
+    """The time steps of an array up to the lengths of its rows."""
     whole = steps_of(cells.values, column, of_symbols=False)
     within = np.arange(cells.values.shape[1]) < cells.lengths[:, None]
     return replace(whole, values=whole.values[within.ravel()], lengths=cells.lengths)
 
 
-def _of_rectangle(cells: Shaped[np.ndarray, "n T"], column: str, of_symbols: bool) -> Steps:
-    """The steps of an array whose rows are padded by PADDING, where they are of symbols; NaN is a missing step."""
+def _of_rectangle(cells: Shaped[np.ndarray, "n T"], column: str, of_symbols: bool) -> SequenceSteps:
+    """The time steps of an array, whose rows end at PADDING if they are of symbols; NaN is a missing time step."""
     none_missing = np.zeros(len(cells), bool)
     past = _is_padding(cells) if of_symbols else np.zeros(cells.shape, bool)
     lengths = (~past).cumsum(1).argmax(1) + (~past).any(1) if cells.size else np.zeros(len(cells), np.int64)
@@ -142,7 +140,9 @@ def _of_rectangle(cells: Shaped[np.ndarray, "n T"], column: str, of_symbols: boo
     padding = (int(ends[0, 0]), int(ends[0, 1])) if len(ends) else None
     values = np.asarray(cells)[within]
     are_codes = isinstance(cells, CodedSequences)
-    return Steps(values, lengths.astype(np.int64), none_missing, of_array=True, are_codes=are_codes, padding=padding)
+    return SequenceSteps(
+        values, lengths.astype(np.int64), none_missing, of_array=True, are_codes=are_codes, padding=padding
+    )
 
 
 def _is_padding(cells: Shaped[np.ndarray, "n T"]) -> Bool[np.ndarray, "n T"]:
@@ -152,7 +152,7 @@ def _is_padding(cells: Shaped[np.ndarray, "n T"]) -> Bool[np.ndarray, "n T"]:
     return cells == PADDING if cells.dtype.kind in "if" else np.zeros(cells.shape, bool)
 
 
-def _of_objects(cells: Shaped[np.ndarray, " n"], column: str) -> Steps:
+def _of_objects(cells: Shaped[np.ndarray, " n"], column: str) -> SequenceSteps:
     import pandas as pd
 
     missing = np.asarray(pd.isna(cells), bool)
@@ -163,11 +163,11 @@ def _of_objects(cells: Shaped[np.ndarray, " n"], column: str) -> Steps:
     sequences = [_as_sequence(cell, column, int(row)) for cell, row in zip(present, rows, strict=True)]
     lengths = np.zeros(len(cells), np.int64)
     lengths[rows] = [len(sequence) for sequence in sequences]
-    return Steps(_chained(sequences, int(lengths.sum())), lengths, missing)
+    return SequenceSteps(_chained(sequences, int(lengths.sum())), lengths, missing)
 
 
 def _chained(sequences: list[Any], size: int) -> Shaped[np.ndarray, " N"]:
-    """The steps of all sequences, of one dtype where they are of arrays that have it, else objects."""
+    """The time steps of all sequences, of the common dtype of arrays, else objects."""
     dtypes = {sequence.dtype if isinstance(sequence, np.ndarray) else None for sequence in sequences}
     if len(dtypes) == 1 and None not in dtypes:
         return np.concatenate(sequences)
@@ -175,14 +175,14 @@ def _chained(sequences: list[Any], size: int) -> Shaped[np.ndarray, " N"]:
     return np.fromiter(itertools.chain.from_iterable(lists), object, size)
 
 
-def _of_texts(cells: list[Any], missing: Bool[np.ndarray, " n"]) -> Steps:
+def _of_texts(cells: list[Any], missing: Bool[np.ndarray, " n"]) -> SequenceSteps:
     texts = ["" if absent else cell for cell, absent in zip(cells, missing, strict=True)] if missing.any() else cells
     points = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)
-    return Steps(points, np.fromiter(map(len, texts), np.int64, len(texts)), missing, of_text=True)
+    return SequenceSteps(points, np.fromiter(map(len, texts), np.int64, len(texts)), missing, of_text=True)
 
 
 def _as_sequence(cell: Any, column: str, row: int) -> Sequence[Any] | np.ndarray:
-    """A cell as what has steps. DataError where it is none, or has steps that are arrays."""
+    """A cell as a sequence. DataError where it is not one, or has arrays as time steps."""
     if isinstance(cell, Sequence):
         return cell
     if not hasattr(cell, "__array__") or np.ndim(cell) == 0:
@@ -204,14 +204,11 @@ def _refuse_cell(column: str, cell: Any, row: int) -> NoReturn:
     )
 
 
-# The one rule by which steps of sequences are symbols or codes: whatever reads sequences asks it.
+def holds_codes(steps: SequenceSteps, symbols: Sequence[Hashable] | None) -> bool:
+    """Whether time steps are codes 0, 1, ... and not symbols.
 
-
-def holds_codes(steps: Steps, symbols: Sequence[Hashable] | None) -> bool:
-    """Whether steps are codes 0, 1, ... and not symbols.
-
-    They are where they say so (`CodedSequences`), and where no symbols are known. Else only numbers of a padded array
-    can be codes, and are where no symbol is a number: lists always hold symbols.
+    `CodedSequences` are codes, and so is everything where no symbols are known. Else only numbers of a padded array are
+    codes, if no symbol is a number: lists always hold symbols.
     """
     if symbols is None or steps.are_codes:
         return True
@@ -219,18 +216,18 @@ def holds_codes(steps: Steps, symbols: Sequence[Hashable] | None) -> bool:
 
 
 def step_codes(
-    steps: Steps, what: str, symbols: Sequence[Hashable] | None, end: bool = False
+    steps: SequenceSteps, what: str, symbols: Sequence[Hashable] | None, end: bool = False
 ) -> tuple[Int[np.ndarray, " N"], bool]:
-    """The code of each step, MISSING or UNKNOWN where it has none, and whether the steps were codes already.
+    """The code of each time step, or MISSING or UNKNOWN, and whether the time steps were codes already.
 
     Args:
         steps: of sequences.
-        what: what messages call them.
-        symbols: the alphabet, None where nothing names it.
+        what: their name, for messages.
+        symbols: the alphabet; None where it is not known.
         end: whether codes may hold the end, one more symbol.
 
     Raises:
-        DataError: PADDING in a padded array, where it is a symbol; an end that steps follow.
+        DataError: PADDING in a padded array, where it is a symbol; time steps after an end.
     """
     if not holds_codes(steps, symbols):
         assert symbols is not None
@@ -253,14 +250,14 @@ def step_codes(
 
 
 def refuse_unknown(
-    steps: Steps,
+    steps: SequenceSteps,
     codes: Int[np.ndarray, " N"],
     what: str,
     symbols: Sequence[Hashable] | None,
     end: bool = False,
     remedy: str = "Correct it, or the symbols.",
 ) -> NoReturn:
-    """DataError that names the first step without a code, and what else is unknown."""
+    """DataError that names the first unknown symbol, and others."""
     wrong = np.flatnonzero(codes == UNKNOWN)
     place = steps.place(int(wrong[0]))
     if holds_codes(steps, symbols):
@@ -282,7 +279,7 @@ def refuse_unknown(
     )
 
 
-def _as_floats(steps: Steps) -> Float[np.ndarray, " N"]:
+def _as_floats(steps: SequenceSteps) -> Float[np.ndarray, " N"]:
     """Numbers, NaN where they are missing; those beyond all floats are infinite."""
     if steps.values.dtype.kind != "O":
         return steps.values.astype(np.float64)
@@ -296,8 +293,8 @@ def _as_float(value: object) -> float:
         return np.inf
 
 
-def _check_padding(steps: Steps, what: str, symbols: Sequence[Hashable]) -> None:
-    """DataError for a padded array with PADDING, where that is a symbol as well."""
+def _check_padding(steps: SequenceSteps, what: str, symbols: Sequence[Hashable]) -> None:
+    """DataError for a padded array with PADDING, where that is a symbol, too."""
     if steps.padding is None or PADDING not in symbols:
         return
     row, step = steps.padding
@@ -307,8 +304,8 @@ def _check_padding(steps: Steps, what: str, symbols: Sequence[Hashable]) -> None
     )
 
 
-def _check_ends(steps: Steps, codes: Int[np.ndarray, " N"], what: str, end: int) -> None:
-    """DataError for steps that follow the end."""
+def _check_ends(steps: SequenceSteps, codes: Int[np.ndarray, " N"], what: str, end: int) -> None:
+    """DataError for time steps after the end."""
     last = np.cumsum(steps.lengths) - 1
     inside: Bool[np.ndarray, " N"] = codes == end
     inside[last[steps.lengths > 0]] = False
@@ -323,8 +320,8 @@ def _check_ends(steps: Steps, codes: Int[np.ndarray, " N"], what: str, end: int)
 Padding: TypeAlias = tuple[Shaped[np.ndarray, "n T"], Bool[np.ndarray, "n T"]]
 
 
-def inferred_symbols(column: str, cells: Cells) -> tuple[Any, ...]:
-    """The alphabet of a column of sequences: the symbols seen, sorted. DataError where there are none, or codes."""
+def inferred_symbols(column: str, cells: SequenceCells) -> tuple[Any, ...]:
+    """The alphabet of a column of sequences: its symbols, sorted. DataError where there are none, or codes."""
     what = f"Column {column!r}"
     steps = steps_of(cells, column)
     if steps.are_codes:
@@ -338,17 +335,17 @@ def inferred_symbols(column: str, cells: Cells) -> tuple[Any, ...]:
             f"{what} has no symbol: every sequence is empty or missing. Drop it, or declare its alphabet, "
             f"Schema(categories={{{column!r}: [...]}})."
         )
-    return sorted_levels(distinct, what)
+    return sorted_categories(distinct, what)
 
 
-def num_unknown_symbols(column: str, cells: Cells, kind: SequenceOf, symbols: Sequence[Any]) -> int:
-    """How many steps are symbols that the alphabet lacks."""
+def num_unknown_symbols(column: str, cells: SequenceCells, kind: SequenceOf, symbols: Sequence[Any]) -> int:
+    """The number of time steps with unknown symbols."""
     codes, _ = step_codes(steps_of(cells, column), f"Column {column!r}", symbols, kind.end)
     return int(np.count_nonzero(codes == UNKNOWN))
 
 
 def encode_sequences(
-    cells: Mapping[str, Cells],
+    cells: Mapping[str, SequenceCells],
     kinds: Mapping[str, SequenceOf],
     alphabets: Mapping[str, Sequence[Any]],
     *,
@@ -356,20 +353,20 @@ def encode_sequences(
 ) -> Encoded:
     """The time steps of columns of sequences in arrays of one length T, and a mask of the observed ones, or None.
 
-    Of one column of symbols codes (n, T), PADDING past the end; of several, whose steps go together, (n, T, D); of
-    columns of numbers (n, T, D), 0.0 past the end, where nothing is observed. T is the longest of these rows, at least
-    1. Where the end is a symbol, its code follows each sequence. Missing steps are 0, and not observed; of symbols, a
-    sequence that is missing altogether is PADDING, and not observed.
+    One column of symbols has codes (n, T), PADDING past the end; several, which run in parallel, (n, T, D); columns of
+    numbers (n, T, D), 0.0 and not observed past the end. T is the longest of these rows, at least 1. Where the end is a
+    symbol, its code follows each sequence. Missing time steps are 0, and not observed; a missing sequence of symbols is
+    PADDING, and not observed.
 
     Args:
         cells: column -> its raw cells.
         kinds: column -> its kind; all have symbols, or all numbers.
         alphabets: column -> its symbols, for columns of symbols.
-        takes_unknown: whether unknown symbols are missing steps.
+        takes_unknown: whether unknown symbols are missing time steps.
 
     Raises:
-        DataError: cells that are no sequences, unknown symbols, what is no number; columns whose sequences differ in
-            length; naming column, row and step.
+        DataError: cells that are not sequences, unknown symbols, cells that are not numbers; columns whose sequences
+            differ in length; naming column, row and time step.
     """
     if len({(kind.of_symbols, kind.end) for kind in kinds.values()}) != 1:
         raise DataError(f"Sequences whose steps go together are of one kind, and these are {dict(kinds)}.")
@@ -398,12 +395,12 @@ def padded_symbols(
 ) -> Padding:
     """Codes (n, T), PADDING past the end, with a mask of the observed time steps: past the end all are.
 
-    A row that has no sequence, and whose length is not known either, is PADDING that is not there.
+    A missing sequence of unknown length is PADDING that is not observed.
 
     Args:
-        codes: of the steps of all sequences, MISSING or UNKNOWN where there is none.
-        lengths: how many steps each row has.
-        missing: which rows have no sequence, and so none of the codes.
+        codes: of the time steps of all sequences, MISSING or UNKNOWN where they have none.
+        lengths: of the rows.
+        missing: mask of the rows without a sequence, which have none of the codes.
         end: the code that follows each sequence, or None.
     """
     more = int(end is not None)
@@ -420,10 +417,10 @@ def padded_symbols(
     return padded, observed
 
 
-def sequence_lengths(cells: Mapping[str, Cells], of_symbols: bool) -> Int[np.ndarray, " n"]:
-    """How many steps each sequence has, of columns whose steps go together; 0 where a sequence is missing altogether.
+def sequence_lengths(cells: Mapping[str, SequenceCells], of_symbols: bool) -> Int[np.ndarray, " n"]:
+    """The length of each sequence of parallel columns; 0 where a sequence is missing altogether.
 
-    A row of an array of numbers has all its steps, as no number says where it ends.
+    Rows of an array of numbers have its full length, because no number marks an end.
 
     >>> sequence_lengths({"word": np.array(["abc", "", "ab"])}, of_symbols=True).tolist()
     [3, 0, 2]
@@ -431,8 +428,8 @@ def sequence_lengths(cells: Mapping[str, Cells], of_symbols: bool) -> Int[np.nda
     return _common_lengths({column: steps_of(values, column, of_symbols) for column, values in cells.items()})
 
 
-def _common_lengths(steps: Mapping[str, Steps]) -> Int[np.ndarray, " n"]:
-    """The length of each row, that of the columns in which it is there. DataError where they differ."""
+def _common_lengths(steps: Mapping[str, SequenceSteps]) -> Int[np.ndarray, " n"]:
+    """The length of each row in the columns that observe it. DataError where these differ."""
     lengths = np.max([of_column.lengths for of_column in steps.values()], axis=0)
     for column, of_column in steps.items():
         wrong = (of_column.lengths != lengths) & ~of_column.missing
@@ -448,7 +445,7 @@ def _common_lengths(steps: Mapping[str, Steps]) -> Int[np.ndarray, " n"]:
 
 
 def _symbols(
-    steps: Steps,
+    steps: SequenceSteps,
     column: str,
     kind: SequenceOf,
     symbols: Sequence[Any],
@@ -467,7 +464,7 @@ def _symbols(
 
 
 def _numbers(
-    steps: Steps, column: str, kind: SequenceOf, lengths: Int[np.ndarray, " n"], takes_unknown: bool
+    steps: SequenceSteps, column: str, kind: SequenceOf, lengths: Int[np.ndarray, " n"], takes_unknown: bool
 ) -> Padding:
     """Numbers (n, T), with a mask of the observed time steps; past the end none is."""
     if steps.of_text and len(steps.values):
@@ -480,11 +477,11 @@ def _numbers(
         values[:, None], [column], kind.steps, takes_unknown=takes_unknown, wording=Wording(steps.place, _as_steps)
     )
     within = np.arange(max(int(lengths.max(initial=0)), 1)) < lengths[:, None]
-    there = within & ~steps.missing[:, None]
+    is_given = within & ~steps.missing[:, None]
     padded = np.zeros(within.shape)
     mask = np.zeros(within.shape, bool)
-    mask[there] = True if observed is None else observed[:, 0]
-    padded[there] = np.where(mask[there], np.asarray(numbers)[:, 0], 0.0)
+    mask[is_given] = True if observed is None else observed[:, 0]
+    padded[is_given] = np.where(mask[is_given], np.asarray(numbers)[:, 0], 0.0)
     return padded, mask
 
 

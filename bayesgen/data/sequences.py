@@ -1,4 +1,4 @@
-"""`SequenceOf`: the kind of a column whose cells are sequences, and how they are held in arrays of one length."""
+"""`SequenceOf`: the kind of a column of sequences; arrays of padded and coded sequences."""
 
 from dataclasses import dataclass
 from numbers import Real
@@ -13,11 +13,11 @@ from bayesgen.typing import Int, Shaped
 SEQUENCE = "sequence"
 KINDS_OF_STEPS = ("categorical", "real", "count", "binary")
 PADDING = -1
-"""The code at all steps past the end of a sequence of symbols."""
+"""The code past the end of a sequence of symbols."""
 
 
 def as_one_sequence(column: str, cell: object) -> str:
-    """How a column of single steps is written as one sequence, which is one row: a remedy, where a cell is a number.
+    """A remedy for a number in place of a sequence: how to write the whole column as one sequence.
 
     >>> as_one_sequence("v", 0.3)
     " If the whole column is one sequence, it is one row: {'v': [v]}."
@@ -35,22 +35,22 @@ def as_one_sequence(column: str, cell: object) -> str:
 class SequenceOf:
     """The kind of a column whose cells are sequences: of symbols, such as words are of letters, or of numbers.
 
-    A cell is a string, whose symbols are its characters; a list, tuple or array of steps; or a row of an array that
-    is padded at the ends of its rows, see `Padded`. None or NaN as a step is a step that is missing; as the cell it is
-    a sequence that is missing altogether. In a padded array of symbols -1 stands past the ends of rows, and nowhere
-    else; its integers are taken as codes where the alphabet has no numbers. Simulated sequences, `CodedSequences`, are
-    codes always, and lists are symbols always.
+    A cell is a string, whose symbols are its characters; a list, tuple or array of time steps; or a row of a padded
+    array, see `Padded`. None or NaN is a missing time step or, as a cell, a missing sequence. A padded array of symbols
+    has -1 past the ends of its rows, and nowhere else; its integers are codes where the alphabet has no numbers.
+    Simulated sequences, `CodedSequences`, are always codes, and lists are always symbols.
 
     Args:
-        steps: the kind of the steps: "categorical" (symbols, any hashable values), "real", "count" or "binary".
-        end: whether a sequence ends because its end was drawn, so that its length is part of what is modelled. The
-            end is then one more symbol, which follows every sequence. Only sequences of symbols have one.
+        steps: the kind of the time steps: "categorical" (symbols, any hashable values), "real", "count" or "binary".
+        end: whether the end of a sequence is modelled as one more symbol, so that its length is random. Only for
+            sequences of symbols.
 
-    `Schema(kinds={"word": "sequence"})` declares a column of sequences of symbols, whose alphabet is what is seen,
-    sorted; `Schema(categories={"word": list("abc")})` declares it. In an alphabet of words, a cell is a list of words.
+    `Schema(kinds={"word": "sequence"})` declares a column of sequences of symbols, whose alphabet is inferred, the
+    sorted symbols of the data; `Schema(categories={"word": list("abc")})` declares it. With words as symbols, a cell is
+    a list of words.
 
     Raises:
-        DataError: another kind of steps; an end of numbers.
+        DataError: an unknown kind of time steps; an end for numbers.
 
     >>> SequenceOf()
     SequenceOf(steps='categorical', end=False)
@@ -72,16 +72,15 @@ class SequenceOf:
 
     @property
     def of_symbols(self) -> bool:
-        """Whether the steps are symbols, and not numbers."""
+        """Whether the time steps are symbols, and not numbers."""
         return self.steps == "categorical"
 
 
 class CodedSequences(np.ndarray):
-    """An array of codes 0, 1, ... of symbols, -1 past the ends of its rows: what simulated sequences come as.
+    """An array of codes 0, 1, ... of symbols, -1 past the ends of its rows: the form of simulated sequences.
 
-    It is an array like any other, which says that its numbers are the places of symbols in their alphabet, and not
-    symbols. So it goes back into a fit whatever the alphabet. Where sequences end, the code after the last symbol is
-    the end, and a row without it is a prefix.
+    The type marks its numbers as indices of symbols in the alphabet, so that it can be fitted whatever the alphabet.
+    Where the end is modelled, its code is the one after the last symbol, and a row without it is a prefix.
 
     Args:
         codes: (n, T).
@@ -101,12 +100,11 @@ class CodedSequences(np.ndarray):
 @final
 @dataclass(frozen=True, eq=False)
 class Padded:
-    """Sequences as the rows of an array that is longer than some of them, with their lengths.
+    """Sequences as the rows of an array, with their lengths.
 
     Args:
-        values: (n, T), or (n, T, ...) where a program of one's own has such steps; what is past the end of a row is
-            not looked at.
-        lengths: (n,), how many steps of each row belong to it.
+        values: (n, T), or (n, T, ...) for programs with such time steps; values past the ends are ignored.
+        lengths: (n,), the number of time steps of each row.
 
     Raises:
         DataError: lengths that are not one whole number a row, from 0 to T.
@@ -141,9 +139,9 @@ class Padded:
         return Padded(self.values[places], self.lengths[places])
 
     def sequences(self) -> list[Shaped[np.ndarray, "steps ..."]]:
-        """The steps of each row, without what is past its end."""
+        """The time steps of each row, up to its end."""
         return [row[:length] for row, length in zip(self.values, self.lengths.tolist(), strict=True)]
 
 
-Cells: TypeAlias = Shaped[np.ndarray, "n ..."] | Padded
-"""The cells of a column whose rows are sequences."""
+SequenceCells: TypeAlias = Shaped[np.ndarray, "n ..."] | Padded
+"""The cells of a column of sequences."""

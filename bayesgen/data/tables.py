@@ -1,4 +1,4 @@
-"""Reading X: an array, a data frame, a sparse matrix or a mapping, each seen as one read-only `Table`."""
+"""Reading X, an array, a data frame, a sparse matrix or a mapping, as a read-only `Table`."""
 
 import dataclasses
 import sys
@@ -10,6 +10,7 @@ import numpy as np
 from bayesgen.errors import DataError
 
 from .categories import as_labels
+from .category_values import dtype_categories
 from .columns import (
     PositionalNames,
     as_array,
@@ -22,20 +23,19 @@ from .columns import (
     text_names,
 )
 from .kinds import holds_lists, kind_of_dtype
-from .levels import dtype_levels
-from .sequences import Cells, Padded
+from .sequences import Padded, SequenceCells
 from .views import ArrayTable, FrameTable, MappingTable, SparseTable, Table
 
 _KIND_OF_DTYPE = {"b": "binary", **dict.fromkeys("iuf", "real"), **dict.fromkeys("OUST", "categorical")}
 
 
 def read_table(X: Any, y: Any = None, sample_weight: Any = None, *, least_rows: int = 1) -> Table:
-    """See X as a table, with its labels and weights where they are given; a table is one already.
+    """X as a table, with its labels and weights where they are given; a table is returned as it is.
 
     X is a 2-D array or what np.asarray makes 2-D, a data frame that narwhals reads (pandas, polars, pyarrow,
-    ...), a scipy.sparse matrix or array, or a mapping name -> array. No cell is looked at. Rows of weight 0 are left
-    out, and there may be no others. Raises DataError, naming what was found, for anything else, for fewer rows than
-    `least_rows` or no columns, for names or lengths that clash, and for labels or weights that are not one a row.
+    ...), a scipy.sparse matrix or array, or a mapping name -> array. No cell is read. Rows of weight 0 are left out,
+    even if these are all. Raises DataError for anything else, for fewer rows than `least_rows` or no columns, for names
+    or lengths that clash, and for labels or weights that are not one a row.
     """
     table = X if isinstance(X, Table) else _read_cells(X, least_rows)
     if y is None and sample_weight is None:
@@ -50,7 +50,7 @@ def read_table(X: Any, y: Any = None, sample_weight: Any = None, *, least_rows: 
             raise DataError(f"X has {table.num_rows} rows and {name} has {len(values)} {what}. Give one {one} a row.")
     check_index(X, y, "y")
     check_index(X, sample_weight, "sample_weight")
-    declared = None if y is None else dtype_levels(y)
+    declared = None if y is None else dtype_categories(y)
     weights = as_weights(weights, table.num_rows)
     table = dataclasses.replace(table, labels=labels, declared_classes=declared, weights=weights)
     if weights is None or weights.all():
@@ -81,7 +81,7 @@ def _read_sparse(X: Any, least_rows: int) -> SparseTable:
     _check_shape(X.shape, least_rows)
     values = csr_array(X)
     if X.format == "csr":
-        values.has_canonical_format = X.has_canonical_format  # X remembers it, whatever is made of X
+        values.has_canonical_format = X.has_canonical_format  # so that it is not checked again
     return SparseTable(values=values, names=PositionalNames(X.shape[1]), num_rows=X.shape[0])
 
 
@@ -99,11 +99,7 @@ def _check_shape(shape: tuple[int, ...], least_rows: int) -> None:
 
 
 def _kind_of_array(values: Any, array: np.ndarray, what: str) -> str:
-    """The kind of what `as_array` made an array: that of its dtype.
-
-    Of a list with missing cells, or of a masked array, whose cells are objects now, it is that of the cells that are
-    there: a list has no dtype but for theirs.
-    """
+    """The kind of an array by its dtype, or by that of the observed cells of a list or a masked array."""
     dtype = array.dtype
     if dtype.kind == "O" and isinstance(values, np.ma.MaskedArray):
         dtype = values.dtype
@@ -163,8 +159,8 @@ def _read_mapping(X: Mapping[Any, Any], least_rows: int) -> MappingTable:
                 f"Give every column the same rows."
             )
     _check_shape((len(arrays[first]) if arrays else 0, len(arrays)), least_rows)
-    found = {name: dtype_levels(values) for name, values in zip(names, X.values(), strict=True)}
-    declared = {name: levels for name, levels in found.items() if levels is not None}
+    found = {name: dtype_categories(values) for name, values in zip(names, X.values(), strict=True)}
+    declared = {name: categories for name, categories in found.items() if categories is not None}
     kinds = {
         name: "categorical" if name in declared else _kind_of_values(values, arrays[name], name)
         for name, values in zip(names, X.values(), strict=True)
@@ -187,10 +183,10 @@ def _read_mapping(X: Mapping[Any, Any], least_rows: int) -> MappingTable:
 
 
 def _common_index(X: Mapping[Any, Any]) -> Any:
-    """The index that the series of pandas among the columns share; None where there are none.
+    """The common index of the pandas series among the columns; None where there are none.
 
     Raises:
-        DataError: two series of different indexes, whose cells are of different rows.
+        DataError: two series have different indexes.
     """
     name = next((name for name, values in X.items() if index_of(values) is not None), None)
     if name is None:
@@ -206,15 +202,15 @@ def _cells(values: Any, name: str) -> np.ndarray:
     return as_array(values, f"Column {name!r}", takes_lists=True)
 
 
-def _rows_given(values: Any, array: np.ndarray) -> Cells | None:
-    """The rows of a column as they were given, where the array says less; else None."""
+def _rows_given(values: Any, array: np.ndarray) -> SequenceCells | None:
+    """The rows of a column as they were given, where they are more than the array; else None."""
     if isinstance(values, Padded):
         return values
     return as_objects(values) if isinstance(values, list | tuple) and array.ndim > 1 else None
 
 
 def _are_lists(values: Any, array: np.ndarray) -> bool:
-    """Whether the cells of a column are lists that are no array: such a column has no kind by itself."""
+    """Whether the cells of a column are lists, so that the column needs a declared kind."""
     if array.dtype != object or array.ndim != 1:
         return False
     if isinstance(values, list | tuple):
@@ -224,6 +220,6 @@ def _are_lists(values: Any, array: np.ndarray) -> bool:
 
 
 def _kind_of_values(values: Any, array: np.ndarray, name: str) -> str:
-    """A series keeps its own dtype's kind: a nullable column of integers is real."""
+    """The kind of a column: for a series that of its own dtype, so that nullable integers are real."""
     series = as_series(values)
     return _kind_of_array(values, array, f"Column {name!r}") if series is None else kind_of_dtype(series.dtype, name)

@@ -1,6 +1,6 @@
-"""What bayesgen sees of X: one kind of read-only table for each kind of X,.
+"""Read-only views of X: one kind of table for each kind of X.
 
-Nothing is copied, cast or checked cell by cell here; that is the business of `Schema.encode`.
+No cell is copied, cast or checked here, but by `Schema.encode_cells`.
 """
 
 import abc
@@ -16,30 +16,29 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 from bayesgen.runtime import table_chunks
 
+from .category_values import dtype_categories
 from .columns import PositionalNames, as_integers, holds_integers, mismatch, values_of
 from .kinds import DECLARED, kind_of_dtype, refuse_lists
-from .levels import dtype_levels
-from .sequences import Cells, Padded
+from .sequences import Padded, SequenceCells
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Table(abc.ABC):
-    """A read-only view of X: columns by name, rows along axis 0, and what else was given of each row.
+    """A read-only view of X: columns by name, rows along axis 0, with labels and weights of rows.
 
     Attributes:
         names: the column names, in order.
         named: whether they came from the user (a frame, a mapping) or are positions (an array, a sparse matrix: "x0",
             "x1", ...).
-        num_rows: how many rows there are.
-        uniform_kind: the inferred kind where one dtype, hence one kind, covers every column; else None.
+        num_rows: number of rows.
+        uniform_kind: the inferred kind where all columns have one dtype; else None.
         labels: labels of any type, (n,); None where none were given.
         declared_classes: the classes that the dtype of the labels declares, in order, or None.
         weights: frequency weights, (n,); None where none were given.
-        num_dropped: how many other rows had weight 0. They are absent: nothing of them is looked at.
-        kept: positions of these rows among those given; None where none was dropped.
-        index: what the rows are called: the index of a frame or of series of pandas; None where they have positions
-            alone.
-        chunk_number: which chunk it is, from 1, of data that come in chunks; 0 for data that do not.
+        num_dropped: number of rows of weight 0, which are left out.
+        kept: positions of the rows among those given; None where none was dropped.
+        index: the index of a frame or series of pandas; None for other data.
+        chunk_number: of data in chunks, from 1; 0 for other data.
     """
 
     names: Sequence[str]
@@ -59,7 +58,7 @@ class Table(abc.ABC):
     def inferred_kind(self, name: str) -> str:
         """real, binary, categorical or count: from the dtype, never the values. KeyError: no such column."""
 
-    def levels(self, name: str) -> tuple[Any, ...] | None:
+    def declared_categories(self, name: str) -> tuple[Any, ...] | None:
         """The values that the dtype of a column declares, in order; None where it declares none."""
         return None
 
@@ -71,8 +70,8 @@ class Table(abc.ABC):
         """`column`, one value a row. DataError: a column of a mapping whose rows are arrays."""
         return self.column(name)
 
-    def sequences(self, name: str) -> Cells:
-        """The cells of a column whose rows are sequences, as they were given: lists stay lists."""
+    def sequences(self, name: str) -> SequenceCells:
+        """The cells of a column of sequences, as they were given: lists stay lists."""
         return self.column(name)
 
     @abc.abstractmethod
@@ -92,15 +91,15 @@ class Table(abc.ABC):
         """The same with the cells of some rows only."""
 
     def chunks(self, more_per_row: float = 0.0) -> list[slice]:
-        """Slices of a few rows each, so that nothing which is made of them is ever whole in memory.
+        """Slices of a few rows each, at least one, so that arrays computed from them stay small.
 
-        `more_per_row` is how many numbers are made of a row besides a copy of its cells. There is one chunk at least.
+        `more_per_row` is the number of values that are computed from a row besides a copy of its cells.
         """
         return table_chunks(self.num_rows, self.cells_per_row + more_per_row) if self.num_rows else [slice(0, 0)]
 
     @property
     def cells_per_row(self) -> float:
-        """How many numbers a row holds, on average."""
+        """The mean number of cells of a row."""
         return len(self.names)
 
 
@@ -169,12 +168,12 @@ class FrameTable(Table):
     def inferred_kind(self, name: str) -> str:
         return kind_of_dtype(self._dtypes[name], name)
 
-    def levels(self, name: str) -> tuple[Any, ...] | None:
-        return dtype_levels(self.frame[name].to_native())
+    def declared_categories(self, name: str) -> tuple[Any, ...] | None:
+        return dtype_categories(self.frame[name].to_native())
 
     @cached_property
     def _dtypes(self) -> Mapping[str, Any]:
-        return self.frame.schema  # asking each column for its own is ten times as slow
+        return self.frame.schema  # dtypes column by column take ten times as long
 
     def column(self, name: str) -> np.ndarray:
         values = values_of(self.frame[name])
@@ -197,15 +196,15 @@ class FrameTable(Table):
 @final
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MappingTable(Table):
-    """A mapping name -> array (n,) or (n, ...). `declared` holds the levels of columns whose dtype has any.
+    """A mapping name -> array (n,) or (n, ...). `declared` holds the categories that dtypes of columns declare.
 
-    Columns in `integers` hold them as floats, because some of their cells are missing. Columns without an entry in
-    `kinds` hold lists, and are of no kind but a declared one. `given` has the rows of columns that were no arrays, and
-    of which arrays say less: lists of one length, and arrays with lengths.
+    Columns in `integers` are integers that became floats, because some of their cells are missing. Columns without an
+    entry in `kinds` hold lists, and need a declared kind. `given` has the rows of columns that are more than their
+    arrays: lists of one length, and arrays with lengths.
     """
 
     arrays: Mapping[str, np.ndarray]
-    given: Mapping[str, Cells]
+    given: Mapping[str, SequenceCells]
     integers: frozenset[str]
     kinds: Mapping[str, str]
     declared: Mapping[str, tuple[Any, ...]]
@@ -216,7 +215,7 @@ class MappingTable(Table):
             refuse_lists(name)
         return self.kinds[name]
 
-    def levels(self, name: str) -> tuple[Any, ...] | None:
+    def declared_categories(self, name: str) -> tuple[Any, ...] | None:
         return self.declared.get(name)
 
     def column(self, name: str) -> np.ndarray:
@@ -226,7 +225,7 @@ class MappingTable(Table):
         self._flat_array(name)
         return self.column(name)
 
-    def sequences(self, name: str) -> Cells:
+    def sequences(self, name: str) -> SequenceCells:
         return self.given[name] if name in self.given else self.column(name)
 
     def matrix(self, names: Sequence[str]) -> np.ndarray:
@@ -262,13 +261,13 @@ class MappingTable(Table):
 
 
 def names_among(known: Sequence[str], are_names: bool, table: Table, columns: Sequence[str]) -> Sequence[str]:
-    """What a table calls some columns of a schema. An array given for named columns is taken by position.
+    """The table's names of some columns of a schema. An array in place of named columns is taken by position.
 
     Args:
         known: the columns of the schema.
-        are_names: whether they are the user's, and not positions.
+        are_names: whether these are the user's names, and not positions.
         table: the table.
-        columns: those asked for.
+        columns: some of `known`.
 
     Raises:
         DataError: a table whose columns are not those of the schema.
@@ -294,7 +293,7 @@ def names_among(known: Sequence[str], are_names: bool, table: Table, columns: Se
 
 
 def successive_rows(values: Any, part: slice) -> Any:
-    """Some successive rows of a csr_array. They share its cells: scipy's own slices are copies."""
+    """Successive rows of a csr_array, which share its cells, unlike SciPy's own slices."""
     start, stop, _ = part.indices(values.shape[0])
     ends = values.indptr[start : stop + 1]
     cells = slice(ends[0], ends[-1])
@@ -304,7 +303,7 @@ def successive_rows(values: Any, part: slice) -> Any:
 
 
 def sharing_cells(data: np.ndarray, columns: np.ndarray, ends: np.ndarray, num_columns: int) -> Any:
-    """A csr_array of these arrays themselves, where scipy's constructor copies those that are parts of others."""
+    """A csr_array that shares these arrays; SciPy's constructor copies those that are parts of others."""
     from scipy.sparse import csr_array
 
     rows = csr_array((len(ends) - 1, num_columns), dtype=data.dtype)
@@ -312,16 +311,14 @@ def sharing_cells(data: np.ndarray, columns: np.ndarray, ends: np.ndarray, num_c
     return rows
 
 
-# Data with other values in some cells, in the form in which they came.
-
 NewCells: TypeAlias = Mapping[str, tuple[np.ndarray, np.ndarray]]  # column -> (rows, values)
 
 
 @functools.singledispatch
 def with_cells(table: Table, cells: NewCells) -> Any:
-    """A copy of a table's data in the form in which they came, with other values in some cells.
+    """A copy of a table's data, in their own form, with other values in some cells.
 
-    Tables of other kinds than those below, sparse matrices, have no cells that could be missing.
+    This is the form for sparse matrices, which have no missing cells.
     """
     return table.matrix(table.names).copy()
 
@@ -370,7 +367,7 @@ def _are_integers(values: np.ndarray, dtype: Any) -> bool:
 
 
 def _takes(dtype: Any, values: np.ndarray) -> bool:
-    """Whether a column without any cell, whose dtype may tell nothing of it, can hold values."""
+    """Whether a column whose cells are all missing can hold these values by its dtype."""
     import narwhals as nw
 
     if dtype == nw.Boolean:
@@ -379,7 +376,7 @@ def _takes(dtype: Any, values: np.ndarray) -> bool:
 
 
 def collected(copies: Sequence[Any]) -> Any:
-    """Several copies of data in one: arrays, and those of mappings, have a first axis of copies; frames are a list."""
+    """Copies of data as one object: arrays, alone or in mappings, get a first axis; frames become a list."""
     if isinstance(copies[0], np.ndarray):
         return np.stack(copies)
     if isinstance(copies[0], dict):

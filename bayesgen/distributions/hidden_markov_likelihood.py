@@ -71,8 +71,8 @@ class HiddenMarkovLikelihood(LatentLikelihood, StatesLikelihood):
         steps, mask = self._steps(values, observed)
         shape = (*steps.shape[:2], num_classes, num_states)
         flat = steps.reshape(-1, *steps.shape[2:])
-        mask = None if mask is None else mask.reshape(flat.shape)
-        logs = self.emission.density(of_states).log_prob(flat, mask).reshape(shape)
+        of_flat = None if mask is None else mask.reshape(flat.shape)
+        logs = self.emission.density(of_states).log_prob(flat, of_flat).reshape(shape)
         if mask is None:
             return logs
         return jnp.where(mask.any(tuple(range(2, mask.ndim)))[..., None, None], logs, 0.0)

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayesgen.data import Rows, joined
+from bayesgen.data import Rows, joined_rows
 from bayesgen.errors import FitError
 from bayesgen.log_density import LogDensity
 from bayesgen.posteriors import ParameterArrays, Point
@@ -275,7 +275,7 @@ def hybrid_fit(method: Searching, problem: ProgramProblem, coupling: float) -> F
     if statistics.unlabelled is not None:
         everything.append(statistics.unlabelled)
     labels = ConditionalDensity(program, padded_rows(rows), method.has_prior)
-    attributes = AttributesDensity(program, padded_rows(joined(everything)))
+    attributes = AttributesDensity(program, padded_rows(joined_rows(everything)))
     with jax.enable_x64(True), placed(labels.cost + attributes.cost):
         start = initial_vector(problem, joint)
         complete = _complete(problem, statistics, joint)

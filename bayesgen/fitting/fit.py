@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Any, Generic, Literal
 import jax
 import numpy as np
 
-from bayesgen.data import Schema, Table, as_level, check_ranges, levels_array, read_table, read_tables, with_level
+from bayesgen.data import (
+    Schema,
+    Table,
+    as_category,
+    category_array,
+    check_ranges,
+    read_table,
+    read_tables,
+    with_category,
+)
 from bayesgen.describe import described, quote_some, shortened
 from bayesgen.errors import DataError, FitError, ModelError, PredictionError
 from bayesgen.labels import Labelled
@@ -69,15 +78,15 @@ def with_class(data: Summaries, label: Any, X: Any, sample_weight: Any) -> Summa
         FitError: a model in which classes are not learned separately.
     """
     data.model.check_classes_apart(data.schema)
-    known, level = tuple(data.schema.classes or ()), as_level(label, "label of the new class")
+    known, level = tuple(data.schema.classes or ()), as_category(label, "label of the new class")
     if level in known:
         raise DataError(
             f"There is a class {quote_some([level])} already; the classes are {quote_some(known)}. More rows of it are "
             "learned by fit.update(X, y)."
         )
-    classes = with_level(known, level, "y")
+    classes = with_category(known, level, "y")
     schema = dataclasses.replace(data.schema, classes=classes)
-    labels, place = levels_array(classes), classes.index(level)
+    labels, place = category_array(classes), classes.index(level)
     tables = (_all_of_class(table, labels, place) for table in read_tables(X, None, sample_weight))
     known_classes = dataclasses.replace(data, schema=schema, statistics=data.statistics.with_empty_class(place))
     return known_classes + summarize_tables(data.model, schema, tables)

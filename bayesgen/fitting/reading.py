@@ -7,7 +7,7 @@ from typing import Any, Generic
 
 import numpy as np
 
-from bayesgen.data import Rows, Schema, Table, check_ranges, levels_array, read_table, unknown_cells, warn_of_unknown
+from bayesgen.data import Rows, Schema, Table, category_array, check_ranges, read_table, unknown_cells, warn_of_unknown
 from bayesgen.describe import amount, counted, quote_some, shapes
 from bayesgen.families import Family
 from bayesgen.labels import Answered
@@ -85,7 +85,7 @@ class TrainedOnRows(Trained[Answered]):
     @property
     def classes(self) -> Shaped[np.ndarray, " K"]:
         """The labels in the order of the tables' columns, of the labels' own type."""
-        return levels_array(self.schema.classes or ())
+        return category_array(self.schema.classes or ())
 
     def read(self, X: Any) -> Rows:
         """Rows of new data by attribute site, checked; `Rows` are returned as they are.

@@ -14,7 +14,6 @@ from bayesgen.data import (
     Rows,
     Schema,
     Table,
-    joined,
     naming_origin,
     read_tables,
     row_chunks,
@@ -103,7 +102,7 @@ class Summaries:
             statistics=self.statistics + other.statistics,
             num_rows=self.num_rows + other.num_rows,
             unlabelled_places=concatenated([self.unlabelled_places, later]),
-            rows=None if self.rows is None or other.rows is None else joined([self.rows, other.rows]),
+            rows=None if self.rows is None or other.rows is None else joined_rows([self.rows, other.rows]),
         )
 
     def __add__(self, other: "Summaries") -> "Summaries":
@@ -298,7 +297,7 @@ def summarize_tables(
 
     statistics = merged(parts())
     warn_of_unknown(unknown)
-    rows = joined(kept) if kept else None
+    rows = joined_rows(kept) if kept else None
     return Summaries(model, schema, statistics, num_rows, concatenated(unlabelled_places), rows)
 
 

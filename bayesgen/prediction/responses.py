@@ -176,13 +176,13 @@ class JointOfProcess:
 
 def _by_log_joint(joint: JointOfProcess, line: Line, num_parts: int) -> ContinuousPrediction:
     """The prediction by log joints alone: normal where they are parabolas, else on a grid."""
-    is_alone, size = response_of(joint.fit).is_alone(joint.rows), joint.rows.num_rows
+    is_only_attribute, size = response_of(joint.fit).is_only_attribute(joint.rows), joint.rows.num_rows
     normal = as_normal(joint, size, line)
     if normal is not None:
-        return ContinuousPrediction(normal[0], None if is_alone else normal[1])
+        return ContinuousPrediction(normal[0], None if is_only_attribute else normal[1])
     predictive, log_normalizer = predictive_on_grid(joint, size, line)
     return ContinuousPrediction(
-        kept_or_deferred(predictive, joint, line, num_parts), None if is_alone else log_normalizer
+        kept_or_deferred(predictive, joint, line, num_parts), None if is_only_attribute else log_normalizer
     )
 
 

@@ -19,8 +19,8 @@ from bayesgen.data import (
     Rows,
     Schema,
     Table,
+    category_array,
     covariate_values,
-    levels_array,
     read_table,
     refuse_classes_of_response,
 )
@@ -319,7 +319,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         rows |= {name: np.asarray(value) for name, value in values.items()}
         if self.label is not None:
             codes = np.asarray(trace[self.label]["value"]).reshape(n)
-            rows[self.label] = levels_array(self.classes)[codes]
+            rows[self.label] = category_array(self.classes)[codes]
         return rows
 
     def class_conditionals(self, latents: Mapping[str, Any]) -> dict[str, dist.Distribution]:

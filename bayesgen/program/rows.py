@@ -12,12 +12,11 @@ from numpyro.distributions.constraints import Constraint
 from bayesgen.data import (
     PADDING,
     UNKNOWN,
-    Cells,
     CodedSequences,
     Covariate,
     Padded,
     Rows,
-    Steps,
+    SequenceSteps,
     Table,
     as_one_sequence,
     covariate_values,
@@ -76,7 +75,7 @@ def simulated(site: Site, values: Shaped[Array, "..."]) -> Shaped[np.ndarray, ".
     return CodedSequences(values) if is_row_of_symbols(site) else np.asarray(values)
 
 
-def read_sequences(name: str, site: Site, cells: Cells) -> tuple[Shaped[np.ndarray, "n ..."], Observed]:
+def read_sequences(name: str, site: Site, cells: SequenceCells) -> tuple[Shaped[np.ndarray, "n ..."], Observed]:
     """The sequences of a site in an array, padded to the longest one, and a mask of the observed time steps.
 
     Cells of a distribution without names of symbols are codes, see `bayesgen.data.step_codes`. Sequences of numbers end
@@ -102,7 +101,7 @@ def read_sequences(name: str, site: Site, cells: Cells) -> tuple[Shaped[np.ndarr
 
 
 def _symbols(
-    what: str, symbols: Sequence[Hashable] | None, steps: Steps
+    what: str, symbols: Sequence[Hashable] | None, steps: SequenceSteps
 ) -> tuple[Int[np.ndarray, "n T"], Bool[np.ndarray, "n T"]]:
     """Codes, and a mask of the observed time steps."""
     codes, _ = step_codes(steps, what, symbols)

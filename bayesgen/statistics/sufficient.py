@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from bayesgen.data import Rows, joined
+from bayesgen.data import Rows, joined_rows
 from bayesgen.errors import DataError
 from bayesgen.records import record
 from bayesgen.runtime import pad, padded_size
@@ -209,7 +209,7 @@ def merged(parts: Iterable[SufficientStatistics]) -> SufficientStatistics:
 
 def _joined(parts: list[Rows | None]) -> Rows | None:
     retained = [part for part in parts if part is not None]
-    return joined(retained) if retained else None
+    return joined_rows(retained) if retained else None
 
 
 def first_rows(covariates: Mapping[str, Shaped[Array, "n ..."]], size: int) -> dict[str, Shaped[Array, "size ..."]]:

@@ -7,10 +7,10 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from bayesgen.data import categories as levels
+from bayesgen.data import categories as module
 from bayesgen.data import read_table
-from bayesgen.data.categories import as_labels, distinct_values, encode_levels
-from bayesgen.data.levels import dtype_levels, levels_array
+from bayesgen.data.categories import as_labels, codes_among, distinct_values
+from bayesgen.data.category_values import category_array, dtype_categories
 from bayesgen.data.schema import Schema
 from bayesgen.errors import BayesgenWarning, DataError
 
@@ -27,7 +27,7 @@ from bayesgen.errors import BayesgenWarning, DataError
 )
 def test_distinct_values_are_found_block_by_block(labels, monkeypatch):
     whole = distinct_values(labels, "y")
-    monkeypatch.setattr(levels, "_BLOCK_ROWS", 2)
+    monkeypatch.setattr(module, "_BLOCK_ROWS", 2)
     assert distinct_values(labels, "y") == whole
     assert whole == (list(dict.fromkeys(v for v in labels.tolist() if not pd.isna(v))), pd.isna(labels).any())
 
@@ -42,14 +42,14 @@ def test_texts_keep_the_null_characters_at_their_ends(column):
     assert set(schema.categories["sky"]) == set(schema.classes) == set(texts)
     codes = schema.encode_cells(read_table({"sky": column(texts)}), ["sky"])[0][:, 0]
     assert schema.decode("sky", codes).tolist() == texts
-    assert levels_array(schema.classes)[schema.encode_labels(column(texts))].tolist() == texts
+    assert category_array(schema.classes)[schema.encode_labels(column(texts))].tolist() == texts
     if column is not pd.Categorical:
         words = Schema.infer({"word": column(texts)}, kinds={"word": "sequence"})
         assert words.categories["word"] == ("\0", "a", "b")
 
 
 def test_a_label_that_is_missing_in_a_later_block_is_counted_in_all_rows(monkeypatch):
-    monkeypatch.setattr(levels, "_BLOCK_ROWS", 2)
+    monkeypatch.setattr(module, "_BLOCK_ROWS", 2)
     labels = ["a", "b", "a", None, None]
     schema = Schema.infer(np.zeros((5, 1)), labels)
     assert schema.classes == ("a", "b")
@@ -60,29 +60,29 @@ def test_a_label_that_is_missing_in_a_later_block_is_counted_in_all_rows(monkeyp
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.int64, np.uint64])
 @pytest.mark.parametrize("known", [(0, 1, 2), (3, 1, 7), (2, 100), (1, 5, 2**40)])
 def test_integers_are_looked_up_as_they_are_hashed(dtype, known):
-    known = [level for level in known if level <= np.iinfo(dtype).max]
+    known = [category for category in known if category <= np.iinfo(dtype).max]
     values = np.random.default_rng(0).choice(np.array(known, dtype), 97)
-    codes = encode_levels(values, known, "y", "The classes are", "")
+    codes = codes_among(values, known, "y", "The classes are", "")
     assert codes.dtype == np.int64
     np.testing.assert_array_equal(np.array(known, dtype)[codes], values)
-    np.testing.assert_array_equal(codes, encode_levels(values.astype(object), known, "y", "The classes are", ""))
+    np.testing.assert_array_equal(codes, codes_among(values.astype(object), known, "y", "The classes are", ""))
 
 
-def test_an_integer_in_a_gap_between_the_levels_is_unknown():
+def test_an_integer_in_a_gap_between_the_categories_is_unknown():
     with pytest.raises(DataError, match=r"y has 4 \(first at row 2\), which is unknown"):
-        encode_levels(np.array([1, 7, 4, 1]), [1, 3, 7], "y", "The classes are", "")
+        codes_among(np.array([1, 7, 4, 1]), [1, 3, 7], "y", "The classes are", "")
 
 
-def test_integers_beyond_those_of_the_levels_do_not_wrap():
+def test_integers_beyond_those_of_the_categories_do_not_wrap():
     with pytest.raises(DataError, match="unknown"):
-        encode_levels(np.array([2**64 - 1, 0], np.uint64), [-1, 0], "y", "The classes are", "")
+        codes_among(np.array([2**64 - 1, 0], np.uint64), [-1, 0], "y", "The classes are", "")
 
 
 TEXTS = pd.Categorical(["b", "a"], categories=["c", "b", "a"])
 
 
 @pytest.mark.parametrize(
-    ("values", "levels"),
+    ("values", "categories"),
     [
         (TEXTS, ("c", "b", "a")),
         (pd.Series(TEXTS.as_ordered()), ("c", "b", "a")),
@@ -96,13 +96,15 @@ TEXTS = pd.Categorical(["b", "a"], categories=["c", "b", "a"])
         (["b", "a"], None),
     ],
 )
-def test_a_dtype_declares_levels(values, levels):
-    assert dtype_levels(values) == levels
-    assert levels is None or [type(level) for level in dtype_levels(values)] == [type(level) for level in levels]
+def test_a_dtype_declares_categories(values, categories):
+    assert dtype_categories(values) == categories
+    assert categories is None or [type(category) for category in dtype_categories(values)] == [
+        type(category) for category in categories
+    ]
 
 
 @pytest.mark.parametrize(
-    ("levels", "dtype"),
+    ("categories", "dtype"),
     [
         ((2**53, 2**53 + 1), np.int64),
         ((0.5, 2**53, 2**53 + 1), object),
@@ -117,11 +119,12 @@ def test_a_dtype_declares_levels(values, levels):
         ((), float),
     ],
 )
-def test_an_array_of_levels_holds_them_as_they_are(levels, dtype):
-    array = levels_array(levels)
-    assert array.shape == (len(levels),) and array.dtype == dtype
+def test_an_array_of_categories_holds_them_as_they_are(categories, dtype):
+    array = category_array(categories)
+    assert array.shape == (len(categories),) and array.dtype == dtype
     assert all(
-        value == level for value, level in zip(array.tolist() if dtype is object else array, levels, strict=True)
+        value == category
+        for value, category in zip(array.tolist() if dtype is object else array, categories, strict=True)
     )
 
 

@@ -10,7 +10,7 @@ import type_checker
 from prediction.draws import drawn
 
 import bayesgen as bg
-from bayesgen.data import Rows, joined
+from bayesgen.data import Rows, joined_rows
 
 SIZE = 9
 
@@ -43,7 +43,7 @@ def test_a_slice_of_rows_copies_nothing():
 def test_joined_rows_are_those_of_all_parts_in_order():
     rng = np.random.default_rng(1)
     whole = Rows({"x": rng.normal(size=(SIZE, 2))}, covariates={"c": rng.normal(size=SIZE)}, labels=np.arange(SIZE) % 2)
-    assert joined([whole.take(slice(0, 4)), whole.take(slice(4, 4)), whole.take(slice(4, SIZE))]) == whole
+    assert joined_rows([whole.take(slice(0, 4)), whole.take(slice(4, 4)), whole.take(slice(4, SIZE))]) == whole
 
 
 def test_joined_rows_have_masks_of_all_sites_that_lack_cells_in_some_part():
@@ -52,7 +52,7 @@ def test_joined_rows_have_masks_of_all_sites_that_lack_cells_in_some_part():
     mask, some = rng.random((SIZE, 2)) < 0.5, np.arange(SIZE) != 7
     whole = Rows({"x": cells, "z": other}, {"x": mask, "z": some})
     one, two = whole.take(slice(0, 4)), whole.take(slice(4, SIZE))
-    rows = joined([Rows(one.values, {"x": one.observed["x"]}), Rows(two.values), Rows(two.values, two.observed)])
+    rows = joined_rows([Rows(one.values, {"x": one.observed["x"]}), Rows(two.values), Rows(two.values, two.observed)])
     np.testing.assert_array_equal(rows.observed["x"], np.concatenate([mask[:4], np.ones((5, 2), bool), mask[4:]]))
     np.testing.assert_array_equal(rows.observed["z"], np.concatenate([np.ones(9, bool), some[4:]]))
 
@@ -63,7 +63,7 @@ def test_joined_sequences_are_padded_to_the_longest():
     unseen = np.array([[[True, False]]] * 2)
     parts = [Rows({"word": word, "walk": walk}) for word, walk in zip(words, steps, strict=True)]
     parts[1] = Rows(parts[1].values, {"walk": unseen, "word": np.array([[True], [False]])})
-    rows = joined(parts)
+    rows = joined_rows(parts)
     assert rows.values["word"].tolist() == [[2, 0, 1], [1, -1, -1], [0, -1, -1], [1, -1, -1], [1, 1, -1]]
     assert rows.observed["word"].tolist() == [[True] * 3] * 3 + [[False, True, True], [True] * 3]
     assert rows.values["walk"].sum((1, 2)).tolist() == [6, 6, 2, 2, 4]

@@ -319,13 +319,13 @@ def test_unlikely_rows_and_rows_in_threads(monkeypatch):
 
 
 def test_rows_join_whatever_masks_and_matrices_they_have():
-    from bayesgen.data import joined
+    from bayesgen.data import joined_rows
 
     masked = Rows({"x": np.ones((2, 3))}, {"x": np.array([[True, False, True]] * 2)})
-    both = joined([Rows({"x": np.zeros((1, 3))}), masked])
+    both = joined_rows([Rows({"x": np.zeros((1, 3))}), masked])
     assert both.observed["x"].tolist() == [[True] * 3, [True, False, True], [True, False, True]]
     matrices = [scipy.sparse.random_array((n, 7), density=0.4, format="csr", rng=n) for n in (3, 1, 5)]
-    stacked = joined([Rows({"x": matrix}) for matrix in matrices]).values["x"]
+    stacked = joined_rows([Rows({"x": matrix}) for matrix in matrices]).values["x"]
     close(stacked.toarray(), scipy.sparse.vstack(matrices).toarray())
     close(stacked @ np.arange(7.0), scipy.sparse.vstack(matrices) @ np.arange(7.0))
 

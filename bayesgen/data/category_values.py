@@ -1,4 +1,4 @@
-"""Levels: the values that a column or the labels may take, in order, each of its own type."""
+"""Categories of columns and classes of labels: their possible values, in order, each of its own type."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from bayesgen.typing import Int, Shaped
 from .columns import as_series
 
 
-def sorted_levels(distinct: Sequence[Any], what: str) -> tuple[Any, ...]:
+def sorted_categories(distinct: Sequence[Any], what: str) -> tuple[Any, ...]:
     """Distinct values, sorted. DataError where they are of types that have no common order."""
     types = {_family_of_type(value) for value in distinct}
     try:
@@ -27,50 +27,50 @@ def sorted_levels(distinct: Sequence[Any], what: str) -> tuple[Any, ...]:
         raise DataError(f"{what} has values with no common order: {shown}. Make them one type.") from None
 
 
-def declared_levels(values: Any, what: str) -> tuple[Any, ...]:
+def declared_values(values: Any, what: str) -> tuple[Any, ...]:
     """Declared categories or classes. DataError: text, empty, repeated, missing or unhashable values."""
     if isinstance(values, str | bytes):
         raise DataError(f"The {what} are the text {values!r}. Give a list of values.")
-    levels = tuple(own_type(values) if isinstance(values, np.ndarray) else values)
-    if not levels:
+    categories = tuple(own_type(values) if isinstance(values, np.ndarray) else values)
+    if not categories:
         raise DataError(f"The {what} are empty. List every value, or leave them out to have them inferred.")
-    if any(_is_missing(level) for level in levels):
-        raise DataError(f"The {what} contain a missing value: {quote_some(levels)}. Leave it out.")
+    if any(_is_missing(category) for category in categories):
+        raise DataError(f"The {what} contain a missing value: {quote_some(categories)}. Leave it out.")
     try:
-        repeated = [level for level, count in Counter(levels).items() if count > 1]
+        repeated = [category for category, count in Counter(categories).items() if count > 1]
     except TypeError as error:
         raise DataError(f"The {what} hold something that is no plain value: {error}.") from error
     if repeated:
         raise DataError(f"The {what} name {quote_some(repeated)} more than once. Name each once.")
-    return levels
+    return categories
 
 
-def as_level(value: Any, what: str) -> Any:
-    """A value as a level of its own type. DataError where it is missing or unhashable."""
+def as_category(value: Any, what: str) -> Any:
+    """A value as a category or class of its own type. DataError where it is missing or unhashable."""
     own = own_type(np.asarray([value]))[0] if isinstance(value, np.generic) else value
-    return declared_levels([own], what)[0]
+    return declared_values([own], what)[0]
 
 
-def with_level(levels: Sequence[Any], level: Any, what: str) -> tuple[Any, ...]:
-    """Levels and one more: at its place where they are sorted, else at the end. DataError: sorted ones unlike it."""
-    more = (*levels, level)
-    return sorted_levels(more, what) if _are_sorted(levels) else more
+def with_category(categories: Sequence[Any], category: Any, what: str) -> tuple[Any, ...]:
+    """The categories and one more: in order where they are sorted, else at the end. DataError: no common order."""
+    more = (*categories, category)
+    return sorted_categories(more, what) if _are_sorted(categories) else more
 
 
-def _are_sorted(levels: Sequence[Any]) -> bool:
-    if len({_family_of_type(level) for level in levels}) > 1:
+def _are_sorted(categories: Sequence[Any]) -> bool:
+    if len({_family_of_type(category) for category in categories}) > 1:
         return False
     try:
-        return list(levels) == sorted(levels)
+        return list(categories) == sorted(categories)
     except TypeError:  # of one type, which has no order
         return False
 
 
-def dtype_levels(values: Any) -> tuple[Any, ...] | None:
+def dtype_categories(values: Any) -> tuple[Any, ...] | None:
     """The values that a dtype declares, in order: those of a pandas Categorical or a polars Enum. None for others.
 
-    The categories of a polars Categorical or an Arrow dictionary are no declaration: they are what happened to be
-    stored, in an order of no meaning.
+    The categories of a polars Categorical or an Arrow dictionary declare nothing: they are the stored values, in an
+    arbitrary order.
     """
     import pandas as pd
 
@@ -81,27 +81,27 @@ def dtype_levels(values: Any) -> tuple[Any, ...] | None:
     return None if series is None else tuple(getattr(series.dtype, "categories", ())) or None
 
 
-def levels_array(levels: Sequence[Any]) -> np.ndarray:
-    """Levels as an array (K,) of their own type; of objects where NumPy would change one, as it does with tuples."""
+def category_array(categories: Sequence[Any]) -> np.ndarray:
+    """Categories as an array (K,) of their own type; of objects where NumPy would change one, such as tuples."""
     try:
-        array = np.asarray(levels)
+        array = np.asarray(categories)
     except ValueError:  # tuples of unequal lengths
         array = np.empty((0, 0))
     values = array.tolist() if array.dtype.kind == "f" else array  # Python compares integers with floats exactly
-    if array.ndim == 1 and all(value == level for value, level in zip(values, levels, strict=True)):
+    if array.ndim == 1 and all(value == category for value, category in zip(values, categories, strict=True)):
         return array
-    return np.fromiter(levels, object, len(levels))
+    return np.fromiter(categories, object, len(categories))
 
 
-def labelled(codes: Int[np.ndarray, " n"], levels: Shaped[np.ndarray, " K"]) -> Shaped[np.ndarray, " n"]:
-    """The levels of codes, of the levels' own type; objects where some code is -1, which stands for None.
+def labelled(codes: Int[np.ndarray, " n"], categories: Shaped[np.ndarray, " K"]) -> Shaped[np.ndarray, " n"]:
+    """The categories of codes, of their own type; objects, with None for -1, where some code is -1.
 
     >>> labelled(np.array([1, -1]), np.array(["ape", "bear"])).tolist()
     ['bear', None]
     """
     if (codes >= 0).all():
-        return levels[codes]
-    labels = levels.astype(object)[codes]
+        return categories[codes]
+    labels = categories.astype(object)[codes]
     labels[codes < 0] = None
     return labels
 
@@ -112,9 +112,9 @@ def own_type(values: np.ndarray) -> list[Any]:
     return values.tolist() if plain else list(values)
 
 
-def _is_missing(level: Any) -> bool:
+def _is_missing(category: Any) -> bool:
     # pandas.NA is not even comparable with itself; NaN and NaT differ from themselves
-    return level is None or type(level).__name__ == "NAType" or bool(level != level)
+    return category is None or type(category).__name__ == "NAType" or bool(category != category)
 
 
 def _family_of_type(value: Any) -> str:
