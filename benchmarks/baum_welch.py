@@ -10,7 +10,7 @@ import numpy as np
 import bayesgen as bg
 from bayesgen.fitting.em import CompleteDataObjective, ExpectationMaximization
 from bayesgen.fitting.training import prepare
-from bayesgen.runtime import ONE_THREAD_A_PRODUCT
+from bayesgen.runtime import SINGLE_THREADED_BLAS
 
 from .measure import Faster, Missing, Row, rounds, seconds
 
@@ -116,7 +116,7 @@ def _iteration(num_rows, num_steps, num_columns):
         data.peer(num_iterations, -np.inf).fit(*data.steps)
 
     def once(_):
-        with ONE_THREAD_A_PRODUCT:
+        with SINGLE_THREADED_BLAS:
             ours = seconds(lambda: steps.step(data.point))
         return ours, (seconds(lambda: theirs(1 + MORE)) - seconds(lambda: theirs(1))) / MORE
 

@@ -11,7 +11,7 @@ from sklearn.mixture import GaussianMixture
 import bayesgen as bg
 from bayesgen.fitting.em import CompleteDataObjective, ExpectationMaximization
 from bayesgen.fitting.training import prepare
-from bayesgen.runtime import ONE_THREAD_A_PRODUCT
+from bayesgen.runtime import SINGLE_THREADED_BLAS
 
 from .closed_form import NUM_CLASSES, NUM_COLUMNS, reals, texts
 from .measure import REPEATS, Faster, Price, Row, duel, rounds, seconds
@@ -63,7 +63,7 @@ def _gaussian(X, y, covariance, bound):
 
     def once(_):
         # as `search_by_em` runs: chunks of rows have threads, products have none
-        with ONE_THREAD_A_PRODUCT:
+        with SINGLE_THREADED_BLAS:
             ours = seconds(lambda: steps.step(point))
         return ours, (seconds(lambda: peer(1 + MORE)) - seconds(lambda: peer(1))) / MORE
 
@@ -86,7 +86,7 @@ def _multinomial(num_rows):
     shares = np.random.default_rng(0).dirichlet(np.ones(NUM_CLASSES), X.shape[0])
 
     def ours():
-        with ONE_THREAD_A_PRODUCT:
+        with SINGLE_THREADED_BLAS:
             steps.step(point)
 
     return duel(

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import scipy.special
 
-from bayesgen.data import Rows, Table, read_table
+from bayesgen.data import Rows, Table, category_array, read_table
 from bayesgen.describe import amount, counted, described
 from bayesgen.errors import DataError, FitError, PredictionError
 from bayesgen.fitting import Fit

@@ -18,7 +18,7 @@ from bayesgen.data import Rows
 from bayesgen.errors import ConvergenceWarning, FitError, warn
 from bayesgen.models import Conjugate, Densities
 from bayesgen.posteriors import ParameterArrays, chunk_table, numbers_per_row
-from bayesgen.runtime import ONE_THREAD_A_PRODUCT, as_key, bar, even_chunks, generator, in_threads
+from bayesgen.runtime import SINGLE_THREADED_BLAS, as_key, bar, even_chunks, generator, in_threads
 from bayesgen.solvers import Ascent, Coordinates, ascend
 from bayesgen.statistics import Classes, Likelihood, SufficientStatistics, Sums, class_counts, merged, summaries_of
 from bayesgen.typing import Float, Int
@@ -308,7 +308,7 @@ def interior_point(problem: ProgramProblem, conjugate: Conjugate) -> ParameterAr
         conjugate, CompleteDataObjective.at_posterior_centers(conjugate), labelled, statistics.unlabelled
     )
     starts = _starts(problem, steps, Options(INTERIOR_STARTS))
-    with ONE_THREAD_A_PRODUCT:
+    with SINGLE_THREADED_BLAS:
         ascents = [ascend(steps.step, start(), INTERIOR_LEAST_GAIN, coordinates=steps.coordinates) for start in starts]
     return max(ascents, key=lambda ascent: ascent.objective).point
 
@@ -335,7 +335,7 @@ def _best_of(steps: ExpectationMaximization, starts: list["Start"], progress: bo
     # of maxima that differ by the order of hidden states, the one that is reached first is kept
     margin = SAME_MAXIMUM if steps.conjugate.has_several_maxima else 0.0
     # matrices of the M-step are small; rows go in chunks, which have threads
-    with ONE_THREAD_A_PRODUCT, bar("EM, by starts", len(starts), progress) as advanced:
+    with SINGLE_THREADED_BLAS, bar("EM, by starts", len(starts), progress) as advanced:
         for start in starts:
             try:
                 ascent = ascend(steps.step, start(), LEAST_GAIN, coordinates=steps.coordinates)

@@ -14,6 +14,7 @@ from bayesgen.data import (
     Rows,
     Schema,
     Table,
+    joined_rows,
     naming_origin,
     read_tables,
     row_chunks,

@@ -4,7 +4,7 @@ from .base import PredictiveDistribution
 from .grid import GridPredictive, Line, LogJoint, predictive_on_grid
 from .joined import DeferredPredictive, JoinedPredictive, joined_predictives
 from .location_scale import LocationScale, NormalPredictive, StudentTPredictive
-from .mixture import MixturePredictive, solved
+from .mixture import MixturePredictive, find_roots
 
 __all__ = [
     "DeferredPredictive",
@@ -17,7 +17,7 @@ __all__ = [
     "NormalPredictive",
     "PredictiveDistribution",
     "StudentTPredictive",
+    "find_roots",
     "joined_predictives",
     "predictive_on_grid",
-    "solved",
 ]

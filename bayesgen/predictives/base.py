@@ -1,4 +1,4 @@
-"""What is known of a response: distributions of one number, one for each row."""
+"""`PredictiveDistribution`: distributions of one number, one for each row, and their CRPS."""
 
 import abc
 from collections.abc import Callable
@@ -8,17 +8,15 @@ from scipy import integrate, special
 
 from bayesgen.typing import ArrayOrNumber, Float
 
-# The continuous ranked probability score of distributions of one number, in closed form and by quadrature.
-#
-# CRPS(F, y) = ∫ (F(u) − 1[u ≥ y])² du, in the units of y and the smaller the better: the mean absolute error for a
-# forecast that is sure of one number, and a proper score of whole distributions (Gneiting & Raftery 2007, eq. 20).
+# The continuous ranked probability score, CRPS(F, y) = ∫ (F(u) − 1[u ≥ y])² du: a proper score in the units of y, lower
+# is better; for point forecasts it is the absolute error (Gneiting & Raftery 2007, eq. 20).
 
 RELATIVE_ERROR = 1e-8
 _WIDEST = 40.0  # sinh(40) scales from the centre is 1e17
-_TAIL = 1e-11  # what lies further out adds less, in scales
+_TAIL = 1e-11  # contribution of the neglected tails, in scales
 _MOST_STEPS = 1024
-_SETTLED = 1e-5  # of a trapezoid rule: with half the step the error is about the square of what it was
-_FEW = 1e-4  # so near to one degree of freedom the terms of the closed form cancel
+_CONVERGED = 1e-5  # change of a trapezoid rule, whose error is squared when the step is halved
+_NEAR_ONE = 1e-4  # distance from one degree of freedom within which the terms of the closed form cancel
 
 
 def normal_distance(
@@ -69,8 +67,10 @@ def student_t_crps(
     """
     df, loc, scale, y = np.broadcast_arrays(df, loc, scale, y)
     z = (y - loc) / scale
-    near_one = np.abs(df - 1) < _FEW
-    limit = (_standard_t_crps(z, np.full_like(df, 1 - _FEW)) + _standard_t_crps(z, np.full_like(df, 1 + _FEW))) / 2
+    near_one = np.abs(df - 1) < _NEAR_ONE
+    limit = (
+        _standard_t_crps(z, np.full_like(df, 1 - _NEAR_ONE)) + _standard_t_crps(z, np.full_like(df, 1 + _NEAR_ONE))
+    ) / 2
     elsewhere = _standard_t_crps(z, np.where((df > 0.5) & ~near_one, df, 2.0))
     return scale * np.where(df > 0.5, np.where(near_one, limit, elsewhere), np.inf)
 
@@ -88,14 +88,14 @@ def half_distance_of_draws(
 ) -> Float[np.ndarray, " n"]:
     """E|X − X'| / 2 of two independent draws: ∫ F(u) (1 − F(u)) du, to a relative error of about 1e-8.
 
-    By the trapezoid rule over w with u = centre + scale · sinh(w), which converges geometrically where F is smooth,
-    with half the step until the integral has settled, by an adaptive rule where it has not with a thousand steps.
+    By the trapezoid rule over w with u = centre + scale · sinh(w), which converges geometrically where F is smooth: the
+    step is halved until the integral converges. If it does not with a thousand steps, an adaptive rule takes over.
 
     Args:
-        cdf: the distribution function F of each row at a value each.
+        cdf: the distribution function F of each row, at one value a row.
         survival: 1 − F, to full precision above the centre.
-        centre: about the middle of each distribution.
-        scale: about its width, above zero. Its variance has to be finite.
+        centre: rough centre of each distribution.
+        scale: rough width, above zero. Variances have to be finite.
 
     Rows whose centre or scale is not finite give NaN.
     """
@@ -112,9 +112,9 @@ def half_distance_of_draws(
         between = np.linspace(-half_width, half_width, 2 * num_steps + 1)[1::2]
         finer = (total + sum(integrand(w) for w in between) / num_steps) / 2
         num_steps *= 2
-        settled = bool((np.abs(finer - total) <= _SETTLED * finer).all())
+        converged = bool((np.abs(finer - total) <= _CONVERGED * finer).all())
         total = finer
-        if settled:
+        if converged:
             return np.where(known, total * 2 * half_width * scale, np.nan)
     integral, _ = integrate.quad_vec(integrand, -half_width, half_width, epsabs=0.0, epsrel=RELATIVE_ERROR, norm="max")
     return np.where(known, integral * scale, np.nan)
@@ -132,10 +132,10 @@ def crps_by_quadrature(
     rule of all rows together.
 
     Args:
-        cdf: the distribution function of each row at a value each.
-        y: what was to be told.
-        centre: about the middle of each distribution.
-        scale: about its width, above zero.
+        cdf: the distribution function of each row, at one value a row.
+        y: the true values.
+        centre: rough centre of each distribution.
+        scale: rough width, above zero.
 
     Rows whose centre or scale is not finite give NaN.
     """
@@ -144,7 +144,7 @@ def crps_by_quadrature(
     at_y = np.arcsinh((y - centre) / scale)
     ends = np.minimum(at_y, -half_width), np.maximum(at_y, half_width)
     lengths = at_y - ends[0], ends[1] - at_y
-    size = scale + np.abs(y - centre)  # about that of the score: the error of each row is held against its own
+    size = scale + np.abs(y - centre)  # rough size of the score, so that errors of rows are relative
 
     def integrand(share: float) -> Float[np.ndarray, " n"]:
         below, above = ends[0] + share * lengths[0], at_y + share * lengths[1]
@@ -157,7 +157,7 @@ def crps_by_quadrature(
 
 
 def _half_width(cdf: Cdf, survival: Cdf, centre: Float[np.ndarray, " n"], scale: Float[np.ndarray, " n"]) -> float:
-    """How far from 0 integrals over w have to go on either side, for all rows."""
+    """The limit of integrals over w, on both sides of 0, for all rows."""
     half_width = 3.0
     while half_width < _WIDEST:
         distance = np.sinh(half_width)
@@ -169,7 +169,7 @@ def _half_width(cdf: Cdf, survival: Cdf, centre: Float[np.ndarray, " n"], scale:
 
 
 class PredictiveDistribution(abc.ABC):
-    """n distributions of numbers. Values that are asked about have the rows last, (..., n)."""
+    """n distributions of a number. Arguments have the rows last, (..., n)."""
 
     @property
     @abc.abstractmethod
@@ -179,12 +179,12 @@ class PredictiveDistribution(abc.ABC):
     @property
     @abc.abstractmethod
     def mean(self) -> Float[np.ndarray, "*draws n"]:
-        """Means; NaN where there is none."""
+        """Means; NaN where they do not exist."""
 
     @property
     @abc.abstractmethod
     def std(self) -> Float[np.ndarray, "*draws n"]:
-        """Standard deviations; infinite where there is none."""
+        """Standard deviations; infinite where they do not exist."""
 
     @abc.abstractmethod
     def log_density(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
@@ -192,38 +192,35 @@ class PredictiveDistribution(abc.ABC):
 
     @abc.abstractmethod
     def cdf(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
-        """Probabilities of being at most so large."""
+        """P(X <= value)."""
 
     @abc.abstractmethod
     def quantile(self, probability: float) -> Float[np.ndarray, "*draws n"]:
-        """The value below which a number falls with this probability, in (0, 1)."""
+        """Quantiles at a probability in (0, 1)."""
 
     @abc.abstractmethod
     def draws(self, rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "num ... n"]:
-        """Independent draws from each."""
+        """Independent draws from each distribution."""
 
     def survival(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
-        """Probabilities of being larger."""
+        """P(X > value)."""
         return 1 - self.cdf(values)
 
     def mean_distance(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, "*draws n"] | None:
-        """E|X − value|; None where it has no closed form."""
+        """E|X − value|; None without a closed form."""
         return None
 
     def crps(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, "*draws n"]:
-        """The continuous ranked probability score of a value for each row, in its units: the smaller the better.
-
-        By quadrature of the distribution function, unless there is a closed form: see `bayesgen.predictives.base`.
-        """
+        """The continuous ranked probability score of a value for each row: in closed form, or by quadrature."""
         return crps_by_quadrature(self.cdf, np.asarray(values, np.float64), *centre_and_scale(self))
 
 
 def centre_and_scale(predictive: PredictiveDistribution) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """About the middle of each distribution, and its width."""
+    """Rough centre and width of each distribution."""
     mean, std = np.asarray(predictive.mean), np.asarray(predictive.std)
     is_known = np.isfinite(mean) & np.isfinite(std) & (std > 0)
     if is_known.all():
         return mean, std
-    with np.errstate(invalid="ignore"):  # rows that are impossible have none
-        low, middle, high = (predictive.quantile(probability) for probability in (0.25, 0.5, 0.75))
-        return np.where(is_known, mean, middle), np.where(is_known, std, high - low)
+    with np.errstate(invalid="ignore"):  # impossible rows have no quantiles
+        low, median, high = (predictive.quantile(probability) for probability in (0.25, 0.5, 0.75))
+        return np.where(is_known, mean, median), np.where(is_known, std, high - low)

@@ -1,4 +1,4 @@
-"""Distributions of a response that are known by their log joint alone: normalised by adaptive quadrature."""
+"""Distributions of a response by their log joint density, normalised by adaptive quadrature."""
 
 import dataclasses
 from collections.abc import Callable
@@ -16,21 +16,19 @@ from bayesgen.runtime import over_chunks
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Shaped
 
 from .base import PredictiveDistribution
-from .mixture import solved
-
-# The line on which a response is looked for: its support, stretched so that tails of any weight have ends.
+from .mixture import find_roots
 
 CHUNK_VALUES = 4096
-MIDDLE_HALF = 1.349  # of a standard normal: what lies between its quartiles
+INTERQUARTILE_RANGE = 1.349  # of a standard normal
 
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """y = f(center + scale sinh(u)), where f maps the real line to the support of y, and u is the coordinate.
+    """The change of variable y = f(center + scale sinh(u)), by which heavy tails in y are short tails in u.
 
     Attributes:
-        transform: f.
-        center, scale: where y is before x is known, roughly, in coordinates without constraints.
+        transform: f, from the real line to the support of y.
+        center, scale: of the marginal distribution of y, roughly, in unconstrained coordinates.
     """
 
     transform: Transform
@@ -39,15 +37,15 @@ class Line:
 
     @classmethod
     def of(cls, support: constraints.Constraint, values: Float[np.ndarray, " m"]) -> "Line":
-        """The line of a support, about values that the response may take."""
+        """The change of variable for a support, fitted to typical values of the response."""
         transform = biject_to(support)
         with jax.enable_x64(True):
             free = np.asarray(transform.inv(jnp.asarray(values, float)))
         free = free[np.isfinite(free)]
         if not len(free):
             return cls(transform, 0.0, 1.0)
-        low, middle, high = np.quantile(free, [0.25, 0.5, 0.75])
-        return cls(transform, float(middle), float((high - low) / MIDDLE_HALF or max(abs(middle), 1.0)))
+        low, median, high = np.quantile(free, [0.25, 0.5, 0.75])
+        return cls(transform, float(median), float((high - low) / INTERQUARTILE_RANGE or max(abs(median), 1.0)))
 
     @property
     def is_real(self) -> bool:
@@ -55,7 +53,7 @@ class Line:
         return isinstance(self.transform, IdentityTransform)
 
     def values(self, u: Float[np.ndarray, "..."]) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
-        """y at coordinates, and log |dy/du|; -inf where y is beyond what floating point holds."""
+        """y at coordinates u, and log |dy/du|; -inf where y overflows."""
         with np.errstate(over="ignore", invalid="ignore"):
             free = self.center + self.scale * np.sinh(u)
             log_slope = np.log(self.scale) + np.logaddexp(u, -u) - np.log(2.0)
@@ -63,28 +61,28 @@ class Line:
                 return free, log_slope
             y, jacobian, possible = _mapped(self._constrained, free)
             inside = possible & np.isfinite(y)
-            middle = float(_mapped(self._constrained, np.full(1, self.center))[0][0])
-            return np.where(inside, y, middle), np.where(inside, log_slope + jacobian, -np.inf)
+            center = float(_mapped(self._constrained, np.full(1, self.center))[0][0])
+            return np.where(inside, y, center), np.where(inside, log_slope + jacobian, -np.inf)
 
     def _constrained(self, free: Float[Array, " m"]) -> tuple[Array, Array, Array]:
         y = self.transform(free)
         return y, self.transform.log_abs_det_jacobian(free, y), self.transform.codomain(y)
 
     def coordinates(self, y: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-        """Coordinates of values; infinite ones beyond the support."""
+        """Coordinates u of values; infinite beyond the support."""
         if self.is_real:
             return np.arcsinh((y - self.center) / self.scale)
         (possible,) = _mapped(lambda values: (self.transform.codomain(values),), y)
-        middle = float(_mapped(self._constrained, np.full(1, self.center))[0][0])
-        (free,) = _mapped(lambda values: (self.transform.inv(values),), np.where(possible, y, middle))
+        center = float(_mapped(self._constrained, np.full(1, self.center))[0][0])
+        (free,) = _mapped(lambda values: (self.transform.inv(values),), np.where(possible, y, center))
         u = np.arcsinh((free - self.center) / self.scale)
-        return np.where(possible, u, np.where(y < middle, -np.inf, np.inf))
+        return np.where(possible, u, np.where(y < center, -np.inf, np.inf))
 
 
 def _mapped(
     function: Callable[[Array], tuple[Array, ...]], values: Float[np.ndarray, "*shape"]
 ) -> tuple[Shaped[np.ndarray, "*shape"], ...]:
-    """What JAX makes of values, at one size, because it compiles for each."""
+    """A JAX function of values, in chunks of one size, so that it compiles once."""
     flat = np.asarray(values, np.float64).ravel()
     with jax.enable_x64(True):
         found = over_chunks(lambda part: function(jnp.asarray(part)), flat, len(flat), CHUNK_VALUES, one_size=True)
@@ -113,21 +111,23 @@ _COEFFICIENTS = np.linalg.inv(legendre.legvander(NODES, _DEGREE))  # of Legendre
 LogJoint: TypeAlias = Callable[[Int[np.ndarray, " m"], Float[np.ndarray, " m"]], Float[np.ndarray, " m"]]
 """Positions of rows, and a value of y for each -> log p(x, y)."""
 
-END, FIRST_PANELS, PIECES = 20.0, 24, 4  # of the line, in its coordinate; how panels that are too coarse are cut
-TOLERANCE = 1e-9  # of the integral, for the difference of two rules of one panel: that of the better one is far below
-NARROWEST = 1e-13  # panel, of its place on the line: what jumps of a density are cut down to
-NEAR, STEP = 30.0, 3.0  # nats: how far below the peak a panel still counts; how much neighbours may differ
-UNSEEN, OPTIMISM = 0.5, 4.0  # nats that a peak may be higher than nodes; how much more than parabolas tell
-NOTHING = 1e-18  # of the integral: panels that hold less are let go
+END, FIRST_PANELS, PIECES = 20.0, 24, 4  # limit of |u|; number of panels at first; pieces of a coarse panel
+QUADRATURE_TOLERANCE = (
+    1e-9  # of the integral, for the difference of two rules on a panel; the error of the better one is far lower
+)
+NARROWEST = 1e-13  # width of a panel relative to its place, reached at jumps of a density
+NEAR_PEAK, LARGEST_JUMP = 30.0, 3.0  # nats: below the peak, of relevant panels; between neighbouring nodes, at most
+UNSEEN, OPTIMISM = 0.5, 4.0  # nats of a peak above nodes, at most; factor on the rise of a parabola
+NEGLIGIBLE_SHARE = 1e-18  # of the integral: smaller panels are dropped
 
 
 def interpolants(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "... 15"]:
-    """What values at the nodes weigh in the polynomial through them at x."""
+    """Weights of values at the nodes, for the interpolating polynomial at x."""
     return legendre.legvander(x, _DEGREE) @ _COEFFICIENTS
 
 
 def antiderivatives(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "... 15"]:
-    """What values at the nodes weigh in the integral from -1 to x of the polynomial through them."""
+    """Weights of values at the nodes, for the integral of the interpolating polynomial from -1 to x."""
     polynomials = legendre.legvander(x, _DEGREE + 1)
     degrees = np.arange(1, _DEGREE + 1)
     integrals = (polynomials[..., 2:] - polynomials[..., :-2]) / (2 * degrees + 1)
@@ -136,13 +136,13 @@ def antiderivatives(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "... 15"]:
 
 @by_content
 class Panels:
-    """Pieces of the line, sorted by row and place.
+    """Intervals of u with quadrature nodes, sorted by row and place.
 
     Attributes:
-        rows: to which row each belongs.
-        left, right: ends, in the line's coordinate.
+        rows: the row of each panel.
+        left, right: ends, in u.
         values: y at the nodes.
-        logs: log densities of the coordinate at the nodes, not normalised.
+        logs: unnormalised log densities of u at the nodes.
     """
 
     rows: Int[np.ndarray, " P"]
@@ -167,14 +167,13 @@ def predictive_on_grid(
 ) -> "tuple[GridPredictive, Float[np.ndarray, ' n']]":
     """The distribution of y in each row, and log of the integral of the joint: log p(x).
 
-    The line is cut into panels, the same for all rows at first. Panels in which the two rules of Gauss and Kronrod
-    differ are cut again, until the integral has settled; so are those beside panels from which the density rises
-    towards a peak that they have not seen.
+    The range of u is cut into panels, at first the same for all rows. Panels are cut again while the rules of Gauss and
+    Kronrod differ on them, or while the nodes may have missed a peak.
 
     Args:
         log_joint: log p(x, y).
         num_rows: n.
-        line: where y is looked for.
+        line: the change of variable.
 
     Source: Piessens et al. (1983), QUADPACK, rule of 15 points; stretched tails as in Takahasi and Mori (1974), Double
     exponential formulas for numerical integration.
@@ -215,21 +214,21 @@ def _peaks(panels: Panels, num_rows: int) -> Float[np.ndarray, " n"]:
 
 
 def _too_coarse(panels: Panels, num_rows: int) -> Bool[np.ndarray, " P"]:
-    """Which panels are to be cut."""
+    """Which panels to cut."""
     peaks = _peaks(panels, num_rows)[panels.rows]
-    with np.errstate(invalid="ignore"):  # of rows that are impossible
+    with np.errstate(invalid="ignore"):  # of impossible rows
         densities = np.where(np.isneginf(peaks)[:, None], 0.0, np.exp(panels.logs - peaks[:, None]))
     halves = 0.5 * (panels.right - panels.left)
     integrals = halves * (densities @ KRONROD)
     differences = abs(integrals - halves * (densities @ GAUSS))
     totals = np.bincount(panels.rows, integrals, num_rows)[panels.rows]
-    coarse = differences > TOLERANCE * totals
+    coarse = differences > QUADRATURE_TOLERANCE * totals
     # between neighbours: the last node of one, and the first of the next
     one, next_one = panels.logs[:-1, -1], panels.logs[1:, 0]
     together = panels.rows[:-1] == panels.rows[1:]
     with np.errstate(invalid="ignore"):
-        is_near = np.maximum(one, next_one) > peaks[:-1] - NEAR
-        jumps = together & is_near & ~(abs(one - next_one) <= STEP)
+        is_near = np.maximum(one, next_one) > peaks[:-1] - NEAR_PEAK
+        jumps = together & is_near & ~(abs(one - next_one) <= LARGEST_JUMP)
     coarse[:-1] |= jumps
     coarse[1:] |= jumps
     coarse |= _with_unseen_peaks(panels, peaks)
@@ -237,10 +236,10 @@ def _too_coarse(panels: Panels, num_rows: int) -> Bool[np.ndarray, " P"]:
 
 
 def _with_unseen_peaks(panels: Panels, peaks: Float[np.ndarray, " P"]) -> Bool[np.ndarray, " P"]:
-    """Panels with a node that is higher than its neighbours, where the peak near it may be much higher still.
+    """Panels with a node above its neighbours near which the density may have a much higher peak.
 
-    By how much is told by the parabola through the three and, where its neighbours are far below, by how far: a node
-    may happen to lie on its parabola's peak, and far from that of the density.
+    The height of the peak is estimated by the parabola through the three nodes and, where the neighbours are far below,
+    by their distance: the node may lie on the peak of its parabola, far from the peak of the density.
     """
     nodes = 0.5 * ((panels.right - panels.left)[:, None] * NODES + (panels.left + panels.right)[:, None])
     u, logs = nodes.ravel(), panels.logs.ravel()
@@ -251,10 +250,10 @@ def _with_unseen_peaks(panels: Panels, peaks: Float[np.ndarray, " P"]) -> Bool[n
         slope = before + curvature * (u[1:-1] - u[:-2])
         rise = -(slope**2) / (4 * curvature)
         drop = np.minimum(logs[1:-1] - logs[:-2], logs[1:-1] - logs[2:])
-        drop = np.where(drop > STEP, drop, 0.0)
+        drop = np.where(drop > LARGEST_JUMP, drop, 0.0)
         is_peak = (before >= 0) & (after <= 0) & (curvature < 0) & (rows[2:] == rows[:-2])
         is_rough = (rise > UNSEEN) | (drop > 0)
-        unseen = is_peak & is_rough & (logs[1:-1] + np.maximum(OPTIMISM * rise, drop) > tops[1:-1] - NEAR)
+        unseen = is_peak & is_rough & (logs[1:-1] + np.maximum(OPTIMISM * rise, drop) > tops[1:-1] - NEAR_PEAK)
     places = np.flatnonzero(unseen) + 1
     coarse = np.zeros(len(panels.rows), bool)
     for shift in (-1, 0, 1):  # the parabola's peak may be beyond the next node
@@ -273,20 +272,20 @@ def _normalized(
     totals = np.bincount(panels.rows, integrals, num_rows)
     with np.errstate(divide="ignore", invalid="ignore"):
         log_normalizer = np.log(totals) + peaks
-        kept = integrals > NOTHING * totals[panels.rows]
+        kept = integrals > NEGLIGIBLE_SHARE * totals[panels.rows]
         densities = (densities / totals[panels.rows][:, None])[kept]
     return GridPredictive(log_joint, line, panels.take(kept), densities, log_normalizer), log_normalizer
 
 
 @by_content
 class GridPredictive(PredictiveDistribution):
-    """Distributions of y by their log joint, and panels on which it is integrated.
+    """Distributions of y by their log joint density and its integrals on panels.
 
     Attributes:
         log_joint: log p(x, y).
-        line: where y is looked for.
-        panels: those that hold some of it.
-        densities: of the coordinate, at the nodes.
+        line: the change of variable.
+        panels: the panels.
+        densities: of u, at the nodes.
         log_normalizer: log p(x).
     """
 
@@ -298,11 +297,10 @@ class GridPredictive(PredictiveDistribution):
 
     @property
     def num_rows(self) -> int:
-        """As many as there are normalizers."""
         return len(self.log_normalizer)
 
     def nodes_of(self, row: int) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Values of y, and logs of what they weigh in integrals of functions of y over dy."""
+        """The nodes of a row in y, and logs of their quadrature weights for integrals over y."""
         here = slice(*self._starts[row : row + 2])
         left, right = self.panels.left[here], self.panels.right[here]
         halves = 0.5 * (right - left)[:, None]
@@ -311,17 +309,15 @@ class GridPredictive(PredictiveDistribution):
 
     @property
     def weights(self) -> Float[np.ndarray, "P 15"]:
-        """What the nodes weigh in integrals over the density."""
+        """Weights of the nodes in expectations."""
         return (0.5 * (self.panels.right - self.panels.left))[:, None] * self.densities * KRONROD
 
     @property
     def mean(self) -> Float[np.ndarray, " n"]:
-        """Means; NaN for a row that is impossible."""
         return self._integral(self.panels.values)
 
     @property
     def std(self) -> Float[np.ndarray, " n"]:
-        """Standard deviations."""
         return np.sqrt(self._integral((self.panels.values - self.mean[self.panels.rows][:, None]) ** 2))
 
     def _integral(self, values: Float[np.ndarray, "P 15"]) -> Float[np.ndarray, " n"]:
@@ -342,11 +338,11 @@ class GridPredictive(PredictiveDistribution):
 
     @property
     def _starts(self) -> Int[np.ndarray, " n_and_1"]:
-        """The first panel of each row, and where the last row ends."""
+        """Index of the first panel of each row, and the number of panels."""
         return np.searchsorted(self.panels.rows, np.arange(self.num_rows + 1))
 
     def _before(self) -> Float[np.ndarray, " P"]:
-        """The probability to the left of each panel."""
+        """Probability to the left of each panel."""
         inside = self.weights.sum(1)
         total = inside.cumsum() - inside
         starts = self._starts[:-1]
@@ -354,7 +350,6 @@ class GridPredictive(PredictiveDistribution):
         return total - firsts[self.panels.rows]
 
     def cdf(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
-        """Integrals up to the values."""
         values = np.asarray(values, np.float64)
         whole = np.broadcast_to(values, np.broadcast_shapes(values.shape, (self.num_rows,)))
         u = self.line.coordinates(whole)
@@ -372,10 +367,10 @@ class GridPredictive(PredictiveDistribution):
     def _last_panel(
         self, keys: Float[np.ndarray, " P"], wanted: Float[np.ndarray, "... n"]
     ) -> Int[np.ndarray, "... n"]:
-        """The last panel of each row whose key is at most what is wanted; -1 where there is none."""
+        """The last panel of each row whose key is at most `wanted`; -1 without one."""
         starts = self._starts
         low = np.broadcast_to(starts[:-1] - 1, wanted.shape).copy()
-        high = np.broadcast_to(starts[1:], wanted.shape).copy()  # the first that is too far
+        high = np.broadcast_to(starts[1:], wanted.shape).copy()  # exclusive
         for _ in range(int(np.ceil(np.log2(max(np.diff(starts).max(initial=1), 1) + 1))) + 1):
             middle = (low + high) // 2
             active = high - low > 1
@@ -384,15 +379,13 @@ class GridPredictive(PredictiveDistribution):
         return np.where(low >= starts[:-1], low, -1)
 
     def quantile(self, probability: float) -> Float[np.ndarray, " n"]:
-        """Where the integral is so large."""
         return self._at(np.full(self.num_rows, probability))
 
     def draws(self, rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "num n"]:
-        """Quantiles at random probabilities."""
         return self._at(rng.random((num_draws, self.num_rows)))
 
     def _at(self, probabilities: Float[np.ndarray, "... n"]) -> Float[np.ndarray, "... n"]:
-        """The values at which the integral is so large."""
+        """The values at which the distribution function has these probabilities."""
         if not len(self.panels.rows):
             return np.full(probabilities.shape, np.nan)
         before = self._before()
@@ -400,7 +393,7 @@ class GridPredictive(PredictiveDistribution):
         halves = 0.5 * (self.panels.right - self.panels.left)[panel]
         densities, missing = self.densities[panel], probabilities - before[panel]
         ones = np.ones(probabilities.shape)
-        share = solved(
+        share = find_roots(
             lambda x: halves * (densities * antiderivatives(x)).sum(-1) - missing,
             lambda x: halves * (densities * interpolants(x)).sum(-1),
             -ones,

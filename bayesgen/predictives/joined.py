@@ -1,4 +1,4 @@
-"""Distributions of many rows, put together of those of successive rows or made when they are asked."""
+"""Predictive distributions of many rows: concatenated from parts, or made on demand."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,47 +12,39 @@ from .base import PredictiveDistribution
 
 @by_content
 class JoinedPredictive(PredictiveDistribution):
-    """Distributions of successive rows, one part after another.
+    """Distributions of successive rows, concatenated.
 
     Attributes:
-        parts: those of some rows each, in order.
+        parts: distributions of some rows each, in order.
     """
 
     parts: tuple[PredictiveDistribution, ...]
 
     @property
     def num_rows(self) -> int:
-        """Of all parts."""
         return sum(part.num_rows for part in self.parts)
 
     @property
     def mean(self) -> Float[np.ndarray, " n"]:
-        """Part by part."""
         return np.concatenate([part.mean for part in self.parts], -1)
 
     @property
     def std(self) -> Float[np.ndarray, " n"]:
-        """Part by part."""
         return np.concatenate([part.std for part in self.parts], -1)
 
     def log_density(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
-        """Part by part."""
         return self._of_parts(values, lambda part, of_part: part.log_density(of_part))
 
     def cdf(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
-        """Part by part."""
         return self._of_parts(values, lambda part, of_part: part.cdf(of_part))
 
     def quantile(self, probability: float) -> Float[np.ndarray, " n"]:
-        """Part by part."""
         return np.concatenate([part.quantile(probability) for part in self.parts], -1)
 
     def crps(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, " n"]:
-        """Part by part."""
         return self._of_parts(values, lambda part, of_part: part.crps(of_part))
 
     def draws(self, rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "num n"]:
-        """Part by part."""
         return np.concatenate([part.draws(rng, num_draws) for part in self.parts], -1)
 
     def _of_parts(
@@ -68,17 +60,17 @@ class JoinedPredictive(PredictiveDistribution):
 
 
 def joined_predictives(parts: Sequence[PredictiveDistribution]) -> PredictiveDistribution:
-    """The distributions of all rows, from those of successive ones."""
+    """The distributions of all rows, from those of successive rows."""
     return parts[0] if len(parts) == 1 else JoinedPredictive(tuple(parts))
 
 
 @by_content
 class DeferredPredictive(PredictiveDistribution):
-    """Distributions that are made anew whenever they are asked, being larger than what they are made of.
+    """Distributions too large to keep, which are made again for each call.
 
     Attributes:
-        make: makes them.
-        means, stds: theirs.
+        make: makes the distributions.
+        means, stds: their means and standard deviations.
     """
 
     make: Callable[[], PredictiveDistribution]
@@ -87,35 +79,27 @@ class DeferredPredictive(PredictiveDistribution):
 
     @property
     def num_rows(self) -> int:
-        """As many as there are means."""
         return len(self.means)
 
     @property
     def mean(self) -> Float[np.ndarray, " n"]:
-        """Means, which are kept."""
         return self.means
 
     @property
     def std(self) -> Float[np.ndarray, " n"]:
-        """Standard deviations, which are kept."""
         return self.stds
 
     def log_density(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
-        """Log densities of values."""
         return self.make().log_density(values)
 
     def cdf(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
-        """Probabilities of being at most so large."""
         return self.make().cdf(values)
 
     def quantile(self, probability: float) -> Float[np.ndarray, " n"]:
-        """Quantiles."""
         return self.make().quantile(probability)
 
     def crps(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, " n"]:
-        """The continuous ranked probability score of values."""
         return self.make().crps(values)
 
     def draws(self, rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "num n"]:
-        """Independent draws."""
         return self.make().draws(rng, num_draws)

@@ -15,26 +15,24 @@ HALF_LOG_2PI = 0.5 * float(np.log(2 * np.pi))
 
 
 class LocationScale(PredictiveDistribution):
-    """Shifted and scaled forms of one distribution. With a leading axis of draws there are n for each draw."""
+    """A location-scale family, symmetric about 0. Parameters may have a leading axis of draws."""
 
     loc: Float[np.ndarray, "*draws n"]
     scale: Float[np.ndarray, "*draws n"]
 
     @property
     def num_rows(self) -> int:
-        """The last axis."""
         return int(self.loc.shape[-1])
 
     @abc.abstractmethod
     def standard_draws(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Float[np.ndarray, "*shape"]:
-        """Draws about 0 with scale 1; the shape ends in that of the parameters."""
+        """Draws with location 0 and scale 1; the shape ends in that of the parameters."""
 
     def survival(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
-        """Probabilities of being larger, however small: the distributions are symmetric."""
+        """P(X > value), precise for small probabilities, by symmetry."""
         return self.cdf(2 * self.loc - values)
 
     def draws(self, rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "num ... n"]:
-        """Independent draws from each."""
         return self.loc + self.scale * self.standard_draws(rng, (num_draws, *self.loc.shape))
 
 
@@ -52,28 +50,22 @@ class NormalPredictive(LocationScale):
 
     @property
     def mean(self) -> Float[np.ndarray, "*draws n"]:
-        """Locations."""
         return self.loc
 
     @property
     def std(self) -> Float[np.ndarray, "*draws n"]:
-        """Scales."""
         return np.broadcast_to(self.scale, self.loc.shape)
 
     def log_density(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
-        """Log densities of values."""
         return -0.5 * ((values - self.loc) / self.scale) ** 2 - HALF_LOG_2PI - np.log(self.scale)
 
     def cdf(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
-        """Probabilities of being at most so large."""
         return scipy.special.ndtr((values - self.loc) / self.scale)
 
     def quantile(self, probability: float) -> Float[np.ndarray, "*draws n"]:
-        """Quantiles."""
         return self.loc + self.scale * scipy.special.ndtri(probability)
 
     def mean_distance(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, "*draws n"]:
-        """E|X − value|."""
         return normal_distance(np.asarray(values, np.float64), self.loc, self.scale)
 
     def crps(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, "*draws n"]:
@@ -81,13 +73,12 @@ class NormalPredictive(LocationScale):
         return normal_crps(np.asarray(values, np.float64), self.loc, self.scale)
 
     def standard_draws(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Float[np.ndarray, "*shape"]:
-        """Standard normal ones."""
         return rng.standard_normal(shape)
 
 
 @record
 class StudentTPredictive(LocationScale):
-    """Student-t distributions. There is no mean at 1 degree of freedom and below, no standard deviation at 2."""
+    """Student-t distributions. The mean exists above 1 degree of freedom, the standard deviation above 2."""
 
     df: Float[np.ndarray, "*draws n"]
     loc: Float[np.ndarray, "*draws n"]
@@ -95,7 +86,6 @@ class StudentTPredictive(LocationScale):
 
     @property
     def mean(self) -> Float[np.ndarray, "*draws n"]:
-        """Locations, where there is a mean."""
         return np.where(self.df > 1, self.loc, np.nan)
 
     @property
@@ -106,21 +96,17 @@ class StudentTPredictive(LocationScale):
             return self.scale * np.sqrt(self.df / excess)
 
     def log_density(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
-        """Log densities of values."""
         half = 0.5 * self.df
         constant = log_rising(half, 0.5) - 0.5 * np.log(np.pi * self.df) - np.log(self.scale)
         return constant - (half + 0.5) * np.log1p(((values - self.loc) / self.scale) ** 2 / self.df)
 
     def cdf(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
-        """Probabilities of being at most so large."""
         return scipy.special.stdtr(self.df, (values - self.loc) / self.scale)
 
     def quantile(self, probability: float) -> Float[np.ndarray, "*draws n"]:
-        """Quantiles."""
         return self.loc + self.scale * scipy.special.stdtrit(self.df, probability)
 
     def mean_distance(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, "*draws n"]:
-        """E|X − value|; infinite where there is no mean."""
         return student_t_distance(np.asarray(values, np.float64), self.df, self.loc, self.scale)
 
     def crps(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, "*draws n"]:
@@ -128,5 +114,4 @@ class StudentTPredictive(LocationScale):
         return student_t_crps(np.asarray(values, np.float64), self.df, self.loc, self.scale)
 
     def standard_draws(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Float[np.ndarray, "*shape"]:
-        """Standard Student-t ones."""
         return rng.standard_t(self.df, shape)

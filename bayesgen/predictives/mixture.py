@@ -1,4 +1,4 @@
-"""Mixtures of predictive distributions, and the search for their quantiles."""
+"""Mixtures of predictive distributions, and roots of increasing functions for their quantiles."""
 
 import math
 from collections.abc import Callable
@@ -12,8 +12,8 @@ from bayesgen.typing import ArrayOrNumber, Float, Int
 
 from .base import PredictiveDistribution, centre_and_scale, half_distance_of_draws
 
-MOST_STEPS = 200  # of a search for quantiles, which halves a bracket at worst
-DIGITS = 1e-15  # of a quantile, in units of the ends of its bracket; and of the function, which is a probability
+ROOT_STEPS = 200  # of a root search, which halves a bracket at worst
+ROOT_TOLERANCE = 1e-15  # of a root relative to its bracket, and of the function, a probability
 
 
 @record
@@ -22,7 +22,7 @@ class MixturePredictive(PredictiveDistribution):
 
     Attributes:
         log_weights: logs of the weights, which sum to 1.
-        components: distributions whose parameters have a leading axis, or a tuple of distributions.
+        components: one distribution whose parameters have a leading axis S, or S distributions.
     """
 
     log_weights: Float[np.ndarray, "S n"]
@@ -30,30 +30,28 @@ class MixturePredictive(PredictiveDistribution):
 
     @property
     def num_rows(self) -> int:
-        """The last axis."""
         return int(self.log_weights.shape[-1])
 
     def _of_components(
         self, ask: Callable[[PredictiveDistribution], Float[np.ndarray, "..."]]
     ) -> Float[np.ndarray, "S n"]:
-        """What each component says."""
+        """A function of each component."""
         if isinstance(self.components, PredictiveDistribution):
             return ask(self.components)
         return np.stack([ask(component) for component in self.components])
 
     @property
     def weights(self) -> Float[np.ndarray, "S n"]:
-        """The weights."""
         return np.exp(self.log_weights)
 
     @property
     def means(self) -> Float[np.ndarray, "S n"]:
-        """Those of the components."""
+        """Means of the components."""
         return np.broadcast_to(self._of_components(lambda predictive: predictive.mean), self.log_weights.shape)
 
     @property
     def mean(self) -> Float[np.ndarray, " n"]:
-        """Weighted means of the means; a component without weight has no part in them."""
+        """Weighted means of the components' means; components of weight 0 do not count."""
         return _weighted(self.weights, self.means)
 
     @property
@@ -63,8 +61,6 @@ class MixturePredictive(PredictiveDistribution):
         return np.sqrt(_weighted(weights, stds**2 + (means - _weighted(weights, means)) ** 2))
 
     def log_density(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
-        """Log densities of values."""
-
         def of_each(row_values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
             logs = self.log_weights + self._of_components(lambda predictive: predictive.log_density(row_values))
             return scipy.special.logsumexp(logs, axis=0)
@@ -72,7 +68,6 @@ class MixturePredictive(PredictiveDistribution):
         return self._of_each(of_each, values)
 
     def cdf(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
-        """Probabilities of being at most so large."""
         weights = self.weights
 
         def of_each(row_values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
@@ -92,14 +87,13 @@ class MixturePredictive(PredictiveDistribution):
         return np.stack([function(row_values) for row_values in table]).reshape(shape)
 
     def quantile(self, probability: float) -> Float[np.ndarray, " n"]:
-        """Between the least and the greatest of the components' quantiles, by Newton's steps and bisection."""
+        """Roots between the least and the greatest of the components' quantiles."""
         ends = self._of_components(lambda predictive: predictive.quantile(probability))
         counts = self.log_weights > -np.inf
         low, high = np.where(counts, ends, np.inf).min(0), np.where(counts, ends, -np.inf).max(0)
-        return solved(lambda x: self.cdf(x) - probability, lambda x: np.exp(self.log_density(x)), low, high)
+        return find_roots(lambda x: self.cdf(x) - probability, lambda x: np.exp(self.log_density(x)), low, high)
 
     def survival(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
-        """Probabilities of being larger."""
         weights = self.weights
 
         def of_each(row_values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
@@ -108,7 +102,6 @@ class MixturePredictive(PredictiveDistribution):
         return self._of_each(of_each, values)
 
     def mean_distance(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, " n"] | None:
-        """E|X − value|, where all components have a closed form of it."""
         components = (self.components,) if isinstance(self.components, PredictiveDistribution) else self.components
         distances = [component.mean_distance(values) for component in components]
         known = [distance for distance in distances if distance is not None]
@@ -121,8 +114,8 @@ class MixturePredictive(PredictiveDistribution):
     def crps(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, " n"]:
         """The continuous ranked probability score, E|X − value| − E|X − X'| / 2 (Gneiting & Raftery 2007, eq. 21).
 
-        The first in closed form, the second by quadrature; both by quadrature where a component has no closed form or
-        the mixture no finite variance.
+        The first term in closed form, the second by quadrature; the score by quadrature where a component has no closed
+        form or the mixture no finite variance.
         """
         distance = self.mean_distance(values) if np.isfinite(self.std).all() else None
         if distance is None:
@@ -130,7 +123,6 @@ class MixturePredictive(PredictiveDistribution):
         return distance - half_distance_of_draws(self.cdf, self.survival, *centre_and_scale(self))
 
     def draws(self, rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "num n"]:
-        """Draws of components, and of each of these."""
         bounds = self.weights.cumsum(0)
         uniform = rng.random((num_draws, self.num_rows)) * bounds[-1]
         chosen = np.stack(
@@ -145,34 +137,34 @@ class MixturePredictive(PredictiveDistribution):
 
 
 def _picked(leaf: Float[np.ndarray, "#S #n"], chosen: Int[np.ndarray, "num n"]) -> Float[np.ndarray, "num n"]:
-    """A parameter of the chosen components, which may be the same for all."""
+    """A parameter of the chosen components."""
     rows = np.arange(chosen.shape[1]) if leaf.shape[1] > 1 else np.zeros(chosen.shape[1], int)
     return leaf[chosen if len(leaf) > 1 else np.zeros_like(chosen), rows]
 
 
 def _weighted(weights: Float[np.ndarray, "S n"], values: Float[np.ndarray, "#S #n"]) -> Float[np.ndarray, " n"]:
-    """Weighted sums, in which what has no weight has no part whatever it is."""
+    """Weighted sums; terms of weight 0 are 0, even if their value is infinite or NaN."""
     return np.where(weights > 0, weights * values, 0.0).sum(0)
 
 
-def solved(
+def find_roots(
     function: Callable[[Float[np.ndarray, "..."]], Float[np.ndarray, "..."]],
     slope: Callable[[Float[np.ndarray, "..."]], Float[np.ndarray, "..."]],
     low: Float[np.ndarray, "..."],
     high: Float[np.ndarray, "..."],
 ) -> Float[np.ndarray, "..."]:
-    """Where rising functions are zero, between two ends: by Newton's steps, by halves where these leave the bracket."""
-    least = DIGITS * np.maximum(abs(low), abs(high))
+    """Roots of increasing functions in brackets: by Newton's steps, or bisection where these leave the bracket."""
+    least = ROOT_TOLERANCE * np.maximum(abs(low), abs(high))
     point = 0.5 * (low + high)
-    for _ in range(MOST_STEPS):
+    for _ in range(ROOT_STEPS):
         value = function(point)
         low, high = np.where(value <= 0, point, low), np.where(value >= 0, point, high)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             step = point - value / slope(point)
-        is_small = abs(step - point) <= least  # also onto or past an end that is as near
+        is_small = abs(step - point) <= least  # also to or past a near end
         is_inside = (step > low) & (step < high)
-        is_robust = (high - low <= least) | is_small | (abs(value) <= DIGITS) | np.isnan(point)
-        point = np.where(is_robust, point, np.where(is_inside, step, 0.5 * (low + high)))
-        if is_robust.all():
+        is_converged = (high - low <= least) | is_small | (abs(value) <= ROOT_TOLERANCE) | np.isnan(point)
+        point = np.where(is_converged, point, np.where(is_inside, step, 0.5 * (low + high)))
+        if is_converged.all():
             break
     return point

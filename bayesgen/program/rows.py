@@ -16,6 +16,7 @@ from bayesgen.data import (
     Covariate,
     Padded,
     Rows,
+    SequenceCells,
     SequenceSteps,
     Table,
     as_one_sequence,

@@ -16,7 +16,7 @@ from .devices import carrying, check_not_forked, placed, requested, used
 from .progress import bar
 from .seeds import as_key, check_seed, generator
 from .threads import (
-    ONE_THREAD_A_PRODUCT,
+    SINGLE_THREADED_BLAS,
     Pool,
     all_in_threads,
     in_threads,
@@ -27,7 +27,7 @@ from .threads import (
 
 __all__ = [
     "LEAST_ROWS",
-    "ONE_THREAD_A_PRODUCT",
+    "SINGLE_THREADED_BLAS",
     "OwnedJit",
     "Pool",
     "all_in_threads",

@@ -1,7 +1,4 @@
-"""Cutting rows into chunks, and draws into batches; padding, so that little is compiled.
-
-What is made of a chunk of rows, or a batch of draws, takes bounded memory.
-"""
+"""Chunks of rows and batches of draws, so that memory is bounded; padding, so that few sizes are compiled."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,11 +9,11 @@ import numpy as np
 
 from bayesgen.typing import Shaped
 
-TABLE_CELLS = 1 << 22  # of a chunk of a table: 32 MB, if they have to be copied as float64
-CHECKED_CELLS = 1 << 18  # that are looked at together, so that looking takes no second matrix
-CACHE_ROWS = 4096  # of few columns, which stay in the processor's cache
+TABLE_CELLS = 1 << 22  # of a chunk of a table: 32 MB as float64
+CHECKED_CELLS = 1 << 18  # of a chunk for checks, whose temporary arrays stay small
+CACHE_ROWS = 4096  # of few columns, which stay in the cache
 LEAST_ROWS = 64
-NUM_BATCHES = 100  # of draws, about: enough to tell by their spread how uncertain a mean over all of them is
+NUM_BATCHES = 100  # of draws, about, for Monte Carlo errors by batch means
 
 
 def chunks(num_rows: int, size: int = CACHE_ROWS) -> list[slice]:
@@ -25,29 +22,29 @@ def chunks(num_rows: int, size: int = CACHE_ROWS) -> list[slice]:
 
 
 def table_chunks(num_rows: int, cells_per_row: float) -> list[slice]:
-    """Chunks of at most TABLE_CELLS cells. Their size is a power of two, so that few sizes are compiled for."""
+    """Chunks of at most TABLE_CELLS cells. Their size is a power of two, so that few sizes are compiled."""
     most = TABLE_CELLS / max(1.0, cells_per_row)
     return chunks(num_rows, num_rows if num_rows <= most else max(LEAST_ROWS, 1 << int(math.log2(max(1.0, most)))))
 
 
 def even_chunks(num_rows: int, most: float) -> list[slice]:
-    """Chunks of equal lengths and about `most` rows: threads that take one each end together."""
+    """Chunks of equal lengths and about `most` rows, so that threads end together."""
     num_chunks = max(math.ceil(num_rows / max(most, LEAST_ROWS)), 1)
     return chunks(num_rows, math.ceil(num_rows / num_chunks))
 
 
 def checked_chunks(shape: tuple[int, int]) -> list[slice]:
-    """Chunks of the rows of a matrix (n, D), for a look at its cells."""
+    """Chunks of the rows of a matrix (n, D), for checks of its cells."""
     return chunks(shape[0], max(1, CHECKED_CELLS // max(1, shape[1])))
 
 
 def in_batches(
     draws: Mapping[str, Shaped[np.ndarray, "chains draws ..."]], num_batches: int = NUM_BATCHES
 ) -> dict[str, Shaped[np.ndarray, "batches size ..."]]:
-    """About so many batches of successive draws of one chain, all of one size, for batch means.
+    """About `num_batches` batches of successive draws of one chain, all of one size, for batch means.
 
-    Of chains whose length is no multiple of that size, the first few draws are left out. All that is told of an average
-    over draws (means, errors, effective draws, tails of weights) is to come of the same batches.
+    Of chains whose length is no multiple of that size, the first few draws are left out. Means, errors, effective draws
+    and tails of weights of one average are to be computed from the same batches.
 
     >>> batches = in_batches({"x": np.arange(14).reshape(2, 7)}, num_batches=6)
     >>> batches["x"].tolist()
@@ -79,14 +76,14 @@ def over_chunks(
     one_size: bool = False,
     each: Callable[[Callable[[slice], Any], Sequence[slice]], Iterable[Any]] = map,
 ) -> Any:
-    """What a compiled function makes of rows, chunk by chunk.
+    """A compiled function of rows, evaluated chunk by chunk.
 
     Args:
-        function: takes what `rows` are, and gives arrays with the rows first.
-        rows: any pytree of arrays with the rows first, sparse ones too; the function is given dense ones.
-        size: of a chunk. Chunks are padded to sizes that are compiled once.
-        one_size: pad small chunks to this size, too: one compilation for any number of rows.
-        each: how the function is mapped over the chunks.
+        function: rows -> arrays with the rows first.
+        rows: any pytree of arrays with the rows first; sparse arrays are made dense.
+        size: of a chunk. Smaller chunks are padded to few sizes.
+        one_size: whether smaller chunks are padded to `size`, for one compilation.
+        each: maps the function over the chunks.
     """
 
     def of_chunk(places: slice) -> Any:

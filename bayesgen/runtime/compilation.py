@@ -1,4 +1,4 @@
-"""Compiled functions that live as long as what they were compiled for."""
+"""Compiled functions that live as long as the object they were compiled for."""
 
 import functools
 import weakref
@@ -10,15 +10,15 @@ import jax
 
 @runtime_checkable
 class Owned(Protocol):
-    """What a compiled function takes first."""
+    """The first argument of an `OwnedJit`."""
 
     @property
     def owner(self) -> Any:
-        """The object as long as which compiled functions are kept; None for what shares them with all others."""
+        """The object whose lifetime compiled functions have; None where they are shared."""
 
 
 class OwnedJit:
-    """`jax.jit` for functions whose first argument has an owner: what is compiled for it goes when the owner goes."""
+    """`jax.jit` for functions whose first argument has an owner: compiled code is freed with the owner."""
 
     def __init__(self, function: Callable[..., Any], **options: Any) -> None:
         """Options are those of `jax.jit`."""
@@ -42,7 +42,7 @@ class OwnedJit:
 
 
 def _copy(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function as another object: JAX keeps what it compiles by the function."""
+    """The function as another object, by which JAX caches compiled code."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -1,31 +1,30 @@
-"""Where JAX runs: on the CPU, or on a GPU if one is asked for or the work is large enough to keep it busy.
+"""The device on which JAX runs: the CPU, or a GPU if it is asked for or the work is large enough.
 
 One step of a sampler or of a prediction starts some hundred kernels on a GPU, at 5 to 10 microseconds each: it takes
-one or two milliseconds however little there is to do. A processor core makes about a billion multiplications with
-addition a second in float64. So work goes to a GPU from `GPU_WORK` of them a step. Closed forms are NumPy's, and stay
-where they are.
+one or two milliseconds, however small the work. A CPU core makes about a billion multiplications with addition a second
+in float64. So steps of `GPU_WORK` multiplications or more run on a GPU. Closed forms are computed by NumPy on the CPU.
 """
 
 import contextlib
 import contextvars
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 
 from bayesgen.errors import BayesgenError, DataError
+from bayesgen.typing import Result
 
-# Processes made by fork after JAX has run: its threads are not there, so that work given to JAX never comes back.
-
+# in a process forked after JAX has run, the threads of JAX do not exist, and calls of JAX never return
 _jax = {"has run": False, "was lost": False}
 
 
 def check_not_forked() -> None:
-    """Say that JAX is about to run here.
+    """Note that JAX runs in this process.
 
     Raises:
-        BayesgenError: in a process that was forked from one where JAX had run: it would wait for ever.
+        BayesgenError: in a process forked after JAX had run, where it would hang.
     """
     if _jax["was lost"]:
         raise BayesgenError(
@@ -44,13 +43,12 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-Result = TypeVar("Result")
 DEVICES = ("cpu", "gpu")
 GPU_WORK = 2e6
 
 
 class Request:
-    """What `device=` asked for, and what was used in the end: "gpu" as soon as anything ran there."""
+    """The device asked for by `device=`, and the device used: "gpu" if anything ran there."""
 
     def __init__(self, asked: str | None) -> None:
         self.asked, self.used = asked, "cpu"
@@ -61,13 +59,13 @@ _request: contextvars.ContextVar[Request | None] = contextvars.ContextVar("bayes
 
 @contextlib.contextmanager
 def requested(device: str | None) -> Iterator[Request]:
-    """Inside, `placed` follows this request, and all else that JAX does stays on the CPU.
+    """A context in which `placed` follows this request, and all other work of JAX stays on the CPU.
 
     Args:
         device: "cpu", "gpu", or None for the choice by size.
 
     Raises:
-        DataError: another word, or "gpu" where JAX has none.
+        DataError: another device, or "gpu" where JAX has none.
     """
     if device not in (None, *DEVICES):
         raise DataError(f"device must be None, 'cpu' or 'gpu', got {device!r}.")
@@ -84,10 +82,10 @@ def requested(device: str | None) -> Iterator[Request]:
 
 @contextlib.contextmanager
 def placed(work: float) -> Iterator[jax.Device]:
-    """Inside, JAX runs where it was asked to or, where that was left open, where the work is done sooner: yields it.
+    """A context in which JAX runs on the requested device or, without one, on the faster one, which it yields.
 
     Args:
-        work: multiplications of one step, roughly.
+        work: rough number of multiplications of one step.
     """
     check_not_forked()
     request = _request.get() or Request(None)
@@ -95,13 +93,13 @@ def placed(work: float) -> Iterator[jax.Device]:
     device = find(name)
     if name == "gpu" or device.platform != "cpu":
         request.used = "gpu"
-    # the processor by one name everywhere: what was compiled under another is compiled again
+    # one name for the CPU everywhere: functions are compiled again for another
     with jax.default_device(_home() if name == "cpu" == device.platform else device):
         yield device
 
 
 def carrying(function: Callable[..., Result]) -> Callable[..., Result]:
-    """The function with the device and the precision of this thread, to be run in another: JAX keeps them by thread."""
+    """The function, with the JAX device and precision of this thread when run in another one."""
     config: Any = jax.config
     device, precise = config.jax_default_device, config.jax_enable_x64
 
@@ -113,13 +111,13 @@ def carrying(function: Callable[..., Result]) -> Callable[..., Result]:
 
 
 def used() -> str:
-    """Where the work since the request has run: "cpu" or "gpu"."""
+    """The device of the work since the request: "cpu" or "gpu"."""
     request = _request.get()
     return "cpu" if request is None else request.used
 
 
 def _home() -> str | None:
-    """The processor by name, so that closed forms need not look for devices; None where JAX was told to leave it."""
+    """The name of the CPU, so that closed forms need not ask for devices; None where JAX may not use it."""
     config: Any = jax.config
     platforms = config.jax_platforms
     return "cpu" if not platforms or "cpu" in platforms.split(",") else None
@@ -134,5 +132,5 @@ def has(name: str) -> bool:
 
 
 def find(name: str) -> jax.Device:
-    """The first device of this name (of any, where JAX was told to leave the processor alone)."""
+    """The first device of this name, or of any name where JAX has none."""
     return jax.devices(name)[0] if has(name) else jax.devices()[0]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 @contextlib.contextmanager
 def bar(description: str, total: int, wanted: bool | None) -> Iterator[Callable[[float], None]]:
-    """A context that gives `advance(amount)`; shows a bar if wanted (None: if standard error is a terminal)."""
+    """A context that gives `advance(amount)`, with a bar if wanted (None: if standard error is a terminal)."""
     if wanted is None:
         wanted = sys.stderr.isatty()
     if not wanted:

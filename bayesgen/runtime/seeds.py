@@ -9,14 +9,14 @@ import numpy as np
 from bayesgen.errors import DataError
 from bayesgen.typing import PRNGKeyArray, Seed
 
-SMALLEST, LARGEST = -(2**63), 2**63 - 1
+LEAST_SEED, LARGEST_SEED = -(2**63), 2**63 - 1
 
 
 def as_key(seed: Seed) -> PRNGKeyArray:
     """An integer seed or a JAX key as a key.
 
     Raises:
-        DataError: what is neither.
+        DataError: another value.
     """
     check_seed(seed)
     if _is_key(seed):
@@ -26,10 +26,10 @@ def as_key(seed: Seed) -> PRNGKeyArray:
 
 
 def check_seed(seed: object) -> None:
-    """Refuse what is neither an integer of 64 bits nor a JAX key; nothing is compiled for it."""
+    """Refuse a seed that is neither an integer of 64 bits nor a JAX key, without compiling."""
     if _is_key(seed):
         return
-    if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or not SMALLEST <= seed <= LARGEST:
+    if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or not LEAST_SEED <= seed <= LARGEST_SEED:
         raise DataError(f"seed must be an integer below 2**63 or one JAX key (jax.random.key), got {seed!r}.")
 
 
@@ -43,7 +43,7 @@ def _is_key(seed: object) -> TypeGuard[PRNGKeyArray]:
 
 
 def generator(key: PRNGKeyArray | np.random.Generator) -> np.random.Generator:
-    """The NumPy generator that a JAX key stands for; a generator passes, so that several draws can share one."""
+    """The NumPy generator seeded by a JAX key; a generator is returned as it is."""
     if isinstance(key, np.random.Generator):
         return key
     return np.random.Generator(np.random.PCG64(np.ravel(jax.random.key_data(key)).tolist()))

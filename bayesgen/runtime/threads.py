@@ -1,4 +1,4 @@
-"""Work in threads: NumPy and compiled JAX functions let go of the interpreter."""
+"""Work in threads, in which NumPy and compiled JAX functions run in parallel, and interrupts."""
 
 import _thread
 import collections
@@ -18,29 +18,29 @@ from typing import Any, TypeVar
 import joblib
 from threadpoolctl import ThreadpoolController
 
+from bayesgen.typing import Result
+
 Part = TypeVar("Part")
-Result = TypeVar("Result")
-MOST_THREADS = 6  # each with its buffers, which are to stay in bounds on machines of many cores too
+MOST_THREADS = 6  # as each has its own buffers in memory
 
 
-@functools.cache  # looking takes half a millisecond
+@functools.cache  # a call takes half a millisecond
 def num_cores() -> int:
-    """How many cores this process may use: as many as its affinity and the limits of its container leave it."""
+    """The number of cores that this process may use, by its affinity and the limits of its container."""
     return joblib.cpu_count()
 
 
 class Pool(ThreadPoolExecutor):
-    """A pool whose block waits for its threads, unless Ctrl-C ends it: compiled code cannot be stopped, but left.
+    """A pool whose block waits for its threads, unless Ctrl-C ends it: compiled code cannot be stopped.
 
     Attributes:
-        is_left: whether the block has ended by an interrupt (or in a generator that was closed), so that work still
-            going on is for nobody.
+        is_left: whether the block was ended by an interrupt (or a closed generator), so that running work is of no use.
     """
 
     is_left = False
 
     def results(self, function: Callable[..., Result], *parts: Sequence[Any]) -> list[Result]:
-        """The results of a function of parts, in order, waited for so that Ctrl-C gets through."""
+        """The results of a function of parts, in order; Ctrl-C interrupts the waiting."""
         return [result_of(future) for future in [self.submit(function, *part) for part in zip(*parts, strict=True)]]
 
     def __exit__(
@@ -51,25 +51,25 @@ class Pool(ThreadPoolExecutor):
 
 
 def result_of(future: Future[Result]) -> Result:
-    """The result, waited for with interruptions: on Windows, and by some libraries' handlers, Ctrl-C ends no wait."""
+    """The result, waited for in short intervals: on Windows, and with some libraries, Ctrl-C ends no longer wait."""
     while not future.done():
-        with contextlib.suppress(TimeoutError):  # of the waiting alone: what the work raises is not raised here
+        with contextlib.suppress(TimeoutError):  # of this call alone, which does not raise errors of the work
             future.exception(timeout=0.2)
     return future.result()
 
 
 def in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) -> Iterator[Result]:
-    """Map a function over the parts of a pass, several at a time; results in order, each let go of once it is taken.
+    """Map a function over parts in threads; results in order, each freed once it is taken.
 
-    Not for functions that run NumPyro programs: its handlers are kept in one place for all threads.
+    Not for functions that run NumPyro programs, whose handlers are shared by all threads.
     """
     num_threads = min(num_cores(), MOST_THREADS, len(parts))
     if num_threads < 2:
         yield from map(function, parts)
         return
     waiting: collections.deque = collections.deque()
-    # one thread for each matrix product: threads of threads would wait for each other
-    with ONE_THREAD_A_PRODUCT, _WARNINGS_AS_BEFORE, Pool(num_threads) as pool:
+    # each matrix product in one thread, as threads of threads would wait for each other
+    with SINGLE_THREADED_BLAS, _WARNINGS_AS_BEFORE, Pool(num_threads) as pool:
         for part in parts:
             waiting.append(pool.submit(function, part))
             if len(waiting) > num_threads:
@@ -80,19 +80,19 @@ def in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) -> Ite
 
 @contextlib.contextmanager
 def interrupts_kept() -> Iterator[None]:
-    """A block in which no Ctrl-C is lost: one that arrives in a callback of the garbage collector comes again.
+    """A context in which a Ctrl-C that arrives in a callback of the garbage collector is repeated.
 
-    JAX has such a callback, and what is raised there is only reported to `sys.unraisablehook`.
+    JAX has such a callback, and exceptions there are only reported to `sys.unraisablehook`.
     """
     usual = sys.unraisablehook
 
     def hook(unraisable: Any) -> None:
         if unraisable.exc_type is KeyboardInterrupt:
-            threading.Timer(0.05, _interrupt, [threading.get_ident()]).start()  # when the collector has finished
+            threading.Timer(0.05, _interrupt, [threading.get_ident()]).start()  # after the collection
         else:
             usual(unraisable)
 
-    if threading.current_thread() is not threading.main_thread():  # which alone is interrupted
+    if threading.current_thread() is not threading.main_thread():  # the only thread that is interrupted
         yield
         return
     sys.unraisablehook = hook
@@ -103,17 +103,17 @@ def interrupts_kept() -> Iterator[None]:
 
 
 def _interrupt(main_thread: int) -> None:
-    """Do to the main thread what Ctrl-C does."""
+    """Interrupt the main thread as Ctrl-C does."""
     if sys.platform == "win32":
         _thread.interrupt_main()
     else:
-        signal.pthread_kill(main_thread, signal.SIGINT)  # which also wakes it, where it waits
+        signal.pthread_kill(main_thread, signal.SIGINT)  # also ends its waiting
 
 
 def interruptibly(work: Callable[[], Result]) -> Result:
-    """The result of work done in another thread, while this one waits where Ctrl-C reaches it at once.
+    """The result of work done in another thread, while Ctrl-C interrupts this one at once.
 
-    In the main thread a signal would wait until compiled code returns. After an interrupt the work goes on, until
+    In the main thread a signal would wait until compiled code returns. After an interrupt the work goes on until
     the process ends.
     """
     future: Future[Result] = Future()
@@ -134,7 +134,7 @@ def all_in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) ->
 
 
 class _Shared:
-    """A context that holds for the whole process, so the first to come enters it and the last to leave ends it."""
+    """A context of the whole process: the first user enters it, and the last one ends it."""
 
     def __init__(self, make: Callable[[], AbstractContextManager[Any]]) -> None:
         self._lock, self._users = threading.Lock(), 0
@@ -157,18 +157,18 @@ class _Shared:
 def _libraries() -> ThreadpoolController:
     import scipy.linalg  # noqa: F401, which brings a library of its own
 
-    return ThreadpoolController()  # looks through all libraries that are loaded, so once
+    return ThreadpoolController()  # inspects all loaded libraries, so once
 
 
-ONE_THREAD_A_PRODUCT = _Shared(lambda: _libraries().limit(limits=1, user_api="blas"))  # each matrix product, that is
+SINGLE_THREADED_BLAS = _Shared(lambda: _libraries().limit(limits=1, user_api="blas"))
 
 
 def _warnings_kept() -> AbstractContextManager[Any]:
-    """A block after which warnings go where they went before, and by the same filters.
+    """A context that restores the filters of warnings, and where warnings are shown.
 
-    Both are the process's, and pandas 2 changes them for a while in each of its threads: the last of two that do so at
-    once puts back what the first had changed. Later ones do not, and need no `catch_warnings`, after which warnings
-    that were shown once are shown again.
+    Both belong to the process, and pandas 2 changes them temporarily in each of its threads: two threads that do so at
+    once restore the wrong ones. Later versions do not, and need no `catch_warnings`, after which warnings that were
+    shown once are shown again.
     """
     changes_them = int(importlib.metadata.version("pandas").partition(".")[0]) < 3
     return warnings.catch_warnings() if changes_them else contextlib.nullcontext()

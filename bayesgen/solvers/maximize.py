@@ -13,7 +13,7 @@ import scipy.optimize
 
 from bayesgen.errors import FitError
 from bayesgen.log_density import LogDensity
-from bayesgen.runtime import ONE_THREAD_A_PRODUCT
+from bayesgen.runtime import SINGLE_THREADED_BLAS
 from bayesgen.typing import Float
 
 from .curvature import Curvature, Evaluator, Points, Vector, curvature_at, evaluator_of
@@ -165,7 +165,7 @@ def lbfgs(
     """L-BFGS-B on minus a log density, whose gradient comes with its value; options are those of SciPy."""
     callback = options.pop("callback", None)
     options |= {"maxiter": max_steps, "maxfun": 2 * max_steps, "maxcor": 30}
-    with ONE_THREAD_A_PRODUCT:  # products are tiny, and threads of BLAS would compete with those of XLA
+    with SINGLE_THREADED_BLAS:  # products are tiny, and threads of BLAS would compete with those of XLA
         return scipy.optimize.minimize(negative, start, jac=True, method="L-BFGS-B", options=options, callback=callback)
 
 

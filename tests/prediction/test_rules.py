@@ -197,7 +197,7 @@ def test_rows_and_draws_in_chunks_are_the_whole(chains, monkeypatch):
     whole = {name: bg.predict(chains, rows, rule=rule) for name, rule in rules.items()}
     monkeypatch.setattr(joint, "BUDGET_BYTES", 1.0)
     monkeypatch.setattr(joint, "CACHE_BYTES", 1.0)
-    monkeypatch.setattr(joint, "CHUNK_ROWS", 64)
+    monkeypatch.setattr(joint, "TABLE_CHUNK_ROWS", 64)
     for name, rule in rules.items():
         part = bg.predict(chains, rows, rule=rule)
         for field in ("log_probabilities", "log_marginal", "standard_error", "expected_entropy"):

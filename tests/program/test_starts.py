@@ -11,7 +11,7 @@ from counting import compilations
 import bayesgen as bg
 from bayesgen.fitting import prepare
 from bayesgen.program import PosteriorDensity
-from bayesgen.program.log_densities import AROUND, dispersed_starts
+from bayesgen.program.log_densities import STARTS_NEAR_ORIGIN, dispersed_starts
 from bayesgen.solvers import Settings, evaluator_of
 from bayesgen.solvers.attempts import laplace
 
@@ -37,10 +37,10 @@ def test_starts_are_the_origin_points_around_it_and_draws_from_the_prior():
     assert found == []
     np.testing.assert_array_equal(starts, again)
     assert not np.array_equal(starts, other)
-    assert starts.shape == (1 + AROUND + 500, 6) and np.isfinite(starts).all()
+    assert starts.shape == (1 + STARTS_NEAR_ORIGIN + 500, 6) and np.isfinite(starts).all()
     np.testing.assert_array_equal(starts[0], 0.0)
-    assert np.abs(starts[1 : 1 + AROUND]).max() < 5
-    place, *log_scale, edge, anywhere, _ = starts[1 + AROUND :].T
+    assert np.abs(starts[1 : 1 + STARTS_NEAR_ORIGIN]).max() < 5
+    place, *log_scale, edge, anywhere, _ = starts[1 + STARTS_NEAR_ORIGIN :].T
     laws = [scipy.stats.norm(1e3, 20), scipy.stats.norm(2, 0.5), scipy.stats.norm(2, 0.5), scipy.stats.logistic()]
     for draws, law in zip([place, *log_scale, edge], laws, strict=True):
         assert scipy.stats.kstest(draws, law.cdf).pvalue > 1e-3
