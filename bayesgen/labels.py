@@ -1,7 +1,7 @@
-"""What training and prediction give of a model, for type checkers and editors.
+"""Type parameters of models and fits, for type checkers and editors.
 
-A model says by its type which labels it has, `Recipe[ClassLabel]`, and its fits say the same, `Fit[ClassLabel]`; what
-predictions of such labels are is told by `predict` alone. Other models say what their fits are, `Model[ConceptFit]`.
+`Recipe[ClassLabel]` is a model whose labels are classes, and `Fit[ClassLabel]` its fit; `predict` declares the types of
+answers. The parameter of other models is the type of their fits: `Model[ConceptFit]`.
 """
 
 from typing import TypeVar
@@ -16,11 +16,11 @@ class NumberLabel:
 
 
 class OptionalLabel:
-    """Labels are classes, or there are none."""
+    """Labels are classes, or the model has none."""
 
 
 class AnyLabel:
-    """What labels are is seen by the data, or by the program."""
+    """Labels are of the kind that the data, or the program, show."""
 
 
 Labelled = TypeVar("Labelled")

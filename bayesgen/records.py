@@ -1,8 +1,8 @@
-"""Frozen dataclasses that are equal where what they hold is equal; and records, which are those that JAX takes apart.
+"""Frozen dataclasses that are equal by content, and records, which are also JAX pytrees.
 
-A record's fields are its leaves, but for those marked `static()`, which belong to its structure: functions are compiled
-once for each structure, whatever the numbers. JAX puts records together again without calling `__init__`, because
-what it puts into them (tracers, batches, sometimes no arrays at all) need not pass the checks made there.
+A record's fields are its leaves, except those marked `static()`, which are part of its structure: functions are
+compiled once for each structure, whatever the numbers. JAX rebuilds records without calling `__init__`, as their leaves may then
+be tracers, batches or placeholders, which would not pass the checks made there.
 """
 
 import dataclasses
@@ -24,9 +24,9 @@ def static(**options: Any) -> Any:
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(dataclasses.field,))
 def by_content(cls: type[Record]) -> type[Record]:
-    """Make a class a frozen dataclass whose objects are equal by content, NaN to NaN, arrays and what holds them alike.
+    """Make a class a frozen dataclass with equality by content, arrays included; NaN equals NaN.
 
-    It is unhashable unless it, or what it inherits from, says otherwise. Fields with `compare=False` do not count.
+    It is unhashable unless it defines or inherits `__hash__`. Fields with `compare=False` do not count.
 
     >>> @by_content
     ... class Answer:
@@ -45,7 +45,7 @@ def by_content(cls: type[Record]) -> type[Record]:
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(dataclasses.field, static))
 def record(cls: type[Record]) -> type[Record]:
-    """Make a class a record, equal by content. Records that are keys have hashes: see `content_hash`.
+    """Make a class a record: `by_content`, and a JAX pytree. For records as keys see `content_hash`.
 
     >>> @record
     ... class Line:
@@ -64,14 +64,14 @@ def record(cls: type[Record]) -> type[Record]:
 
 @functools.cache
 def field_names(cls: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of a record's fields: those that are leaves, and those that are static."""
+    """Names of a record's leaves, and of its static fields."""
     fields = dataclasses.fields(cls)
     fixed = tuple(field.name for field in fields if field.metadata.get("static"))
     return tuple(field.name for field in fields if field.name not in fixed), fixed
 
 
 def register(cls: type, leaves: tuple[str, ...], fixed: tuple[str, ...]) -> None:
-    """Register a class as a pytree: attributes that are leaves, and attributes that are fixed (hashable)."""
+    """Register a class as a pytree, with attributes that are leaves and (hashable) static attributes."""
 
     def flatten_with_keys(instance: Any) -> tuple[Any, Hashable]:
         children = tuple((jax.tree_util.GetAttrKey(name), getattr(instance, name)) for name in leaves)
@@ -88,7 +88,7 @@ def register(cls: type, leaves: tuple[str, ...], fixed: tuple[str, ...]) -> None
 
 
 def fill(instance: Record, **fields: Any) -> Record:
-    """Give a record its fields, for constructors of its own: to all others it is frozen. Returns the record."""
+    """Set fields of a frozen record, in its own constructors. Returns the record."""
     for name, value in fields.items():
         object.__setattr__(instance, name, value)
     return instance
@@ -103,13 +103,13 @@ def copied(instance: Record, **fields: Any) -> Record:
 
 
 def written(instance: Any) -> str:
-    """The record as the call that makes it."""
+    """The record as a call of its constructor."""
     shown = [f"{field.name}={getattr(instance, field.name)!r}" for field in dataclasses.fields(instance) if field.repr]
     return f"{type(instance).__qualname__}({', '.join(shown)})"
 
 
 def equal(one: Any, other: Any) -> Any:
-    """Whether the fields of two objects hold the same, NaN being equal to NaN; of other types, not known."""
+    """Whether two objects have equal fields, NaN equal to NaN; `NotImplemented` for different types."""
     if type(one) is not type(other):
         return NotImplemented
     names = [field.name for field in dataclasses.fields(one) if field.compare]
@@ -117,7 +117,7 @@ def equal(one: Any, other: Any) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two values are the same: arrays and numbers by dtype, shape and cells, collections one by one."""
+    """Whether two values are equal: arrays and numbers by dtype, shape and cells, collections item by item."""
     if one is other:
         return True
     if isinstance(one, numbers.Number) or hasattr(one, "__array__"):
@@ -149,7 +149,7 @@ def _same_cells(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def content_hash(instance: Any) -> int:
-    """A hash of what a record holds, for records that are keys: `__hash__ = content_hash`."""
+    """A hash of a record by content, for records that are keys: `__hash__ = content_hash`."""
     leaves, structure = jax.tree.flatten(instance)
     return hash((structure, *(_bytes(np.asarray(leaf)) for leaf in leaves)))
 

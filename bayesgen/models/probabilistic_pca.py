@@ -84,8 +84,8 @@ class FactorCoordinates:
         return len(self.mean)
 
     def __repr__(self) -> str:
-        facts = {"next": ".mean, .covariance, .loadings, .to_frame(), numpy.asarray(...)"}
-        return described(f"FactorCoordinates of {len(self.mean)} rows, {self.mean.shape[1]} factors", facts)
+        entries = {"next": ".mean, .covariance, .loadings, .to_frame(), numpy.asarray(...)"}
+        return described(f"FactorCoordinates of {len(self.mean)} rows, {self.mean.shape[1]} factors", entries)
 
 
 REAL_COLUMNS = "real"

@@ -12,7 +12,7 @@ import sysconfig
 import types
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -20,7 +20,7 @@ from numpyro.distributions.transforms import Transform
 
 from bayesgen.errors import ModelError
 from bayesgen.records import fill
-from bayesgen.typing import Array
+from bayesgen.typing import Array, Result
 
 _OF_PYTHON = {"abc", "builtins", "collections", "copyreg", "dataclasses", "enum", "math", "reprlib", "typing"}
 _OF_FUNCTIONS = {"_collections", "_functools", "_operator", "functools", "itertools", "operator"}
@@ -268,9 +268,6 @@ def _is_read(name: str, part: Any) -> bool:
     return not is_own and name != "_abc_impl"
 
 
-Found = TypeVar("Found")
-
-
 class PytreeFunction(abc.ABC):
     """A program function whose constants (hyperparameters) are the leaves of a JAX pytree.
 
@@ -400,7 +397,7 @@ class _Form:
     program: Any = dataclasses.field(compare=False)
 
 
-def cached_by_structure(program: Any, find: Callable[[Any], Found]) -> Found:
+def cached_by_structure(program: Any, find: Callable[[Any], Result]) -> Result:
     """`find(program)`, cached for all programs of one definition, or that differ by hyperparameters alone."""
     definition = program.definition
     if definition is not None:

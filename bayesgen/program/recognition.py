@@ -1,11 +1,10 @@
 """Recognising which attribute sites can be compressed into sufficient statistics.
 
 A site is compressed if (1) no other attribute and no covariate enters its parameters (those of its base measure they
-may enter), by data-flow analysis of the program;
-(2) its distribution has a registered likelihood; and (3) at draws from the prior, with random labels and rows,
-the distributions of the rows equal those of the K classes. What fails (1)-(3) is evaluated row by row, provided
-that rows are exchangeable: each row's probability must depend on nothing but the latents, its own label,
-attributes and covariates. That too is probed, and a program that fails is refused.
+may enter), by data-flow analysis of the program; (2) its distribution has a registered likelihood; and (3) at draws
+from the prior, with random labels and rows, the distributions of the rows equal those of the K classes. Other sites are
+evaluated row by row, provided that rows are exchangeable: each row's probability must depend on nothing but the
+latents, its own label, attributes and covariates. That is probed too, and a program that fails is refused.
 """
 
 import dataclasses
@@ -44,10 +43,10 @@ Experiment = Callable[[Arrays, Arrays], Found]  # of latents and rows
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """A program at so many arbitrary rows.
+    """A program run at `size` arbitrary rows.
 
     Attributes:
-        program: what is experimented with.
+        program: the program.
         size: number of rows.
     """
 
@@ -128,7 +127,7 @@ class Probe:
         return evaluate_classes(self.program, latents, self.covariates)
 
     def abstractly(self, experiment: Experiment[Found]) -> Found:
-        """What an experiment gives for tracers, for what can be known without numbers."""
+        """The result of an experiment on tracers, for properties that do not depend on values."""
         results: list[Found] = []
         jax.eval_shape(lambda key: results.append(experiment(*self.values(key))), probe_key(0))
         return results[0]
@@ -159,18 +158,18 @@ class Probe:
 
 
 def learned(evaluation: Evaluation, name: str) -> tuple[Any, Any]:
-    """What of a site must be the same in all rows of a class: (its parameters and mask, its scale)."""
+    """The properties of a site that must be equal in all rows of a class: ((parameters, mask), scale)."""
     conditional = evaluation.compressed(name)
     return (conditional.parameters, {} if conditional.mask is None else conditional.mask), evaluation.scale(name)
 
 
 IN_TAILS = 1e-4  # of the largest number: in the tails, sums of large numbers cancel
 TOLERANCE = 1e-8
-COVARIATE = "covariate "  # what tells them from all else by name
+COVARIATE = "covariate "  # prefix of the names of covariates among all inputs
 
 
 def make_plan(program: Program) -> Plan:
-    """The plan of a program, made by probing it: what becomes of each attribute site. Inside float64."""
+    """The plan of a program, by probing it. Inside float64."""
     probe = Probe(program)
     entangled = _entangled(probe)
     reasons = _informed(probe, entangled)
@@ -193,7 +192,7 @@ def make_plan(program: Program) -> Plan:
 
 
 def check_plan(probe: Probe) -> None:
-    """Refuse what the program's plan has not seen: distributions that are others with this number of rows."""
+    """Refuse a program whose distributions change with this number of rows, against its plan."""
     plan = probe.program.plan
     differing, _ = compare_rows(probe, [name for name, _ in plan.compressed], bool(plan.dependences))
     if differing:
@@ -253,7 +252,7 @@ def _entangled(probe: Probe) -> dict[str, tuple[str, ...]]:
 
 
 def _statistics(probe: Probe) -> tuple[dict[str, Likelihood], dict[str, str]]:
-    """Statistics of the attribute sites that have one, and why the others have none."""
+    """Likelihoods of the attribute sites that have one, and reasons for the others."""
 
     def statistics(latents: Arrays, rows: Arrays) -> dict[str, Likelihood | str]:
         evaluation = probe.evaluate_classes(latents)
