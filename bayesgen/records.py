@@ -1,8 +1,8 @@
 """Frozen dataclasses that are equal by content, and records, which are also JAX pytrees.
 
 A record's fields are its leaves, except those marked `static()`, which are part of its structure: functions are
-compiled once for each structure, whatever the numbers. JAX rebuilds records without calling `__init__`, as their leaves may then
-be tracers, batches or placeholders, which would not pass the checks made there.
+compiled once for each structure, whatever the numbers. JAX rebuilds records without calling `__init__`, as their leaves
+may then be tracers, batches or placeholders, which would not pass the checks made there.
 """
 
 import dataclasses
@@ -58,7 +58,7 @@ def record(cls: type[Record]) -> type[Record]:
     Line(slope=array([2., 4.]), intercept=1.0)
     """
     made: Any = by_content(cls)
-    register(made, *field_names(made))
+    register_pytree(made, *field_names(made))
     return made
 
 
@@ -70,7 +70,7 @@ def field_names(cls: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(field.name for field in fields if field.name not in fixed), fixed
 
 
-def register(cls: type, leaves: tuple[str, ...], fixed: tuple[str, ...]) -> None:
+def register_pytree(cls: type, leaves: tuple[str, ...], fixed: tuple[str, ...]) -> None:
     """Register a class as a pytree, with attributes that are leaves and (hashable) static attributes."""
 
     def flatten_with_keys(instance: Any) -> tuple[Any, Hashable]:

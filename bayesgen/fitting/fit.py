@@ -77,7 +77,7 @@ def with_class(data: Summaries, label: Any, X: Any, sample_weight: Any) -> Summa
         DataError: a class that the schema has.
         FitError: a model in which classes are not learned separately.
     """
-    data.model.check_classes_apart(data.schema)
+    data.model.check_class_can_be_added(data.schema)
     known, level = tuple(data.schema.classes or ()), as_category(label, "label of the new class")
     if level in known:
         raise DataError(

@@ -117,7 +117,7 @@ class Summaries:
         """
         check_model(model)
         wanted = self._concrete(model)
-        if self.model != wanted and not (isinstance(wanted, ConcreteModel) and wanted.takes_summaries_of(self.model)):
+        if self.model != wanted and not (isinstance(wanted, ConcreteModel) and wanted.shares_statistics(self.model)):
             raise DataError(
                 f"These summaries were made for {_shown(self.model)}, and the model to fit is {_shown(model)}. "
                 "Summarise the data with the model to fit."

@@ -133,7 +133,7 @@ ClassPrior: TypeAlias = Family | Sequence[float]
 """A family over the codes of the classes, or K fixed probabilities."""
 
 
-def check_classes_apart(
+def check_class_can_be_added(
     class_prior: ClassPrior, blocks: Sequence[tuple[str, Family, Sequence[str]]], resolved: Conjugate
 ) -> None:
     """Refuse to add a class to a classifier whose classes share parameters, or whose prior is stated class by class.

@@ -12,7 +12,7 @@ from bayesgen.families import DirichletCategorical, Family, LinearNormalInverseG
 from bayesgen.labels import OptionalLabel
 from bayesgen.records import fill
 
-from .blocks import BlockModel, ClassPrior, check_classes_apart
+from .blocks import BlockModel, ClassPrior, check_class_can_be_added
 from .function import LABEL, covariate_name
 
 
@@ -73,11 +73,11 @@ class GenerativeClassifier(BlockModel[OptionalLabel]):
         """By content, but for the names of columns, which may be very many."""
         return hash((self.class_prior, tuple((name, family, len(columns)) for name, family, columns in self.blocks)))
 
-    def check_classes_apart(self, schema: Schema) -> None:
+    def check_class_can_be_added(self, schema: Schema) -> None:
         if self.class_prior is None:
-            super().check_classes_apart(schema)
+            super().check_class_can_be_added(schema)
             return
-        check_classes_apart(self.class_prior, self.blocks, self.conjugate(schema))
+        check_class_can_be_added(self.class_prior, self.blocks, self.conjugate(schema))
 
 
 def as_class_prior(prior: Any) -> ClassPrior | None:

@@ -12,7 +12,7 @@ from bayesgen.program import ConcreteModel, Recipe, Response
 from .blocks import BlockModel
 from .closed_response import JointNormalResponse, check_has_no_components, regression_schema
 
-JOINT = "joint"
+JOINT_BLOCK = "joint"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +71,7 @@ class JointGaussianRegression(Recipe[NumberLabel]):
     def concrete(self, schema: Schema) -> ConcreteModel:
         assert schema.response is not None
         columns = (*(schema.columns or ()), schema.response.name)
-        return JointColumns(((JOINT, self.prior or NormalInverseWishart(), columns),))
+        return JointColumns(((JOINT_BLOCK, self.prior or NormalInverseWishart(), columns),))
 
 
 @dataclasses.dataclass(frozen=True)

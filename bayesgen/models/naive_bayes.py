@@ -66,8 +66,8 @@ class NaiveBayes(Recipe[OptionalLabel]):
     and binned_2, binned_3, ... by the number of values or bins. Columns of one kind with equal families are one block;
     a second family makes a second block, real_part2. Families that model columns jointly, or have a hyperparameter that
     is a distribution, take the columns that a kind (or the one family) gives them; given by a column's name, they model
-    that column alone. Every column of sequences is a block of its own, which has the column's name; that it is one is
-    told by Schema(kinds={"word": "sequence"}), or by its family.
+    that column alone. Every column of sequences is a block of its own, which has the column's name; sequences are
+    declared by Schema(kinds={"word": "sequence"}), or implied by the family.
 
     Source: Murphy, Machine Learning: A Probabilistic Perspective, section 3.5.
 

@@ -107,8 +107,8 @@ class ProbabilisticPCA(Recipe):
     their factors, the coordinates on the surface. Noise has one variance for all columns, so give columns of like
     units: nothing is scaled silently.
 
-    Parameters are `real_mean`, `real_covariance` and `real_noise_variance`. Loadings are known but for a rotation, and
-    are no parameter: see `LowRankNormal`. `fit.transform(X).loadings` are those whose columns are orthogonal.
+    Parameters are `real_mean`, `real_covariance` and `real_noise_variance`. Loadings are identified up
+    to a rotation, and no parameter: see `LowRankNormal`. `fit.transform(X).loadings` have orthogonal columns.
 
     Args:
         num_factors: k, from 1 to the number of columns less 1. None chooses the number of highest approximate evidence
@@ -200,7 +200,7 @@ class FactorColumns(BlockModel):
         """The number of factors; None before it is selected."""
         return self.blocks[0][1].num_factors if self.is_selected else None
 
-    def takes_summaries_of(self, other: ConcreteModel) -> bool:
+    def shares_statistics(self, other: ConcreteModel) -> bool:
         """Yes, for any number of factors and any prior: the columns have to be the same."""
         return isinstance(other, FactorColumns) and self.blocks[0][2] == other.blocks[0][2]
 

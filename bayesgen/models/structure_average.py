@@ -219,7 +219,7 @@ class StructureAverage(ConcreteModel):
             "or structure='full'."
         )
 
-    def check_classes_apart(self, schema: Schema) -> None:
+    def check_class_can_be_added(self, schema: Schema) -> None:
         raise FitError(
             "structure='average' asks the rows of all classes which columns depend on the class, so a new class would "
             "change what is known of the others. Fit all rows anew with all classes, or use structure='full'."

@@ -32,7 +32,7 @@ from .conventions import (
 )
 from .evaluation import evaluate
 from .recognition import QUICKLY, Probe, check_plan
-from .structure import Arrays, Program, Site, StepsOfSite, Structure
+from .structure import Arrays, Program, Site, Structure, TimeSteps
 
 # Whether a program does the same with other numbers of rows, by its jaxprs.
 
@@ -429,7 +429,7 @@ def _site(message: Message, axis: int) -> Site:
     steps = None
     if isinstance(leaf, SequenceDistribution):
         num_axes = len(distribution.shape()) - len(leaf.event_shape)
-        steps = StepsOfSite(leaf.most_steps, leaf.of_symbols, leaf.symbols, are_several=num_axes > 1)
+        steps = TimeSteps(leaf.most_steps, leaf.of_symbols, leaf.symbols, are_several=num_axes > 1)
     return Site(tuple(batch), tuple(distribution.event_shape), axis, discrete, whole_axes(distribution), steps)
 
 

@@ -63,7 +63,7 @@ def _edge(support: Constraint, draws: Float[np.ndarray, "chain draw *shape"]) ->
 # is steep. So the densities of these sites are computed from log p and log(1 - p), exact functions of u, and the
 # coordinate is v, with u = v + v**3 / 3: in v, a tail that falls by b a unit of u falls like exp(-b v**3 / 3).
 
-Fall: TypeAlias = Real[Array, "..."] | float  # decrease of a log density a unit
+Decay: TypeAlias = Real[Array, "..."] | float  # decrease of a log density a unit
 
 STEEP = 0.25  # a tail that falls by this or more a unit needs no stretching
 BISECTIONS = 100
@@ -115,9 +115,9 @@ class _Stretch(NamedTuple):
     right: Real[Array, "..."]
 
     @classmethod
-    def of_tails(cls, left: Fall, right: Fall) -> "_Stretch":
+    def of_tails(cls, left: Decay, right: Decay) -> "_Stretch":
         """The map for tails with these slopes; steep tails are not stretched."""
-        return cls(*(jnp.maximum(1 - jnp.minimum(fall, STEEP) / STEEP, 0.0) for fall in (left, right)))
+        return cls(*(jnp.maximum(1 - jnp.minimum(decay, STEEP) / STEEP, 0.0) for decay in (left, right)))
 
     def _coefficient(self, free: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         return jnp.where(free < 0, self.left, self.right)
@@ -146,17 +146,17 @@ class _Stretch(NamedTuple):
 class _WithPoles(abc.ABC):
     """A distribution whose density may have poles at the ends of its range, in an unbounded coordinate."""
 
-    fall: tuple[Fall, Fall]
+    decay: tuple[Decay, Decay]
     """Decrease of the log density a unit of the coordinate in the left and right tail; below 1 there is a pole."""
 
     @property
     def stretch(self) -> _Stretch:
         """From unconstrained values to the coordinate."""
-        return _Stretch.of_tails(*self.fall)
+        return _Stretch.of_tails(*self.decay)
 
     def at_pole(self, coordinate: Float[Array, "..."]) -> Bool[Array, "..."]:
         """Whether the value at a coordinate is nearer to a pole than floating point resolves."""
-        left, right = self.fall
+        left, right = self.decay
         return ((left < 1) & (coordinate < NEAR_ZERO)) | ((right < 1) & (coordinate > NEAR_ONE))
 
     @abc.abstractmethod
@@ -172,13 +172,13 @@ class _Beta(_WithPoles):
     """The coordinate is the log odds."""
 
     def __init__(self, prior: dist.Beta) -> None:
-        self.fall = prior.concentration1, prior.concentration0
+        self.decay = prior.concentration1, prior.concentration0
 
     def coordinate_of(self, value: Array) -> Float[Array, "..."]:
         return jnp.log(value) - jnp.log1p(-value)
 
     def log_density(self, coordinate: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-        a, b = self.fall
+        a, b = self.decay
         log_p, log_1_p = log_sigmoid(coordinate), log_sigmoid(-coordinate)
         constant = gammaln(a + b) - gammaln(a) - gammaln(b)
         return (a - 1) * log_p + (b - 1) * log_1_p + constant, log_p + log_1_p
@@ -190,7 +190,7 @@ class _Dirichlet(_WithPoles):
     def __init__(self, prior: dist.Dirichlet) -> None:
         self.alpha = prior.concentration
         left = jnp.flip(jnp.cumsum(jnp.flip(self.alpha, -1), -1), -1)
-        self.fall = self.alpha[..., :-1], left[..., 1:]
+        self.decay = self.alpha[..., :-1], left[..., 1:]
 
     def _shifts(self) -> Float[Array, " r"]:
         return jnp.log(jnp.arange(self.alpha.shape[-1] - 1, 0, -1))
@@ -213,7 +213,7 @@ class _Gamma(_WithPoles):
 
     def __init__(self, prior: dist.Gamma) -> None:
         self.shape, self.rate = prior.concentration, prior.rate
-        self.fall = self.shape, jnp.inf
+        self.decay = self.shape, jnp.inf
 
     def coordinate_of(self, value: Array) -> Float[Array, "..."]:
         return jnp.log(value)

@@ -445,7 +445,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
                 check_magnitudes(moments, functools.partial(_column_name, site))
         return schema
 
-    def check_classes_apart(self, schema: Schema) -> None:
+    def check_class_can_be_added(self, schema: Schema) -> None:
         raise FitError(
             f"A program of one's own makes the classes that it states, {quote_some(self.classes) or 'none'}, and no "
             "other can be added to its fit. State a program with all classes, and fit it to all rows."

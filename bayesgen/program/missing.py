@@ -15,7 +15,7 @@ from .conventions import Message
 from .structure import Program, Site
 
 
-def check_missing(program: Program, rows: Rows, looked_for: Collection[str | None] = ()) -> None:
+def check_missing(program: Program, rows: Rows, predicted: Collection[str | None] = ()) -> None:
     """Refuse missing cells that cannot be marginalised.
 
     These are parts of events without marginals, time steps of one of several sequences in a row, and attributes that
@@ -24,7 +24,7 @@ def check_missing(program: Program, rows: Rows, looked_for: Collection[str | Non
     Args:
         program: the program.
         rows: the data.
-        looked_for: attributes to be predicted, which may be missing.
+        predicted: attributes to be predicted, which may be missing.
 
     Raises:
         DataError: naming the attribute or both, and the first such row.
@@ -38,7 +38,7 @@ def check_missing(program: Program, rows: Rows, looked_for: Collection[str | Non
         return
     for name, needed in program.plan.dependences:
         for other in needed:
-            if other not in looked_for:
+            if other not in predicted:
                 _check_known(rows, name, other)
 
 

@@ -185,7 +185,7 @@ class ConcreteModel(Recipe[Labelled]):
         """An approximation of the log evidence, comparable among models of one kind; None where there is none."""
         return None
 
-    def takes_summaries_of(self, other: "ConcreteModel") -> bool:
+    def shares_statistics(self, other: "ConcreteModel") -> bool:
         """Whether this model has the same sufficient statistics as another one."""
         return self == other
 
@@ -196,7 +196,7 @@ class ConcreteModel(Recipe[Labelled]):
     def check_searchable(self, method: str) -> None:
         """Refuse a method, by name, that searches one program, where the model averages over several."""
 
-    def check_classes_apart(self, schema: Schema) -> None:
+    def check_class_can_be_added(self, schema: Schema) -> None:
         """Refuse to learn another class from its rows alone, where classes share parameters."""
         raise FitError("The model has no classes, so none can be added. More rows are learned by fit.update.")
 

@@ -21,7 +21,7 @@ from .pytree import Definition, PytreeFunction
 
 
 @dataclasses.dataclass(frozen=True)
-class StepsOfSite:
+class TimeSteps:
     """The time steps of a site whose events are sequences, the first axis of the event, of any length.
 
     Attributes:
@@ -55,7 +55,7 @@ class Site:
     axis: int
     discrete: bool
     whole_axes: int = 0
-    steps: StepsOfSite | None = None
+    steps: TimeSteps | None = None
 
     @property
     def position(self) -> int:
