@@ -28,7 +28,7 @@ def test_overlapping_work_gives_the_libraries_their_threads_back():
     inside, leave = threading.Event(), threading.Event()
 
     def first():
-        with threads.ONE_THREAD_A_PRODUCT:
+        with threads.SINGLE_THREADED_BLAS:
             inside.set()
             leave.wait()
 
@@ -37,7 +37,7 @@ def test_overlapping_work_gives_the_libraries_their_threads_back():
         thread = threading.Thread(target=first)
         thread.start()
         inside.wait()
-        with threads.ONE_THREAD_A_PRODUCT:  # entered after the other, left after it
+        with threads.SINGLE_THREADED_BLAS:  # entered after the other, left after it
             leave.set()
             thread.join()
         assert limits() == before and 2 in before
