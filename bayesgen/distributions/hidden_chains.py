@@ -120,8 +120,8 @@ def _scaled(joint: jax.Array, emissions: EmissionTable, active: Active) -> tuple
     """Shares of the first states, later densities relative to the best state's, and the logs of these factors."""
     value = log_sum(joint, 0)
     later = _where(active, emissions[1:], 0.0)
-    peaks = finite(later.max(1))
-    return jnp.exp(joint - finite(value)), jnp.exp(later - peaks[:, None]), value + peaks.sum(0)
+    peaks = finite_or_zero(later.max(1))
+    return jnp.exp(joint - finite_or_zero(value)), jnp.exp(later - peaks[:, None]), value + peaks.sum(0)
 
 
 def _filtered(first: jax.Array, moves: jax.Array, factors: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -201,7 +201,7 @@ def forward_backward_in_logs(
 
     last = filtered[-1]
     start = jnp.zeros_like(last), jnp.zeros((len(last), *last.shape))
-    later = filtered[:-1], emissions[1:], finite(scales[1:]), None if active is None else active[1:]
+    later = filtered[:-1], emissions[1:], finite_or_zero(scales[1:]), None if active is None else active[1:]
     (_, transitions), others = jax.lax.scan(move, start, later, reverse=True)
     states = jnp.concatenate([others, jnp.exp(last)[None]])
     is_possible = ~jnp.isneginf(value)
@@ -232,18 +232,18 @@ def _filtered_in_logs(
 def _normalised(logs: Float[jax.Array, " S *batch"]) -> tuple[jax.Array, jax.Array]:
     """The log of the sum over states, and log shares in it; -inf where the sum is 0."""
     total = log_sum(logs, 0)
-    return total, logs - finite(total)
+    return total, logs - finite_or_zero(total)
 
 
 def log_sum(logs: Float[Array, "..."], axis: int = -1) -> Float[jax.Array, "..."]:
     """Logs of sums of exponentials; -inf, with gradient 0, where all are."""
-    peak = jax.lax.stop_gradient(finite(logs.max(axis, initial=-jnp.inf)))
+    peak = jax.lax.stop_gradient(finite_or_zero(logs.max(axis, initial=-jnp.inf)))
     total = jnp.exp(logs - jnp.expand_dims(peak, axis)).sum(axis)
     is_zero = total == 0
     return jnp.where(is_zero, -jnp.inf, jnp.log(jnp.where(is_zero, 1.0, total)) + peak)
 
 
-def finite(logs: Float[Array, "..."]) -> Float[jax.Array, "..."]:
+def finite_or_zero(logs: Float[Array, "..."]) -> Float[jax.Array, "..."]:
     """Logs with 0 in place of -inf, as references to subtract."""
     return jnp.where(jnp.isneginf(logs), 0.0, logs)
 

@@ -28,7 +28,7 @@ from jax import lax
 from bayesgen.typing import Array, Float, Int
 
 from .grammar_rules import GrammarRules, NormalForm, Symbol, normal_form, rule_name
-from .hidden_chains import finite, log_sum
+from .hidden_chains import finite_or_zero, log_sum
 
 
 @dataclass(frozen=True)
@@ -353,7 +353,7 @@ def _added(used: Tables, splits: Float[Array, "P starts splits"], width: Int[Arr
 
 def _shares(logs: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
     """Softmax; 0 where all logs are -inf."""
-    peak = finite(lax.stop_gradient(logs).max(axis, keepdims=True, initial=-jnp.inf))
+    peak = finite_or_zero(lax.stop_gradient(logs).max(axis, keepdims=True, initial=-jnp.inf))
     exponentials = jnp.exp(logs - peak)
     total = exponentials.sum(axis, keepdims=True)
     return exponentials / jnp.where(total > 0, total, 1.0)

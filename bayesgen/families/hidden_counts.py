@@ -16,7 +16,7 @@ from bayesgen.distributions import hidden_chains
 from bayesgen.errors import FitError, ModelError
 from bayesgen.records import record
 from bayesgen.runtime import chunks, generator, pad, padded_size, placed
-from bayesgen.statistics import CHUNK_NUMBERS, Likelihood, RetainedRows, Summary
+from bayesgen.statistics import LATENT_CHUNK_NUMBERS, Likelihood, RetainedRows, Summary
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
 from .base import Key, ParameterTables
@@ -157,7 +157,7 @@ def stacked(parts: list[HiddenCounts]) -> HiddenCounts:
 def _parts(rows: RetainedRows, num_states: int) -> Iterator[slice]:
     """Slices of the entries whose tables of time steps and states are computed at once."""
     numbers_per_row = rows.values.shape[1] * (math.prod(rows.values.shape[2:]) + 6 * num_states)
-    yield from chunks(len(rows.places), max(int(CHUNK_NUMBERS / max(numbers_per_row, 1)), 1))
+    yield from chunks(len(rows.places), max(int(LATENT_CHUNK_NUMBERS / max(numbers_per_row, 1)), 1))
 
 
 def _forward_backward(

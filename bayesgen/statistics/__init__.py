@@ -28,7 +28,7 @@ from .completion import expected_moments
 from .discrete import CategoricalLikelihood, sum_log_rising_of_cells
 from .histogram import HistogramLikelihood, bin_moments, bin_widths, excess, flat_edges, quantiles
 from .last_given_rest import LastGivenRest, last_given_rest
-from .latent import CHUNK_NUMBERS, LatentDensity, LatentLikelihood, RetainedRows, StatesLikelihood
+from .latent import LATENT_CHUNK_NUMBERS, LatentDensity, LatentLikelihood, RetainedRows, StatesLikelihood
 from .mahalanobis import Ellipsoids, conditional_draws, conditional_means, restricted
 from .moments import class_moments
 from .multivariate_normal import MultivariateNormalLikelihood
@@ -41,7 +41,7 @@ from .table import BERNOULLI, MULTINOMIAL, POISSON, ExponentialFamily
 
 __all__ = [
     "BERNOULLI",
-    "CHUNK_NUMBERS",
+    "LATENT_CHUNK_NUMBERS",
     "LOG_2PI",
     "MULTINOMIAL",
     "POISSON",

@@ -47,7 +47,7 @@ class Ellipsoids:
 
     loc: Float[Array, "K m D"]
     scale_tril: Float[Array, "K m D D"]
-    whitening: "Whitening"
+    whitening: "WhiteningMaps"
 
     @classmethod
     def of(cls, loc: Float[Array, "K *extra D"], scale_tril: Float[Array, "K *extra D D"]) -> "Ellipsoids":
@@ -111,7 +111,7 @@ def restricted(
     return xp.where(mask, loc, 0.0), factor
 
 
-class Whitening(abc.ABC):
+class WhiteningMaps(abc.ABC):
     """Maps under which the covariance of each class is the identity, and its mean 0."""
 
     half_log_det: Float[Array, "K m"]
@@ -128,7 +128,7 @@ class Whitening(abc.ABC):
 
 
 @record
-class ClassWhitening(Whitening):
+class ClassWhitening(WhiteningMaps):
     """Each class on its own: rows less its mean, times its inverse Cholesky factor."""
 
     loc: Float[Array, "K m D"]
@@ -144,7 +144,7 @@ class ClassWhitening(Whitening):
 
 
 @record
-class CommonWhitening(Whitening):
+class CommonWhitening(WhiteningMaps):
     """All classes at once, by one matrix product a block of columns: affine maps of rows less one center.
 
     Attributes:
@@ -172,9 +172,9 @@ class CommonWhitening(Whitening):
         return np.stack(squares, -1)
 
 
-def whitening_of(loc: Float[Array, "K m D"], scale_tril: Float[Array, "K m D D"]) -> Whitening:
+def whitening_of(loc: Float[Array, "K m D"], scale_tril: Float[Array, "K m D D"]) -> WhiteningMaps:
     """All classes at once in NumPy, unless they lie so far apart that a common center loses digits; else one by one."""
-    by_class = Whitening.of(loc, scale_tril)
+    by_class = WhiteningMaps.of(loc, scale_tril)
     if namespace(loc, scale_tril) is jnp:
         return by_class
     center = loc.mean(0)
