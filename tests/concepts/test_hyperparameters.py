@@ -144,7 +144,8 @@ def test_many_examples_do_not_underflow(three):
 def log_evidence(learner, sets):
     """The function of the hyperparameters that is sampled, in double precision."""
     classes = ClassIndex.of(learner, read_examples(learner, sets).sets).classes
-    return lambda **values: classes.log_evidence(LearnerStructure.of(learner), {**learner.hyperparameters, **values})
+    structure = LearnerStructure.of(learner)
+    return jax.jit(lambda **values: classes.log_evidence(structure, {**learner.hyperparameters, **values}))
 
 
 IMPOSSIBLE = [[2, 4, 6, 8, 2, 4, 6, 8], [2, 4, 6, 8, 1, 3, 5, 7], [1, 3, 5], [1, 3, 4]]
