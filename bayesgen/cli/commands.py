@@ -38,10 +38,18 @@ from bayesgen.models import (
     NaiveBayesRegression,
 )
 from bayesgen.prediction import BMA, PlugIn
-from bayesgen.report import can_draw, can_encode, coverage_figure, save, show
+from bayesgen.report import (
+    ColumnAsRead,
+    can_draw,
+    can_encode,
+    column_table,
+    columns_as_read,
+    coverage_figure,
+    save,
+    show,
+)
 from bayesgen.runtime import interruptibly
 
-from .columns import ColumnAsRead, column_table, columns_as_read
 from .interruption import undone_unless_finished
 
 

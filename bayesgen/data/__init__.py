@@ -9,10 +9,12 @@ from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
 from .encoding import refuse_missing_cells, whole_numbers
 from .kinds import Kind, name_of_kind
 from .lone_rows import lone_rows
-from .resolving import Covariate, check_ranges, covariate_values
 from .response import (
     Basis,
+    Covariate,
     ResponseColumn,
+    check_ranges,
+    covariate_values,
     fingerprint,
     fitted_basis,
     refuse_classes_of_response,

@@ -1,27 +1,29 @@
 """`Schema`: columns, kinds, categories and classes of data, and their encoding. Bad data are refused here."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 
 from bayesgen.describe import quote_some
-from bayesgen.errors import DataError
+from bayesgen.errors import DataError, warn
+from bayesgen.runtime import all_in_threads
 
-from .binned import BINNED, Binned
-from .categories import as_labels, check_num_classes, codes_among
+from .binned import BINNED, Binned, constant_columns
+from .categories import as_labels, check_num_classes, codes_among, inferred_categories, inferred_classes
 from .category_values import declared_values
 from .columns import ColumnKinds, PositionalNames, check_kinds, check_known, text_names
 from .encoding import Encoded, decoded, encode_categories, encode_numbers
-from .kinds import KINDS, Kind, name_of_kind, resolved_kind, stated_kind
-from .resolving import Covariate, check_ends, resolved_bins, resolved_categories, resolved_classes
-from .response import ResponseColumn
-from .sequence_cells import encode_sequences
+from .kinds import KINDS, Kind, has_categories, name_of_kind, resolved_kind, stated_kind
+from .response import Covariate, ResponseColumn
+from .sequence_cells import encode_sequences, inferred_symbols
 from .sequences import SEQUENCE, SequenceOf
 from .tables import read_table
 from .views import Table, names_among
+
+NamesOf: TypeAlias = Callable[[Sequence[str]], Sequence[str]]
 
 ONE_COMPONENT = (0,)  # the classes of a mixture of one component, whose rows have no labels
 
@@ -288,3 +290,127 @@ class Schema:
 
 def _set(schema: Schema, name: str, value: Any) -> None:
     object.__setattr__(schema, name, value)  # frozen for users; __post_init__ alone may tidy
+
+
+def resolved_categories(declared: Schema, table: Table, names_of: NamesOf) -> dict[str, Sequence[Any]]:
+    """The categories of categorical columns and the alphabets of sequences: those declared, else those of the table.
+
+    Raises:
+        DataError: categories of columns of other kinds; columns without any value or symbol.
+    """
+    for column in declared.categories:
+        if not has_categories(declared.kinds[column]):
+            raise DataError(
+                f"Column {column!r} has categories, and is {name_of_kind(declared.kinds[column])}. Leave them out, or "
+                f"declare Schema(kinds={{{column!r}: 'categorical'}})."
+            )
+    categories = {}
+    for kind, inferred in (("categorical", inferred_categories), (SEQUENCE, _inferred_symbols)):
+        columns = declared.columns_of(kind)
+        for column, name in zip(columns, names_of(columns), strict=True):
+            if column in declared.categories:
+                categories[column] = declared.categories[column]
+            elif has_categories(declared.kinds[column]):
+                categories[column] = inferred(column, table, name)
+    return categories
+
+
+def _inferred_symbols(column: str, table: Table, name: str) -> Sequence[Any]:
+    return inferred_symbols(column, table.sequences(name))
+
+
+def resolved_classes(declared: Sequence[Any] | None, y: Any, num_rows: int) -> Sequence[Any] | None:
+    """The classes: those declared, else those of the labels; None where there are neither.
+
+    Raises:
+        DataError: labels that are not one a row; fewer than two classes.
+    """
+    if y is None:
+        return declared
+    labels = as_labels(y)
+    if len(labels) != num_rows:
+        raise DataError(f"X has {num_rows} rows and y has {len(labels)} labels. Give one label a row.")
+    if declared is None:
+        return inferred_classes(y, labels)
+    check_num_classes(declared)
+    return declared
+
+
+def resolved_bins(kinds: Mapping[str, Kind], table: Table, names_of: NamesOf) -> Mapping[str, Kind]:
+    """The kinds of columns with edges and tails for all bins; `names_of` gives what the table calls some columns.
+
+    One warning names the columns that have fewer bins than were asked for, because too many of their values are equal.
+
+    Raises:
+        DataError: binned columns without numbers, with one value only, or of sparse tables.
+    """
+    uniform = isinstance(kinds, ColumnKinds) and not isinstance(kinds.default, Binned)
+    some = kinds.overrides if isinstance(kinds, ColumnKinds) and uniform else kinds  # columns may be very many
+    stated = {column: kind for column, kind in some.items() if isinstance(kind, Binned) and not kind.is_resolved}
+    if not stated:
+        return kinds
+    if table.sparse:
+        raise DataError(
+            f"X is sparse, and column {next(iter(stated))!r} is binned, which takes every cell. Give it X.toarray()."
+        )
+    names = dict(zip(stated, names_of(list(stated)), strict=True))
+
+    def bins_of(column: str) -> Binned | None:
+        return _bins_of(column, stated[column], table, names[column])
+
+    results = dict(zip(stated, all_in_threads(bins_of, list(stated)), strict=True))
+    found = {column: bins for column, bins in results.items() if bins is not None}
+    if len(found) < len(stated):
+        raise DataError(constant_columns([column for column in stated if column not in found]))
+    _warn_of_fewer(stated, found)
+    if isinstance(kinds, ColumnKinds) and uniform:
+        return ColumnKinds(kinds.names, kinds.default, {**kinds.overrides, **found})
+    return {**kinds, **found}
+
+
+def _bins_of(column: str, bins: Binned, table: Table, name: str) -> Binned | None:
+    """The resolved bins of a column, which the table calls `name`; None where it has only one value."""
+    matrix = np.ascontiguousarray(table.matrix([name]))  # because reading columns of a wide table is slow
+    cells, observed = encode_numbers(matrix, [column], BINNED)
+    rows = slice(None) if observed is None else observed[:, 0]
+    weights, values = None if table.weights is None else table.weights[rows], np.asarray(cells)[rows, 0]
+    if bins.edges is not None or not len(values) or values.min() < values.max():
+        return bins.resolved(values, weights, column)
+    if matrix.dtype.kind in "iu" and matrix.min() != matrix.max():
+        raise DataError(
+            f"Column {column!r} is binned, and its integers are so large that in double precision they are all "
+            f"{values[0]:.17g}. Subtract a constant, or drop it."
+        )
+    return None
+
+
+def _warn_of_fewer(stated: Mapping[str, Binned], found: Mapping[str, Binned]) -> None:
+    """One warning that names the columns with fewer bins than were asked for."""
+    fewer = [
+        f"{column!r} ({found[column].num_bins} of {bins.num_bins})"
+        for column, bins in stated.items()
+        if found[column].num_bins < bins.num_bins
+    ]
+    if fewer:
+        more = f" and {len(fewer) - 10} more" if len(fewer) > 10 else ""
+        warn(
+            f"Columns have fewer bins than were asked for, because no bin divides equal values: "
+            f"{', '.join(fewer[:10])}{more}."
+        )
+
+
+def check_ends(numbers: np.ndarray, observed: np.ndarray | None, columns: Mapping[str, Binned]) -> None:
+    """DataError for cells (n, D) beyond an end of the bins of their column that has no tail; it names the column."""
+    for index, (column, bins) in enumerate(columns.items()):
+        if bins.edges is None or bins.tails is None or all(bins.tails):
+            continue
+        cells = numbers[:, index]
+        outside = (bins.tails[0] == 0) & (cells < bins.edges[0]) | (bins.tails[1] == 0) & (cells > bins.edges[-1])
+        outside = outside if observed is None else outside & observed[:, index]
+        if outside.any():
+            row = int(np.argmax(outside))
+            raise DataError(
+                f"Column {column!r} has {cells[row]:g} at row {row}, beyond the ends of its bins, {bins.edges[0]:g} "
+                f"and {bins.edges[-1]:g}, where they have no tails. Correct it, or declare it with tails above 0, "
+                f"Schema(kinds={{{column!r}: Binned(edges=..., tails=...)}}), or with wider edges."
+            )

@@ -5,8 +5,7 @@ from .export import datatree as datatree
 from .fit import Fit
 from .nuts import NUTS
 from .nuts import about as about
-from .objectives import Hybrid
-from .point import MAP, MLE
+from .point import MAP, MLE, Hybrid
 from .problem import Method
 from .problem import Problem as Problem
 from .problem import ProgramProblem as ProgramProblem

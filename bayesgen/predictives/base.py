@@ -224,3 +224,30 @@ def centre_and_scale(predictive: PredictiveDistribution) -> tuple[Float[np.ndarr
     with np.errstate(invalid="ignore"):  # impossible rows have no quantiles
         low, median, high = (predictive.quantile(probability) for probability in (0.25, 0.5, 0.75))
         return np.where(is_known, mean, median), np.where(is_known, std, high - low)
+
+
+ROOT_STEPS = 200  # of a root search, which halves a bracket at worst
+ROOT_TOLERANCE = 1e-15  # of a root relative to its bracket, and of the function, a probability
+
+
+def find_roots(
+    function: Callable[[Float[np.ndarray, "..."]], Float[np.ndarray, "..."]],
+    slope: Callable[[Float[np.ndarray, "..."]], Float[np.ndarray, "..."]],
+    low: Float[np.ndarray, "..."],
+    high: Float[np.ndarray, "..."],
+) -> Float[np.ndarray, "..."]:
+    """Roots of increasing functions in brackets: by Newton's steps, or bisection where these leave the bracket."""
+    least = ROOT_TOLERANCE * np.maximum(abs(low), abs(high))
+    point = 0.5 * (low + high)
+    for _ in range(ROOT_STEPS):
+        value = function(point)
+        low, high = np.where(value <= 0, point, low), np.where(value >= 0, point, high)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            step = point - value / slope(point)
+        is_small = abs(step - point) <= least  # also to or past a near end
+        is_inside = (step > low) & (step < high)
+        is_converged = (high - low <= least) | is_small | (abs(value) <= ROOT_TOLERANCE) | np.isnan(point)
+        point = np.where(is_converged, point, np.where(is_inside, step, 0.5 * (low + high)))
+        if is_converged.all():
+            break
+    return point

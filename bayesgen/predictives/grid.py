@@ -15,8 +15,7 @@ from bayesgen.records import by_content
 from bayesgen.runtime import over_chunks
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Shaped
 
-from .base import PredictiveDistribution
-from .mixture import find_roots
+from .base import PredictiveDistribution, find_roots
 
 CHUNK_VALUES = 4096
 INTERQUARTILE_RANGE = 1.349  # of a standard normal

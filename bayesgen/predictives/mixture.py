@@ -10,10 +10,7 @@ import scipy.special
 from bayesgen.records import record
 from bayesgen.typing import ArrayOrNumber, Float, Int
 
-from .base import PredictiveDistribution, centre_and_scale, half_distance_of_draws
-
-ROOT_STEPS = 200  # of a root search, which halves a bracket at worst
-ROOT_TOLERANCE = 1e-15  # of a root relative to its bracket, and of the function, a probability
+from .base import PredictiveDistribution, centre_and_scale, find_roots, half_distance_of_draws
 
 
 @record
@@ -145,26 +142,3 @@ def _picked(leaf: Float[np.ndarray, "#S #n"], chosen: Int[np.ndarray, "num n"]) 
 def _weighted(weights: Float[np.ndarray, "S n"], values: Float[np.ndarray, "#S #n"]) -> Float[np.ndarray, " n"]:
     """Weighted sums; terms of weight 0 are 0, even if their value is infinite or NaN."""
     return np.where(weights > 0, weights * values, 0.0).sum(0)
-
-
-def find_roots(
-    function: Callable[[Float[np.ndarray, "..."]], Float[np.ndarray, "..."]],
-    slope: Callable[[Float[np.ndarray, "..."]], Float[np.ndarray, "..."]],
-    low: Float[np.ndarray, "..."],
-    high: Float[np.ndarray, "..."],
-) -> Float[np.ndarray, "..."]:
-    """Roots of increasing functions in brackets: by Newton's steps, or bisection where these leave the bracket."""
-    least = ROOT_TOLERANCE * np.maximum(abs(low), abs(high))
-    point = 0.5 * (low + high)
-    for _ in range(ROOT_STEPS):
-        value = function(point)
-        low, high = np.where(value <= 0, point, low), np.where(value >= 0, point, high)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            step = point - value / slope(point)
-        is_small = abs(step - point) <= least  # also to or past a near end
-        is_inside = (step > low) & (step < high)
-        is_converged = (high - low <= least) | is_small | (abs(value) <= ROOT_TOLERANCE) | np.isnan(point)
-        point = np.where(is_converged, point, np.where(is_inside, step, 0.5 * (low + high)))
-        if is_converged.all():
-            break
-    return point
