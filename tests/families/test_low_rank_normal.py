@@ -11,7 +11,7 @@ from sklearn.decomposition import PCA
 
 from bayesgen.errors import FitError, ModelError
 from bayesgen.families import LowRankNormal, Names, NormalInverseWishart, Scale
-from bayesgen.families.factors import least_squares, nearest_factors, spectrum_of
+from bayesgen.families.factors import nearest_factors, nearest_spectrum, spectrum_of
 
 CLASSES, COLUMNS, FACTORS = 2, 5, 3
 close = np.testing.assert_allclose
@@ -159,7 +159,7 @@ def test_the_mode_is_the_highest_that_a_search_finds(name, rng):
         family.log_prior(mode) + scipy.stats.multivariate_normal(mode["mean"], mode["covariance"]).logpdf(rows).sum()
     )
     close(found, searched(rows, family, 2), rtol=1e-6)
-    close(least_squares(spectrum_of(mode["covariance"])[0], 2)[1], mode["noise_variance"], rtol=1e-9)
+    close(nearest_spectrum(spectrum_of(mode["covariance"])[0], 2)[1], mode["noise_variance"], rtol=1e-9)
 
 
 def test_a_mode_may_have_fewer_factors_than_were_asked_for(rng):
