@@ -35,7 +35,7 @@ def members(cls):
     found = {}
     for name in sorted(name for name in names if not name.startswith("_")):
         value = inspect.getattr_static(cls, name, None)
-        value = inspect.unwrap(getattr(value, "__func__", value))  # compiled methods are wrapped
+        value = getattr(value, "__func__", value)
         found[name] = arguments(value) if inspect.isfunction(value) else None
     return found
 
