@@ -245,7 +245,6 @@ class MarkovChain(SequenceDistribution):
         logs = self._at(flat, jnp.broadcast_to(entries, (*batch, codes.shape[-1])))
         return jnp.where(inside, jnp.where(is_possible, logs, -jnp.inf), 0.0).sum(-1)
 
-    @jax.jit
     def log_prob_of_cells(self, value: Shaped[Array, "... T"], observed: Bool[Array, "... T"]) -> Float[Array, "..."]:
         batch, num_steps = lax.broadcast_shapes(self.batch_shape, value.shape[:-1]), value.shape[-1]
         tables = self._log_tables

@@ -22,6 +22,8 @@ from bayesgen.statistics import (
 )
 from bayesgen.typing import Array, Float, PRNGKeyArray
 
+_quantiles = jax.jit(quantiles)
+
 
 class PiecewiseUniform(dist.Distribution):
     """Numbers in bins: a bin is chosen by its probability, and then a number evenly within it.
@@ -115,12 +117,10 @@ class PiecewiseUniform(dist.Distribution):
         assert key is not None
         return self.icdf(jax.random.uniform(key, (*sample_shape, *self.batch_shape)))
 
-    @jax.jit
     def icdf(self, q: Float[Array, "..."]) -> Float[Array, "..."]:
         levels = jnp.broadcast_to(q, jnp.broadcast_shapes(jnp.shape(q), self.batch_shape))
-        return quantiles(levels, jnp.asarray(self.edges), jnp.asarray(self.probs), jnp.asarray(self.scales))
+        return _quantiles(levels, jnp.asarray(self.edges), jnp.asarray(self.probs), jnp.asarray(self.scales))
 
-    @jax.jit
     def cdf(self, value: Float[Array, "..."]) -> Float[Array, "..."]:
         value, edges, scales = jnp.asarray(value), jnp.asarray(self.edges), jnp.asarray(self.scales)
         flat, heights = flat_edges(edges), self.probs / bin_widths(edges, scales)
