@@ -6,12 +6,10 @@ import numpy as np
 import scipy.special
 
 from bayesgen.records import record
-from bayesgen.statistics import log_rising
+from bayesgen.statistics import LOG_2PI, log_rising
 from bayesgen.typing import ArrayOrNumber, Float
 
 from .base import PredictiveDistribution, normal_crps, normal_distance, student_t_crps, student_t_distance
-
-HALF_LOG_2PI = 0.5 * float(np.log(2 * np.pi))
 
 
 class LocationScale(PredictiveDistribution):
@@ -57,7 +55,7 @@ class NormalPredictive(LocationScale):
         return np.broadcast_to(self.scale, self.loc.shape)
 
     def log_density(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
-        return -0.5 * ((values - self.loc) / self.scale) ** 2 - HALF_LOG_2PI - np.log(self.scale)
+        return -0.5 * (((values - self.loc) / self.scale) ** 2 + LOG_2PI) - np.log(self.scale)
 
     def cdf(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
         return scipy.special.ndtr((values - self.loc) / self.scale)
