@@ -219,7 +219,7 @@ def codes(rng):
     return rng.choice([0, 2], ROWS)
 
 
-def statistic_of(case, parameters):
+def likelihood_of(case, parameters):
     conditional = read_conditional(case.build(**parameters), -2)
     return conditional.likelihood, {
         k: np.broadcast_to(v[:1], (ROWS, *v.shape[1:])) for k, v in conditional.measure.items()
@@ -288,7 +288,7 @@ def test_the_summary_gives_the_sum_over_rows(name, rng, codes):
     for _ in range(2):
         parameters, values = case.parameters(rng), case.rows(rng)
         weights = rng.gamma(1.0, 1.0, ROWS)
-        likelihood, measure = statistic_of(case, parameters)
+        likelihood, measure = likelihood_of(case, parameters)
         summary = likelihood.summarize(values, codes, CLASSES, weights, measure=measure)
         sums, found, cells, cells_found, each, read = compiled(name)(parameters, values, codes, weights, summary)
         for kind, expected in sums.items():
@@ -309,7 +309,7 @@ def test_what_needs_inert_parameters_says_so():
     told = {
         name
         for name, case in CASES.items()
-        if statistic_of(case, case.parameters(np.random.default_rng(0)))[0].uses_measure
+        if likelihood_of(case, case.parameters(np.random.default_rng(0)))[0].uses_measure
     }
     assert told == {"Binomial, probs", "Binomial, logits", "Laplace", "LinearNormal"}
 
@@ -318,7 +318,7 @@ def test_what_needs_inert_parameters_says_so():
 def test_summaries_merge_and_weights_are_repetitions(name, rng, codes):
     case = CASES[name]
     values = case.rows(rng)
-    likelihood, measure = statistic_of(case, case.parameters(rng))
+    likelihood, measure = likelihood_of(case, case.parameters(rng))
 
     def summarize(rows, weights=None):
         of_rows = {k: v[rows] for k, v in measure.items()}
@@ -344,7 +344,7 @@ def test_summaries_merge_and_weights_are_repetitions(name, rng, codes):
 def test_an_empty_part_merges_as_nothing(name, rng, codes):
     case = CASES[name]
     values = case.rows(rng)
-    likelihood, measure = statistic_of(case, case.parameters(rng))
+    likelihood, measure = likelihood_of(case, case.parameters(rng))
     nothing = likelihood.summarize(values[:0], codes[:0], CLASSES, measure={k: v[:0] for k, v in measure.items()})
     everything = likelihood.summarize(values, codes, CLASSES, measure=measure)
     for merged in (nothing + everything, everything + nothing):
@@ -355,7 +355,7 @@ def test_an_empty_part_merges_as_nothing(name, rng, codes):
 def test_float32_rows_lose_nothing_beyond_their_own_rounding(name, rng, codes):
     case = CASES[name]
     values = case.rows(rng).astype(np.float32)
-    likelihood, measure = statistic_of(case, case.parameters(rng))
+    likelihood, measure = likelihood_of(case, case.parameters(rng))
     narrow = likelihood.summarize(values, codes, CLASSES, measure=measure)
     wide = likelihood.summarize(values.astype(np.float64), codes, CLASSES, measure=measure)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12), narrow, wide)
@@ -365,7 +365,7 @@ def test_float32_rows_lose_nothing_beyond_their_own_rounding(name, rng, codes):
 def test_small_integers_lose_nothing(name, rng, codes):
     case = CASES[name]
     values = case.rows(rng).astype(np.uint8)
-    likelihood, measure = statistic_of(case, case.parameters(rng))
+    likelihood, measure = likelihood_of(case, case.parameters(rng))
     narrow = likelihood.summarize(values, codes, CLASSES, measure=measure)
     wide = likelihood.summarize(values.astype(np.float64), codes, CLASSES, measure=measure)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12), narrow, wide)
@@ -405,7 +405,7 @@ def test_a_first_row_far_off_costs_no_digits(rng, matrix, first_weight):
 def test_likelihood_far_from_the_origin(rng, codes):
     values = rng.normal(1e8, 1.0, (ROWS, COLUMNS))
     parameters = {"loc": np.full(TABLE, 1e8), "scale": np.ones(TABLE)}
-    likelihood, _ = statistic_of(CASES["Normal"], parameters)
+    likelihood, _ = likelihood_of(CASES["Normal"], parameters)
     summary = likelihood.summarize(values, codes, CLASSES)
     expected = dist.Normal(1e8, 1.0).log_prob(values).sum()
     np.testing.assert_allclose(likelihood.log_likelihood(parameters, summary).sum(), expected, rtol=1e-9)
@@ -434,7 +434,7 @@ def test_columns_constant_within_a_class_have_scatter_exactly_zero_there(rng):
 @pytest.mark.parametrize("kind", [scipy.sparse.csr_array, scipy.sparse.csr_matrix, scipy.sparse.csc_array])
 def test_sparse_counts_are_the_dense_ones(kind, rng, codes):
     dense = rng.poisson(0.4, (ROWS, LENGTH)).astype(float)
-    likelihood = statistic_of(CASES["Multinomial, probs"], probabilities(rng))[0]
+    likelihood = likelihood_of(CASES["Multinomial, probs"], probabilities(rng))[0]
     weights = rng.gamma(1.0, 1.0, ROWS)
     for given in (None, weights):
         expected = likelihood.summarize(dense, codes, CLASSES, given)
@@ -468,7 +468,7 @@ def test_sparse_counts_are_the_dense_ones(kind, rng, codes):
     ],
 )
 def test_the_impossible_is_exactly_minus_infinity(xp, name, parameters, rows, expected, rng):
-    likelihood = statistic_of(CASES[name], CASES[name].parameters(rng))[0]
+    likelihood = likelihood_of(CASES[name], CASES[name].parameters(rng))[0]
     if name.startswith("Categorical"):
         likelihood = type(likelihood)(2)
     arrays = {k: xp.asarray(v) for k, v in parameters.items()}
