@@ -14,7 +14,7 @@ from beartype import BeartypeConf, FrozenDict, beartype
 from bayesgen import errors
 
 PACKAGE = pathlib.Path(errors.__file__).parent
-OUTER = ("__init__", "model", "generative")
+OUTER = ("__init__", "generative")
 INNER = [path.stem for path in (PACKAGE / "program").glob("*.py") if path.stem not in OUTER]
 
 # These modules, and those inside them, are checked. Not so that of `GenerativeProgram`: users call its methods, and

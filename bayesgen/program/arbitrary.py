@@ -88,9 +88,8 @@ def arbitrary_value(
     if support.is_discrete:
         return jax.random.bernoulli(key, 0.5, shape).astype(jnp.int32)
     transform = biject_to(support)
-    free = jax.random.logistic(key, transform.inverse_shape(shape)) * (
-        math.sqrt(3) / math.pi
-    )  # variance 1; compiles sooner than normal ones
+    # of variance 1, and compiled sooner than normal ones
+    free = jax.random.logistic(key, transform.inverse_shape(shape)) * (math.sqrt(3) / math.pi)
     free = jnp.where(jnp.abs(spread) > 1, jnp.sign(free), free)
     if base_support(support) is not constraints.real:
         return transform(jnp.sign(spread) * jnp.sqrt(jnp.abs(spread)) * free)

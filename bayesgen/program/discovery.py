@@ -17,7 +17,7 @@ from bayesgen.distributions import SequenceDistribution, innermost, whole_axes
 from bayesgen.errors import BayesgenError, DataError, ModelError
 from bayesgen.typing import Array, Bool, PRNGKeyArray, Shaped
 
-from .arbitrary import run, run_abstractly
+from .arbitrary import probe_key, run, run_abstractly
 from .conventions import (
     Message,
     Trace,
@@ -201,7 +201,7 @@ def find_class_axes(program: Program) -> dict[str, int]:
 
 def _changes(program: Program) -> list[Change]:
     """The changes of every entry along every axis of latents that has length K."""
-    shapes = jax.eval_shape(lambda key: _arbitrary_values(program, key)[0], jax.random.key(0))
+    shapes = jax.eval_shape(lambda key: _arbitrary_values(program, key)[0], probe_key(0))
     return [
         Change(name, axis, entry)
         for name, leaf in shapes.items()
@@ -227,7 +227,7 @@ def _effects(
         values = jax.vmap(lambda latents: _values_of_classes(program, latents, rows))(stacked)
         return jax.tree.map(lambda leaf: leaf[1:] != leaf[:1], values)
 
-    keys = jax.random.split(jax.random.key(0))
+    keys = probe_key(0), probe_key(1)
     of_classes, of_deterministics = jax.tree.map(np.asarray, jax.jit(differences, compiler_options=QUICKLY)(*keys))
     return _any_along(of_classes, -1), of_deterministics
 
