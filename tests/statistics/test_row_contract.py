@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from scipy.stats import multivariate_normal
-from test_statistics import CASES, CLASSES, COLUMNS, EMPTY, ROWS, statistic_of
+from test_statistics import CASES, CLASSES, COLUMNS, EMPTY, ROWS, likelihood_of
 
 from bayesgen.errors import DataError
 from bayesgen.statistics import Moments, read_conditional
@@ -39,7 +39,7 @@ def same(one, two, rtol=1e-11, atol=1e-11):
 
 def data(name, rng):
     case = CASES[name]
-    likelihood, measure = statistic_of(case, case.parameters(rng))
+    likelihood, measure = likelihood_of(case, case.parameters(rng))
     return likelihood, case.rows(rng), measure, rng.choice([0, 2], ROWS), rng.gamma(1.0, 1.0, ROWS)
 
 
@@ -197,7 +197,7 @@ def test_vectors_are_left_out_as_a_whole_and_refuse_missing_parts_by_name(name, 
 @pytest.mark.parametrize("traced", [False, True])
 def test_moments_of_far_off_and_constant_columns(soft, traced, rng):
     """Centred, whatever the way they are made: large offsets cost no digits, constant columns have no scatter."""
-    likelihood = statistic_of(CASES["Normal"], CASES["Normal"].parameters(rng))[0]
+    likelihood = likelihood_of(CASES["Normal"], CASES["Normal"].parameters(rng))[0]
     codes = rng.integers(0, 3, 101)
     values = rng.normal((1e8, 0.0, -3.0), 1.0, (101, 3))
     values[:, 1] = np.array([0.1, 0.7, 1e9 / 3])[codes]
@@ -224,7 +224,7 @@ def test_sparse_rows_have_responsibilities_and_no_missing_cells(rng):
         ("Multinomial, probs", rng.poisson(0.4, (ROWS, 7)).astype(float)),
         ("Bernoulli, probs", (rng.random((ROWS, 7)) < 0.2).astype(float)),
     ):
-        likelihood = statistic_of(CASES[name], CASES[name].parameters(rng))[0]
+        likelihood = likelihood_of(CASES[name], CASES[name].parameters(rng))[0]
         classes = rng.dirichlet(np.full(CLASSES, 0.5), ROWS)
         classes[:, EMPTY] = 0.0
         sparse = scipy.sparse.csr_array(dense)
@@ -235,7 +235,7 @@ def test_sparse_rows_have_responsibilities_and_no_missing_cells(rng):
 
 def test_gradients_reach_responsibilities(rng):
     """Summaries made inside of what JAX differentiates: an expected log likelihood, by its responsibilities."""
-    likelihood = statistic_of(CASES["Normal"], CASES["Normal"].parameters(rng))[0]
+    likelihood = likelihood_of(CASES["Normal"], CASES["Normal"].parameters(rng))[0]
     values, observed = with_holes(rng.normal(size=(ROWS, COLUMNS)), rng)
 
     def scatter(responsibilities):
@@ -285,7 +285,7 @@ def test_the_density_of_what_is_observed(name, xp, rng):
     ],
 )
 def test_missing_cells_make_nothing_impossible(name, parameters, rng):
-    likelihood = statistic_of(CASES[name], CASES[name].parameters(rng))[0]
+    likelihood = likelihood_of(CASES[name], CASES[name].parameters(rng))[0]
     values, observed = np.array([[1.0, 0.0], [0.0, 1.0], [np.nan, 1.0]]), np.array([[1, 1], [0, 0], [0, 1]], bool)
     found = likelihood.density({key: np.array(value) for key, value in parameters.items()}).log_prob(values, observed)
     np.testing.assert_array_equal(found[1:], [[0.0], [-np.inf]])
