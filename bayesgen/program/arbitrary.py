@@ -1,7 +1,6 @@
 """Programs run at arbitrary values: their sites, and what does not depend on the latents."""
 
 import functools
-import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -19,24 +18,44 @@ from bayesgen.data import Rows
 from bayesgen.distributions import SequenceDistribution, innermost
 from bayesgen.errors import ModelError
 from bayesgen.runtime import OwnedJit, over_chunks
-from bayesgen.typing import Array, Float, Int, PRNGKeyArray, Shaped
+from bayesgen.typing import Array, Float, Int, Shaped
 
 from .conventions import Message, Trace, base_support, samples
 from .evaluation import Evaluation, evaluate
 from .structure import Arrays, Program, Supports
 from .tracing import sites_of
 
+NUMBERS = 16_381  # for one run; where values need more, the same numbers come again
 
-def probe_key(seed: int) -> PRNGKeyArray:
-    """A key of the generator that compiles fastest, for numbers whose quality and reproducibility do not matter."""
-    return jax.random.key(seed, impl="unsafe_rbg")
+
+def arbitrary_numbers(random: int | np.random.Generator) -> Float[np.ndarray, " numbers"]:
+    """Standard normal numbers for the arbitrary values of one run.
+
+    NumPy draws them: compiling a random number generator of JAX takes longer than compiling all else of a run.
+    """
+    return np.random.default_rng(random).normal(size=NUMBERS)
+
+
+class _Supply:
+    """Numbers that are handed out in turn."""
+
+    def __init__(self, numbers: Float[Array, " numbers"]) -> None:
+        self._numbers, self._used = numbers, 0
+
+    def take(self, shape: tuple[int, ...]) -> Float[Array, "..."]:
+        """The next numbers, in this shape."""
+        first, size = self._used, math.prod(shape)
+        self._used = (first + size) % len(self._numbers)
+        if first + size <= len(self._numbers):
+            return jnp.reshape(self._numbers[first : first + size], shape)
+        return jnp.resize(jnp.roll(self._numbers, -first), shape)
 
 
 def run(
     program: Program,
     size: int,
     covariates: Arrays | None = None,
-    key: PRNGKeyArray | None = None,
+    numbers: Float[Array, " numbers"] | None = None,
     spread: float | Float[Array, ""] = 1.0,
 ) -> Trace:
     """The sites of a program at arbitrary values, with their supports. Traceable by JAX.
@@ -45,17 +64,16 @@ def run(
         program: the program.
         size: number of rows.
         covariates: of the rows; ones by default.
-        key: of the random numbers.
+        numbers: standard normal numbers, which arbitrary values are made of; ones by default.
         spread: how far values are from their means, see `arbitrary_value`.
     """
-    places = itertools.count()
     covariates = program.example_covariates(size) if covariates is None else covariates
-    key = probe_key(0) if key is None else key
+    supply = _Supply(jnp.ones(1) if numbers is None else numbers)  # made by JAX: traced where the run is
 
     def choose(message: Message) -> Shaped[Array, "..."]:
-        return arbitrary_value(message["fn"], jax.random.fold_in(key, next(places)), spread)
+        return _arbitrary_value(message["fn"], supply, spread)
 
-    trace = sites_of(program.unchanged_function, size, covariates, key, choose)
+    trace = sites_of(program.unchanged_function, size, covariates, jax.random.key(0, impl="unsafe_rbg"), choose)
     for message in samples(trace).values():
         message["support"] = message["fn"].support  # may be computed on access, so not after tracing
     return trace
@@ -70,14 +88,14 @@ def run_abstractly(program: Program, size: int) -> Trace:
     return traces[0]
 
 
-def arbitrary_value(
-    distribution: dist.Distribution, key: PRNGKeyArray, spread: float | Float[Array, ""] = 1.0
+def _arbitrary_value(
+    distribution: dist.Distribution, supply: _Supply, spread: float | Float[Array, ""]
 ) -> Shaped[Array, "..."]:
-    """A random value in the support of a distribution, about its mean if that is known, without compiling a sampler.
+    """A value in the support of a distribution, about its mean if that is known, without compiling a sampler.
 
     Args:
         distribution: of a site.
-        key: of the random numbers.
+        supply: of standard normal numbers.
         spread: distance from the mean in standard deviations, or in units of unconstrained values where these are not
             known. Beyond 1 all values are at this distance, on a random side; a negative spread swaps the sides.
     """
@@ -86,18 +104,17 @@ def arbitrary_value(
     if isinstance(leaf, SequenceDistribution) and not leaf.of_symbols:
         support = leaf.step_support
     if support.is_discrete:
-        return jax.random.bernoulli(key, 0.5, shape).astype(jnp.int32)
+        return (supply.take(shape) > 0).astype(jnp.int32)
     transform = biject_to(support)
-    # of variance 1, and compiled sooner than normal ones
-    free = jax.random.logistic(key, transform.inverse_shape(shape)) * (math.sqrt(3) / math.pi)
+    free = supply.take(transform.inverse_shape(shape))
     free = jnp.where(jnp.abs(spread) > 1, jnp.sign(free), free)
     if base_support(support) is not constraints.real:
         return transform(jnp.sign(spread) * jnp.sqrt(jnp.abs(spread)) * free)
-    center, scale = _center_and_scale(distribution)
+    center, scale = center_and_scale(distribution)
     return center + spread * scale * free
 
 
-def _center_and_scale(distribution: dist.Distribution) -> tuple[float | Array, float | Array]:
+def center_and_scale(distribution: dist.Distribution) -> tuple[float | Array, float | Array]:
     """Mean and standard deviation of a distribution; 0 and 1 where they do not exist."""
     try:
         mean, scale = jnp.asarray(distribution.mean), jnp.sqrt(distribution.variance)

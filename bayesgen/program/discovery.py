@@ -15,9 +15,9 @@ from numpyro.primitives import CondIndepStackFrame
 
 from bayesgen.distributions import SequenceDistribution, innermost, whole_axes
 from bayesgen.errors import BayesgenError, DataError, ModelError
-from bayesgen.typing import Array, Bool, PRNGKeyArray, Shaped
+from bayesgen.typing import Array, Bool, Float, Shaped
 
-from .arbitrary import probe_key, run, run_abstractly
+from .arbitrary import arbitrary_numbers, run, run_abstractly
 from .conventions import (
     Message,
     Trace,
@@ -141,7 +141,7 @@ class RowCheck:
     """A check whether a program does the same with other numbers of rows than its plan was made with."""
 
     def __init__(self, program: Program) -> None:
-        self._probe = Probe(program).with_rows()
+        self._probe = Probe.of(program).with_rows()
         self._checked, self._looked_further = {self._probe.size}, False
 
     @functools.cached_property
@@ -156,7 +156,7 @@ class RowCheck:
         """
         if size in self._checked:
             return
-        probe = Probe(self._probe.program, size)
+        probe = Probe(self._probe.source, size)
         if not equal_up_to_size(probe.jaxpr(), self._jaxpr, (size, self._probe.size)):
             check_plan(probe.within(*LARGE_PROBE))
         if size > self._probe.size and not self._looked_further:
@@ -201,7 +201,7 @@ def find_class_axes(program: Program) -> dict[str, int]:
 
 def _changes(program: Program) -> list[Change]:
     """The changes of every entry along every axis of latents that has length K."""
-    shapes = jax.eval_shape(lambda key: _arbitrary_values(program, key)[0], probe_key(0))
+    shapes = jax.eval_shape(lambda numbers: _arbitrary_values(program, numbers)[0], arbitrary_numbers(0))
     return [
         Change(name, axis, entry)
         for name, leaf in shapes.items()
@@ -217,24 +217,24 @@ def _effects(
     """Which classes' distributions, and which entries of deterministic sites, differ after each change."""
 
     def differences(
-        key: PRNGKeyArray, other_key: PRNGKeyArray
+        numbers: Float[Array, " numbers"], others: Float[Array, " numbers"]
     ) -> tuple[list[Bool[Array, "..."]], dict[str, Bool[Array, "..."]]]:
-        latents, rows = _arbitrary_values(program, key)
-        other_latents, _ = _arbitrary_values(program, other_key)
+        latents, rows = _arbitrary_values(program, numbers)
+        other_latents, _ = _arbitrary_values(program, others)
         changed = [_changed(latents, other_latents, change) for change in changes]
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), latents, *changed)
         # all in one computation, so that what is unchanged is equal to the last bit
         values = jax.vmap(lambda latents: _values_of_classes(program, latents, rows))(stacked)
         return jax.tree.map(lambda leaf: leaf[1:] != leaf[:1], values)
 
-    keys = probe_key(0), probe_key(1)
-    of_classes, of_deterministics = jax.tree.map(np.asarray, jax.jit(differences, compiler_options=QUICKLY)(*keys))
+    numbers = arbitrary_numbers(0), arbitrary_numbers(1)
+    of_classes, of_deterministics = jax.tree.map(np.asarray, jax.jit(differences, compiler_options=QUICKLY)(*numbers))
     return _any_along(of_classes, -1), of_deterministics
 
 
-def _arbitrary_values(program: Program, key: PRNGKeyArray) -> tuple[dict[str, Array], dict[str, Array]]:
+def _arbitrary_values(program: Program, numbers: Float[Array, " numbers"]) -> tuple[dict[str, Array], dict[str, Array]]:
     """Latents, and a row for each class."""
-    trace = run(program, program.num_classes, key=key)
+    trace = run(program, program.num_classes, numbers=numbers)
     rows = {name: site.from_site(trace[name]["value"]) for name, site in program.structure.attributes}
     return {name: trace[name]["value"] for name in program.latents}, rows
 

@@ -8,71 +8,77 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 from jax.scipy.special import logsumexp
+from numpyro.distributions import constraints
+from numpyro.distributions.transforms import biject_to
 
 from bayesgen.data import Rows
+from bayesgen.distributions import innermost
 from bayesgen.log_density import LogDensity
 from bayesgen.records import record, static
 from bayesgen.runtime import OwnedJit, as_key, generator
 from bayesgen.statistics import SufficientStatistics
-from bayesgen.typing import Array, Float, Int, PRNGKeyArray, Seed, Shaped
+from bayesgen.typing import Array, Float, Int, PRNGKeyArray, Seed
 
-from .arbitrary import arbitrary_value
-from .conventions import Message
+from .arbitrary import arbitrary_numbers, center_and_scale, run
+from .conventions import Message, base_support
 from .density import density_work, log_likelihood, parameter_log_density, parameter_log_prior, unconstrained_log_density
 from .evaluation import Evaluation, evaluate_classes, unconstrain
 from .generative import GenerativeProgram
 from .joint import log_joint_of
 from .structure import Program, Structure
-from .tracing import sites_of
 
 STARTS_NEAR_ORIGIN, PRIOR_STARTS = 2, 8  # numbers of starts
 FAST_TO_COMPILE = {"xla_backend_optimization_level": 0}  # for functions that run once a fit, for milliseconds
 
 
 def dispersed_starts(program: Program, seed: Seed, num_draws: int = PRIOR_STARTS) -> Float[np.ndarray, "starts D"]:
-    """The origin of the unconstrained space, points around it and draws from the prior. Inside float64.
+    """The origin of the unconstrained space, points around it and points about the means of the prior.
 
-    Draws from the prior reach modes that climbs from the origin do not.
+    Points that know of the prior reach modes that climbs from the origin do not. Inside float64.
     """
     rng = generator(as_key(seed))
-    draws = np.asarray(_prior_draws(program, jax.random.key(int(rng.integers(2**31))), num_draws))
-    return dispersed(draws, rng)
+    points = [_about_prior_means(program, arbitrary_numbers(rng), rng.integers(2**31)) for _ in range(num_draws)]
+    return dispersed(np.stack(points), rng)
 
 
 def dispersed(
-    draws: Float[np.ndarray, "draws D"], key: PRNGKeyArray | np.random.Generator
+    points: Float[np.ndarray, "points D"], key: PRNGKeyArray | np.random.Generator
 ) -> Float[np.ndarray, "starts D"]:
-    """The origin of the unconstrained space, points around it, and draws from a prior."""
+    """The origin of the unconstrained space, points around it, and points that know of a prior."""
     rng = generator(key)
-    around = rng.normal(size=(STARTS_NEAR_ORIGIN, draws.shape[1]))
-    # a draw may round to the end of its support, where unconstrained coordinates are infinite
-    draws = np.where(np.isfinite(draws), draws, rng.normal(size=draws.shape))
-    return np.concatenate([np.zeros((1, draws.shape[1])), around, draws])
+    around = rng.normal(size=(STARTS_NEAR_ORIGIN, points.shape[1]))
+    # a value may round to the end of its support, where unconstrained coordinates are infinite
+    points = np.where(np.isfinite(points), points, rng.normal(size=points.shape))
+    return np.concatenate([np.zeros((1, points.shape[1])), around, points])
 
 
-@functools.partial(OwnedJit, static_argnames="num_draws", compiler_options=FAST_TO_COMPILE)
-def _prior_draws(program: Program, key: PRNGKeyArray, num_draws: int) -> Float[Array, "draws D"]:
-    """Draws from the prior in unconstrained coordinates."""
-    return jax.vmap(functools.partial(_prior_draw, program))(jax.random.split(key, num_draws))
+@functools.partial(OwnedJit, compiler_options=FAST_TO_COMPILE)
+def _about_prior_means(program: Program, numbers: Float[Array, " numbers"], seed: Int[Array, ""]) -> Float[Array, " D"]:
+    """Latents at random distances from their prior means, in NumPyro's unconstrained coordinates.
+
+    Searches stretch some of these coordinates, which hardly moves points about a mean.
+    """
+    sites = run(program, program.num_classes, numbers=numbers)
+    points = (_start_of(sites[name], seed + index) for index, name in enumerate(program.latents))
+    return jnp.concatenate([jnp.ravel(point) for point in points])
 
 
-def _prior_draw(program: Program, key: PRNGKeyArray) -> Float[Array, " D"]:
+def _start_of(site: Message, seed: Int[Array, ""]) -> Float[Array, "..."]:
+    """An unconstrained value about the mean of a latent site; a draw from a mixture, whose mean may be far from modes.
 
-    def choose(message: Message) -> Shaped[Array, "..."]:
-        """A draw of a latent site; an arbitrary value of other sites, and under improper priors."""
-        distribution, key_of_site = message["fn"], message["kwargs"]["rng_key"]
-        if message["name"] in program.latents:
-            try:
-                return distribution.sample(key_of_site)
-            except NotImplementedError:  # an improper prior
-                pass
-        return arbitrary_value(distribution, key_of_site)
-
-    num_classes = program.num_classes
-    trace = sites_of(program.unchanged_function, num_classes, program.example_covariates(num_classes), key, choose)
-    free = unconstrain(program, {name: trace[name]["value"] for name in program.latents})
-    return jnp.concatenate([jnp.ravel(free[name]) for name in program.latents])
+    Samplers take seconds to compile, so that only mixtures are drawn from.
+    """
+    distribution, transform = site["fn"], biject_to(site["support"])
+    if isinstance(innermost(distribution), dist.MixtureSameFamily | dist.MixtureGeneral):
+        return transform.inv(distribution.sample(jax.random.key(seed)))
+    free = transform.inv(site["value"])  # about the mean already where it is any real number
+    if base_support(site["support"]) is constraints.real:
+        return free
+    mean, _ = center_and_scale(distribution)
+    center = transform.inv(jnp.broadcast_to(mean, jnp.shape(site["value"])))
+    return free + jnp.where(jnp.isfinite(center), center, 0.0)
 
 
 class LatentsDensity(LogDensity):

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -22,9 +22,9 @@ from numpyro.ops.provenance import eval_provenance
 from bayesgen.data import Covariate
 from bayesgen.errors import ModelError
 from bayesgen.statistics import Likelihood
-from bayesgen.typing import Array, Float, Int, PRNGKeyArray, Shaped
+from bayesgen.typing import Array, Float, Int, Shaped
 
-from .arbitrary import probe_key, run
+from .arbitrary import arbitrary_numbers, run
 from .conventions import base_support
 from .evaluation import Evaluation, class_table, evaluate, evaluate_classes
 from .structure import Arrays, Plan, Program
@@ -41,25 +41,98 @@ Found = TypeVar("Found")
 Experiment = Callable[[Arrays, Arrays], Found]  # of latents and rows
 
 
+class Values(NamedTuple):
+    """Arbitrary latents and rows, or their shapes."""
+
+    latents: dict[str, Shaped[Array, "..."]]
+    rows: dict[str, Shaped[Array, "n ..."]]
+
+
+@dataclasses.dataclass(frozen=True)
+class ArbitraryValues:
+    """Arbitrary values of a program with `LEAST` rows.
+
+    Attributes:
+        program: the program.
+    """
+
+    program: Program
+
+    @property
+    def covariates(self) -> dict[str, Shaped[Array, "n ..."]]:
+        """Covariates of the rows."""
+        return arbitrary_covariates(self.program, LEAST)
+
+    @functools.cached_property
+    def shapes(self) -> Values:
+        """Shapes and dtypes."""
+        return jax.eval_shape(self._at, arbitrary_numbers(0))
+
+    @functools.cached_property
+    def draws(self) -> tuple[Values, ...]:
+        """Several draws; what is in one tail in the third is in the other tail in the fourth."""
+        first, second, tails = map(arbitrary_numbers, (1, 2, 3))
+        return tuple(map(self._compiled, (first, second, tails, tails), SPREADS))
+
+    @property
+    def others(self) -> Values:
+        """One more draw."""
+        return self._compiled(arbitrary_numbers(4), 1.0)
+
+    @functools.cached_property
+    def _compiled(self) -> Callable[[Float[np.ndarray, " numbers"], float], Values]:
+        return jax.jit(self._at, compiler_options=QUICKLY)
+
+    def _at(self, numbers: Float[Array, " numbers"], spread: float | Float[Array, ""] = 1.0) -> Values:
+        trace = run(self.program, LEAST, self.covariates, numbers, spread)
+        latents = {name: trace[name]["value"] for name in self.program.latents}
+        return Values(
+            latents,
+            {name: site.from_site(trace[name]["value"]) for name, site in self.program.structure.attributes},
+        )
+
+
+def arbitrary_covariates(program: Program, size: int) -> dict[str, Shaped[Array, "n ..."]]:
+    """Covariates that differ from row to row, and from cell to cell."""
+
+    def numbers(column: Covariate) -> Shaped[Array, "n ..."]:
+        places = np.add.outer(np.arange(size), np.arange(math.prod(column.row_shape)))
+        values = places % 3 + (column.dtype.kind != "b")
+        return jnp.asarray(values.reshape(size, *column.row_shape), column.dtype)
+
+    return {name: numbers(column) for name, column in program.structure.covariates}
+
+
 @dataclasses.dataclass(frozen=True)
 class Probe:
     """A program run at `size` arbitrary rows.
 
     Attributes:
-        program: the program.
+        source: arbitrary values of the program; its rows come again and again, as drawing them would take the most
+            time.
         size: number of rows.
     """
 
-    program: Program
+    source: ArbitraryValues
     size: int = LEAST
+
+    @classmethod
+    def of(cls, program: Program) -> "Probe":
+        """The smallest probe of a program."""
+        return cls(ArbitraryValues(program))
+
+    @property
+    def program(self) -> Program:
+        """The program."""
+        return self.source.program
 
     def with_rows(self, most: int = MOST, numbers: int = NUMBERS) -> "Probe":
         """The probe with as many rows as may be and as make no more than so many parameters, `LEAST` at least."""
-        return Probe(self.program, most).within(most, numbers)
+        return Probe(self.source, most).within(most, numbers)
 
     def within(self, most: int, numbers: int) -> "Probe":
         """The probe, with fewer rows where these make too many parameters."""
-        return Probe(self.program, min(self.size, most, max(LEAST, numbers // self._numbers_per_row)))
+        return Probe(self.source, min(self.size, most, max(LEAST, numbers // self._numbers_per_row)))
 
     @functools.cached_property
     def _numbers_per_row(self) -> int:
@@ -72,7 +145,7 @@ class Probe:
         structure = self.program.structure
         shapes = [part.row_shape for _, part in structure.attributes + structure.covariates]
         cells = sum(map(math.prod, shapes))
-        return max(1, Probe(self.program).abstractly(count) // self.program.num_classes + cells)
+        return max(1, Probe(self.source).abstractly(count) // self.program.num_classes + cells)
 
     # --- arbitrary values ---------------------------------------------------------------------------------------
 
@@ -88,28 +161,28 @@ class Probe:
 
     @property
     def covariates(self) -> dict[str, Shaped[Array, "n ..."]]:
-        """Covariates that differ from row to row, and from cell to cell."""
+        """Covariates of the rows."""
+        return arbitrary_covariates(self.program, self.size)
 
-        def numbers(column: Covariate) -> Shaped[Array, "n ..."]:
-            places = np.add.outer(np.arange(self.size), np.arange(math.prod(column.row_shape)))
-            values = places % 3 + (column.dtype.kind != "b")
-            return jnp.asarray(values.reshape(self.size, *column.row_shape), column.dtype)
-
-        return {name: numbers(column) for name, column in self.program.structure.covariates}
-
-    def values(
-        self, key: PRNGKeyArray, spread: float | Float[Array, ""] = 1.0
-    ) -> tuple[dict[str, Shaped[Array, "..."]], dict[str, Shaped[Array, "n ..."]]]:
-        """Arbitrary latents and rows; the rows come again and again, as drawing them would take the most time."""
-        trace = run(self.program, LEAST, Probe(self.program).covariates, key, spread)
-        latents = {name: trace[name]["value"] for name in self.program.latents}
-        rows = {name: site.from_site(trace[name]["value"]) for name, site in self.program.structure.attributes}
-        return latents, jax.tree.map(lambda values: values[np.arange(self.size) % LEAST], rows)
-
-    def zeros(self) -> tuple[dict[str, Shaped[Array, "..."]], dict[str, Shaped[Array, "n ..."]]]:
+    @property
+    def zeros(self) -> Values:
         """Latents and rows of the right shapes, for what can be known without numbers."""
-        shapes = jax.eval_shape(self.values, probe_key(0))
-        return jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+        return jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), self._shapes)
+
+    @property
+    def _shapes(self) -> Values:
+        latents, rows = self.source.shapes
+        return Values(latents, {name: _with_rows(shape, self.size) for name, shape in rows.items()})
+
+    def _repeated(self, values: Values) -> Values:
+        """Values with the rows again and again, up to the size of the probe."""
+        places = np.arange(self.size) % LEAST
+        return Values(values.latents, {name: np.asarray(rows)[places] for name, rows in values.rows.items()})
+
+    @property
+    def other_rows(self) -> dict[str, Shaped[np.ndarray, "n ..."]]:
+        """Rows of one more draw."""
+        return self._repeated(self.source.others).rows
 
     # --- runs ---------------------------------------------------------------------------------------------------
 
@@ -129,16 +202,14 @@ class Probe:
     def abstractly(self, experiment: Experiment[Found]) -> Found:
         """The result of an experiment on tracers, for properties that do not depend on values."""
         results: list[Found] = []
-        jax.eval_shape(lambda key: results.append(experiment(*self.values(key))), probe_key(0))
+        jax.eval_shape(lambda values: results.append(experiment(*values)), self._shapes)
         return results[0]
 
     def numerically(self, experiment: Experiment[Found]) -> Found:
         """The arrays of an experiment at several draws, stacked."""
-        first, second, tails = (probe_key(seed) for seed in (1, 2, 3))
-        keys = first, second, tails, tails  # what is in one tail there is in the other tail here
         # Draw by draw: mapped over draws, a program takes longer to trace and to compile than to run again.
-        of_draw = jax.jit(lambda *draw: experiment(*self.values(*draw)), compiler_options=QUICKLY)
-        results = [of_draw(key, spread) for key, spread in zip(keys, SPREADS, strict=True)]
+        of_draw = jax.jit(experiment, compiler_options=QUICKLY)
+        results = [of_draw(*self._repeated(values)) for values in self.source.draws]
         return jax.tree.map(lambda *draws: np.stack(draws), *results)
 
     def jaxpr(self) -> ClosedJaxpr:
@@ -151,10 +222,13 @@ class Probe:
             label = None if evaluation.label is None else jax.tree.leaves(evaluation.label["fn"])
             return evaluation.log_prior, label, parameters, evaluation.row_log_probs(plan.rowwise)
 
-        few = Probe(self.program)
-        latents, *of_rows = jax.eval_shape(lambda key: (*few.values(key), few.codes, few.covariates), probe_key(0))
-        of_rows = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((self.size, *leaf.shape[1:]), leaf.dtype), of_rows)
-        return jax.make_jaxpr(everything)(latents, *of_rows)
+        few = jax.eval_shape(lambda: (Probe(self.source).codes, Probe(self.source).covariates))
+        of_rows = jax.tree.map(lambda shape: _with_rows(shape, self.size), few)
+        return jax.make_jaxpr(everything)(*self._shapes, *of_rows)
+
+
+def _with_rows(shape: jax.ShapeDtypeStruct, size: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((size, *shape.shape[1:]), shape.dtype)
 
 
 def learned(evaluation: Evaluation, name: str) -> tuple[Any, Any]:
@@ -170,7 +244,7 @@ COVARIATE = "covariate "  # prefix of the names of covariates among all inputs
 
 def make_plan(program: Program) -> Plan:
     """The plan of a program, by probing it. Inside float64."""
-    probe = Probe(program)
+    probe = Probe.of(program)
     entangled = _entangled(probe)
     reasons = _informed(probe, entangled)
     statistics, without = _statistics(probe)
@@ -208,7 +282,7 @@ def _informed(probe: Probe, entangled: Mapping[str, tuple[str, ...]]) -> dict[st
     """Attributes into whose parameters (not those of the base measure) other columns flow: name -> reason."""
     if not probe.covariates and not entangled:
         return {}
-    latents, rows = probe.zeros()
+    latents, rows = probe.zeros
 
     def parts(latents: Arrays, rows: Arrays, **others: Array) -> tuple[Any, Any]:
         covariates = {name.removeprefix(COVARIATE): values for name, values in others.items()}
@@ -241,7 +315,7 @@ def _informed(probe: Probe, entangled: Mapping[str, tuple[str, ...]]) -> dict[st
 
 def _entangled(probe: Probe) -> dict[str, tuple[str, ...]]:
     """Attributes into whose distribution other attributes flow: name -> the names of those."""
-    latents, rows = probe.zeros()
+    latents, rows = probe.zeros
 
     def log_probs(latents: Arrays, **rows: Array) -> dict[str, Float[Array, " n"]]:
         return probe.evaluate(latents, rows).row_log_probs(rows)
@@ -283,7 +357,7 @@ def compare_rows(probe: Probe, names: Collection[str], entangled: bool) -> tuple
 
     Where the parameters of base measures depend on other attributes (`entangled`), they are looked at in the same rows.
     """
-    other_rows = probe.values(probe_key(4))[1] if entangled else None
+    other_rows = probe.other_rows if entangled else None
 
     def experiment(latents: Arrays, rows: Arrays) -> tuple[Any, Any, Any, Any]:
         by_row, by_few = probe.evaluate(latents, rows), probe.evaluate_few(latents, rows)
