@@ -12,7 +12,7 @@ import numpyro.distributions as dist
 from bayesgen.data import Kind, Schema, SequenceOf, as_weights, lone_rows, name_of_kind
 from bayesgen.errors import DataError, ModelError
 from bayesgen.records import content_hash, copied, field_names, record, static
-from bayesgen.statistics import Cells, Likelihood, Moments, RowDensity, Summary, check_magnitudes
+from bayesgen.statistics import Cells, Likelihood, Moments, RowDensity, Summary, Sums, as_float, check_magnitudes
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .hyperparameters import ANONYMOUS, ARGUMENTS, Names, Scale, TableShape, num_columns_of
@@ -205,7 +205,27 @@ class Family(abc.ABC):
             family = self.resolve(self.scale_of(summary))
             self._check_columns(family)
         family.require_numbers(verb)
+        family._check_axes(summary)
         return family, summary
+
+    def _table_shape(self, summary: Summary) -> TableShape:
+        """The shape of the table of parameters of which this is a summary of data."""
+        if isinstance(summary, Moments):
+            return np.shape(summary.mean)
+        return np.shape(summary.totals[0]) if isinstance(summary, Sums) else self.batch_shape
+
+    def _check_axes(self, summary: Summary) -> None:
+        """Refuse statistics of several data sets along a leading axis, which closed forms would take for classes.
+
+        Raises:
+            ModelError: with both shapes.
+        """
+        found, table = self._table_shape(summary), self.batch_shape
+        if table is not None and found is not None and len(found) != len(table):
+            raise ModelError(
+                f"{type(self).__name__}: its parameters are a table of the shape {table}, and these statistics are of "
+                f"tables of the shape {found}. Take data sets one by one, or by jax.vmap."
+            )
 
     def _check_columns(self, of_rows: Self) -> None:
         """Refuse rows whose columns are not those of this resolved family; `of_rows` is resolved to these rows."""
@@ -230,7 +250,7 @@ class Family(abc.ABC):
 
     def log_evidence(self, data: Any, weights: Array | None = None) -> float:
         """Log marginal likelihood of rows (or of a `Summary`), the parameters integrated out."""
-        return float(np.sum(self.log_evidence_terms(data, weights)))
+        return as_float(self.log_evidence_terms(data, weights).sum())
 
     def log_evidence_terms(self, data: Any, weights: Array | None = None) -> Float[ArrayOrNumber, "..."]:
         """The log evidence term by term, for each parameter vector that has a prior of its own."""

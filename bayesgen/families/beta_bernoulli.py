@@ -10,7 +10,7 @@ from scipy.special import betaln, xlog1py, xlogy
 
 from bayesgen.records import fill, record
 from bayesgen.runtime import generator
-from bayesgen.statistics import BERNOULLI, RowDensity, Sums, log_rising
+from bayesgen.statistics import BERNOULLI, RowDensity, Sums, log_rising, namespace
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .base import Family, Key, ParameterTables
@@ -23,8 +23,8 @@ from .hyperparameters import (
     as_number,
     broadcast,
     check_cells_of,
+    check_mode,
     check_positive,
-    refuse_mode,
 )
 from .special import sample_beta
 
@@ -80,14 +80,12 @@ class BetaBernoulli(Family):
     def mode(self, names: Names = ANONYMOUS) -> ParameterTables:
         """(a - 1) / (a + b - 2), where a, b >= 1 and not both are 1."""
         self.require_numbers("mode")
-        bad = (self.a < 1) | (self.b < 1) | ((self.a == 1) & (self.b == 1))
-        if bad.any():
-            refuse_mode(
-                names,
-                bad,
-                "a Beta(a, b) with a < 1 or b < 1 is unbounded, Beta(1, 1) is flat.",
-                f"Give a and b of at least 1, one of them above 1, or use {names.averaging}.",
-            )
+        check_mode(
+            names,
+            (self.a < 1) | (self.b < 1) | ((self.a == 1) & (self.b == 1)),
+            "a Beta(a, b) with a < 1 or b < 1 is unbounded, Beta(1, 1) is flat.",
+            f"Give a and b of at least 1, one of them above 1, or use {names.averaging}.",
+        )
         ones, zeros = self.a - 1, self.b - 1
         return {"probs": ones / (ones + zeros)}  # of a + b - 2 rounding may leave less than of a - 1
 
@@ -109,7 +107,8 @@ class BetaBernoulli(Family):
     def predictive(self) -> dist.Distribution:
         """Bernoulli with the mean probability, by its log odds, which resolve probabilities near 0 and near 1."""
         self.require_numbers("predictive")
-        return dist.Bernoulli(logits=np.log(self.a) - np.log(self.b))
+        xp = namespace(self.a, self.b)
+        return dist.Bernoulli(logits=xp.log(self.a) - xp.log(self.b))
 
     def sample_sites(self, name: str) -> ParameterTables:
         """Sample `{name}_probs`, (K, D)."""
@@ -122,8 +121,9 @@ class BetaBernoulli(Family):
     def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
         """Log probabilities of ones and zeros."""
         probs = parameters["probs"]
+        xp = namespace(probs)
         with np.errstate(divide="ignore"):
-            return {"log_one": np.log(probs), "log_zero": np.log1p(-probs)}
+            return {"log_one": xp.log(probs), "log_zero": xp.log1p(-probs)}
 
     def _log_prior(self, parameters: Mapping[str, Array]) -> float:
         probs = parameters["probs"]
@@ -132,8 +132,9 @@ class BetaBernoulli(Family):
 
     def row_predictive(self) -> RowDensity:
         """Bernoulli with the mean probability, whose logs come from the counts and so are exact near 1."""
-        log_total = np.log(self.a + self.b)
-        return BERNOULLI.density({"log_one": np.log(self.a) - log_total, "log_zero": np.log(self.b) - log_total})
+        xp = namespace(self.a, self.b)
+        log_total = xp.log(self.a + self.b)
+        return BERNOULLI.density({"log_one": xp.log(self.a) - log_total, "log_zero": xp.log(self.b) - log_total})
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         return {"probs": ("class", "feature")}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bayesgen.errors import FitError, ModelError
-from bayesgen.statistics import Moments, PatternMoments, Summary, expected_moments
+from bayesgen.statistics import Moments, PatternMoments, Summary, expected_moments, is_traced
 from bayesgen.typing import Array, ArrayOrNumber, Float
 
 from .base import Family, ParameterTables
@@ -55,6 +55,8 @@ def check_ranks(
     summary: Moments, pool: Callable[[Float[Array, "..."]], Float[Array, "..."]], tied: bool, names: Names
 ) -> None:
     """Refuse covariances that rows cannot determine: too few rows, or columns that are linear combinations."""
+    if is_traced(summary):
+        return
     dimension = summary.mean.shape[-1]
     counts, scatter = pool(np.asarray(summary.count)), pool(summary.scatter)
     if np.ndim(summary.count):

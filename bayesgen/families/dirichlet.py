@@ -11,12 +11,28 @@ from scipy.special import gammaln, xlogy
 from bayesgen.errors import FitError, ModelError
 from bayesgen.records import fill, record
 from bayesgen.runtime import generator
-from bayesgen.statistics import Sums, log_rising
+from bayesgen.statistics import Sums, is_traced, log_rising, log_rising_of_few, namespace
 from bayesgen.typing import Array, ArrayOrNumber, Float
 
 from .base import Family, Key, ParameterTables
-from .hyperparameters import ANONYMOUS, Hyperparameter, Names, Stated, as_number, broadcast, check_positive, refuse_mode
+from .hyperparameters import (
+    ANONYMOUS,
+    Hyperparameter,
+    Names,
+    Stated,
+    as_number,
+    broadcast,
+    check_mode,
+    check_positive,
+)
 from .special import sample_dirichlet
+
+UNBOUNDED_OR_FLAT = "a Dirichlet with a concentration below 1 is unbounded, with all of them 1 it is flat."
+
+
+def give_more_or_average(names: Names) -> str:
+    """What to do where a Dirichlet distribution has no unique mode."""
+    return f"Give a concentration above 1, or use {names.averaging}."
 
 
 @record
@@ -58,11 +74,7 @@ class DirichletFamily(Family):
     def _log_evidence(self, summary: Sums) -> Float[ArrayOrNumber, "..."]:
         alpha, counts = self.concentration, summary.totals[0]
         total, number = alpha.sum(-1), counts.sum(-1)
-        ratio = np.zeros(counts.shape)
-        occurs = counts > 0  # of many words, few occur
-        alpha = np.broadcast_to(alpha, counts.shape)[occurs]
-        ratio[occurs] = log_rising(alpha, counts[occurs])
-        return ratio.sum(-1) - log_rising(total, number) + summary.log_base
+        return log_rising_of_few(alpha, counts).sum(-1) - log_rising(total, number) + summary.log_base
 
     def mean(self) -> ParameterTables:
         """Normalised concentration."""
@@ -73,14 +85,7 @@ class DirichletFamily(Family):
         """(alpha - 1) / sum(alpha - 1), where every alpha >= 1 and one is above 1."""
         self._require_vector("mode")
         above = self.concentration - 1
-        bad = (above < 0).any(-1) | (above.sum(-1) <= 0)
-        if bad.any():
-            refuse_mode(
-                names,
-                bad,
-                "a Dirichlet with a concentration below 1 is unbounded, with all of them 1 it is flat.",
-                f"Give a concentration above 1, or use {names.averaging}.",
-            )
+        check_mode(names, (above < 0).any(-1) | (above.sum(-1) <= 0), UNBOUNDED_OR_FLAT, give_more_or_average(names))
         return {"probs": above / above.sum(-1, keepdims=True)}
 
     def variance(self) -> ParameterTables:
@@ -93,7 +98,7 @@ class DirichletFamily(Family):
         """Relative frequencies."""
         counts = summary.totals[0]
         total = counts.sum(-1, keepdims=True)
-        if (total == 0).any():
+        if not is_traced(total) and (total == 0).any():
             raise FitError(
                 f"Block {names.block!r}: nothing was counted at {names.where(total[..., 0] == 0)}, so maximum "
                 f"likelihood has no estimate. Use {names.averaging}, or {names.advice.without_class}."
@@ -106,8 +111,9 @@ class DirichletFamily(Family):
 
     def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
         """Log probabilities."""
+        probs = parameters["probs"]
         with np.errstate(divide="ignore"):
-            return {"log_probs": np.log(parameters["probs"])}
+            return {"log_probs": namespace(probs).log(probs)}
 
     def _log_prior(self, parameters: Mapping[str, Array]) -> float:
         self._require_vector("log_prior")

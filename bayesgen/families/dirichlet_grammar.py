@@ -27,8 +27,8 @@ from .hyperparameters import (
     Stated,
     as_number,
     broadcast,
+    check_mode,
     check_positive,
-    refuse_mode,
 )
 
 
@@ -237,15 +237,13 @@ class DirichletGrammar(Family):
         modes: ParameterTables = {}
         for name, alpha in self._by_nonterminal(self.closed("mode").concentration).items():
             above = alpha - 1
-            bad = (above < 0).any(-1) | (above.sum(-1) <= 0)
-            if bad.any():
-                refuse_mode(
-                    names,
-                    bad,
-                    f"the Dirichlet on the rules of {name!r} is unbounded with a concentration below 1, and flat with "
-                    "all of them 1.",
-                    "Give a concentration above 1, or use NUTS().",
-                )
+            check_mode(
+                names,
+                (above < 0).any(-1) | (above.sum(-1) <= 0),
+                f"the Dirichlet on the rules of {name!r} is unbounded with a concentration below 1, and flat with all "
+                "of them 1.",
+                "Give a concentration above 1, or use NUTS().",
+            )
             modes[name] = above / above.sum(-1, keepdims=True)
         return modes
 

@@ -20,12 +20,12 @@ from bayesgen.distributions import (
 )
 from bayesgen.errors import FitError, ModelError
 from bayesgen.records import fill, record, static
-from bayesgen.statistics import RowDensity, Summary, Sums, namespace
+from bayesgen.statistics import RowDensity, Summary, Sums, is_traced, namespace
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Real
 
 from .base import Key, ParameterTables, shown
-from .dirichlet import DirichletFamily
-from .hyperparameters import ANONYMOUS, Names, Scale, Stated, broadcast, refuse_mode
+from .dirichlet import UNBOUNDED_OR_FLAT, DirichletFamily, give_more_or_average
+from .hyperparameters import ANONYMOUS, Names, Scale, Stated, broadcast, check_mode
 from .rows import DirichletMarkovDensity
 
 COLUMN = "data"
@@ -218,11 +218,11 @@ class DirichletMarkov(DirichletFamily):
 
     def _joined(self, parameters: Mapping[str, Array]) -> Float[np.ndarray, "... contexts r"]:
         """The inverse of `_split`."""
+        transition = parameters["transition"]
         if self.order == 0:
-            return np.asarray(parameters["transition"])
-        initial = np.asarray(parameters["initial"])
-        initial = initial[..., None, :] if self.order == 1 else initial
-        return np.concatenate([initial, parameters["transition"]], -2)
+            return transition
+        initial = parameters["initial"][..., None, :] if self.order == 1 else parameters["initial"]
+        return namespace(transition).concatenate([initial, transition], -2)
 
     def resolve(self, scale: Scale) -> Self:
         """Broadcast to (K, contexts, r)."""
@@ -278,13 +278,7 @@ class DirichletMarkov(DirichletFamily):
         above = self._table() - 1
         total = above.sum(-1, keepdims=True)
         is_bad = (above < 0).any((-2, -1)) | (total <= 0).all((-2, -1))
-        if is_bad.any():
-            refuse_mode(
-                names,
-                is_bad,
-                "a Dirichlet with a concentration below 1 is unbounded, with all of them 1 it is flat.",
-                f"Give a concentration above 1, or use {names.averaging}.",
-            )
+        check_mode(names, is_bad, UNBOUNDED_OR_FLAT, give_more_or_average(names))
         return self._split(_shares(above))
 
     def variance(self) -> ParameterTables:
@@ -297,7 +291,7 @@ class DirichletMarkov(DirichletFamily):
         """Relative frequencies; equal probabilities after a context that does not occur."""
         counts = summary.totals[0]
         is_empty = counts.sum((-2, -1)) == 0
-        if is_empty.any():
+        if not is_traced(is_empty) and is_empty.any():
             raise FitError(
                 f"Block {names.block!r}: no symbol was counted at {names.where(is_empty)}, so maximum likelihood has "
                 f"no estimate. Use {names.averaging}, or {names.advice.without_class}."
@@ -333,8 +327,9 @@ class DirichletMarkov(DirichletFamily):
         return self.likelihood.e_step(self.likelihood_parameters(parameters), summary)
 
     def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
+        table = self._joined(parameters)
         with np.errstate(divide="ignore"):
-            return {"log_probs": np.log(self._joined(parameters))}
+            return {"log_probs": namespace(table).log(table)}
 
     # --- used alone -----------------------------------------------------------------------------------------------
 
@@ -422,4 +417,5 @@ class DirichletMarkov(DirichletFamily):
 def _shares(counts: Float[Array, "... r"]) -> Float[Array, "... r"]:
     """Relative frequencies; equal ones where all counts are 0."""
     total = counts.sum(-1, keepdims=True)
-    return np.where(total > 0, counts / np.where(total > 0, total, 1.0), 1 / counts.shape[-1])
+    xp = namespace(counts)
+    return xp.where(total > 0, counts / xp.where(total > 0, total, 1.0), 1 / counts.shape[-1])

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from bayesgen.errors import ModelError
 from bayesgen.records import fill, record
-from bayesgen.statistics import CategoricalLikelihood, RowDensity, Sums
+from bayesgen.statistics import CategoricalLikelihood, RowDensity, Sums, safe_product
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .base import Family, Key, ParameterTables
@@ -56,7 +56,7 @@ class FixedCategorical(Family):
         counts = summary.totals[0]
         with np.errstate(divide="ignore"):
             logs = np.log(self.probs)
-        return np.where(counts > 0, counts * np.where(counts > 0, logs, 0.0), 0.0).sum(-1)
+        return safe_product(counts, logs).sum(-1)
 
     def mean(self) -> ParameterTables:
         return {"probs": self.probs}

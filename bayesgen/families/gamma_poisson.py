@@ -11,7 +11,7 @@ from scipy.special import gammaln, xlogy
 from bayesgen.distributions import PreciseGammaPoisson
 from bayesgen.records import fill, record
 from bayesgen.runtime import generator
-from bayesgen.statistics import POISSON, RowDensity, Sums, log_rising
+from bayesgen.statistics import POISSON, RowDensity, Sums, log_rising, namespace
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .base import Family, Key, ParameterTables
@@ -24,8 +24,8 @@ from .hyperparameters import (
     as_number,
     broadcast,
     check_cells_of,
+    check_mode,
     check_positive,
-    refuse_mode,
 )
 from .rows import NegativeBinomialDensity
 from .special import sample_gamma
@@ -77,12 +77,14 @@ class GammaPoisson(Family):
     def _updated(self, summary: Sums) -> Self:
         shape = self.shape + summary.totals[0]
         rate = self.rate + summary.cell_counts
-        return self.replace(shape=shape, rate=np.broadcast_to(rate, shape.shape), batch_shape=shape.shape)
+        rate = namespace(rate).broadcast_to(rate, shape.shape)
+        return self.replace(shape=shape, rate=rate, batch_shape=shape.shape)
 
     def _log_evidence(self, summary: Sums) -> Float[ArrayOrNumber, "..."]:
         total = summary.totals[0]
         rows = summary.cell_counts
-        rates = self.shape * np.log1p(rows / self.rate) + total * np.log(self.rate + rows)
+        xp = namespace(rows, self.rate)
+        rates = self.shape * xp.log1p(rows / self.rate) + total * xp.log(self.rate + rows)
         return log_rising(self.shape, total) - rates + summary.log_base
 
     def mean(self) -> ParameterTables:
@@ -93,13 +95,12 @@ class GammaPoisson(Family):
     def mode(self, names: Names = ANONYMOUS) -> ParameterTables:
         """(shape - 1) / rate, where shape >= 1."""
         self.require_numbers("mode")
-        if (self.shape < 1).any():
-            refuse_mode(
-                names,
-                self.shape < 1,
-                "a gamma distribution with shape below 1 is unbounded at 0.",
-                f"Give a shape of at least 1, or use {names.averaging}.",
-            )
+        check_mode(
+            names,
+            self.shape < 1,
+            "a gamma distribution with shape below 1 is unbounded at 0.",
+            f"Give a shape of at least 1, or use {names.averaging}.",
+        )
         return {"rate": (self.shape - 1) / self.rate}
 
     def variance(self) -> ParameterTables:
@@ -109,7 +110,7 @@ class GammaPoisson(Family):
 
     def maximum_likelihood(self, summary: Sums, names: Names = ANONYMOUS) -> ParameterTables:
         """Mean counts."""
-        count = np.broadcast_to(summary.cell_counts, summary.totals[0].shape)
+        count = namespace(summary.count).broadcast_to(summary.cell_counts, summary.totals[0].shape)
         check_cells_of(names, count)
         return {"rate": summary.totals[0] / count}
 
@@ -130,8 +131,9 @@ class GammaPoisson(Family):
         return dist.Poisson(parameters["rate"][labels]).to_event(1)
 
     def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
+        rate = parameters["rate"]
         with np.errstate(divide="ignore"):
-            return {"rate": parameters["rate"], "log_rate": np.log(parameters["rate"])}
+            return {"rate": rate, "log_rate": namespace(rate).log(rate)}
 
     def _log_prior(self, parameters: Mapping[str, Array]) -> float:
         rate = parameters["rate"]

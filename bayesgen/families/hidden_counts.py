@@ -21,7 +21,7 @@ from bayesgen.typing import Array, Bool, Float, Int, Real
 
 from .base import Key, ParameterTables
 from .dirichlet_categorical import DirichletCategorical
-from .hyperparameters import Names, Stated, as_number, refuse_mode
+from .hyperparameters import Names, Stated, as_number, check_mode
 
 
 @record
@@ -323,7 +323,7 @@ class ChainPrior:
                     f"Give concentrations above 1, DirichletHiddenMarkov({size}, concentration=2.0, initial=2.0), or "
                     "fewer states."
                 )
-                refuse_mode(_of_chain(names, name), bad, why, remedy)
+                check_mode(_of_chain(names, name), bad, why, remedy)
             modes[name] = above / above.sum(-1, keepdims=True)
         return modes
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 import numpy as np
@@ -10,6 +10,7 @@ import numpyro.distributions as dist
 from numpy.typing import ArrayLike
 
 from bayesgen.errors import FitError, ModelError
+from bayesgen.statistics import is_traced
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float
 
 
@@ -32,7 +33,7 @@ class Pooling:
 
     def pool(self, table: Float[ArrayOrNumber, "..."]) -> Float[ArrayOrNumber, "..."]:
         """Sum over the axes that share, keeping them with length 1."""
-        return np.sum(table, axis=self.axes, keepdims=True) if self.axes else table
+        return table.sum(self.axes, keepdims=True) if self.axes else table
 
     def shape(self, batch_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of the shared table, with length 1 where an axis is shared."""
@@ -183,17 +184,22 @@ def check_cells_of(names: Names, count: Float[ArrayOrNumber, "..."]) -> None:
     Raises:
         FitError: naming the first place.
     """
-    is_empty = np.asarray(count) == 0
-    if is_empty.any():
+    is_empty = count == 0
+    if not is_traced(is_empty) and np.any(is_empty):
         raise FitError(
             f"Block {names.block!r}: no cell is observed at {names.where(is_empty)}, so maximum likelihood has no "
             f"estimate. Use {names.averaging}, or {names.advice.without_class}."
         )
 
 
-def refuse_mode(names: Names, bad: Bool[ArrayOrNumber, "..."], why: str, remedy: str) -> NoReturn:
-    """Raise the error of a mode that is unbounded or not unique."""
-    raise FitError(f"Block {names.block!r} has no unique posterior mode at {names.where(bad)}: {why} {remedy}")
+def check_mode(names: Names, bad: Bool[ArrayOrNumber, "..."], why: str, remedy: str) -> None:
+    """Refuse a mode that is unbounded or not unique.
+
+    Raises:
+        FitError: naming the first place.
+    """
+    if not is_traced(bad) and np.any(bad):
+        raise FitError(f"Block {names.block!r} has no unique posterior mode at {names.where(bad)}: {why} {remedy}")
 
 
 if TYPE_CHECKING:
@@ -264,25 +270,6 @@ def num_columns_of(family: str, **values: Any) -> int | None:
             "an array with one entry for each column."
         ) from None
     return columns[-1] if columns else None
-
-
-def check_classes(family: str, pooling: Pooling, means: tuple[int, ...], table: tuple[int, ...] | None) -> None:
-    """Refuse statistics with axes before that of the classes, where classes share a variance: it sums over the first.
-
-    Args:
-        family: for the message.
-        pooling: what is shared.
-        means: shape of the statistics' means.
-        table: that of the family's parameters; None where it is not resolved.
-
-    Raises:
-        ModelError: with both shapes.
-    """
-    if pooling.tied and table is not None and len(means) != len(table):
-        raise ModelError(
-            f"{family}: tied=True shares a variance over the classes of one data set, whose means have the shape "
-            f"{table}, and these statistics have the shape {means}. Take data sets one by one, or by jax.vmap."
-        )
 
 
 def check_pooling(family: str, pooling: Pooling, scale: Scale) -> None:

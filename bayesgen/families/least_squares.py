@@ -14,7 +14,7 @@ from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.transforms import AffineTransform, Transform, biject_to
 
 from bayesgen.errors import FitError, ModelError
-from bayesgen.statistics import Moments, namespace
+from bayesgen.statistics import Moments, is_traced, namespace
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, PRNGKeyArray, Real
 
 from .covariances import SINGULAR
@@ -140,59 +140,67 @@ class BayesianLeastSquares:
             location, center: the prior's value at a point.
             kappa: weight of that value; None where it is known.
         """
-        count = row_counts(summary)
+        count, xp = row_counts(summary), namespace(summary.mean, summary.count)
         weight, freedom = count, count
         if kappa is not None:
-            weight = count * kappa / np.where(count + kappa > 0, count + kappa, 1.0)
+            weight = count * kappa / xp.where(count + kappa > 0, count + kappa, 1.0)
             freedom = count - ((kappa == 0) & (count > 0))
         features, column = summary.mean[..., :-1], summary.mean[..., -1]
         shift = features - center
-        rest = np.asarray(column - location - (shift * coefficients).sum(-1))
-        weight = np.asarray(weight)
+        rest = xp.asarray(column - location - (shift * coefficients).sum(-1))
+        weight = xp.asarray(weight)
         of_data = root(summary.scatter)
-        of_data_rest = of_data[..., -1] - np.einsum("...ij,...j->...i", of_data[..., :-1], coefficients)
+        of_data_rest = of_data[..., -1] - xp.einsum("...ij,...j->...i", of_data[..., :-1], coefficients)
         of_prior = np.swapaxes(np.linalg.cholesky(precision), -1, -2)
-        of_means = np.sqrt(weight)[..., None] * shift
+        of_means = xp.sqrt(weight)[..., None] * shift
         step, squares, _ = solution(
-            np.concatenate([of_prior, of_data[..., :-1], of_means[..., None, :]], -2),
-            np.concatenate([0.0 * coefficients, of_data_rest, (np.sqrt(weight) * rest)[..., None]], -1),
+            xp.concatenate([of_prior, of_data[..., :-1], of_means[..., None, :]], -2),
+            xp.concatenate([0.0 * coefficients, of_data_rest, (xp.sqrt(weight) * rest)[..., None]], -1),
         )
         growth = summary.scatter[..., :-1, :-1] + of_means[..., :, None] * of_means[..., None, :]
         return cls(coefficients + step, precision + growth, growth, squares, freedom)
 
 
-def root(matrix: Float[Array, "*batch P P"]) -> Float[np.ndarray, "*batch P P"]:
+def root(matrix: Float[Array, "*batch P P"]) -> Float[Array, "*batch P P"]:
     """A root R of a positive semidefinite matrix, R' R: rows with the cross products of the data."""
-    matrix = np.asarray(matrix)
-    units = np.sqrt(np.diagonal(matrix, axis1=-2, axis2=-1))
-    positive = np.where(units > 0, units, 1.0)
+    xp = namespace(matrix)
+    units = xp.sqrt(xp.diagonal(matrix, axis1=-2, axis2=-1))
+    positive = xp.where(units > 0, units, 1.0)
     standard = matrix / (positive[..., :, None] * positive[..., None, :])
-    try:
-        factor = np.swapaxes(np.linalg.cholesky(standard), -1, -2)
-    except np.linalg.LinAlgError:  # some columns are constant, or linear in others
-        values, vectors = np.linalg.eigh(standard)
-        factor = np.sqrt(np.maximum(values, 0.0))[..., :, None] * np.swapaxes(vectors, -1, -2)
-    return factor * units[..., None, :]
+    return _root_of_correlations(standard) * units[..., None, :]
+
+
+def _root_of_correlations(standard: Float[Array, "*batch P P"]) -> Float[Array, "*batch P P"]:
+    """By Cholesky; by eigenvalues where columns are constant, or linear in others, which of tracers is not known."""
+    if not is_traced(standard):
+        try:
+            return np.swapaxes(np.linalg.cholesky(standard), -1, -2)
+        except np.linalg.LinAlgError:
+            pass
+    xp = namespace(standard)
+    values, vectors = xp.linalg.eigh(standard)
+    return xp.sqrt(xp.maximum(values, 0.0))[..., :, None] * xp.swapaxes(vectors, -1, -2)
 
 
 def solution(
-    rows: Float[np.ndarray, "*batch m F"], targets: Float[np.ndarray, "*batch m"]
-) -> tuple[Float[np.ndarray, "*batch F"], Float[ArrayOrNumber, "*batch"], Float[np.ndarray, "*batch F F"]]:
+    rows: Float[Array, "*batch m F"], targets: Float[Array, "*batch m"]
+) -> tuple[Float[Array, "*batch F"], Float[ArrayOrNumber, "*batch"], Float[Array, "*batch F F"]]:
     """The coefficients of least squares by a QR decomposition, their sum of squares, and R of rows in equal units."""
-    units = np.sqrt((rows**2).sum(-2))
-    units = np.where(units > 0, units, 1.0)
-    orthogonal, triangular = np.linalg.qr(rows / units[..., None, :])
-    projected = np.swapaxes(orthogonal, -1, -2) @ targets[..., None]
-    is_zero = np.diagonal(triangular, axis1=-2, axis2=-1) == 0
-    solvable = triangular + is_zero[..., None] * np.eye(rows.shape[-1])
-    coefficients = np.linalg.solve(solvable, projected)[..., 0] / units
-    residuals = targets - np.einsum("...ij,...j->...i", rows, coefficients)
+    xp = namespace(rows, targets)
+    units = xp.sqrt((rows**2).sum(-2))
+    units = xp.where(units > 0, units, 1.0)
+    orthogonal, triangular = xp.linalg.qr(rows / units[..., None, :])
+    projected = xp.swapaxes(orthogonal, -1, -2) @ targets[..., None]
+    is_zero = xp.diagonal(triangular, axis1=-2, axis2=-1) == 0
+    solvable = triangular + is_zero[..., None] * xp.eye(rows.shape[-1])
+    coefficients = xp.linalg.solve(solvable, projected)[..., 0] / units
+    residuals = targets - xp.einsum("...ij,...j->...i", rows, coefficients)
     return coefficients, (residuals**2).sum(-1), triangular
 
 
 def row_counts(summary: Moments) -> Float[ArrayOrNumber, "*batch"]:
     """Weight of the rows of each column."""
-    return np.broadcast_to(summary.cell_counts[..., 0], summary.mean.shape[:-1])
+    return namespace(summary.count).broadcast_to(summary.cell_counts[..., 0], summary.mean.shape[:-1])
 
 
 def least_squares(summary: Moments, intercept: bool, names: Names) -> dict[str, ArrayOrNumber]:
@@ -201,22 +209,23 @@ def least_squares(summary: Moments, intercept: bool, names: Names) -> dict[str, 
     Raises:
         FitError: no rows; features of which some are linear in others, by name; a column without residuals.
     """
-    counts = row_counts(summary)
-    if (counts == 0).any():
+    counts, xp = row_counts(summary), namespace(summary.mean, summary.count)
+    if not is_traced(counts) and (counts == 0).any():
         raise FitError(
             f"Block {names.block!r}: no rows at {names.where(counts == 0)}, so maximum likelihood has no estimate. Use "
             f"{names.averaging}, or {names.advice.without_class}."
         )
     rows = root(summary.scatter)
     if not intercept:
-        rows = np.concatenate([rows, np.sqrt(counts)[..., None, None] * summary.mean[..., None, :]], -2)
+        rows = xp.concatenate([rows, xp.sqrt(counts)[..., None, None] * summary.mean[..., None, :]], -2)
     coefficients, squares, triangular = solution(rows[..., :-1], rows[..., -1])
-    _check_rank(triangular, (rows[..., :-1] ** 2).sum(-2) == 0, counts, names)
-    _check_residual(squares <= SINGULAR * (rows[..., -1] ** 2).sum(-1), names)
+    if not is_traced(rows):
+        _check_rank(triangular, (rows[..., :-1] ** 2).sum(-2) == 0, counts, names)
+        _check_residual(squares <= SINGULAR * (rows[..., -1] ** 2).sum(-1), names)
     found = {"coefficients": coefficients, "variance": squares / counts}
     if intercept:
         found = {"intercept": summary.mean[..., -1] - (summary.mean[..., :-1] * coefficients).sum(-1), **found}
-    return {name: np.asarray(value) for name, value in found.items()}
+    return {name: xp.asarray(value) for name, value in found.items()}
 
 
 def _check_rank(

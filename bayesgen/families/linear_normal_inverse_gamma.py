@@ -15,7 +15,17 @@ from bayesgen.distributions import LINEAR_NORMAL, LinearNormal
 from bayesgen.errors import ModelError
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
-from bayesgen.statistics import LOG_2PI, Cells, DensityGivenFeatures, Moments, Summary, filled, log_rising
+from bayesgen.statistics import (
+    LOG_2PI,
+    Cells,
+    DensityGivenFeatures,
+    Moments,
+    Summary,
+    filled,
+    is_traced,
+    log_rising,
+    namespace,
+)
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Real
 
 from .base import Family, Key, ParameterTables
@@ -25,6 +35,7 @@ from .hyperparameters import (
     Names,
     Scale,
     Stated,
+    TableShape,
     as_number,
     broadcast,
     check_positive,
@@ -55,11 +66,12 @@ class LinearStudentTDensity(DensityGivenFeatures):
     def log_prob_given(
         self, features: Float[Array, "n F"], values: Float[Array, "n ..."], observed: Bool[Array, "n ..."] | None
     ) -> Float[Array, "n K"]:
-        df, loc, scale = (np.asarray(array) for array in self.family.predictive_parameters(np.asarray(features)))
-        cells = np.asarray(values if observed is None else filled(values, observed))[:, None]
-        constant = log_rising(0.5 * df, 0.5) - 0.5 * np.log(df * math.pi) - np.log(scale)
-        logs = constant - 0.5 * (df + 1) * np.log1p(((cells - loc) / scale) ** 2 / df)
-        logs = logs if observed is None else np.where(np.asarray(observed)[:, None], logs, 0.0)
+        df, loc, scale = self.family.predictive_parameters(features)
+        xp = namespace(values, loc, scale)
+        cells = xp.asarray(values if observed is None else filled(values, observed))[:, None]
+        constant = log_rising(0.5 * df, 0.5) - 0.5 * xp.log(df * math.pi) - xp.log(scale)
+        logs = constant - 0.5 * (df + 1) * xp.log1p(((cells - loc) / scale) ** 2 / df)
+        logs = logs if observed is None else xp.where(xp.asarray(observed)[:, None], logs, 0.0)
         return logs.reshape(*logs.shape[:2], -1).sum(-1)
 
 
@@ -173,6 +185,10 @@ class LinearNormalInverseGamma(Family):
 
     # --- closed forms -------------------------------------------------------------------------------------------
 
+    def _table_shape(self, summary: Summary) -> TableShape:
+        # the last axis of the means is that of the features and the column
+        return np.shape(summary.mean)[:-1] if isinstance(summary, Moments) else self.batch_shape
+
     def _regression(self, summary: Moments) -> BayesianLeastSquares:
         """Least squares of a summary with this prior."""
         kappa = self.kappa if self.intercept else None
@@ -190,7 +206,7 @@ class LinearNormalInverseGamma(Family):
         if not self.intercept:
             return posterior
         kappa = self.kappa + count
-        share = count / np.where(kappa > 0, kappa, 1.0)
+        share = count / namespace(kappa).where(kappa > 0, kappa, 1.0)
         return posterior.replace(
             location=self.location + share * (summary.mean[..., -1] - self.location),
             center=self.center + share[..., None] * (summary.mean[..., :-1] - self.center),
@@ -199,12 +215,12 @@ class LinearNormalInverseGamma(Family):
 
     def _log_evidence(self, summary: Moments) -> Float[ArrayOrNumber, "..."]:
         after, regression = self._updated(summary), self._regression(summary)
-        half, squares = 0.5 * regression.freedom, 0.5 * regression.squares
+        half, squares, xp = 0.5 * regression.freedom, 0.5 * regression.squares, namespace(regression.squares)
         normals = -0.5 * slogdet_growth(self.precision, regression.growth) - half * LOG_2PI
         if self.intercept:  # a flat one has the density 1, whatever kappa is
-            before, kappa = (np.where(family.kappa > 0, family.kappa, 1.0) for family in (self, after))
-            normals = normals + 0.5 * np.log(before / kappa)
-        scales = self.shape * np.log1p(squares / self.scale) + half * np.log(after.scale)
+            before, kappa = (xp.where(family.kappa > 0, family.kappa, 1.0) for family in (self, after))
+            normals = normals + 0.5 * xp.log(before / kappa)
+        scales = self.shape * xp.log1p(squares / self.scale) + half * xp.log(after.scale)
         return normals + log_rising(self.shape, half) - scales
 
     @property
@@ -214,7 +230,7 @@ class LinearNormalInverseGamma(Family):
     def _proper(self, verb: str) -> Self:
         """The family as a table of numbers; a flat intercept has no moments, draws and predictive."""
         family = self.closed(verb)
-        if not family.is_proper:
+        if not is_traced(family.kappa) and not family.is_proper:
             raise ModelError(
                 f"{type(self).__name__}: {verb} does not exist, because the intercept is flat (kappa=0) before any "
                 "data. Update with data first, or give kappa a positive number."
@@ -228,7 +244,7 @@ class LinearNormalInverseGamma(Family):
         named = {"coefficients": coefficients, **others}
         if self.intercept:
             named = {"intercept": location - (self.center * coefficients).sum(-1), **named}
-        return {name: np.asarray(value) for name, value in named.items()}
+        return {name: namespace(value).asarray(value) for name, value in named.items()}
 
     def mean(self) -> ParameterTables:
         """Prior means; scale / (shape - 1) of the variance."""
@@ -289,11 +305,12 @@ class LinearNormalInverseGamma(Family):
         """Degrees of freedom, locations and scales of the Student t of the columns at features."""
         family = self._proper("predictive")
         shift = features - family.center[..., None, :]
-        whitened = shift @ np.swapaxes(np.linalg.inv(np.linalg.cholesky(family.precision)), -1, -2)
-        location = np.moveaxis(np.asarray(shift @ family.coefficients[..., None])[..., 0], -1, 0) + family.location
-        growth = 1.0 + np.moveaxis(np.einsum("...f,...f->...", whitened, whitened), -1, 0)
+        xp = namespace(shift, family.precision)
+        whitened = shift @ xp.swapaxes(xp.linalg.inv(xp.linalg.cholesky(family.precision)), -1, -2)
+        location = xp.moveaxis(xp.asarray(shift @ family.coefficients[..., None])[..., 0], -1, 0) + family.location
+        growth = 1.0 + xp.moveaxis(xp.einsum("...f,...f->...", whitened, whitened), -1, 0)
         growth = growth + 1.0 / family.kappa if family.intercept else growth
-        return 2 * family.shape, location, np.sqrt(family.scale / family.shape * growth)
+        return 2 * family.shape, location, xp.sqrt(family.scale / family.shape * growth)
 
     # --- what models and fits need ------------------------------------------------------------------------------
 
@@ -342,8 +359,9 @@ class LinearNormalInverseGamma(Family):
 
     def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
         """Coefficients, intercept and scale of each column."""
-        scale = np.sqrt(parameters["variance"])
-        intercept = parameters["intercept"] if self.intercept else np.zeros_like(scale)
+        xp = namespace(parameters["variance"])
+        scale = xp.sqrt(parameters["variance"])
+        intercept = parameters["intercept"] if self.intercept else xp.zeros_like(scale)
         return {"coefficients": parameters["coefficients"], "intercept": intercept, "scale": scale}
 
     @property

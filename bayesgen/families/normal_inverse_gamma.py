@@ -12,7 +12,16 @@ from scipy.special import gammaln
 from bayesgen.errors import FitError
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
-from bayesgen.statistics import LOG_2PI, Moments, NormalLikelihood, RowDensity, flatten_rows, log_rising
+from bayesgen.statistics import (
+    LOG_2PI,
+    Moments,
+    NormalLikelihood,
+    RowDensity,
+    flatten_rows,
+    is_traced,
+    log_rising,
+    namespace,
+)
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .base import Family, Key, ParameterTables
@@ -26,7 +35,6 @@ from .hyperparameters import (
     as_number,
     broadcast,
     check_cells_of,
-    check_classes,
     check_pooling,
     check_positive,
     default_common_variance,
@@ -121,10 +129,10 @@ class NormalInverseGamma(Family):
 
     def _growth(self, summary: Moments) -> tuple[Float[ArrayOrNumber, "..."], Float[ArrayOrNumber, "..."]]:
         """What data add to shape and scale."""
-        check_classes("NormalInverseGamma", self.pooling, summary.mean.shape, self.batch_shape)
         count, shift = summary.cell_counts, summary.mean - self.location
         squares = summary.scatter + self.kappa * (count / (self.kappa + count)) * shift**2
-        return 0.5 * self.pooling.pool(np.broadcast_to(count, shift.shape)), 0.5 * self.pooling.pool(squares)
+        count = namespace(count).broadcast_to(count, shift.shape)
+        return 0.5 * self.pooling.pool(count), 0.5 * self.pooling.pool(squares)
 
     def _updated(self, summary: Moments) -> Self:
         count = summary.cell_counts
@@ -133,7 +141,7 @@ class NormalInverseGamma(Family):
         shape, scale = self._growth(summary)
         return self.replace(
             location=self.location + count / kappa * shift,
-            kappa=np.broadcast_to(kappa, shift.shape),
+            kappa=namespace(kappa).broadcast_to(kappa, shift.shape),
             shape=self.shape + shape,
             scale=self.scale + scale,
             batch_shape=shift.shape,
@@ -141,8 +149,9 @@ class NormalInverseGamma(Family):
 
     def _log_evidence(self, summary: Moments) -> Float[ArrayOrNumber, "..."]:
         after, (shape, scale) = self._updated(summary), self._growth(summary)
-        cells = self.pooling.pool(0.5 * np.log(self.kappa / after.kappa) - 0.5 * LOG_2PI * summary.cell_counts)
-        scales = self.shape * np.log1p(scale / self.scale) + shape * np.log(after.scale)
+        xp = namespace(after.kappa, scale)
+        cells = self.pooling.pool(0.5 * xp.log(self.kappa / after.kappa) - 0.5 * LOG_2PI * summary.cell_counts)
+        scales = self.shape * xp.log1p(scale / self.scale) + shape * xp.log(after.scale)
         return cells + log_rising(self.shape, shape) - scales
 
     def mean(self) -> ParameterTables:
@@ -166,12 +175,12 @@ class NormalInverseGamma(Family):
 
     def maximum_likelihood(self, summary: Moments, names: Names = ANONYMOUS) -> ParameterTables:
         """Means, and variances with denominator N."""
-        check_classes("NormalInverseGamma", self.pooling, summary.mean.shape, self.batch_shape)
-        count = np.broadcast_to(summary.cell_counts, summary.mean.shape)
+        self._check_axes(summary)
+        count = namespace(summary.count).broadcast_to(summary.cell_counts, summary.mean.shape)
         check_cells_of(names, count)
         variance = self.pooling.pool(summary.scatter) / self.pooling.pool(count)
-        zero = np.broadcast_to(variance <= 0, summary.mean.shape)
-        if zero.any():
+        zero = namespace(variance).broadcast_to(variance <= 0, summary.mean.shape)
+        if not is_traced(zero) and zero.any():
             raise FitError(
                 f"Block {names.block!r}: the variance is zero at {names.where(zero)} (a constant column), so the "
                 f"likelihood is unbounded. Use {names.with_prior}, whose prior keeps it positive, or drop the "
@@ -190,11 +199,12 @@ class NormalInverseGamma(Family):
     def predictive(self) -> dist.Distribution:
         """Student t for each column; a multivariate one where columns share a variance."""
         family = self.closed("predictive")
-        spread = np.sqrt(family.scale / family.shape * (family.kappa + 1) / family.kappa)
+        xp = namespace(family.scale, family.kappa)
+        spread = xp.sqrt(family.scale / family.shape * (family.kappa + 1) / family.kappa)
         if not family.pooling.spherical:
             return dist.StudentT(2 * family.shape, family.location, spread).expand(np.shape(spread))
         return dist.MultivariateStudentT(
-            2 * family.shape[..., 0], family.location, spread[..., None] * np.eye(spread.shape[-1])
+            2 * family.shape[..., 0], family.location, spread[..., None] * xp.eye(spread.shape[-1])
         )
 
     def sample_sites(self, name: str) -> ParameterTables:
@@ -214,7 +224,8 @@ class NormalInverseGamma(Family):
 
     def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
         loc = parameters["mean"]
-        scale = np.broadcast_to(np.sqrt(self.pooling.expand(parameters["variance"])), loc.shape)
+        xp = namespace(loc, parameters["variance"])
+        scale = xp.broadcast_to(xp.sqrt(self.pooling.expand(parameters["variance"])), loc.shape)
         return {"loc": loc, "scale": scale}
 
     def _log_prior(self, parameters: Mapping[str, Array]) -> float:
@@ -231,8 +242,9 @@ class NormalInverseGamma(Family):
 
     def row_predictive(self) -> RowDensity:
         """Student-t columns, jointly where they share a variance."""
-        shape = np.broadcast_to(self.shape, np.broadcast_shapes(self.location.shape, self.shape.shape))
-        spread = np.sqrt(self.scale / self.shape * (self.kappa + 1) / self.kappa)
+        xp = namespace(self.shape, self.scale)
+        shape = xp.broadcast_to(self.shape, np.broadcast_shapes(self.location.shape, self.shape.shape))
+        spread = xp.sqrt(self.scale / self.shape * (self.kappa + 1) / self.kappa)
         rows = SphericalStudentTDensity if self.pooling.spherical else StudentTDensity
         return rows(flatten_rows(2 * shape), flatten_rows(self.location), flatten_rows(spread))
 
@@ -248,5 +260,5 @@ def quotient(
     numerator: Float[ArrayOrNumber, "*batch"], denominator: Float[ArrayOrNumber, "*batch"]
 ) -> Float[np.ndarray, "*batch"]:
     """numerator / denominator, infinite where the denominator is not positive (the moment does not exist)."""
-    positive = denominator > 0
-    return np.where(positive, numerator / np.where(positive, denominator, 1.0), np.inf)
+    xp, positive = namespace(numerator, denominator), denominator > 0
+    return xp.where(positive, numerator / xp.where(positive, denominator, 1.0), np.inf)

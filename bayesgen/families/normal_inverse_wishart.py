@@ -19,6 +19,7 @@ from bayesgen.statistics import (
     PatternMoments,
     RowDensity,
     Summary,
+    namespace,
 )
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
@@ -33,11 +34,11 @@ from .hyperparameters import (
     Stated,
     as_number,
     broadcast,
-    check_classes,
     check_pooling,
     check_positive,
     default_variances,
 )
+from .normal_inverse_gamma import quotient
 from .rows import MultivariateStudentTDensity
 from .special import (
     LOG_PI,
@@ -130,8 +131,7 @@ class NormalInverseWishart(JointNormalFamily):
 
     def _growth(self, summary: Moments) -> tuple[Float[Array, "*K"], Float[Array, "*K D D"]]:
         """What data add to the degrees of freedom and to the scale matrix."""
-        check_classes("NormalInverseWishart", self.pooling, summary.mean.shape, self.batch_shape)
-        count, shift = np.asarray(summary.count), summary.mean - self.location
+        count, shift = summary.count, summary.mean - self.location
         share = self.kappa * count / (self.kappa + count)
         between = share[..., None, None] * shift[..., :, None] * shift[..., None, :]
         return self._pool(count), self._pool(summary.scatter + between)
@@ -152,7 +152,7 @@ class NormalInverseWishart(JointNormalFamily):
     def _log_evidence(self, summary: Moments) -> Float[ArrayOrNumber, "..."]:
         after, (df, scale) = self._updated(summary), self._growth(summary)
         dimension = self.batch_shape[-1]
-        cells = 0.5 * dimension * (np.log(self.kappa / after.kappa) - summary.count * LOG_PI)
+        cells = 0.5 * dimension * (namespace(after.kappa).log(self.kappa / after.kappa) - summary.count * LOG_PI)
         gammas = log_multigamma_rising(0.5 * self.df, 0.5 * df, dimension)
         scales = 0.5 * (self.df * slogdet_growth(self.scale, scale) + df * slogdet(after.scale))
         return self._pool(cells) + gammas - scales
@@ -164,7 +164,7 @@ class NormalInverseWishart(JointNormalFamily):
 
     def _expected(self) -> Float[np.ndarray, "*K D D"]:
         excess = (self.df - self.batch_shape[-1] - 1)[..., None, None]
-        return np.where(excess > 0, self.scale / np.where(excess > 0, excess, 1.0), np.inf)
+        return quotient(self.scale, excess)
 
     def mode(self, names: Names = ANONYMOUS) -> ParameterTables:
         """Joint mode of means and covariances: scale / (df + D + 1 + c), c means sharing each covariance."""
@@ -176,23 +176,23 @@ class NormalInverseWishart(JointNormalFamily):
     def variance(self) -> ParameterTables:
         """Variance of the mean (a multivariate t) and of each entry of the covariance."""
         family = self.closed("variance")
-        dimension = family.batch_shape[-1]
-        diagonal = np.diagonal(family._expected(), axis1=-2, axis2=-1)
+        dimension, xp = family.batch_shape[-1], namespace(family.scale, family.df)
+        diagonal = xp.diagonal(family._expected(), axis1=-2, axis2=-1)
         freedom = (family.df - dimension)[..., None, None]
-        scales = np.diagonal(family.scale, axis1=-2, axis2=-1)
+        scales = xp.diagonal(family.scale, axis1=-2, axis2=-1)
         numerator = (freedom + 1) * family.scale**2 + (freedom - 1) * scales[..., :, None] * scales[..., None, :]
         exists = freedom > 3
-        freedom = np.where(exists, freedom, 4.0)
-        entries = np.where(exists, numerator / (freedom * (freedom - 1) ** 2 * (freedom - 3)), np.inf)
+        freedom = xp.where(exists, freedom, 4.0)
+        entries = xp.where(exists, numerator / (freedom * (freedom - 1) ** 2 * (freedom - 3)), np.inf)
         return {"mean": diagonal / family.kappa[..., None], "covariance": family._covariance(entries)}
 
     def maximum_likelihood(self, summary: Moments | PatternMoments, names: Names = ANONYMOUS) -> ParameterTables:
         """Means, and covariances with denominator N."""
         _refuse_patterns(summary, "maximum likelihood")
         assert isinstance(summary, Moments)
-        check_classes("NormalInverseWishart", self.pooling, summary.mean.shape, self.batch_shape)
+        self._check_axes(summary)
         check_ranks(summary, self._pool, self.pooling.tied, names)
-        count = self._pool(np.asarray(summary.count))
+        count = self._pool(summary.count)
         return {
             "mean": summary.mean,
             "covariance": self._covariance(self._pool(summary.scatter) / count[..., None, None]),
@@ -210,9 +210,10 @@ class NormalInverseWishart(JointNormalFamily):
     def _predictive_parameters(self) -> dict[str, Float[Array, "..."]]:
         dimension = self.batch_shape[-1]
         freedom = self.df - dimension + 1
-        widen = np.sqrt((self.kappa + 1) / (self.kappa * freedom))
-        scale_tril = np.linalg.cholesky(self.scale) * widen[..., None, None]
-        df = np.broadcast_to(freedom, self.batch_shape[:-1]).astype(np.float64)
+        xp = namespace(self.kappa, self.scale)
+        widen = xp.sqrt((self.kappa + 1) / (self.kappa * freedom))
+        scale_tril = xp.linalg.cholesky(self.scale) * widen[..., None, None]
+        df = xp.broadcast_to(freedom, self.batch_shape[:-1]).astype(np.float64)
         return {"df": df, "loc": self.location, "scale_tril": scale_tril}
 
     def predictive(self) -> dist.Distribution:
@@ -248,8 +249,9 @@ class NormalInverseWishart(JointNormalFamily):
 
     def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
         loc = parameters["mean"]
-        factor = np.linalg.cholesky(parameters["covariance"])
-        return {"loc": loc, "scale_tril": np.broadcast_to(factor, (*loc.shape, loc.shape[-1]))}
+        xp = namespace(loc, parameters["covariance"])
+        factor = xp.linalg.cholesky(parameters["covariance"])
+        return {"loc": loc, "scale_tril": xp.broadcast_to(factor, (*loc.shape, loc.shape[-1]))}
 
     def _log_prior(self, parameters: Mapping[str, Array]) -> float:
         family, covariance = self.closed("log_prior"), parameters["covariance"]

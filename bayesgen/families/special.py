@@ -7,7 +7,7 @@ import scipy.special
 from numpy.random import Generator
 from scipy.special import multigammaln
 
-from bayesgen.statistics import LOG_2PI, log_rising
+from bayesgen.statistics import LOG_2PI, log_diagonal, log_rising, namespace
 from bayesgen.typing import Array, ArrayOrNumber, Float
 
 # Draws are made by NumPy in float64: compiling them would cost more than they do.
@@ -74,15 +74,16 @@ def log_multigamma_rising(
 
 def slogdet(matrices: Float[Array, "*K D D"]) -> Float[ArrayOrNumber, "*K"]:
     """Log-determinants of positive-definite matrices, by Cholesky."""
-    return 2 * np.log(np.diagonal(np.linalg.cholesky(matrices), axis1=-2, axis2=-1)).sum(-1)
+    return 2 * log_diagonal(namespace(matrices).linalg.cholesky(matrices))
 
 
 def slogdet_growth(matrices: Float[Array, "*#K D D"], growth: Float[Array, "*#K D D"]) -> Float[ArrayOrNumber, "*K"]:
     """Log-determinants of matrices + growth less those of matrices, all positive (semi)definite."""
-    inverse = np.linalg.inv(np.linalg.cholesky(matrices))
-    relative = np.maximum(np.linalg.eigvalsh(inverse @ growth @ np.swapaxes(inverse, -1, -2)), 0.0)
+    xp = namespace(matrices, growth)
+    inverse = xp.linalg.inv(xp.linalg.cholesky(matrices))
+    relative = xp.maximum(xp.linalg.eigvalsh(inverse @ growth @ xp.swapaxes(inverse, -1, -2)), 0.0)
     # a difference loses small growth; eigenvalues far below the largest lose their digits where growth is large
-    return np.where(relative.sum(-1) < 1, np.log1p(relative).sum(-1), slogdet(matrices + growth) - slogdet(matrices))
+    return xp.where(relative.sum(-1) < 1, xp.log1p(relative).sum(-1), slogdet(matrices + growth) - slogdet(matrices))
 
 
 def log_normal(shifts: Float[Array, "*K D"], covariances: Float[Array, "*#K D D"]) -> Float[ArrayOrNumber, "*K"]:

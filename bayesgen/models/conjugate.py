@@ -9,8 +9,15 @@ import numpy as np
 from bayesgen.data import Rows, Schema, SequenceOf
 from bayesgen.families import Advice, Family, Names
 from bayesgen.records import copied, record, static
-from bayesgen.statistics import DensityGivenFeatures, RowDensity, SufficientStatistics, flatten_rows
-from bayesgen.typing import Bool, Float
+from bayesgen.statistics import (
+    DensityGivenFeatures,
+    RowDensity,
+    SufficientStatistics,
+    as_float,
+    flatten_rows,
+    namespace,
+)
+from bayesgen.typing import Array, Bool, Float
 
 from .closed_response import ClosedResponse
 
@@ -150,7 +157,7 @@ class Conjugate:
         """log p(X, y), all parameters integrated out."""
         blocks = [block.family.log_evidence(self._summary(block, evidence)) for block in self.blocks]
         of_labels = 0.0 if self.class_prior is None else self.class_prior.log_evidence(evidence.labels)
-        return float(of_labels + sum(blocks))
+        return as_float(of_labels + sum(blocks))
 
     def log_prior(self, parameters: Mapping[str, np.ndarray]) -> float:
         """Log prior density of given parameters, in the coordinates that `mode` maximises it in."""
@@ -305,7 +312,7 @@ class Conjugate:
             values |= {f"class_{k}": v for k, v in of_family(self.class_prior, self.class_names).items()}
         for block in self.blocks:
             parameters = of_family(block.family, self.names(block))
-            values |= {f"{block.name}_{name}": np.asarray(value) for name, value in parameters.items()}
+            values |= {f"{block.name}_{name}": namespace(value).asarray(value) for name, value in parameters.items()}
         return values
 
     def densities_at(self, parameters: Mapping[str, np.ndarray]) -> "Densities":
@@ -319,7 +326,7 @@ class Conjugate:
     def predictive_densities(self) -> "Densities":
         """Log class probabilities and the blocks' densities with the parameters integrated out."""
         blocks = [(block.name, _given(block, self.table(block).row_predictive())) for block in self.blocks]
-        return np.zeros(1) if self.class_prior is None else _log(np.asarray(self.class_prior.mean()["probs"])), blocks
+        return np.zeros(1) if self.class_prior is None else _log(self.class_prior.mean()["probs"]), blocks
 
     def replace_families(self, class_prior: Family | None, families: Iterable[Family]) -> Self:
         """The same blocks with other families."""
@@ -337,7 +344,7 @@ def _given(block: Block, density: RowDensity) -> RowDensity:
     return copied(density, source=block.given) if isinstance(density, DensityGivenFeatures) else density
 
 
-def _log(class_probs: np.ndarray) -> np.ndarray:
+def _log(class_probs: Float[Array, " K"]) -> Float[Array, " K"]:
     """Logs of class probabilities, which may be zero."""
     with np.errstate(divide="ignore"):
-        return np.log(class_probs)
+        return namespace(class_probs).log(class_probs)

@@ -27,6 +27,20 @@ def namespace(*arrays: object) -> Any:
     return jnp if any(isinstance(array, jax.Array) for array in arrays) else np
 
 
+def is_traced(values: object) -> bool:
+    """Whether an array, or one in a record, is traced by `jax.jit` or `jax.vmap`, so that its numbers are not known.
+
+    Checks are of numbers: of traced arrays nothing is refused, and closed forms give what their formulas give, infinity
+    or NaN where there is no value.
+    """
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
+
+
+def as_float(number: Float[Array, ""] | float) -> Any:
+    """A number as a float, where it is known."""
+    return number if is_traced(number) else float(number)
+
+
 def special(xp: ModuleType) -> Any:
     """The module of special functions that belongs to the namespace `xp`."""
     return jax.scipy.special if xp is jnp else scipy.special
@@ -119,6 +133,15 @@ def _stirling(values: Float[Array, "..."] | np.float64) -> Any:
     square = 1 / (values * values)
     series = 1 / 12 - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square / 1188)))
     return series / values
+
+
+def log_rising_of_few(starts: Float[Array, "..."], counts: Real[Array, "..."]) -> Float[Array, "..."]:
+    """`log_rising` of starts by counts, most of which are 0: of many words, few occur."""
+    if namespace(starts, counts) is jnp:
+        return log_rising(starts, counts)
+    rising, occurs = np.zeros(counts.shape), counts > 0
+    rising[occurs] = log_rising(np.broadcast_to(starts, counts.shape)[occurs], counts[occurs])
+    return rising
 
 
 def sum_log_rising(counts: Real[Array, "n D"], starts: Float[Array, "K D"]) -> Float[Array, "n K"]:

@@ -13,6 +13,7 @@ from bayesgen.records import record
 from bayesgen.runtime import pad, padded_size
 from bayesgen.typing import Array, Float, Int, Shaped
 
+from .arrays import namespace
 from .base import Likelihood
 from .passes import Classes, class_counts
 from .summaries import Summary, Sums
@@ -57,7 +58,8 @@ class SufficientStatistics:
     @property
     def labels(self) -> Sums:
         """The class weights as a summary of the labels."""
-        return Sums(np.asarray(self.class_weights.sum()), (self.class_weights,), np.zeros(()))
+        total = namespace(self.class_weights).asarray(self.class_weights.sum())
+        return Sums(total, (self.class_weights,), np.zeros(()))
 
     def merge(self, other: "SufficientStatistics") -> "SufficientStatistics":
         """The sufficient statistics of both data sets together."""

@@ -99,6 +99,23 @@ def test_updating_goes_in_any_order_and_weights_are_copies(prior, rows, rng):
     assert prior.update(rows[:0]).log_evidence(rows) == pytest.approx(prior.log_evidence(rows), rel=1e-12)
 
 
+@every_prior
+def test_the_closed_forms_of_many_data_sets_are_one_compiled_call(prior, rows, rng):
+    table = resolved(prior)
+    sets = [table.summarize(rows, rng.integers(1, 4, ROWS) + 0.0) for _ in range(4)]
+
+    def closed_forms(summary):
+        posterior = table.update(summary)
+        points = posterior.mean(), posterior.mode(), table.maximum_likelihood(summary)
+        return posterior, table.log_evidence(summary), points, posterior.predictive_parameters(rows[:3, :-1])
+
+    with jax.enable_x64(True):
+        found = jax.jit(jax.vmap(closed_forms))(jax.tree.map(lambda *leaves: np.stack(leaves), *sets))
+    for index, summary in enumerate(sets):
+        one = jax.tree.map(lambda leaf: np.asarray(leaf)[index], found)  # noqa: B023, called at once
+        jax.tree.map(lambda *pair: close(*pair, rtol=1e-9, atol=1e-10), one, closed_forms(summary))
+
+
 @pytest.mark.parametrize("kappa", [0.0, 0.7])
 def test_the_evidence_is_an_integral_over_the_parameters(kappa):
     """The trapezoid rule over intercept, slope and log variance, of SciPy's densities."""

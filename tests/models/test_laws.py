@@ -92,6 +92,24 @@ def test_averages_over_structures_are_equal_by_content():
     assert one == two != other and hash(one) == hash(two) and one != one.classifier
 
 
+@mostly_slow({"naive Bayes", "own blocks"})
+def test_exact_posteriors_of_many_data_sets_are_one_compiled_call(name):
+    case, rng = CASES[name], np.random.default_rng(6)
+    prior, (X, y) = case.exact.posterior.prior, case.data
+    weights = [rng.integers(1, 4, ROWS) for _ in range(3)]
+    sets = [bg.summarize(case.model, X, y, sample_weight=w, schema=case.exact.schema).statistics for w in weights]
+
+    def closed_forms(statistics):
+        posterior = prior.update(statistics)
+        return posterior, prior.log_evidence(statistics), posterior.mean(), posterior.mode()
+
+    with jax.enable_x64(True):
+        found = jax.jit(jax.vmap(closed_forms))(jax.tree.map(lambda *leaves: np.stack(leaves), *sets))
+    for index, statistics in enumerate(sets):
+        one = jax.tree.map(lambda leaf: np.asarray(leaf)[index], found)  # noqa: B023, called at once
+        jax.tree.map(lambda *pair: close(*pair, rtol=1e-9, atol=1e-11), one, closed_forms(statistics))
+
+
 @every_method
 @every_case
 def test_a_row_given_twice_is_weight_two(name, method):
