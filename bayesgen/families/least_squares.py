@@ -220,7 +220,7 @@ def least_squares(summary: Moments, intercept: bool, names: Names) -> dict[str, 
         rows = xp.concatenate([rows, xp.sqrt(counts)[..., None, None] * summary.mean[..., None, :]], -2)
     coefficients, squares, triangular = solution(rows[..., :-1], rows[..., -1])
     if not is_traced(rows):
-        _check_rank(triangular, (rows[..., :-1] ** 2).sum(-2) == 0, counts, names)
+        _check_rank(np.asarray(triangular), np.asarray((rows[..., :-1] ** 2).sum(-2) == 0), counts, names)
         _check_residual(squares <= SINGULAR * (rows[..., -1] ** 2).sum(-1), names)
     found = {"coefficients": coefficients, "variance": squares / counts}
     if intercept:
