@@ -6,6 +6,7 @@ attributes carry at most the information of rows and labels together, so the cur
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -73,27 +74,40 @@ def whitening_at(
     return AffineMap.at_point(start, curvature_at(evaluator, start))
 
 
-def check_bounded(
-    found: Supremum,
-    point_of: Callable[[Float[np.ndarray, " _"]], Float[Array, " D"]],
-    whitening: AffineMap,
-    density: LogDensity,
+def refine(
     method: Searching,
-) -> None:
-    """Refuse an objective without an upper bound.
+    problem: ProgramProblem,
+    joint: Fit,
+    statistics: SufficientStatistics,
+    objective_in: Callable[[AffineMap], "Whitened | CoupledDensity"],
+) -> tuple["Whitened | CoupledDensity", Supremum]:
+    """The maximum of an objective above the joint fit. Inside float64.
 
     Args:
-        found: result of the search.
-        point_of: from the coordinates of the search to those of the density, linear about the whitening's center.
-        whitening: of the density.
-        density: that of p(y | x).
         method: the training method.
+        problem: of the rows that the joint fit was trained on.
+        joint: the joint fit.
+        statistics: of complete data, at which the joint density has curvature one in the coordinates of the search.
+        objective_in: these coordinates -> the objective.
+
+    Returns:
+        (the objective in the coordinates of the search, its maximum)
 
     Raises:
-        FitError: naming the site along which it rises.
+        FitError: an objective without an upper bound; names the site along which it rises.
     """
+    whitening = whitening_at(method, problem, statistics, initial_vector(problem, joint))
+    objective = objective_in(whitening)
+    found = find_supremum(objective, np.zeros(objective.dimension))
+    check_bounded(objective, found, method)
+    return objective, found
+
+
+def check_bounded(objective: "Whitened | CoupledDensity", found: Supremum, method: Searching) -> None:
+    """Refuse an objective without an upper bound; a `FitError` names the site along which it rises."""
     if found.recession is not None:
-        raise unbounded_objective(np.asarray(point_of(found.recession)) - whitening.center, whitening, density, method)
+        direction = np.asarray(objective.point(found.recession)) - objective.whitening.center
+        raise unbounded_objective(direction, objective.whitening, objective, method)
 
 
 def unbounded_objective(
@@ -166,16 +180,12 @@ def response_fit(method: Searching, problem: ProgramProblem, response: Response)
     without = data.model.summarize(data.schema, response.without(rows))
     density = ResponseDensity(problem.program, statistics.padded(), without.padded(), method.has_prior)
     with jax.enable_x64(True), placed(density.cost):
-        start = initial_vector(problem, joint)
-        whitening = whitening_at(method, problem, statistics, start)
-        found = find_supremum(Whitened(density, whitening), np.zeros(len(start)))
-        check_bounded(found, whitening, whitening, density, method)
-        vector = np.asarray(whitening(found.vector))
+        objective, found = refine(method, problem, joint, statistics, functools.partial(Whitened, density))
         about = {
             "objective": found.value,
-            "objective_of_joint_fit": objective_at_joint_fit(problem, joint, density, whitening),
+            "objective_of_joint_fit": objective_at_joint_fit(problem, joint, density, objective.whitening),
         }
-        point = values_at(problem.program, density, vector, joint.posterior.parameters)
+        point = values_at(problem.program, objective, found.vector, joint.posterior.parameters)
     return result_at(method, problem, joint, point, about)
 
 
@@ -216,9 +226,16 @@ class CoupledDensity(LogDensity):
         apart = jnp.split(jnp.asarray(vector), 2)[1]
         return self.first(one) + self.second(other) - 2 * (apart**2).sum() / (self.variance + 4)
 
+    def point(self, vector: Float[Array, " D"]) -> Float[Array, " half"]:
+        """The first point, in the coordinates of its density."""
+        return self.pair(vector)[0]
+
     def constrain(self, vector: Float[Array, " D"]) -> Mapping[str, Array]:
         """The parameters of the first point."""
-        return self.first.constrain(self.pair(vector)[0])
+        return self.first.constrain(self.point(vector))
+
+    def name_of(self, index: int) -> str:
+        return self.first.name_of(index)
 
     @property
     def cost(self) -> float:
@@ -247,18 +264,14 @@ def conditional_fit(method: Searching, problem: ProgramProblem) -> Fit:
     program, statistics = problem.program, labelled.data.statistics
     density = ConditionalDensity(program, padded_rows(rows), method.has_prior)
     with jax.enable_x64(True), placed(density.cost):
-        start = initial_vector(labelled, joint)
-        whitening = whitening_at(method, labelled, statistics, start)
-        found = find_supremum(Whitened(density, whitening), np.zeros(len(start)))
-        check_bounded(found, whitening, whitening, density, method)
-        vector = np.asarray(whitening(found.vector))
-        num_unidentified = _checked(density, rows, vector, found.value, whitening, method)
+        objective, found = refine(method, labelled, joint, statistics, functools.partial(Whitened, density))
+        vector, whitening = np.asarray(objective.point(found.vector)), objective.whitening
         attributes = {
             "objective": found.value,
             "objective_of_joint_fit": objective_at_joint_fit(labelled, joint, density, whitening),
-            "unidentified_directions": num_unidentified,
+            "unidentified_directions": _checked(density, rows, vector, found.value, whitening, method),
         }
-        point = values_at(program, density, vector, joint.posterior.parameters)
+        point = values_at(program, objective, found.vector, joint.posterior.parameters)
     return result_at(method, problem, joint, point, attributes)
 
 
@@ -277,16 +290,15 @@ def hybrid_fit(method: Searching, problem: ProgramProblem, coupling: float) -> F
     labels = ConditionalDensity(program, padded_rows(rows), method.has_prior)
     attributes = AttributesDensity(program, padded_rows(joined_rows(everything)))
     with jax.enable_x64(True), placed(labels.cost + attributes.cost):
-        start = initial_vector(problem, joint)
         complete = _complete(problem, statistics, joint)
-        whitening = whitening_at(method, problem, complete, start)
-        density = CoupledDensity(labels, attributes, whitening, np.asarray(coupling**2 * complete.total_weight))
-        found = find_supremum(density, np.zeros(density.dimension))
-        check_bounded(found, lambda vector: density.pair(vector)[0], whitening, labels, method)
-        first, second = (np.asarray(vector) for vector in density.pair(found.vector))
-        known = joint.posterior.parameters
-        about = {"objective": found.value, "other_parameters": values_at(program, labels, second, known)}
-        point = values_at(program, labels, first, known)
+        variance, known = np.asarray(coupling**2 * complete.total_weight), joint.posterior.parameters
+        objective, found = refine(
+            method, problem, joint, complete, lambda whitening: CoupledDensity(labels, attributes, whitening, variance)
+        )
+        assert isinstance(objective, CoupledDensity)
+        other = values_at(program, labels, np.asarray(objective.pair(found.vector)[1]), known)
+        about = {"objective": found.value, "other_parameters": other}
+        point = values_at(program, objective, found.vector, known)
     return result_at(method, problem, joint, point, about)
 
 

@@ -44,15 +44,12 @@ class CompleteDataObjective:
     remedy: str = ""
 
     @classmethod
-    def likelihood(cls, conjugate: Conjugate) -> "CompleteDataObjective":
-        """The likelihood alone."""
+    def of(cls, conjugate: Conjugate, has_prior: bool) -> "CompleteDataObjective":
+        """The posterior density, or the likelihood alone."""
+        if has_prior:
+            return cls(conjugate.log_prior, conjugate.maximum_posterior)
         remedy = "MAP() keeps the rows and the spread of classes by its prior."
         return cls(lambda parameters: 0.0, conjugate.maximum_likelihood, conjugate.without_maximum or remedy)
-
-    @classmethod
-    def posterior(cls, conjugate: Conjugate) -> "CompleteDataObjective":
-        """The posterior density."""
-        return cls(conjugate.log_prior, conjugate.maximum_posterior)
 
     @classmethod
     def at_posterior_centers(cls, conjugate: Conjugate) -> "CompleteDataObjective":

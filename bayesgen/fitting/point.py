@@ -15,7 +15,7 @@ from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.families import Advice
 from bayesgen.models import Conjugate
 from bayesgen.posteriors import Point
-from bayesgen.program import PRIOR_STARTS, LikelihoodDensity, ParameterDensity, ProgramDensity, dispersed_starts
+from bayesgen.program import PRIOR_STARTS, ParameterDensity, ProgramDensity, dispersed_starts
 from bayesgen.records import copied, fill
 from bayesgen.runtime import as_key, generator, placed
 from bayesgen.solvers import climb, evaluator_of, maximize
@@ -260,11 +260,15 @@ class PointMethod(Searching):
         return self.objective.solved(self, problem)
 
     def joint_fit(self, problem: ProgramProblem) -> Fit:
-        problem.warn_of_unnamed_classes()
         conjugate, statistics = problem.conjugate, self.counted(problem.data.statistics)
-        if conjugate is None or not self._has_closed_form(conjugate):
+        if self.has_prior:
+            problem.warn_of_constant_columns()
+        elif conjugate is not None and statistics.unlabelled is None:
+            conjugate.check_estimable(statistics)
+        problem.warn_of_unnamed_classes()
+        if conjugate is None or (self.has_prior and not conjugate.is_number):
             return problem.result(self, self._by_search(problem, statistics), problem.about_labels)
-        objective = self._complete_data_objective(copied(conjugate, advice=_advice(problem, conjugate)))
+        objective = CompleteDataObjective.of(copied(conjugate, advice=_advice(problem, conjugate)), self.has_prior)
         if statistics.is_complete and self.starts is not None:
             raise DataError(
                 f"{type(self).__name__}: starts= says where EM starts, and of data of which nothing is missing or "
@@ -290,13 +294,8 @@ class PointMethod(Searching):
         weighted = dataclasses.replace(rows, weights=rows.weights * self.unlabelled_weight)
         return dataclasses.replace(statistics, unlabelled=weighted if self.unlabelled_weight else None)
 
-    @abc.abstractmethod
-    def _has_closed_form(self, conjugate: Conjugate) -> bool:
-        """Whether the maximum of complete rows has a closed form."""
-
-    @abc.abstractmethod
-    def _complete_data_objective(self, conjugate: Conjugate) -> CompleteDataObjective:
-        """The objective of EM, for blocks."""
+    def joint_density(self, problem: ProgramProblem, statistics: SufficientStatistics) -> ParameterDensity:
+        return ParameterDensity(problem.program, statistics, self.assignment == "hard", self.has_prior)
 
     def _by_search(self, problem: ProgramProblem, statistics: SufficientStatistics) -> Point:
         density = self.joint_density(problem, statistics.padded())
@@ -360,20 +359,6 @@ class MAP(PointMethod):
     """
 
     has_prior = True
-    what = "posterior density"
-
-    def joint_fit(self, problem: ProgramProblem) -> Fit:
-        problem.warn_of_constant_columns()
-        return super().joint_fit(problem)
-
-    def _has_closed_form(self, conjugate: Conjugate) -> bool:
-        return conjugate.is_number
-
-    def _complete_data_objective(self, conjugate: Conjugate) -> CompleteDataObjective:
-        return CompleteDataObjective.posterior(conjugate)
-
-    def joint_density(self, problem: ProgramProblem, statistics: SufficientStatistics) -> ParameterDensity:
-        return ParameterDensity(problem.program, statistics, self.assignment == "hard")
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -427,19 +412,3 @@ class MLE(PointMethod):
     """
 
     has_prior = False
-    what = "likelihood"
-
-    def joint_fit(self, problem: ProgramProblem) -> Fit:
-        conjugate, statistics = problem.conjugate, self.counted(problem.data.statistics)
-        if conjugate is not None and statistics.unlabelled is None:
-            conjugate.check_estimable(statistics)
-        return super().joint_fit(problem)
-
-    def _has_closed_form(self, conjugate: Conjugate) -> bool:
-        return True
-
-    def _complete_data_objective(self, conjugate: Conjugate) -> CompleteDataObjective:
-        return CompleteDataObjective.likelihood(conjugate)
-
-    def joint_density(self, problem: ProgramProblem, statistics: SufficientStatistics) -> LikelihoodDensity:
-        return LikelihoodDensity(problem.program, statistics, self.assignment == "hard")

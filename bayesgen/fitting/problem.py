@@ -235,8 +235,11 @@ class Searching(Method):
 
     has_prior: ClassVar[bool]
     """Whether the prior counts."""
-    what: ClassVar[str]
-    """The name of the joint density in messages."""
+
+    @property
+    def what(self) -> str:
+        """The name of the joint density in messages."""
+        return "posterior density" if self.has_prior else "likelihood"
 
     @abc.abstractmethod
     def joint_fit(self, problem: ProgramProblem) -> Fit:

@@ -170,30 +170,21 @@ class PosteriorDensity(ProgramDensity):
 
 @record
 class ParameterDensity(ProgramDensity):
-    """Log posterior density of the parameters, in the coordinates that are reported: what MAP maximises."""
+    """Log density of the parameters, in the coordinates that are reported: what MAP and MLE maximise.
+
+    Attributes:
+        prior: whether the log prior density is added to the log-likelihood.
+    """
 
     program: GenerativeProgram
     statistics: SufficientStatistics
     hard: bool = static(default=False)
+    prior: bool = static(default=True)
 
     def __call__(self, vector: Float[Array, " D"]) -> Float[Array, ""]:
-        """Log joint density of parameters and data."""
+        """Log joint density of parameters and data, or the log-likelihood alone."""
         free = unravel(self.program.structure, vector)
-        return parameter_log_density(self.program, free, self.statistics, hard=self.hard)
-
-
-@record
-class LikelihoodDensity(ProgramDensity):
-    """Log-likelihood of the data as a function of the unconstrained latents: what MLE maximises."""
-
-    program: GenerativeProgram
-    statistics: SufficientStatistics
-    hard: bool = static(default=False)
-
-    def __call__(self, vector: Float[Array, " D"]) -> Float[Array, ""]:
-        """Log-likelihood."""
-        free = unravel(self.program.structure, vector)
-        return parameter_log_density(self.program, free, self.statistics, prior=False, hard=self.hard)
+        return parameter_log_density(self.program, free, self.statistics, self.prior, self.hard)
 
 
 @OwnedJit  # so that samplers, which call it several times, trace it once

@@ -108,11 +108,18 @@ class Whitened(LogDensity):
     def dimension(self) -> int:
         return len(self.whitening.center)
 
+    def point(self, z: Float[Array, " D"]) -> Float[Array, " D"]:
+        """The point in the coordinates of the density."""
+        return self.whitening(z)
+
     def __call__(self, z: Float[Array, " D"]) -> Float[Array, ""]:
-        return self.density(self.whitening(z))
+        return self.density(self.point(z))
 
     def constrain(self, z: Float[Array, " D"]) -> Mapping[str, Array]:
-        return self.density.constrain(self.whitening(z))
+        return self.density.constrain(self.point(z))
+
+    def name_of(self, index: int) -> str:
+        return self.density.name_of(index)
 
     @property
     def loops_over_rows(self) -> bool:

@@ -142,4 +142,4 @@ def test_the_site_along_which_the_first_of_two_processes_rises_is_named():
     coupled = CoupledDensity(Slope(), Slope(), whitening, np.asarray(0.01))
     found = Supremum(np.zeros(4), 0.0, recession=np.array([1.0, 0.0, 0.0, 5.0]))
     with pytest.raises(FitError, match="along site 'up'"):
-        check_bounded(found, lambda vector: coupled.pair(vector)[0], whitening, Slope(), bg.MAP())
+        check_bounded(coupled, found, bg.MAP())
