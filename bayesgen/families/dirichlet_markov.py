@@ -216,7 +216,7 @@ class DirichletMarkov(DirichletFamily):
             return parts
         return {"initial": table[..., 0, :] if self.order == 1 else table[..., :num_starts, :]} | parts
 
-    def _joined(self, parameters: Mapping[str, Array]) -> Float[np.ndarray, "... contexts r"]:
+    def _joined(self, parameters: Mapping[str, Array]) -> Float[Array, "... contexts r"]:
         """The inverse of `_split`."""
         transition = parameters["transition"]
         if self.order == 0:

@@ -336,7 +336,7 @@ class Conjugate:
         return dataclasses.replace(self, class_prior=class_prior, blocks=blocks)
 
 
-Densities = tuple[np.ndarray, list[tuple[str, RowDensity]]]  # log class probabilities (K,); of each block
+Densities = tuple[Float[Array, " K"], list[tuple[str, RowDensity]]]  # log class probabilities (K,); of each block
 
 
 def _given(block: Block, density: RowDensity) -> RowDensity:

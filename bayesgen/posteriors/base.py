@@ -38,7 +38,7 @@ def numbers_per_row(rows: Rows, num_classes: int) -> float:
 
 def chunk_table(densities: Densities, rows: Rows, part: slice) -> Float[np.ndarray, "n K"]:
     """The table of some successive rows, made in this thread."""
-    table, blocks = densities
+    table, blocks = np.asarray(densities[0]), densities[1]
     chunk = rows.take(part)
     precise = dataclasses.replace(chunk, values={name: _precise(values) for name, values in chunk.values.items()})
     with np.errstate(divide="ignore", over="ignore"):

@@ -172,7 +172,7 @@ class Probe:
     @property
     def _shapes(self) -> Values:
         latents, rows = self.source.shapes
-        return Values(latents, {name: _with_rows(shape, self.size) for name, shape in rows.items()})
+        return Values(latents, jax.tree.map(lambda shape: _with_rows(shape, self.size), rows))
 
     def _repeated(self, values: Values) -> Values:
         """Values with the rows again and again, up to the size of the probe."""
@@ -180,7 +180,7 @@ class Probe:
         return Values(values.latents, {name: np.asarray(rows)[places] for name, rows in values.rows.items()})
 
     @property
-    def other_rows(self) -> dict[str, Shaped[np.ndarray, "n ..."]]:
+    def other_rows(self) -> dict[str, Shaped[Array, "n ..."]]:
         """Rows of one more draw."""
         return self._repeated(self.source.others).rows
 
