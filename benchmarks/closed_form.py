@@ -2,6 +2,7 @@
 
 import functools
 
+import jax
 import numpy as np
 import scipy.sparse
 from sklearn.datasets import load_iris
@@ -11,6 +12,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer
 
 import bayesgen as bg
+from bayesgen.data import Rows
+from bayesgen.statistics import sufficient_statistics
 
 from .measure import Faster, Price, duel
 
@@ -30,6 +33,8 @@ def measures(quick):
     for rule, bound in ((bg.PlugIn(), 1.0), (bg.BMA(), 2.0)):
         yield functools.partial(_multinomial_probabilities, documents, rule, bound)
     yield _iris
+    for covariance in ("full", "tied", "diag"):
+        yield functools.partial(_many_posteriors, covariance, 100 if quick else 1_000)
 
 
 def reals(num_rows):
@@ -180,3 +185,27 @@ def _iris():
             GaussianNB(var_smoothing=0).fit(X, y).predict_proba(X)
 
     return duel("20 times MLE fit and predict, iris, naive Bayes, warm", Price(3), ours, peer, "GaussianNB")
+
+
+def _many_posteriors(covariance, number):
+    """Bootstrap resamples as weights of one data set: posteriors and evidences by `vmap`, and fit by fit."""
+    X, y = load_iris(return_X_y=True)
+    model = bg.GaussianDiscriminant(covariance)
+    first = bg.summarize(model, X, y)
+    prior, likelihoods = first.model.conjugate(first.scaled_schema), first.model.statistics(first.schema)
+    weights = np.random.default_rng(0).multinomial(len(X), np.full(len(X), 1 / len(X)), number).astype(float)
+
+    def posterior(of_rows):
+        rows = Rows({block.name: X for block in prior.blocks}, labels=y, weights=of_rows)
+        statistics = sufficient_statistics(rows, likelihoods, 3)
+        return prior.update(statistics), prior.log_evidence(statistics)
+
+    with jax.enable_x64(True):
+        compiled = jax.jit(jax.vmap(posterior))
+        return duel(
+            f"{number:,} exact posteriors of iris, {covariance}, compiled",
+            Faster(10),
+            lambda: jax.block_until_ready(compiled(weights)),
+            lambda: [bg.fit(model, X, y, method=bg.Exact(), sample_weight=w, schema=first.schema) for w in weights],
+            "fit by fit",
+        )

@@ -25,7 +25,7 @@ from .evaluation import Evaluation, evaluate
 from .structure import Arrays, Program, Supports
 from .tracing import sites_of
 
-NUMBERS = 16_381  # for one run; where values need more, the same numbers come again
+NUMBERS_OF_A_RUN = 16_381  # for one run; where values need more, the same numbers come again
 
 
 def arbitrary_numbers(random: int | np.random.Generator) -> Float[np.ndarray, " numbers"]:
@@ -33,7 +33,7 @@ def arbitrary_numbers(random: int | np.random.Generator) -> Float[np.ndarray, " 
 
     NumPy draws them: compiling a random number generator of JAX takes longer than compiling all else of a run.
     """
-    return np.random.default_rng(random).normal(size=NUMBERS)
+    return np.random.default_rng(random).normal(size=NUMBERS_OF_A_RUN)
 
 
 class _Supply:

@@ -41,7 +41,7 @@ Found = TypeVar("Found")
 Experiment = Callable[[Arrays, Arrays], Found]  # of latents and rows
 
 
-class Values(NamedTuple):
+class LatentsAndRows(NamedTuple):
     """Arbitrary latents and rows, or their shapes."""
 
     latents: dict[str, Shaped[Array, "..."]]
@@ -64,29 +64,29 @@ class ArbitraryValues:
         return arbitrary_covariates(self.program, LEAST)
 
     @functools.cached_property
-    def shapes(self) -> Values:
+    def shapes(self) -> LatentsAndRows:
         """Shapes and dtypes."""
         return jax.eval_shape(self._at, arbitrary_numbers(0))
 
     @functools.cached_property
-    def draws(self) -> tuple[Values, ...]:
+    def draws(self) -> tuple[LatentsAndRows, ...]:
         """Several draws; what is in one tail in the third is in the other tail in the fourth."""
         first, second, tails = map(arbitrary_numbers, (1, 2, 3))
         return tuple(map(self._compiled, (first, second, tails, tails), SPREADS))
 
     @property
-    def others(self) -> Values:
+    def others(self) -> LatentsAndRows:
         """One more draw."""
         return self._compiled(arbitrary_numbers(4), 1.0)
 
     @functools.cached_property
-    def _compiled(self) -> Callable[[Float[np.ndarray, " numbers"], float], Values]:
+    def _compiled(self) -> Callable[[Float[np.ndarray, " numbers"], float], LatentsAndRows]:
         return jax.jit(self._at, compiler_options=QUICKLY)
 
-    def _at(self, numbers: Float[Array, " numbers"], spread: float | Float[Array, ""] = 1.0) -> Values:
+    def _at(self, numbers: Float[Array, " numbers"], spread: float | Float[Array, ""] = 1.0) -> LatentsAndRows:
         trace = run(self.program, LEAST, self.covariates, numbers, spread)
         latents = {name: trace[name]["value"] for name in self.program.latents}
-        return Values(
+        return LatentsAndRows(
             latents,
             {name: site.from_site(trace[name]["value"]) for name, site in self.program.structure.attributes},
         )
@@ -165,19 +165,19 @@ class Probe:
         return arbitrary_covariates(self.program, self.size)
 
     @property
-    def zeros(self) -> Values:
+    def zeros(self) -> LatentsAndRows:
         """Latents and rows of the right shapes, for what can be known without numbers."""
         return jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), self._shapes)
 
     @property
-    def _shapes(self) -> Values:
+    def _shapes(self) -> LatentsAndRows:
         latents, rows = self.source.shapes
-        return Values(latents, jax.tree.map(lambda shape: _with_rows(shape, self.size), rows))
+        return LatentsAndRows(latents, jax.tree.map(lambda shape: _with_rows(shape, self.size), rows))
 
-    def _repeated(self, values: Values) -> Values:
+    def _repeated(self, values: LatentsAndRows) -> LatentsAndRows:
         """Values with the rows again and again, up to the size of the probe."""
         places = np.arange(self.size) % LEAST
-        return Values(values.latents, {name: np.asarray(rows)[places] for name, rows in values.rows.items()})
+        return LatentsAndRows(values.latents, {name: np.asarray(rows)[places] for name, rows in values.rows.items()})
 
     @property
     def other_rows(self) -> dict[str, Shaped[Array, "n ..."]]:
