@@ -109,7 +109,7 @@ def _iteration(num_rows, num_steps, num_columns):
     problem = prepare(data.model, data.columns)
     conjugate = problem.conjugate
     steps = ExpectationMaximization(
-        conjugate, CompleteDataObjective.likelihood(conjugate), problem.data.statistics, None
+        conjugate, CompleteDataObjective.of(conjugate, has_prior=False), problem.data.statistics, None
     )
 
     def theirs(num_iterations):

@@ -109,7 +109,7 @@ def _steps(num_rows, share=0.3):
     """EM, and where it starts."""
     problem = prepare(bg.GaussianDiscriminant(), *rows(num_rows, share))
     conjugate, statistics = problem.conjugate, problem.data.statistics
-    steps = ExpectationMaximization(conjugate, CompleteDataObjective.posterior(conjugate), statistics, None)
+    steps = ExpectationMaximization(conjugate, CompleteDataObjective.of(conjugate, has_prior=True), statistics, None)
     return steps, conjugate.update(conjugate.initial_statistics(statistics)).mode(), statistics
 
 

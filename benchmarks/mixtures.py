@@ -35,7 +35,7 @@ def steps_of(model, X, groups):
     statistics, conjugate = problem.data.statistics, problem.conjugate
     labelled = dataclasses.replace(statistics, unlabelled=None)
     steps = ExpectationMaximization(
-        conjugate, CompleteDataObjective.likelihood(conjugate), labelled, statistics.unlabelled
+        conjugate, CompleteDataObjective.of(conjugate, has_prior=False), labelled, statistics.unlabelled
     )
     complete = steps.given_classes(statistics.unlabelled, groups, conjugate.center())
     return steps, conjugate.posterior_center(complete)

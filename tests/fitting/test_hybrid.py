@@ -41,6 +41,11 @@ def posterior_center(rows):
     return fitted(rows, bg.Hybrid(1.0))
 
 
+@pytest.fixture(scope="module")
+def between(rows):
+    return fitted(rows, bg.Hybrid(1.0))
+
+
 def assert_alike(one, other, **tolerance):
     for name, value in one.items():
         close(value, other[name], err_msg=name, **tolerance)
@@ -83,7 +88,7 @@ def test_the_other_process_is_that_of_all_attributes_when_nothing_binds_it(rows)
 
 
 @pytest.mark.slow
-def test_between_the_limits_each_part_is_between_its_own(rows, middle):
+def test_between_the_limits_each_part_is_between_its_own(rows, between):
     X, labels = rows
     known = labels != None  # noqa: E711
     codes = labels[known].astype(int)
@@ -100,16 +105,16 @@ def test_between_the_limits_each_part_is_between_its_own(rows, middle):
         return np.logaddexp(*parts).sum()
 
     far, near = fitted(rows, bg.Hybrid(1e4)), fitted(rows, bg.Hybrid(1e-5))
-    assert of_labels(near) < of_labels(middle) < of_labels(far)
-    tables = [fit.attributes["other_parameters"] for fit in (near, middle, far)]
+    assert of_labels(near) < of_labels(between) < of_labels(far)
+    tables = [fit.attributes["other_parameters"] for fit in (near, between, far)]
     assert of_attributes(tables[0]) < of_attributes(tables[1]) + 1e-9 < of_attributes(tables[2]) + 2e-9
 
 
 @pytest.mark.slow
-def test_units_of_columns_and_repeated_rows_do_not_matter(rows, middle):
+def test_units_of_columns_and_repeated_rows_do_not_matter(rows, between):
     X, labels = rows
     other = fitted((X * [1e3, 1e-4] + [7.0, -3.0], labels), bg.Hybrid(1.0))
-    close(probabilities(other, X * [1e3, 1e-4] + [7.0, -3.0]), probabilities(middle, X), atol=1e-5)
+    close(probabilities(other, X * [1e3, 1e-4] + [7.0, -3.0]), probabilities(between, X), atol=1e-5)
 
 
 def test_what_cannot_be_coupled_is_refused(rows):

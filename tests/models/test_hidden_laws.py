@@ -127,6 +127,7 @@ def fitted(case, X, y, method=bg.MAP, **options):
     return bg.fit(case.model, X, y, method=method(starts=case.start), **options)
 
 
+@pytest.mark.filterwarnings("ignore:EM has not converged")  # the law is of every step on the way
 @one_method
 @one_case
 def test_weights_orders_and_parts_of_rows(name, method):
