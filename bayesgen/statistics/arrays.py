@@ -38,7 +38,7 @@ def is_traced(values: object) -> bool:
 
 def as_float(number: Float[Array, ""] | float) -> Any:
     """A number as a float, where it is known."""
-    return number if is_traced(number) else float(number)
+    return number if isinstance(number, jax.core.Tracer) else float(number)
 
 
 def special(xp: ModuleType) -> Any:
