@@ -41,6 +41,8 @@ class Family(abc.ABC):
     """Whether the columns of a block are modelled jointly."""
     scaled: ClassVar[bool] = False
     """Whether the default hyperparameters need the training columns' means and variances."""
+    has_features: ClassVar[bool] = False
+    """Whether summaries hold features beside each column, along a last axis."""
     covariate: ClassVar[str | None] = None
     """Name of the argument of `likelihood` that is a covariate of the program, if there is one."""
     takes_sparse: ClassVar[bool] = False
@@ -208,23 +210,19 @@ class Family(abc.ABC):
         family._check_axes(summary)
         return family, summary
 
-    def _table_shape(self, summary: Summary) -> TableShape:
-        """The shape of the table of parameters of which this is a summary of data."""
-        if isinstance(summary, Moments):
-            return np.shape(summary.mean)
-        return np.shape(summary.totals[0]) if isinstance(summary, Sums) else self.batch_shape
-
     def _check_axes(self, summary: Summary) -> None:
         """Refuse statistics of several data sets along a leading axis, which closed forms would take for classes.
 
         Raises:
             ModelError: with both shapes.
         """
-        found, table = self._table_shape(summary), self.batch_shape
-        if table is not None and found is not None and len(found) != len(table):
+        if self.batch_shape is None or not isinstance(summary, Moments | Sums):
+            return
+        found = np.shape(summary.mean if isinstance(summary, Moments) else summary.totals[0])
+        if len(found) != len(self.batch_shape) + self.has_features:
             raise ModelError(
-                f"{type(self).__name__}: its parameters are a table of the shape {table}, and these statistics are of "
-                f"tables of the shape {found}. Take data sets one by one, or by jax.vmap."
+                f"{type(self).__name__}: its parameters are a table of the shape {self.batch_shape}, and these "
+                f"statistics are of tables of the shape {found}. Take data sets one by one, or by jax.vmap."
             )
 
     def _check_columns(self, of_rows: Self) -> None:
@@ -248,7 +246,7 @@ class Family(abc.ABC):
         family, summary = self._prepared(data, weights, "update")
         return family._updated(summary)
 
-    def log_evidence(self, data: Any, weights: Array | None = None) -> float:
+    def log_evidence(self, data: Any, weights: Array | None = None) -> float | Float[Array, ""]:
         """Log marginal likelihood of rows (or of a `Summary`), the parameters integrated out."""
         return as_float(self.log_evidence_terms(data, weights).sum())
 

@@ -252,7 +252,7 @@ class DirichletMarkov(DirichletFamily):
         self.require_numbers(verb)
         self._table()
 
-    def _table(self) -> Float[np.ndarray, "... contexts r"]:
+    def _table(self) -> Float[Array, "... contexts r"]:
         return self.concentration if self.batch_shape is not None else self.resolve(Scale()).concentration
 
     def _updated(self, summary: Any) -> Self:

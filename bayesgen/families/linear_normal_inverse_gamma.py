@@ -35,7 +35,6 @@ from .hyperparameters import (
     Names,
     Scale,
     Stated,
-    TableShape,
     as_number,
     broadcast,
     check_positive,
@@ -123,6 +122,7 @@ class LinearNormalInverseGamma(Family):
     intercept: bool = static()
     kind = "real"
     scaled = True
+    has_features = True
     covariate = "features"
     likelihood = LINEAR_NORMAL
 
@@ -184,10 +184,6 @@ class LinearNormalInverseGamma(Family):
         )
 
     # --- closed forms -------------------------------------------------------------------------------------------
-
-    def _table_shape(self, summary: Summary) -> TableShape:
-        # the last axis of the means is that of the features and the column
-        return np.shape(summary.mean)[:-1] if isinstance(summary, Moments) else self.batch_shape
 
     def _regression(self, summary: Moments) -> BayesianLeastSquares:
         """Least squares of a summary with this prior."""
@@ -261,7 +257,7 @@ class LinearNormalInverseGamma(Family):
             family.location, family.coefficients, variance=family.scale / (family.shape + 1 + 0.5 * size)
         )
 
-    def covariance(self) -> Float[np.ndarray, "*batch F F"]:
+    def covariance(self) -> Float[Array, "*batch F F"]:
         """Covariance of the coefficients, which are jointly Student-t."""
         family = self.closed("covariance")
         expected = quotient(family.scale, family.shape - 1)

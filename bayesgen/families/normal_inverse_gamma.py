@@ -257,8 +257,8 @@ class NormalInverseGamma(Family):
 
 
 def quotient(
-    numerator: Float[ArrayOrNumber, "*batch"], denominator: Float[ArrayOrNumber, "*batch"]
-) -> Float[np.ndarray, "*batch"]:
+    numerator: Float[ArrayOrNumber, "*#batch"], denominator: Float[ArrayOrNumber, "*#batch"]
+) -> Float[Array, "*batch"]:
     """numerator / denominator, infinite where the denominator is not positive (the moment does not exist)."""
     xp, positive = namespace(numerator, denominator), denominator > 0
     return xp.where(positive, numerator / xp.where(positive, denominator, 1.0), np.inf)

@@ -162,7 +162,7 @@ class NormalInverseWishart(JointNormalFamily):
         family = self.closed("mean")
         return {"mean": family.location, "covariance": family._covariance(family._expected())}
 
-    def _expected(self) -> Float[np.ndarray, "*K D D"]:
+    def _expected(self) -> Float[Array, "*K D D"]:
         excess = (self.df - self.batch_shape[-1] - 1)[..., None, None]
         return quotient(self.scale, excess)
 

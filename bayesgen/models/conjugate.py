@@ -153,7 +153,7 @@ class Conjugate:
         class_prior = None if self.class_prior is None else self.class_prior.update(evidence.labels)
         return self.replace_families(class_prior, families)
 
-    def log_evidence(self, evidence: SufficientStatistics) -> float:
+    def log_evidence(self, evidence: SufficientStatistics) -> float | Float[Array, ""]:
         """log p(X, y), all parameters integrated out."""
         blocks = [block.family.log_evidence(self._summary(block, evidence)) for block in self.blocks]
         of_labels = 0.0 if self.class_prior is None else self.class_prior.log_evidence(evidence.labels)

@@ -40,7 +40,7 @@ class ConjugatePosterior(ProcessPosterior):
 
     @functools.cached_property
     def log_evidence(self) -> float:  # type: ignore[override]
-        return self.prior.log_evidence(self.statistics)
+        return float(self.prior.log_evidence(self.statistics))
 
     @property
     def parameters(self) -> ParameterArrays:

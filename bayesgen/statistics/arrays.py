@@ -12,7 +12,7 @@ import scipy.special
 
 from bayesgen.data import whole_numbers
 from bayesgen.errors import DataError
-from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
+from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Real, Shaped
 
 Sparse: TypeAlias = scipy.sparse.sparray | scipy.sparse.spmatrix
 Cells: TypeAlias = Shaped[Array, "n ..."] | Sparse
@@ -178,7 +178,7 @@ def inverse_lower(scale_tril: Float[Array, "... D D"]) -> Float[Array, "... D D"
     return np.stack(solved).reshape(scale_tril.shape)
 
 
-def log_diagonal(scale_tril: Float[Array, "... D D"]) -> Float[Array, "..."]:
+def log_diagonal(scale_tril: Float[Array, "... D D"]) -> Float[ArrayOrNumber, "..."]:
     """Sum of the logs of the diagonals of factors: half a log-determinant."""
     xp = namespace(scale_tril)
     return xp.log(xp.diagonal(scale_tril, axis1=-2, axis2=-1)).sum(-1)
