@@ -9,6 +9,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from batches import assert_vmap_is_one_by_one
 from numpyro import handlers
 from oracles import CASES, CLASSES, COLUMNS, ROWS, VALUES
 
@@ -138,11 +139,7 @@ def test_the_closed_forms_of_many_data_sets_are_one_compiled_call(name, rng, cod
         points = posterior.mean(), posterior.mode(), posterior.variance(), prior.maximum_likelihood(summary)
         return posterior, prior.log_evidence(summary), points, posterior.row_predictive().log_prob(new)
 
-    with jax.enable_x64(True):
-        found = jax.jit(jax.vmap(closed_forms))(jax.tree.map(lambda *leaves: np.stack(leaves), *sets))
-    for index, summary in enumerate(sets):
-        one = jax.tree.map(lambda leaf: np.asarray(leaf)[index], found)  # noqa: B023, called at once
-        jax.tree.map(lambda *pair: close(*pair, rtol=1e-9, atol=1e-10), one, closed_forms(summary))
+    assert_vmap_is_one_by_one(closed_forms, sets, rtol=1e-9, atol=1e-10)
 
 
 @every_lone_case

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from batches import assert_vmap_is_one_by_one
 from numpyro import handlers
 from scipy import stats
 from sklearn.linear_model import BayesianRidge, LinearRegression
@@ -109,11 +110,7 @@ def test_the_closed_forms_of_many_data_sets_are_one_compiled_call(prior, rows, r
         points = posterior.mean(), posterior.mode(), table.maximum_likelihood(summary)
         return posterior, table.log_evidence(summary), points, posterior.predictive_parameters(rows[:3, :-1])
 
-    with jax.enable_x64(True):
-        found = jax.jit(jax.vmap(closed_forms))(jax.tree.map(lambda *leaves: np.stack(leaves), *sets))
-    for index, summary in enumerate(sets):
-        one = jax.tree.map(lambda leaf: np.asarray(leaf)[index], found)  # noqa: B023, called at once
-        jax.tree.map(lambda *pair: close(*pair, rtol=1e-9, atol=1e-10), one, closed_forms(summary))
+    assert_vmap_is_one_by_one(closed_forms, sets, rtol=1e-9, atol=1e-10)
 
 
 @pytest.mark.parametrize("kappa", [0.0, 0.7])

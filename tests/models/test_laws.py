@@ -9,6 +9,7 @@ import numpy as np
 import numpyro
 import pandas as pd
 import pytest
+from batches import assert_vmap_is_one_by_one
 from numpyro import handlers
 
 import bayesgen as bg
@@ -103,11 +104,7 @@ def test_exact_posteriors_of_many_data_sets_are_one_compiled_call(name):
         posterior = prior.update(statistics)
         return posterior, prior.log_evidence(statistics), posterior.mean(), posterior.mode()
 
-    with jax.enable_x64(True):
-        found = jax.jit(jax.vmap(closed_forms))(jax.tree.map(lambda *leaves: np.stack(leaves), *sets))
-    for index, statistics in enumerate(sets):
-        one = jax.tree.map(lambda leaf: np.asarray(leaf)[index], found)  # noqa: B023, called at once
-        jax.tree.map(lambda *pair: close(*pair, rtol=1e-9, atol=1e-11), one, closed_forms(statistics))
+    assert_vmap_is_one_by_one(closed_forms, sets, rtol=1e-9, atol=1e-11)
 
 
 @every_method
