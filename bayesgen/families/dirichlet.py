@@ -11,8 +11,8 @@ from scipy.special import gammaln, xlogy
 from bayesgen.errors import FitError, ModelError
 from bayesgen.records import fill, record
 from bayesgen.runtime import generator
-from bayesgen.statistics import Sums, is_traced, log_rising, log_rising_of_few, namespace
-from bayesgen.typing import Array, ArrayOrNumber, Float
+from bayesgen.statistics import Sums, holds_anywhere, log_rising, log_rising_of_few, namespace
+from bayesgen.typing import Array, ArrayOrNumber, Bool, Float
 
 from .base import Family, Key, ParameterTables
 from .hyperparameters import (
@@ -27,12 +27,11 @@ from .hyperparameters import (
 )
 from .special import sample_dirichlet
 
-UNBOUNDED_OR_FLAT = "a Dirichlet with a concentration below 1 is unbounded, with all of them 1 it is flat."
 
-
-def give_more_or_average(names: Names) -> str:
-    """What to do where a Dirichlet distribution has no unique mode."""
-    return f"Give a concentration above 1, or use {names.averaging}."
+def check_dirichlet_mode(names: Names, bad: Bool[ArrayOrNumber, "..."]) -> None:
+    """Refuse modes of Dirichlet distributions that are unbounded or not unique."""
+    why = "a Dirichlet with a concentration below 1 is unbounded, with all of them 1 it is flat."
+    check_mode(names, bad, why, f"Give a concentration above 1, or use {names.averaging}.")
 
 
 @record
@@ -85,7 +84,7 @@ class DirichletFamily(Family):
         """(alpha - 1) / sum(alpha - 1), where every alpha >= 1 and one is above 1."""
         self._require_vector("mode")
         above = self.concentration - 1
-        check_mode(names, (above < 0).any(-1) | (above.sum(-1) <= 0), UNBOUNDED_OR_FLAT, give_more_or_average(names))
+        check_dirichlet_mode(names, (above < 0).any(-1) | (above.sum(-1) <= 0))
         return {"probs": above / above.sum(-1, keepdims=True)}
 
     def variance(self) -> ParameterTables:
@@ -98,7 +97,7 @@ class DirichletFamily(Family):
         """Relative frequencies."""
         counts = summary.totals[0]
         total = counts.sum(-1, keepdims=True)
-        if not is_traced(total) and (total == 0).any():
+        if holds_anywhere(total == 0):
             raise FitError(
                 f"Block {names.block!r}: nothing was counted at {names.where(total[..., 0] == 0)}, so maximum "
                 f"likelihood has no estimate. Use {names.averaging}, or {names.advice.without_class}."

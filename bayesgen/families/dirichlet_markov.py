@@ -20,12 +20,12 @@ from bayesgen.distributions import (
 )
 from bayesgen.errors import FitError, ModelError
 from bayesgen.records import fill, record, static
-from bayesgen.statistics import RowDensity, Summary, Sums, is_traced, namespace
+from bayesgen.statistics import RowDensity, Summary, Sums, holds_anywhere, namespace
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Real
 
 from .base import Key, ParameterTables, shown
-from .dirichlet import UNBOUNDED_OR_FLAT, DirichletFamily, give_more_or_average
-from .hyperparameters import ANONYMOUS, Names, Scale, Stated, broadcast, check_mode
+from .dirichlet import DirichletFamily, check_dirichlet_mode
+from .hyperparameters import ANONYMOUS, Names, Scale, Stated, broadcast
 from .rows import DirichletMarkovDensity
 
 COLUMN = "data"
@@ -278,7 +278,7 @@ class DirichletMarkov(DirichletFamily):
         above = self._table() - 1
         total = above.sum(-1, keepdims=True)
         is_bad = (above < 0).any((-2, -1)) | (total <= 0).all((-2, -1))
-        check_mode(names, is_bad, UNBOUNDED_OR_FLAT, give_more_or_average(names))
+        check_dirichlet_mode(names, is_bad)
         return self._split(_shares(above))
 
     def variance(self) -> ParameterTables:
@@ -291,7 +291,7 @@ class DirichletMarkov(DirichletFamily):
         """Relative frequencies; equal probabilities after a context that does not occur."""
         counts = summary.totals[0]
         is_empty = counts.sum((-2, -1)) == 0
-        if not is_traced(is_empty) and is_empty.any():
+        if holds_anywhere(is_empty):
             raise FitError(
                 f"Block {names.block!r}: no symbol was counted at {names.where(is_empty)}, so maximum likelihood has "
                 f"no estimate. Use {names.averaging}, or {names.advice.without_class}."

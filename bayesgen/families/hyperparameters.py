@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 from numpy.typing import ArrayLike
 
 from bayesgen.errors import FitError, ModelError
-from bayesgen.statistics import is_traced
+from bayesgen.statistics import holds_anywhere
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float
 
 
@@ -185,7 +185,7 @@ def check_cells_of(names: Names, count: Float[ArrayOrNumber, "..."]) -> None:
         FitError: naming the first place.
     """
     is_empty = count == 0
-    if not is_traced(is_empty) and np.any(is_empty):
+    if holds_anywhere(is_empty):
         raise FitError(
             f"Block {names.block!r}: no cell is observed at {names.where(is_empty)}, so maximum likelihood has no "
             f"estimate. Use {names.averaging}, or {names.advice.without_class}."
@@ -198,7 +198,7 @@ def check_mode(names: Names, bad: Bool[ArrayOrNumber, "..."], why: str, remedy: 
     Raises:
         FitError: naming the first place.
     """
-    if not is_traced(bad) and np.any(bad):
+    if holds_anywhere(bad):
         raise FitError(f"Block {names.block!r} has no unique posterior mode at {names.where(bad)}: {why} {remedy}")
 
 

@@ -14,7 +14,7 @@ from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.transforms import AffineTransform, Transform, biject_to
 
 from bayesgen.errors import FitError, ModelError
-from bayesgen.statistics import Moments, is_traced, namespace
+from bayesgen.statistics import Moments, holds_anywhere, is_traced, namespace
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, PRNGKeyArray, Real
 
 from .covariances import SINGULAR
@@ -210,7 +210,7 @@ def least_squares(summary: Moments, intercept: bool, names: Names) -> dict[str, 
         FitError: no rows; features of which some are linear in others, by name; a column without residuals.
     """
     counts, xp = row_counts(summary), namespace(summary.mean, summary.count)
-    if not is_traced(counts) and (counts == 0).any():
+    if holds_anywhere(counts == 0):
         raise FitError(
             f"Block {names.block!r}: no rows at {names.where(counts == 0)}, so maximum likelihood has no estimate. Use "
             f"{names.averaging}, or {names.advice.without_class}."

@@ -51,8 +51,7 @@ from .least_squares import (
     least_squares,
     row_counts,
 )
-from .normal_inverse_gamma import quotient
-from .special import log_normal, sample_gamma, slogdet_growth
+from .special import log_normal, quotient, sample_gamma, slogdet_growth
 
 
 @record

@@ -44,7 +44,7 @@ from .hyperparameters import (
     check_positive,
     default_common_variance,
 )
-from .special import log_normal
+from .special import log_normal, quotient
 
 NOISE_SHARE = 0.05  # of the columns' mean variance: the default scale of the noise variance
 
@@ -190,11 +190,7 @@ class LowRankNormal(JointNormalFamily):
     def mean(self) -> ParameterTables:
         """Prior mean; the factors' mean variance, and the noise's, on the diagonal."""
         family = self.closed("mean")
-        return family._isotropic(family._expected_noise(), family.loadings_scale**2)
-
-    def _expected_noise(self) -> Float[np.ndarray, "*K"]:
-        excess = np.asarray(self.shape - 1)
-        return np.where(excess > 0, self.scale / np.where(excess > 0, excess, 1.0), np.inf)
+        return family._isotropic(quotient(family.scale, family.shape - 1), family.loadings_scale**2)
 
     def mode(self, names: Names = ANONYMOUS) -> ParameterTables:
         """Joint mode of mean, loadings (all zero) and noise variance; the mean's scale counts."""

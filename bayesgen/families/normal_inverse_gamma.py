@@ -18,7 +18,7 @@ from bayesgen.statistics import (
     NormalLikelihood,
     RowDensity,
     flatten_rows,
-    is_traced,
+    holds_anywhere,
     log_rising,
     namespace,
 )
@@ -42,7 +42,7 @@ from .hyperparameters import (
     num_columns_of,
 )
 from .rows import SphericalStudentTDensity, StudentTDensity
-from .special import sample_gamma
+from .special import quotient, sample_gamma
 
 
 @record
@@ -180,7 +180,7 @@ class NormalInverseGamma(Family):
         check_cells_of(names, count)
         variance = self.pooling.pool(summary.scatter) / self.pooling.pool(count)
         zero = namespace(variance).broadcast_to(variance <= 0, summary.mean.shape)
-        if not is_traced(zero) and zero.any():
+        if holds_anywhere(zero):
             raise FitError(
                 f"Block {names.block!r}: the variance is zero at {names.where(zero)} (a constant column), so the "
                 f"likelihood is unbounded. Use {names.with_prior}, whose prior keeps it positive, or drop the "
@@ -254,11 +254,3 @@ class NormalInverseGamma(Family):
             return {"mean": (), "variance": ()}
         axes = ("class",) * (not self.pooling.tied) + ("feature",) * (not self.pooling.spherical)
         return {"mean": ("class", "feature"), "variance": axes}
-
-
-def quotient(
-    numerator: Float[ArrayOrNumber, "*#batch"], denominator: Float[ArrayOrNumber, "*#batch"]
-) -> Float[Array, "*batch"]:
-    """numerator / denominator, infinite where the denominator is not positive (the moment does not exist)."""
-    xp, positive = namespace(numerator, denominator), denominator > 0
-    return xp.where(positive, numerator / xp.where(positive, denominator, 1.0), np.inf)

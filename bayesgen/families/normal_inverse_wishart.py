@@ -38,13 +38,13 @@ from .hyperparameters import (
     check_positive,
     default_variances,
 )
-from .normal_inverse_gamma import quotient
 from .rows import MultivariateStudentTDensity
 from .special import (
     LOG_PI,
     log_inverse_wishart,
     log_multigamma_rising,
     log_normal,
+    quotient,
     sample_inverse_wishart_root,
     slogdet,
     slogdet_growth,

@@ -101,3 +101,11 @@ def log_inverse_wishart(
     halves = np.linalg.solve(factor, np.linalg.cholesky(scale))
     constant = 0.5 * df * (slogdet(scale) - dimension * math.log(2)) - multigammaln(0.5 * df, dimension)
     return constant - 0.5 * (df + dimension + 1) * slogdet(covariances) - 0.5 * (halves**2).sum((-2, -1))
+
+
+def quotient(
+    numerator: Float[ArrayOrNumber, "*#batch"], denominator: Float[ArrayOrNumber, "*#batch"]
+) -> Float[Array, "*batch"]:
+    """numerator / denominator, infinite where the denominator is not positive (the moment does not exist)."""
+    xp, positive = namespace(numerator, denominator), denominator > 0
+    return xp.where(positive, numerator / xp.where(positive, denominator, 1.0), np.inf)

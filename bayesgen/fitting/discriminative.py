@@ -8,7 +8,7 @@ attributes carry at most the information of rows and labels together, so the cur
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +37,7 @@ from .identification import CERTAIN, MOST_DIMENSIONS, LogOddsSlopes
 from .problem import ProgramProblem, Searching
 from .starts import made_finite, rows_of_classes
 
+Searched = TypeVar("Searched", Whitened, "CoupledDensity")  # an objective in the coordinates of its search
 LARGEST_COORDINATE = 700.0  # in place of infinity: a probability of 1e-304
 
 
@@ -79,8 +80,8 @@ def refine(
     problem: ProgramProblem,
     joint: Fit,
     statistics: SufficientStatistics,
-    objective_in: Callable[[AffineMap], "Whitened | CoupledDensity"],
-) -> tuple["Whitened | CoupledDensity", Supremum]:
+    objective_in: Callable[[AffineMap], Searched],
+) -> tuple[Searched, Supremum]:
     """The maximum of an objective above the joint fit. Inside float64.
 
     Args:
@@ -103,7 +104,7 @@ def refine(
     return objective, found
 
 
-def check_bounded(objective: "Whitened | CoupledDensity", found: Supremum, method: Searching) -> None:
+def check_bounded(objective: Searched, found: Supremum, method: Searching) -> None:
     """Refuse an objective without an upper bound; a `FitError` names the site along which it rises."""
     if found.recession is not None:
         direction = np.asarray(objective.point(found.recession)) - objective.whitening.center
@@ -295,7 +296,6 @@ def hybrid_fit(method: Searching, problem: ProgramProblem, coupling: float) -> F
         objective, found = refine(
             method, problem, joint, complete, lambda whitening: CoupledDensity(labels, attributes, whitening, variance)
         )
-        assert isinstance(objective, CoupledDensity)
         other = values_at(program, labels, np.asarray(objective.pair(found.vector)[1]), known)
         about = {"objective": found.value, "other_parameters": other}
         point = values_at(program, objective, found.vector, known)

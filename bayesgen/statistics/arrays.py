@@ -36,6 +36,11 @@ def is_traced(values: object) -> bool:
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
 
 
+def holds_anywhere(conditions: Bool[ArrayOrNumber, "..."]) -> bool:
+    """Whether conditions are known to hold anywhere: of traced ones nothing is known."""
+    return not is_traced(conditions) and bool(np.any(conditions))
+
+
 def as_float(number: Float[Array, ""] | float) -> Any:
     """A number as a float, where it is known."""
     return number if isinstance(number, jax.core.Tracer) else float(number)
