@@ -3,13 +3,13 @@
 from .exact import Exact
 from .export import datatree as datatree
 from .fit import Fit
+from .fit import Trained as Trained
 from .nuts import NUTS
 from .nuts import about as about
 from .point import MAP, MLE, Hybrid
 from .problem import Method
 from .problem import Problem as Problem
 from .problem import ProgramProblem as ProgramProblem
-from .reading import Trained as Trained
 from .summaries import Summaries, summarize
 from .training import fit
 from .training import prepare as prepare

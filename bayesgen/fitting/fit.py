@@ -1,131 +1,86 @@
-"""`Fit`: a trained model, and how its training data grow by more rows or by one more class."""
+"""`Fit`: a trained model, how it reads new rows, and the questions it answers."""
 
 import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
 import jax
 import numpy as np
 
 from bayesgen.data import (
+    Rows,
     Schema,
     Table,
-    as_category,
     category_array,
     check_ranges,
     read_table,
-    read_tables,
-    with_category,
+    unknown_cells,
+    warn_of_unknown,
 )
-from bayesgen.describe import described, quote_some, shortened
-from bayesgen.errors import DataError, FitError, ModelError, PredictionError
-from bayesgen.labels import Labelled
+from bayesgen.describe import amount, counted, described, quote_some, shapes, shortened
+from bayesgen.errors import DataError, ModelError, PredictionError
+from bayesgen.families import Family
+from bayesgen.labels import Answered, Labelled
 from bayesgen.models import FactorCoordinates
-from bayesgen.posteriors import At, ProcessPosterior, chains_joined
-from bayesgen.program import Reduction, log_joint_draws, reduce_draws
+from bayesgen.posteriors import At, Posterior, ProcessPosterior, chains_joined
+from bayesgen.program import ConcreteModel, GenerativeProgram, Reduction, log_joint_draws, read_rows, reduce_draws
 from bayesgen.records import by_content
 from bayesgen.runtime import as_key, check_seed, in_batches, interrupts_kept, requested
-from bayesgen.typing import Float, Int, Seed
+from bayesgen.typing import Float, Int, Seed, Shaped
 
 from .components import with_one_order
-from .export import class_axes, to_datatree
-from .reading import TrainedOnRows, description_of
-from .summaries import Summaries, as_summaries, summarize_tables
+from .export import to_datatree
+from .growth import with_class, with_classes_kept, with_rows
+from .summaries import Summaries
 from .unobserved import HiddenStates, HiddenStatesRule, imputed, site_of_states, states_by
-
-FIT_AGAIN = (
-    "Fit again on all rows: at once, or from the statistics of each part, which add up: one = summarize(model, X, y, "
-    "schema=fit.schema), and so on, and fit(model, one + two, method=...)."
-)
-
-
-def kept_data(data: Summaries | None, schema: Schema, method: Any) -> Summaries:
-    """The training data of a fit, with the scale of its prior.
-
-    Args:
-        data: the training data that the fit keeps.
-        schema: of the fit.
-        method: of the fit.
-
-    Raises:
-        FitError: a fit that keeps no data.
-    """
-    if data is not None:
-        return dataclasses.replace(data, schema=schema)
-    if not method.keeps_statistics:
-        name = type(method).__name__
-        raise FitError(
-            f"A fit by {name}() holds draws, given the rows that it was fitted to and no others. {FIT_AGAIN}"
-        )
-    if method.needs_rows:
-        raise FitError(
-            f"A fit of p(y | x), which {method!r} maximises, depends on the rows that it was fitted to, and keeps "
-            "none of them. Fit again on all rows at once: fit(model, X, y, method=...)."
-        )
-    raise FitError(f"Some rows of this fit are not in any sufficient statistic, and a fit keeps no rows. {FIT_AGAIN}")
-
-
-def with_rows(data: Summaries, X: Any, y: Any, sample_weight: Any) -> Summaries:
-    """The data and more rows, or `Summaries` of them, at the scale of the first."""
-    schema = None if isinstance(X, Summaries) else data.schema
-    return data + as_summaries(data.model, X, y, schema=schema, sample_weight=sample_weight)
-
-
-def with_class(data: Summaries, label: Any, X: Any, sample_weight: Any) -> Summaries:
-    """The data and rows of one more class, at the scale of the first.
-
-    Raises:
-        DataError: a class that the schema has.
-        FitError: a model in which classes are not learned separately.
-    """
-    data.model.check_class_can_be_added(data.schema)
-    known, level = tuple(data.schema.classes or ()), as_category(label, "label of the new class")
-    if level in known:
-        raise DataError(
-            f"There is a class {quote_some([level])} already; the classes are {quote_some(known)}. More rows of it are "
-            "learned by fit.update(X, y)."
-        )
-    classes = with_category(known, level, "y")
-    schema = dataclasses.replace(data.schema, classes=classes)
-    labels, place = category_array(classes), classes.index(level)
-    tables = (_all_of_class(table, labels, place) for table in read_tables(X, None, sample_weight))
-    known_classes = dataclasses.replace(data, schema=schema, statistics=data.statistics.with_empty_class(place))
-    return known_classes + summarize_tables(data.model, schema, tables)
-
-
-def with_classes_kept(grown: Any, first: Any) -> Any:
-    """A fit with one more class than the first, with the parameters of the other classes as in the first.
-
-    Only EM changes them, because it stops for all classes together.
-    """
-    if grown.summaries is None or grown.summaries.statistics.is_complete:
-        return grown
-    others = [grown.schema.classes.index(label) for label in first.schema.classes]
-    values = dict(grown.posterior.values)
-    for name, axis in class_axes(grown).items():
-        if name != "class_probs":
-            values[name] = np.moveaxis(np.array(values[name]), axis, 0)
-            values[name][others] = np.moveaxis(first.parameters[name], axis, 0)
-            values[name] = np.moveaxis(values[name], 0, axis)
-    return dataclasses.replace(grown, posterior=dataclasses.replace(grown.posterior, values=values))
-
-
-def _all_of_class(table: Table, labels: np.ndarray, place: int) -> Table:
-    """A table with the same label in all rows."""
-    if table.labels is not None:
-        raise DataError("All rows are of the new class: give chunks (X,) or (X, None, sample_weight), without labels.")
-    return dataclasses.replace(table, labels=labels[np.full(table.num_rows, place)])
-
 
 if TYPE_CHECKING:
     from xarray import DataTree
-
 
 LOG_JOINT_KINDS = ("mean", "mode", "draws", "predictive")
 DRAWS_OF_TABLES = 1000  # where a posterior can give any number
 
 
 @by_content
-class Fit(TrainedOnRows[Any], Generic[Labelled]):
+class Trained(Generic[Answered]):
+    """A trained model of any kind, with its method and its posterior.
+
+    The type parameter is the type of its predictions, for type checkers and editors: `Trained["ClassPrediction"]`.
+
+    Attributes:
+        model: the model as the user gave it.
+        method: the training method.
+        posterior: distribution of the parameters, or a point.
+    """
+
+    model: Any
+    method: Any
+    posterior: Posterior
+
+    @property
+    def parameters(self) -> dict[str, np.ndarray]:
+        """name -> array: the point, the posterior mean, or draws (chain, draw, ...)."""
+        return self.posterior.parameters
+
+    @property
+    def log_evidence(self) -> float | None:
+        """Log probability of the training data for `Exact` (and averages over structures), else None."""
+        return self.posterior.log_evidence
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether it holds draws from Markov chains."""
+        return self.posterior.is_sampled
+
+    @property
+    def sample_stats(self) -> Mapping[str, np.ndarray] | None:
+        """Statistics of the sampler, name -> (chain, draw); None where there was no sampler."""
+        return self.posterior.sample_stats
+
+
+@by_content
+class Fit(Trained[Any], Generic[Labelled]):
     """A trained model.
 
     `parameters` go by the program's sites, `{block}_{parameter}`; `parameters_of(column)` gives those of one column.
@@ -136,15 +91,74 @@ class Fit(TrainedOnRows[Any], Generic[Labelled]):
         concrete: the model with its choices made for these columns.
         method: the training method.
         posterior: a point, a conjugate posterior or draws.
-        problem: the model and the summarised training data, for `update` and `add_class`; None for `NUTS`, and where
-            rows have no sufficient statistic.
+        summaries: the summarised training data, for `update` and `add_class`; None for `NUTS`, and where rows have no
+            sufficient statistic.
         approximate_log_evidence: a named approximation of the log evidence, where the model has one
             (`ProbabilisticPCA`), up to a function of the numbers of rows and columns; else None.
         attributes: how the fit came about (path of the sampler, device, total weight of the training rows), by name.
     """
 
+    schema: Schema
+    concrete: ConcreteModel = dataclasses.field(repr=False)
+    summaries: Summaries | None = dataclasses.field(default=None, repr=False)
+    attributes: dict[str, Any] = dataclasses.field(default_factory=dict)
+    approximate_log_evidence: float | None = None
+
     def __repr__(self) -> str:
-        return described(f"Fit of {self.model!r}", description_of(self))
+        return described(f"Fit of {self.model!r}", _description_of(self))
+
+    @functools.cached_property
+    def program(self) -> GenerativeProgram:
+        """The `GenerativeProgram` of the training data, bound at first use."""
+        return self.concrete.bind(self.schema)
+
+    @functools.cached_property
+    def prior(self) -> dict[str, Family] | None:
+        """name -> resolved family ("class" and each block), kept for updating; None for programs of one's own."""
+        conjugate = self.concrete.conjugate(self.schema)
+        return None if conjugate is None else dict(conjugate.families())
+
+    @property
+    def classes(self) -> Shaped[np.ndarray, " K"]:
+        """The labels in the order of the tables' columns, of the labels' own type."""
+        return category_array(self.schema.classes or ())
+
+    def read(self, X: Any) -> Rows:
+        """Rows of new data by attribute site, checked; `Rows` are returned as they are.
+
+        X has the columns of the training schema; or those that `simulate` gives, the attribute sites and covariates of
+        the program, and perhaps its label site, which is not read.
+        """
+        if isinstance(X, Rows):
+            return X
+        table = read_table(X)
+        self.warn_of_new_values(table)
+        return self.rows_of(table)
+
+    def rows_of(self, table: Table) -> Rows:
+        """The rows of a table, as `read` gives them, without its warning."""
+        if self.are_sites(table.names):
+            rows = read_rows(self.program, table, labelled=True)
+            check_ranges(self.schema.ranges, rows.covariates)
+            return rows if self.concrete.response is None else self.concrete.response.without(rows)
+        rows = self.concrete.read(self.schema, table)
+        self.concrete.check_rows(self.schema, rows.values)
+        check_ranges(self.schema.ranges, rows.covariates)
+        return rows
+
+    def warn_of_new_values(self, table: Table) -> None:
+        """Warn once of new values, which are taken as missing, with the number of their cells."""
+        if not self.are_sites(table.names):
+            warn_of_unknown(unknown_cells(self.schema, table))
+
+    def are_sites(self, names: Sequence[str]) -> bool:
+        """Whether these are the sites of the program, and not the columns that it was trained on."""
+        if names == self.schema.columns:  # the usual case, for which no program is bound
+            return False
+        attributes = self.program.attributes if self.prior is None else self.prior.keys() - {"class"}
+        sites = {*attributes, *self.program.covariates}
+        few = len(names) <= len(sites) + 1  # columns may be very many
+        return few and sites == set(names) - {self.program.label} and set(names) != set(self.schema.columns or ())
 
     def parameters_of(self, column: str) -> dict[str, np.ndarray]:
         """The parameters of one column of a built-in model, name -> array.
@@ -357,9 +371,7 @@ class Fit(TrainedOnRows[Any], Generic[Labelled]):
         >>> fit.attributes["total_weight"]
         7.0
         """
-        return self._of(
-            with_rows(kept_data(self.summaries, self.schema, self.method), X, y, sample_weight), seed, progress
-        )
+        return self._of(with_rows(self, X, y, sample_weight), seed, progress)
 
     def add_class(
         self, label: Any, X: Any, *, sample_weight: Any = None, seed: Seed = 0, progress: bool | None = None
@@ -389,15 +401,13 @@ class Fit(TrainedOnRows[Any], Generic[Labelled]):
         >>> more.parameters["real_mean"][[0, 2]].tolist() == fit.parameters["real_mean"].tolist()
         True
         """
-        data = with_class(kept_data(self.summaries, self.schema, self.method), label, X, sample_weight)
-        return with_classes_kept(self._of(data, seed, progress), self)
+        return with_classes_kept(self._of(with_class(self, label, X, sample_weight), seed, progress), self)
 
     def _of(self, data: Summaries, seed: Seed, progress: bool | None) -> "Fit[Labelled]":
         """The fit of other data by the same method."""
         check_seed(seed)
         with requested(None), interrupts_kept():
-            problem = dataclasses.replace(self.problem, data=data, seed=seed, progress=progress)
-            return problem.solved_by(self.method)
+            return self.method.trained(self.model, data, seed, progress)
 
     def relabel(self) -> "Fit[Labelled]":
         """The fit of a mixture by `NUTS()` with the components of all its draws in one order.
@@ -416,3 +426,35 @@ class Fit(TrainedOnRows[Any], Generic[Labelled]):
     def to_datatree(self, num_draws: int = 1000, seed: Seed = 0) -> "DataTree":
         """Export to an `xarray.DataTree` for ArviZ: see `bayesgen.fitting.export`."""
         return to_datatree(self, num_draws, seed)
+
+
+def _description_of(fit: Fit) -> dict[str, str | None]:
+    """The lines of `repr` of a fit, by name."""
+    about_draws = fit.posterior.described
+    return {
+        "method": repr(fit.method),
+        "rows (total weight)": amount(fit.attributes.get("total_weight")),
+        "columns": counted(fit.schema.columns or fit.program.attributes),
+        "components" if fit.concrete.class_axis == "component" else "classes": counted(fit.classes),
+        "rows without labels (weight)": _unlabelled_rows(fit),
+        "log evidence": amount(fit.log_evidence),
+        "approximate log evidence, up to a constant of rows and columns": amount(fit.approximate_log_evidence),
+        "draws": f"{about_draws}, path {fit.attributes.get('path')!r}" if about_draws else None,
+        "parameters": shapes(fit.parameters, skip=2 if fit.is_sampled else 0),
+        "next": f"{_next_step(fit)}, fit.parameters, fit.to_datatree()",
+    }
+
+
+def _unlabelled_rows(fit: Fit) -> str | None:
+    """The weight of the rows without labels, and the classes of which no row has one."""
+    weight, unnamed = (fit.attributes.get(name) for name in ("total_weight_unlabelled", "classes_without_labels"))
+    lacking = f"; no row has the label {quote_some(unnamed)}" if unnamed else ""
+    return None if weight is None else f"{amount(weight)}{lacking}"
+
+
+def _next_step(fit: Fit) -> str:
+    """How to predict for new rows."""
+    if len(fit.classes) == 0 and fit.concrete.response is None:
+        return "fit.log_joint(X)"
+    order = "" if fit.posterior.is_identified else "fit.relabel(), "
+    return f"{order}predict(fit, X, rule={'PlugIn()' if fit.posterior.is_point else 'BMA()'})"

@@ -125,7 +125,7 @@ class ProgramProblem(Problem):
             posterior=posterior,
             concrete=self.data.model,
             approximate_log_evidence=self.data.model.approximate_log_evidence(statistics),
-            problem=dataclasses.replace(self, seed=0, progress=None) if keeps_data else None,
+            summaries=self.data if keeps_data else None,
             attributes={**(attributes or {}), "total_weight": self.data.total_weight, "device": used()},
         )
 
@@ -224,6 +224,10 @@ class Method(abc.ABC):
         for name, value in counts.items():
             if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
                 raise ModelError(f"{type(self).__name__}: {name} must be a whole number and at least 1, got {value!r}.")
+
+    def trained(self, model: Any, data: Summaries, seed: Seed = 0, progress: bool | None = None) -> Fit:
+        """The fit of a model to summarised data."""
+        return ProgramProblem(model, data, seed, progress).solved_by(self)
 
     @abc.abstractmethod
     def solve(self, problem: ProgramProblem) -> Fit:

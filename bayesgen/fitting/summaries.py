@@ -102,7 +102,7 @@ class Summaries:
             schema=(scaled[0] if scaled else self.schema).widened(self.schema.ranges).widened(other.schema.ranges),
             statistics=self.statistics + other.statistics,
             num_rows=self.num_rows + other.num_rows,
-            unlabelled_places=concatenated([self.unlabelled_places, later]),
+            unlabelled_places=_concatenated([self.unlabelled_places, later]),
             rows=None if self.rows is None or other.rows is None else joined_rows([self.rows, other.rows]),
         )
 
@@ -139,37 +139,33 @@ class Summaries:
     @functools.cached_property
     def scaled_schema(self) -> Schema:
         """The schema with the columns' means and variances, which resolve default priors; known ones are kept."""
-        return self.model.with_scale(self.schema, self._summaries_of_all_rows)
-
-    @property
-    def _summaries_of_all_rows(self) -> Mapping[str, Summary]:
-        """Site -> the summary of all rows, labelled or not; by class where all are labelled."""
-        known, unlabelled = self.statistics.summaries, self.statistics.unlabelled
+        summaries, unlabelled = dict(self.statistics.summaries), self.statistics.unlabelled
         if unlabelled is None:
-            return known
+            return self.model.with_scale(self.schema, summaries)
         statistics = {
             site: likelihood
             for site, likelihood in self.model.statistics(self.schema).items()
             if not likelihood.uses_measure  # no scale is taken from these
         }
-        chunks = table_chunks(unlabelled.num_rows, unlabelled.cells_per_row)
 
         def of_rows(places: slice) -> dict[str, Summary]:
             rows = unlabelled.take(places)
             return summaries_of(rows, statistics, rows.codes, 1)
 
-        return functools.reduce(
-            _merged, in_threads(of_rows, chunks), {site: known[site].pooled() for site in statistics}
-        )
+        of_all_rows = {site: summaries[site].pooled() for site in statistics}
+        for part in in_threads(of_rows, table_chunks(unlabelled.num_rows, unlabelled.cells_per_row)):
+            of_all_rows = {site: summary.merge(part[site]) for site, summary in of_all_rows.items()}
+        return self.model.with_scale(self.schema, of_all_rows)
 
 
-def _merged(one: Mapping[str, Summary], other: Mapping[str, Summary]) -> dict[str, Summary]:
-    return {site: summary.merge(other[site]) for site, summary in one.items()}
-
-
-def concatenated(parts: Iterable[Int[np.ndarray, " _"] | None]) -> Int[np.ndarray, " m"] | None:
+def _concatenated(parts: Iterable[Int[np.ndarray, " _"] | None]) -> Int[np.ndarray, " m"] | None:
     given = [part for part in parts if part is not None]
     return np.concatenate(given) if given else None
+
+
+_Chunk: TypeAlias = tuple[SufficientStatistics, Int[np.ndarray, " m"] | None, list[Rows], Mapping[str, tuple[int, int]]]
+"""The statistics of a chunk of rows, the positions of rows without label in the data as given, the labelled rows if
+they are kept, and the ranges of covariates."""
 
 
 def _same_scale(one: Schema, other: Schema) -> bool:
@@ -241,13 +237,27 @@ def summarize(
     >>> fit.parameters["real_mean"].tolist()
     [[1.5], [6.0]]
     """
-    return _summarized(model, X, y, schema, sample_weight)
+    check_model(model)  # before summaries are refused, as they are here
+    return as_summaries(model, X, y, schema=schema, sample_weight=sample_weight)
 
 
-def _summarized(
-    model: Recipe, X: Any, y: Any, schema: Schema | None, sample_weight: Any, keeps_rows: bool = False
+def as_summaries(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    schema: Schema | None = None,
+    sample_weight: Any = None,
+    keeps_rows: bool = False,
 ) -> Summaries:
-    """See `summarize`; `keeps_rows` keeps the rows with labels, too."""
+    """The summaries of training data, or the given ones. DataError: summaries of another model, or given with y.
+
+    See `summarize`; `keeps_rows` keeps the rows with labels, too.
+    """
+    if isinstance(X, Summaries):
+        if y is not None or sample_weight is not None or schema is not None:
+            raise DataError("Summaries hold their labels, weights and schema already: pass them alone.")
+        return X.made_for(model)
     check_model(model)
     tables = read_tables(X, y, sample_weight)
     first = next(tables)
@@ -260,79 +270,45 @@ def _summarized(
     return summarize_tables(concrete, schema, itertools.chain([first], tables), keeps_rows)
 
 
-def as_summaries(
-    model: Any,
-    X: Any,
-    y: Any = None,
-    *,
-    schema: Schema | None = None,
-    sample_weight: Any = None,
-    keeps_rows: bool = False,
-) -> Summaries:
-    """The summaries of training data, or the given ones. DataError: summaries of another model, or given with y."""
-    if not isinstance(X, Summaries):
-        return _summarized(model, X, y, schema, sample_weight, keeps_rows)
-    if y is not None or sample_weight is not None or schema is not None:
-        raise DataError("Summaries hold their labels, weights and schema already: pass them alone.")
-    return X.made_for(model)
-
-
 def summarize_tables(
     model: ConcreteModel, schema: Schema, tables: Iterable[Table], keeps_rows: bool = False
 ) -> Summaries:
     """The summaries of all tables together; `keeps_rows` keeps the rows with labels, too."""
-    num_rows, unlabelled_places, unknown = 0, [], Counter[str]()
+    num_rows, places, unknown = 0, [], Counter[str]()
     kept: list[Rows] = []
+
+    def of_rows(table: Table, part: slice) -> _Chunk:
+        chunk = table.rows(part)
+        labels = model.label_codes(schema, chunk)
+        rows = dataclasses.replace(model.read(schema, chunk), labels=labels, weights=chunk.weights)
+        statistics = model.summarize(schema, rows)
+        widened = schema.widened({name: rows.covariates[name] for name in schema.ranges if name in rows.covariates})
+        labelled = [_labelled(model, rows)] if keeps_rows else []
+        missing = np.flatnonzero(labels < 0) if labels is not None and statistics.unlabelled is not None else None
+        if missing is not None:
+            missing = missing + part.start if chunk.kept is None else chunk.kept[missing]
+        return statistics, missing, labelled, widened.ranges
 
     def parts() -> Iterator[SufficientStatistics]:
         nonlocal num_rows, schema
         for table in tables:
             with naming_origin(table.chunk_number, table.num_dropped):
                 unknown.update(unknown_cells(schema, table))
-            for statistics, places, rows, ranges in _statistics(model, schema, table, keeps_rows):
-                schema = schema.widened(ranges)
-                unlabelled_places.append(None if places is None else num_rows + places)
-                kept.extend(rows)
-                yield statistics
+                try:
+                    chunks = functools.partial(of_rows, table), row_chunks(schema, table)
+                    for statistics, missing, labelled, ranges in (in_threads if model.in_threads else map)(*chunks):
+                        schema = schema.widened(ranges)
+                        places.append(None if missing is None else num_rows + missing)
+                        kept.extend(labelled)
+                        yield statistics
+                except DataError:
+                    of_rows(table, slice(0, table.num_rows))  # names the row, and counts, in the table as it was given
+                    raise
             num_rows += table.num_rows + table.num_dropped
 
     statistics = merged(parts())
     warn_of_unknown(unknown)
-    rows = joined_rows(kept) if kept else None
-    return Summaries(model, schema, statistics, num_rows, concatenated(unlabelled_places), rows)
-
-
-ChunkStatistics: TypeAlias = tuple[
-    SufficientStatistics, Int[np.ndarray, " m"] | None, list[Rows], Mapping[str, tuple[int, int]]
-]
-"""The statistics of a chunk of rows, the positions of rows without label in the data as given, the labelled rows if
-they are kept, and the ranges of covariates."""
-
-
-def _statistics(model: ConcreteModel, schema: Schema, table: Table, keeps_rows: bool) -> Iterator[ChunkStatistics]:
-    """The sufficient statistics of each chunk of a table."""
-
-    def of_rows(places: slice) -> ChunkStatistics:
-        chunk = table.rows(places)
-        labels = model.label_codes(schema, chunk)
-        rows = dataclasses.replace(model.read(schema, chunk), labels=labels, weights=chunk.weights)
-        statistics = model.summarize(schema, rows)
-        ranged = {name: values for name, values in rows.covariates.items() if name in schema.ranges}
-        ranges = schema.widened(ranged).ranges
-        if labels is None or statistics.unlabelled is None:
-            return statistics, None, [_labelled(model, rows)] if keeps_rows else [], ranges
-        missing = np.flatnonzero(labels < 0)
-        labelled = [_labelled(model, rows)] if keeps_rows else []
-        return statistics, missing + places.start if chunk.kept is None else chunk.kept[missing], labelled, ranges
-
-    with naming_origin(table.chunk_number, table.num_dropped):
-        try:
-            yield from (in_threads if model.in_threads else map)(of_rows, row_chunks(schema, table))
-            return
-        except DataError as error:
-            found = error
-        of_rows(slice(0, table.num_rows))  # names the row, and counts, in the table as it was given
-        raise found
+    return Summaries(model, schema, statistics, num_rows, _concatenated(places), joined_rows(kept) if kept else None)
 
 
 def _labelled(model: ConcreteModel, rows: Rows) -> Rows:
