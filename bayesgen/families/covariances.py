@@ -12,7 +12,7 @@ from bayesgen.statistics import Moments, PatternMoments, Summary, expected_momen
 from bayesgen.typing import Array, ArrayOrNumber, Float
 
 from .base import Family, ParameterTables
-from .hyperparameters import ANONYMOUS, Hyperparameter, Names, Pooling, TableShape, check_cells_of
+from .hyperparameters import ANONYMOUS, Hyperparameter, Names, Pooling, TableShape, check_counted
 
 SINGULAR = 1e-13  # smallest eigenvalue of a correlation matrix, below which its digits are lost
 
@@ -60,7 +60,7 @@ def check_ranks(
     dimension = summary.mean.shape[-1]
     counts, scatter = pool(np.asarray(summary.count)), pool(summary.scatter)
     if np.ndim(summary.count):
-        check_cells_of(names, summary.count)
+        check_counted(names, summary.count == 0)
     for index in np.ndindex(counts.shape):
         who = "all classes together" if tied else names.class_name(index)
         _check_rank(who, float(counts[index]), scatter[index], dimension, names)

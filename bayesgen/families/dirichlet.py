@@ -1,18 +1,21 @@
-"""The Dirichlet algebra that categorical columns and multinomial counts share."""
+"""Tables of probabilities with Dirichlet priors: moments, modes, draws, densities and sites, and families of them."""
 
+import abc
+import dataclasses
 from collections.abc import Mapping
 from typing import Self
 
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+from numpy.random import Generator
 from scipy.special import gammaln, xlogy
 
 from bayesgen.errors import FitError, ModelError
 from bayesgen.records import fill, record
 from bayesgen.runtime import generator
-from bayesgen.statistics import Sums, holds_anywhere, log_rising, log_rising_of_few, namespace
-from bayesgen.typing import Array, ArrayOrNumber, Bool, Float
+from bayesgen.statistics import Sums, log_rising, log_rising_of_few, namespace
+from bayesgen.typing import Array, ArrayOrNumber, Float
 
 from .base import Family, Key, ParameterTables
 from .hyperparameters import (
@@ -22,21 +25,90 @@ from .hyperparameters import (
     Stated,
     as_number,
     broadcast,
+    check_counted,
     check_mode,
     check_positive,
 )
 from .special import sample_dirichlet
 
 
-def check_dirichlet_mode(names: Names, bad: Bool[ArrayOrNumber, "..."]) -> None:
-    """Refuse modes of Dirichlet distributions that are unbounded or not unique."""
-    why = "a Dirichlet with a concentration below 1 is unbounded, with all of them 1 it is flat."
-    check_mode(names, bad, why, f"Give a concentration above 1, or use {names.averaging}.")
+@dataclasses.dataclass(frozen=True)
+class DirichletTables:
+    """Tables of probabilities, each row of which has a Dirichlet distribution of its own.
+
+    Attributes:
+        concentration: parameter -> the concentrations of its rows, along the last axis.
+    """
+
+    concentration: Mapping[str, Float[Array, "... r"]]
+
+    def mean(self) -> ParameterTables:
+        """Normalised concentrations."""
+        return {name: alpha / alpha.sum(-1, keepdims=True) for name, alpha in self.concentration.items()}
+
+    def variance(self) -> ParameterTables:
+        """p (1 - p) / (total + 1)."""
+        totals = {name: alpha.sum(-1, keepdims=True) for name, alpha in self.concentration.items()}
+        return {name: probs * (1 - probs) / (totals[name] + 1) for name, probs in self.mean().items()}
+
+    def mode(self, names: Names, remedy: str = "") -> ParameterTables:
+        """(alpha - 1) / sum(alpha - 1), where every alpha >= 1 and one is above 1; a `FitError` elsewhere."""
+        weights = {name: alpha - 1 for name, alpha in self.concentration.items()}
+        for name, of_table in weights.items():
+            check_unique(names, name, of_table, remedy)
+        return {name: shares(of_table) for name, of_table in weights.items()}
+
+    def sample(self, rng: Generator, shape: tuple[int, ...]) -> ParameterTables:
+        return {name: sample_dirichlet(rng, alpha, shape) for name, alpha in self.concentration.items()}
+
+    def log_density(self, parameters: Mapping[str, Array]) -> float:
+        total = 0.0
+        for name, alpha in self.concentration.items():
+            constant = gammaln(alpha.sum(-1)) - gammaln(alpha).sum(-1)
+            total += float(np.sum(xlogy(alpha - 1, parameters[name]).sum(-1) + constant))
+        return total
+
+    def sites(self, block: str) -> ParameterTables:
+        """Sample `{block}_{parameter}`."""
+        return {
+            name: numpyro.sample(f"{block}_{name}", dist.Dirichlet(alpha).to_event(alpha.ndim - 1))
+            for name, alpha in self.concentration.items()
+        }
+
+
+def check_unique(names: Names, parameter: str, weights: Float[Array, "... r"], remedy: str = "") -> None:
+    """Refuse modes of Dirichlet distributions, of concentrations less 1, that are unbounded or not unique."""
+    name, remedy = f"{names.block}_{parameter}", remedy or f"Give a concentration above 1, or use {names.averaging}."
+    check_mode(names, (weights < 0).any(-1), f"{name!r} is unbounded with a concentration below 1.", remedy)
+    nothing = f"nothing was counted of {name!r}, which is flat with concentrations of 1."
+    check_mode(names, (weights <= 0).all(-1), nothing, remedy)
+
+
+def relative_frequencies(counts: Mapping[str, Float[Array, "... r"]], names: Names) -> ParameterTables:
+    """The probabilities of highest likelihood, by parameter; a `FitError` where nothing was counted."""
+    for name, of_table in counts.items():
+        check_counted(names, of_table.sum(-1) == 0, f"nothing was counted of '{names.block}_{name}'")
+    return {name: shares(of_table) for name, of_table in counts.items()}
+
+
+def shares(weights: Float[Array, "... r"], of_none: float = np.nan) -> Float[Array, "... r"]:
+    """Weights divided by their sums, where these are positive."""
+    total, xp = weights.sum(-1, keepdims=True), namespace(weights)
+    return xp.where(total > 0, weights / xp.where(total > 0, total, 1.0), of_none)
+
+
+def log_evidences(alpha: Float[Array, "... r"], counts: Float[Array, "... r"]) -> Float[ArrayOrNumber, "..."]:
+    """Log probabilities of sequences with these counts, the probabilities of each row being integrated out."""
+    return log_rising_of_few(alpha, counts).sum(-1) - log_rising(alpha.sum(-1), counts.sum(-1))
 
 
 @record
-class DirichletFamily(Family):
-    """A Dirichlet prior on probabilities: concentration (..., r). Abstract: subclasses add the likelihood."""
+class DirichletFamily(Family, abc.ABC):
+    """A Dirichlet prior on probabilities: concentration (..., r). Subclasses add the likelihood.
+
+    Sufficient statistics are counts of the shape of the concentration. Where its rows are those of several parameters,
+    `_split` says which.
+    """
 
     concentration: Hyperparameter
 
@@ -57,73 +129,66 @@ class DirichletFamily(Family):
         concentration = broadcast(type(self).__name__, table, concentration=self.concentration)
         return self.replace(**concentration, batch_shape=table)
 
-    def _require_vector(self, verb: str) -> None:
-        """Refuse what `require_numbers` refuses, and a scalar concentration whose length is not known."""
+    # --- the table of probabilities -------------------------------------------------------------------------------
+
+    def _split(self, table: Float[Array, "..."]) -> dict[str, Float[Array, "..."]]:
+        """The tables of the parameters, from that of the concentration."""
+        return {"probs": table}
+
+    def _joined(self, parameters: Mapping[str, Array]) -> Float[Array, "..."]:
+        """The inverse of `_split`."""
+        return parameters["probs"]
+
+    def _table(self, verb: str) -> Float[Array, "..."]:
+        """The concentration; refuses what `require_numbers` refuses, and one number of values that are not known."""
         self.require_numbers(verb)
         if not np.ndim(self.concentration):
             raise ModelError(
                 f"{type(self).__name__} used alone cannot know how many values there are, and {verb} needs to: give "
                 "concentration as an array with one entry for each value."
             )
+        return self.concentration
+
+    def _tables(self, verb: str) -> DirichletTables:
+        return DirichletTables(self._split(self._table(verb)))
+
+    # --- closed forms ---------------------------------------------------------------------------------------------
 
     def _updated(self, summary: Sums) -> Self:
         concentration = self.concentration + summary.totals[0]
         return self.replace(concentration=concentration, batch_shape=concentration.shape)
 
     def _log_evidence(self, summary: Sums) -> Float[ArrayOrNumber, "..."]:
-        alpha, counts = self.concentration, summary.totals[0]
-        total, number = alpha.sum(-1), counts.sum(-1)
-        return log_rising_of_few(alpha, counts).sum(-1) - log_rising(total, number) + summary.log_base
+        return log_evidences(self.concentration, summary.totals[0]) + summary.log_base
 
     def mean(self) -> ParameterTables:
-        """Normalised concentration."""
-        self._require_vector("mean")
-        return {"probs": self.concentration / self.concentration.sum(-1, keepdims=True)}
+        return self._tables("mean").mean()
 
     def mode(self, names: Names = ANONYMOUS) -> ParameterTables:
-        """(alpha - 1) / sum(alpha - 1), where every alpha >= 1 and one is above 1."""
-        self._require_vector("mode")
-        above = self.concentration - 1
-        check_dirichlet_mode(names, (above < 0).any(-1) | (above.sum(-1) <= 0))
-        return {"probs": above / above.sum(-1, keepdims=True)}
+        return self._tables("mode").mode(names)
 
     def variance(self) -> ParameterTables:
-        """p (1 - p) / (total + 1)."""
-        self._require_vector("variance")
-        probs = self.mean()["probs"]
-        return {"probs": probs * (1 - probs) / (self.concentration.sum(-1, keepdims=True) + 1)}
+        return self._tables("variance").variance()
 
     def maximum_likelihood(self, summary: Sums, names: Names = ANONYMOUS) -> ParameterTables:
-        """Relative frequencies."""
-        counts = summary.totals[0]
-        total = counts.sum(-1, keepdims=True)
-        if holds_anywhere(total == 0):
-            raise FitError(
-                f"Block {names.block!r}: nothing was counted at {names.where(total[..., 0] == 0)}, so maximum "
-                f"likelihood has no estimate. Use {names.averaging}, or {names.advice.without_class}."
-            )
-        return {"probs": counts / total}
+        return relative_frequencies(self._split(summary.totals[0]), names)
 
     def sample(self, key: Key, shape: tuple[int, ...] = ()) -> ParameterTables:
-        self._require_vector("sample")
-        return {"probs": sample_dirichlet(generator(key), self.concentration, shape)}
+        return self._tables("sample").sample(generator(key), shape)
+
+    def _log_prior(self, parameters: Mapping[str, Array]) -> float:
+        return self._tables("log_prior").log_density(parameters)
+
+    # --- the program ----------------------------------------------------------------------------------------------
 
     def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
         """Log probabilities."""
-        probs = parameters["probs"]
+        table = self._joined(parameters)
         with np.errstate(divide="ignore"):
-            return {"log_probs": namespace(probs).log(probs)}
-
-    def _log_prior(self, parameters: Mapping[str, Array]) -> float:
-        self._require_vector("log_prior")
-        alpha = self.concentration
-        logs = xlogy(alpha - 1, parameters["probs"]).sum(-1) + gammaln(alpha.sum(-1)) - gammaln(alpha).sum(-1)
-        return float(np.sum(logs))
+            return {"log_probs": namespace(table).log(table)}
 
     def sample_sites(self, name: str) -> ParameterTables:
-        """Sample `{name}_probs`, (..., r)."""
-        batch = self.batch_shape[:-1]
-        value = self.concentration
-        value = value if value.ndim and value.shape[-1] == self.batch_shape[-1] else value[..., None]
-        prior = dist.Dirichlet(np.ones(self.batch_shape) * value).to_event(len(batch))
-        return {"probs": numpyro.sample(f"{name}_probs", prior)}
+        """Sample `{name}_{parameter}`: draws of a concentration that is no table belong to the leading axes."""
+        value, length = self.concentration, self.batch_shape[-1]
+        value = value if value.ndim == len(self.batch_shape) or value.shape[-1:] == (length,) else value[..., None]
+        return DirichletTables(self._split(np.ones(self.batch_shape) * value)).sites(name)

@@ -5,35 +5,26 @@ from typing import Any, NoReturn, Self
 
 import jax.numpy as jnp
 import numpy as np
-import numpyro
 import numpyro.distributions as dist
 from scipy.special import xlogy
 
 from bayesgen.data import Kind, Schema, SequenceOf
 from bayesgen.distributions import GrammarLikelihood, GrammarRules, ProbabilisticGrammar
-from bayesgen.errors import FitError, ModelError
+from bayesgen.errors import ModelError
 from bayesgen.records import fill, record, static
-from bayesgen.runtime import generator
 from bayesgen.statistics import RetainedRows, RowDensity, Summary, Sums
 from bayesgen.typing import Array, Float, Int
 
-from .base import Family, Key, ParameterTables
-from .dirichlet_categorical import DirichletCategorical
+from .dirichlet import DirichletFamily
 from .hyperparameters import (
-    ANONYMOUS,
-    Hyperparameter,
-    Names,
     Scale,
     Stated,
-    as_number,
     broadcast,
-    check_mode,
-    check_positive,
 )
 
 
 @record
-class DirichletGrammar(Family):
+class DirichletGrammar(DirichletFamily):
     """Strings of a probabilistic context-free grammar, with a Dirichlet prior on the rules of each nonterminal.
 
     Generative story::
@@ -75,7 +66,6 @@ class DirichletGrammar(Family):
 
     rules: GrammarRules = static()
     max_length: int | None = static()
-    concentration: Hyperparameter
     kind = "sequence"
     joint = True
     is_closed = False
@@ -96,14 +86,14 @@ class DirichletGrammar(Family):
     ) -> None:
         checked = rules if isinstance(rules, GrammarRules) else GrammarRules.of(rules, start)
         if isinstance(concentration, Mapping):
-            concentration = _joined(checked, concentration)
-        check_positive("DirichletGrammar", concentration=concentration)
+            concentration = _of_all_rules(checked, concentration)
+        super().__init__(concentration)
         if not any(len(sides) > 1 for sides in checked.right_sides):
             raise ModelError(
                 "DirichletGrammar: every nonterminal has one rule, so there are no probabilities to learn, and one "
                 "string alone. Add rules."
             )
-        fill(self, rules=checked, max_length=max_length, concentration=as_number(concentration))
+        fill(self, rules=checked, max_length=max_length)
         if np.ndim(self.concentration) and np.shape(self.concentration)[-1] != len(checked.rules):
             raise ModelError(
                 f"DirichletGrammar: concentration has the shape {np.shape(self.concentration)}, and there are "
@@ -111,6 +101,10 @@ class DirichletGrammar(Family):
             )
 
     # --- hyperparameters ----------------------------------------------------------------------------------------
+
+    @property
+    def num_values(self) -> None:
+        """None: concentrations are of rules."""
 
     @property
     def alphabet(self) -> tuple[Hashable, ...]:
@@ -150,7 +144,7 @@ class DirichletGrammar(Family):
             if len(self.rules.right_sides[place]) > 1
         }
 
-    def _of_all_rules(self, parameters: Mapping[str, Array]) -> Float[Array, "... R"]:
+    def _joined(self, parameters: Mapping[str, Array]) -> Float[Array, "... R"]:
         """The probabilities of all rules in one array, with 1 for the rule of a nonterminal that has one rule."""
         first = next(iter(parameters.values()))
         xp: Any = np if isinstance(first, np.ndarray | np.floating) else jnp
@@ -162,7 +156,7 @@ class DirichletGrammar(Family):
                 probs = probs.at[..., place].set(parameters[name])
         return probs
 
-    def _by_nonterminal(self, table: Float[Array, "... R"]) -> dict[str, Float[Array, "..."]]:
+    def _split(self, table: Float[Array, "... R"]) -> dict[str, Float[Array, "..."]]:
         """The slices of a table of rules, by parameter."""
         return {name: table[..., place] for name, place in self.places.items()}
 
@@ -191,7 +185,7 @@ class DirichletGrammar(Family):
     def log_likelihood(self, parameters: Mapping[str, Array], summary: Summary) -> float:
         if not isinstance(summary, Sums):
             return super().log_likelihood(parameters, summary)
-        return float(xlogy(summary.totals[0], self._of_all_rules(parameters)).sum())
+        return float(xlogy(summary.totals[0], self._joined(parameters)).sum())
 
     def has_closed_form(self, summary: Summary) -> bool:
         return isinstance(summary, Sums)
@@ -202,10 +196,6 @@ class DirichletGrammar(Family):
         if not isinstance(data, Sums):
             self._refuse(verb)
         return super()._prepared(data, weights, verb)
-
-    def _updated(self, summary: Sums) -> Self:
-        concentration = self.concentration + summary.totals[0]
-        return self.replace(concentration=concentration, batch_shape=concentration.shape)
 
     def _log_evidence(self, summary: Sums) -> NoReturn:
         self._refuse("log_evidence")
@@ -219,76 +209,17 @@ class DirichletGrammar(Family):
     def _refuse(self, verb: str) -> NoReturn:
         raise ModelError(f"DirichletGrammar: {verb} has no closed form: {self.why_never_closed}")
 
-    def _priors(self, verb: str) -> dict[str, DirichletCategorical]:
-        """The Dirichlet prior of each parameter."""
-        parts = self._by_nonterminal(self.closed(verb).concentration)
-        return {name: DirichletCategorical(alpha).replace(batch_shape=alpha.shape) for name, alpha in parts.items()}
-
-    def mean(self) -> ParameterTables:
-        """Normalised concentrations."""
-        return {name: prior.mean()["probs"] for name, prior in self._priors("mean").items()}
-
-    def variance(self) -> ParameterTables:
-        """p (1 - p) / (total + 1)."""
-        return {name: prior.variance()["probs"] for name, prior in self._priors("variance").items()}
-
-    def mode(self, names: Names = ANONYMOUS) -> ParameterTables:
-        """(alpha - 1) / sum(alpha - 1) of each nonterminal, where every alpha >= 1 and one is above 1."""
-        modes: ParameterTables = {}
-        for name, alpha in self._by_nonterminal(self.closed("mode").concentration).items():
-            above = alpha - 1
-            check_mode(
-                names,
-                (above < 0).any(-1) | (above.sum(-1) <= 0),
-                f"the Dirichlet on the rules of {name!r} is unbounded with a concentration below 1, and flat with all "
-                "of them 1.",
-                "Give a concentration above 1, or use NUTS().",
-            )
-            modes[name] = above / above.sum(-1, keepdims=True)
-        return modes
-
-    def maximum_likelihood(self, summary: Sums, names: Names = ANONYMOUS) -> ParameterTables:
-        """Relative frequencies of the rules of each nonterminal."""
-        shares: ParameterTables = {}
-        for name, counts in self._by_nonterminal(summary.totals[0]).items():
-            total = counts.sum(-1, keepdims=True)
-            if (total == 0).any():
-                raise FitError(
-                    f"Block {names.block!r}: no string uses a rule of {name!r} at {names.where(total[..., 0] == 0)}, "
-                    "so maximum likelihood has no estimate. Use MAP() with a concentration above 1, or NUTS()."
-                )
-            shares[name] = counts / total
-        return shares
-
-    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> ParameterTables:
-        rng = generator(key)
-        return {name: prior.sample(rng, shape)["probs"] for name, prior in self._priors("sample").items()}
-
-    def _log_prior(self, parameters: Mapping[str, Array]) -> float:
-        return sum(prior._log_prior({"probs": parameters[name]}) for name, prior in self._priors("log_prior").items())
+    def _table(self, verb: str) -> Float[Array, "... R"]:
+        return self.closed(verb).concentration
 
     # --- the program --------------------------------------------------------------------------------------------
 
-    def sample_sites(self, name: str) -> ParameterTables:
-        """Sample `{name}_{nonterminal}`, (..., number of its rules)."""
-        assert self.batch_shape is not None
-        table = jnp.broadcast_to(jnp.asarray(self.concentration), self.batch_shape)
-        return {
-            parameter: numpyro.sample(f"{name}_{parameter}", dist.Dirichlet(alpha).to_event(alpha.ndim - 1))
-            for parameter, alpha in self._by_nonterminal(table).items()
-        }
-
     def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
-        probs = jnp.asarray(self._of_all_rules(parameters))[labels]
+        probs = jnp.asarray(self._joined(parameters))[labels]
         of_all = {
             left: probs[..., place] for left, place in zip(self.rules.nonterminals, self.rules.slices, strict=True)
         }
         return ProbabilisticGrammar(self.rules, of_all, max_length=self.max_length)
-
-    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
-        """Log probabilities of all rules."""
-        with np.errstate(divide="ignore"):
-            return {"log_probs": np.log(self._of_all_rules(parameters))}
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         return {name: ("class", f"{name}_rule") for name in self.places}
@@ -304,7 +235,7 @@ def _counts(summary: RetainedRows, uses: Float[Array, "*K R"]) -> Sums:
     return Sums(np.asarray(summary.count), (np.asarray(uses),), np.zeros(np.shape(uses)[:-1]))
 
 
-def _joined(rules: GrammarRules, stated: Mapping[Hashable, Any]) -> Float[np.ndarray, " R"]:
+def _of_all_rules(rules: GrammarRules, stated: Mapping[Hashable, Any]) -> Float[np.ndarray, " R"]:
     """Concentrations of all rules, from a mapping of nonterminals.
 
     Raises:

@@ -21,18 +21,27 @@ from bayesgen.statistics import RetainedRows, RowDensity, Summary
 from bayesgen.typing import Array, Int
 
 from .base import Family, Key, ParameterTables
+from .dirichlet import DirichletTables, relative_frequencies
 from .hidden_counts import (
-    ChainPrior,
     HiddenCounts,
     check_shape,
     clustered_counts,
     expected_hidden_counts,
     has_partial_steps,
     no_counts,
-    relative_frequencies,
     stacked,
 )
-from .hyperparameters import ANONYMOUS, Hyperparameter, Names, Scale, Stated, as_number, broadcast, check_positive
+from .hyperparameters import (
+    ANONYMOUS,
+    Advice,
+    Hyperparameter,
+    Names,
+    Scale,
+    Stated,
+    as_number,
+    broadcast,
+    check_positive,
+)
 from .normal_inverse_gamma import NormalInverseGamma
 
 
@@ -217,10 +226,13 @@ class DirichletHiddenMarkov(Family):
     # --- closed forms, of complete data -------------------------------------------------------------------------
 
     def _updated(self, summary: HiddenCounts) -> Self:
+        return self._with_chain(summary).replace(emissions=self.emissions.update(summary.emissions))
+
+    def _with_chain(self, summary: HiddenCounts) -> Self:
+        """The posterior of the chain, the emissions being those of the prior."""
         return self.replace(
             initial_concentration=self.initial_concentration + summary.initial,
             transition_concentration=self.transition_concentration + summary.transition,
-            emissions=self.emissions.update(summary.emissions),
         )
 
     def _prepared(self, data: Any, weights: Array | None, verb: str) -> tuple[Self, Summary]:
@@ -241,8 +253,8 @@ class DirichletHiddenMarkov(Family):
         raise ModelError(f"DirichletHiddenMarkov: {verb} has no closed form: {self.why_never_closed}")
 
     @property
-    def _chain(self) -> ChainPrior:
-        return ChainPrior(self.initial_concentration, self.transition_concentration)
+    def _chain(self) -> DirichletTables:
+        return DirichletTables({"initial": self.initial_concentration, "transition": self.transition_concentration})
 
     def mean(self) -> ParameterTables:
         family = self.closed("mean")
@@ -253,17 +265,22 @@ class DirichletHiddenMarkov(Family):
         return family._chain.variance() | family.emissions.variance()
 
     def mode(self, names: Names = ANONYMOUS) -> ParameterTables:
-        family = self.closed("mode")
-        return family._chain.mode(names) | family.emissions.mode(_with_states(names))
+        family, names = self.closed("mode"), _with_states(names)
+        return family._chain_mode(names) | family.emissions.mode(names)
+
+    def _chain_mode(self, names: Names) -> ParameterTables:
+        example = f"DirichletHiddenMarkov({self.num_states}, concentration=2.0, initial=2.0)"
+        return self._chain.mode(names, f"Give concentrations above 1, {example}, or fewer states.")
 
     def maximum_posterior(self, summary: HiddenCounts, names: Names = ANONYMOUS) -> ParameterTables:
         """The joint mode given the states."""
-        emissions = self.emissions.maximum_posterior(summary.emissions, _with_states(names))
-        return self._chain.updated(summary).mode(names) | emissions
+        names = _with_states(names)
+        emissions = self.emissions.maximum_posterior(summary.emissions, names)
+        return self._with_chain(summary)._chain_mode(names) | emissions
 
     def posterior_center(self, summary: HiddenCounts) -> ParameterTables:
         """Means of the probabilities, and the center of the emissions' posterior."""
-        return self._chain.updated(summary).mean() | self.emissions.posterior_center(summary.emissions)
+        return self._with_chain(summary)._chain.mean() | self.emissions.posterior_center(summary.emissions)
 
     def central_parameters(self) -> ParameterTables:
         """Means of the probabilities, and the center of the emissions' prior."""
@@ -271,8 +288,9 @@ class DirichletHiddenMarkov(Family):
 
     def maximum_likelihood(self, summary: HiddenCounts, names: Names = ANONYMOUS) -> ParameterTables:
         """Relative frequencies, and the emissions' parameters of highest likelihood."""
-        emissions = self.emissions.maximum_likelihood(summary.emissions, _with_states(names))
-        return relative_frequencies(summary, names) | emissions
+        names = _with_states(names)
+        emissions = self.emissions.maximum_likelihood(summary.emissions, names)
+        return relative_frequencies({"initial": summary.initial, "transition": summary.transition}, names) | emissions
 
     def sample(self, key: Key, shape: tuple[int, ...] = ()) -> ParameterTables:
         family, rng = self.closed("sample"), generator(key)
@@ -338,11 +356,8 @@ class DirichletHiddenMarkov(Family):
         assert self.batch_shape is not None
         first = jnp.broadcast_to(jnp.asarray(self.initial_concentration), self.batch_shape)
         following = jnp.broadcast_to(jnp.asarray(self.transition_concentration), (*self.batch_shape, self.num_states))
-        chain: ParameterTables = {
-            parameter: numpyro.sample(f"{name}_{parameter}", dist.Dirichlet(value).to_event(value.ndim - 1))
-            for parameter, value in (("initial", first), ("transition", following))
-        }
-        return chain | self.emissions.sample_sites(name)
+        chain = DirichletTables({"initial": first, "transition": following})
+        return chain.sites(name) | self.emissions.sample_sites(name)
 
     @property
     def coordinates(self) -> dict[str, tuple[str, Transform]]:
@@ -376,4 +391,5 @@ class DirichletHiddenMarkov(Family):
 
 def _with_states(names: Names) -> Names:
     """Names of tables in which an axis of states follows that of the classes."""
-    return dataclasses.replace(names, has_states=True)
+    advice = Advice("NUTS()", f"take fewer states, or {names.advice.without_class}")
+    return dataclasses.replace(names, has_states=True, advice=advice)

@@ -5,7 +5,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-import numpyro
 import numpyro.distributions as dist
 
 from bayesgen.data import CodedSequences, Kind, Schema, SequenceOf, as_weights, read_table
@@ -20,12 +19,12 @@ from bayesgen.distributions import (
 )
 from bayesgen.errors import FitError, ModelError
 from bayesgen.records import fill, record, static
-from bayesgen.statistics import RowDensity, Summary, Sums, holds_anywhere, namespace
+from bayesgen.statistics import RowDensity, Summary, Sums, namespace
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Real
 
-from .base import Key, ParameterTables, shown
-from .dirichlet import DirichletFamily, check_dirichlet_mode
-from .hyperparameters import ANONYMOUS, Names, Scale, Stated, broadcast
+from .base import ParameterTables, shown
+from .dirichlet import DirichletFamily, check_unique, shares
+from .hyperparameters import ANONYMOUS, Names, Scale, Stated, broadcast, check_counted
 from .rows import DirichletMarkovDensity
 
 COLUMN = "data"
@@ -247,13 +246,8 @@ class DirichletMarkov(DirichletFamily):
 
     # --- closed forms ---------------------------------------------------------------------------------------------
 
-    def _require_vector(self, verb: str) -> None:
-        """Refuse what `require_numbers` refuses, and a table of unknown size."""
-        self.require_numbers(verb)
-        self._table()
-
-    def _table(self) -> Float[Array, "... contexts r"]:
-        return self.concentration if self.batch_shape is not None else self.resolve(Scale()).concentration
+    def _table(self, verb: str) -> Float[Array, "... contexts r"]:
+        return self.closed(verb).concentration
 
     def _updated(self, summary: Any) -> Self:
         if not summary.is_complete:
@@ -266,45 +260,17 @@ class DirichletMarkov(DirichletFamily):
             raise FitError(f"DirichletMarkov: the evidence has no closed form, because {self.why_open}")
         return super()._log_evidence(dataclasses.replace(summary, log_base=np.zeros(())))
 
-    def mean(self) -> ParameterTables:
-        """Normalised concentrations."""
-        self._require_vector("mean")
-        table = self._table()
-        return self._split(table / table.sum(-1, keepdims=True))
-
     def mode(self, names: Names = ANONYMOUS) -> ParameterTables:
         """(alpha - 1) / sum(alpha - 1), where every alpha >= 1; equal probabilities where all of a row are 1."""
-        self._require_vector("mode")
-        above = self._table() - 1
-        total = above.sum(-1, keepdims=True)
-        is_bad = (above < 0).any((-2, -1)) | (total <= 0).all((-2, -1))
-        check_dirichlet_mode(names, is_bad)
-        return self._split(_shares(above))
-
-    def variance(self) -> ParameterTables:
-        self._require_vector("variance")
-        total = self._table().sum(-1, keepdims=True)
-        probs = self._table() / total
-        return self._split(probs * (1 - probs) / (total + 1))
+        weights = self._table("mode") - 1
+        check_unique(names, "transition", weights.reshape(*weights.shape[:-2], -1))
+        return self._split(shares(weights, 1 / weights.shape[-1]))
 
     def maximum_likelihood(self, summary: Sums, names: Names = ANONYMOUS) -> ParameterTables:
         """Relative frequencies; equal probabilities after a context that does not occur."""
         counts = summary.totals[0]
-        is_empty = counts.sum((-2, -1)) == 0
-        if holds_anywhere(is_empty):
-            raise FitError(
-                f"Block {names.block!r}: no symbol was counted at {names.where(is_empty)}, so maximum likelihood has "
-                f"no estimate. Use {names.averaging}, or {names.advice.without_class}."
-            )
-        return self._split(_shares(counts))
-
-    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> ParameterTables:
-        self._require_vector("sample")
-        family = self if self.batch_shape is not None else self.resolve(Scale())
-        return self._split(super(DirichletMarkov, family).sample(key, shape)["probs"])
-
-    def _log_prior(self, parameters: Mapping[str, Array]) -> float:
-        return super()._log_prior({"probs": self._joined(parameters)})
+        check_counted(names, counts.sum((-2, -1)) == 0, "no symbol was counted")
+        return self._split(shares(counts, 1 / counts.shape[-1]))
 
     # --- missing time steps: EM -----------------------------------------------------------------------------------
 
@@ -325,11 +291,6 @@ class DirichletMarkov(DirichletFamily):
     def e_step_with_log_likelihood(self, summary: Summary, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
         assert isinstance(summary, Sums | CountsAndRows)
         return self.likelihood.e_step(self.likelihood_parameters(parameters), summary)
-
-    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
-        table = self._joined(parameters)
-        with np.errstate(divide="ignore"):
-            return {"log_probs": namespace(table).log(table)}
 
     # --- used alone -----------------------------------------------------------------------------------------------
 
@@ -376,10 +337,7 @@ class DirichletMarkov(DirichletFamily):
     def sample_sites(self, name: str) -> ParameterTables:
         """Sample `{name}_initial`, unless the order is 0, and `{name}_transition`."""
         table = namespace(self.concentration).broadcast_to(self.concentration, self.batch_shape)
-        return {
-            parameter: numpyro.sample(f"{name}_{parameter}", dist.Dirichlet(alpha).to_event(alpha.ndim - 1))
-            for parameter, alpha in self._split(table).items()
-        }
+        return super(DirichletMarkov, self.replace(concentration=table)).sample_sites(name)
 
     def site_distribution(
         self, parameters: Mapping[str, Array], labels: Int[Array, "*n"], length: Real[Array, "*n"] | None = None
@@ -412,10 +370,3 @@ class DirichletMarkov(DirichletFamily):
         names = contexts.names(symbols)
         starts, whole = names[: contexts.num_starts], names[contexts.num_starts :]
         return {"symbol": symbols, "start": starts, "context": whole}
-
-
-def _shares(counts: Float[Array, "... r"]) -> Float[Array, "... r"]:
-    """Relative frequencies; equal ones where all counts are 0."""
-    total = counts.sum(-1, keepdims=True)
-    xp = namespace(counts)
-    return xp.where(total > 0, counts / xp.where(total > 0, total, 1.0), 1 / counts.shape[-1])

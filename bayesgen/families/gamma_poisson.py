@@ -23,7 +23,7 @@ from .hyperparameters import (
     Stated,
     as_number,
     broadcast,
-    check_cells_of,
+    check_counted,
     check_mode,
     check_positive,
 )
@@ -111,7 +111,7 @@ class GammaPoisson(Family):
     def maximum_likelihood(self, summary: Sums, names: Names = ANONYMOUS) -> ParameterTables:
         """Mean counts."""
         count = namespace(summary.count).broadcast_to(summary.cell_counts, summary.totals[0].shape)
-        check_cells_of(names, count)
+        check_counted(names, count == 0)
         return {"rate": summary.totals[0] / count}
 
     def sample(self, key: Key, shape: tuple[int, ...] = ()) -> ParameterTables:

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping
-from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -15,13 +14,11 @@ from bayesgen.data import PADDING
 from bayesgen.distributions import hidden_chains
 from bayesgen.errors import FitError, ModelError
 from bayesgen.records import record
-from bayesgen.runtime import chunks, generator, pad, padded_size, placed
+from bayesgen.runtime import chunks, pad, padded_size, placed
 from bayesgen.statistics import LATENT_CHUNK_NUMBERS, Likelihood, RetainedRows, Summary
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
-from .base import Key, ParameterTables
-from .dirichlet_categorical import DirichletCategorical
-from .hyperparameters import Names, Stated, as_number, check_mode
+from .hyperparameters import Stated, as_number
 
 
 @record
@@ -282,65 +279,6 @@ def _in_order(
     return np.argsort(np.argsort(means, kind="stable"), kind="stable")[clusters]
 
 
-# Dirichlet priors on initial states and transitions.
-
-EVENTS = {"initial": "first states", "transition": "transitions"}
-
-
-@dataclasses.dataclass(frozen=True)
-class ChainPrior:
-    """Concentrations of initial states and of transitions. The axis of classes comes first, if there is one."""
-
-    initial: Float[Array, "*K S"]
-    transition: Float[Array, "*K S S"]
-
-    def updated(self, counts: HiddenCounts) -> Self:
-        """The posterior given the states."""
-        return dataclasses.replace(
-            self, initial=self.initial + counts.initial, transition=self.transition + counts.transition
-        )
-
-    def mean(self) -> ParameterTables:
-        return {name: prior.mean()["probs"] for name, prior in self._families.items()}
-
-    def variance(self) -> ParameterTables:
-        return {name: prior.variance()["probs"] for name, prior in self._families.items()}
-
-    def mode(self, names: Names) -> ParameterTables:
-        """(alpha - 1) / sum(alpha - 1); a `FitError` where it is unbounded or not unique."""
-        modes: ParameterTables = {}
-        for name, prior in self._families.items():
-            above = np.asarray(prior.concentration) - 1
-            bad = (above < 0).any(-1) | (above.sum(-1) <= 0)
-            if bad.any():
-                why = (
-                    f"probabilities of {EVENTS[name]} are unbounded with a concentration below 1."
-                    if (above < 0).any()
-                    else f"no {EVENTS[name]} were seen, and with a concentration of 1 all probabilities are as good."
-                )
-                size = above.shape[-1]
-                remedy = (
-                    f"Give concentrations above 1, DirichletHiddenMarkov({size}, concentration=2.0, initial=2.0), or "
-                    "fewer states."
-                )
-                check_mode(_of_chain(names, name), bad, why, remedy)
-            modes[name] = above / above.sum(-1, keepdims=True)
-        return modes
-
-    def sample(self, key: Key, shape: tuple[int, ...]) -> ParameterTables:
-        rng = generator(key)
-        return {name: prior.sample(rng, shape)["probs"] for name, prior in self._families.items()}
-
-    def log_density(self, parameters: Mapping[str, Array]) -> float:
-        """Log prior density of probabilities."""
-        return sum(prior._log_prior({"probs": parameters[name]}) for name, prior in self._families.items())
-
-    @property
-    def _families(self) -> dict[str, DirichletCategorical]:
-        pairs = {"initial": self.initial, "transition": self.transition}
-        return {name: DirichletCategorical(value).replace(batch_shape=value.shape) for name, value in pairs.items()}
-
-
 def check_shape(name: str, concentration: Stated, shape: tuple[int, ...]) -> None:
     """Refuse a concentration that is neither a number nor broadcasts to a table of the states, after classes if any.
 
@@ -356,24 +294,3 @@ def check_shape(name: str, concentration: Stated, shape: tuple[int, ...]) -> Non
             f"DirichletHiddenMarkov: the hyperparameter {name} has shape {stated}, and for {shape[-1]} states it is a "
             f"number, or an array of shape {shape}."
         )
-
-
-def relative_frequencies(counts: HiddenCounts, names: Names) -> ParameterTables:
-    """Relative frequencies of initial states and of transitions; a `FitError` where nothing was counted."""
-    found: ParameterTables = {}
-    for name, of_chain in {"initial": counts.initial, "transition": counts.transition}.items():
-        table = np.asarray(of_chain)
-        total = table.sum(-1, keepdims=True)
-        if (total == 0).any():
-            raise FitError(
-                f"Block {names.block!r}: no {EVENTS[name]} at {_of_chain(names, name).where(total[..., 0] == 0)}, so "
-                "maximum likelihood has no estimate. Use MAP() with a concentration above 1, fewer states, or leave "
-                "that class out."
-            )
-        found[name] = table / total
-    return found
-
-
-def _of_chain(names: Names, parameter: str) -> Names:
-    """Names of a table of the chain: rows of the transitions are the previous states."""
-    return dataclasses.replace(names, has_states=parameter == "transition")

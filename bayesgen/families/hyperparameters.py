@@ -142,8 +142,8 @@ class Names:
 
     @property
     def averaging(self) -> str:
-        """The method that averages, for messages: draws, where states are hidden."""
-        return "NUTS()" if self.has_states else self.advice.averaging
+        """The method that averages, for messages."""
+        return self.advice.averaging
 
     @property
     def with_prior(self) -> str:
@@ -178,17 +178,24 @@ class Names:
 ANONYMOUS = Names()
 
 
-def check_cells_of(names: Names, count: Float[ArrayOrNumber, "..."]) -> None:
-    """Refuse to maximise the likelihood of a table of parameters for some of which no cell counts.
+def check_counted(
+    names: Names, is_empty: Bool[ArrayOrNumber, "..."], problem: str = "no cell is observed", remedy: str = ""
+) -> None:
+    """Refuse to maximise the likelihood of a table of parameters for some of which nothing counts.
+
+    Args:
+        names: for messages.
+        is_empty: where nothing counts.
+        problem: what is not there, for messages.
+        remedy: what to use instead; by default a method that averages.
 
     Raises:
         FitError: naming the first place.
     """
-    is_empty = count == 0
     if holds_anywhere(is_empty):
         raise FitError(
-            f"Block {names.block!r}: no cell is observed at {names.where(is_empty)}, so maximum likelihood has no "
-            f"estimate. Use {names.averaging}, or {names.advice.without_class}."
+            f"Block {names.block!r}: {problem} at {names.where(is_empty)}, so maximum likelihood has no estimate. Use "
+            f"{remedy or names.averaging}, or {names.advice.without_class}."
         )
 
 

@@ -34,7 +34,7 @@ from .hyperparameters import (
     Stated,
     as_number,
     broadcast,
-    check_cells_of,
+    check_counted,
     check_pooling,
     check_positive,
     default_common_variance,
@@ -177,7 +177,7 @@ class NormalInverseGamma(Family):
         """Means, and variances with denominator N."""
         self._check_axes(summary)
         count = namespace(summary.count).broadcast_to(summary.cell_counts, summary.mean.shape)
-        check_cells_of(names, count)
+        check_counted(names, count == 0)
         variance = self.pooling.pool(summary.scatter) / self.pooling.pool(count)
         zero = namespace(variance).broadcast_to(variance <= 0, summary.mean.shape)
         if holds_anywhere(zero):

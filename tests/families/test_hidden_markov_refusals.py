@@ -65,9 +65,9 @@ def test_closed_forms_are_refused_with_their_reason():
 
 
 def test_data_without_an_estimate_are_refused_by_state():
-    with pytest.raises(bg.FitError, match="Block 's': no transitions at state 0"):
+    with pytest.raises(bg.FitError, match="Block 's': nothing was counted of 's_transition' at state 0"):
         fit([[1.0], [2.0], [9.0]], bg.MLE(), 2)
-    with pytest.raises(bg.FitError, match="no unique posterior mode at state 0: no transitions were seen"):
+    with pytest.raises(bg.FitError, match="no unique posterior mode at state 0: nothing was counted of 's_transition'"):
         fit([[1.0], [2.0], [9.0]], bg.MAP(), 2)
     assert fit([[1.0], [2.0], [9.0]], bg.MAP(num_starts=1), 2, concentration=2.0).attributes["converged"]
     with pytest.raises(bg.FitError, match=r"any of 8 starts.*variance is zero at state \d, column 's'.*MAP\(\)"):
