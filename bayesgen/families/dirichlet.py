@@ -79,9 +79,9 @@ class DirichletTables:
 def check_unique(names: Names, parameter: str, weights: Float[Array, "... r"], remedy: str = "") -> None:
     """Refuse modes of Dirichlet distributions, of concentrations less 1, that are unbounded or not unique."""
     name, remedy = f"{names.block}_{parameter}", remedy or f"Give a concentration above 1, or use {names.averaging}."
-    check_mode(names, (weights < 0).any(-1), f"{name!r} is unbounded with a concentration below 1.", remedy)
+    check_mode(names, weights.min(-1) < 0, f"{name!r} is unbounded with a concentration below 1.", remedy)
     nothing = f"nothing was counted of {name!r}, which is flat with concentrations of 1."
-    check_mode(names, (weights <= 0).all(-1), nothing, remedy)
+    check_mode(names, weights.max(-1) <= 0, nothing, remedy)
 
 
 def relative_frequencies(counts: Mapping[str, Float[Array, "... r"]], names: Names) -> ParameterTables:
