@@ -11,13 +11,12 @@ from bayesgen.data import Schema
 from bayesgen.errors import DataError, FitError
 from bayesgen.fitting import MLE, Exact, Fit, Method, Problem, Summaries, fit, prepare
 from bayesgen.models import Mixture
-from bayesgen.posteriors import Mixes
 from bayesgen.program import ConcreteModel, Model, Recipe
 from bayesgen.records import content_hash, record
 from bayesgen.typing import Float, Seed
 
 from .comparable import check_comparable, check_labels_alike, evidences_of
-from .fit import AverageFit, AverageResponseFit, average_fit, check_rereadable
+from .fit import AverageFit, Mixes, average_fit, check_rereadable
 from .left_out import (
     assign_folds,
     cross_validated_scores,
@@ -94,8 +93,7 @@ class EvidenceWeighting(Weighting):
         shares, total = posterior_weights(np.array(evidences.values, float), _normalized(self.prior, len(fits)))
         if evidences.is_approximate:
             return average_fit(fits, shares, evidences.values, self, mixes="marginal", approximate_log_evidence=total)
-        kind = _kind_of(fits)
-        return average_fit(fits, shares, evidences.values, self, mixes="joint", log_evidence=total, kind=kind)
+        return average_fit(fits, shares, evidences.values, self, mixes="joint", log_evidence=total)
 
 
 class HeldOutWeighting(Weighting):
@@ -130,7 +128,7 @@ class HeldOutWeighting(Weighting):
         log_scores = self._log_scores(fits, X, y, with_labels)
         shares, scores = self.weights_of(log_scores), log_scores.sum(0)
         mixes: Mixes = "conditional" if with_labels else "marginal"
-        return average_fit(fits, shares, scores, self, mixes=mixes, kind=_kind_of(fits))
+        return average_fit(fits, shares, scores, self, mixes=mixes)
 
     def _log_scores(self, fits: Sequence[Fit], X: Any, y: Any, with_labels: bool) -> Float[np.ndarray, "n M"]:
         """The log score of each row by each member, trained without it."""
@@ -165,11 +163,6 @@ class PseudoBMA(HeldOutWeighting):
 
     def weights_of(self, log_scores: Float[np.ndarray, "n M"]) -> Float[np.ndarray, " M"]:
         return pseudo_bma_weights(log_scores)
-
-
-def _kind_of(fits: Sequence[Fit]) -> type[AverageFit] | None:
-    """The type of the average for a continuous label; else None, the default."""
-    return AverageResponseFit if fits[0].concrete.response is not None else None
 
 
 def have_labels(models: Sequence[ConcreteModel]) -> bool:

@@ -1,8 +1,8 @@
-"""`AverageFit`: an average of fits of several structures."""
+"""`AverageFit`: an average of fits of several structures, which mixes their answers."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import jax
 import numpy as np
@@ -13,8 +13,18 @@ from bayesgen.describe import amount, counted, described
 from bayesgen.errors import DataError, FitError, PredictionError
 from bayesgen.fitting import Fit
 from bayesgen.labels import AnyLabel
-from bayesgen.posteriors import At, AveragePosterior, Mixes, rows_of_members
-from bayesgen.prediction import BMA, ContinuousPrediction, DensityPrediction, PlugIn, Rule, answer, log_densities
+from bayesgen.models import Conjugate, Densities
+from bayesgen.posteriors import At, ParameterArrays, Posterior
+from bayesgen.prediction import (
+    BMA,
+    ClassPrediction,
+    ContinuousPrediction,
+    DensityPrediction,
+    PlugIn,
+    Rule,
+    answer_of_rows,
+    normalize,
+)
 from bayesgen.predictives import MixturePredictive
 from bayesgen.records import by_content
 from bayesgen.runtime import as_key, used
@@ -23,6 +33,8 @@ from bayesgen.typing import Float, Int, Seed, Shaped
 if TYPE_CHECKING:
     import xarray
 
+Mixes = Literal["joint", "conditional", "marginal"]
+AnyPrediction = ClassPrediction | ContinuousPrediction | DensityPrediction
 WITHOUT_CLASSES = (
     "The members of this average have classes, or components, of their own or none at all, and it has none: there are "
     "no class "
@@ -32,10 +44,65 @@ WITHOUT_CLASSES = (
 
 
 @by_content
+class AveragePosterior(Posterior):
+    """Several posteriors, each with a weight.
+
+    Generative story, for weights that are posterior probabilities::
+
+        structure ~ Categorical(weights)
+        process   ~ the posterior of that structure
+        x, y      ~ process
+
+    Attributes:
+        members: the posteriors.
+        weights: (M,) nonnegative, summing to 1.
+        mixes: the mixed density: "joint", p(x, y); "conditional", p(y | x), for weights learned on class probabilities,
+            whose members may be densities of different data; or "marginal", p(x), for members with different classes.
+        log_evidence: log p(X, y), structures marginalised; None where the weights are no posterior.
+    """
+
+    members: tuple[Posterior, ...]
+    weights: Float[np.ndarray, " M"]
+    mixes: Mixes = "joint"
+    log_evidence: float | None = None
+    has_draws = False
+    is_point = False
+    refusals: ClassVar[Mapping[str, str]] = {
+        "draws": (
+            "An average over structures has no draws, because its members have no parameters in common. Predict with "
+            "BMA(), or take draws from one member: fit.members[i]."
+        ),
+        "predictive": (
+            "The members of this average have classes, or components, of their own, so it has no table of classes. "
+            "Ask for densities, predict(fit, X, rule=BMA()).log_marginal, or ask one member."
+        ),
+    }
+
+    @property
+    def has_predictive(self) -> bool:  # type: ignore[override]
+        """Whether the members have their classes in common, so that there is one table of them."""
+        return self.mixes != "marginal"
+
+    @property
+    def parameters(self) -> ParameterArrays:
+        """Those of the member with the largest weight."""
+        return self.members[int(np.argmax(self.weights))].parameters
+
+    def densities(self, conjugate: Conjugate) -> list[Densities]:
+        raise PredictionError(
+            "An average over structures has no density by blocks. Ask one of its members, fit.best or fit.members[i]."
+        )
+
+    def _log_joint(self, rows: Rows, at: At) -> Float[np.ndarray, "n K"]:
+        raise PredictionError("The members of an average read rows each in its own way: ask fit.log_joint(X, at=...).")
+
+
+@by_content
 class AverageFit(Fit[AnyLabel]):
     """An average of fits of several structures, as `bayesgen.average` makes it.
 
-    Its schema, program, prior and parameters are those of the best structure.
+    Its schema, program, prior and parameters are those of the best structure. `PlugIn()` predicts by the best member,
+    `BMA()` mixes the members' answers: see `mixture`.
 
     Attributes:
         members: the fits, in the order in which they were given.
@@ -72,9 +139,28 @@ class AverageFit(Fit[AnyLabel]):
         """The member with the largest weight."""
         return self.members[int(np.argmax(self.weights))]
 
-    def rows_of(self, table: Table) -> Rows:
-        """The rows of a table as read by each member, together."""
-        return rows_of_members([fit.rows_of(table) for fit in self.members])
+    @property
+    def classes(self) -> Shaped[np.ndarray, " K"]:
+        """Those that the members have in common; empty where they have classes of their own."""
+        return super().classes if self.posterior.has_predictive else category_array(())
+
+    def log_joint(
+        self, X: Any, at: At | Literal["draws"] = "mean", rows: Int[np.ndarray, " m"] | None = None
+    ) -> Float[np.ndarray, "*draws n K"]:
+        """The table of the best member, or with at="predictive" that of the mixture. See `Fit.log_joint`."""
+        if self.concrete.response is not None:
+            raise PredictionError(
+                "An average of fits with a continuous label has no table of log-joints. Ask for "
+                "predict(fit, X, rule=BMA()), its log_density(y) and log_marginal, or ask one member, fit.members[i]."
+            )
+        if at not in ("predictive", "draws"):
+            return self.best.log_joint(X, at, rows)
+        self.posterior.require(at)
+        table = read_table(X)
+        self.warn_of_new_values(table)
+        answer = answer_of_rows(self, BMA(), table if rows is None else table.rows(rows))
+        assert isinstance(answer, ClassPrediction)
+        return log_joint_of(answer)
 
     def update(
         self, X: Any, y: Any = None, *, sample_weight: Any = None, seed: Seed = 0, progress: bool | None = None
@@ -127,38 +213,68 @@ def check_rereadable(X: Any) -> None:
         raise DataError("An average reads the data once for each of its members: give an iterable of chunks as a list.")
 
 
-@by_content
-class AverageDensityFit(AverageFit):
-    """An average of fits to rows without labels, such as mixtures of several numbers of components.
-
-    Its predictions are densities of rows: `PlugIn()` gives that of the best member, `BMA()` sum_m weight_m p_m(x). Its
-    members have different classes, so there are no class probabilities.
-    """
-
-    @property
-    def classes(self) -> Shaped[np.ndarray, " K"]:
-        """Empty: classes belong to the members."""
-        return category_array(())
-
-
-@answer.register
-def _(fit: AverageDensityFit, rule: Rule, X: Any) -> DensityPrediction:
-    table = read_table(X, least_rows=0)
-    if not isinstance(rule, PlugIn | BMA):
+@answer_of_rows.register
+def _(fit: AverageFit, rule: Rule, table: Table) -> AnyPrediction:
+    """`PlugIn` asks the best member, `BMA` mixes the answers of all; other rules ask the average itself."""
+    posterior = fit.posterior
+    if isinstance(rule, BMA):
+        if rule.entropy_draws and posterior.has_predictive:
+            posterior.require("draws")
+        members = [member for member, weight in zip(fit.members, fit.weights, strict=True) if weight > 0]
+        rules = [PlugIn() if member.posterior.is_point else rule for member in members]
+        answers = [answer_of_rows(member, its, table) for member, its in zip(members, rules, strict=True)]
+        return mixture(answers, np.log(fit.weights[fit.weights > 0]), posterior.mixes)
+    if isinstance(rule, PlugIn):
+        best = answer_of_rows(fit.best, rule, table)
+        return best if posterior.has_predictive else mixture([best], np.zeros(1), posterior.mixes)
+    if not posterior.has_predictive:
         raise PredictionError(
             f"An average of fits without labels predicts densities, by PlugIn() or BMA(), and {type(rule).__name__}() "
             "is neither: its members have no classes in common to average over. Use BMA()."
         )
-    if isinstance(rule, PlugIn):
-        densities = log_densities(fit.best, table, rule)
-    else:
-        parts = [
-            np.log(weight) + log_densities(member, table, PlugIn() if member.posterior.is_point else rule)
-            for weight, member in zip(fit.weights, fit.members, strict=True)
-            if weight > 0
-        ]
-        densities = scipy.special.logsumexp(parts, axis=0)
-    return DensityPrediction(densities, WITHOUT_CLASSES, used())
+    if fit.concrete.response is not None:
+        posterior.require("draws")
+    return dataclasses.replace(rule.apply(fit, table), device=used(), index=table.index)
+
+
+def mixture(answers: Sequence[Any], log_weights: Float[np.ndarray, " M"], mixes: Mixes) -> AnyPrediction:
+    """The mixture of answers of one type for the same rows.
+
+    Of densities, sum_m weight_m p_m(x). Of classes and of numbers, p(y | x) = sum_m weight_m p_m(x, y) / sum_m weight_m
+    p_m(x), where the joints are mixed and the members model x; else p(y | x) = sum_m weight_m p_m(y | x).
+    """
+    first, log_marginals = answers[0], [each.log_marginal for each in answers]
+    if mixes == "marginal":
+        return DensityPrediction(_log_sum(log_weights, log_marginals), WITHOUT_CLASSES, used())
+    if isinstance(first, ClassPrediction):
+        tables = [log_joint_of(each) if mixes == "joint" else log_conditional(each) for each in answers]
+        log_probabilities, log_marginal = normalize(_log_sum(log_weights, tables))
+        return ClassPrediction(log_probabilities, first.classes, log_marginal, device=first.device, index=first.index)
+    log_shares: Float[np.ndarray, "M n"] = log_weights[:, None] + np.zeros(len(first))
+    marginal: Float[np.ndarray, " n"] | None = None
+    if mixes == "joint" and all(each is not None for each in log_marginals):
+        marginal = _log_sum(log_weights, log_marginals)
+        log_shares = log_shares + np.stack(log_marginals) - marginal
+    predictive = MixturePredictive(log_shares, tuple(each.outcomes for each in answers))
+    return ContinuousPrediction(predictive, marginal, device=first.device, index=first.index)
+
+
+def _log_sum(
+    log_weights: Float[np.ndarray, " M"], logs: Sequence[Float[np.ndarray, "n ..."]]
+) -> Float[np.ndarray, "n ..."]:
+    """Logs of weighted sums of exponentials."""
+    terms = [log_weight + values for log_weight, values in zip(log_weights, logs, strict=True)]
+    return np.asarray(scipy.special.logsumexp(terms, axis=0))
+
+
+def log_conditional(answer: ClassPrediction) -> Float[np.ndarray, "n K"]:
+    """log p(y | x); -inf for all classes of a row that is impossible under all of them."""
+    return np.where(np.isnan(answer.log_probabilities), -np.inf, answer.log_probabilities)
+
+
+def log_joint_of(answer: ClassPrediction) -> Float[np.ndarray, "n K"]:
+    """log p(x, y)."""
+    return log_conditional(answer) + answer.log_marginal[:, None]
 
 
 def average_fit(
@@ -170,12 +286,10 @@ def average_fit(
     mixes: Mixes,
     log_evidence: float | None = None,
     approximate_log_evidence: float | None = None,
-    kind: type[AverageFit] | None = None,
 ) -> AverageFit:
-    """The average of fits with these weights, of the kind that suits them."""
-    fits = tuple(fits)
-    best = fits[int(np.argmax(weights))]
-    return (kind or (AverageDensityFit if mixes == "marginal" else AverageFit))(
+    """The average of fits with these weights."""
+    fits, best = tuple(fits), fits[int(np.argmax(weights))]
+    return AverageFit(
         model=tuple(fit.model for fit in fits),
         schema=best.schema,
         method=method,
@@ -186,44 +300,3 @@ def average_fit(
         members=fits,
         scores=np.asarray(scores),
     )
-
-
-@by_content
-class AverageResponseFit(AverageFit):
-    """An average of fits with a continuous label.
-
-    `PlugIn()` predicts by the best member. `BMA()` mixes predictive distributions: if weights are posterior and members
-    model x, p(y | x) = sum_m weight_m p_m(x, y) / sum_m weight_m p_m(x); else, as for weights from held-out rows,
-    p(y | x) = sum_m weight_m p_m(y | x).
-    """
-
-    def log_joint(
-        self, X: Any, at: At | Literal["draws"] = "mean", rows: Int[np.ndarray, " m"] | None = None
-    ) -> Float[np.ndarray, "*draws n K"]:
-        """Refused: members may model other columns."""
-        raise PredictionError(
-            "An average of fits with a continuous label has no table of log-joints. Ask for "
-            "predict(fit, X, rule=BMA()), its log_density(y) and log_marginal, or ask one member, fit.members[i]."
-        )
-
-
-@answer.register
-def _(fit: AverageResponseFit, rule: Rule, X: Any) -> ContinuousPrediction:
-    table = read_table(X, least_rows=0)
-    if isinstance(rule, PlugIn):
-        best: ContinuousPrediction = answer(fit.best, rule, table)
-        return best
-    if not isinstance(rule, BMA):
-        raise PredictionError(fit.posterior.refusals["draws"])
-    counting = np.flatnonzero(fit.weights > 0)
-    answers: list[ContinuousPrediction] = [answer(fit.members[index], rule, table) for index in counting]
-    with np.errstate(divide="ignore"):
-        log_weights = np.log(fit.weights[counting])[:, None] + np.zeros((1, table.num_rows))
-    marginals = [one.log_marginal for one in answers if one.log_marginal is not None]
-    log_marginal: Float[np.ndarray, " n"] | None = None
-    if len(marginals) == len(answers) and fit.posterior.mixes == "joint":
-        log_weights = log_weights + np.stack(marginals)
-        log_marginal = scipy.special.logsumexp(log_weights, axis=0)
-        log_weights = log_weights - log_marginal
-    predictive = MixturePredictive(log_weights, tuple(one.outcomes for one in answers))
-    return ContinuousPrediction(predictive, log_marginal, device=answers[0].device, index=table.index)

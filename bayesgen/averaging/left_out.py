@@ -10,12 +10,12 @@ import scipy.special
 from bayesgen.data import Rows, Table, read_table, response_values
 from bayesgen.errors import DataError, FitError
 from bayesgen.fitting import Fit, ProgramProblem, Summaries
-from bayesgen.posteriors import log_conditional
-from bayesgen.prediction import BMA, ContinuousPrediction, PlugIn, answer
+from bayesgen.prediction import BMA, ClassPrediction, ContinuousPrediction, PlugIn, answer_of_rows
 from bayesgen.runtime import as_key, generator
-from bayesgen.typing import Float, Int, Seed
+from bayesgen.typing import Float, Int, Seed, Shaped
 
 from .comparable import fingerprints
+from .fit import log_conditional
 
 
 def posterior_weights(
@@ -97,12 +97,8 @@ def stacking_weights(log_scores: Float[np.ndarray, "n M"]) -> Float[np.ndarray, 
 
 def held_out_scores(fit: Fit, X: Any, y: Any) -> Float[np.ndarray, " n"]:
     """log p(y_i | x_i) of rows that the fit has not seen; log p(x_i) where there are no labels."""
-    if y is None:
-        return _log_densities(fit, fit.read(X))
-    if fit.concrete.response is not None:
-        return _of_response(fit, read_table(X, y))
-    codes = fit.schema.encode_labels(y)
-    return _log_probs_of_labels(fit.log_joint(X, at="predictive"), codes)
+    table = read_table(X, y)
+    return _scores(fit, table, _truth(fit, table))
 
 
 def cross_validated_scores(fit: Fit, X: Any, y: Any, folds: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
@@ -113,61 +109,47 @@ def cross_validated_scores(fit: Fit, X: Any, y: Any, folds: Int[np.ndarray, " n"
         X, y: its training rows.
         folds: the fold of each row.
     """
-    if y is None:
-        return _cross_validated_densities(fit, X, folds)
-    if fit.concrete.response is not None:
-        return _cross_validated_responses(fit, read_table(X, y), folds)
-    codes = fit.schema.encode_labels(y)
-    rows = dataclasses.replace(fit.read(X), labels=codes)
-    _check_trained_on(fit, rows)
-    scores = np.empty(len(codes))
-    for fold in np.unique(folds):
-        out = np.flatnonzero(folds == fold)
-        rest = _refit(fit, dataclasses.replace(rows, weights=(folds != fold).astype(np.float64)))
-        table = rest.posterior.log_joint(rows.take(out), "predictive")
-        scores[out] = _log_probs_of_labels(table, codes[out])
-    return scores
-
-
-def _cross_validated_responses(fit: Fit, table: Table, folds: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    rows = fit.concrete.read(fit.schema, table)
-    _check_trained_on(fit, rows)
-    scores = np.empty(rows.num_rows)
+    table = read_table(X, y)
+    truth, rows = _truth(fit, table), fit.concrete.read(fit.schema, table)
+    if fit.concrete.response is None:
+        codes = truth if y is not None else fit.concrete.label_codes(fit.schema, table)
+        rows = dataclasses.replace(rows, labels=codes)
+    if y is not None:
+        _check_trained_on(fit, rows)
+    scores = np.empty(table.num_rows)
     for fold in np.unique(folds):
         out = np.flatnonzero(folds == fold)
         rest = _refit(fit, rows.take(np.flatnonzero(folds != fold)))
-        scores[out] = _of_response(rest, table.rows(out))
+        scores[out] = _scores(rest, table.rows(out), None if truth is None else truth[out])
     return scores
 
 
-def _of_response(fit: Fit, table: Table) -> Float[np.ndarray, " n"]:
-    """log p(y_i | x_i) of a continuous label, of which none may be missing."""
-    assert table.labels is not None
+def _truth(fit: Fit, table: Table) -> Shaped[np.ndarray, " n"] | None:
+    """The class of each row by index, or its number; None where there are no labels."""
+    if table.labels is None:
+        return None
+    if fit.concrete.response is None:
+        return fit.schema.encode_labels(table.labels)
     values = response_values(table.labels)
-    if np.isnan(values).any():
+    missing = np.isnan(values)
+    if missing.any():
         raise DataError(
-            f"y is missing in {int(np.isnan(values).sum())} rows, the first is row {int(np.argmax(np.isnan(values)))}, "
-            "and weights are learned on what members say of it. Leave these rows out."
+            f"y is missing in {int(missing.sum())} rows, the first is row {int(np.argmax(missing))}, and weights are "
+            "learned on what members say of it. Leave these rows out."
         )
-    prediction: ContinuousPrediction = answer(fit, BMA(), dataclasses.replace(table, labels=None))
-    return prediction.log_density(values)
+    return values
 
 
-def _cross_validated_densities(fit: Fit, X: Any, folds: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    table = read_table(X)
-    rows = dataclasses.replace(fit.read(table), labels=fit.concrete.label_codes(fit.schema, table))
-    scores = np.empty(rows.num_rows)
-    for fold in np.unique(folds):
-        out = np.flatnonzero(folds == fold)
-        rest = _refit(fit, rows.take(np.flatnonzero(folds != fold)))
-        scores[out] = _log_densities(rest, fit.rows_of(table.rows(out)))
-    return scores
-
-
-def _log_densities(fit: Fit, rows: Rows) -> Float[np.ndarray, " n"]:
-    """log p(x_i), averaged over processes where the fit has more than one."""
+def _scores(fit: Fit, table: Table, truth: Shaped[np.ndarray, " n"] | None) -> Float[np.ndarray, " n"]:
+    """log p(y_i | x_i) by the predictive, or log p(x_i) without a truth, averaged where there are several processes."""
     rule = PlugIn() if fit.posterior.is_point else BMA()
-    return rule.apply(fit, rows).log_marginal
+    prediction = answer_of_rows(fit, rule, dataclasses.replace(table, labels=None))
+    if truth is None:
+        return np.asarray(prediction.log_marginal)
+    if isinstance(prediction, ContinuousPrediction):
+        return prediction.log_density(truth)
+    assert isinstance(prediction, ClassPrediction)
+    return log_conditional(prediction)[np.arange(len(truth)), truth]
 
 
 def _check_trained_on(fit: Fit, rows: Rows) -> None:
@@ -195,8 +177,3 @@ def _refit(fit: Fit, rows: Rows) -> Fit:
     """The fit of these rows under the prior of all rows, whose scale the schema keeps."""
     data = Summaries(fit.concrete, fit.schema, fit.concrete.summarize(fit.schema, rows))
     return ProgramProblem(fit.model, data, progress=False).solved_by(fit.method)
-
-
-def _log_probs_of_labels(table: Float[np.ndarray, "n K"], codes: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """log p(y_i | x_i) of the label of each row."""
-    return log_conditional(table)[np.arange(len(codes)), codes]

@@ -1,6 +1,5 @@
-"""Posteriors, the results of training: points, conjugate posteriors, draws, averages of several."""
+"""Posteriors, the results of training: points, conjugate posteriors, draws."""
 
-from .average import AveragePosterior, Mixes, log_conditional, rows_of_members
 from .base import (
     At,
     Exported,
@@ -28,12 +27,10 @@ from .point import Point
 
 __all__ = [
     "At",
-    "AveragePosterior",
     "ConjugatePosterior",
     "Draws",
     "ExchangeableComponents",
     "Exported",
-    "Mixes",
     "ParameterArrays",
     "Point",
     "Posterior",
@@ -43,12 +40,10 @@ __all__ = [
     "convergence_problems",
     "entry_names",
     "label_invariants",
-    "log_conditional",
     "matching_orders",
     "numbers_per_row",
     "random_pairs",
     "reordered",
-    "rows_of_members",
     "warn_of_convergence",
     "warn_of_switching",
 ]

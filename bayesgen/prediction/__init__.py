@@ -2,13 +2,14 @@
 
 from .answer import ClassPrediction
 from .answer import named_classes as named_classes
+from .answer import normalize as normalize
 from .bma import BMA
 from .conditional_average import ConditionalAverage
 from .continuous import ContinuousPrediction
 from .plug_in import PlugIn
 from .rule import DensityPrediction, Rule, predict
 from .rule import answer as answer
-from .rule import log_densities as log_densities
+from .rule import answer_of_rows as answer_of_rows
 
 # public names; the other ones are for other rooms
 __all__ = [

@@ -152,9 +152,28 @@ def predict(fit: Trained[Any], X: Any, *, rule: Rule, device: str | None = None)
 
 @functools.singledispatch
 def answer(fit: Any, rule: Rule, X: Any) -> Any:
-    """The prediction of queries by a rule. Fits with predictions of other kinds register their own function."""
+    """The prediction of queries by a rule. Fits with queries of other kinds register their own function."""
     table = read_table(X, least_rows=0)
     fit.warn_of_new_values(table)
+    prediction = answer_of_rows(fit, rule, table)
+    if not isinstance(prediction, ClassPrediction):
+        return prediction
+    impossible = np.flatnonzero(named_classes(prediction.log_probabilities) < 0)
+    if len(impossible):
+        warn(
+            f"{len(impossible)} of {len(prediction.log_marginal)} rows have probability zero under every class, so "
+            f"their class probabilities are NaN. {_remedy(fit, rule, table, impossible)}",
+            ImpossibleRowsWarning,
+        )
+    return prediction
+
+
+@functools.singledispatch
+def answer_of_rows(fit: Any, rule: Rule, table: Table) -> ClassPrediction | ContinuousPrediction | DensityPrediction:
+    """The prediction of rows by a rule, without warnings of new values and of impossible rows.
+
+    Fits that predict by other fits register their own function.
+    """
     if fit.concrete.response is not None:
         return _continuous(fit, rule, table)
     classes = dataclasses.replace(_by_classes(fit, rule, table), device=used(), index=table.index)
@@ -163,20 +182,7 @@ def answer(fit: Any, rule: Rule, X: Any) -> Any:
     if len(fit.classes) == 0:
         why = "The program has no classes (label=None), so its rows have densities alone: answer.log_marginal."
         return DensityPrediction(classes.log_marginal, why, classes.device)
-    impossible = np.flatnonzero(named_classes(classes.log_probabilities) < 0)
-    if len(impossible):
-        warn(
-            f"{len(impossible)} of {len(classes.log_marginal)} rows have probability zero under every class, so their "
-            f"class probabilities are NaN. {_remedy(fit, rule, table, impossible)}",
-            ImpossibleRowsWarning,
-        )
     return classes
-
-
-def log_densities(fit: Trained, X: Any, rule: Rule) -> Float[np.ndarray, " n"]:
-    """log p(x) of rows by a rule: by the best process or averaged over all, classes marginalised."""
-    densities: Float[np.ndarray, " n"] = answer(fit, rule, X).log_marginal
-    return densities
 
 
 def _continuous(fit: Fit, rule: Rule, table: Table) -> ContinuousPrediction:

@@ -64,8 +64,11 @@ def new():
     return np.random.default_rng(9).normal(size=(5, 3))
 
 
-def rows_of(fit, new):
-    return fit.read(new) if hasattr(fit, "read") else Rows({"query": np.arange(5)})
+def table_of(fit, new, at):
+    """The table of log-joints of new rows, or of the first members of the domain."""
+    if isinstance(fit, bg.ConceptFit):
+        return fit.posterior.log_joint(Rows({"query": np.arange(5)}), at)
+    return fit.log_joint(new, at=at)
 
 
 @pytest.mark.parametrize("kind", TABLE)
@@ -79,14 +82,13 @@ def test_what_a_posterior_can_do_is_known_before(fits, kind):
 @pytest.mark.parametrize("kind", TABLE)
 def test_what_it_can_do_it_does_and_the_rest_it_refuses_in_its_own_words(fits, kind, new):
     fit, posterior = fits[kind], fits[kind].posterior
-    rows = rows_of(fit, new)
     for ability, can in zip(("mode", "predictive"), TABLE[kind][0], strict=False):
         if can:
-            table = posterior.log_joint(rows, ability)
+            table = table_of(fit, new, ability)
             assert len(table) == 5 and not np.isnan(table).any()
         else:
             with pytest.raises(bg.PredictionError) as refused:
-                posterior.log_joint(rows, ability)
+                table_of(fit, new, ability)
             assert str(refused.value) == posterior.refusals[ability]
     if posterior.has_draws:
         draws = posterior.draws(7, jax.random.key(1))
@@ -99,11 +101,12 @@ def test_what_it_can_do_it_does_and_the_rest_it_refuses_in_its_own_words(fits, k
 
 @pytest.mark.parametrize("kind", OF_ROWS)
 def test_a_table_does_not_depend_on_the_other_rows(fits, kind, new):
-    posterior = fits[kind].posterior
-    rows = fits[kind].read(new)
+    fit = fits[kind]
     for at in ("mean", "mode", "predictive"):
-        if getattr(posterior, f"has_{at}", True):
-            close(posterior.log_joint(rows.take([3, 1]), at), posterior.log_joint(rows, at)[[3, 1]], rtol=1e-12)
+        if getattr(fit.posterior, f"has_{at}", True):
+            table = fit.log_joint(new, at=at)
+            close(fit.log_joint(new[[3, 1]], at=at), table[[3, 1]], rtol=1e-12)
+            close(fit.log_joint(new, at=at, rows=np.array([3, 1])), table[[3, 1]], rtol=1e-12)
 
 
 @pytest.mark.parametrize("kind", OF_CLASSES)
@@ -189,6 +192,11 @@ def test_averages_of_densities_refuse_rules_that_they_do_not_know(fits, new):
     for rule, name in ((Uniform(), "Uniform"), (bg.ConditionalAverage(), "ConditionalAverage")):
         with pytest.raises(bg.PredictionError, match=rf"by PlugIn\(\) or BMA\(\), and {name}\(\) is neither"):
             bg.predict(fits["average of densities"], new, rule=rule)
+
+
+def test_averages_ask_rules_of_other_kinds_themselves(fits, new):
+    """A rule that is neither PlugIn nor BMA is not taken for one of them."""
+    close(bg.predict(fits["average"], new, rule=Uniform()).probabilities, 0.5)
 
 
 def test_a_point_is_its_own_mean_and_mode(fits, new):
