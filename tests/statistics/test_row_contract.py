@@ -4,15 +4,14 @@ import dataclasses
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
 from scipy.stats import multivariate_normal
-from test_statistics import CASES, CLASSES, COLUMNS, EMPTY, ROWS, likelihood_of
+from test_statistics import CASES, CLASSES, COLUMNS, EMPTY, ROWS, likelihood_of, read
 
 from bayesgen.errors import DataError
-from bayesgen.statistics import Moments, read_conditional
+from bayesgen.statistics import Moments
 from bayesgen.statistics.table import MULTIVARIATE_NORMAL, NORMAL
 
 every_case = pytest.mark.parametrize("name", CASES)
@@ -38,9 +37,8 @@ def same(one, two, rtol=1e-11, atol=1e-11):
 
 
 def data(name, rng):
-    case = CASES[name]
-    likelihood, measure = likelihood_of(case, case.parameters(rng))
-    return likelihood, case.rows(rng), measure, rng.choice([0, 2], ROWS), rng.gamma(1.0, 1.0, ROWS)
+    likelihood, measure = likelihood_of(name, rng)
+    return likelihood, CASES[name].rows(rng), measure, rng.choice([0, 2], ROWS), rng.gamma(1.0, 1.0, ROWS)
 
 
 def take(measure, rows):
@@ -84,12 +82,15 @@ def test_traced_summaries_are_those_of_numpy(name, rng):
     likelihood, values, measure, codes, weights = data(name, rng)
     measure, holes = jax.tree.map(np.array, measure), with_holes(values, rng)[1]
     responsibilities = rng.dirichlet(np.full(CLASSES, 0.5), ROWS)
-    traced = jax.jit(lambda x, classes, w, mask, i: likelihood.summarize(x, classes, CLASSES, w, mask, i))
     holes = None if name in VECTORS else holes
-    for classes, given, observed in ((codes, None, holes), (codes, weights, None), (responsibilities, weights, holes)):
-        expected = likelihood.summarize(values, classes, CLASSES, given, observed, measure)
+    given = ((codes, None, holes), (codes, weights, None), (responsibilities, weights, holes))
+
+    def run(values, given, measure):
+        return [likelihood.summarize(values, classes, CLASSES, w, mask, measure) for classes, w, mask in given]
+
+    for traced, expected in zip(jax.jit(run)(values, given, measure), run(values, given, measure), strict=True):
         assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(expected))
-        same(jax.tree.map(np.asarray, traced(values, classes, given, observed, measure)), expected)
+        same(jax.tree.map(np.asarray, traced), expected)
 
 
 @columnwise
@@ -164,15 +165,13 @@ def test_summaries_merge_with_and_without_missing_cells(name, rng):
 
 @columnwise
 def test_the_likelihood_of_what_is_observed(name, rng):
-    likelihood, values, measure, codes, weights = data(name, rng)
-    parameters = CASES[name].parameters(rng)
+    _, values, measure, codes, weights = data(name, rng)
+    likelihood, parameters, _, cells = read(name, CASES[name].parameters(rng), values)
     values, observed = with_holes(values, rng)
     summary = likelihood.summarize(values, codes, CLASSES, weights, observed, measure)
-    read = read_conditional(CASES[name].build(**parameters), -2)
-    rows = CASES[name].build(**{key: value[codes] for key, value in parameters.items()})
-    cells = np.where(observed, rows.log_prob(np.where(observed, values, np.abs(values[observed]).max())), 0.0)
-    expected = np.stack([(weights[:, None] * cells)[codes == k].sum(0) for k in range(CLASSES)])
-    np.testing.assert_allclose(likelihood.log_likelihood(read.parameters, summary), expected, rtol=1e-9, atol=1e-12)
+    weighted = weights[:, None] * np.where(observed, cells[np.arange(ROWS), codes], 0.0)
+    expected = np.stack([weighted[codes == k].sum(0) for k in range(CLASSES)])
+    np.testing.assert_allclose(likelihood.log_likelihood(parameters, summary), expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(("name", "words"), [("Multinomial, probs", "a multinomial"), ("Dirichlet", "a Dirichlet")])
@@ -197,18 +196,17 @@ def test_vectors_are_left_out_as_a_whole_and_refuse_missing_parts_by_name(name, 
 @pytest.mark.parametrize("traced", [False, True])
 def test_moments_of_far_off_and_constant_columns(soft, traced, rng):
     """Centred, whatever the way they are made: large offsets cost no digits, constant columns have no scatter."""
-    likelihood = likelihood_of(CASES["Normal"], CASES["Normal"].parameters(rng))[0]
     codes = rng.integers(0, 3, 101)
     values = rng.normal((1e8, 0.0, -3.0), 1.0, (101, 3))
     values[:, 1] = np.array([0.1, 0.7, 1e9 / 3])[codes]
     values[0, 0] = 1e5
     observed = rng.random(values.shape) < 0.7
     classes = np.eye(3)[codes] if soft else codes
-    run = (
-        jax.jit(lambda *a: likelihood.summarize(a[0], a[1], 3, a[2], a[3]))
-        if traced
-        else (lambda *a: likelihood.summarize(a[0], a[1], 3, a[2], a[3]))
-    )
+
+    def summarize(*arrays):
+        return NORMAL.summarize(arrays[0], arrays[1], 3, *arrays[2:])
+
+    run = jax.jit(summarize) if traced else summarize
     found = run(values, classes, rng.gamma(1.0, 1.0, 101), observed)
     assert (np.asarray(found.scatter)[:, 1] == 0).all()
     unweighted = run(values, classes, np.ones(101), observed)
@@ -224,7 +222,7 @@ def test_sparse_rows_have_responsibilities_and_no_missing_cells(rng):
         ("Multinomial, probs", rng.poisson(0.4, (ROWS, 7)).astype(float)),
         ("Bernoulli, probs", (rng.random((ROWS, 7)) < 0.2).astype(float)),
     ):
-        likelihood = likelihood_of(CASES[name], CASES[name].parameters(rng))[0]
+        likelihood = likelihood_of(name, rng)[0]
         classes = rng.dirichlet(np.full(CLASSES, 0.5), ROWS)
         classes[:, EMPTY] = 0.0
         sparse = scipy.sparse.csr_array(dense)
@@ -235,15 +233,14 @@ def test_sparse_rows_have_responsibilities_and_no_missing_cells(rng):
 
 def test_gradients_reach_responsibilities(rng):
     """Summaries made inside of what JAX differentiates: an expected log likelihood, by its responsibilities."""
-    likelihood = likelihood_of(CASES["Normal"], CASES["Normal"].parameters(rng))[0]
     values, observed = with_holes(rng.normal(size=(ROWS, COLUMNS)), rng)
 
     def scatter(responsibilities):
-        return likelihood.summarize(jnp.asarray(values), responsibilities, CLASSES, observed=observed).scatter.sum()
+        return NORMAL.summarize(values, responsibilities, CLASSES, observed=observed).scatter.sum()
 
     responsibilities = rng.dirichlet(np.full(CLASSES, 2.0), ROWS)
     direction = rng.normal(size=responsibilities.shape)
-    slope = (jax.grad(scatter)(responsibilities) * direction).sum()
+    slope = (np.asarray(jax.jit(jax.grad(scatter))(responsibilities)) * direction).sum()
     step = 1e-6 * direction
     expected = (scatter(responsibilities + step) - scatter(responsibilities - step)) / 2e-6
     np.testing.assert_allclose(slope, expected, rtol=1e-6)
@@ -252,28 +249,24 @@ def test_gradients_reach_responsibilities(rng):
 # --- densities of rows ------------------------------------------------------------------------------------------
 
 
-def log_probs_of_cells(name, parameters, values):
-    """NumPyro's log density of each cell under each class, (n, K, columns)."""
-    return np.asarray(CASES[name].build(**parameters).log_prob(jnp.asarray(values)[:, None]))
-
-
 @columnwise
-@pytest.mark.parametrize("xp", [np, jnp])
-def test_the_density_of_what_is_observed(name, xp, rng):
-    likelihood, values, _, _, _ = data(name, rng)
+@pytest.mark.parametrize("traced", [False, True])
+def test_the_density_of_what_is_observed(name, traced, rng):
+    values = CASES[name].rows(rng)
+    likelihood, parameters, _, cells = read(name, CASES[name].parameters(rng), values)
     if likelihood.uses_measure:
         return
-    parameters = CASES[name].parameters(rng)
-    with_all = log_probs_of_cells(name, parameters, values)
     values, observed = with_holes(values, rng)
     observed[5] = False
-    read = jax.tree.map(xp.asarray, read_conditional(CASES[name].build(**parameters), -2).parameters)
-    expected = np.where(observed[:, None], with_all, 0.0).sum(-1)
-    found = likelihood.density(read).log_prob(values, observed)
-    assert isinstance(found, np.ndarray if xp is np else jax.Array)
+
+    def run(parameters, many, *rows):
+        return likelihood.density(parameters).log_prob(*rows), likelihood.log_prob_of_many(many, *rows)
+
+    many = jax.tree.map(lambda array: np.stack([array, array[::-1], array]), parameters)
+    found, tables = (jax.jit(run) if traced else run)(parameters, many, values, observed)
+    assert isinstance(found, jax.Array if traced else np.ndarray)
+    expected = np.where(observed[:, None], cells, 0.0).sum(-1)
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
-    many = jax.tree.map(lambda array: jnp.stack([array, array[::-1], array]), read)
-    tables = likelihood.log_prob_of_many(many, jnp.asarray(values), jnp.asarray(observed))
     np.testing.assert_allclose(tables[:, 1].T, expected[:, ::-1], rtol=1e-9, atol=1e-9)
 
 
@@ -285,7 +278,7 @@ def test_the_density_of_what_is_observed(name, xp, rng):
     ],
 )
 def test_missing_cells_make_nothing_impossible(name, parameters, rng):
-    likelihood = likelihood_of(CASES[name], CASES[name].parameters(rng))[0]
+    likelihood = likelihood_of(name, rng)[0]
     values, observed = np.array([[1.0, 0.0], [0.0, 1.0], [np.nan, 1.0]]), np.array([[1, 1], [0, 0], [0, 1]], bool)
     found = likelihood.density({key: np.array(value) for key, value in parameters.items()}).log_prob(values, observed)
     np.testing.assert_array_equal(found[1:], [[0.0], [-np.inf]])
@@ -316,14 +309,20 @@ def normal_with_holes(rng, offset=0.0):
     return MULTIVARIATE_NORMAL, parameters, np.where(observed, rows, np.nan), observed
 
 
-@pytest.mark.parametrize("xp", [np, jnp])
+@jax.jit
+def traced_densities(parameters, density, rows, observed):
+    """Densities prepared while tracing, and those that were prepared before."""
+    prepared = MULTIVARIATE_NORMAL.density(parameters)
+    return prepared.log_prob(rows, observed), density.log_prob(rows, observed)
+
+
 @pytest.mark.parametrize("offset", [0.0, 1e5])
-def test_joint_normal_densities_are_marginals(xp, offset, rng):
+def test_joint_normal_densities_are_marginals(offset, rng):
     likelihood, parameters, rows, observed = normal_with_holes(rng, offset)
     expected = marginals(parameters, rows, observed).sum(-1)
-    density = likelihood.density(jax.tree.map(xp.asarray, parameters))
-    np.testing.assert_allclose(density.log_prob(rows, observed), expected, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(jax.jit(density.log_prob)(rows, observed), expected, rtol=1e-9, atol=1e-9)
+    density = likelihood.density(parameters)
+    for found in (density.log_prob(rows, observed), *traced_densities(parameters, density, rows, observed)):
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("soft", [False, True])
