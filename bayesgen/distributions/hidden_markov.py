@@ -11,7 +11,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.util import validate_sample
 
 from bayesgen.errors import ModelError
-from bayesgen.statistics import LOG_2PI, read_conditional, register, restricted
+from bayesgen.statistics import LOG_2PI, namespace, read_conditional, register, restricted
 from bayesgen.typing import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from .hidden_chains import log_density, sample_paths
@@ -88,12 +88,13 @@ class StepsOfStates(constraints.Constraint):
         return self.step.event_dim + 1
 
     def __call__(self, x: Shaped[Array, "..."]) -> Bool[Array, "..."]:
-        steps = jnp.moveaxis(jnp.asarray(x), -self.event_dim, 0)
+        xp = namespace(x)
+        steps = xp.moveaxis(xp.asarray(x), -self.event_dim, 0)
         if not len(steps):
-            return jnp.ones(steps.shape[1 : steps.ndim - self.step.event_dim], bool)
-        steps = jnp.repeat(jnp.expand_dims(steps, -self.event_dim), self.num_states, -self.event_dim)
-        seen = ~jnp.isnan(steps)
-        possible = self.step(jnp.where(seen, steps, self.step.feasible_like(steps))).any(-1)
+            return xp.ones(steps.shape[1 : steps.ndim - self.step.event_dim], bool)
+        steps = xp.repeat(xp.expand_dims(steps, -self.event_dim), self.num_states, -self.event_dim)
+        seen = ~xp.isnan(steps)
+        possible = self.step(xp.where(seen, steps, xp.asarray(self.step.feasible_like(steps)))).any(-1)
         whole = tuple(range(-self.whole_axes, 0))
         is_in_part = seen.any(whole) & ~seen.all(whole)
         return (possible & ~is_in_part.any(tuple(range(steps.ndim - self.event_dim, is_in_part.ndim)))).all(0)
