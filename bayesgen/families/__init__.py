@@ -1,6 +1,8 @@
 """Conjugate families, closed under updating: the posterior is again a family of the same type."""
 
 from .base import Family
+from .base import IncompleteFamily as IncompleteFamily
+from .base import OpenFamily as OpenFamily
 from .beta_bernoulli import BetaBernoulli
 from .dirichlet_categorical import DirichletCategorical
 from .dirichlet_grammar import DirichletGrammar

@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, NoReturn, Self, TypeAlias
 
 import jax
 import numpy as np
@@ -51,21 +51,10 @@ class Family(abc.ABC):
     """Whether some cells of a row may be missing, the others still having a density."""
     is_closed: ClassVar[bool] = True
     """Whether the posterior is again of the family, where hyperparameters are numbers and no cell is missing."""
-    has_several_maxima: ClassVar[bool] = False
-    """Whether likelihoods of rows have several maxima, because of hidden variables: EM then starts several times."""
-    without_maximum: ClassVar[str] = ""
-    """What to do where EM finds no maximum from any start, for messages."""
-    why_open: ClassVar[str] = "what it depends on is missing. Use NUTS() or MAP()."
-    """Why the posterior has no closed form where `has_closed_form` is false, and what to do, for messages."""
     batch_shape: TableShape = static(default=None, init=False)
     """The shape of the table of parameters; None until the family is resolved."""
 
     __hash__ = content_hash
-
-    @property
-    def why_never_closed(self) -> str:
-        """Why the posterior never has a closed form, where `is_closed` says so, and what to do, for messages."""
-        return f"no posterior of {type(self).__name__} is again one. Use NUTS(), or MAP() for the mode."
 
     # --- hyperparameters ---------------------------------------------------------------------------------------
 
@@ -300,56 +289,6 @@ class Family(abc.ABC):
         mean = self.mean()
         return mean if all(np.isfinite(value).all() for value in mean.values()) else self.mode()
 
-    def moment_estimates(self, summary: Any) -> ParameterTables:
-        """Rough estimates of parameters, whatever the prior, at which `reparametrised` is taken; mostly none."""
-        return {}
-
-    def reparametrised(self, parameters: Mapping[str, Array]) -> Self:
-        """The same prior, its sites in coordinates in which samplers move well near these parameters."""
-        return self
-
-    # --- missing cells and hidden variables: the steps of EM ------------------------------------------------------
-
-    def has_closed_form(self, summary: Summary) -> bool:
-        """Whether the posterior given this summary is again of the family: not where jointly normal rows lack cells."""
-        return True
-
-    def check_estimable(self, summary: Summary, names: Names = ANONYMOUS) -> None:
-        """Refuse a summary of rows with missing cells whose likelihood has no maximum or several.
-
-        Raises:
-            FitError: naming the place.
-        """
-        return None
-
-    def initial_summary(self, summary: Summary, rng: np.random.Generator | None = None) -> Summary:
-        """The summary of complete rows at which EM starts, estimated from the observed cells.
-
-        Args:
-            summary: of the rows.
-            rng: random numbers for one of several starts; None for the first start, which is deterministic.
-        """
-        return summary
-
-    def e_step(self, summary: Summary, parameters: Mapping[str, Array]) -> Summary:
-        """The expected summary of the complete rows, given their observed cells and parameters.
-
-        It is the summary itself where columns are modelled one by one, because their summaries count cells.
-        """
-        return summary
-
-    def e_step_with_log_likelihood(self, summary: Summary, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
-        """What `log_likelihood` and `e_step` give, in one pass over the summary."""
-        return self.log_likelihood(parameters, summary), self.e_step(summary, parameters)
-
-    def free_parameters(self, parameters: Mapping[str, Array]) -> Float[np.ndarray, " F"]:
-        """The unconstrained vector of the parameters that EM iterates over; empty where one M-step is enough."""
-        return np.zeros(0)
-
-    def at_free_parameters(self, vector: Float[np.ndarray, " F"]) -> ParameterTables | None:
-        """The parameters of such a vector; None where they are singular in floating point."""
-        return {}
-
     # --- what models and fits need ------------------------------------------------------------------------------
 
     @abc.abstractmethod
@@ -401,6 +340,81 @@ class Family(abc.ABC):
     def axis_names(self, schema: Schema, columns: Sequence[str]) -> dict[str, Sequence[Any]]:
         """Name of an axis other than that of classes -> the names along it, of a block of these columns."""
         return {"feature": list(columns), "feature_2": list(columns)}
+
+
+class IncompleteFamily(Family, abc.ABC):
+    """A family whose rows may lack what its closed forms need, because cells are missing or variables hidden: EM.
+
+    The E-step makes a summary of complete rows out of one that is not complete; closed forms refuse the latter.
+    """
+
+    why_open: ClassVar[str]
+    """Why there is no closed form of incomplete rows, and what to do, for messages."""
+    without_maximum: ClassVar[str] = ""
+    """What to do where EM finds no maximum from any of several starts; empty where it starts once."""
+
+    @abc.abstractmethod
+    def initial_summary(self, summary: Any, rng: np.random.Generator | None = None) -> Summary:
+        """The summary of complete rows at which EM starts, estimated from the observed cells.
+
+        Args:
+            summary: of incomplete rows.
+            rng: random numbers for one of several starts; None for the first start, which is deterministic.
+        """
+
+    @abc.abstractmethod
+    def e_step(self, summary: Any, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
+        """The log-likelihood of incomplete rows, and the expected summary of complete ones, given parameters."""
+
+    def check_estimable(self, summary: Any, names: Names = ANONYMOUS) -> None:
+        """Refuse incomplete rows whose likelihood has no maximum or several.
+
+        Raises:
+            FitError: naming the place.
+        """
+        return None
+
+    def free_parameters(self, parameters: Mapping[str, Array]) -> Float[np.ndarray, " F"]:
+        """The unconstrained vector of the parameters that EM iterates over; empty where its steps are not sped up."""
+        return np.zeros(0)
+
+    def at_free_parameters(self, vector: Float[np.ndarray, " F"]) -> ParameterTables | None:
+        """The parameters of such a vector; None where they are singular in floating point."""
+        return {}
+
+    def _prepared(self, data: Any, weights: Array | None, verb: str) -> tuple[Self, Summary]:
+        if not (data.is_complete if isinstance(data, Summary) else self.is_closed):
+            self._refuse(verb)
+        family, summary = super()._prepared(data, weights, verb)
+        if not summary.is_complete:
+            self._refuse(verb)
+        return family, summary
+
+    def _refuse(self, verb: str) -> NoReturn:
+        raise ModelError(f"{type(self).__name__}: {verb} has no closed form: {self.why_open}")
+
+
+class OpenFamily(IncompleteFamily, abc.ABC):
+    """A family whose posterior is never of the family, because its rows have hidden variables."""
+
+    is_closed = False
+
+    def _log_evidence(self, summary: Summary) -> NoReturn:
+        self._refuse("log_evidence")
+
+    def predictive(self) -> NoReturn:
+        self._refuse("predictive")
+
+    def row_predictive(self) -> RowDensity:
+        self._refuse("predictive")
+
+    def moment_estimates(self, summary: Any) -> ParameterTables:
+        """Rough estimates of parameters, whatever the prior, at which `reparametrised` is taken; mostly none."""
+        return {}
+
+    def reparametrised(self, parameters: Mapping[str, Array]) -> Self:
+        """The same prior, its sites in coordinates in which samplers move well near these parameters."""
+        return self
 
 
 def _num_columns(summary: Any) -> int | None:

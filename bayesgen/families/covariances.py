@@ -11,7 +11,7 @@ from bayesgen.errors import FitError, ModelError
 from bayesgen.statistics import Moments, PatternMoments, Summary, expected_moments, is_traced
 from bayesgen.typing import Array, ArrayOrNumber, Float
 
-from .base import Family, ParameterTables
+from .base import IncompleteFamily, ParameterTables
 from .hyperparameters import ANONYMOUS, Hyperparameter, Names, Pooling, TableShape, check_counted
 
 SINGULAR = 1e-13  # smallest eigenvalue of a correlation matrix, below which its digits are lost
@@ -102,11 +102,7 @@ def check_cells(
         names: for messages.
     """
     remedy = "Use MAP(), or columns with variances of their own (covariance='diag', NaiveBayes)."
-    if (counts == 0).any():
-        raise FitError(
-            f"Block {names.block!r}: no cell is observed at {names.where(counts == 0)}, so maximum likelihood has no "
-            "estimate of its mean. Use MAP(), or leave out that class or column."
-        )
+    check_counted(names, counts == 0, remedy="MAP()")
     if (scatter == 0).any():
         index, column = (int(i) for i in np.argwhere(scatter == 0)[0])
         who = "all classes together" if tied else names.class_name((index,))
@@ -138,7 +134,7 @@ def check_noise(
         )
 
 
-class JointNormalFamily(Family, abc.ABC):
+class JointNormalFamily(IncompleteFamily, abc.ABC):
     """Jointly normal columns, of which EM predicts missing cells by regression on the observed ones of the row.
 
     Source: see `expected_moments`.
@@ -160,24 +156,16 @@ class JointNormalFamily(Family, abc.ABC):
     def _covariance(self, matrices: Float[Array, "*K D D"]) -> Float[Array, "..."]:
         return matrices[0] if self.pooling.tied else matrices
 
-    def has_closed_form(self, summary: Summary) -> bool:
-        """Not where cells are missing: the likelihood is then a product over patterns of observed cells."""
-        return not isinstance(summary, PatternMoments)
-
-    def check_estimable(self, summary: Summary, names: Names = ANONYMOUS) -> None:
+    def check_estimable(self, summary: PatternMoments, names: Names = ANONYMOUS) -> None:
         """Each class needs observed cells of each column, not all equal, and rows that observe each pair of columns."""
-        if not isinstance(summary, PatternMoments):
-            return
         weights = np.zeros((self.batch_shape[0], summary.num_groups))
         weights[summary.classes, np.arange(summary.num_groups)] = summary.count
         together = np.einsum("kg,gd,ge->kde", weights, summary.observed, summary.observed, optimize=True)
         counts, scatter = np.diagonal(together, axis1=1, axis2=2), self._pool(np.asarray(summary.by_column().scatter))
         check_cells(self._pool(together), counts, scatter, self.pooling.tied, names)
 
-    def initial_summary(self, summary: Summary, rng: np.random.Generator | None = None) -> Summary:
+    def initial_summary(self, summary: PatternMoments, rng: np.random.Generator | None = None) -> Summary:
         """Means and variances of the observed cells of each column; the prior's for columns without any in a class."""
-        if not isinstance(summary, PatternMoments):
-            return summary
         columns = summary.by_column()
         count = np.bincount(summary.classes, summary.count, len(columns.count))
         is_observed = columns.count > 0
@@ -186,15 +174,8 @@ class JointNormalFamily(Family, abc.ABC):
         scatter = (count[:, None] * variance)[..., None] * np.eye(variance.shape[-1])
         return Moments(count, np.where(is_observed, columns.mean, self.location), scatter, np.zeros(len(count)))
 
-    def e_step(self, summary: Summary, parameters: Mapping[str, Array]) -> Summary:
+    def e_step(self, summary: PatternMoments, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
         """Expected moments of complete rows."""
-        return (
-            self.e_step_with_log_likelihood(summary, parameters)[1] if isinstance(summary, PatternMoments) else summary
-        )
-
-    def e_step_with_log_likelihood(self, summary: Summary, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
-        if not isinstance(summary, PatternMoments):
-            return super().e_step_with_log_likelihood(summary, parameters)
         moments, log_likelihood = expected_moments(summary, **self.likelihood_parameters(parameters))
         return float(log_likelihood.sum()), moments
 

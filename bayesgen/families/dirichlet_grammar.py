@@ -1,7 +1,7 @@
 """Strings of a grammar whose rules have probabilities, with a Dirichlet prior on the rules of each nonterminal."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,9 +12,10 @@ from bayesgen.data import Kind, Schema, SequenceOf
 from bayesgen.distributions import GrammarLikelihood, GrammarRules, ProbabilisticGrammar
 from bayesgen.errors import ModelError
 from bayesgen.records import fill, record, static
-from bayesgen.statistics import RetainedRows, RowDensity, Summary, Sums
+from bayesgen.statistics import RetainedRows, Summary, Sums
 from bayesgen.typing import Array, Float, Int
 
+from .base import OpenFamily
 from .dirichlet import DirichletFamily
 from .hyperparameters import (
     Scale,
@@ -24,7 +25,7 @@ from .hyperparameters import (
 
 
 @record
-class DirichletGrammar(DirichletFamily):
+class DirichletGrammar(OpenFamily, DirichletFamily):
     """Strings of a probabilistic context-free grammar, with a Dirichlet prior on the rules of each nonterminal.
 
     Generative story::
@@ -68,10 +69,8 @@ class DirichletGrammar(DirichletFamily):
     max_length: int | None = static()
     kind = "sequence"
     joint = True
-    is_closed = False
-    has_several_maxima = True
     without_maximum = "NUTS() needs no maximum."
-    why_never_closed = (
+    why_open = (
         "its parse trees are hidden, so that the posterior is a mixture over all of them. Use NUTS(), which sums them "
         "out, or MAP()."
     )
@@ -162,52 +161,22 @@ class DirichletGrammar(DirichletFamily):
 
     # --- hidden parse trees: EM ---------------------------------------------------------------------------------
 
-    def e_step(self, summary: Summary, parameters: Mapping[str, Array]) -> Summary:
+    def e_step(self, summary: RetainedRows, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
         """Expected uses of each rule."""
-        return self.e_step_with_log_likelihood(summary, parameters)[1]
-
-    def e_step_with_log_likelihood(self, summary: Summary, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
-        if not isinstance(summary, RetainedRows):
-            return self.log_likelihood(parameters, summary), summary
         log_likelihood, uses = self.likelihood.expected_counts(self.likelihood_parameters(parameters), summary)
-        return float(np.sum(log_likelihood)), _counts(summary, uses["log_probs"])
+        counts = np.asarray(uses["log_probs"])
+        return float(np.sum(log_likelihood)), Sums(np.asarray(summary.count), (counts,), np.zeros(counts.shape[:-1]))
 
-    def initial_summary(self, summary: Summary, rng: np.random.Generator | None = None) -> Summary:
+    def initial_summary(self, summary: RetainedRows, rng: np.random.Generator | None = None) -> Summary:
         """Expected uses of each rule at the prior means, or at random probabilities."""
-        if not isinstance(summary, RetainedRows):
-            return summary
         family = self.closed("a start")
-        start = (
-            family.mean() if rng is None else self.replace(concentration=np.ones_like(family.concentration)).sample(rng)
-        )
-        return self.e_step(summary, start)
+        random = family.replace(concentration=np.ones_like(family.concentration))
+        return self.e_step(summary, family.mean() if rng is None else random.sample(rng))[1]
 
     def log_likelihood(self, parameters: Mapping[str, Array], summary: Summary) -> float:
         if not isinstance(summary, Sums):
             return super().log_likelihood(parameters, summary)
         return float(xlogy(summary.totals[0], self._joined(parameters)).sum())
-
-    def has_closed_form(self, summary: Summary) -> bool:
-        return isinstance(summary, Sums)
-
-    # --- closed forms, given the trees --------------------------------------------------------------------------
-
-    def _prepared(self, data: Any, weights: Array | None, verb: str) -> tuple[Self, Summary]:
-        if not isinstance(data, Sums):
-            self._refuse(verb)
-        return super()._prepared(data, weights, verb)
-
-    def _log_evidence(self, summary: Sums) -> NoReturn:
-        self._refuse("log_evidence")
-
-    def predictive(self) -> NoReturn:
-        self._refuse("predictive")
-
-    def row_predictive(self) -> RowDensity:
-        self._refuse("predictive")
-
-    def _refuse(self, verb: str) -> NoReturn:
-        raise ModelError(f"DirichletGrammar: {verb} has no closed form: {self.why_never_closed}")
 
     def _table(self, verb: str) -> Float[Array, "... R"]:
         return self.closed(verb).concentration
@@ -228,11 +197,6 @@ class DirichletGrammar(DirichletFamily):
         """The rules, as they are written."""
         names = self.rules.rule_names
         return {f"{name}_rule": list(names[place]) for name, place in self.places.items()}
-
-
-def _counts(summary: RetainedRows, uses: Float[Array, "*K R"]) -> Sums:
-    """Uses of rules, as the summary of strings with known parse trees."""
-    return Sums(np.asarray(summary.count), (np.asarray(uses),), np.zeros(np.shape(uses)[:-1]))
 
 
 def _of_all_rules(rules: GrammarRules, stated: Mapping[Hashable, Any]) -> Float[np.ndarray, " R"]:

@@ -3,7 +3,7 @@
 import dataclasses
 import numbers
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +17,10 @@ from bayesgen.distributions import HiddenMarkov, HiddenMarkovLikelihood
 from bayesgen.errors import ModelError
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
-from bayesgen.statistics import RetainedRows, RowDensity, Summary
+from bayesgen.statistics import RetainedRows, Summary
 from bayesgen.typing import Array, Int
 
-from .base import Family, Key, ParameterTables
+from .base import Family, IncompleteFamily, Key, OpenFamily, ParameterTables
 from .dirichlet import DirichletTables, relative_frequencies
 from .hidden_counts import (
     HiddenCounts,
@@ -84,7 +84,7 @@ CHAIN = ("initial", "transition")
 
 
 @record
-class DirichletHiddenMarkov(Family):
+class DirichletHiddenMarkov(OpenFamily):
     """Sequences from a chain of S hidden states: Dirichlet priors on the chain, any family for the emissions.
 
     Generative story, given the length T of a sequence::
@@ -133,14 +133,12 @@ class DirichletHiddenMarkov(Family):
     initial_concentration: Hyperparameter
     kind = "sequence"
     joint = True
-    is_closed = False
-    has_several_maxima = True
     without_maximum = (
         "MAP() keeps all states by concentrations above 1, DirichletHiddenMarkov(S, concentration=2.0, initial=2.0); "
         "NUTS() needs no maximum."
     )
     covariate = "length"
-    why_never_closed = (
+    why_open = (
         "its states are hidden, so that the posterior is a mixture over all their paths. Use NUTS(), which sums them "
         "out, or MAP()."
     )
@@ -235,23 +233,6 @@ class DirichletHiddenMarkov(Family):
             transition_concentration=self.transition_concentration + summary.transition,
         )
 
-    def _prepared(self, data: Any, weights: Array | None, verb: str) -> tuple[Self, Summary]:
-        if not isinstance(data, HiddenCounts):
-            self._refuse(verb)
-        return super()._prepared(data, weights, verb)
-
-    def _log_evidence(self, summary: Summary) -> NoReturn:
-        self._refuse("log_evidence")
-
-    def predictive(self) -> NoReturn:
-        self._refuse("predictive")
-
-    def row_predictive(self) -> RowDensity:
-        self._refuse("predictive")
-
-    def _refuse(self, verb: str) -> NoReturn:
-        raise ModelError(f"DirichletHiddenMarkov: {verb} has no closed form: {self.why_never_closed}")
-
     @property
     def _chain(self) -> DirichletTables:
         return DirichletTables({"initial": self.initial_concentration, "transition": self.transition_concentration})
@@ -302,20 +283,11 @@ class DirichletHiddenMarkov(Family):
 
     # --- hidden states: EM ------------------------------------------------------------------------------------------
 
-    def has_closed_form(self, summary: Summary) -> bool:
-        """Only for counts of states; the states of rows are hidden."""
-        return isinstance(summary, HiddenCounts)
-
-    def e_step(self, summary: Summary, parameters: Mapping[str, Array]) -> Summary:
-        """Expected counts of states and transitions, and summaries of emissions by state."""
-        return self.e_step_with_log_likelihood(summary, parameters)[1]
-
-    def e_step_with_log_likelihood(self, summary: Summary, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
+    def e_step(self, summary: RetainedRows, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
         """Log-likelihood and expected counts, class by class; the emissions' E-step takes missing cells of time steps.
 
         Source: Rabiner (1989), section III.
         """
-        assert isinstance(summary, RetainedRows)
         has_partial, log_likelihood, parts = has_partial_steps(summary), 0.0, []
         for code in range(summary.num_classes or 1):
             family, of_class = self._emissions_of(code), {name: value[code] for name, value in parameters.items()}
@@ -326,13 +298,14 @@ class DirichletHiddenMarkov(Family):
                 np.asarray(log_initial), np.asarray(log_transition), family.likelihood,
                 family.likelihood_parameters(emissions), summary.of_class(code), has_partial,
             )  # fmt: skip
-            parts.append(dataclasses.replace(counts, emissions=family.e_step(counts.emissions, emissions)))
+            if isinstance(family, IncompleteFamily) and not counts.emissions.is_complete:
+                counts = dataclasses.replace(counts, emissions=family.e_step(counts.emissions, emissions)[1])
+            parts.append(counts)
             log_likelihood += of_rows
         return log_likelihood, stacked(parts)
 
-    def initial_summary(self, summary: Summary, rng: np.random.Generator | None = None) -> Summary:
+    def initial_summary(self, summary: RetainedRows, rng: np.random.Generator | None = None) -> Summary:
         """Counts at which EM starts: clusters of the time steps are the states. See `clustered_counts`."""
-        assert isinstance(summary, RetainedRows)
         has_partial, parts = has_partial_steps(summary), []
         for code in range(summary.num_classes or 1):
             rows, family = summary.of_class(code), self._emissions_of(code)
@@ -340,7 +313,9 @@ class DirichletHiddenMarkov(Family):
                 counts = clustered_counts(family.likelihood, rows, self.num_states, has_partial, rng)
             else:
                 counts = no_counts(family.likelihood, rows, self.num_states, has_partial)
-            parts.append(dataclasses.replace(counts, emissions=family.initial_summary(counts.emissions)))
+            if isinstance(family, IncompleteFamily) and not counts.emissions.is_complete:
+                counts = dataclasses.replace(counts, emissions=family.initial_summary(counts.emissions))
+            parts.append(counts)
         return stacked(parts)
 
     def _emissions_of(self, code: int) -> Family:

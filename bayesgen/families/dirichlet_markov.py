@@ -17,12 +17,12 @@ from bayesgen.distributions import (
     check_symbols,
     is_whole,
 )
-from bayesgen.errors import FitError, ModelError
+from bayesgen.errors import ModelError
 from bayesgen.records import fill, record, static
 from bayesgen.statistics import RowDensity, Summary, Sums, namespace
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Real
 
-from .base import ParameterTables, shown
+from .base import IncompleteFamily, ParameterTables, shown
 from .dirichlet import DirichletFamily, check_unique, shares
 from .hyperparameters import ANONYMOUS, Names, Scale, Stated, broadcast, check_counted
 from .rows import DirichletMarkovDensity
@@ -89,7 +89,7 @@ LONGEST_SIMULATED = 100  # of simulated sequences that have not ended
 
 
 @record
-class DirichletMarkov(DirichletFamily):
+class DirichletMarkov(IncompleteFamily, DirichletFamily):
     """Sequences of symbols as Markov chains of order k, with a Dirichlet prior on what follows each context.
 
     Generative story, given the row's length T::
@@ -249,15 +249,8 @@ class DirichletMarkov(DirichletFamily):
     def _table(self, verb: str) -> Float[Array, "... contexts r"]:
         return self.closed(verb).concentration
 
-    def _updated(self, summary: Any) -> Self:
-        if not summary.is_complete:
-            raise FitError(f"DirichletMarkov: the posterior has no closed form, because {self.why_open}")
-        return super()._updated(summary)
-
     def _log_evidence(self, summary: Any) -> Float[ArrayOrNumber, "..."]:
         """Term by term: of each context."""
-        if not summary.is_complete:
-            raise FitError(f"DirichletMarkov: the evidence has no closed form, because {self.why_open}")
         return super()._log_evidence(dataclasses.replace(summary, log_base=np.zeros(())))
 
     def mode(self, names: Names = ANONYMOUS) -> ParameterTables:
@@ -274,22 +267,12 @@ class DirichletMarkov(DirichletFamily):
 
     # --- missing time steps: EM -----------------------------------------------------------------------------------
 
-    def has_closed_form(self, summary: Summary) -> bool:
-        """Not where steps are missing."""
-        return summary.is_complete
-
-    def initial_summary(self, summary: Summary, rng: np.random.Generator | None = None) -> Summary:
+    def initial_summary(self, summary: CountsAndRows, rng: np.random.Generator | None = None) -> Summary:
         """Expected counts at the posterior means given the complete rows."""
-        if not isinstance(summary, CountsAndRows):
-            return summary
-        return self.e_step(summary, self.update(summary.counts).mean())
+        return self.e_step(summary, self.update(summary.counts).mean())[1]
 
-    def e_step(self, summary: Summary, parameters: Mapping[str, Array]) -> Summary:
+    def e_step(self, summary: CountsAndRows, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
         """Expected counts, missing time steps included."""
-        return self.e_step_with_log_likelihood(summary, parameters)[1]
-
-    def e_step_with_log_likelihood(self, summary: Summary, parameters: Mapping[str, Array]) -> tuple[float, Summary]:
-        assert isinstance(summary, Sums | CountsAndRows)
         return self.likelihood.e_step(self.likelihood_parameters(parameters), summary)
 
     # --- used alone -----------------------------------------------------------------------------------------------

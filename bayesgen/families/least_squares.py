@@ -14,11 +14,11 @@ from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.transforms import AffineTransform, Transform, biject_to
 
 from bayesgen.errors import FitError, ModelError
-from bayesgen.statistics import Moments, holds_anywhere, is_traced, namespace
+from bayesgen.statistics import Moments, is_traced, namespace
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, PRNGKeyArray, Real
 
 from .covariances import SINGULAR
-from .hyperparameters import Names
+from .hyperparameters import Names, check_counted
 
 
 class RealAbout(Constraint):
@@ -210,11 +210,7 @@ def least_squares(summary: Moments, intercept: bool, names: Names) -> dict[str, 
         FitError: no rows; features of which some are linear in others, by name; a column without residuals.
     """
     counts, xp = row_counts(summary), namespace(summary.mean, summary.count)
-    if holds_anywhere(counts == 0):
-        raise FitError(
-            f"Block {names.block!r}: no rows at {names.where(counts == 0)}, so maximum likelihood has no estimate. Use "
-            f"{names.averaging}, or {names.advice.without_class}."
-        )
+    check_counted(names, counts == 0)
     rows = root(summary.scatter)
     if not intercept:
         rows = xp.concatenate([rows, xp.sqrt(counts)[..., None, None] * summary.mean[..., None, :]], -2)

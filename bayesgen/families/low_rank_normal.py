@@ -13,13 +13,13 @@ from numpyro.distributions.transforms import Transform
 from scipy.special import gammaln
 
 from bayesgen.distributions import Chi
-from bayesgen.errors import FitError, ModelError
+from bayesgen.errors import ModelError
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
-from bayesgen.statistics import LOG_2PI, Moments, MultivariateNormalLikelihood, PatternMoments, RowDensity, Summary
+from bayesgen.statistics import LOG_2PI, Moments, MultivariateNormalLikelihood, PatternMoments, Summary
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
-from .base import Key, ParameterTables
+from .base import Key, OpenFamily, ParameterTables
 from .covariances import JointNormalFamily, check_noise, covariances_at, vector_of_factors
 from .factors import (
     ToBelow,
@@ -41,6 +41,7 @@ from .hyperparameters import (
     Stated,
     as_number,
     broadcast,
+    check_counted,
     check_positive,
     default_common_variance,
 )
@@ -50,7 +51,7 @@ NOISE_SHARE = 0.05  # of the columns' mean variance: the default scale of the no
 
 
 @record
-class LowRankNormal(JointNormalFamily):
+class LowRankNormal(OpenFamily, JointNormalFamily):
     """Real columns that are linear in a few hidden factors, with noise of the same variance in all of them.
 
     Generative story, for k factors::
@@ -104,7 +105,7 @@ class LowRankNormal(JointNormalFamily):
     kind = "real"
     joint = True
     scaled = True
-    is_closed = False
+    why_open = "its posterior is no LowRankNormal. Use NUTS(), or MAP() for the mode."
     pooling = Pooling()
     likelihood = MultivariateNormalLikelihood()
 
@@ -241,11 +242,7 @@ class LowRankNormal(JointNormalFamily):
     def maximum_likelihood(self, summary: Moments, names: Names = ANONYMOUS) -> ParameterTables:
         """Means, and the covariances nearest to those of the rows (denominator N)."""
         count = np.asarray(summary.count)
-        if (count == 0).any():
-            raise FitError(
-                f"Block {names.block!r}: no rows at {names.where(count == 0)}, so maximum likelihood has no estimate. "
-                "Use MAP(), or leave that class out."
-            )
+        check_counted(names, count == 0, remedy="MAP()")
         values, vectors = spectrum_of(np.asarray(summary.scatter) / count[..., None, None])
         check_noise(np.asarray(values), count, self.num_factors, names)
         lengths, noise = nearest_spectrum(values, self.num_factors)
@@ -287,16 +284,7 @@ class LowRankNormal(JointNormalFamily):
         return mode | {"covariance": covariance_of(lengths, noise, vectors)}
 
     def _updated(self, summary: Summary) -> NoReturn:
-        _refuse("update")
-
-    def _log_evidence(self, summary: Summary) -> NoReturn:
-        _refuse("log_evidence")
-
-    def predictive(self) -> NoReturn:
-        _refuse("predictive")
-
-    def row_predictive(self) -> RowDensity:
-        _refuse("predictive")
+        self._refuse("update")
 
     def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
         return {"loc": parameters["mean"], "scale_tril": np.linalg.cholesky(parameters["covariance"])}
@@ -310,17 +298,11 @@ class LowRankNormal(JointNormalFamily):
 
     # --- missing cells: EM ------------------------------------------------------------------------------------------
 
-    def check_estimable(self, summary: Summary, names: Names = ANONYMOUS) -> None:
+    def check_estimable(self, summary: PatternMoments, names: Names = ANONYMOUS) -> None:
         """Each class needs an observed cell of each column."""
-        if not isinstance(summary, PatternMoments):
-            return
         counts = np.zeros(self.batch_shape)
         np.add.at(counts, summary.classes, summary.count[:, None] * summary.observed)
-        if (counts == 0).any():
-            raise FitError(
-                f"Block {names.block!r}: no cell is observed at {names.where(counts == 0)}, so maximum likelihood has "
-                "no estimate of its mean. Use MAP(), or leave out that class or column."
-            )
+        check_counted(names, counts == 0, remedy="MAP()")
 
     def free_parameters(self, parameters: Mapping[str, Array]) -> Float[np.ndarray, " F"]:
         """Means, and Cholesky factors with the logs of their diagonals, in units of the loadings' scale."""
@@ -388,9 +370,3 @@ class LowRankNormal(JointNormalFamily):
 
     def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
         return dist.LowRankMultivariateNormal(*(parameters[name][labels] for name in ("mean", "loadings", "noises")))
-
-
-def _refuse(verb: str) -> NoReturn:
-    raise ModelError(
-        f"LowRankNormal: {verb} has no closed form, because its posterior is no LowRankNormal. Fit by NUTS() or MAP()."
-    )

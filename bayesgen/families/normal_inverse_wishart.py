@@ -1,7 +1,7 @@
 """Normal-inverse-Wishart: real columns with a full covariance, one for each class or one for all."""
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,6 @@ from bayesgen.statistics import (
     MultivariateNormalLikelihood,
     PatternMoments,
     RowDensity,
-    Summary,
     namespace,
 )
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
@@ -125,10 +124,6 @@ class NormalInverseWishart(JointNormalFamily):
         variance = np.diagonal(summary.scatter, axis1=-2, axis2=-1) / max(summary.count, 1e-300)
         return Scale(num_columns=len(variance), mean=summary.mean, variance=variance)
 
-    def _prepared(self, data: Any, weights: Array | None, verb: str) -> tuple[Self, Summary]:
-        _refuse_patterns(data, verb)
-        return super()._prepared(data, weights, verb)
-
     def _growth(self, summary: Moments) -> tuple[Float[Array, "*K"], Float[Array, "*K D D"]]:
         """What data add to the degrees of freedom and to the scale matrix."""
         count, shift = summary.count, summary.mean - self.location
@@ -188,8 +183,8 @@ class NormalInverseWishart(JointNormalFamily):
 
     def maximum_likelihood(self, summary: Moments | PatternMoments, names: Names = ANONYMOUS) -> ParameterTables:
         """Means, and covariances with denominator N."""
-        _refuse_patterns(summary, "maximum likelihood")
-        assert isinstance(summary, Moments)
+        if not isinstance(summary, Moments):
+            self._refuse("maximum likelihood")
         self._check_axes(summary)
         check_ranks(summary, self._pool, self.pooling.tied, names)
         count = self._pool(summary.count)
@@ -268,12 +263,3 @@ class NormalInverseWishart(JointNormalFamily):
             "mean": ("class", "feature"),
             "covariance": matrix if self.pooling.tied else ("class", *matrix),
         }
-
-
-def _refuse_patterns(data: Any, verb: str) -> None:
-    """Refuse rows with missing cells: their likelihood is a product over patterns, and conjugate to nothing."""
-    if isinstance(data, PatternMoments):
-        raise ModelError(
-            f"NormalInverseWishart: {verb} has no closed form where cells are missing. Drop these rows, give columns "
-            "variances of their own (NormalInverseGamma), or use NUTS() or MAP()."
-        )

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 
+from bayesgen.families import OpenFamily
 from bayesgen.posteriors import ConjugatePosterior
 from bayesgen.statistics import PatternMoments
 
@@ -34,17 +35,17 @@ class Exact(Method):
                     f"Exact() has no closed form for block {name!r}: its hyperparameter "
                     f"{', '.join(family.hierarchical)} is a distribution. Use NUTS() or MAP()."
                 )
-            if not family.is_closed:
-                return f"Exact() has no closed form for block {name!r}: {family.why_never_closed}"
-        families = dict(prior.families())
-        for name in prior.open_blocks(data.statistics):
+            if isinstance(family, OpenFamily):
+                return f"Exact() has no closed form for block {name!r}: {family.why_open}"
+        for block, family in prior.incomplete(data.statistics):
+            name = block.name
             if _lacks_response_alone(problem, name):
                 assert data.schema.response is not None
                 return (
                     f"Exact() has no closed form for block {name!r} where {data.schema.response.name} is missing. Drop "
                     "these rows, or use MAP() or NUTS(), which learn from them."
                 )
-            return f"Exact() has no closed form for block {name!r}: {families[name].why_open}"
+            return f"Exact() has no closed form for block {name!r}: {family.why_open}"
         if data.statistics.unlabelled is not None:
             return (
                 "Exact() has no closed form where labels are missing, as they are in "

@@ -1,13 +1,13 @@
 """`Conjugate`: the class prior and blocks of a model, for closed forms and EM."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from bayesgen.data import Rows, Schema, SequenceOf
-from bayesgen.families import Advice, Family, Names
+from bayesgen.families import Advice, Family, IncompleteFamily, Names, OpenFamily
 from bayesgen.records import copied, record, static
 from bayesgen.statistics import (
     DensityGivenFeatures,
@@ -83,10 +83,12 @@ class Conjugate:
         of_classes = [] if self.class_prior is None else [("class", self.class_prior)]
         return [*of_classes, *((block.name, block.family) for block in self.blocks)]
 
-    def open_blocks(self, statistics: SufficientStatistics) -> list[str]:
-        """Names of the blocks without a closed form for these data: jointly normal columns with missing cells."""
-        summaries = statistics.summaries
-        return [block.name for block in self.blocks if not block.family.has_closed_form(summaries[block.name])]
+    def incomplete(self, statistics: SufficientStatistics) -> list[tuple[Block, IncompleteFamily]]:
+        """The blocks whose rows lack cells or have hidden variables, with their families: see `table`."""
+        pairs = [
+            (block, self.table(block)) for block in self.blocks if not statistics.summaries[block.name].is_complete
+        ]
+        return [(block, family) for block, family in pairs if isinstance(family, IncompleteFamily)]
 
     def table(self, block: Block) -> Family:
         """A block's family with a class axis, of length 1 without classes."""
@@ -99,20 +101,16 @@ class Conjugate:
             return values
         return {name: np.expand_dims(value, 0) for name, value in values.items()}
 
-    def _summary(self, block: Block, statistics: SufficientStatistics) -> Any:
-        """The summary that updates a block's family, with a class axis only if there are classes."""
-        summary = statistics.summaries[block.name]
-        return summary if self.class_prior is not None else summary.of_class(0)
-
     @property
     def has_several_maxima(self) -> bool:
         """Whether likelihoods of labelled rows have several maxima, because a block has latent variables."""
-        return any(block.family.has_several_maxima for block in self.blocks)
+        return bool(self.without_maximum)
 
     @property
     def without_maximum(self) -> str:
         """The remedies of families with latent variables where there is no maximum; "" without any."""
-        return " ".join(dict.fromkeys(block.family.without_maximum for block in self.blocks)).strip()
+        families = [block.family for block in self.blocks if isinstance(block.family, IncompleteFamily)]
+        return " ".join(dict.fromkeys(family.without_maximum for family in families)).strip()
 
     def are_empty(self, rows: Rows) -> Bool[np.ndarray, " n"]:
         """Which rows have no observed cell; none if there are sequences, whose length is observed."""
@@ -131,62 +129,47 @@ class Conjugate:
 
         See `Family.initial_summary` for the random numbers.
         """
-        summaries = {
-            block.name: self.table(block).initial_summary(statistics.summaries[block.name], rng)
-            for block in self.blocks
-        }
-        return dataclasses.replace(statistics, summaries={**statistics.summaries, **summaries})
-
-    def names(self, block: Block) -> Names:
-        """Names for messages about a block."""
-        classes = None if self.class_prior is None else self.classes
-        return Names(block.name, classes, block.columns, advice=self.advice)
-
-    @property
-    def class_names(self) -> Names:
-        """Names for messages about the class prior."""
-        return Names("class", None, [f"probability of {label!r}" for label in self.classes], advice=self.advice)
+        summaries = dict(statistics.summaries)
+        for block, family in self.incomplete(statistics):
+            summaries[block.name] = family.initial_summary(summaries[block.name], rng)
+        return dataclasses.replace(statistics, summaries=summaries)
 
     def update(self, evidence: SufficientStatistics) -> Self:
         """The posterior."""
-        families = [block.family.update(self._summary(block, evidence)) for block in self.blocks]
-        class_prior = None if self.class_prior is None else self.class_prior.update(evidence.labels)
-        return self.replace_families(class_prior, families)
+        summary_of = self._summaries(evidence)
+        return self.replace_families({name: family.update(summary_of[name]) for name, family in self.families()})
 
     def log_evidence(self, evidence: SufficientStatistics) -> float | Float[Array, ""]:
         """log p(X, y), all parameters integrated out."""
-        blocks = [block.family.log_evidence(self._summary(block, evidence)) for block in self.blocks]
-        of_labels = 0.0 if self.class_prior is None else self.class_prior.log_evidence(evidence.labels)
-        return as_float(of_labels + sum(blocks))
+        summary_of = self._summaries(evidence)
+        return as_float(sum(family.log_evidence(summary_of[name]) for name, family in self.families()))
 
     def log_prior(self, parameters: Mapping[str, np.ndarray]) -> float:
         """Log prior density of given parameters, in the coordinates that `mode` maximises it in."""
-        return sum(family.log_prior(of_family) for family, of_family in self._each_with(parameters))
+        return sum(family.log_prior(of_family) for _, family, of_family in self._each_with(parameters))
 
     def log_likelihood(self, statistics: SufficientStatistics, parameters: Mapping[str, np.ndarray]) -> float:
         """log p(X, y | parameters) of labelled rows."""
-        of_labels = [] if self.class_prior is None else [statistics.labels]
-        summaries = [*of_labels, *(statistics.summaries[block.name] for block in self.blocks)]
-        pairs = zip(self._each_with(parameters), summaries, strict=True)
-        return sum(family.log_likelihood(of_family, summary) for (family, of_family), summary in pairs)
+        summary_of = {"class": statistics.labels} | dict(statistics.summaries)
+        return sum(family.log_likelihood(p, summary_of[name]) for name, family, p in self._each_with(parameters))
 
     def check_estimable(self, statistics: SufficientStatistics) -> None:
         """Refuse data with missing cells whose likelihood has no maximum, or several; a FitError names the place."""
-        for block in self.blocks:
-            names = Names(block.name, self.classes, block.columns)
-            self.table(block).check_estimable(statistics.summaries[block.name], names)
+        for block, family in self.incomplete(statistics):
+            family.check_estimable(statistics.summaries[block.name], Names(block.name, self.classes, block.columns))
 
     def e_step_with_log_likelihood(
         self, statistics: SufficientStatistics, parameters: Mapping[str, np.ndarray]
     ) -> tuple[float, SufficientStatistics]:
         """The log-likelihood of labelled rows, and their expected statistics, in one pass."""
-        log_likelihood, summaries = 0.0, {}
-        if self.class_prior is not None:
-            log_likelihood = self.class_prior.log_likelihood({"probs": parameters["class_probs"]}, statistics.labels)
-        for block in self.blocks:
-            summary, of_block = statistics.summaries[block.name], self.of_block(block, parameters)
-            of_cells, summaries[block.name] = self.table(block).e_step_with_log_likelihood(summary, of_block)
-            log_likelihood += of_cells
+        summaries, log_likelihood = {"class": statistics.labels} | dict(statistics.summaries), 0.0
+        for name, family, of_family in self._each_with(parameters):
+            if isinstance(family, IncompleteFamily) and not summaries[name].is_complete:
+                of_rows, summaries[name] = family.e_step(summaries[name], of_family)
+            else:
+                of_rows = family.log_likelihood(of_family, summaries[name])
+            log_likelihood += of_rows
+        del summaries["class"]
         return log_likelihood, dataclasses.replace(statistics, summaries=summaries)
 
     def e_step(
@@ -200,15 +183,20 @@ class Conjugate:
             cells_alone: whether blocks with latent variables are left as they are, for `initial_summary`.
         """
         summaries = dict(statistics.summaries)
-        for block in self.blocks:
-            if not (cells_alone and block.family.has_several_maxima):
-                of_block = self.of_block(block, parameters)
-                summaries[block.name] = self.table(block).e_step(summaries[block.name], of_block)
+        for block, family in self.incomplete(statistics):
+            if not (cells_alone and family.without_maximum):
+                summaries[block.name] = family.e_step(summaries[block.name], self.of_block(block, parameters))[1]
         return dataclasses.replace(statistics, summaries=summaries)
 
     def free_parameters(self, parameters: Mapping[str, np.ndarray]) -> Float[np.ndarray, " F"]:
         """The free parameters of EM, unconstrained."""
-        return np.concatenate([self.table(b).free_parameters(self.of_block(b, parameters)) for b in self.blocks])
+        incomplete = [block for block in self.blocks if isinstance(block.family, IncompleteFamily)]
+        return np.concatenate([np.zeros(0), *(self._free_parameters(block, parameters) for block in incomplete)])
+
+    def _free_parameters(self, block: Block, parameters: Mapping[str, np.ndarray]) -> Float[np.ndarray, " F"]:
+        family = self.table(block)
+        assert isinstance(family, IncompleteFamily)
+        return family.free_parameters(self.of_block(block, parameters))
 
     def at_free_parameters(
         self, vector: Float[np.ndarray, " F"], others: Mapping[str, np.ndarray]
@@ -217,49 +205,21 @@ class Conjugate:
         values, start = dict(others), 0
         for block in self.blocks:
             family = self.table(block)
-            stop = start + len(family.free_parameters(self.of_block(block, others)))
-            of_block = family.at_free_parameters(vector[start:stop])
-            if of_block is None:
-                return None
-            for name, value in of_block.items():
-                values[f"{block.name}_{name}"] = np.asarray(value if self.class_prior is not None else value[0])
-            start = stop
+            if isinstance(family, IncompleteFamily):
+                stop = start + len(self._free_parameters(block, others))
+                of_block, start = family.at_free_parameters(vector[start:stop]), stop
+                if of_block is None:
+                    return None
+                for name, value in of_block.items():
+                    values[f"{block.name}_{name}"] = np.asarray(value if self.class_prior is not None else value[0])
         return values
 
-    def maximum_posterior(self, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
-        """The joint mode of the parameters given complete rows: {block}_{parameter} -> value."""
-        summary_of = self._summaries(statistics)
-        return self.collect(lambda family, names: family.maximum_posterior(summary_of[names.block], names))
-
-    def posterior_center(self, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
-        """A process at the centre of the posterior given complete rows, without zero probabilities."""
-        summary_of = self._summaries(statistics)
-        return self.collect(lambda family, names: family.posterior_center(summary_of[names.block]))
-
-    def moment_estimates(self, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
-        """Rough estimates without the prior, by which programs adapt coordinates: see `Family.reparametrised`."""
-        summary_of = self._summaries(statistics)
-        return self.collect(lambda family, names: family.moment_estimates(summary_of[names.block]))
-
-    def center(self) -> dict[str, np.ndarray]:
-        """A process at the centre of the prior, without zero probabilities."""
-        return self.collect(lambda family, names: family.central_parameters())
-
-    def _summaries(self, statistics: SufficientStatistics) -> dict[str, Any]:
-        """Summaries of the labels ("class") and of each block, by name."""
-        return {"class": statistics.labels} | {b.name: self._summary(b, statistics) for b in self.blocks}
-
-    def maximum_likelihood(self, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
-        """The parameters of highest likelihood: {block}_{parameter} -> value."""
-        summary_of = self._summaries(statistics)
-        return self.collect(lambda family, names: family.maximum_likelihood(summary_of[names.block], names))
-
-    def _each_with(self, parameters: Mapping[str, np.ndarray]) -> list[tuple[Family, dict[str, np.ndarray]]]:
-        """The class prior and each block's family, with their parameters."""
-        of_blocks = [(self.table(block), self.of_block(block, parameters)) for block in self.blocks]
+    def _each_with(self, parameters: Mapping[str, np.ndarray]) -> list[tuple[str, Family, dict[str, np.ndarray]]]:
+        """Name, family with a class axis, and parameters, of the class prior and of each block."""
+        of_blocks = [(block.name, self.table(block), self.of_block(block, parameters)) for block in self.blocks]
         if self.class_prior is None:
             return of_blocks
-        return [(self.class_prior, {"probs": parameters["class_probs"]}), *of_blocks]
+        return [("class", self.class_prior, {"probs": parameters["class_probs"]}), *of_blocks]
 
     @property
     def axes(self) -> dict[str, tuple[str, ...]]:
@@ -293,27 +253,70 @@ class Conjugate:
         """The block of a column; None where there is no such column."""
         return next((block for block in self.blocks if column in block.columns), None)
 
+    # --- parameters of all families: {block}_{parameter} -> value ---------------------------------------------------
+
     def mean(self) -> dict[str, np.ndarray]:
-        """Means of the parameters: {block}_{parameter} -> value."""
-        return self.collect(lambda family, names: family.mean())
+        """Means of the parameters."""
+        return self.collect(lambda family, names, summary: family.mean())
 
     def mode(self) -> dict[str, np.ndarray]:
         """Joint mode of the parameters, by families."""
-        return self.collect(lambda family, names: family.mode(names))
+        return self.collect(lambda family, names, summary: family.mode(names))
+
+    def center(self) -> dict[str, np.ndarray]:
+        """A process at the centre of the prior, without zero probabilities."""
+        return self.collect(lambda family, names, summary: family.central_parameters())
 
     def sample(self, shape: tuple[int, ...], rng: np.random.Generator) -> dict[str, np.ndarray]:
         """Independent draws of the parameters, each of this shape and then its own."""
-        return self.collect(lambda family, names: family.sample(rng, shape))
+        return self.collect(lambda family, names, summary: family.sample(rng, shape))
 
-    def collect(self, of_family: Callable[[Family, Names], Mapping[str, Any]]) -> dict[str, Any]:
-        """Parameters of the class prior and of the blocks in one dict: {block}_{parameter} -> value."""
+    def maximum_likelihood(self, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
+        """The parameters of highest likelihood given complete rows."""
+        return self.collect(lambda family, names, summary: family.maximum_likelihood(summary, names), statistics)
+
+    def maximum_posterior(self, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
+        """The joint mode of the parameters given complete rows."""
+        return self.collect(lambda family, names, summary: family.maximum_posterior(summary, names), statistics)
+
+    def posterior_center(self, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
+        """A process at the centre of the posterior given complete rows, without zero probabilities."""
+        return self.collect(lambda family, names, summary: family.posterior_center(summary), statistics)
+
+    def moment_estimates(self, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
+        """Rough estimates without the prior, by which programs adapt coordinates: see `OpenFamily.reparametrised`."""
+
+        def of_family(family: Family, names: Names, summary: Any) -> Mapping[str, Any]:
+            return family.moment_estimates(summary) if isinstance(family, OpenFamily) else {}
+
+        return self.collect(of_family, statistics)
+
+    def collect(
+        self,
+        of_family: Callable[[Family, Names, Any], Mapping[str, Any]],
+        statistics: SufficientStatistics | None = None,
+    ) -> dict[str, Any]:
+        """Parameters of the class prior and of the blocks, made of family, names for messages and summary of each."""
+        summary_of = {} if statistics is None else self._summaries(statistics)
         values: dict[str, Any] = {}
-        if self.class_prior is not None:
-            values |= {f"class_{k}": v for k, v in of_family(self.class_prior, self.class_names).items()}
-        for block in self.blocks:
-            parameters = of_family(block.family, self.names(block))
-            values |= {f"{block.name}_{name}": namespace(value).asarray(value) for name, value in parameters.items()}
+        for name, family in self.families():
+            parameters = of_family(family, self._names(name, family), summary_of.get(name))
+            values |= {f"{name}_{key}": namespace(value).asarray(value) for key, value in parameters.items()}
         return values
+
+    def _summaries(self, statistics: SufficientStatistics) -> dict[str, Any]:
+        """Summaries of the labels ("class") and of each block, with a class axis only if there are classes."""
+        if self.class_prior is None:
+            return {block.name: statistics.summaries[block.name].of_class(0) for block in self.blocks}
+        return {"class": statistics.labels} | dict(statistics.summaries)
+
+    def _names(self, name: str, family: Family) -> Names:
+        """Names for messages: hidden variables have no method that averages but `NUTS`."""
+        advice = self.advice if family.is_closed else dataclasses.replace(self.advice, averaging="NUTS()")
+        if family is self.class_prior:
+            return Names("class", None, [f"probability of {label!r}" for label in self.classes], advice=advice)
+        columns = next(block.columns for block in self.blocks if block.name == name)
+        return Names(name, None if self.class_prior is None else self.classes, columns, advice=advice)
 
     def densities_at(self, parameters: Mapping[str, np.ndarray]) -> "Densities":
         """Log class probabilities and the blocks' densities at given parameters."""
@@ -328,12 +331,10 @@ class Conjugate:
         blocks = [(block.name, _given(block, self.table(block).row_predictive())) for block in self.blocks]
         return np.zeros(1) if self.class_prior is None else _log(self.class_prior.mean()["probs"]), blocks
 
-    def replace_families(self, class_prior: Family | None, families: Iterable[Family]) -> Self:
-        """The same blocks with other families."""
-        blocks = tuple(
-            dataclasses.replace(block, family=family) for block, family in zip(self.blocks, families, strict=True)
-        )
-        return dataclasses.replace(self, class_prior=class_prior, blocks=blocks)
+    def replace_families(self, families: Mapping[str, Family]) -> Self:
+        """The same class prior and blocks with other families, by name."""
+        blocks = tuple(dataclasses.replace(block, family=families[block.name]) for block in self.blocks)
+        return dataclasses.replace(self, class_prior=families.get("class"), blocks=blocks)
 
 
 Densities = tuple[Float[Array, " K"], list[tuple[str, RowDensity]]]  # log class probabilities (K,); of each block

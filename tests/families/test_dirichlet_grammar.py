@@ -102,7 +102,7 @@ def test_em_expects_uses_of_rules_and_never_lowers_the_likelihood(model):
     resolved, before = family.closed("EM"), -np.inf
     point = resolved.sample(np.random.default_rng(3))
     for _ in range(6):
-        log_likelihood, expected = resolved.e_step_with_log_likelihood(summary, point)
+        log_likelihood, expected = resolved.e_step(summary, point)
         wanted, uses = of_trees(STRINGS, point)
         close(log_likelihood, wanted, rtol=1e-10)
         close(expected.totals[0], [*uses["S"], *uses["A"]], rtol=1e-9, atol=1e-12)

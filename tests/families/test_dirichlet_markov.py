@@ -122,7 +122,7 @@ def test_missing_steps_have_no_closed_form():
     family = bg.DirichletMarkov(1, symbols="ab")
     rows = [["a", None, "b"], ["b"]]
     for verb in (family.update, family.log_evidence):
-        with pytest.raises(FitError, match=r"steps of its sequences are missing.*MAP"):
+        with pytest.raises(ModelError, match=r"steps of its sequences are missing.*MAP"):
             verb(rows)
     whole = family.update(["ab", None])
     close(whole.mean()["transition"], family.update(["ab"]).mean()["transition"])

@@ -51,7 +51,7 @@ def by_enumeration(initial, transition, factors):
 
 def check_expectation(family, parameters, rows, factors_of):
     """The E-step against all paths; returns how much each step of each row counts in each class and state."""
-    log_likelihood, counts = family.e_step_with_log_likelihood(rows, parameters)
+    log_likelihood, counts = family.e_step(rows, parameters)
     total, first, moves = 0.0, np.zeros((CLASSES, STATES)), np.zeros((CLASSES, STATES, STATES))
     shares = []
     for place, code, weight in zip(rows.places, rows.classes, rows.weights, strict=True):

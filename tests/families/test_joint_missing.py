@@ -95,7 +95,7 @@ def steps(family, summary, maximize, number):
         mean = parameters["mean"]
         factor = np.broadcast_to(np.linalg.cholesky(parameters["covariance"]), (*mean.shape, COLUMNS))
         yield parameters, expected_moments(summary, mean, factor)[1].sum()
-        parameters = maximize(family.e_step(summary, parameters))
+        parameters = maximize(family.e_step(summary, parameters)[1])
 
 
 @pytest.mark.parametrize(
