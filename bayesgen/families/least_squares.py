@@ -19,6 +19,7 @@ from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, PRNGKeyArray, Rea
 
 from .covariances import SINGULAR
 from .hyperparameters import Names, check_counted
+from .special import shrinkage
 
 
 class RealAbout(Constraint):
@@ -143,7 +144,7 @@ class BayesianLeastSquares:
         count, xp = row_counts(summary), namespace(summary.mean, summary.count)
         weight, freedom = count, count
         if kappa is not None:
-            weight = count * kappa / xp.where(count + kappa > 0, count + kappa, 1.0)
+            weight = kappa * shrinkage(kappa, count)
             freedom = count - ((kappa == 0) & (count > 0))
         features, column = summary.mean[..., :-1], summary.mean[..., -1]
         shift = features - center

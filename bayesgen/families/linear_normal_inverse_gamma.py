@@ -9,14 +9,12 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from numpyro.distributions.util import cholesky_of_inverse
-from scipy.special import gammaln
 
 from bayesgen.distributions import LINEAR_NORMAL, LinearNormal
 from bayesgen.errors import ModelError
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
 from bayesgen.statistics import (
-    LOG_2PI,
     Cells,
     DensityGivenFeatures,
     Moments,
@@ -28,11 +26,12 @@ from bayesgen.statistics import (
 )
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Real
 
-from .base import Family, Key, ParameterTables
+from .base import Key, ParameterTables
 from .hyperparameters import (
     ANONYMOUS,
     Hyperparameter,
     Names,
+    Pooling,
     Scale,
     Stated,
     as_number,
@@ -51,7 +50,8 @@ from .least_squares import (
     least_squares,
     row_counts,
 )
-from .special import log_normal, quotient, sample_gamma, slogdet_growth
+from .normal_inverse_gamma import Growth, NoisyFamily
+from .special import log_normal, shrinkage, slogdet_growth
 
 
 @record
@@ -74,7 +74,7 @@ class LinearStudentTDensity(DensityGivenFeatures):
 
 
 @record
-class LinearNormalInverseGamma(Family):
+class LinearNormalInverseGamma(NoisyFamily):
     """Columns with normal noise about means that are linear in features, a conjugate prior on all parameters.
 
     Generative story, given the features f of the row and with c a point amid them::
@@ -119,8 +119,7 @@ class LinearNormalInverseGamma(Family):
     scale: Hyperparameter
     center: Hyperparameter
     intercept: bool = static()
-    kind = "real"
-    scaled = True
+    pooling = Pooling()
     has_features = True
     covariate = "features"
     likelihood = LINEAR_NORMAL
@@ -189,34 +188,16 @@ class LinearNormalInverseGamma(Family):
         kappa = self.kappa if self.intercept else None
         return BayesianLeastSquares.of(summary, self.coefficients, self.precision, self.location, self.center, kappa)
 
-    def _updated(self, summary: Moments) -> Self:
-        count, regression = row_counts(summary), self._regression(summary)
-        posterior = self.replace(
-            coefficients=regression.coefficients,
-            precision=regression.precision,
-            shape=self.shape + 0.5 * regression.freedom,
-            scale=self.scale + 0.5 * regression.squares,
-            batch_shape=count.shape,
-        )
-        if not self.intercept:
-            return posterior
-        kappa = self.kappa + count
-        share = count / namespace(kappa).where(kappa > 0, kappa, 1.0)
-        return posterior.replace(
-            location=self.location + share * (summary.mean[..., -1] - self.location),
-            center=self.center + share[..., None] * (summary.mean[..., :-1] - self.center),
-            kappa=kappa,
-        )
+    def _growth(self, summary: Moments) -> Growth:
+        regression, count = self._regression(summary), row_counts(summary) * float(self.intercept)
+        log_det = slogdet_growth(self.precision, regression.growth)
+        return Growth(count, summary.mean[..., -1], regression.freedom, regression.squares, log_det)
 
-    def _log_evidence(self, summary: Moments) -> Float[ArrayOrNumber, "..."]:
-        after, regression = self._updated(summary), self._regression(summary)
-        half, squares, xp = 0.5 * regression.freedom, 0.5 * regression.squares, namespace(regression.squares)
-        normals = -0.5 * slogdet_growth(self.precision, regression.growth) - half * LOG_2PI
-        if self.intercept:  # a flat one has the density 1, whatever kappa is
-            before, kappa = (xp.where(family.kappa > 0, family.kappa, 1.0) for family in (self, after))
-            normals = normals + 0.5 * xp.log(before / kappa)
-        scales = self.shape * xp.log1p(squares / self.scale) + half * xp.log(after.scale)
-        return normals + log_rising(self.shape, half) - scales
+    def _updated(self, summary: Moments) -> Self:
+        growth, regression = self._growth(summary), self._regression(summary)
+        shift = shrinkage(self.kappa, growth.count)[..., None] * (summary.mean[..., :-1] - self.center)
+        coefficients = {"coefficients": regression.coefficients, "precision": regression.precision}
+        return self._grown(growth).replace(**coefficients, center=self.center + shift)
 
     @property
     def is_proper(self) -> bool:
@@ -241,53 +222,41 @@ class LinearNormalInverseGamma(Family):
             named = {"intercept": location - (self.center * coefficients).sum(-1), **named}
         return {name: namespace(value).asarray(value) for name, value in named.items()}
 
-    def mean(self) -> ParameterTables:
-        """Prior means; scale / (shape - 1) of the variance."""
-        family = self._proper("mean")
-        return family._with_intercept(
-            family.location, family.coefficients, variance=quotient(family.scale, family.shape - 1)
-        )
+    def _at_location(self, variance: Float[ArrayOrNumber, "..."]) -> ParameterTables:
+        return self._with_intercept(self.location, self.coefficients, variance=variance)
 
-    def mode(self, names: Names = ANONYMOUS) -> ParameterTables:
-        """Joint mode: the variance is scale / (shape + 1 + p/2), p being the number of coefficients and intercept."""
-        family = self._proper("mode")
-        size = family.coefficients.shape[-1] + family.intercept
-        return family._with_intercept(
-            family.location, family.coefficients, variance=family.scale / (family.shape + 1 + 0.5 * size)
-        )
+    @property
+    def _num_normals(self) -> int:
+        return self.coefficients.shape[-1] + self.intercept
 
     def covariance(self) -> Float[Array, "*batch F F"]:
         """Covariance of the coefficients, which are jointly Student-t."""
         family = self.closed("covariance")
-        expected = quotient(family.scale, family.shape - 1)
-        return expected[..., None, None] * np.linalg.inv(family.precision)
+        return family._noise.mean()[..., None, None] * np.linalg.inv(family.precision)
 
     def variance(self) -> ParameterTables:
         """Variance of each parameter, elementwise."""
         family = self._proper("variance")
-        expected, covariance = quotient(family.scale, family.shape - 1), family.covariance()
-        spread = quotient(expected**2, family.shape - 2)
-        of_others: ParameterTables = {"coefficients": np.diagonal(covariance, axis1=-2, axis2=-1), "variance": spread}
+        noise, covariance = family._noise, family.covariance()
+        variances = np.diagonal(covariance, axis1=-2, axis2=-1)
+        of_others: ParameterTables = {"coefficients": variances, "variance": noise.variance()}
         if not family.intercept:
             return of_others
         of_center = np.einsum("...i,...ij,...j->...", family.center, covariance, family.center)
-        return {"intercept": expected / family.kappa + of_center, **of_others}
+        return {"intercept": noise.mean() / family.kappa + of_center, **of_others}
 
     def maximum_likelihood(self, summary: Moments, names: Names = ANONYMOUS) -> ParameterTables:
         """Least squares, and the mean of its squared residuals."""
         return least_squares(summary, self.intercept, names)
 
     def sample(self, key: Key, shape: tuple[int, ...] = ()) -> ParameterTables:
-        family = self._proper("sample")
-        rng, factor = generator(key), np.linalg.cholesky(family.precision)
-        variance = 1.0 / sample_gamma(rng, family.shape, family.scale, shape)
-        deviation = np.sqrt(variance)
+        family, rng = self._proper("sample"), generator(key)
+        located = family if family.intercept else family.replace(kappa=np.ones(family.batch_shape))
+        variance, location = located._sampled(rng, shape)
         normal = rng.standard_normal((*shape, *family.coefficients.shape))
-        spread = np.linalg.solve(np.swapaxes(factor, -1, -2), normal[..., None])[..., 0]
-        coefficients = family.coefficients + deviation[..., None] * spread
-        location = family.location
-        if family.intercept:
-            location = location + deviation / np.sqrt(family.kappa) * rng.standard_normal(variance.shape)
+        factor = np.swapaxes(np.linalg.cholesky(family.precision), -1, -2)
+        spread = np.linalg.solve(factor, normal[..., None])[..., 0]
+        coefficients = family.coefficients + np.sqrt(variance)[..., None] * spread
         return family._with_intercept(location, coefficients, variance=variance)
 
     def predictive(self, features: Real[Array, "n F"]) -> dist.Distribution:  # type: ignore[override]
@@ -305,7 +274,7 @@ class LinearNormalInverseGamma(Family):
         location = xp.moveaxis(xp.asarray(shift @ family.coefficients[..., None])[..., 0], -1, 0) + family.location
         growth = 1.0 + xp.moveaxis(xp.einsum("...f,...f->...", whitened, whitened), -1, 0)
         growth = growth + 1.0 / family.kappa if family.intercept else growth
-        return 2 * family.shape, location, xp.sqrt(family.scale / family.shape * growth)
+        return 2 * family.shape, location, family._spread(growth)
 
     # --- what models and fits need ------------------------------------------------------------------------------
 
@@ -327,17 +296,12 @@ class LinearNormalInverseGamma(Family):
 
     def _log_prior(self, parameters: Mapping[str, Array]) -> float:
         family, variance = self.closed("log_prior"), np.asarray(parameters["variance"])
-        constant = family.shape * np.log(family.scale) - gammaln(family.shape)
-        of_variance = constant - (family.shape + 1) * np.log(variance) - family.scale / variance
         shift = parameters["coefficients"] - family.coefficients
         of_coefficients = log_normal(shift, variance[..., None, None] * np.linalg.inv(family.precision))
-        total = np.sum(of_variance) + np.sum(of_coefficients)
-        if family.intercept:
-            value = parameters["intercept"] + (family.center * parameters["coefficients"]).sum(-1)
-            precision = np.where(family.kappa > 0, family.kappa, 1.0) / variance
-            normal = 0.5 * (np.log(precision) - LOG_2PI - precision * (value - family.location) ** 2)
-            total = total + np.sum(np.where(family.kappa > 0, normal, 0.0))
-        return float(total)
+        if not family.intercept:
+            return float(np.sum(family._noise.log_prob(variance)) + np.sum(of_coefficients))
+        value = parameters["intercept"] + (family.center * parameters["coefficients"]).sum(-1)
+        return family._log_density(value, variance) + float(np.sum(of_coefficients))
 
     def site_distribution(
         self, parameters: Mapping[str, Array], labels: Int[Array, "*n"], features: Array | None = None

@@ -10,7 +10,6 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from numpyro.distributions.transforms import Transform
-from scipy.special import gammaln
 
 from bayesgen.distributions import Chi
 from bayesgen.errors import ModelError
@@ -45,7 +44,7 @@ from .hyperparameters import (
     check_positive,
     default_common_variance,
 )
-from .special import log_normal, quotient
+from .special import InverseGamma, log_normal, shrinkage
 
 NOISE_SHARE = 0.05  # of the columns' mean variance: the default scale of the noise variance
 
@@ -182,6 +181,10 @@ class LowRankNormal(OpenFamily, JointNormalFamily):
 
     # --- closed forms of the prior --------------------------------------------------------------------------------
 
+    @property
+    def _noise(self) -> InverseGamma:
+        return InverseGamma(self.shape, self.scale)
+
     def _isotropic(self, noise: Float[ArrayOrNumber, "*K"], loadings: Float[ArrayOrNumber, "*K"]) -> ParameterTables:
         """Parameters with a multiple of I as covariance, to which each factor adds the variance of the loadings."""
         total = noise + self.num_factors * loadings
@@ -191,21 +194,19 @@ class LowRankNormal(OpenFamily, JointNormalFamily):
     def mean(self) -> ParameterTables:
         """Prior mean; the factors' mean variance, and the noise's, on the diagonal."""
         family = self.closed("mean")
-        return family._isotropic(quotient(family.scale, family.shape - 1), family.loadings_scale**2)
+        return family._isotropic(family._noise.mean(), family.loadings_scale**2)
 
     def mode(self, names: Names = ANONYMOUS) -> ParameterTables:
         """Joint mode of mean, loadings (all zero) and noise variance; the mean's scale counts."""
         family = self.closed("mode")
-        noise = family.scale / (family.shape + 1 + 0.5 * family.batch_shape[-1])
+        noise = family._noise.mode(family.batch_shape[-1])
         return family._isotropic(noise, 0.0 * family.loadings_scale)
 
     def variance(self) -> ParameterTables:
         """Variance of the mean, of each entry of the covariance, and of the noise variance."""
         family = self.closed("variance")
         expected, fourth = family.mean(), family.loadings_scale[..., None, None] ** 4
-        exists = family.shape > 2
-        spare = np.where(exists, family.shape, 3.0)
-        noise = np.where(exists, (family.scale / (spare - 1)) ** 2 / (spare - 2), np.inf)
+        noise = family._noise.variance()
         diagonal = np.eye(family.batch_shape[-1], dtype=bool)
         of_noise = np.where(diagonal, noise[..., None, None], 0.0)
         return {
@@ -217,7 +218,7 @@ class LowRankNormal(OpenFamily, JointNormalFamily):
     def sample(self, key: Key, shape: tuple[int, ...] = ()) -> ParameterTables:
         family, rng = self.closed("sample"), generator(key)
         classes, dimension = family.batch_shape[:-1], family.batch_shape[-1]
-        noise = family.scale / rng.standard_gamma(family.shape, (*shape, *classes))
+        noise = family._noise.sample(rng, shape)
         normal = rng.standard_normal((*shape, *classes, dimension, family.num_factors))
         loadings = family.loadings_scale[..., None, None] * normal
         factors = rng.standard_normal((*shape, *classes, family.num_factors, 1))
@@ -232,10 +233,8 @@ class LowRankNormal(OpenFamily, JointNormalFamily):
         dimension, variance = family.batch_shape[-1], family.loadings_scale**2
         squares = np.trace(covariance, axis1=-2, axis2=-1) - dimension * noise
         of_loadings = -0.5 * (squares / variance + dimension * family.num_factors * (LOG_2PI + np.log(variance)))
-        constant = family.shape * np.log(family.scale) - gammaln(family.shape)
-        of_noise = constant - (family.shape + 1) * np.log(noise) - family.scale / noise
         of_mean = log_normal(parameters["mean"] - family.location, covariance / family.kappa[..., None, None])
-        return float(np.sum(of_loadings + of_noise + of_mean))
+        return float(np.sum(of_loadings + family._noise.log_prob(noise) + of_mean))
 
     # --- the posterior ----------------------------------------------------------------------------------------------
 
@@ -255,9 +254,8 @@ class LowRankNormal(OpenFamily, JointNormalFamily):
     def maximum_posterior(self, summary: Moments, names: Names = ANONYMOUS) -> ParameterTables:
         """Joint mode of mean, loadings and noise variance, by `posterior_spectrum`."""
         family, count = self.closed("the mode"), np.asarray(summary.count)
-        shift = summary.mean - family.location
-        share = (family.kappa * count / (family.kappa + count))[..., None, None]
-        scatter = summary.scatter + share * shift[..., :, None] * shift[..., None, :]
+        shift, share = summary.mean - family.location, shrinkage(family.kappa, count)
+        scatter = summary.scatter + (family.kappa * share)[..., None, None] * shift[..., :, None] * shift[..., None, :]
         values, vectors = spectrum_of(np.asarray(scatter) / (count + 1)[..., None, None])
         values = np.maximum(values, 0.0)
         lengths, noise = np.zeros((*count.shape, family.num_factors)), np.zeros(count.shape)
@@ -269,7 +267,7 @@ class LowRankNormal(OpenFamily, JointNormalFamily):
                 *(float(each[index]) for each in (family.loadings_scale**2, family.shape, family.scale)),
             )
         return {
-            "mean": family.location + (count / (family.kappa + count))[..., None] * shift,
+            "mean": family.location + share[..., None] * shift,
             "covariance": covariance_of(lengths, noise, vectors),
             "noise_variance": noise,
         }

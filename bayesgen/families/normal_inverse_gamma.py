@@ -1,5 +1,7 @@
 """Normal-inverse-gamma: real columns, each with its own variance or sharing one."""
 
+import abc
+import dataclasses
 from collections.abc import Mapping
 from typing import Self
 
@@ -7,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from scipy.special import gammaln
 
 from bayesgen.errors import FitError
 from bayesgen.records import fill, record, static
@@ -32,6 +33,7 @@ from .hyperparameters import (
     Pooling,
     Scale,
     Stated,
+    TableShape,
     as_number,
     broadcast,
     check_counted,
@@ -42,11 +44,117 @@ from .hyperparameters import (
     num_columns_of,
 )
 from .rows import SphericalStudentTDensity, StudentTDensity
-from .special import quotient, sample_gamma
+from .special import InverseGamma, shrinkage
+
+
+@dataclasses.dataclass(frozen=True)
+class Growth:
+    """What rows add to a normal-inverse-gamma prior.
+
+    Attributes:
+        count: the weight of the rows that the location depends on.
+        mean: that of these rows.
+        freedom: degrees of freedom of the residuals.
+        squares: sum of squared residuals, and of squared distances from the prior in its units.
+        log_det: growth of the log determinant of the precision of coefficients; 0 without any.
+    """
+
+    count: Float[ArrayOrNumber, "*batch"]
+    mean: Float[ArrayOrNumber, "*batch"]
+    freedom: Float[ArrayOrNumber, "*batch"]
+    squares: Float[ArrayOrNumber, "*batch"]
+    log_det: Float[ArrayOrNumber, "*batch"] | float = 0.0
+
+
+class NoisyFamily(Family, abc.ABC):
+    """Columns with normal noise about a location, whose prior is normal given the inverse gamma variance of the noise.
+
+    Variances may be shared. A location of weight 0 is flat, with density 1 in the units of the column.
+    """
+
+    location: Hyperparameter
+    kappa: Hyperparameter
+    shape: Hyperparameter
+    scale: Hyperparameter
+    pooling: Pooling
+    batch_shape: TableShape
+    kind = "real"
+    scaled = True
+
+    @property
+    def _noise(self) -> InverseGamma:
+        return InverseGamma(self.shape, self.scale)
+
+    @abc.abstractmethod
+    def _growth(self, summary: Moments) -> Growth: ...
+
+    @property
+    @abc.abstractmethod
+    def _num_normals(self) -> int:
+        """How many means and coefficients share each variance."""
+
+    def _proper(self, verb: str) -> Self:
+        """The family as a table of numbers, for verbs that a flat location refuses."""
+        return self.closed(verb)
+
+    @abc.abstractmethod
+    def _at_location(self, variance: Float[ArrayOrNumber, "..."]) -> ParameterTables:
+        """The parameters with this variance, the others being those of the prior."""
+
+    def _grown(self, growth: Growth) -> Self:
+        """The posterior of location and variance."""
+        share = shrinkage(self.kappa, growth.count)
+        return self.replace(
+            location=self.location + share * (growth.mean - self.location),
+            kappa=self.kappa + growth.count,
+            shape=self.shape + 0.5 * self.pooling.pool(growth.freedom),
+            scale=self.scale + 0.5 * self.pooling.pool(growth.squares),
+            batch_shape=share.shape,
+        )
+
+    def _updated(self, summary: Moments) -> Self:
+        return self._grown(self._growth(summary))
+
+    def _log_evidence(self, summary: Moments) -> Float[ArrayOrNumber, "..."]:
+        growth = self._growth(summary)
+        after, xp = self._grown(growth), namespace(growth.squares, growth.count)
+        before, kappa = (xp.where(family.kappa > 0, family.kappa, 1.0) for family in (self, after))
+        normals = 0.5 * (xp.log(before / kappa) - growth.log_det - LOG_2PI * growth.freedom)
+        half, squares = (0.5 * self.pooling.pool(table) for table in (growth.freedom, growth.squares))
+        scales = self.shape * xp.log1p(squares / self.scale) + half * xp.log(after.scale)
+        return self.pooling.pool(normals) + log_rising(self.shape, half) - scales
+
+    def mean(self) -> ParameterTables:
+        """Prior means; scale / (shape - 1) of the variance."""
+        family = self._proper("mean")
+        return family._at_location(family.pooling.squeeze(family._noise.mean()))
+
+    def mode(self, names: Names = ANONYMOUS) -> ParameterTables:
+        """Joint mode: the variance is scale / (shape + 1 + c/2), c means and coefficients sharing it."""
+        family = self._proper("mode")
+        return family._at_location(family.pooling.squeeze(family._noise.mode(family._num_normals)))
+
+    def _sampled(
+        self, rng: np.random.Generator, shape: tuple[int, ...]
+    ) -> tuple[Float[ArrayOrNumber, "..."], Float[ArrayOrNumber, "..."]]:
+        """Draws of variance and location."""
+        variance = self._noise.sample(rng, shape)
+        deviation = np.sqrt(variance / self.kappa)
+        return variance, self.location + deviation * rng.standard_normal((*shape, *self.batch_shape))
+
+    def _log_density(self, location: Float[ArrayOrNumber, "..."], variance: Float[ArrayOrNumber, "..."]) -> float:
+        """Log prior density of variance and location, whose flat prior has the density 1."""
+        precision = np.where(self.kappa > 0, self.kappa, 1.0) / variance
+        normal = 0.5 * (np.log(precision) - LOG_2PI - precision * (location - self.location) ** 2)
+        return float(np.sum(self._noise.log_prob(variance)) + np.sum(np.where(self.kappa > 0, normal, 0.0)))
+
+    def _spread(self, growth: Float[ArrayOrNumber, "..."]) -> Float[ArrayOrNumber, "..."]:
+        """Scales of predictive Student-t columns, whose variance is that of the noise times a number."""
+        return namespace(self.scale, growth).sqrt(self.scale / self.shape * growth)
 
 
 @record
-class NormalInverseGamma(Family):
+class NormalInverseGamma(NoisyFamily):
     """Real columns with a normal-inverse-gamma prior on mean and variance.
 
     Generative story::
@@ -77,8 +185,6 @@ class NormalInverseGamma(Family):
     shape: Hyperparameter
     scale: Hyperparameter
     pooling: Pooling = static()
-    kind = "real"
-    scaled = True
 
     def __init__(
         self,
@@ -127,51 +233,24 @@ class NormalInverseGamma(Family):
         columns = np.shape(variance)
         return Scale(num_columns=columns[0] if columns else None, mean=summary.mean, variance=variance)
 
-    def _growth(self, summary: Moments) -> tuple[Float[ArrayOrNumber, "..."], Float[ArrayOrNumber, "..."]]:
-        """What data add to shape and scale."""
+    def _growth(self, summary: Moments) -> Growth:
         count, shift = summary.cell_counts, summary.mean - self.location
-        squares = summary.scatter + self.kappa * (count / (self.kappa + count)) * shift**2
+        squares = summary.scatter + self.kappa * shrinkage(self.kappa, count) * shift**2
         count = namespace(count).broadcast_to(count, shift.shape)
-        return 0.5 * self.pooling.pool(count), 0.5 * self.pooling.pool(squares)
+        return Growth(count, summary.mean, count, squares)
 
-    def _updated(self, summary: Moments) -> Self:
-        count = summary.cell_counts
-        kappa = self.kappa + count
-        shift = summary.mean - self.location
-        shape, scale = self._growth(summary)
-        return self.replace(
-            location=self.location + count / kappa * shift,
-            kappa=namespace(kappa).broadcast_to(kappa, shift.shape),
-            shape=self.shape + shape,
-            scale=self.scale + scale,
-            batch_shape=shift.shape,
-        )
+    @property
+    def _num_normals(self) -> int:
+        return self.pooling.members(self.batch_shape)
 
-    def _log_evidence(self, summary: Moments) -> Float[ArrayOrNumber, "..."]:
-        after, (shape, scale) = self._updated(summary), self._growth(summary)
-        xp = namespace(after.kappa, scale)
-        cells = self.pooling.pool(0.5 * xp.log(self.kappa / after.kappa) - 0.5 * LOG_2PI * summary.cell_counts)
-        scales = self.shape * xp.log1p(scale / self.scale) + shape * xp.log(after.scale)
-        return cells + log_rising(self.shape, shape) - scales
-
-    def mean(self) -> ParameterTables:
-        """Prior mean; scale / (shape - 1)."""
-        family = self.closed("mean")
-        return {"mean": family.location, "variance": family.pooling.squeeze(quotient(family.scale, family.shape - 1))}
-
-    def mode(self, names: Names = ANONYMOUS) -> ParameterTables:
-        """Joint mode of means and variances: scale / (shape + 1 + c/2), c means sharing each variance."""
-        family = self.closed("mode")
-        members = family.pooling.members(family.batch_shape)
-        variance = family.scale / (family.shape + 1 + 0.5 * members)
-        return {"mean": family.location, "variance": family.pooling.squeeze(variance)}
+    def _at_location(self, variance: Float[ArrayOrNumber, "..."]) -> ParameterTables:
+        return {"mean": self.location, "variance": variance}
 
     def variance(self) -> ParameterTables:
         """Variance of the mean (that of a Student t) and of the variance."""
         family = self.closed("variance")
-        expected = quotient(family.scale, family.shape - 1)
-        spread = quotient(expected**2, family.shape - 2)
-        return {"mean": expected / family.kappa, "variance": family.pooling.squeeze(spread)}
+        noise = family._noise
+        return {"mean": noise.mean() / family.kappa, "variance": family.pooling.squeeze(noise.variance())}
 
     def maximum_likelihood(self, summary: Moments, names: Names = ANONYMOUS) -> ParameterTables:
         """Means, and variances with denominator N."""
@@ -190,22 +269,17 @@ class NormalInverseGamma(Family):
 
     def sample(self, key: Key, shape: tuple[int, ...] = ()) -> ParameterTables:
         family = self.closed("sample")
-        rng = generator(key)
-        variance = 1.0 / sample_gamma(rng, family.shape, family.scale, shape)
-        deviation = np.sqrt(variance / family.kappa)
-        mean = family.location + deviation * rng.standard_normal((*shape, *family.batch_shape))
+        variance, mean = family._sampled(generator(key), shape)
         return {"mean": mean, "variance": family.pooling.squeeze(variance)}
 
     def predictive(self) -> dist.Distribution:
         """Student t for each column; a multivariate one where columns share a variance."""
         family = self.closed("predictive")
-        xp = namespace(family.scale, family.kappa)
-        spread = xp.sqrt(family.scale / family.shape * (family.kappa + 1) / family.kappa)
+        spread = family._spread((family.kappa + 1) / family.kappa)
         if not family.pooling.spherical:
             return dist.StudentT(2 * family.shape, family.location, spread).expand(np.shape(spread))
-        return dist.MultivariateStudentT(
-            2 * family.shape[..., 0], family.location, spread[..., None] * xp.eye(spread.shape[-1])
-        )
+        scales = spread[..., None] * namespace(spread).eye(spread.shape[-1])
+        return dist.MultivariateStudentT(2 * family.shape[..., 0], family.location, scales)
 
     def sample_sites(self, name: str) -> ParameterTables:
         """Sample `{name}_variance` and `{name}_mean`, (K, D)."""
@@ -229,24 +303,15 @@ class NormalInverseGamma(Family):
         return {"loc": loc, "scale": scale}
 
     def _log_prior(self, parameters: Mapping[str, Array]) -> float:
-        family, mean, variance = (
-            self.closed("log_prior"),
-            parameters["mean"],
-            self.pooling.expand(parameters["variance"]),
-        )
-        constant = family.shape * np.log(family.scale) - gammaln(family.shape)
-        of_variance = constant - (family.shape + 1) * np.log(variance) - family.scale / variance
-        precision = family.kappa / variance
-        of_mean = 0.5 * (np.log(precision) - LOG_2PI - precision * (mean - family.location) ** 2)
-        return float(np.sum(of_variance) + np.sum(of_mean))
+        variance = self.pooling.expand(parameters["variance"])
+        return self.closed("log_prior")._log_density(parameters["mean"], variance)
 
     def row_predictive(self) -> RowDensity:
         """Student-t columns, jointly where they share a variance."""
-        xp = namespace(self.shape, self.scale)
-        shape = xp.broadcast_to(self.shape, np.broadcast_shapes(self.location.shape, self.shape.shape))
-        spread = xp.sqrt(self.scale / self.shape * (self.kappa + 1) / self.kappa)
+        shape, spread = np.broadcast_shapes(self.location.shape, self.shape.shape), (self.kappa + 1) / self.kappa
+        df = namespace(self.shape).broadcast_to(2 * self.shape, shape)
         rows = SphericalStudentTDensity if self.pooling.spherical else StudentTDensity
-        return rows(flatten_rows(2 * shape), flatten_rows(self.location), flatten_rows(spread))
+        return rows(flatten_rows(df), flatten_rows(self.location), flatten_rows(self._spread(spread)))
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         """mean: (class, feature); variance: the same, without the shared axes. None of one column alone."""

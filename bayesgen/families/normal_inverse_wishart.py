@@ -45,6 +45,7 @@ from .special import (
     log_normal,
     quotient,
     sample_inverse_wishart_root,
+    shrinkage,
     slogdet,
     slogdet_growth,
 )
@@ -127,18 +128,16 @@ class NormalInverseWishart(JointNormalFamily):
     def _growth(self, summary: Moments) -> tuple[Float[Array, "*K"], Float[Array, "*K D D"]]:
         """What data add to the degrees of freedom and to the scale matrix."""
         count, shift = summary.count, summary.mean - self.location
-        share = self.kappa * count / (self.kappa + count)
+        share = self.kappa * shrinkage(self.kappa, count)
         between = share[..., None, None] * shift[..., :, None] * shift[..., None, :]
         return self._pool(count), self._pool(summary.scatter + between)
 
     def _updated(self, summary: Moments) -> Self:
-        count = summary.count
-        kappa = self.kappa + count
-        shift = summary.mean - self.location
+        count, shift = summary.count, summary.mean - self.location
         df, scale = self._growth(summary)
         return self.replace(
-            location=self.location + (count / kappa)[..., None] * shift,
-            kappa=kappa,
+            location=self.location + shrinkage(self.kappa, count)[..., None] * shift,
+            kappa=self.kappa + count,
             df=self.df + df,
             scale=self.scale + scale,
             batch_shape=shift.shape,

@@ -1,11 +1,12 @@
 """Special functions of arrays, log densities, and draws of priors."""
 
+import dataclasses
 import math
 
 import numpy as np
 import scipy.special
 from numpy.random import Generator
-from scipy.special import multigammaln
+from scipy.special import gammaln, multigammaln
 
 from bayesgen.statistics import LOG_2PI, log_diagonal, log_rising, namespace
 from bayesgen.typing import Array, ArrayOrNumber, Float
@@ -109,3 +110,34 @@ def quotient(
     """numerator / denominator, infinite where the denominator is not positive (the moment does not exist)."""
     xp, positive = namespace(numerator, denominator), denominator > 0
     return xp.where(positive, numerator / xp.where(positive, denominator, 1.0), np.inf)
+
+
+def shrinkage(kappa: Float[ArrayOrNumber, "*#batch"], count: Float[ArrayOrNumber, "*#batch"]) -> Float[Array, "*batch"]:
+    """The share of n rows in a posterior mean, n / (kappa + n), the prior mean weighing kappa rows; 0 of nothing."""
+    total = kappa + count
+    return count / namespace(total).where(total > 0, total, 1.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class InverseGamma:
+    """The distribution of a noise variance."""
+
+    shape: Float[ArrayOrNumber, "*#batch"]
+    scale: Float[ArrayOrNumber, "*#batch"]
+
+    def mean(self) -> Float[Array, "*batch"]:
+        return quotient(self.scale, self.shape - 1)
+
+    def variance(self) -> Float[Array, "*batch"]:
+        return quotient(self.mean() ** 2, self.shape - 2)
+
+    def mode(self, num_normals: int) -> Float[ArrayOrNumber, "*batch"]:
+        """The mode together with that of some numbers that are normal with this variance, up to a factor."""
+        return self.scale / (self.shape + 1 + 0.5 * num_normals)
+
+    def sample(self, rng: Generator, shape: tuple[int, ...]) -> np.ndarray:
+        return 1.0 / sample_gamma(rng, self.shape, self.scale, shape)
+
+    def log_prob(self, variance: Float[ArrayOrNumber, "*batch"]) -> Float[ArrayOrNumber, "*batch"]:
+        constant = self.shape * np.log(self.scale) - gammaln(self.shape)
+        return constant - (self.shape + 1) * np.log(variance) - self.scale / variance

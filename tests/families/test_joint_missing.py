@@ -6,8 +6,9 @@ from scipy.optimize import minimize
 from scipy.stats import invwishart, multivariate_normal
 
 from bayesgen.errors import FitError
-from bayesgen.families import Names, NormalInverseWishart, Scale
-from bayesgen.statistics import Moments, expected_moments
+from bayesgen.families import DirichletCategorical, Names, NormalInverseWishart, Scale
+from bayesgen.models import Block, Conjugate
+from bayesgen.statistics import Moments, SufficientStatistics, expected_moments
 
 CLASSES, COLUMNS, ROWS = 2, 3, 45
 NAMES = Names("real", ["a", "b"], ["x", "y", "z"])
@@ -148,10 +149,13 @@ def test_em_begins_with_the_cells_that_are_there():
 def test_whole_rows_are_as_they_are():
     family, (rows, _, codes, weights) = family_of(False), data()
     summary = family.likelihood.summarize(np.nan_to_num(rows), codes, CLASSES, weights)
-    assert family.has_closed_form(summary)
-    assert family.initial_summary(summary) is summary
-    assert family.e_step(summary, family.mode()) is summary
-    family.check_estimable(summary, NAMES)
+    labels = DirichletCategorical(np.ones(CLASSES)).resolve(Scale(num_categories=CLASSES))
+    prior = Conjugate(labels, (Block("real", family, ("x", "y", "z")),), tuple(range(CLASSES)))
+    statistics = SufficientStatistics(np.asarray(summary.count), {"real": summary})
+    assert summary.is_complete and prior.incomplete(statistics) == []
+    for same in (prior.initial_statistics(statistics), prior.e_step(statistics, prior.mode())):
+        assert same.summaries["real"] is summary
+    prior.check_estimable(statistics)
 
 
 @pytest.mark.parametrize("tied", [False, True])

@@ -266,7 +266,7 @@ def doubled(rows):
         (lambda rows: rows * [1.0, 0.0, 1.0, 1.0] + [0, 7.0, 0, 0], "'b' is constant"),
         (lambda rows: rows[:3], r"linear in each other \(3 rows for 3 features\)"),
         (lambda rows: rows[:4], "residuals of least squares are zero"),
-        (lambda rows: rows[:0], "no rows"),
+        (lambda rows: rows[:0], "no cell is observed"),
     ],
 )
 def test_what_least_squares_does_not_tell_is_refused_by_name(change, message, rows):
