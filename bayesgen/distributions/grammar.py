@@ -15,7 +15,8 @@ from numpyro.distributions.util import validate_sample
 
 from bayesgen.data import PADDING
 from bayesgen.errors import DataError, ModelError, warn
-from bayesgen.statistics import register
+from bayesgen.runtime import compiled
+from bayesgen.statistics import namespace, precise, register
 from bayesgen.typing import Array, Float, Int, PRNGKeyArray, Real
 
 from .grammar_likelihood import GrammarLikelihood, log_probs_of
@@ -240,6 +241,7 @@ class ProbabilisticGrammar(SequenceDistribution):
         return sequences(len(self.rules.symbols))
 
     @validate_sample
+    @compiled
     def log_prob(self, value: Real[Array, "... T"]) -> Float[Array, "..."]:
         """Log probability of each string, over all its parse trees."""
         codes, form = jnp.asarray(value), normal_form(self.rules)
@@ -369,14 +371,14 @@ def _joined(rules: GrammarRules, probabilities: Mapping[Symbol, Any] | Any) -> F
                     f"sum to 1, got {numbers.tolist()}."
                 )
     batch = lax.broadcast_shapes(*(array.shape[:-1] for array in arrays))
-    xp: Any = jnp if any(isinstance(array, jax.Array) for array in arrays) else np
+    xp = namespace(*arrays)
     return xp.concatenate([xp.broadcast_to(array, (*batch, array.shape[-1])) for array in arrays], -1)
 
 
 def _numbers(nonterminal: Symbol, values: Any) -> Float[Array, "..."]:
     """A JAX array as it is; other numbers as a NumPy array in double precision."""
     try:
-        return values if isinstance(values, jax.Array) else np.asarray(values, np.float64)
+        return precise(values)
     except (TypeError, ValueError):
         raise ModelError(
             f"ProbabilisticGrammar: the probabilities of the rules of {nonterminal!r} are no numbers, got {values!r}."

@@ -1,5 +1,6 @@
 """`HiddenMarkov`: sequences with a Markov chain of hidden states, and densities of observed cells of events."""
 
+import functools
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -11,7 +12,8 @@ from numpyro.distributions import constraints
 from numpyro.distributions.util import validate_sample
 
 from bayesgen.errors import ModelError
-from bayesgen.statistics import LOG_2PI, namespace, read_conditional, register, restricted
+from bayesgen.runtime import compiled
+from bayesgen.statistics import LOG_2PI, namespace, precise, read_conditional, register, restricted
 from bayesgen.typing import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from .hidden_chains import log_density, sample_paths
@@ -88,7 +90,7 @@ class StepsOfStates(constraints.Constraint):
         return self.step.event_dim + 1
 
     def __call__(self, x: Shaped[Array, "..."]) -> Bool[Array, "..."]:
-        xp = namespace(x)
+        xp = namespace(x, *jax.tree.leaves(self.step))
         steps = xp.moveaxis(xp.asarray(x), -self.event_dim, 0)
         if not len(steps):
             return xp.ones(steps.shape[1 : steps.ndim - self.step.event_dim], bool)
@@ -189,7 +191,7 @@ class HiddenMarkov(SequenceDistribution):
         validate_args: bool | None = None,
     ) -> None:
         _check_emissions(emissions, symbols)
-        self.initial, self.transition, self.emissions = jnp.asarray(initial), jnp.asarray(transition), emissions
+        self.initial, self.transition, self.emissions = precise(initial), precise(transition), emissions
         _check_states(self.initial, self.transition, emissions)
         batch = (self.initial.shape[:-1], self.transition.shape[:-2], emissions.batch_shape[:-1])
         super().__init__(
@@ -223,10 +225,12 @@ class HiddenMarkov(SequenceDistribution):
         return StepsOfStates(self.emissions.support, self.num_states, self.whole_step_axes)
 
     @validate_sample
+    @compiled
     def log_prob(self, value: Shaped[Array, "..."]) -> Float[Array, "..."]:
         value = jnp.asarray(value)
         return self.log_prob_of_cells(value, jnp.ones(value.shape, bool) if self.of_symbols else ~jnp.isnan(value))
 
+    @compiled
     def log_prob_of_cells(self, value: Shaped[Array, "..."], observed: Bool[Array, "..."]) -> Float[Array, "..."]:
         step_axes = len(self.event_shape) - 1
         shape = lax.broadcast_shapes(self.batch_shape, value.shape[: value.ndim - step_axes - 1])
@@ -265,6 +269,7 @@ class HiddenMarkov(SequenceDistribution):
         logs = log_prob_of_cells(self.emissions, jnp.where(is_whole, steps, support.feasible_like(steps)), seen)
         return jnp.where(is_possible, logs, -jnp.inf)
 
+    @functools.partial(compiled, static_argnames="sample_shape")
     def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Shaped[Array, "..."]:
         assert key is not None
         num_steps, batch, step_axes = self.steps_to_sample, self.batch_shape, len(self.event_shape) - 1
@@ -326,10 +331,10 @@ def _check_states(initial: Float[Array, "..."], transition: Float[Array, "..."],
         )
 
 
-def _log(probabilities: Float[jax.Array, "..."]) -> Float[jax.Array, "..."]:
+def _log(probabilities: Float[Array, "..."]) -> Float[Array, "..."]:
     """Logarithms, -inf of 0, where gradients are 0."""
-    is_zero = probabilities <= 0
-    return jnp.where(is_zero, -jnp.inf, jnp.log(jnp.where(is_zero, 1.0, probabilities)))
+    xp, is_zero = namespace(probabilities), probabilities <= 0
+    return xp.where(is_zero, -xp.inf, xp.log(xp.where(is_zero, 1.0, probabilities)))
 
 
 def _emission_parameters(distribution: HiddenMarkov) -> dict[str, jax.Array]:
@@ -348,7 +353,7 @@ def _likelihood(distribution: HiddenMarkov) -> HiddenMarkovLikelihood | None:
     return HiddenMarkovLikelihood(conditional.likelihood) if conditional.likelihood.summarizes else None
 
 
-def _parameters(distribution: HiddenMarkov) -> dict[str, jax.Array]:
+def _parameters(distribution: HiddenMarkov) -> dict[str, Array]:
     tables = {"log_initial": _log(distribution.initial), "log_transition": _log(distribution.transition)}
     return {**tables, **_emission_parameters(distribution)}
 

@@ -1,6 +1,7 @@
 """Normal distributions whose mean is linear in features of the row: lines, curves and surfaces with noise."""
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
@@ -14,6 +15,7 @@ from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.util import validate_sample
 
 from bayesgen.records import record, static
+from bayesgen.runtime import compiled
 from bayesgen.statistics import (
     LOG_2PI,
     Classes,
@@ -25,6 +27,7 @@ from bayesgen.statistics import (
     filled,
     flatten_rows,
     namespace,
+    precise,
     register,
 )
 from bayesgen.typing import Array, Bool, Float, Int, PRNGKeyArray, Real
@@ -77,8 +80,8 @@ class LinearNormal(dist.Distribution):
         shapes = jnp.shape(features), jnp.shape(coefficients)
         if not all(shapes) or shapes[0][-1] != shapes[1][-1]:
             raise ValueError(f"features and coefficients need a last axis of one length, got the shapes {shapes}.")
-        self.features, self.coefficients = jnp.asarray(features), jnp.asarray(coefficients)
-        self.intercept, self.scale = jnp.asarray(intercept), jnp.asarray(scale)
+        self.features, self.coefficients = precise(features), precise(coefficients)
+        self.intercept, self.scale = precise(intercept), precise(scale)
         batch_shape = jnp.broadcast_shapes(*(shape[:-1] for shape in shapes), jnp.shape(intercept), jnp.shape(scale))
         super().__init__(batch_shape=batch_shape, event_shape=(), validate_args=validate_args)
 
@@ -95,11 +98,13 @@ class LinearNormal(dist.Distribution):
     def variance(self) -> Float[Array, "*batch"]:
         return jnp.broadcast_to(self.scale**2, self.batch_shape)
 
+    @functools.partial(compiled, static_argnames="sample_shape")
     def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Float[Array, "..."]:
         assert key is not None
         return self.loc + self.scale * jax.random.normal(key, (*sample_shape, *self.batch_shape))
 
     @validate_sample
+    @compiled
     def log_prob(self, value: Real[Array, "..."]) -> Float[Array, "..."]:
         return -0.5 * ((value - self.loc) / self.scale) ** 2 - jnp.log(self.scale) - 0.5 * LOG_2PI
 

@@ -1,5 +1,6 @@
 """Markov chains of any order as distributions over whole sequences."""
 
+import functools
 import math
 from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar
@@ -13,7 +14,8 @@ from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.util import validate_sample
 
 from bayesgen.errors import ModelError
-from bayesgen.statistics import register
+from bayesgen.runtime import compiled
+from bayesgen.statistics import precise, register
 from bayesgen.typing import Array, Bool, Float, Int, PRNGKeyArray, Real, Shaped
 
 from .contexts import Contexts, as_codes, follows_the_end, sample_steps
@@ -23,13 +25,8 @@ from .sequences import Length, SequenceDistribution, is_whole, sequences
 
 def flat_tables(initial: Any, transition: Any, order: int | None, end: int | None) -> tuple[Array | None, Array]:
     """`initial` and `transition` of a chain as arrays with one axis of contexts, none of which holds the end."""
-    arrays = None if initial is None else _numbers(initial), _flat(_numbers(transition), order, end)
+    arrays = None if initial is None else precise(initial), _flat(precise(transition), order, end)
     return arrays if end is None else _without_end(*arrays, end)
-
-
-def _numbers(values: Any) -> Float[Array, "..."]:
-    """A JAX array as it is; other numbers as a NumPy array."""
-    return values if isinstance(values, jax.Array) else np.asarray(values, np.float64)
 
 
 def _without_end(initial: Array | None, transition: Array, end: int) -> tuple[Array | None, Array]:
@@ -233,7 +230,7 @@ class MarkovChain(SequenceDistribution):
         return sequences(self.contexts.num_symbols, self.end)
 
     @validate_sample
-    @jax.jit
+    @compiled
     def log_prob(self, value: Real[Array, "... T"]) -> Float[Array, "..."]:
         """Log probability of each sequence, given its length unless there is an `end`."""
         codes, inside = as_codes(jnp.asarray(value))
@@ -245,6 +242,7 @@ class MarkovChain(SequenceDistribution):
         logs = self._at(flat, jnp.broadcast_to(entries, (*batch, codes.shape[-1])))
         return jnp.where(inside, jnp.where(is_possible, logs, -jnp.inf), 0.0).sum(-1)
 
+    @compiled
     def log_prob_of_cells(self, value: Shaped[Array, "... T"], observed: Bool[Array, "... T"]) -> Float[Array, "..."]:
         batch, num_steps = lax.broadcast_shapes(self.batch_shape, value.shape[:-1]), value.shape[-1]
         tables = self._log_tables
@@ -261,6 +259,7 @@ class MarkovChain(SequenceDistribution):
         )
         return jnp.where(self.contexts.is_informative(values, seen), log_probs, 0.0).reshape(batch)
 
+    @functools.partial(compiled, static_argnames="sample_shape")
     def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Int[Array, "... T"]:
         assert key is not None
         tables, batch = self._log_tables, (*sample_shape, *self.batch_shape)

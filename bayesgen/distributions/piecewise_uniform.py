@@ -11,12 +11,14 @@ from numpyro.distributions import constraints
 from numpyro.distributions.util import validate_sample
 
 from bayesgen.errors import ModelError
+from bayesgen.runtime import compiled
 from bayesgen.statistics import (
     HistogramLikelihood,
     bin_moments,
     bin_widths,
     excess,
     flat_edges,
+    precise,
     quantiles,
     register,
 )
@@ -58,8 +60,8 @@ class PiecewiseUniform(dist.Distribution):
 
     def __init__(self, edges: Any, probs: Any, tails: Any = None, *, validate_args: bool | None = None) -> None:
         # NumPy arrays stay NumPy arrays while a program is traced, so that rows can be summarised by them
-        self.edges, self.tails = _numbers(edges), None if tails is None else _numbers(tails)
-        self.probs = _numbers(probs)
+        self.edges, self.tails = precise(edges), None if tails is None else precise(tails)
+        self.probs = precise(probs)
         if self.edges.shape[-1] != self.probs.shape[-1] + 1:
             raise ModelError(
                 f"PiecewiseUniform: {self.edges.shape[-1]} edges are those of {self.edges.shape[-1] - 1} bins, and "
@@ -103,7 +105,7 @@ class PiecewiseUniform(dist.Distribution):
         )
 
     @validate_sample
-    @jax.jit
+    @compiled
     def log_prob(self, value: Float[Array, "..."]) -> Float[Array, "..."]:
         value, edges, scales = jnp.asarray(value), jnp.asarray(self.edges), jnp.asarray(self.scales)
         shape = jnp.broadcast_shapes(value.shape, self.batch_shape)
@@ -117,10 +119,12 @@ class PiecewiseUniform(dist.Distribution):
         assert key is not None
         return self.icdf(jax.random.uniform(key, (*sample_shape, *self.batch_shape)))
 
+    @compiled
     def icdf(self, q: Float[Array, "..."]) -> Float[Array, "..."]:
         levels = jnp.broadcast_to(q, jnp.broadcast_shapes(jnp.shape(q), self.batch_shape))
         return _quantiles(levels, jnp.asarray(self.edges), jnp.asarray(self.probs), jnp.asarray(self.scales))
 
+    @compiled
     def cdf(self, value: Float[Array, "..."]) -> Float[Array, "..."]:
         value, edges, scales = jnp.asarray(value), jnp.asarray(self.edges), jnp.asarray(self.scales)
         flat, heights = flat_edges(edges), self.probs / bin_widths(edges, scales)
@@ -132,19 +136,16 @@ class PiecewiseUniform(dist.Distribution):
         return (heights * inside).sum(-1) + heights[..., 0] * in_left + heights[..., -1] * in_right
 
     @property
+    @compiled
     def mean(self) -> Float[Array, "..."]:
         means, _ = bin_moments(jnp.asarray(self.edges), jnp.asarray(self.scales))
         return (self.probs * means).sum(-1)
 
     @property
+    @compiled
     def variance(self) -> Float[Array, "..."]:
         means, variances = bin_moments(jnp.asarray(self.edges), jnp.asarray(self.scales))
         return (self.probs * (variances + (means - self.mean[..., None]) ** 2)).sum(-1)
-
-
-def _numbers(values: Any) -> Any:
-    """A JAX array as it is; other numbers as a NumPy array in double precision."""
-    return values if isinstance(values, jax.Array) else np.asarray(values, np.float64)
 
 
 def _likelihood(distribution: PiecewiseUniform) -> HistogramLikelihood:

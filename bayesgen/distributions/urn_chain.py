@@ -1,5 +1,6 @@
 """Markov chains with Dirichlet probabilities that are integrated out: a Polya urn for each context."""
 
+import functools
 from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
@@ -11,6 +12,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.util import validate_sample
 
+from bayesgen.runtime import compiled
 from bayesgen.typing import Array, Float, Int, PRNGKeyArray, Real
 
 from .contexts import Contexts, as_codes, follows_the_end, sample_steps
@@ -66,6 +68,7 @@ class UrnChain(SequenceDistribution):
         return sequences(self.contexts.num_symbols, self.end)
 
     @validate_sample
+    @compiled
     def log_prob(self, value: Real[Array, "... T"]) -> Float[Array, "..."]:
         """Log probability of each sequence: (alpha + earlier count of the symbol) / (total alpha + earlier count)."""
         codes, inside = as_codes(jnp.asarray(value))
@@ -78,6 +81,7 @@ class UrnChain(SequenceDistribution):
         logs = jnp.where(follows_the_end(codes, self.end), -jnp.inf, logs)
         return jnp.where(inside, logs, 0.0).sum(-1)
 
+    @functools.partial(compiled, static_argnames="sample_shape")
     def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Int[Array, "... T"]:
         assert key is not None
         num_steps = self.steps_to_sample

@@ -11,7 +11,7 @@ from .chunking import (
     padded_size,
     table_chunks,
 )
-from .compilation import OwnedJit
+from .compilation import OwnedJit, compiled
 from .devices import carrying, check_not_forked, placed, requested, used
 from .progress import bar
 from .seeds import as_key, check_seed, generator
@@ -38,6 +38,7 @@ __all__ = [
     "check_seed",
     "checked_chunks",
     "chunks",
+    "compiled",
     "even_chunks",
     "generator",
     "in_batches",

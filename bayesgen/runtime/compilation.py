@@ -49,3 +49,17 @@ def _copy(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args, **kwargs)
 
     return call
+
+
+def compiled(method: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    """A method of a pytree compiled by `jax.jit`, with these options, as a plain function.
+
+    One operation at a time each would be compiled by itself, dozens for one density.
+    """
+    jitted = jax.jit(method, **options)
+
+    @functools.wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return jitted(*args, **kwargs)
+
+    return call
