@@ -1,8 +1,7 @@
 """Finite spaces of processes: concepts that generate their members."""
 
-from .fit import ConceptFit, ConceptPrediction
 from .games import number_game, rectangles
-from .learner import ConceptLearner
+from .learner import ConceptFit, ConceptLearner, ConceptPrediction
 from .learning import ConceptProblem
 from .space import HypothesisSpace
 

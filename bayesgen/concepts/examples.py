@@ -1,6 +1,5 @@
-"""Examples of concepts: members of the domain, each positive or negative."""
+"""Examples of concepts: members of the domain, each positive or negative; and their likelihood."""
 
-import dataclasses
 import itertools
 from typing import Any
 
@@ -8,9 +7,10 @@ import numpy as np
 
 from bayesgen.errors import DataError
 from bayesgen.records import record, static
-from bayesgen.typing import Bool, Int
+from bayesgen.statistics import namespace, safe_product
+from bayesgen.typing import Array, Bool, Float, Int, Real
 
-from .learner import ConceptLearner
+from .prior import Number
 from .space import HypothesisSpace
 
 
@@ -59,33 +59,31 @@ class Examples:
     """The training data of a concept learner.
 
     Attributes:
-        model: the learner.
         sets: the sets of examples, each of its own concept.
         several: whether a list of sets was given, not the examples of one concept.
     """
 
-    model: ConceptLearner
     sets: tuple[ExampleSet, ...]
     several: bool = static()
 
     def __add__(self, other: "Examples") -> "Examples":
         if self.several != other.several:
             raise DataError("Examples of one concept are updated by examples, those of several by a list of sets.")
-        zeros = np.zeros(len(self.model.space.domain), np.int64)
-        pairs = itertools.zip_longest(self.sets, other.sets, fillvalue=ExampleSet(zeros, zeros))
-        return dataclasses.replace(self, sets=tuple(first + second for first, second in pairs))
+        none = np.zeros_like(self.sets[0].positive)
+        pairs = itertools.zip_longest(self.sets, other.sets, fillvalue=ExampleSet(none, none))
+        return Examples(tuple(first + second for first, second in pairs), self.several)
 
 
-def read_examples(model: ConceptLearner, X: Any, y: Any = None) -> Examples:
+def read_examples(space: HypothesisSpace, X: Any, y: Any = None) -> Examples:
     """Examples of one concept, or a list of sets; y is True for each example that belongs to its concept."""
-    space, X = model.space, _listed(X)
+    X = _listed(X)
     if not _are_sets(space, X):
-        return Examples(model, (ExampleSet.of(space, X, y),), several=False)
+        return Examples((ExampleSet.of(space, X, y),), several=False)
     labels = [None] * len(X) if y is None else _listed(y)
     if len(labels) != len(X):
         raise DataError(f"There are {len(X)} sets of examples, and y has {len(labels)}.")
     pairs = zip(X, labels, strict=True)
-    return Examples(model, tuple(_numbered(index, space, *pair) for index, pair in enumerate(pairs)), several=True)
+    return Examples(tuple(_numbered(index, space, *pair) for index, pair in enumerate(pairs)), several=True)
 
 
 def _numbered(index: int, space: HypothesisSpace, members: Any, labels: Any) -> ExampleSet:
@@ -126,3 +124,69 @@ def _belonging(labels: Any, size: int) -> Bool[np.ndarray, " n"]:
             f"{labels!r}."
         )
     return np.asarray(labels, bool)
+
+
+# The likelihood of examples.
+#
+# A positive example comes from the extension h, with probability 1 - noise, else from the domain; a negative one from
+# the complement, else from the domain. Under strong sampling each member of the extension (complement) is equally
+# probable, 1 / size. Under weak sampling a member of the domain is drawn, 1 / D, and shown only if it is in the
+# extension (complement); so the probabilities of shown examples do not sum to 1, nor do those of negative examples of a
+# hypothesis that holds the whole domain. The rest is the probability that nothing is shown.
+
+# sampling -> the numbers of members that a positive and a negative example are drawn from
+SAMPLING = {
+    "strong": lambda sizes, num_members: (sizes, num_members - sizes),
+    "weak": lambda sizes, num_members: (num_members + 0 * sizes, num_members + 0 * sizes),
+}
+
+
+@record
+class ExampleCounts:
+    """Numbers of examples that hypotheses explain, all arrays of one shape.
+
+    Attributes:
+        sizes: number of members of the hypothesis.
+        held: number of positive examples in its extension.
+        avoided: number of negative examples outside of it.
+        unexplained: number of all other examples, which only noise explains.
+    """
+
+    sizes: Real[Array, "*H"]
+    held: Real[Array, "*H"]
+    avoided: Real[Array, "*H"]
+    unexplained: Real[Array, "*H"]
+
+    @classmethod
+    def of(cls, space: HypothesisSpace, examples: ExampleSet) -> "ExampleCounts":
+        """The counts of one set of examples for each hypothesis, (H,)."""
+        held = space.extensions.held(examples.positive)
+        avoided = examples.num_negative - space.extensions.held(examples.negative)
+        unexplained = examples.num_positive + examples.num_negative - held - avoided
+        return cls(space.sizes, held, avoided, unexplained)
+
+
+def example_probabilities(
+    sizes: Real[Array, "*H"], noise: Number, sampling: str, num_members: int
+) -> tuple[Real[Array, "*H"], Real[Array, "*H"], Number]:
+    """Probability of each member as next example: (a positive one inside, a negative one outside, any other)."""
+    xp = namespace(noise, sizes)
+    positive, negative = SAMPLING[sampling](sizes, num_members)
+    background = noise / num_members
+    inside = (1 - noise) / positive + background
+    outside = (1 - noise) / xp.maximum(negative, 1) + background  # with an empty complement nothing is outside
+    return inside, outside, background
+
+
+def log_prob_of_examples(counts: ExampleCounts, noise: Number, sampling: str, num_members: int) -> Float[Array, "*H"]:
+    """Log probability of examples, in the shape of the counts."""
+    xp = namespace(noise, counts.sizes)
+    with np.errstate(divide="ignore"):
+        inside, outside, background = (
+            xp.log(probability) for probability in example_probabilities(counts.sizes, noise, sampling, num_members)
+        )
+    return (
+        safe_product(counts.held, inside)
+        + safe_product(counts.avoided, outside)
+        + safe_product(counts.unexplained, background)
+    )

@@ -1,8 +1,8 @@
 """Training concept learners: by enumeration of hypotheses, and with unknown hyperparameters by search or sampling."""
 
 import dataclasses
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.special
@@ -12,12 +12,12 @@ from bayesgen.errors import DataError, FitError
 from bayesgen.fitting import MAP, MLE, NUTS, Exact, Method, Problem, prepare
 from bayesgen.typing import Float, Int
 
-from .class_index import ClassIndex
-from .examples import Examples, ExampleSet, read_examples
-from .fit import ConceptFit, ConceptPosterior, HypothesisPosterior
-from .learner import ConceptLearner, ExampleCounts, log_prob_of_examples
-from .marginal import ConceptMarginal, SharedHyperparameters, most_probable_hyperparameters, sample_hyperparameters
+from .examples import ExampleCounts, Examples, ExampleSet, log_prob_of_examples, read_examples
+from .hypothesis_classes import ClassIndex
+from .learner import ConceptFit, ConceptLearner, ConceptPosterior, HypothesisPosterior, SharedHyperparameters
+from .marginal import ConceptMarginal, most_probable_hyperparameters, sample_hyperparameters
 
+Beliefs: TypeAlias = tuple[list[HypothesisPosterior], SharedHyperparameters | None]
 TIE = 1e-10  # log scores that differ by less are equal but for rounding
 
 
@@ -35,60 +35,83 @@ class ConceptProblem(Problem):
 
     def solved_by(self, method: Method) -> ConceptFit:
         """The posterior of the hypotheses, and of hyperparameters that follow a distribution, by the method."""
-        _refuse_contradictions(self.data)
+        self._refuse_contradictions()
         if method.needs_rows:
             raise FitError(
                 f"A concept learner has no labels whose p(y | x) {method!r} could maximise. Use MLE() or MAP()."
             )
-        match method:
-            case Exact():
-                return self._exact(method)
-            case MLE():
-                return self._maximum_likelihood(method)
-            case MAP():
-                return self._maximum_posterior(method)
-            case NUTS():
-                return self._sampled(method)
-        raise FitError(
-            f"A concept learner is not trained by {type(method).__name__}(). Use Exact(), NUTS(), MAP() or MLE()."
-        )
+        kinds: dict[type[Method], Callable[[Any], Beliefs]] = {
+            Exact: self._exact,
+            MLE: self._maximum,
+            MAP: self._maximum,
+            NUTS: self._sampled,
+        }
+        if type(method) not in kinds:
+            raise FitError(
+                f"A concept learner is not trained by {type(method).__name__}(). Use Exact(), NUTS(), MAP() or MLE()."
+            )
+        beliefs, shared = kinds[type(method)](method)
+        is_estimate = isinstance(method, MLE | MAP)
+        posterior = ConceptPosterior(self.model, tuple(beliefs), shared, is_estimate, self.data.several)
+        return ConceptFit(self.model, method, posterior, self.data, self.seed)
 
-    def _exact(self, method: Exact) -> ConceptFit:
-        _refuse_unknown(method, self.model)
-        return self._fit(method, [_posterior(self.model, examples) for examples in self.data.sets])
+    def _exact(self, method: Exact) -> Beliefs:
+        self._refuse_unknown(method)
+        joints = [log_scores(self.model, examples) for examples in self.data.sets]
+        totals = [float(scipy.special.logsumexp(joint)) for joint in joints]
+        noise = self.model.noise
+        return [
+            HypothesisPosterior(joint - total, noise, ties(joint), total)
+            for joint, total in zip(joints, totals, strict=True)
+        ], None
 
-    def _maximum_likelihood(self, method: MLE) -> ConceptFit:
-        _refuse_unknown(method, self.model)
-        scores = [log_likelihoods(self.model, examples) for examples in self.data.sets]
-        return self._fit(method, [_best(of_set, self.model.noise) for of_set in scores])
-
-    def _maximum_posterior(self, method: MAP) -> ConceptFit:
+    def _maximum(self, method: MLE | MAP) -> Beliefs:
+        """The most probable hypothesis of each set, under the prior or without one."""
         learner, shared = self.model, None
-        if learner.unknown:
+        if not isinstance(method, MAP):
+            self._refuse_unknown(method)
+        elif learner.unknown:
             marginal = ConceptMarginal.of(ClassIndex.of(learner, self.data.sets))
             shared = most_probable_hyperparameters(marginal, method, self.seed)
             learner = learner.at_mode({name: float(value) for name, value in shared.parameters.items()})
-        scores = [log_joints(learner, examples) for examples in self.data.sets]
-        return self._fit(method, [_best(of_set, learner.noise) for of_set in scores], shared)
+        best = [ties(log_scores(learner, examples, method.has_prior)) for examples in self.data.sets]
+        indices = np.arange(len(learner.space.names))
+        return [
+            HypothesisPosterior(np.where(indices == of_set[0], 0.0, -np.inf), learner.noise, of_set) for of_set in best
+        ], shared
 
-    def _sampled(self, method: NUTS) -> ConceptFit:
+    def _sampled(self, method: NUTS) -> Beliefs:
+        """Posteriors averaged over draws, from probabilities of classes per unit of prior mass and expected noise."""
         if not self.model.unknown:
             raise FitError(
                 "NUTS() has nothing continuous to sample: all hyperparameters of this learner are numbers. Use "
                 "Exact(), which enumerates the hypotheses."
             )
-        class_index = ClassIndex.of(self.model, self.data.sets)
-        shared = sample_hyperparameters(ConceptMarginal.of(class_index), method, self.seed, self.progress)
-        posterior, noisy = class_index.average({name: draws.ravel() for name, draws in shared.parameters.items()})
-        share = np.divide(noisy, posterior, out=np.zeros_like(noisy), where=posterior > 0)
-        beliefs = [_averaged(class_index, index, posterior, share) for index in range(len(class_index.sets))]
-        return self._fit(method, beliefs, shared)
+        classes, base = ClassIndex.of(self.model, self.data.sets), self.model.space.structure.base
+        shared = sample_hyperparameters(ConceptMarginal.of(classes), method, self.seed, self.progress)
+        posterior, noisy = classes.average({name: draws.ravel() for name, draws in shared.parameters.items()})
+        noise = np.divide(noisy, posterior, out=np.zeros_like(noisy), where=posterior > 0)
+        with np.errstate(divide="ignore"):
+            logs = [base + np.log(classes.of_hypotheses(index, posterior)) for index in range(len(classes.sets))]
+        return [
+            HypothesisPosterior(of_set, classes.of_hypotheses(index, noise), ties(of_set))
+            for index, of_set in enumerate(logs)
+        ], shared
 
-    def _fit(
-        self, method: Method, beliefs: Iterable[HypothesisPosterior], shared: SharedHyperparameters | None = None
-    ) -> ConceptFit:
-        posterior = ConceptPosterior(self.model, tuple(beliefs), shared, isinstance(method, MLE | MAP))
-        return ConceptFit(self.model, method, posterior, self.data, self.seed)
+    def _refuse_contradictions(self) -> None:
+        """Refuse sets of examples that no hypothesis explains without noise."""
+        space = self.model.space
+        for index, examples in enumerate(() if self.model.is_noisy else self.data.sets):
+            if ExampleCounts.of(space, examples).unexplained.all():
+                start, shown = f"Set {index}: no" if self.data.several else "No", examples.describe(space)
+                raise FitError(f"{start} hypothesis holds {shown}. Add one that does, or give noise above 0.")
+
+    def _refuse_unknown(self, method: Method) -> None:
+        if self.model.unknown:
+            raise FitError(
+                f"{type(method).__name__}() takes hyperparameters that are numbers, and "
+                f"{', '.join(self.model.unknown)} follows a distribution. Use NUTS(), which samples it, or MAP()."
+            )
 
 
 @prepare.register
@@ -103,57 +126,18 @@ def _(
 ) -> ConceptProblem:
     if schema is not None or sample_weight is not None:
         raise DataError("A concept learner takes examples alone: no schema or sample_weight.")
-    return ConceptProblem(model, X if isinstance(X, Examples) else read_examples(model, X, y))
+    return ConceptProblem(model, X if isinstance(X, Examples) else read_examples(model.space, X, y))
 
 
-def log_likelihoods(learner: ConceptLearner, examples: ExampleSet) -> Float[np.ndarray, " H"]:
-    """Log probabilities of examples under each hypothesis."""
+def log_scores(learner: ConceptLearner, examples: ExampleSet, has_prior: bool = True) -> Float[np.ndarray, " H"]:
+    """Log probabilities of each hypothesis and examples, or without the prior of examples under each hypothesis."""
     space = learner.space
-    logs = log_prob_of_examples(ExampleCounts.of(space, examples), learner.noise, learner.sampling, len(space.domain))
-    return np.asarray(logs)
-
-
-def log_joints(learner: ConceptLearner, examples: ExampleSet) -> Float[np.ndarray, " H"]:
-    """Log probabilities of each hypothesis and examples."""
     with np.errstate(divide="ignore"):
-        return np.asarray(learner.space.log_prior({})) + log_likelihoods(learner, examples)
+        counts = ExampleCounts.of(space, examples)
+        logs = np.asarray(log_prob_of_examples(counts, learner.noise, learner.sampling, len(space.domain)))
+        return np.asarray(space.log_prior({})) + logs if has_prior else logs
 
 
-def _posterior(learner: ConceptLearner, examples: ExampleSet) -> HypothesisPosterior:
-    joint = log_joints(learner, examples)
-    total = float(scipy.special.logsumexp(joint))
-    return HypothesisPosterior(joint - total, learner.noise, _ties(joint), total)
-
-
-def _best(scores: Float[np.ndarray, " H"], noise: Any) -> HypothesisPosterior:
-    ties = _ties(scores)
-    return HypothesisPosterior(np.where(np.arange(len(scores)) == ties[0], 0.0, -np.inf), noise, ties)
-
-
-def _ties(scores: Float[np.ndarray, " H"]) -> Int[np.ndarray, " ties"]:
+def ties(scores: Float[np.ndarray, " H"]) -> Int[np.ndarray, " ties"]:
+    """Indices of the best hypotheses."""
     return np.flatnonzero(scores >= scores.max() - TIE)
-
-
-def _averaged(
-    class_index: ClassIndex, index: int, posterior: Float[np.ndarray, "C S U"], share: Float[np.ndarray, "C S U"]
-) -> HypothesisPosterior:
-    """The posterior averaged over draws, from probabilities of classes per unit of mass and expected noise."""
-    with np.errstate(divide="ignore"):
-        log_weights = class_index.learner.space.structure.base + np.log(class_index.of_hypotheses(index, posterior))
-    return HypothesisPosterior(log_weights, class_index.of_hypotheses(index, share), _ties(log_weights))
-
-
-def _refuse_contradictions(data: Examples) -> None:
-    """Refuse sets of examples that no hypothesis explains without noise."""
-    for index, examples in enumerate(data.sets):
-        if not data.model.is_noisy and ExampleCounts.of(data.model.space, examples).unexplained.all():
-            start, shown = f"Set {index}: no" if data.several else "No", examples.describe(data.model.space)
-            raise FitError(f"{start} hypothesis holds {shown}. Add one that does, or give noise above 0.")
-
-
-def _refuse_unknown(method: Method, learner: ConceptLearner) -> None:
-    if learner.unknown:
-        raise FitError(
-            f"{type(method).__name__}() takes hyperparameters that are numbers, and {', '.join(learner.unknown)} "
-            "follows a distribution. Use NUTS(), which samples it, or MAP()."
-        )

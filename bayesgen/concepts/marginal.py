@@ -1,7 +1,7 @@
 """The posterior of hyperparameters given sets of examples, with the hypotheses marginalised."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -10,16 +10,16 @@ import numpyro.distributions as dist
 import scipy.optimize
 
 from bayesgen.errors import BayesgenWarning, FitError, warn
-from bayesgen.fitting import MAP, NUTS, Method, about, datatree
+from bayesgen.fitting import MAP, NUTS, about
 from bayesgen.log_density import LogDensity
-from bayesgen.posteriors import Exported, convergence_problems, entry_names, warn_of_convergence
+from bayesgen.posteriors import convergence_problems, entry_names, warn_of_convergence
 from bayesgen.program import at_free, dispersed, free_of, saturated_sites
-from bayesgen.records import by_content, record, static
+from bayesgen.records import record, static
 from bayesgen.runtime import as_key
 from bayesgen.typing import Array, Float, PRNGKeyArray
 
-from .class_index import ClassIndex
-from .hypothesis_classes import HypothesisClasses, LearnerStructure
+from .hypothesis_classes import ClassIndex, HypothesisClasses
+from .learner import SharedHyperparameters
 from .prior import bounds
 
 
@@ -31,19 +31,17 @@ class ConceptMarginal(LogDensity):
         hyperparameters: numbers or distributions by name.
         classes: the hypotheses, by classes of equal likelihood and prior factor.
         names: the hyperparameters that are distributions, in the order of the vector.
-        structure: the rest of the learner.
     """
 
     hyperparameters: dict[str, Any]
     classes: HypothesisClasses
     names: tuple[str, ...] = static()
-    structure: LearnerStructure = static()
 
     @classmethod
     def of(cls, class_index: ClassIndex) -> "ConceptMarginal":
         """The density for a learner's sets of examples."""
         learner = class_index.learner
-        return cls(learner.hyperparameters, class_index.classes, tuple(learner.unknown), LearnerStructure.of(learner))
+        return cls(learner.hyperparameters, class_index.classes, tuple(learner.unknown))
 
     @property
     def priors(self) -> dict[str, dist.Distribution]:
@@ -82,7 +80,7 @@ class ConceptMarginal(LogDensity):
         return self.names[index]
 
     def _log_evidence(self, values: Mapping[str, Array]) -> Float[Array, ""]:
-        return self.classes.log_evidence(self.structure, {**self.hyperparameters, **values})
+        return self.classes.log_evidence({**self.hyperparameters, **values})
 
 
 def prior_starts(marginal: ConceptMarginal, key: PRNGKeyArray, num_draws: int = 8) -> Float[np.ndarray, "starts D"]:
@@ -174,40 +172,7 @@ def _named(names: Sequence[str], vector: HyperparameterVector) -> dict[str, Arra
     return {name: jnp.asarray(value) for name, value in zip(names, vector, strict=True)}
 
 
-if TYPE_CHECKING:
-    from xarray import DataTree
-
 NUM_STARTS = 4  # of a search for hyperparameters, by default
-
-
-@by_content
-class SharedHyperparameters:
-    """The posterior of the hyperparameters that all sets of examples share: draws, or the mode.
-
-    Attributes:
-        parameters: name -> draws (chain, draw), or one number.
-        method: the training method.
-        attributes: how they were found, by name.
-        sample_stats: name -> (chain, draw), statistics of the sampler; None where there was no sampler.
-    """
-
-    parameters: dict[str, Float[np.ndarray, "..."]]
-    method: Method
-    attributes: dict[str, Any]
-    sample_stats: dict[str, np.ndarray] | None = None
-
-    @property
-    def boundary(self) -> dict[str, float]:
-        """Name -> the end of its range, for those whose mode lies there."""
-        return self.attributes.get("boundary", {})
-
-    def to_datatree(self) -> "DataTree":
-        """An `xarray.DataTree`, for ArviZ."""
-        if self.sample_stats is None:
-            exported = Exported.of_point(self.parameters)
-        else:
-            exported = Exported.of_chains(self.parameters, self.sample_stats)
-        return datatree(exported, {}, {}, self.attributes | {"method": repr(self.method)})
 
 
 def sample_hyperparameters(

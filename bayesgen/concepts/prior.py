@@ -5,7 +5,6 @@ one size, so the cost of a prior grows with the groups, not with the hypotheses.
 value, so equal spaces share compiled functions.
 """
 
-import abc
 import dataclasses
 import math
 import numbers
@@ -13,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpyro
 import numpyro.distributions as dist
 
 from bayesgen.errors import ModelError
@@ -24,38 +22,30 @@ from bayesgen.typing import Array, Float, Int
 Number: TypeAlias = float | int | np.number | Float[Array, ""]
 Hyperparameter: TypeAlias = float | dist.Distribution
 Range: TypeAlias = tuple[float, float]
+LogFactors: TypeAlias = Callable[[Mapping[str, Number]], Float[Array, " G"]]  # of groups, at hyperparameters; traceable
 
 
 def check_hyperparameters(
-    hyperparameters: Mapping[str, Hyperparameter], ranges: Mapping[str, Range], *, closed: bool = False
+    hyperparameters: Mapping[str, Any], ranges: Mapping[str, Range], *, closed: bool = False
 ) -> None:
-    """Check hyperparameters by name against their ranges, name -> (low, high), where they have one."""
-    for name, value in hyperparameters.items():
-        check_hyperparameter(name, value, *ranges.get(name, ()), closed=closed)
-
-
-def check_hyperparameter(
-    name: str, value: Any, low: float = -np.inf, high: float = np.inf, *, closed: bool = False
-) -> None:
-    """Refuse a number outside of two bounds, and a distribution of anything but such numbers.
+    """Refuse numbers outside of their ranges, and distributions of anything but such numbers.
 
     Args:
-        name: the hyperparameter's name.
-        value: a number or a NumPyro distribution.
-        low, high: the bounds.
+        hyperparameters: name -> a number or a NumPyro distribution.
+        ranges: name -> (low, high), for those that have one.
         closed: whether a number may be equal to a bound.
     """
-    between = f"between {low:g} and {high:g}" if np.isfinite(high) else f"a finite number above {low:g}"
-    if not isinstance(value, dist.Distribution):
-        number = isinstance(value, numbers.Real) and math.isfinite(value)
-        if not number or not (low <= value <= high if closed else low < value < high):
-            raise ModelError(f"{name} must be {between}, got {value!r}.")
-        return
-    if value.batch_shape or value.event_shape or value.support.is_discrete:
-        raise ModelError(f"{name} must be one number: its distribution {value!r} is not of one continuous number.")
-    lowest, highest = bounds(value)
-    if lowest < low or highest > high:
-        raise ModelError(f"{name} must be {between}: the support of its distribution reaches beyond.")
+    for name, value in hyperparameters.items():
+        low, high = ranges.get(name, (-np.inf, np.inf))
+        between = f"between {low:g} and {high:g}" if np.isfinite(high) else f"a finite number above {low:g}"
+        if not isinstance(value, dist.Distribution):
+            number = isinstance(value, numbers.Real) and math.isfinite(value)
+            if not number or not (low <= value <= high if closed else low < value < high):
+                raise ModelError(f"{name} must be {between}, got {value!r}.")
+        elif value.batch_shape or value.event_shape or value.support.is_discrete:
+            raise ModelError(f"{name} must be one number: its distribution {value!r} is not of one continuous number.")
+        elif bounds(value)[0] < low or bounds(value)[1] > high:
+            raise ModelError(f"{name} must be {between}: the support of its distribution reaches beyond.")
 
 
 def bounds(prior: dist.Distribution) -> Range:
@@ -67,12 +57,6 @@ def bounds(prior: dist.Distribution) -> Range:
 def unknown(hyperparameters: Mapping[str, Hyperparameter]) -> dict[str, dist.Distribution]:
     """The hyperparameters that are distributions, by name."""
     return {name: value for name, value in hyperparameters.items() if isinstance(value, dist.Distribution)}
-
-
-def sample_values(hyperparameters: Mapping[str, Hyperparameter]) -> dict[str, Number]:
-    """Values by name inside a NumPyro program: distributions are sampled, numbers unchanged."""
-    priors = unknown(hyperparameters)
-    return {name: numpyro.sample(name, value) if name in priors else value for name, value in hyperparameters.items()}
 
 
 def merge_hyperparameters(*groups: Mapping[str, Hyperparameter]) -> dict[str, Hyperparameter]:
@@ -87,32 +71,15 @@ def merge_hyperparameters(*groups: Mapping[str, Hyperparameter]) -> dict[str, Hy
 
 def merge_ranges(*groups: Mapping[str, Range]) -> dict[str, Range]:
     """Ranges of several parts together: the intersection of ranges of one name."""
-    merged: dict[str, Range] = {}
-    for name, (low, high) in (pair for group in groups for pair in group.items()):
-        lowest, highest = merged.get(name, (-np.inf, np.inf))
-        merged[name] = max(low, lowest), min(high, highest)
-    return merged
-
-
-class Factors(abc.ABC):
-    """Log prior factors of groups of hypotheses, as a function of hyperparameters."""
-
-    @abc.abstractmethod
-    def __call__(self, values: Mapping[str, Number]) -> Float[Array, " G"]:
-        """Log factors at hyperparameters by name. Traceable by JAX."""
+    together = {
+        name: np.asarray([group[name] for group in groups if name in group]) for group in groups for name in group
+    }
+    return {name: (float(ends[:, 0].max()), float(ends[:, 1].min())) for name, ends in together.items()}
 
 
 @dataclasses.dataclass(frozen=True)
-class Constant(Factors):
-    """One group, whose factor is 1."""
-
-    def __call__(self, values: Mapping[str, Number]) -> Float[Array, " G"]:
-        return np.zeros(1)
-
-
-@dataclasses.dataclass(frozen=True)
-class BySize(Factors):
-    """A group for each size of hypotheses.
+class BySize:
+    """Log prior factors of groups of hypotheses, one for each size.
 
     Attributes:
         function: function(sizes, **hyperparameters) of log prior weights; they need not be normalised. Give a
@@ -133,8 +100,8 @@ class BySize(Factors):
 
 
 @dataclasses.dataclass(frozen=True)
-class Union(Factors):
-    """The concatenated groups of several priors, each prior with a weight.
+class Union:
+    """Log prior factors of the concatenated groups of several priors, each prior with a weight.
 
     Attributes:
         weights: a number, or a function of the hyperparameters, for each part; they need not be normalised.
@@ -144,7 +111,7 @@ class Union(Factors):
 
     weights: tuple[Any, ...]
     names: tuple[str, ...]
-    parts: tuple[Factors, ...]
+    parts: tuple[LogFactors, ...]
 
     def __call__(self, values: Mapping[str, Number]) -> Float[Array, " G"]:
         arguments = {name: values[name] for name in self.names}
@@ -169,13 +136,13 @@ class Prior:
 
     base: Float[np.ndarray, " H"]
     groups: Int[np.ndarray, " H"]
-    factors: Factors = static()
+    factors: LogFactors = static()
 
     @classmethod
     def of_weights(cls, weights: Float[np.ndarray, " H"]) -> "Prior":
         """The prior of fixed weights."""
         logs = np.log(weights)
-        return cls(logs - weighted_log_sum_exp(logs), np.zeros(len(weights), np.int64), Constant())
+        return cls(logs - weighted_log_sum_exp(logs), np.zeros(len(weights), np.int64), BySize(_even, (), (1,), (1,)))
 
     @classmethod
     def by_size(cls, function: Callable[..., Array], names: Iterable[str], sizes: Int[np.ndarray, " H"]) -> "Prior":
@@ -199,6 +166,11 @@ class Prior:
     def log_probabilities(self, values: Mapping[str, Number]) -> Float[Array, " H"]:
         """Log prior probabilities at hyperparameters by name. Traceable by JAX."""
         return self.base + self.factors(values)[self.groups]
+
+
+def _even(sizes: Float[np.ndarray, " G"]) -> Float[np.ndarray, " G"]:
+    """Log prior weights that do not depend on the size."""
+    return np.zeros(len(sizes))
 
 
 def weighted_log_sum_exp(

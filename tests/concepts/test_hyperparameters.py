@@ -9,9 +9,8 @@ from arviz_stats.base import array_stats
 from jax.test_util import check_grads
 
 import bayesgen as bg
-from bayesgen.concepts.class_index import ClassIndex
 from bayesgen.concepts.examples import read_examples
-from bayesgen.concepts.hypothesis_classes import LearnerStructure
+from bayesgen.concepts.hypothesis_classes import ClassIndex
 
 from . import oracles
 
@@ -143,9 +142,8 @@ def test_many_examples_do_not_underflow(three):
 
 def log_evidence(learner, sets):
     """The function of the hyperparameters that is sampled, in double precision."""
-    classes = ClassIndex.of(learner, read_examples(learner, sets).sets).classes
-    structure = LearnerStructure.of(learner)
-    return jax.jit(lambda **values: classes.log_evidence(structure, {**learner.hyperparameters, **values}))
+    classes = ClassIndex.of(learner, read_examples(learner.space, sets).sets).classes
+    return jax.jit(lambda **values: classes.log_evidence({**learner.hyperparameters, **values}))
 
 
 IMPOSSIBLE = [[2, 4, 6, 8, 2, 4, 6, 8], [2, 4, 6, 8, 1, 3, 5, 7], [1, 3, 5], [1, 3, 4]]
@@ -196,7 +194,10 @@ def test_first_and_second_derivatives_against_differences(parity):
 
 def test_the_average_over_draws_where_sets_underflow_beside_others(parity):
     learner = bg.ConceptLearner(parity, noise=dist.Uniform(0, 1))
-    table, noises = ClassIndex.of(learner, read_examples(learner, IMPOSSIBLE).sets), np.array([0.4, 1e-80, 1e-200])
+    table, noises = (
+        ClassIndex.of(learner, read_examples(learner.space, IMPOSSIBLE).sets),
+        np.array([0.4, 1e-80, 1e-200]),
+    )
     posterior, noisy = table.average({"noise": noises})
     for index, examples in enumerate(IMPOSSIBLE):
         each = [bg.fit(learner.at(noise=noise), examples, method=bg.Exact()).weights for noise in noises]
