@@ -101,13 +101,13 @@ class ExpectationMaximization:
         The objective is the log-likelihood of the observed cells and labels (and the log prior): for a row without
         label log sum_k p(x, k), or log max_k p(x, k) if assignments are hard, times its weight.
         """
-        log_likelihood, expected = self.e_step_with_log_likelihood(parameters)
+        log_likelihood, expected = self.e_step(parameters)
         return log_likelihood + self.objective.log_prior(parameters), self.objective.maximum(expected)
 
-    def e_step_with_log_likelihood(self, parameters: ParameterArrays) -> tuple[float, SufficientStatistics]:
+    def e_step(self, parameters: ParameterArrays) -> tuple[float, SufficientStatistics]:
         """The log-likelihood at a point, and the expected statistics of all rows."""
         log_likelihood, parts = self._log_base, []
-        if self._has_labelled:
+        if self.unlabelled is None or self.labelled.class_weights.any():
             of_labelled, completed = self.conjugate.e_step_with_log_likelihood(self.labelled, parameters)
             if np.isneginf(of_labelled):
                 raise FitError(
@@ -115,77 +115,68 @@ class ExpectationMaximization:
                     "Give it a positive one, class_prior=[...], or leave its rows out."
                 )
             log_likelihood, parts = log_likelihood + of_labelled, [completed]
-        if self.unlabelled is not None:
-            densities = self._densities(parameters)
-            of_chunk = functools.partial(self._expected_of_chunk, self.unlabelled, densities, parameters)
-            for log_likelihood_of_chunk, expected in in_threads(of_chunk, self._chunks):
-                log_likelihood += log_likelihood_of_chunk
-                parts.append(expected)
+        if self.unlabelled is None:
+            return log_likelihood, merged(parts)
+        rows, densities = self.unlabelled, self._densities(parameters)
+
+        def of_chunk(part: slice) -> tuple[float, SufficientStatistics]:
+            of_rows, classes = (_most_probable if self.hard else _responsibilities)(chunk_table(densities, rows, part))
+            if not np.isfinite(of_rows).all():
+                raise FitError(
+                    "Rows without labels have probability zero under every class, so no class is expected of them."
+                )
+            chunk = rows.take(part)
+            return float(of_rows @ chunk.weights), self._expected(chunk, classes, parameters)
+
+        for of_rows, expected in in_threads(of_chunk, self._chunks_of(rows)):
+            log_likelihood += of_rows
+            parts.append(expected)
         return log_likelihood, merged(parts)
 
     def given_classes(
-        self, rows: Rows, classes: Classes, parameters: ParameterArrays, rng: np.random.Generator | None = None
+        self, rows: Rows, classes: Classes, rng: np.random.Generator | None = None
     ) -> SufficientStatistics:
         """The statistics of the labelled rows and of these, whose classes are given.
 
-        Missing cells have their expectations at the parameters. For other latent variables and for random numbers see
-        `Family.initial_summary`.
+        Missing cells have their expectations at the centre of the prior. For other latent variables and for random
+        numbers see `IncompleteFamily.initial_summary`.
         """
+        prior = self.conjugate.center()
 
         def of_chunk(part: slice) -> SufficientStatistics:
-            return self._statistics_of(rows.take(part), classes[part], parameters, cells_alone=True)
+            return self._expected(rows.take(part), classes[part], prior, cells_alone=True)
 
         parts = in_threads(of_chunk, self._chunks_of(rows))
-        whole = merged([self.conjugate.e_step(self.labelled, parameters, cells_alone=True), *parts])
+        whole = merged([self.conjugate.e_step(self.labelled, prior, cells_alone=True), *parts])
         return self.conjugate.initial_statistics(whole, rng) if self.conjugate.has_several_maxima else whole
 
-    def _expected_of_chunk(
-        self, rows: Rows, densities: Densities, parameters: ParameterArrays, part: slice
-    ) -> tuple[float, SufficientStatistics]:
-        rows = rows.take(part)
-        table = chunk_table(densities, rows, slice(0, rows.num_rows))
-        of_rows, classes = (_most_probable if self.hard else _responsibilities)(table)
-        if not np.isfinite(of_rows).all():
-            raise FitError(
-                "Rows without labels have probability zero under every class, so no class is expected of them."
-            )
-        return float(of_rows @ rows.weights), self._statistics_of(rows, classes, parameters)
-
-    def _statistics_of(
+    def _expected(
         self, rows: Rows, classes: Classes, parameters: ParameterArrays, *, cells_alone: bool = False
     ) -> SufficientStatistics:
-        """The expected statistics of rows in one pass, in this thread."""
+        """The expected statistics of rows given their classes, in one pass, in this thread."""
         num_classes = len(self.conjugate.classes)
-        summaries = summaries_of(rows, self._statistics, classes, num_classes)
+        summaries = summaries_of(rows, self._likelihoods, classes, num_classes)
         statistics = SufficientStatistics(class_counts(classes, num_classes, rows.weights), summaries)
         return self.conjugate.e_step(statistics, parameters, cells_alone=cells_alone)
 
     def _densities(self, parameters: ParameterArrays) -> Densities:
         """Those of the blocks, without the base measure, which does not depend on parameters."""
+        blocks = []
+        for block in self.conjugate.blocks:
+            family, of_block = self.conjugate.table(block), self.conjugate.of_block(block, parameters)
+            blocks.append((block.name, self._likelihoods[block.name].density(family.likelihood_parameters(of_block))))
         with np.errstate(divide="ignore"):
-            log_class_probs = np.log(parameters["class_probs"])
-        of_blocks = ((block, self.conjugate.of_block(block, parameters)) for block in self.conjugate.blocks)
-        return log_class_probs, [
-            (
-                block.name,
-                self._statistics[block.name].density(self.conjugate.table(block).likelihood_parameters(of_block)),
-            )
-            for block, of_block in of_blocks
-        ]
+            return np.log(parameters["class_probs"]), blocks
 
     @functools.cached_property
-    def _has_labelled(self) -> bool:
-        return self.unlabelled is None or bool(self.labelled.class_weights.any())
-
-    @functools.cached_property
-    def _statistics(self) -> dict[str, Likelihood]:
+    def _likelihoods(self) -> dict[str, Likelihood]:
         return {block.name: block.family.likelihood.without_base() for block in self.conjugate.blocks}
 
     @functools.cached_property
     def _log_base(self) -> float:
         """The log base measure of the rows without labels, which is the same in each step."""
-        statistics = {block.name: block.family.likelihood for block in self.conjugate.blocks}
-        with_base = {name: each for name, each in statistics.items() if each is not self._statistics[name]}
+        likelihoods = {block.name: block.family.likelihood for block in self.conjugate.blocks}
+        with_base = {name: each for name, each in likelihoods.items() if each is not self._likelihoods[name]}
         rows = self.unlabelled
         if rows is None or not with_base:
             return 0.0
@@ -195,11 +186,7 @@ class ExpectationMaximization:
             summaries = summaries_of(chunk, with_base, chunk.codes, 1)
             return float(sum(np.sum(summary.log_base) for summary in summaries.values() if isinstance(summary, Sums)))
 
-        return sum(in_threads(of_chunk, self._chunks), start=0.0)
-
-    @functools.cached_property
-    def _chunks(self) -> list[slice]:
-        return [] if self.unlabelled is None else self._chunks_of(self.unlabelled)
+        return sum(in_threads(of_chunk, self._chunks_of(rows)), start=0.0)
 
     def _chunks_of(self, rows: Rows) -> list[slice]:
         return even_chunks(rows.num_rows, E_STEP_CELLS / numbers_per_row(rows, len(self.conjugate.classes)))
@@ -224,7 +211,6 @@ def _most_probable(table: Float[np.ndarray, "n K"]) -> tuple[Float[np.ndarray, "
 
 LEAST_GAIN = 5e-8  # of the objective, where EM ends: less than a thousandth of a standard error of each parameter
 SAME_MAXIMUM = 1e-4  # by which objectives of searches with one maximum may differ
-INTERIOR_STARTS, INTERIOR_LEAST_GAIN = 4, 1e-3  # for starts of samplers, whose own search goes on from there
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,11 +221,13 @@ class Options:
         num_starts: how many starts are tried, where none are given.
         starts: where to start: at classes of the rows without labels, or at parameters.
         hard: whether rows without labels count in their most probable class alone.
+        least_gain: of the objective, where EM ends.
     """
 
     num_starts: int
     starts: GivenClasses | GivenParameters | None = None
     hard: bool = False
+    least_gain: float = LEAST_GAIN
 
 
 @dataclasses.dataclass(frozen=True)
@@ -290,43 +278,27 @@ def search_by_em(
         FitError: where no start leads to an estimate.
         DataError: starts that do not fit the data.
     """
-    if not options.hard:  # else they count in their most probable class
-        problem, statistics = _without_empty_rows(problem, conjugate, statistics)
+    rows, data = statistics.unlabelled, problem.data
+    if (
+        rows is not None and not options.hard
+    ):  # else rows with neither label nor cell count in their most probable class
+        places = np.flatnonzero(~conjugate.are_empty(rows))  # the others carry no information and make EM slower
+        kept = None if data.unlabelled_places is None else data.unlabelled_places[places]
+        data = dataclasses.replace(data, schema=data.scaled_schema, unlabelled_places=kept)
+        problem, rows = dataclasses.replace(problem, data=data), rows.take(places) if len(places) else None
     labelled = dataclasses.replace(statistics, unlabelled=None)
-    steps = ExpectationMaximization(conjugate, objective, labelled, statistics.unlabelled, options.hard)
-    return _best_of(steps, _starts(problem, steps, options), problem.progress)
+    steps = ExpectationMaximization(conjugate, objective, labelled, rows, options.hard)
+    return _best_of(steps, _starts(problem, steps, options), options.least_gain, problem.progress)
 
 
 def interior_point(problem: ProgramProblem, conjugate: Conjugate) -> ParameterArrays:
     """An interior point near the mode, where samplers start if labels or cells are missing."""
-    problem, statistics = _without_empty_rows(problem, conjugate, problem.data.statistics)
-    labelled = dataclasses.replace(statistics, unlabelled=None)
-    steps = ExpectationMaximization(
-        conjugate, CompleteDataObjective.at_posterior_centers(conjugate), labelled, statistics.unlabelled
-    )
-    starts = _starts(problem, steps, Options(INTERIOR_STARTS))
-    with SINGLE_THREADED_BLAS:
-        ascents = [ascend(steps.step, start(), INTERIOR_LEAST_GAIN, coordinates=steps.coordinates) for start in starts]
-    return max(ascents, key=lambda ascent: ascent.objective).point
+    objective, options = CompleteDataObjective.at_posterior_centers(conjugate), Options(4, least_gain=1e-3)
+    quietly = dataclasses.replace(problem, progress=False)
+    return search_by_em(quietly, conjugate, objective, problem.data.statistics, options).best.point
 
 
-def _without_empty_rows(
-    problem: ProgramProblem, conjugate: Conjugate, statistics: SufficientStatistics
-) -> tuple[ProgramProblem, SufficientStatistics]:
-    """The problem without the rows that have neither label nor cell: they carry no information and make EM slower."""
-    data, rows = problem.data, statistics.unlabelled
-    if rows is None:
-        return problem, statistics
-    places = np.flatnonzero(~conjugate.are_empty(rows))
-    if len(places) == rows.num_rows:
-        return problem, statistics
-    kept = None if data.unlabelled_places is None else data.unlabelled_places[places]
-    others = dataclasses.replace(data, schema=data.scaled_schema, unlabelled_places=kept)
-    unlabelled = rows.take(places) if len(places) else None
-    return dataclasses.replace(problem, data=others), dataclasses.replace(statistics, unlabelled=unlabelled)
-
-
-def _best_of(steps: ExpectationMaximization, starts: list["Start"], progress: bool | None) -> Search:
+def _best_of(steps: ExpectationMaximization, starts: list["Start"], least_gain: float, progress: bool | None) -> Search:
     best: Ascent[ParameterArrays] | None = None
     refusals: list[FitError] = []
     # of maxima that differ by the order of hidden states, the one that is reached first is kept
@@ -335,7 +307,7 @@ def _best_of(steps: ExpectationMaximization, starts: list["Start"], progress: bo
     with SINGLE_THREADED_BLAS, bar("EM, by starts", len(starts), progress) as advanced:
         for start in starts:
             try:
-                ascent = ascend(steps.step, start(), LEAST_GAIN, coordinates=steps.coordinates)
+                ascent = ascend(steps.step, start(), least_gain, coordinates=steps.coordinates)
             except FitError as refusal:
                 refusals.append(refusal)
             else:
@@ -363,74 +335,43 @@ def _starts(problem: ProgramProblem, steps: ExpectationMaximization, options: Op
 
     Without any label: the posterior centres of groups of rows, by k-means++ and at random in turn.
     """
-    data, rows = problem.data, steps.unlabelled
-    conjugate, prior = steps.conjugate, steps.conjugate.center()
+    data, rows, conjugate, num_starts = problem.data, steps.unlabelled, steps.conjugate, options.num_starts
     rng, num_classes = generator(as_key(problem.seed)), len(conjugate.classes)
+
+    def of_labelled(draws: np.random.Generator | None = None) -> ParameterArrays:
+        return conjugate.posterior_center(conjugate.initial_statistics(steps.labelled, draws))
+
+    def of_groups(groups: Grouping, draws: np.random.Generator | None) -> ParameterArrays:
+        assert rows is not None
+        return conjugate.posterior_center(steps.given_classes(rows, groups, draws))
+
+    def around_rows(places: Int[np.ndarray, " K"]) -> ParameterArrays:
+        assert rows is not None
+        one_each = dataclasses.replace(rows.take(places), weights=np.ones(num_classes))
+        return conjugate.posterior_center(steps.given_classes(one_each, np.arange(num_classes), rng))
+
+    def at_classes(classes: Classes) -> ParameterArrays:
+        assert rows is not None
+        return steps.objective.maximum(steps.given_classes(rows, classes))
+
     if isinstance(options.starts, GivenParameters):
-        given = options.starts.processes(problem.program, _first_start(problem, steps))
+        default = _starts(problem, steps, Options(1))[0]()
+        given = options.starts.processes(problem.program, default)
         return [functools.partial(dict, parameters) for parameters in given]
     if rows is None:
-        num_others = options.num_starts - 1 if conjugate.has_several_maxima else 0
-        return [
-            functools.partial(_posterior_center, steps),
-            *[functools.partial(_posterior_center, steps, rng)] * num_others,
-        ]
+        draws = [rng] * (num_starts - 1 if conjugate.has_several_maxima else 0)
+        return [functools.partial(of_labelled, each) for each in (None, *draws)]
     if options.starts is not None:
         assert data.unlabelled_places is not None
         labellings = options.starts.classes(data.scaled_schema, data.num_rows, data.unlabelled_places)
-        return [functools.partial(_maximum, steps, classes, prior) for classes in labellings]
+        return [functools.partial(at_classes, classes) for classes in labellings]
     without_rows = int((steps.labelled.class_weights == 0).sum())
     if without_rows == num_classes:
-        found = itertools.islice(groupings(rows, conjugate, num_classes, rng), options.num_starts)
-        draws = [None, *[rng] * (options.num_starts - 1)]
-        return [
-            functools.partial(_among_groups, steps, prior, groups, draw)
-            for groups, draw in zip(found, draws, strict=True)
-        ]
+        found = itertools.islice(groupings(rows, conjugate, num_classes, rng), num_starts)
+        pairs = zip(found, [None, *[rng] * (num_starts - 1)], strict=True)
+        return [functools.partial(of_groups, groups, each) for groups, each in pairs]
     # classes without rows have the same prior, at whose centre they would be equal
-    first = [functools.partial(_posterior_center, steps)] if without_rows < 2 else []
-    others = [
-        functools.partial(_around_rows, steps, prior, _some_rows(rows.num_rows, num_classes, rng), rng)
-        for _ in range(options.num_starts - len(first))
-    ]
-    return [*first, *others]
-
-
-def _first_start(problem: ProgramProblem, steps: ExpectationMaximization) -> ParameterArrays:
-    """The first default start, from which given parameters are completed."""
-    return _starts(problem, steps, Options(1))[0]()
-
-
-def _some_rows(num_rows: int, size: int, rng: np.random.Generator) -> Int[np.ndarray, " K"]:
-    return rng.choice(num_rows, size, replace=num_rows < size)
-
-
-def _posterior_center(steps: ExpectationMaximization, rng: np.random.Generator | None = None) -> ParameterArrays:
-    """The posterior centre of the labelled rows, from their observed cells."""
-    return steps.conjugate.posterior_center(steps.conjugate.initial_statistics(steps.labelled, rng))
-
-
-def _around_rows(
-    steps: ExpectationMaximization,
-    prior: ParameterArrays,
-    places: Int[np.ndarray, " K"],
-    rng: np.random.Generator,
-) -> ParameterArrays:
-    """The posterior centre of the labelled rows and one more row in each class."""
-    assert steps.unlabelled is not None
-    rows = dataclasses.replace(steps.unlabelled.take(places), weights=np.ones(len(places)))
-    return steps.conjugate.posterior_center(steps.given_classes(rows, np.arange(len(places)), prior, rng))
-
-
-def _among_groups(
-    steps: ExpectationMaximization, prior: ParameterArrays, groups: Grouping, rng: np.random.Generator | None = None
-) -> ParameterArrays:
-    """The posterior centre with the groups as classes, which exists even where a group is empty or has one row."""
-    assert steps.unlabelled is not None
-    return steps.conjugate.posterior_center(steps.given_classes(steps.unlabelled, groups, prior, rng))
-
-
-def _maximum(steps: ExpectationMaximization, classes: Classes, prior: ParameterArrays) -> ParameterArrays:
-    """The maximum of the objective with these classes of the rows without labels."""
-    assert steps.unlabelled is not None
-    return steps.objective.maximum(steps.given_classes(steps.unlabelled, classes, prior))
+    first: list[Start] = [of_labelled] if without_rows < 2 else []
+    few = rows.num_rows < num_classes
+    chosen = [rng.choice(rows.num_rows, num_classes, replace=few) for _ in range(num_starts - len(first))]
+    return [*first, *(functools.partial(around_rows, places) for places in chosen)]

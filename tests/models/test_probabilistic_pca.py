@@ -142,9 +142,7 @@ def test_steps_of_em_never_lower_the_objective(model, has_prior, X):
     if rows is None:
         point = conjugate.posterior_center(conjugate.initial_statistics(labelled))
     else:
-        point = conjugate.posterior_center(
-            steps.given_classes(rows, rng.integers(0, 2, rows.num_rows), conjugate.center())
-        )
+        point = conjugate.posterior_center(steps.given_classes(rows, rng.integers(0, 2, rows.num_rows)))
     objectives = []
     for _ in range(12):
         objective, point = steps.step(point)
