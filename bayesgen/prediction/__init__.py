@@ -1,11 +1,10 @@
 """Inference: a rule turns a fit and new rows into class probabilities, or the distribution of a continuous label."""
 
-from .answer import ClassPrediction
-from .answer import named_classes as named_classes
-from .answer import normalize as normalize
+from .answers import ClassPrediction, ContinuousPrediction
+from .answers import named_classes as named_classes
+from .answers import normalize as normalize
 from .bma import BMA
 from .conditional_average import ConditionalAverage
-from .continuous import ContinuousPrediction
 from .plug_in import PlugIn
 from .rule import DensityPrediction, Rule, predict
 from .rule import answer as answer

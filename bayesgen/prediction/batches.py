@@ -132,6 +132,27 @@ def _generalized_pareto_shape(exceedances: Float[np.ndarray, " tail"]) -> float:
     return float((number * shape + 10 * 0.5) / (number + 10))
 
 
+def average_of_draws(
+    values: Float[np.ndarray, "draws n"], log_weights: Float[np.ndarray, "draws n"], num_batches: int
+) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+    """Monte Carlo standard error of the weighted mean of values, and Pareto's k of the weights.
+
+    Args:
+        values: of each draw, batches of successive draws of one chain one after another.
+        log_weights: logs of the weights of each row, which sum to 1.
+        num_batches: number of batches.
+    """
+    weights = np.exp(log_weights)
+    by_batch = (num_batches, len(values) // num_batches, values.shape[1])
+    terms = weights * (values - (weights * values).sum(0))  # centred, so that no digits are lost
+    parts, totals = (array.reshape(by_batch).mean(1) for array in (terms, weights))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        error, effective = ratio_error(parts[:, None], totals)[0], 1 / (weights**2).sum(0)
+    level = np.zeros((values.shape[1], 1))
+    k, _ = tail_indices(lambda places: log_weights[:, places, None], level, effective[:, None], len(values))
+    return np.asarray(error), k
+
+
 def tail_indices(
     draws_of: Callable[[Int[np.ndarray, " m"]], Float[np.ndarray, "draws m K"]],
     mean: Float[np.ndarray, "n K"],

@@ -12,12 +12,10 @@ from bayesgen.program import WHOLE
 from bayesgen.runtime import check_seed
 from bayesgen.typing import Float, Int, Seed
 
-from .answer import ClassPrediction, normalize, with_information
+from .answers import ClassPrediction, ContinuousPrediction, normalize, with_information
 from .batches import JOINT, JOINT_AND_ENTROPY, MIN_TAIL, NO_MEAN_K, least_effective, tail_indices, warn_of_few_draws
-from .continuous import ContinuousPrediction
-from .draws_of_response import DrawsOfResponse
 from .hidden_states import states_of_draws
-from .responses import by_process
+from .responses import DrawnProcesses, OneProcess
 from .rule import Rule
 
 MIN_EFFECTIVE_DRAWS = 20
@@ -75,8 +73,8 @@ class BMA(Rule):
                 "Leave it out."
             )
         if fit.posterior.has_predictive:
-            return by_process(fit, rows, "predictive")
-        return DrawsOfResponse.of(fit, weighted=True).answer(rows)
+            return OneProcess(fit, "predictive").answer(rows)
+        return DrawnProcesses.of(fit, is_weighted=True).answer(rows)
 
     def states(self, fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]) -> HiddenStates:
         """Averaged over draws with weights p(x, y = k | Q)."""

@@ -10,11 +10,10 @@ from bayesgen.fitting import Fit, HiddenStates
 from bayesgen.runtime import check_seed
 from bayesgen.typing import Int, Seed
 
-from .answer import ClassPrediction, with_information
+from .answers import ClassPrediction, ContinuousPrediction, with_information
 from .batches import CONDITIONAL
-from .continuous import ContinuousPrediction
-from .draws_of_response import DrawsOfResponse
 from .hidden_states import states_of_draws
+from .responses import DrawnProcesses
 from .rule import Rule
 
 
@@ -46,7 +45,7 @@ class ConditionalAverage(Rule):
 
     def respond(self, fit: Fit, rows: Rows) -> ContinuousPrediction:
         """The equal mixture over draws of p(y | x, Q)."""
-        return DrawsOfResponse.of(fit, False, self.num_draws, self.seed).answer(rows)
+        return DrawnProcesses.of(fit, False, self.num_draws, self.seed).answer(rows)
 
     def states(self, fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]) -> HiddenStates:
         """Averaged over draws of equal weights."""

@@ -14,7 +14,7 @@ from bayesgen.program import WHOLE, are_exchangeable, average_states, log_states
 from bayesgen.runtime import chunks, in_batches
 from bayesgen.typing import Bool, Float, Int
 
-from .answer import ClassPrediction
+from .answers import ClassPrediction
 
 MATCHED_STEPS = 500  # of each class, by which the states of draws are matched
 SIMULATED_STEPS = 100  # of a simulated sequence, where the program has no largest length

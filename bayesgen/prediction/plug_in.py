@@ -10,10 +10,9 @@ from bayesgen.errors import PredictionError
 from bayesgen.fitting import Fit, HiddenStates
 from bayesgen.typing import Int
 
-from .answer import ClassPrediction, normalize
-from .continuous import ContinuousPrediction
+from .answers import ClassPrediction, ContinuousPrediction, normalize
 from .hidden_states import states_of_process
-from .responses import by_process
+from .responses import OneProcess
 from .rule import Rule
 
 
@@ -39,7 +38,7 @@ class PlugIn(Rule):
 
     def respond(self, fit: Fit, rows: Rows) -> ContinuousPrediction:
         """p(y | x, Q) at the process."""
-        return by_process(fit, rows, self.at)
+        return OneProcess(fit, self.at).answer(rows)
 
     def states(self, fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]) -> HiddenStates:
         """Smoothed at the process, with its most probable paths."""

@@ -1,31 +1,35 @@
-"""p(y | x) of a continuous label by one process, or with parameters integrated out."""
+"""p(y | x) of a continuous label: by one process, with parameters integrated out, or averaged over draws."""
 
-import dataclasses
+import abc
 import functools
 import math
+from collections.abc import Callable
+from typing import TypeAlias
 
-import jax
 import numpy as np
 import scipy.special
 
 from bayesgen.data import Rows
 from bayesgen.fitting import Fit
 from bayesgen.models import ClosedResponse
-from bayesgen.posteriors import At, ProcessPosterior, chains_joined
+from bayesgen.posteriors import At, ParameterArrays, ProcessPosterior, chains_joined
 from bayesgen.predictives import (
-    DeferredPredictive,
+    GridPredictive,
     Line,
-    LogJoint,
+    LogFunction,
+    MixturePredictive,
     NormalPredictive,
     PredictiveDistribution,
-    predictive_on_grid,
+    deferred,
 )
-from bayesgen.program import Response
+from bayesgen.program import Response, log_joint_draws
 from bayesgen.records import by_content
-from bayesgen.runtime import as_key, chunks
-from bayesgen.typing import Bool, Float, Int
+from bayesgen.runtime import as_key, chunks, in_batches
+from bayesgen.statistics import LOG_2PI
+from bayesgen.typing import Float, Int, Seed
 
-from .continuous import ContinuousPrediction, joined_continuous_predictions
+from .answers import ContinuousPrediction, joined
+from .batches import average_of_draws
 
 # Where log joints are parabolas in the response, it is normal in closed form.
 
@@ -35,34 +39,43 @@ MOST_ITERATIONS, CONVERGED = 8, 0.1
 _VANDERMONDE = np.linalg.inv(np.vander(PARABOLA_POINTS, increasing=True))  # coefficients of powers 0 to 4
 
 
-@dataclasses.dataclass(frozen=True)
-class Parabolas:
-    """Parabolas through log joints at five points each.
+NormalAndLog: TypeAlias = tuple[NormalPredictive, Float[np.ndarray, "..."]]
+"""Normal distributions, and logs of the integrals of the joints that are proportional to them."""
 
-    Attributes:
-        loc, scale: of the normal distributions whose logs they are.
-        log_integral: logs of their integrals.
-        fits: whether the log joint agrees with the parabola at all five points.
+
+def as_normal(log_joint: LogFunction, num_rows: int, line: Line) -> NormalAndLog | None:
+    """Normal distributions of y and log p(x), where the log joints of all rows are parabolas in y; else None.
+
+    They are evaluated about the center of the training values, and again about the mode found, until it converges.
     """
-
-    loc: Float[np.ndarray, "..."]
-    scale: Float[np.ndarray, "..."]
-    log_integral: Float[np.ndarray, "..."]
-    fits: Bool[np.ndarray, "..."]
-
-
-def parabola_points(center: Float[np.ndarray, "..."], unit: Float[np.ndarray, "..."]) -> Float[np.ndarray, "5 ..."]:
-    """The points at which log joints are evaluated."""
-    return center + unit * PARABOLA_POINTS.reshape(-1, *(1,) * np.ndim(center))
+    if not line.is_real:
+        return None
+    center, unit, tolerance = np.full(num_rows, line.center), np.full(num_rows, line.scale), ROUGHLY
+    for _ in range(MOST_ITERATIONS):
+        found = parabolas(log_joint, center, unit, tolerance)
+        if found is None:
+            return None
+        loc, scale = found[0].loc, found[0].scale
+        moved = np.abs(loc - center) / scale + np.abs(np.log(scale / unit))
+        if tolerance == CLOSELY and (moved < CONVERGED).all():
+            return found
+        center, unit, tolerance = loc, scale, CLOSELY
+    return None
 
 
 def parabolas(
-    logs: Float[np.ndarray, "5 ..."],
-    center: Float[np.ndarray, "..."],
-    unit: Float[np.ndarray, "..."],
+    log_joints: Callable[[Int[np.ndarray, " m"], Float[np.ndarray, " m"]], Float[np.ndarray, "*S m"]],
+    center: Float[np.ndarray, " n"],
+    unit: Float[np.ndarray, " n"],
     tolerance: float = CLOSELY,
-) -> Parabolas:
-    """The parabolas through log joints at the `parabola_points` about a center."""
+) -> NormalAndLog | None:
+    """Normal distributions by the parabolas through log joints at five points about a center in each row.
+
+    None where a log joint is not on its parabola at all five points.
+    """
+    points = center + unit * PARABOLA_POINTS[:, None]
+    logs = log_joints(np.tile(np.arange(len(center)), len(points)), points.ravel())
+    logs = np.moveaxis(logs.reshape(*logs.shape[:-1], *points.shape), -2, 0)
     level = logs[2]  # at the center
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         constant, slope, half, *others = np.tensordot(_VANDERMONDE, logs - level, 1)
@@ -71,134 +84,302 @@ def parabolas(
         rounding = digits * (reach * (1 + np.abs(center / unit)) + np.abs(level))
         left = np.max(np.abs(others), axis=0)
         fits = (half < 0) & (left <= tolerance * np.abs(half) + rounding) & np.isfinite(logs).all(0)
-        half = np.where(fits, half, -0.5)
-        vertex, scale = -slope / (2 * half), np.sqrt(-0.5 / half)
-        top = level + constant - slope**2 / (4 * half)
-        log_integral = top + np.log(scale * unit) + 0.5 * math.log(2 * math.pi)
-    return Parabolas(center + unit * vertex, unit * scale, log_integral, fits)
-
-
-def as_normal(
-    log_joint: LogJoint, num_rows: int, line: Line
-) -> tuple[NormalPredictive, Float[np.ndarray, " n"]] | None:
-    """Normal distributions of y and log p(x), where the log joints of all rows are parabolas in y; else None.
-
-    They are evaluated about the center of the training values, and again about the mode found, until it converges.
-    """
-    if not line.is_real:
+    if not fits.all():
         return None
-    center, unit, rows = np.full(num_rows, line.center), np.full(num_rows, line.scale), np.arange(num_rows)
-    tolerance = ROUGHLY
-    for _ in range(MOST_ITERATIONS):
-        points = parabola_points(center, unit)
-        logs = log_joint(np.tile(rows, len(PARABOLA_POINTS)), points.ravel()).reshape(points.shape)
-        found = parabolas(logs, center, unit, tolerance)
-        if not found.fits.all():
-            return None
-        moved = np.abs(found.loc - center) / found.scale + np.abs(np.log(found.scale / unit))
-        if tolerance == CLOSELY and (moved < CONVERGED).all():
-            return NormalPredictive(found.loc, found.scale), found.log_integral
-        center, unit, tolerance = found.loc, found.scale, CLOSELY
-    return None
+    vertex, scale = -slope / (2 * half), np.sqrt(-0.5 / half)
+    log_integral = level + constant - slope**2 / (4 * half) + np.log(scale * unit) + 0.5 * LOG_2PI
+    return NormalPredictive(center + unit * vertex, unit * scale), log_integral
 
 
+AVERAGED_NUMBERS = 1 << 21  # of processes x rows in memory at once
 GRID_ROWS = 512  # evaluated on some hundreds of points each at once
 COMPILED_ROWS = 8192  # programs run at multiples of this number, and are compiled once
-SIMULATED_VALUES, FEW_DRAWS = 512, 8  # values of a response, and processes that generate them, to find its range
+SIMULATIONS, SIMULATED_ROWS = 8, 64  # by which the range of a response is found
 
-
-def response_of(fit: Fit) -> Response:
-    """The response of a fit."""
-    response = fit.concrete.response
-    assert response is not None
-    return response
-
-
-def closed_response(fit: Fit) -> ClosedResponse | None:
-    """The closed form of p(y | x) of the model, or None."""
-    conjugate = fit.concrete.conjugate(fit.schema)
-    return None if conjugate is None else conjugate.closed_response
-
-
-def by_process(fit: Fit, rows: Rows, at: At) -> ContinuousPrediction:
-    """p(y | x, Q) at a process, or the predictive p(y | x, T) of an exact fit."""
-    closed, posterior = closed_response(fit), fit.posterior
-    assert isinstance(posterior, ProcessPosterior)
-    predictive = None if closed is None else posterior.predictive_of_response(closed, rows, at)
-    if predictive is not None:
-        return ContinuousPrediction(predictive, _log_marginal(fit, rows, at, predictive))
-    line = line_of(fit, rows)
-    places = chunks(rows.num_rows, GRID_ROWS) or [slice(0, 0)]
-    return joined_continuous_predictions(
-        [_by_log_joint(JointOfProcess(fit, rows.take(part), at), line, len(places)) for part in places]
-    )
-
-
-def _log_marginal(fit: Fit, rows: Rows, at: At, predictive: PredictiveDistribution) -> Float[np.ndarray, " n"] | None:
-    """log p(x); None where x is given, and only the response is modelled.
-
-    Where attributes are made from the response, it is log p(x, y) - log p(y | x) at any y, here the median.
-    """
-    response = response_of(fit)
-    if response.is_only_attribute(rows):
-        return None
-    if not response.is_parent:
-        return fit.posterior.log_joint(rows, at)[:, 0]
-    values = predictive.quantile(0.5)
-    return fit.posterior.log_joint(response.put(rows, values), at)[:, 0] - predictive.log_density(values)
+ByProcess: TypeAlias = tuple[PredictiveDistribution, Float[np.ndarray, "S n"] | None]
+"""p(y | x, Q) of each process, (S, n), or (n,) of one; and log p(x | Q), None where x is given and not modelled."""
 
 
 @by_content
-class JointOfProcess:
-    """log p(x, y) of rows at one process or with the parameters integrated out, by positions of rows and values of y.
+class Processes(abc.ABC):
+    """Some processes of a fit with a continuous label: one, or draws of its posterior.
 
     Attributes:
         fit: the fit.
-        rows: the rows.
-        at: the process, or "predictive".
     """
 
     fit: Fit
-    rows: Rows
-    at: At
 
-    def with_values(self, places: Int[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> Rows:
-        """The rows at these positions with these values, padded where programs are compiled for each size."""
-        more = -len(places) % COMPILED_ROWS if closed_response(self.fit) is None else 0
+    @property
+    @abc.abstractmethod
+    def num_processes(self) -> int:
+        """S."""
+
+    @abc.abstractmethod
+    def log_joints(self, rows: Rows) -> Float[np.ndarray, "S m"]:
+        """log p(x, y | Q) of rows with a response."""
+
+    @abc.abstractmethod
+    def of_closed_form(self, closed: ClosedResponse, rows: Rows) -> PredictiveDistribution | None:
+        """p(y | x, Q) of each process; None without a closed form."""
+
+    @abc.abstractmethod
+    def of_parabolas(self, rows: Rows, line: Line) -> NormalAndLog | None:
+        """Normal p(y | x, Q) and log p(x | Q) of each process; None where some log joint is no parabola."""
+
+    @abc.abstractmethod
+    def prediction(self, find: Callable[[], ByProcess | None]) -> ContinuousPrediction | None:
+        """The prediction by distributions that a function finds; None where it finds none."""
+
+    @abc.abstractmethod
+    def on_grid(self, rows: Rows, line: Line) -> ContinuousPrediction:
+        """The prediction by log joints alone, normalised by quadrature."""
+
+    @property
+    def response(self) -> Response:
+        """The response of the fit."""
+        response = self.fit.concrete.response
+        assert response is not None
+        return response
+
+    @property
+    def closed(self) -> ClosedResponse | None:
+        """The closed form of p(y | x) of the model."""
+        conjugate = self.fit.concrete.conjugate(self.fit.schema)
+        return None if conjugate is None else conjugate.closed_response
+
+    @property
+    def rows_at_once(self) -> int:
+        """Rows whose log joints are in memory at once: a power of two."""
+        return 1 << int(math.log2(max(1, AVERAGED_NUMBERS // self.num_processes)))
+
+    @property
+    def padding(self) -> int:
+        """The number of which the rows are a multiple, as programs are compiled for each size."""
+        return min(COMPILED_ROWS, self.rows_at_once)
+
+    def answer(self, rows: Rows) -> ContinuousPrediction:
+        """The prediction of rows, chunk by chunk; those of draws, and large grids, are made anew for each question."""
+        return joined([self._answer(part) for part in _parts(rows, self.rows_at_once)])
+
+    def _answer(self, rows: Rows) -> ContinuousPrediction:
+        in_closed_form = self.prediction(functools.partial(Processes.in_closed_form, self, rows))
+        if in_closed_form is not None:
+            return in_closed_form
+        line, answers = line_of(self.fit, rows), []
+        for part in _parts(rows, GRID_ROWS):
+            normal = self.prediction(functools.partial(Processes.as_normals, self, part, line))
+            answers.append(self.on_grid(part, line) if normal is None else normal)
+        return joined(answers)
+
+    def in_closed_form(self, rows: Rows) -> ByProcess | None:
+        """p(y | x, Q) in closed form; log p(x | Q) is log p(x, y | Q) - log p(y | x, Q) at any y, if y makes x."""
+        components = None if self.closed is None else self.of_closed_form(self.closed, rows)
+        if components is None or self.response.is_only_attribute(rows):
+            return None if components is None else (components, None)
+        if not self.response.is_parent:
+            return components, self.log_joints(rows)
+        center = np.atleast_2d(components.quantile(0.5)).mean(0)
+        return components, self.log_joints(self.response.put(rows, center)) - components.log_density(center)
+
+    def as_normals(self, rows: Rows, line: Line) -> ByProcess | None:
+        """Normal p(y | x, Q), and log p(x | Q)."""
+        found = self.of_parabolas(rows, line) if rows.num_rows else None
+        return None if found is None else (found[0], self.if_modelled(rows, found[1]))
+
+    def if_modelled(self, rows: Rows, log_marginals: Float[np.ndarray, "*S n"]) -> Float[np.ndarray, "S n"] | None:
+        """log p(x | Q), or None where x is given."""
+        return None if self.response.is_only_attribute(rows) else np.atleast_2d(log_marginals)
+
+    def log_joints_at(
+        self, rows: Rows, places: Int[np.ndarray, " m"], values: Float[np.ndarray, " m"]
+    ) -> Float[np.ndarray, "S m"]:
+        """Log joints of rows at these places, with these values."""
+        more = -len(places) % self.padding
         places, values = (np.concatenate([array, np.repeat(array[:1], more)]) for array in (places, values))
-        return response_of(self.fit).put(self.rows.take(places), values)
+        return self.log_joints(self.response.put(rows.take(places), values))[:, : len(places) - more]
+
+
+def _parts(rows: Rows, size: int) -> list[Rows]:
+    """Successive rows, at least one part."""
+    return [rows.take(part) for part in chunks(rows.num_rows, size) or [slice(0, 0)]]
+
+
+@by_content
+class LogMeanJoint:
+    """Log of the mean over processes of p(x, y | Q), each divided by a number for the process and the row.
+
+    Attributes:
+        processes: the processes.
+        rows: the rows.
+        log_divisors: zeros for weights p(x | Q); log p(x | Q) for equal weights.
+    """
+
+    processes: Processes
+    rows: Rows
+    log_divisors: Float[np.ndarray, "S n"]
+
+    @classmethod
+    def weighted(cls, processes: Processes, rows: Rows) -> "LogMeanJoint":
+        """That of weights p(x | Q)."""
+        return cls(processes, rows, np.zeros((processes.num_processes, rows.num_rows)))
 
     def __call__(self, places: Int[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
-        if not len(places):
-            return np.zeros(0)
-        return self.fit.posterior.log_joint(self.with_values(places, values), self.at)[: len(places), 0]
+        logs = [np.zeros(0)]
+        for part in chunks(len(places), self.processes.rows_at_once):
+            joints = self.processes.log_joints_at(self.rows, places[part], values[part])
+            logs.append(scipy.special.logsumexp(joints - self.log_divisors[:, places[part]], axis=0))
+        return np.concatenate(logs) - np.log(self.processes.num_processes)
+
+    def grid(self, line: Line) -> GridPredictive:
+        """Its normalised density."""
+        return GridPredictive.of(self, self.rows.num_rows, line)
+
+    def kept(self, grid: GridPredictive) -> PredictiveDistribution:
+        """The grid, or where there may be many of them one that is made again for each question."""
+        again = functools.partial(LogMeanJoint.grid, self, grid.line)
+        return grid if self.rows.num_rows < GRID_ROWS else deferred(again, grid)
 
 
-def _by_log_joint(joint: JointOfProcess, line: Line, num_parts: int) -> ContinuousPrediction:
-    """The prediction by log joints alone: normal where they are parabolas, else on a grid."""
-    is_only_attribute, size = response_of(joint.fit).is_only_attribute(joint.rows), joint.rows.num_rows
-    normal = as_normal(joint, size, line)
-    if normal is not None:
-        return ContinuousPrediction(normal[0], None if is_only_attribute else normal[1])
-    predictive, log_normalizer = predictive_on_grid(joint, size, line)
-    return ContinuousPrediction(
-        kept_or_deferred(predictive, joint, line, num_parts), None if is_only_attribute else log_normalizer
-    )
+@by_content
+class OneProcess(Processes):
+    """One process, or the parameters integrated out.
+
+    Attributes:
+        at: "mean", "mode" or "predictive".
+    """
+
+    at: At
+
+    @property
+    def num_processes(self) -> int:
+        return 1
+
+    @property
+    def padding(self) -> int:
+        return super().padding if self.closed is None else 1
+
+    def log_joints(self, rows: Rows) -> Float[np.ndarray, "1 m"]:
+        return self.fit.posterior.log_joint(rows, self.at).T
+
+    def of_closed_form(self, closed: ClosedResponse, rows: Rows) -> PredictiveDistribution | None:
+        assert isinstance(self.fit.posterior, ProcessPosterior)
+        return self.fit.posterior.predictive_of_response(closed, rows, self.at)
+
+    def of_parabolas(self, rows: Rows, line: Line) -> NormalAndLog | None:
+        return as_normal(LogMeanJoint.weighted(self, rows), rows.num_rows, line)
+
+    def prediction(self, find: Callable[[], ByProcess | None]) -> ContinuousPrediction | None:
+        found = find()
+        return None if found is None else ContinuousPrediction(found[0], None if found[1] is None else found[1][0])
+
+    def on_grid(self, rows: Rows, line: Line) -> ContinuousPrediction:
+        joint = LogMeanJoint.weighted(self, rows)
+        grid = joint.grid(line)
+        return ContinuousPrediction(
+            joint.kept(grid), None if self.response.is_only_attribute(rows) else grid.log_normalizer
+        )
 
 
-def kept_or_deferred(
-    predictive: PredictiveDistribution, joint: LogJoint, line: Line, num_parts: int
-) -> PredictiveDistribution:
-    """The grid itself, or where there are many of them a function that recomputes it when needed."""
-    if num_parts == 1:
-        return predictive
-    return DeferredPredictive(
-        functools.partial(_grid, joint, predictive.num_rows, line), predictive.mean, predictive.std
-    )
+@by_content
+class DrawnProcesses(Processes):
+    """Draws of a posterior.
 
+    Attributes:
+        latents: site -> (draws, ...), batches of successive draws of one chain one after another.
+        parameters: the draws in the coordinates that are reported.
+        num_batches: number of batches.
+        is_weighted: whether draws have weights p(x | Q), as in the one-step answer, or equal ones.
+    """
 
-def _grid(joint: LogJoint, size: int, line: Line) -> PredictiveDistribution:
-    return predictive_on_grid(joint, size, line)[0]
+    latents: ParameterArrays
+    parameters: ParameterArrays
+    num_batches: int
+    is_weighted: bool
+
+    @classmethod
+    def of(cls, fit: Fit, is_weighted: bool, num_draws: int = 4000, seed: Seed = 0) -> "DrawnProcesses":
+        """Draws from the posterior of a fit, this number or all where they come from chains."""
+        batches = in_batches(fit.posterior.draws(num_draws, as_key(seed)))
+        latents, num_batches = chains_joined(batches), len(next(iter(batches.values())))
+        return cls(fit, latents, fit.program.parameters_of(latents), num_batches, is_weighted)
+
+    @property
+    def num_processes(self) -> int:
+        return len(next(iter(self.latents.values())))
+
+    def log_joints(self, rows: Rows) -> Float[np.ndarray, "S m"]:
+        return np.asarray(log_joint_draws(self.fit.program, self.latents, rows))[..., 0]
+
+    def of_closed_form(self, closed: ClosedResponse, rows: Rows) -> PredictiveDistribution | None:
+        return closed.at(self.parameters, rows)
+
+    def of_parabolas(self, rows: Rows, line: Line) -> NormalAndLog | None:
+        """About those of the posterior mean."""
+        about = OneProcess(self.fit, "mean").of_parabolas(rows, line)
+        log_joints = functools.partial(self.log_joints_at, rows)
+        return None if about is None else parabolas(log_joints, about[0].loc, about[0].scale)
+
+    def prediction(self, find: Callable[[], ByProcess | None]) -> ContinuousPrediction | None:
+        """By a mixture over draws, which is made again for each question."""
+        found = find()
+        if found is None:
+            return None
+        mixture = self.mixture(*found)
+        again = functools.partial(DrawnProcesses.mixture_found, self, find)
+        return self._averaged(deferred(again, mixture), mixture.means, found[1])
+
+    def mixture_found(self, find: Callable[[], ByProcess | None]) -> MixturePredictive:
+        """The mixture of distributions that a function finds."""
+        found = find()
+        assert found is not None
+        return self.mixture(*found)
+
+    def mixture(
+        self, components: PredictiveDistribution, log_marginals: Float[np.ndarray, "S n"] | None
+    ) -> MixturePredictive:
+        """The mixture of the distributions of draws."""
+        return MixturePredictive(self._log_weights(log_marginals, components.num_rows), components)
+
+    def _log_weights(self, log_marginals: Float[np.ndarray, "S n"] | None, num_rows: int) -> Float[np.ndarray, "S n"]:
+        if log_marginals is None or not self.is_weighted:
+            log_marginals = np.zeros((self.num_processes, num_rows))
+        return log_marginals - scipy.special.logsumexp(log_marginals, axis=0)
+
+    def on_grid(self, rows: Rows, line: Line) -> ContinuousPrediction:
+        """The mixture by its log density, normalised by quadrature, as is p(x | Q) of each draw."""
+        joint = LogMeanJoint.weighted(self, rows)
+        grid = joint.grid(line)
+        log_marginals, means = self._moments(rows, grid)
+        for _ in range(0 if self.is_weighted else 2):  # panels that also suit draws of low p(x | Q)
+            joint = LogMeanJoint(self, rows, log_marginals)
+            grid = joint.grid(line)
+            log_marginals, means = self._moments(rows, grid)
+        return self._averaged(joint.kept(grid), means, self.if_modelled(rows, log_marginals))
+
+    def _moments(self, rows: Rows, grid: GridPredictive) -> tuple[Float[np.ndarray, "S n"], Float[np.ndarray, "S n"]]:
+        """Log p(x | Q) and the mean of y of each draw, by the nodes of a grid."""
+        log_marginals, means = np.empty((2, self.num_processes, rows.num_rows))
+        for row in range(rows.num_rows):
+            values, log_weights = grid.nodes_of(row)
+            logs = self.log_joints_at(rows, np.full(len(values), row), values) + log_weights
+            log_marginals[:, row] = scipy.special.logsumexp(logs, axis=1)
+            means[:, row] = np.exp(logs - log_marginals[:, row, None]) @ values
+        return log_marginals, means
+
+    def _averaged(
+        self,
+        predictive: PredictiveDistribution,
+        means: Float[np.ndarray, "S n"],
+        log_marginals: Float[np.ndarray, "S n"] | None,
+    ) -> ContinuousPrediction:
+        """The prediction with its Monte Carlo error."""
+        log_weights = self._log_weights(log_marginals, predictive.num_rows)
+        error, k = average_of_draws(means, log_weights, self.num_batches)
+        if log_marginals is None:
+            return ContinuousPrediction(predictive, None, error)
+        log_marginal = scipy.special.logsumexp(log_marginals, axis=0) - np.log(self.num_processes)
+        return ContinuousPrediction(predictive, log_marginal, error, k if self.is_weighted else None)
 
 
 def line_of(fit: Fit, rows: Rows) -> Line:
@@ -207,27 +388,10 @@ def line_of(fit: Fit, rows: Rows) -> Line:
     if known is not None and known.mean is not None and known.variance:
         spread = np.sqrt(known.variance) * scipy.special.ndtri(np.arange(1, 100) / 100)
         return Line.of(support, known.mean + spread)
-    return Line.of(support, _simulated(fit, rows))
-
-
-def _simulated(fit: Fit, rows: Rows) -> Float[np.ndarray, " m"]:
-    """Values of the response simulated by processes of the fit."""
-    program, site = fit.program, response_of(fit).site
-    if fit.posterior.has_draws:
-        draws = chains_joined(fit.posterior.draws(FEW_DRAWS, as_key(0)))
-        total = len(next(iter(draws.values())))
-        chosen = np.linspace(0, total - 1, FEW_DRAWS).astype(int)
-        processes = [{name: draws[name][index] for name in program.latents} for index in chosen]
-    else:
-        latents = program.latents_of(fit.parameters)
-        processes = [{name: latents[name] for name in program.latents}]
-    size = SIMULATED_VALUES // len(processes)
-    places = np.arange(size) * max(rows.num_rows, 1) // size
-    ones = {name: np.ones((size, *value.shape[1:]), value.dtype) for name, value in rows.covariates.items()}
-    covariates = {k: v[places] for k, v in rows.covariates.items()} if rows.num_rows else ones
-    keys = jax.random.split(as_key(0), len(processes))
-    made = [
-        program.simulate(size, seed=key, latents=latents, **covariates)[site]
-        for key, latents in zip(keys, processes, strict=True)
-    ]
-    return np.concatenate(made).astype(np.float64)
+    places = np.arange(SIMULATED_ROWS) * max(rows.num_rows, 1) // SIMULATED_ROWS
+    given = rows.take(places).covariates if rows.num_rows else {
+        name: np.ones((SIMULATED_ROWS, *value.shape[1:]), value.dtype) for name, value in rows.covariates.items()
+    }  # fmt: skip
+    simulated = [fit.simulate(SIMULATED_ROWS, seed=seed, **given) for seed in range(SIMULATIONS)]
+    assert fit.concrete.response is not None
+    return Line.of(support, np.concatenate([made[fit.concrete.response.site] for made in simulated]).astype(np.float64))

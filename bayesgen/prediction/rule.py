@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import numbers
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar, overload
+from typing import Any, NoReturn, overload
 
 import numpy as np
 
@@ -18,9 +18,8 @@ from bayesgen.records import by_content
 from bayesgen.runtime import interrupts_kept, requested, used
 from bayesgen.typing import Float, Int
 
-from .answer import ClassPrediction, joined_class_predictions, named_classes
+from .answers import ClassPrediction, ContinuousPrediction, Predicted, joined, named_classes
 from .batches import warn_of_few_draws
-from .continuous import ContinuousPrediction, joined_continuous_predictions
 
 
 @by_content
@@ -63,7 +62,6 @@ class DensityPrediction:
         raise PredictionError(self.without_classes)
 
 
-Predicted = TypeVar("Predicted", ClassPrediction, ContinuousPrediction)
 CONTINUOUS_NUMBERS = 4  # per row, besides its cells: locations, scales, degrees of freedom, log densities
 AVERAGED_TABLES = 8  # of the size of a table of log-joints: means, errors and intermediate ones
 
@@ -188,7 +186,7 @@ def answer_of_rows(fit: Any, rule: Rule, table: Table) -> ClassPrediction | Cont
 def _continuous(fit: Fit, rule: Rule, table: Table) -> ContinuousPrediction:
     """The distribution of the continuous label of each row."""
     parts = _in_chunks(fit, table, CONTINUOUS_NUMBERS, lambda rows: rule.respond(fit, rows))
-    prediction = dataclasses.replace(joined_continuous_predictions(parts), device=used(), index=table.index)
+    prediction = dataclasses.replace(joined(parts), device=used(), index=table.index)
     if prediction.pareto_k is not None:
         warn_of_few_draws(prediction.pareto_k, index=prediction.index)
     return prediction
@@ -198,7 +196,7 @@ def _by_classes(fit: Fit, rule: Rule, table: Table) -> ClassPrediction:
     """The class probabilities of each row."""
     num_tables = AVERAGED_TABLES if rule.averages_draws(fit) else 1
     numbers_per_row = num_tables * max(1, len(fit.classes))
-    return joined_class_predictions(_in_chunks(fit, table, numbers_per_row, lambda rows: rule.apply(fit, rows)))
+    return joined(_in_chunks(fit, table, numbers_per_row, lambda rows: rule.apply(fit, rows)))
 
 
 def _in_chunks(fit: Fit, table: Table, numbers_per_row: float, ask: Callable[[Rows], Predicted]) -> list[Predicted]:

@@ -1,23 +1,19 @@
 """Predictive distributions of a number, one a row: normal, Student-t, mixtures, and normalised on a grid."""
 
-from .base import PredictiveDistribution, find_roots
-from .grid import GridPredictive, Line, LogJoint, predictive_on_grid
-from .joined import DeferredPredictive, JoinedPredictive, joined_predictives
-from .location_scale import LocationScale, NormalPredictive, StudentTPredictive
+from .base import PredictiveDistribution, deferred, joined_predictives
+from .grid import GridPredictive
+from .location_scale import NormalPredictive, StudentTPredictive
 from .mixture import MixturePredictive
+from .quadrature import Line, LogFunction
 
 __all__ = [
-    "DeferredPredictive",
     "GridPredictive",
-    "JoinedPredictive",
     "Line",
-    "LocationScale",
-    "LogJoint",
+    "LogFunction",
     "MixturePredictive",
     "NormalPredictive",
     "PredictiveDistribution",
     "StudentTPredictive",
-    "find_roots",
+    "deferred",
     "joined_predictives",
-    "predictive_on_grid",
 ]

@@ -1,171 +1,16 @@
 """`PredictiveDistribution`: distributions of one number, one for each row, and their CRPS."""
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
-from scipy import integrate, special
+from numpyro.distributions.transforms import ExpTransform
 
-from bayesgen.typing import ArrayOrNumber, Float
+from bayesgen.records import by_content
+from bayesgen.typing import ArrayOrNumber, Float, Int
 
-# The continuous ranked probability score, CRPS(F, y) = ∫ (F(u) − 1[u ≥ y])² du: a proper score in the units of y, lower
-# is better; for point forecasts it is the absolute error (Gneiting & Raftery 2007, eq. 20).
-
-RELATIVE_ERROR = 1e-8
-_WIDEST = 40.0  # sinh(40) scales from the centre is 1e17
-_TAIL = 1e-11  # contribution of the neglected tails, in scales
-_MOST_STEPS = 1024
-_CONVERGED = 1e-5  # change of a trapezoid rule, whose error is squared when the step is halved
-_NEAR_ONE = 1e-4  # distance from one degree of freedom within which the terms of the closed form cancel
-
-
-def normal_distance(
-    y: Float[np.ndarray, "#*n"], mean: Float[np.ndarray, "#*n"], std: Float[np.ndarray, "#*n"]
-) -> Float[np.ndarray, "..."]:
-    """E|X − y| of Normal(mean, std²): σ [z (2Φ(z) − 1) + 2φ(z)]."""
-    z = (y - mean) / std
-    return std * (z * (2 * special.ndtr(z) - 1) + np.sqrt(2 / np.pi) * np.exp(-0.5 * z**2))
-
-
-def normal_crps(
-    y: Float[np.ndarray, "#*n"], mean: Float[np.ndarray, "#*n"], std: Float[np.ndarray, "#*n"]
-) -> Float[np.ndarray, "..."]:
-    """CRPS of Normal(mean, std²): σ [z (2Φ(z) − 1) + 2φ(z) − 1/√π] (Gneiting & Raftery 2007, eq. 21).
-
-    >>> normal_crps(np.array([1.0]), np.array([1.0]), np.array([2.0])).round(4)
-    array([0.4674])
-    """
-    return normal_distance(y, mean, std) - std / np.sqrt(np.pi)
-
-
-def student_t_distance(
-    y: Float[np.ndarray, "#*n"],
-    df: Float[np.ndarray, "#*n"],
-    loc: Float[np.ndarray, "#*n"],
-    scale: Float[np.ndarray, "#*n"],
-) -> Float[np.ndarray, "..."]:
-    """E|X − y| of a Student-t: s [z (2F(z) − 1) + 2 f(z) (ν + z²)/(ν − 1)]; infinite where ν is 1 or less."""
-    with np.errstate(divide="ignore"):
-        return np.where(df > 1, scale * _standard_t_distance((y - loc) / scale, df), np.inf)
-
-
-def _standard_t_distance(z: Float[np.ndarray, "#*n"], df: Float[np.ndarray, "#*n"]) -> Float[np.ndarray, "..."]:
-    density = np.exp(-special.betaln(df / 2, 0.5) - (df + 1) / 2 * np.log1p(z**2 / df)) / np.sqrt(df)
-    return z * (2 * special.stdtr(df, z) - 1) + 2 * density * (df + z**2) / (df - 1)
-
-
-def student_t_crps(
-    y: Float[np.ndarray, "#*n"],
-    df: Float[np.ndarray, "#*n"],
-    loc: Float[np.ndarray, "#*n"],
-    scale: Float[np.ndarray, "#*n"],
-) -> Float[np.ndarray, "..."]:
-    """CRPS of the Student-t with density t_ν((y − loc) / scale) / scale (Jordan, Krüger & Lerch 2019, appendix A).
-
-    s [z (2F(z) − 1) + 2 f(z) (ν + z²)/(ν − 1) − 2√ν/(ν − 1) B(1/2, ν − 1/2) / B(1/2, ν/2)²]. They state it for ν > 1;
-    both sides are analytic in ν, so that it holds down to ν = 1/2, and at ν = 1 in the limit. It is infinite below.
-    """
-    df, loc, scale, y = np.broadcast_arrays(df, loc, scale, y)
-    z = (y - loc) / scale
-    near_one = np.abs(df - 1) < _NEAR_ONE
-    limit = (
-        _standard_t_crps(z, np.full_like(df, 1 - _NEAR_ONE)) + _standard_t_crps(z, np.full_like(df, 1 + _NEAR_ONE))
-    ) / 2
-    elsewhere = _standard_t_crps(z, np.where((df > 0.5) & ~near_one, df, 2.0))
-    return scale * np.where(df > 0.5, np.where(near_one, limit, elsewhere), np.inf)
-
-
-def _standard_t_crps(z: Float[np.ndarray, "#*n"], df: Float[np.ndarray, "#*n"]) -> Float[np.ndarray, "..."]:
-    log_ratio = special.betaln(0.5, df - 0.5) - 2 * special.betaln(0.5, df / 2)
-    return _standard_t_distance(z, df) - 2 * np.sqrt(df) / (df - 1) * np.exp(log_ratio)
-
-
-Cdf = Callable[[Float[np.ndarray, " n"]], Float[np.ndarray, " n"]]
-
-
-def half_distance_of_draws(
-    cdf: Cdf, survival: Cdf, centre: Float[np.ndarray, " n"], scale: Float[np.ndarray, " n"]
-) -> Float[np.ndarray, " n"]:
-    """E|X − X'| / 2 of two independent draws: ∫ F(u) (1 − F(u)) du, to a relative error of about 1e-8.
-
-    By the trapezoid rule over w with u = centre + scale · sinh(w), which converges geometrically where F is smooth: the
-    step is halved until the integral converges. If it does not with a thousand steps, an adaptive rule takes over.
-
-    Args:
-        cdf: the distribution function F of each row, at one value a row.
-        survival: 1 − F, to full precision above the centre.
-        centre: rough centre of each distribution.
-        scale: rough width, above zero. Variances have to be finite.
-
-    Rows whose centre or scale is not finite give NaN.
-    """
-    known = np.isfinite(centre) & np.isfinite(scale)
-    half_width = _half_width(cdf, survival, centre, scale)
-
-    def integrand(w: float) -> Float[np.ndarray, " n"]:
-        beyond = (cdf if w < 0 else survival)(centre + scale * np.sinh(w))
-        return np.where(known, beyond * (1 - beyond) * np.cosh(w), 0.0)
-
-    num_steps = 16
-    total = sum(integrand(w) for w in np.linspace(-half_width, half_width, num_steps + 1)) / num_steps
-    while num_steps < _MOST_STEPS:
-        between = np.linspace(-half_width, half_width, 2 * num_steps + 1)[1::2]
-        finer = (total + sum(integrand(w) for w in between) / num_steps) / 2
-        num_steps *= 2
-        converged = bool((np.abs(finer - total) <= _CONVERGED * finer).all())
-        total = finer
-        if converged:
-            return np.where(known, total * 2 * half_width * scale, np.nan)
-    integral, _ = integrate.quad_vec(integrand, -half_width, half_width, epsabs=0.0, epsrel=RELATIVE_ERROR, norm="max")
-    return np.where(known, integral * scale, np.nan)
-
-
-def crps_by_quadrature(
-    cdf: Cdf,
-    y: Float[np.ndarray, " n"],
-    centre: Float[np.ndarray, " n"],
-    scale: Float[np.ndarray, " n"],
-) -> Float[np.ndarray, " n"]:
-    """CRPS of n distributions by their distribution functions, to a relative error of 1e-8.
-
-    The integral is taken on both sides of y, over w with u = centre + scale · sinh(w), by an adaptive Gauss-Kronrod
-    rule of all rows together.
-
-    Args:
-        cdf: the distribution function of each row, at one value a row.
-        y: the true values.
-        centre: rough centre of each distribution.
-        scale: rough width, above zero.
-
-    Rows whose centre or scale is not finite give NaN.
-    """
-    known = np.isfinite(centre) & np.isfinite(scale)
-    half_width = _half_width(cdf, lambda u: 1 - cdf(u), centre, scale)
-    at_y = np.arcsinh((y - centre) / scale)
-    ends = np.minimum(at_y, -half_width), np.maximum(at_y, half_width)
-    lengths = at_y - ends[0], ends[1] - at_y
-    size = scale + np.abs(y - centre)  # rough size of the score, so that errors of rows are relative
-
-    def integrand(share: float) -> Float[np.ndarray, " n"]:
-        below, above = ends[0] + share * lengths[0], at_y + share * lengths[1]
-        left = cdf(centre + scale * np.sinh(below)) ** 2 * np.cosh(below) * lengths[0]
-        right = (1 - cdf(centre + scale * np.sinh(above))) ** 2 * np.cosh(above) * lengths[1]
-        return np.where(known, (left + right) * (scale / size), 0.0)
-
-    total, _ = integrate.quad_vec(integrand, 0.0, 1.0, epsabs=0.0, epsrel=RELATIVE_ERROR, norm="max")
-    return np.where(known, total * size, np.nan)
-
-
-def _half_width(cdf: Cdf, survival: Cdf, centre: Float[np.ndarray, " n"], scale: Float[np.ndarray, " n"]) -> float:
-    """The limit of integrals over w, on both sides of 0, for all rows."""
-    half_width = 3.0
-    while half_width < _WIDEST:
-        distance = np.sinh(half_width)
-        beyond = np.maximum(cdf(centre - scale * distance), survival(centre + scale * distance))
-        if np.max(beyond, initial=0.0, where=~np.isnan(beyond)) * distance <= _TAIL:
-            break
-        half_width *= 1.25
-    return half_width
+from .quadrature import Line, integrate
 
 
 class PredictiveDistribution(abc.ABC):
@@ -207,12 +52,60 @@ class PredictiveDistribution(abc.ABC):
         return 1 - self.cdf(values)
 
     def mean_distance(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, "*draws n"] | None:
-        """E|X − value|; None without a closed form."""
+        """E|X − value|; None where it is not known."""
+        return None
+
+    def half_distance(self) -> Float[np.ndarray, "*draws n"] | None:
+        """E|X − X'| / 2 of two independent draws; None where it is not known."""
         return None
 
     def crps(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, "*draws n"]:
-        """The continuous ranked probability score of a value for each row: in closed form, or by quadrature."""
-        return crps_by_quadrature(self.cdf, np.asarray(values, np.float64), *centre_and_scale(self))
+        """The continuous ranked probability score of a value for each row: ∫ (F(u) − 1[u ≥ value])² du.
+
+        A proper score in the units of y, lower is better; for point forecasts it is the absolute error. It is
+        E|X − value| − E|X − X'| / 2 where both are known (Gneiting & Raftery 2007, eq. 20 and 21).
+        """
+        distance = self.mean_distance(values)
+        half = None if distance is None else self.half_distance()
+        return crps_by_quadrature(self, np.asarray(values, np.float64)) if half is None else distance - half
+
+
+ROUNDING = 1e-13  # of probabilities, which tails without end would add up
+
+
+def crps_by_quadrature(predictive: PredictiveDistribution, y: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """CRPS by the distribution functions, to a relative error of about 1e-8: integrals on both sides of y.
+
+    Rows without a centre or a width give NaN.
+    """
+    _, scale = centre_and_scale(predictive)
+    known = np.isfinite(scale)
+    scale = np.where(known, scale, 1.0)
+
+    def integral(beyond: Callable[[Any], Any], sign: int) -> Float[np.ndarray, " n"]:
+        def log_square(rows: Int[np.ndarray, " m"], distances: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
+            with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+                shares = at_places(beyond, rows, y[rows] + sign * scale[rows] * distances, y)
+                return 2 * np.log(np.where(known[rows] & (shares > ROUNDING), shares, 0.0))
+
+        return np.exp(integrate(log_square, len(y), Line(ExpTransform(), 0.0, 1.0))[1].logs)
+
+    return np.where(known, scale * (integral(predictive.cdf, -1) + integral(predictive.survival, 1)), np.nan)
+
+
+def at_places(
+    function: Callable[[Float[np.ndarray, "values n"]], Float[np.ndarray, "values n"]],
+    rows: Int[np.ndarray, " m"],
+    values: Float[np.ndarray, " m"],
+    others: Float[np.ndarray, " n"],
+) -> Float[np.ndarray, " m"]:
+    """A function of values of some rows, several or none of each; the others are of rows with fewer than the most."""
+    order = np.argsort(rows, kind="stable")
+    rank = np.empty(len(rows), int)
+    rank[order] = np.arange(len(rows)) - np.searchsorted(rows[order], rows[order])
+    table = np.tile(others, (rank.max(initial=-1) + 1, 1))
+    table[rank, rows] = values
+    return function(table)[rank, rows]
 
 
 def centre_and_scale(predictive: PredictiveDistribution) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
@@ -251,3 +144,76 @@ def find_roots(
         if is_converged.all():
             break
     return point
+
+
+@by_content
+class Deferred:
+    """Distributions too large to keep, which are made again for each call.
+
+    Attributes:
+        make: makes the distributions.
+        mean, std: their means and standard deviations.
+    """
+
+    make: Callable[[], PredictiveDistribution]
+    mean: Float[np.ndarray, " n"]
+    std: Float[np.ndarray, " n"]
+
+
+@by_content
+class PartsPredictive(PredictiveDistribution):
+    """Distributions of successive rows, in parts.
+
+    Attributes:
+        parts: distributions of some rows each, in order.
+    """
+
+    parts: tuple[PredictiveDistribution | Deferred, ...]
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.mean)
+
+    @property
+    def mean(self) -> Float[np.ndarray, " n"]:
+        return np.concatenate([part.mean for part in self.parts], -1)
+
+    @property
+    def std(self) -> Float[np.ndarray, " n"]:
+        return np.concatenate([part.std for part in self.parts], -1)
+
+    def log_density(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
+        return self._of_parts(lambda part, of_part: part.log_density(of_part), values)
+
+    def cdf(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
+        return self._of_parts(lambda part, of_part: part.cdf(of_part), values)
+
+    def quantile(self, probability: float) -> Float[np.ndarray, " n"]:
+        return self._of_parts(lambda part, _: part.quantile(probability))
+
+    def crps(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, " n"]:
+        return self._of_parts(lambda part, of_part: part.crps(of_part), values)
+
+    def draws(self, rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "num n"]:
+        return self._of_parts(lambda part, _: part.draws(rng, num_draws))
+
+    def _of_parts(
+        self,
+        ask: Callable[[PredictiveDistribution, Float[np.ndarray, "..."]], Float[np.ndarray, "..."]],
+        values: Float[ArrayOrNumber, "..."] | float = 0.0,
+    ) -> Float[np.ndarray, "..."]:
+        means = [part.mean for part in self.parts]
+        whole = np.broadcast_arrays(np.asarray(values, np.float64), np.concatenate(means))[0]
+        of_parts = np.split(whole, np.cumsum([len(mean) for mean in means])[:-1], axis=-1)
+        made = (part.make() if isinstance(part, Deferred) else part for part in self.parts)
+        return np.concatenate([ask(part, of_part) for part, of_part in zip(made, of_parts, strict=True)], -1)
+
+
+def deferred(make: Callable[[], PredictiveDistribution], made: PredictiveDistribution) -> PartsPredictive:
+    """Distributions that are made again for each call."""
+    return PartsPredictive((Deferred(make, np.asarray(made.mean), np.asarray(made.std)),))
+
+
+def joined_predictives(parts: Sequence[PredictiveDistribution]) -> PredictiveDistribution:
+    """The distributions of all rows, from those of successive rows."""
+    return parts[0] if len(parts) == 1 else PartsPredictive(tuple(parts))

@@ -3,13 +3,15 @@
 import abc
 
 import numpy as np
-import scipy.special
+from scipy import special
 
 from bayesgen.records import record
 from bayesgen.statistics import LOG_2PI, log_rising
 from bayesgen.typing import ArrayOrNumber, Float
 
-from .base import PredictiveDistribution, normal_crps, normal_distance, student_t_crps, student_t_distance
+from .base import PredictiveDistribution
+
+NEAR_ONE = 1e-4  # distance from one degree of freedom within which the terms of the closed form cancel
 
 
 class LocationScale(PredictiveDistribution):
@@ -41,6 +43,8 @@ class NormalPredictive(LocationScale):
     >>> predictive = NormalPredictive(np.array([0.0, 3.0]), np.array([1.0, 2.0]))
     >>> predictive.quantile(0.975).round(2).tolist()
     [1.96, 6.92]
+    >>> predictive.crps(np.array([1.0, 3.0])).round(4).tolist()
+    [0.6024, 0.4674]
     """
 
     loc: Float[np.ndarray, "*draws n"]
@@ -58,17 +62,19 @@ class NormalPredictive(LocationScale):
         return -0.5 * (((values - self.loc) / self.scale) ** 2 + LOG_2PI) - np.log(self.scale)
 
     def cdf(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
-        return scipy.special.ndtr((values - self.loc) / self.scale)
+        return special.ndtr((values - self.loc) / self.scale)
 
     def quantile(self, probability: float) -> Float[np.ndarray, "*draws n"]:
-        return self.loc + self.scale * scipy.special.ndtri(probability)
+        return self.loc + self.scale * special.ndtri(probability)
 
     def mean_distance(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, "*draws n"]:
-        return normal_distance(np.asarray(values, np.float64), self.loc, self.scale)
+        """σ [z (2Φ(z) − 1) + 2φ(z)]."""
+        z = (values - self.loc) / self.scale
+        return self.scale * (z * (2 * special.ndtr(z) - 1) + np.sqrt(2 / np.pi) * np.exp(-0.5 * z**2))
 
-    def crps(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, "*draws n"]:
-        """The continuous ranked probability score in closed form (Gneiting & Raftery 2007, eq. 21)."""
-        return normal_crps(np.asarray(values, np.float64), self.loc, self.scale)
+    def half_distance(self) -> Float[np.ndarray, "*draws n"]:
+        """σ / √π."""
+        return self.std / np.sqrt(np.pi)
 
     def standard_draws(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Float[np.ndarray, "*shape"]:
         return rng.standard_normal(shape)
@@ -89,9 +95,8 @@ class StudentTPredictive(LocationScale):
     @property
     def std(self) -> Float[np.ndarray, "*draws n"]:
         """scale sqrt(df / (df - 2))."""
-        excess = np.maximum(self.df - 2, 0.0)
         with np.errstate(divide="ignore"):
-            return self.scale * np.sqrt(self.df / excess)
+            return self.scale * np.sqrt(self.df / np.maximum(self.df - 2, 0.0))
 
     def log_density(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
         half = 0.5 * self.df
@@ -99,17 +104,41 @@ class StudentTPredictive(LocationScale):
         return constant - (half + 0.5) * np.log1p(((values - self.loc) / self.scale) ** 2 / self.df)
 
     def cdf(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
-        return scipy.special.stdtr(self.df, (values - self.loc) / self.scale)
+        return special.stdtr(self.df, (values - self.loc) / self.scale)
 
     def quantile(self, probability: float) -> Float[np.ndarray, "*draws n"]:
-        return self.loc + self.scale * scipy.special.stdtrit(self.df, probability)
+        return self.loc + self.scale * special.stdtrit(self.df, probability)
 
     def mean_distance(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, "*draws n"]:
-        return student_t_distance(np.asarray(values, np.float64), self.df, self.loc, self.scale)
+        """Infinite where ν is 1 or less."""
+        with np.errstate(divide="ignore"):
+            distance = _standard_distance((np.asarray(values) - self.loc) / self.scale, self.df)
+        return np.where(self.df > 1, self.scale * distance, np.inf)
 
     def crps(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, "*draws n"]:
-        """The continuous ranked probability score in closed form (Jordan, Krüger & Lerch 2019, appendix A)."""
-        return student_t_crps(np.asarray(values, np.float64), self.df, self.loc, self.scale)
+        """s [z (2F(z) − 1) + 2 f(z) (ν + z²)/(ν − 1) − 2√ν/(ν − 1) B(1/2, ν − 1/2) / B(1/2, ν/2)²].
+
+        The source states it for ν > 1; both sides are analytic in ν, so that it holds down to ν = 1/2, and at ν = 1 in
+        the limit. It is infinite below.
+
+        Source: Jordan, Krüger & Lerch (2019), Evaluating probabilistic forecasts with scoringRules, appendix A.
+        """
+        z, df = np.broadcast_arrays((values - self.loc) / self.scale, self.df)
+        near_one = np.abs(df - 1) < NEAR_ONE
+        limit = sum(_standard_crps(z, np.full_like(df, 1 + side * NEAR_ONE)) for side in (-1, 1)) / 2
+        elsewhere = _standard_crps(z, np.where((df > 0.5) & ~near_one, df, 2.0))
+        return self.scale * np.where(df > 0.5, np.where(near_one, limit, elsewhere), np.inf)
 
     def standard_draws(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Float[np.ndarray, "*shape"]:
         return rng.standard_t(self.df, shape)
+
+
+def _standard_distance(z: Float[np.ndarray, "#*n"], df: Float[np.ndarray, "#*n"]) -> Float[np.ndarray, "..."]:
+    """E|X − z| = z (2F(z) − 1) + 2 f(z) (ν + z²)/(ν − 1)."""
+    density = np.exp(-special.betaln(df / 2, 0.5) - (df + 1) / 2 * np.log1p(z**2 / df)) / np.sqrt(df)
+    return z * (2 * special.stdtr(df, z) - 1) + 2 * density * (df + z**2) / (df - 1)
+
+
+def _standard_crps(z: Float[np.ndarray, "#*n"], df: Float[np.ndarray, "#*n"]) -> Float[np.ndarray, "..."]:
+    log_ratio = special.betaln(0.5, df - 0.5) - 2 * special.betaln(0.5, df / 2)
+    return _standard_distance(z, df) - 2 * np.sqrt(df) / (df - 1) * np.exp(log_ratio)

@@ -1,5 +1,6 @@
-"""Mixtures of predictive distributions, and roots of increasing functions for their quantiles."""
+"""Mixtures of predictive distributions."""
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -8,9 +9,14 @@ import numpy as np
 import scipy.special
 
 from bayesgen.records import record
-from bayesgen.typing import ArrayOrNumber, Float, Int
+from bayesgen.typing import ArrayOrNumber, Float
 
-from .base import PredictiveDistribution, centre_and_scale, find_roots, half_distance_of_draws
+from .base import PredictiveDistribution, centre_and_scale, find_roots
+
+WIDEST = 40.0  # sinh(40) scales from the centre is 1e17
+TAIL = 1e-11  # contribution of the neglected tails, in scales
+MOST_STEPS = 1024
+CONVERGED = 1e-5  # change of a trapezoid rule, whose error is squared when the step is halved
 
 
 @record
@@ -34,28 +40,29 @@ class MixturePredictive(PredictiveDistribution):
     ) -> Float[np.ndarray, "S n"]:
         """A function of each component."""
         if isinstance(self.components, PredictiveDistribution):
-            return ask(self.components)
+            return np.broadcast_to(ask(self.components), self.log_weights.shape)
         return np.stack([ask(component) for component in self.components])
 
-    @property
+    @functools.cached_property
     def weights(self) -> Float[np.ndarray, "S n"]:
+        """The weights."""
         return np.exp(self.log_weights)
 
     @property
     def means(self) -> Float[np.ndarray, "S n"]:
         """Means of the components."""
-        return np.broadcast_to(self._of_components(lambda predictive: predictive.mean), self.log_weights.shape)
+        return self._of_components(lambda predictive: predictive.mean)
 
     @property
     def mean(self) -> Float[np.ndarray, " n"]:
         """Weighted means of the components' means; components of weight 0 do not count."""
-        return _weighted(self.weights, self.means)
+        return self._weighted(self.means)
 
     @property
     def std(self) -> Float[np.ndarray, " n"]:
         """From the variances within components and between them."""
-        weights, means, stds = self.weights, self.means, self._of_components(lambda predictive: predictive.std)
-        return np.sqrt(_weighted(weights, stds**2 + (means - _weighted(weights, means)) ** 2))
+        means, stds = self.means, self._of_components(lambda predictive: predictive.std)
+        return np.sqrt(self._weighted(stds**2 + (means - self._weighted(means)) ** 2))
 
     def log_density(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
         def of_each(row_values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
@@ -65,10 +72,20 @@ class MixturePredictive(PredictiveDistribution):
         return self._of_each(of_each, values)
 
     def cdf(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
-        weights = self.weights
+        return self._mean_of(lambda predictive, row_values: predictive.cdf(row_values), values)
+
+    def survival(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
+        return self._mean_of(lambda predictive, row_values: predictive.survival(row_values), values)
+
+    def _mean_of(
+        self,
+        ask: Callable[[PredictiveDistribution, Float[np.ndarray, " n"]], Float[np.ndarray, "..."]],
+        values: Float[ArrayOrNumber, "..."],
+    ) -> Float[np.ndarray, "..."]:
+        """The mean over components of a function of values."""
 
         def of_each(row_values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-            return _weighted(weights, self._of_components(lambda predictive: predictive.cdf(row_values)))
+            return self._weighted(self._of_components(lambda predictive: ask(predictive, row_values)))
 
         return self._of_each(of_each, values)
 
@@ -81,7 +98,11 @@ class MixturePredictive(PredictiveDistribution):
         values = np.asarray(values, np.float64)
         shape = np.broadcast_shapes(values.shape, (self.num_rows,))
         table = np.broadcast_to(values, shape).reshape(math.prod(shape[:-1]), self.num_rows)
-        return np.stack([function(row_values) for row_values in table]).reshape(shape)
+        return np.array([function(row_values) for row_values in table]).reshape(shape)
+
+    def _weighted(self, values: Float[np.ndarray, "S n"]) -> Float[np.ndarray, " n"]:
+        """Weighted sums; terms of weight 0 are 0, even if their value is infinite or NaN."""
+        return np.where(self.weights > 0, self.weights * values, 0.0).sum(0)
 
     def quantile(self, probability: float) -> Float[np.ndarray, " n"]:
         """Roots between the least and the greatest of the components' quantiles."""
@@ -90,55 +111,54 @@ class MixturePredictive(PredictiveDistribution):
         low, high = np.where(counts, ends, np.inf).min(0), np.where(counts, ends, -np.inf).max(0)
         return find_roots(lambda x: self.cdf(x) - probability, lambda x: np.exp(self.log_density(x)), low, high)
 
-    def survival(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
-        weights = self.weights
-
-        def of_each(row_values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-            return _weighted(weights, self._of_components(lambda predictive: predictive.survival(row_values)))
-
-        return self._of_each(of_each, values)
-
     def mean_distance(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, " n"] | None:
+        """The weighted mean of those of the components; None where one is not known, or the variance is infinite."""
         components = (self.components,) if isinstance(self.components, PredictiveDistribution) else self.components
         distances = [component.mean_distance(values) for component in components]
         known = [distance for distance in distances if distance is not None]
-        if len(known) < len(distances):
-            return None
-        return _weighted(
-            self.weights, known[0] if isinstance(self.components, PredictiveDistribution) else np.stack(known)
-        )
+        is_known = len(known) == len(distances) and np.isfinite(self.std).all()
+        return self._weighted(np.vstack(known)) if is_known else None
 
-    def crps(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, " n"]:
-        """The continuous ranked probability score, E|X − value| − E|X − X'| / 2 (Gneiting & Raftery 2007, eq. 21).
+    def half_distance(self) -> Float[np.ndarray, " n"] | None:
+        """∫ F(u) (1 − F(u)) du to a relative error of about 1e-8; None where a thousand steps do not suffice.
 
-        The first term in closed form, the second by quadrature; the score by quadrature where a component has no closed
-        form or the mixture no finite variance.
+        By the trapezoid rule over w with u = centre + scale sinh(w), which converges geometrically where F is smooth:
+        the step is halved until the integral converges. Panels take two to six times as many evaluations of all
+        components. Rows whose centre or scale is not finite give NaN.
         """
-        distance = self.mean_distance(values) if np.isfinite(self.std).all() else None
-        if distance is None:
-            return super().crps(values)
-        return distance - half_distance_of_draws(self.cdf, self.survival, *centre_and_scale(self))
+        centre, scale = centre_and_scale(self)
+        known, half_width = np.isfinite(centre) & np.isfinite(scale), 3.0
+        while half_width < WIDEST:
+            distance = np.sinh(half_width)
+            beyond = np.maximum(self.cdf(centre - scale * distance), self.survival(centre + scale * distance))
+            if np.max(beyond, initial=0.0, where=~np.isnan(beyond)) * distance <= TAIL:
+                break
+            half_width *= 1.25
+
+        def integrand(w: float) -> Float[np.ndarray, " n"]:
+            beyond = (self.cdf if w < 0 else self.survival)(centre + scale * np.sinh(w))
+            return np.where(known, beyond * (1 - beyond) * np.cosh(w), 0.0)
+
+        num_steps, total = 16, sum(integrand(w) for w in np.linspace(-half_width, half_width, 17)) / 16
+        while num_steps < MOST_STEPS:
+            between = np.linspace(-half_width, half_width, 2 * num_steps + 1)[1::2]
+            coarser, total = total, (total + sum(integrand(w) for w in between) / num_steps) / 2
+            num_steps *= 2
+            if (np.abs(total - coarser) <= CONVERGED * total).all():
+                return np.where(known, total * 2 * half_width * scale, np.nan)
+        return None
 
     def draws(self, rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "num n"]:
         bounds = self.weights.cumsum(0)
         uniform = rng.random((num_draws, self.num_rows)) * bounds[-1]
-        chosen = np.stack(
-            [np.searchsorted(of_row, u, "right") for of_row, u in zip(bounds.T, uniform.T, strict=True)], -1
-        ) if self.num_rows else np.zeros((num_draws, 0), int)  # fmt: skip
-        chosen = np.minimum(chosen, len(bounds) - 1)
+        pairs = zip(bounds.T, uniform.T, strict=True)
+        chosen = np.array([np.searchsorted(of_row, u, "right") for of_row, u in pairs], int)
+        chosen = np.minimum(chosen.reshape(self.num_rows, num_draws).T, len(bounds) - 1)
         if isinstance(self.components, PredictiveDistribution):
-            one = jax.tree.map(lambda leaf: _picked(leaf, chosen), self.components)
-            return one.draws(rng, 1)[0]
+            shape = self.log_weights.shape
+            picked = jax.tree.map(
+                lambda leaf: np.take_along_axis(np.broadcast_to(leaf, shape), chosen, 0), self.components
+            )
+            return picked.draws(rng, 1)[0]
         of_components = np.stack([component.draws(rng, num_draws) for component in self.components])
         return np.take_along_axis(of_components, chosen[None], 0)[0]
-
-
-def _picked(leaf: Float[np.ndarray, "#S #n"], chosen: Int[np.ndarray, "num n"]) -> Float[np.ndarray, "num n"]:
-    """A parameter of the chosen components."""
-    rows = np.arange(chosen.shape[1]) if leaf.shape[1] > 1 else np.zeros(chosen.shape[1], int)
-    return leaf[chosen if len(leaf) > 1 else np.zeros_like(chosen), rows]
-
-
-def _weighted(weights: Float[np.ndarray, "S n"], values: Float[np.ndarray, "#S #n"]) -> Float[np.ndarray, " n"]:
-    """Weighted sums; terms of weight 0 are 0, even if their value is infinite or NaN."""
-    return np.where(weights > 0, weights * values, 0.0).sum(0)

@@ -11,7 +11,7 @@ from scipy import stats
 import bayesgen as bg
 from bayesgen.evaluation import Answer, Comparison, ContinuousTarget
 from bayesgen.evaluation.targets import row_scores, summary
-from bayesgen.predictives.base import normal_crps
+from bayesgen.predictives import NormalPredictive
 
 RNG = np.random.default_rng(3)
 MEAN, STD = RNG.normal(50, 20, 211), RNG.gamma(3, 2, 211)
@@ -38,7 +38,7 @@ class Forecast:
         return np.stack(self.dist.interval(prob), axis=1)
 
     def crps(self, y):
-        return normal_crps(y, self.mean, self.std)
+        return NormalPredictive(self.mean, self.std).crps(y)
 
 
 def without(forecast, rows):
@@ -54,7 +54,7 @@ def test_scores_are_means_over_rows_of_what_they_are_called():
     densities = np.exp(-0.5 * ((Y - MEAN) / STD) ** 2) / np.sqrt(2 * np.pi) / STD
     assert scores["log_score"] == pytest.approx(np.log(densities).mean())
     assert scores["rmse"] == pytest.approx(np.linalg.norm(Y - MEAN) / np.sqrt(211))
-    assert scores["crps"] == pytest.approx(normal_crps(Y, MEAN, STD).mean())
+    assert scores["crps"] == pytest.approx(NormalPredictive(MEAN, STD).crps(Y).mean())
     for name, reach in {"50": 0.6744898, "80": 1.2815516, "95": 1.9599640}.items():
         assert scores[f"coverage_{name}"] == np.mean(np.abs(Y - MEAN) <= reach * STD)
         assert scores[f"width_{name}"] == pytest.approx(2 * reach * STD.mean())

@@ -9,10 +9,10 @@ import scipy.integrate
 import scipy.stats
 
 from bayesgen.predictives import (
-    DeferredPredictive,
     MixturePredictive,
     NormalPredictive,
     StudentTPredictive,
+    deferred,
     joined_predictives,
 )
 from bayesgen.statistics import last_given_rest
@@ -32,9 +32,7 @@ BOTH = {
 }
 EVERY = {"normal": NORMAL, "Student t": STUDENT, "mixture": MIXTURE, "mixture of kinds": SEVERAL}
 EVERY["joined"] = joined_predictives([NORMAL, MIXTURE])
-EVERY["deferred"] = DeferredPredictive(
-    functools.partial(pickle.loads, pickle.dumps(MIXTURE)), MIXTURE.mean, MIXTURE.std
-)
+EVERY["deferred"] = deferred(functools.partial(pickle.loads, pickle.dumps(MIXTURE)), MIXTURE)
 every = pytest.mark.parametrize("name", EVERY)
 
 

@@ -8,7 +8,8 @@ import scipy.stats
 from numpyro.distributions import constraints
 
 from bayesgen.prediction.responses import as_normal
-from bayesgen.predictives.grid import GAUSS, KRONROD, NODES, Line, antiderivatives, interpolants, predictive_on_grid
+from bayesgen.predictives import GridPredictive, Line, NormalPredictive
+from bayesgen.predictives.quadrature import GAUSS, KRONROD, NODES, antiderivatives, interpolants
 
 close = np.testing.assert_allclose
 REAL = Line(dist.biject_to(constraints.real), 0.3, 1.7)
@@ -42,8 +43,8 @@ def on_grid(name):
             of_rows = {key: p[places] for key, p in keywords.items()}
             return oracle.dist.logpdf(values, *(p[places] for p in parameters), **of_rows) + shift[places]
 
-    predictive, log_normalizer = predictive_on_grid(log_joint, 5, line_of(support, oracle))
-    return predictive, oracle, log_normalizer - shift
+    predictive = GridPredictive.of(log_joint, 5, line_of(support, oracle))
+    return predictive, oracle, predictive.log_normalizer - shift
 
 
 def test_the_rules_are_exact_for_polynomials():
@@ -70,6 +71,12 @@ def test_densities_moments_and_quantiles_are_scipys(name):
         close(predictive.log_density(oracle.ppf(q)), oracle.logpdf(oracle.ppf(q)), rtol=1e-7, atol=1e-6)
 
 
+def test_the_score_on_a_grid_is_that_of_the_distribution():
+    predictive, *_ = on_grid("normal")
+    y = np.array([0.3, 1.0, -37.001, -1e4, 1e3])
+    close(predictive.crps(y), NormalPredictive(LOC, SCALE).crps(y), rtol=1e-6)
+
+
 def test_values_beyond_the_support():
     predictive, *_ = on_grid("bounded")
     assert np.isneginf(predictive.log_density(np.asarray(5.5))).all()
@@ -92,7 +99,7 @@ def test_several_peaks_are_all_found():
     def log_joint(places, values):
         return scipy.stats.norm.logpdf(values) + scipy.stats.norm.logpdf(x[places], values**2, noise)
 
-    predictive, log_normalizer = predictive_on_grid(log_joint, 4, REAL)
+    predictive = GridPredictive.of(log_joint, 4, REAL)
     close(predictive.mean, 0.0, atol=1e-6)
     close(predictive.cdf(np.zeros(4)), 0.5, rtol=1e-7)
     close(predictive.quantile(0.75)[[0, 2]], np.sqrt(x[[0, 2]]), rtol=1e-3)
@@ -104,7 +111,7 @@ def test_several_peaks_are_all_found():
             top - width, top + width, points=[top], epsabs=0, epsrel=1e-10, limit=200,
         )  # fmt: skip
         sides = 2 if row == 0 else 1
-        close(log_normalizer[row], at_top[0] + np.log(sides * integral), atol=1e-7)
+        close(predictive.log_normalizer[row], at_top[0] + np.log(sides * integral), atol=1e-7)
 
 
 @pytest.mark.parametrize("noise", [1e-2, 1e-3])
@@ -115,7 +122,7 @@ def test_no_peak_is_lost_wherever_nodes_happen_to_lie(noise):
     def log_joint(places, values):
         return scipy.stats.norm.logpdf(values, 0.1) + scipy.stats.norm.logpdf(x[places], values**2, noise)
 
-    _, log_normalizer = predictive_on_grid(log_joint, len(x), REAL)
+    log_normalizer = GridPredictive.of(log_joint, len(x), REAL).log_normalizer
     offsets = np.linspace(-1, 1, 2001) * 8 * noise / np.sqrt(x)[:, None]
     rows = np.broadcast_to(np.arange(len(x))[:, None], offsets.shape)
     densities = sum(np.exp(log_joint(rows, sign * np.sqrt(x)[:, None] + offsets)) for sign in (1, -1))
@@ -124,18 +131,22 @@ def test_no_peak_is_lost_wherever_nodes_happen_to_lie(noise):
 
 
 def test_rows_that_are_impossible():
-    predictive, log_normalizer = predictive_on_grid(
-        lambda places, values: np.where(places == 0, -np.inf, -(values**2)), 2, REAL
-    )
-    assert np.isneginf(log_normalizer[0]) and np.isfinite(log_normalizer[1])
-    for values in (predictive.mean, predictive.std, predictive.quantile(0.3), predictive.cdf(np.zeros(2))):
+    predictive = GridPredictive.of(lambda places, values: np.where(places == 0, -np.inf, -(values**2)), 2, REAL)
+    assert np.isneginf(predictive.log_normalizer).tolist() == [True, False]
+    for values in (
+        predictive.mean,
+        predictive.std,
+        predictive.quantile(0.3),
+        predictive.cdf(np.zeros(2)),
+        predictive.crps(np.zeros(2)),
+    ):
         assert np.isnan(values[0]) and np.isfinite(values[1])
 
 
 def test_jumps_are_cut_down_to():
-    predictive, log_normalizer = predictive_on_grid(lambda places, y: np.where(y > 0.1, -y, -np.inf), 1, REAL)
+    predictive = GridPredictive.of(lambda places, y: np.where(y > 0.1, -y, -np.inf), 1, REAL)
     close(predictive.mean, 1.1, rtol=1e-9)
-    close(log_normalizer, -0.1, rtol=1e-8)
+    close(predictive.log_normalizer, -0.1, rtol=1e-8)
     close(predictive.quantile(0.5), 0.1 + np.log(2), rtol=1e-9)
 
 

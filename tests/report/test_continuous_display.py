@@ -9,7 +9,7 @@ from rich.console import Console
 from scipy import stats
 
 from bayesgen.evaluation import Answer, Comparison, ContinuousTarget
-from bayesgen.predictives.base import normal_crps
+from bayesgen.predictives import NormalPredictive
 from bayesgen.report import can_draw, coverage_figure, save, show
 
 RNG = np.random.default_rng(5)
@@ -26,7 +26,7 @@ def forecast(mean, std):
         log_density=said.logpdf,
         cdf=said.cdf,
         interval=lambda prob: np.stack(said.interval(prob), axis=1),
-        crps=lambda y: normal_crps(y, mean, np.broadcast_to(std, mean.shape)),
+        crps=lambda y: NormalPredictive(mean, np.broadcast_to(std, mean.shape)).crps(y),
     )
 
 
@@ -54,9 +54,9 @@ def test_scores_and_coverage_stand_in_one_column_per_answer():
     lines = {line[:17].strip(): line.split() for line in text(SURE, RIGHT, GONE).splitlines()}
     covered = [np.mean(np.abs(Y - MEAN) <= stats.norm.ppf(0.75) * std) for std in (5.0, 10.0)]
     assert lines["in 50% interval"][3:] == [f"{share:.1%}" for share in covered] + ["–"]
-    assert lines["CRPS"][1:] == [f"{normal_crps(Y, MEAN, np.full(400, std)).mean():#.4g}" for std in (5.0, 10.0)] + [
-        "–"
-    ]
+    assert lines["CRPS"][1:] == [
+        f"{NormalPredictive(MEAN, np.full(400, std)).crps(Y).mean():#.4g}" for std in (5.0, 10.0)
+    ] + ["–"]
     assert "NUTS refused: the chains ran away" in text(SURE, GONE)
 
 

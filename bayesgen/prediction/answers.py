@@ -1,0 +1,324 @@
+"""Answers of predictions: `ClassPrediction` and `ContinuousPrediction`, for classes and for a continuous label."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import scipy.special
+from numpy.typing import ArrayLike
+
+from bayesgen.data import labelled
+from bayesgen.describe import described, shortened
+from bayesgen.errors import PredictionError
+from bayesgen.predictives import PredictiveDistribution, joined_predictives
+from bayesgen.records import by_content
+from bayesgen.runtime import all_in_threads, as_key, chunks, generator
+from bayesgen.typing import Bool, Float, Int, Seed, Shaped
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FRAME_INTERVAL = 0.9
+
+
+@by_content
+class ClassPrediction:
+    """Class probabilities of n new rows.
+
+    Attributes:
+        log_probabilities: log p(y = k | x); NaN for a row that is impossible under every class.
+        classes: the labels in the order of the columns, of the labels' own type; empty for a program without classes,
+            whose table has one column.
+        log_marginal: log p(x) by the rule.
+        standard_error: Monte Carlo standard error of each probability; None where it is exact.
+        expected_entropy: posterior mean of the entropy of p(y | x, Q), in nats; None for a plug-in.
+        pareto_k: tail index of the weights of draws, for BMA from draws: above 0.7 the row's answer depends on few
+            draws; 0 where the weights are even, NaN where they are uneven and were not examined, None elsewhere. See
+            `bayesgen.prediction.batches`.
+        device: "cpu" or "gpu", where it was computed.
+        mutual_information_error: Monte Carlo standard error of the mutual information; None where that is None.
+        is_robust: whether the probabilities are practically the same for every weight of the heaviest draws, as where
+            `pareto_k` is small; None where that is None. See `bayesgen.prediction.batches.are_robust`.
+        index: the index of X if it is a pandas frame, which `to_frame` keeps; else None.
+    """
+
+    log_probabilities: Float[np.ndarray, "n K"]
+    classes: Shaped[np.ndarray, " labels"]
+    log_marginal: Float[np.ndarray, " n"]
+    standard_error: Float[np.ndarray, "n K"] | None = None
+    expected_entropy: Float[np.ndarray, " n"] | None = None
+    pareto_k: Float[np.ndarray, " n"] | None = None
+    device: str = "cpu"
+    mutual_information_error: Float[np.ndarray, " n"] | None = None
+    is_robust: Bool[np.ndarray, " n"] | None = None
+    index: "pd.Index | None" = None
+
+    def __repr__(self) -> str:
+        title = f"ClassPrediction of {len(self.log_marginal)} rows by {len(self.classes)} classes"
+        return described(title, self._lines() if len(self.log_marginal) else {})
+
+    def _lines(self) -> dict[str, str | None]:
+        """The lines of `repr`, by name."""
+        named = named_classes(self.log_probabilities)
+        impossible = int(np.count_nonzero(named < 0))
+        codes, counts = np.unique(named[named >= 0], return_counts=True)
+        labels = self.classes[codes].tolist()
+        top = [(labels[place], counts[place]) for place in np.argsort(-counts, kind="stable")]
+        highest = np.exp(self.log_probabilities[named >= 0].max(axis=1))
+        return {
+            "labels": ", ".join(f"{label!r} {count:,} times" for label, count in top[:5])
+            + (f" and {len(top) - 5} more" if len(top) > 5 else ""),
+            "their probabilities": f"{highest.min():.3f} to {highest.max():.3f}, mean {highest.mean():.3f}"
+            if highest.size
+            else None,
+            "standard error": _at_most(self.standard_error),
+            "pareto k": _at_most(self.pareto_k),
+            "impossible rows": f"{impossible:,}, whose probabilities are NaN" if impossible else None,
+            "next": "answer.probabilities, answer.labels, answer.to_frame()",
+        }
+
+    @property
+    def probabilities(self) -> Float[np.ndarray, "n K"]:
+        """Class probabilities; rows sum to 1."""
+        return np.exp(self.log_probabilities)
+
+    @property
+    def labels(self) -> Shaped[np.ndarray, " n"]:
+        """The most probable class of each row, the first of several equal ones; None for a row of NaN.
+
+        An array in the order of the rows of X, so that `X.assign(label=answer.labels)` joins it to X by position. To
+        join by the index of X, take `answer.to_frame()["label"]`.
+        """
+        return labelled(named_classes(self.log_probabilities), self.classes)
+
+    @property
+    def entropy(self) -> Float[np.ndarray, " n"]:
+        """Entropy of the class probabilities, in nats: the total uncertainty about the label."""
+        return scipy.special.entr(self.probabilities).sum(1)
+
+    @property
+    def mutual_information(self) -> Float[np.ndarray, " n"] | None:
+        """Entropy less expected entropy: the part of the uncertainty that more training data would remove.
+
+        None for a plug-in. In an exact fit it takes draws: see `BMA`. It is never negative.
+        """
+        if self.expected_entropy is None:
+            return None
+        return np.maximum(self.entropy - self.expected_entropy, 0.0)
+
+    def to_frame(self) -> "pd.DataFrame":
+        """A pandas frame: the label, and a column of probabilities for each class. It has the index of X."""
+        import pandas as pd
+
+        columns = {"label": self.labels}
+        columns |= {label: self.probabilities[:, index] for index, label in enumerate(self.classes.tolist())}
+        return pd.DataFrame(columns, index=self.index)
+
+
+def named_classes(log_probabilities: Float[np.ndarray, "n K"]) -> Int[np.ndarray, " n"]:
+    """The index of the most probable class of each row, the first of equals; -1 for a row of NaN."""
+    return np.where(np.isnan(log_probabilities).any(axis=1), -1, np.argmax(log_probabilities, axis=1))
+
+
+def with_information(
+    answer: ClassPrediction,
+    averages: Mapping[str, Float[np.ndarray, "n ..."]],
+    *,
+    unknown: Bool[np.ndarray, " n"] | bool,
+) -> ClassPrediction:
+    """The prediction with its entropy split in the ratio of the draws.
+
+    Args:
+        answer: a prediction from these draws or an exact one.
+        averages: `expected_share`, the share of the entropy that is expected entropy, and `information_error`.
+        unknown: rows for which the draws carry no information, so that the error is infinite.
+    """
+    return dataclasses.replace(
+        answer,
+        expected_entropy=answer.entropy * averages["expected_share"],
+        mutual_information_error=np.where(unknown, np.inf, averages["information_error"]),
+    )
+
+
+def _at_most(values: Float[np.ndarray, "..."] | None) -> str | None:
+    """The largest of some numbers in words; None where there are none."""
+    known = np.asarray([] if values is None else values, float)
+    known = known[~np.isnan(known)]
+    return f"at most {known.max():.2g}" if known.size else None
+
+
+def normalize(log_joint: Float[np.ndarray, "n K"]) -> tuple[Float[np.ndarray, "n K"], Float[np.ndarray, " n"]]:
+    """Turn a table of log-joints into log probabilities and log marginals; a row of -inf becomes NaN."""
+    log_probabilities, log_marginal = np.empty_like(log_joint), np.empty(len(log_joint))
+
+    def fill(rows: slice) -> None:
+        log_probabilities[rows], log_marginal[rows] = _normalize(log_joint[rows])
+
+    all_in_threads(fill, chunks(len(log_joint)))
+    return log_probabilities, log_marginal
+
+
+def _normalize(log_joint: Float[np.ndarray, "n K"]) -> tuple[Float[np.ndarray, "n K"], Float[np.ndarray, " n"]]:
+    top = log_joint.max(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shifted = log_joint - np.where(np.isneginf(top), 0.0, top)[:, None]
+        log_total = np.log(np.exp(shifted).sum(1))
+        return shifted - log_total[:, None], top + log_total
+
+
+@by_content
+class ContinuousPrediction:
+    """The distribution of the continuous label y of n new rows.
+
+    Attributes:
+        outcomes: p(y | x) of each row.
+        log_marginal: log p(x) by the rule; None where x is given and not modelled.
+        standard_error: Monte Carlo standard error of each mean; None where it is exact.
+        pareto_k: tail index of the weights of draws; see `ClassPrediction`. None where there are no weights.
+        device: "cpu" or "gpu", where it was computed.
+        index: the index of X if it is a pandas frame, which `to_frame` keeps; else None.
+
+    >>> import bayesgen as bg
+    >>> X, y = [[1.0], [2.0], [3.0], [4.0]], [2.1, 3.9, 6.2, 7.9]
+    >>> fit = bg.fit(bg.JointGaussianRegression(), X, y, method=bg.Exact())
+    >>> answer = bg.predict(fit, [[2.5], [3.5]], rule=bg.BMA())
+    >>> answer.mean.round(1).tolist(), answer.quantile([0.25, 0.75]).shape, answer.draws(3).shape
+    ([5.0, 6.6], (2, 2), (3, 2))
+    """
+
+    outcomes: PredictiveDistribution
+    log_marginal: Float[np.ndarray, " n"] | None = None
+    standard_error: Float[np.ndarray, " n"] | None = None
+    pareto_k: Float[np.ndarray, " n"] | None = None
+    device: str = "cpu"
+    index: "pd.Index | None" = None
+
+    def __len__(self) -> int:
+        return self.outcomes.num_rows
+
+    def __repr__(self) -> str:
+        values, errors = self.mean, self.standard_error
+        lines: dict[str, str | None] = {}
+        if len(self):
+            lines = {
+                "means": f"{values.min():,.6g} to {values.max():,.6g}",
+                "standard deviations": f"{self.std.min():,.6g} to {self.std.max():,.6g}",
+                "standard error of the means": None if errors is None else f"at most {errors.max():.2g}",
+                "next": "answer.mean, answer.interval(0.9), answer.log_density(y), answer.to_frame()",
+            }
+        return described(f"ContinuousPrediction of {len(self)} rows", lines)
+
+    @functools.cached_property
+    def mean(self) -> Float[np.ndarray, " n"]:
+        """Means of p(y | x); NaN where there is none."""
+        return np.asarray(self.outcomes.mean)
+
+    @functools.cached_property
+    def std(self) -> Float[np.ndarray, " n"]:
+        """Standard deviations; infinite where there is none."""
+        return np.asarray(self.outcomes.std)
+
+    def quantile(self, q: ArrayLike) -> Float[np.ndarray, "n ..."]:
+        """Quantiles of each row.
+
+        Args:
+            q: a probability in (0, 1), or (m,) of them.
+
+        Returns:
+            (n,), or (n, m).
+        """
+        probabilities = np.asarray(q, np.float64)
+        if probabilities.ndim > 1 or not ((probabilities > 0) & (probabilities < 1)).all():
+            raise PredictionError(f"quantile takes a probability between 0 and 1, or a list of them; got {q!r}.")
+        if probabilities.ndim == 0:
+            return np.asarray(self.outcomes.quantile(float(probabilities)))
+        columns = [self.outcomes.quantile(float(probability)) for probability in probabilities]
+        return np.stack(columns, -1) if columns else np.zeros((len(self), 0))
+
+    def interval(self, prob: float = FRAME_INTERVAL) -> Float[np.ndarray, "n 2"]:
+        """Central intervals of this probability, with equal probabilities below and above."""
+        if not isinstance(prob, float | np.floating) or not 0 < prob < 1:
+            raise PredictionError(f"interval takes a probability between 0 and 1, got {prob!r}.")
+        return self.quantile([(1 - prob) / 2, (1 + prob) / 2])
+
+    def cdf(self, y: ArrayLike) -> Float[np.ndarray, "... n"]:
+        """P(y_i <= y | x_i): at a number, at one value a row (n,), or at several (m, n)."""
+        return np.asarray(self.outcomes.cdf(self._values(y)))
+
+    def log_density(self, y: ArrayLike) -> Float[np.ndarray, "... n"]:
+        """log p(y | x_i): at a number, at one value a row (n,), or at several (m, n)."""
+        return np.asarray(self.outcomes.log_density(self._values(y)))
+
+    def crps(self, y: ArrayLike) -> Float[np.ndarray, " n"]:
+        """The continuous ranked probability score of the observed y, in its units: the smaller the better.
+
+        ∫ (F(u) − 1[u ≥ y])² du, a proper score (Gneiting & Raftery 2007, eq. 20), to a relative error of about 1e-8: at
+        a number, or at one value a row (n,). It is infinite where y is, and NaN where y is.
+        """
+        values = self._values(y)
+        if values.ndim > 1:
+            raise PredictionError(f"crps takes a number, or one for each row; y has shape {values.shape}.")
+        values = np.broadcast_to(values, (len(self),))
+        is_finite = np.isfinite(values)
+        scores = np.asarray(self.outcomes.crps(np.where(is_finite, values, 0.0)))
+        return scores + np.where(is_finite, 0.0, np.abs(values))
+
+    def draws(self, n: int, *, seed: Seed = 0) -> Float[np.ndarray, "draws n"]:
+        """n draws of y for each row, independent of each other."""
+        if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 1:
+            raise PredictionError(f"draws takes a whole number of at least 1, got {n!r}.")
+        return np.asarray(self.outcomes.draws(generator(as_key(seed)), int(n)))
+
+    def to_frame(self) -> "pd.DataFrame":
+        """A pandas frame: mean, standard deviation, median and the 90% interval of each row. It has the index of X."""
+        import pandas as pd
+
+        low, median, high = self.quantile([(1 - FRAME_INTERVAL) / 2, 0.5, (1 + FRAME_INTERVAL) / 2]).T
+        columns = {"mean": self.mean, "std": self.std, "median": median, "lower": low, "upper": high}
+        return pd.DataFrame(columns, index=self.index)
+
+    def _values(self, y: ArrayLike) -> Float[np.ndarray, "..."]:
+        values = _as_numbers(y)
+        if values.ndim and values.shape[-1] != len(self):
+            raise PredictionError(
+                f"y has shape {values.shape}, and {len(self)} rows were predicted: give one number for each row, a "
+                "number for all, or (m, n) for m values of each row."
+            )
+        return values
+
+
+def _as_numbers(y: ArrayLike) -> Float[np.ndarray, "..."]:
+    """Values of y as numbers; NaN is kept."""
+    try:
+        values = np.asarray(y)
+        if values.dtype.kind in "iuf" or (values.dtype.kind == "O" and not _has_text(values)):
+            return values.astype(np.float64)
+    except (TypeError, ValueError):  # ragged lists, and objects that are not numbers
+        pass
+    raise PredictionError(
+        f"y must be a number, one for each row, or (m, n) for m values of each row; got {shortened(repr(y))}."
+    )
+
+
+def _has_text(values: Shaped[np.ndarray, "..."]) -> bool:
+    """Whether some objects are texts or truth values, which would be read as numbers."""
+    return any(isinstance(value, str | bytes | bool | np.bool_) for value in values.ravel())
+
+
+Predicted = TypeVar("Predicted", ClassPrediction, ContinuousPrediction)
+OF_ALL_ROWS = ("classes", "device", "index")  # fields that are the same in all chunks
+
+
+def joined(answers: Sequence[Predicted]) -> Predicted:
+    """The prediction of all rows from those of successive chunks."""
+
+    def join(parts: list[Any]) -> Any:
+        if isinstance(parts[0], PredictiveDistribution):
+            return joined_predictives(parts)
+        return None if parts[0] is None else np.concatenate(parts)
+
+    names = [field.name for field in dataclasses.fields(answers[0]) if field.name not in OF_ALL_ROWS]
+    parts = {name: [getattr(answer, name) for answer in answers] for name in names}
+    return dataclasses.replace(answers[0], **{name: join(of_rows) for name, of_rows in parts.items()})

@@ -1,0 +1,276 @@
+"""Quadrature of functions of one number, a row at a time: adaptive panels on a stretched line."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.polynomial import legendre
+from numpyro.distributions import constraints
+from numpyro.distributions.transforms import IdentityTransform, Transform, biject_to
+
+from bayesgen.records import record
+from bayesgen.runtime import over_chunks
+from bayesgen.typing import Array, Bool, Float, Int, Shaped
+
+CHUNK_VALUES = 4096
+INTERQUARTILE_RANGE = 1.349  # of a standard normal
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """The change of variable y = f(center + scale sinh(u)), by which heavy tails in y are short tails in u.
+
+    Attributes:
+        transform: f, from the real line to the support of y.
+        center, scale: of the marginal distribution of y, roughly, in unconstrained coordinates.
+    """
+
+    transform: Transform
+    center: float
+    scale: float
+
+    @classmethod
+    def of(cls, support: constraints.Constraint, values: Float[np.ndarray, " m"]) -> "Line":
+        """The change of variable for a support, fitted to typical values of the response."""
+        transform = biject_to(support)
+        with jax.enable_x64(True):
+            free = np.asarray(transform.inv(jnp.asarray(values, float)))
+        free = free[np.isfinite(free)]
+        if not len(free):
+            return cls(transform, 0.0, 1.0)
+        low, median, high = np.quantile(free, [0.25, 0.5, 0.75])
+        return cls(transform, float(median), float((high - low) / INTERQUARTILE_RANGE or max(abs(median), 1.0)))
+
+    @property
+    def is_real(self) -> bool:
+        """Whether y may be any number."""
+        return isinstance(self.transform, IdentityTransform)
+
+    @functools.cached_property
+    def start(self) -> float:
+        """y at u = 0."""
+        return self.center if self.is_real else float(_mapped(self._constrained, np.full(1, self.center))[0][0])
+
+    def values(self, u: Float[np.ndarray, "..."]) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
+        """y at coordinates u, and log |dy/du|; -inf where y overflows."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            free = self.center + self.scale * np.sinh(u)
+            log_slope = np.log(self.scale) + np.logaddexp(u, -u) - np.log(2.0)
+            if self.is_real:
+                return free, log_slope
+            y, jacobian, possible = _mapped(self._constrained, free)
+            inside = possible & np.isfinite(y)
+            return np.where(inside, y, self.start), np.where(inside, log_slope + jacobian, -np.inf)
+
+    def _constrained(self, free: Float[Array, " m"]) -> tuple[Array, Array, Array]:
+        y = self.transform(free)
+        return y, self.transform.log_abs_det_jacobian(free, y), self.transform.codomain(y)
+
+    def coordinates(self, y: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+        """Coordinates u of values; infinite beyond the support."""
+        if self.is_real:
+            return np.arcsinh((y - self.center) / self.scale)
+        (possible,) = _mapped(lambda values: (self.transform.codomain(values),), y)
+        (free,) = _mapped(lambda values: (self.transform.inv(values),), np.where(possible, y, self.start))
+        u = np.arcsinh((free - self.center) / self.scale)
+        return np.where(possible, u, np.where(y < self.start, -np.inf, np.inf))
+
+
+def _mapped(
+    function: Callable[[Array], tuple[Array, ...]], values: Float[np.ndarray, "*shape"]
+) -> tuple[Shaped[np.ndarray, "*shape"], ...]:
+    """A JAX function of values, in chunks of one size, so that it compiles once."""
+    flat = np.asarray(values, np.float64).ravel()
+    with jax.enable_x64(True):
+        found = over_chunks(lambda part: function(jnp.asarray(part)), flat, len(flat), CHUNK_VALUES, one_size=True)
+    return tuple(array.reshape(values.shape) for array in found)
+
+
+# Piessens et al. (1983), QUADPACK, routine QK15: nodes in [0, 1], weights of Kronrod, weights of Gauss
+_HALF = np.array(
+    [
+        [0.991455371120812639206854697526329, 0.022935322010529224963732008058970, 0.0],
+        [0.949107912342758524526189684047851, 0.063092092629978553290700663189204, 0.129484966168869693270611432679082],
+        [0.864864423359769072789712788640926, 0.104790010322250183839876322541518, 0.0],
+        [0.741531185599394439863864773280788, 0.140653259715525918745189590510238, 0.279705391489276667901467771423780],
+        [0.586087235467691130294144691693331, 0.169004726639267902826583426598550, 0.0],
+        [0.405845151377397166906606412076961, 0.190350578064785409913256402421014, 0.381830050505118944950369775488975],
+        [0.207784955007898467600689403773245, 0.204432940075298892414161999234649, 0.0],
+        [0.0, 0.209482141084727828012999174891714, 0.417959183673469387755102040816327],
+    ]
+)
+NODES: Float[np.ndarray, " 15"] = np.concatenate([-_HALF[:, 0], _HALF[-2::-1, 0]])
+KRONROD: Float[np.ndarray, " 15"] = np.concatenate([_HALF[:, 1], _HALF[-2::-1, 1]])
+GAUSS: Float[np.ndarray, " 15"] = np.concatenate([_HALF[:, 2], _HALF[-2::-1, 2]])
+_DEGREE = len(NODES) - 1
+_COEFFICIENTS = np.linalg.inv(legendre.legvander(NODES, _DEGREE))  # of Legendre's polynomials, from values at the nodes
+_OF_INTEGRALS = legendre.legint(_COEFFICIENTS, lbnd=-1)
+
+LogFunction: TypeAlias = Callable[[Int[np.ndarray, " m"], Float[np.ndarray, " m"]], Float[np.ndarray, " m"]]
+"""Positions of rows, and a value of y for each -> log of the function of y that is integrated, such as log p(x, y)."""
+
+END, FIRST_PANELS, PIECES = 20.0, 24, 4  # limit of |u|; number of panels at first; pieces of a coarse panel
+QUADRATURE_TOLERANCE = (
+    1e-9  # of the integral, for the difference of two rules on a panel; the error of the better one is far lower
+)
+NARROWEST = 1e-13  # width of a panel relative to its place, reached at jumps of a function
+NEAR_PEAK, LARGEST_JUMP = 30.0, 3.0  # nats: below the peak, of relevant panels; between neighbouring nodes, at most
+UNSEEN, OPTIMISM = 0.5, 4.0  # nats of a peak above nodes, at most; factor on the rise of a parabola
+
+
+def interpolants(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "... 15"]:
+    """Weights of values at the nodes, for the interpolating polynomial at x."""
+    return legendre.legvander(x, _DEGREE) @ _COEFFICIENTS
+
+
+def antiderivatives(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "... 15"]:
+    """Weights of values at the nodes, for the integral of the interpolating polynomial from -1 to x."""
+    return legendre.legvander(x, _DEGREE + 1) @ _OF_INTEGRALS
+
+
+@record
+class Panels:
+    """Intervals of u with quadrature nodes, sorted by row and place.
+
+    Attributes:
+        rows: the row of each panel.
+        left, right: ends, in u.
+        values: y at the nodes.
+        logs: logs of the function of u at the nodes.
+    """
+
+    rows: Int[np.ndarray, " P"]
+    left: Float[np.ndarray, " P"]
+    right: Float[np.ndarray, " P"]
+    values: Float[np.ndarray, "P 15"]
+    logs: Float[np.ndarray, "P 15"]
+
+    @property
+    def halves(self) -> Float[np.ndarray, " P"]:
+        """Half the widths."""
+        return 0.5 * (self.right - self.left)
+
+    @property
+    def nodes(self) -> Float[np.ndarray, "P 15"]:
+        """The nodes, in u."""
+        return self.halves[:, None] * NODES + 0.5 * (self.left + self.right)[:, None]
+
+    def take(self, places: Int[np.ndarray, " _"] | Bool[np.ndarray, " P"]) -> "Panels":
+        """Some of them, or all in another order."""
+        return jax.tree.map(lambda array: array[places], self)
+
+
+@record
+class Integrals:
+    """The function on panels, and its integrals.
+
+    Attributes:
+        peaks: log of the largest value of each row, in u; -inf where it is zero.
+        functions: relative to the peaks, at the nodes.
+        of_panels: integrals of these.
+        totals: sums of the integrals of panels.
+    """
+
+    peaks: Float[np.ndarray, " n"]
+    functions: Float[np.ndarray, "P 15"]
+    of_panels: Float[np.ndarray, " P"]
+    totals: Float[np.ndarray, " n"]
+
+    @classmethod
+    def of(cls, panels: Panels, num_rows: int) -> "Integrals":
+        """The integrals on these panels."""
+        peaks = np.full(num_rows, -np.inf)
+        np.maximum.at(peaks, panels.rows, panels.logs.max(1))
+        functions = np.exp(panels.logs - np.where(np.isneginf(peaks), 0.0, peaks)[panels.rows, None])
+        of_panels = panels.halves * (functions @ KRONROD)
+        return cls(peaks, functions, of_panels, np.bincount(panels.rows, of_panels, num_rows))
+
+    @property
+    def logs(self) -> Float[np.ndarray, " n"]:
+        """Logs of the integrals of rows."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.totals) + self.peaks
+
+
+def integrate(log_function: LogFunction, num_rows: int, line: Line) -> tuple[Panels, Integrals]:
+    """The integrals over y of a positive function in each row, and the panels on which they were computed.
+
+    The range of u is cut into panels, at first the same for all rows. Panels are cut again while the rules of Gauss and
+    Kronrod differ on them, or while the nodes may have missed a peak.
+
+    Args:
+        log_function: log of the function.
+        num_rows: n.
+        line: the change of variable.
+
+    Source: Piessens et al. (1983), QUADPACK, rule of 15 points; stretched tails as in Takahasi and Mori (1974), Double
+    exponential formulas for numerical integration.
+    """
+    edges = np.tile(np.linspace(-END, END, FIRST_PANELS + 1), (num_rows, 1))
+    panels = _panels(log_function, line, np.arange(num_rows), edges)
+    while (coarse := _too_coarse(panels, integrals := Integrals.of(panels, num_rows))).any():
+        parents = panels.take(coarse)
+        cuts = parents.left[:, None] + (parents.right - parents.left)[:, None] * np.arange(PIECES + 1) / PIECES
+        cuts[:, -1] = parents.right
+        both = panels.take(~coarse), _panels(log_function, line, parents.rows, cuts)
+        panels = jax.tree.map(lambda *arrays: np.concatenate(arrays), *both)
+        panels = panels.take(np.lexsort((panels.left, panels.rows)))
+    return panels, integrals
+
+
+def _panels(
+    log_function: LogFunction, line: Line, rows: Int[np.ndarray, " R"], edges: Float[np.ndarray, "R edges"]
+) -> Panels:
+    """Panels between successive edges."""
+    rows, left, right = np.repeat(rows, edges.shape[1] - 1), edges[:, :-1].ravel(), edges[:, 1:].ravel()
+    nodes = 0.5 * ((right - left)[:, None] * NODES + (left + right)[:, None])
+    values, log_slopes = line.values(nodes)
+    logs = log_function(np.repeat(rows, len(NODES)), values.ravel()).reshape(values.shape) + log_slopes
+    impossible = np.isneginf(log_slopes) | (np.isnan(logs) & ~np.isfinite(values))
+    return Panels(rows, left, right, values, np.where(impossible, -np.inf, logs))
+
+
+def _too_coarse(panels: Panels, integrals: Integrals) -> Bool[np.ndarray, " P"]:
+    """Which panels to cut."""
+    peaks, totals = integrals.peaks[panels.rows], integrals.totals[panels.rows]
+    differences = abs(integrals.of_panels - panels.halves * (integrals.functions @ GAUSS))
+    coarse = differences > QUADRATURE_TOLERANCE * totals
+    # between neighbours: the last node of one, and the first of the next
+    one, next_one = panels.logs[:-1, -1], panels.logs[1:, 0]
+    together = panels.rows[:-1] == panels.rows[1:]
+    with np.errstate(invalid="ignore"):  # of impossible rows
+        is_near = np.maximum(one, next_one) > peaks[:-1] - NEAR_PEAK
+        jumps = together & is_near & ~(abs(one - next_one) <= LARGEST_JUMP)
+    coarse[:-1] |= jumps
+    coarse[1:] |= jumps
+    coarse |= _with_unseen_peaks(panels, peaks)
+    return coarse & (panels.halves > NARROWEST * np.maximum(abs(panels.left), 1e-3))
+
+
+def _with_unseen_peaks(panels: Panels, peaks: Float[np.ndarray, " P"]) -> Bool[np.ndarray, " P"]:
+    """Panels with a node above its neighbours near which the function may have a much higher peak.
+
+    The height of the peak is estimated by the parabola through the three nodes and, where the neighbours are far below,
+    by their distance: the node may lie on the peak of its parabola, far from the peak of the function.
+    """
+    u, logs = panels.nodes.ravel(), panels.logs.ravel()
+    rows, tops = (np.repeat(array, len(NODES)) for array in (panels.rows, peaks))
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        before, after = (np.diff(logs) / np.diff(u))[:-1], (np.diff(logs) / np.diff(u))[1:]
+        curvature = (after - before) / (u[2:] - u[:-2])
+        slope = before + curvature * (u[1:-1] - u[:-2])
+        rise = -(slope**2) / (4 * curvature)
+        drop = np.minimum(logs[1:-1] - logs[:-2], logs[1:-1] - logs[2:])
+        drop = np.where(drop > LARGEST_JUMP, drop, 0.0)
+        is_peak = (before >= 0) & (after <= 0) & (curvature < 0) & (rows[2:] == rows[:-2])
+        is_rough = (rise > UNSEEN) | (drop > 0)
+        unseen = is_peak & is_rough & (logs[1:-1] + np.maximum(OPTIMISM * rise, drop) > tops[1:-1] - NEAR_PEAK)
+    places = np.flatnonzero(unseen) + 1
+    coarse = np.zeros(len(panels.rows), bool)
+    for shift in (-1, 0, 1):  # the parabola's peak may be beyond the next node
+        coarse[(places + shift) // len(NODES)] = True
+    return coarse
