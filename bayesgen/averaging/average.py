@@ -183,7 +183,7 @@ def have_labels(models: Sequence[ConcreteModel]) -> bool:
 
 def _check_scored(fits: Sequence[Fit], with_labels: bool) -> None:
     for index, member in enumerate(fits if with_labels else ()):
-        if member.summaries is None or not member.posterior.has_predictive:
+        if member.summaries is None or not member.posterior.can("predictive"):
             raise FitError(
                 f"Member {index} was fitted with {member.method!r}; only Exact() fits can be left-out scored."
             )

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 import numpy as np
@@ -43,6 +43,16 @@ WITHOUT_CLASSES = (
 )
 
 
+WITHOUT_DRAWS = (
+    "An average over structures has no draws, because its members have no parameters in common. Predict with BMA(), or "
+    "take draws from one member: fit.members[i]."
+)
+WITHOUT_A_TABLE = (
+    "The members of this average have classes, or components, of their own, so it has no table of classes. Ask for "
+    "densities, predict(fit, X, rule=BMA()).log_marginal, or ask one member."
+)
+
+
 @by_content
 class AveragePosterior(Posterior):
     """Several posteriors, each with a weight.
@@ -65,23 +75,11 @@ class AveragePosterior(Posterior):
     weights: Float[np.ndarray, " M"]
     mixes: Mixes = "joint"
     log_evidence: float | None = None
-    has_draws = False
-    is_point = False
-    refusals: ClassVar[Mapping[str, str]] = {
-        "draws": (
-            "An average over structures has no draws, because its members have no parameters in common. Predict with "
-            "BMA(), or take draws from one member: fit.members[i]."
-        ),
-        "predictive": (
-            "The members of this average have classes, or components, of their own, so it has no table of classes. "
-            "Ask for densities, predict(fit, X, rule=BMA()).log_marginal, or ask one member."
-        ),
-    }
 
     @property
-    def has_predictive(self) -> bool:  # type: ignore[override]
-        """Whether the members have their classes in common, so that there is one table of them."""
-        return self.mixes != "marginal"
+    def refusals(self) -> Mapping[str, str]:
+        """Draws; and the predictive, where members have no classes in common, so that there is no table of them."""
+        return {"draws": WITHOUT_DRAWS} | ({"predictive": WITHOUT_A_TABLE} if self.mixes == "marginal" else {})
 
     @property
     def parameters(self) -> ParameterArrays:
@@ -142,7 +140,7 @@ class AverageFit(Fit[AnyLabel]):
     @property
     def classes(self) -> Shaped[np.ndarray, " K"]:
         """Those that the members have in common; empty where they have classes of their own."""
-        return super().classes if self.posterior.has_predictive else category_array(())
+        return super().classes if self.posterior.can("predictive") else category_array(())
 
     def log_joint(
         self, X: Any, at: At | Literal["draws"] = "mean", rows: Int[np.ndarray, " m"] | None = None
@@ -218,7 +216,7 @@ def _(fit: AverageFit, rule: Rule, table: Table) -> AnyPrediction:
     """`PlugIn` asks the best member, `BMA` mixes the answers of all; other rules ask the average itself."""
     posterior = fit.posterior
     if isinstance(rule, BMA):
-        if rule.entropy_draws and posterior.has_predictive:
+        if rule.entropy_draws and posterior.can("predictive"):
             posterior.require("draws")
         members = [member for member, weight in zip(fit.members, fit.weights, strict=True) if weight > 0]
         rules = [PlugIn() if member.posterior.is_point else rule for member in members]
@@ -226,8 +224,8 @@ def _(fit: AverageFit, rule: Rule, table: Table) -> AnyPrediction:
         return mixture(answers, np.log(fit.weights[fit.weights > 0]), posterior.mixes)
     if isinstance(rule, PlugIn):
         best = answer_of_rows(fit.best, rule, table)
-        return best if posterior.has_predictive else mixture([best], np.zeros(1), posterior.mixes)
-    if not posterior.has_predictive:
+        return best if posterior.can("predictive") else mixture([best], np.zeros(1), posterior.mixes)
+    if not posterior.can("predictive"):
         raise PredictionError(
             f"An average of fits without labels predicts densities, by PlugIn() or BMA(), and {type(rule).__name__}() "
             "is neither: its members have no classes in common to average over. Use BMA()."

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -177,6 +177,10 @@ class HypothesisPosterior:
     log_evidence: float | None = None
 
 
+NOT_DRAWN = "Hypotheses are weighed, not drawn: see fit.weights. Draws of hyperparameters are in fit.parameters."
+A_POINT = "BMA averages over a posterior, and this is a point estimate. Fit with Exact() or NUTS()."
+
+
 @by_content
 class ConceptPosterior(Posterior):
     """The posterior of the hypotheses and hyperparameters of a learner.
@@ -187,24 +191,20 @@ class ConceptPosterior(Posterior):
         learner: the concept learner.
         beliefs: the posterior of the hypothesis of each set of examples.
         shared: posterior of the hyperparameters that are distributions; None where there are none.
-        is_estimate: whether it is a point estimate, one hypothesis.
+        is_point: whether it is a point estimate, one hypothesis.
         several: whether a list of sets was given, not the examples of one concept.
     """
 
     learner: ConceptLearner
     beliefs: tuple[HypothesisPosterior, ...]
     shared: SharedHyperparameters | None = None
-    is_estimate: bool = False
+    is_point: bool = False  # type: ignore[misc]
     several: bool = False
-    has_draws = False
-    refusals: ClassVar[Mapping[str, str]] = {
-        "predictive": "BMA averages over a posterior, and this is a point estimate. Fit with Exact() or NUTS().",
-        "draws": "Hypotheses are weighed, not drawn: see fit.weights. Draws of hyperparameters are in fit.parameters.",
-    }
 
     @property
-    def has_predictive(self) -> bool:  # type: ignore[override]
-        return not self.is_estimate
+    def refusals(self) -> Mapping[str, str]:
+        """Draws; and the predictive of a point estimate."""
+        return {"draws": NOT_DRAWN} | ({"predictive": A_POINT} if self.is_point else {})
 
     @property
     def parameters(self) -> ParameterArrays:

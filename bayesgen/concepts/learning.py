@@ -51,8 +51,8 @@ class ConceptProblem(Problem):
                 f"A concept learner is not trained by {type(method).__name__}(). Use Exact(), NUTS(), MAP() or MLE()."
             )
         beliefs, shared = kinds[type(method)](method)
-        is_estimate = isinstance(method, MLE | MAP)
-        posterior = ConceptPosterior(self.model, tuple(beliefs), shared, is_estimate, self.data.several)
+        is_point = isinstance(method, MLE | MAP)
+        posterior = ConceptPosterior(self.model, tuple(beliefs), shared, is_point, self.data.several)
         return ConceptFit(self.model, method, posterior, self.data, self.seed)
 
     def _exact(self, method: Exact) -> Beliefs:

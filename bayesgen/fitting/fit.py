@@ -246,7 +246,7 @@ class Fit(Trained[Any], Generic[Labelled]):
             one column. `bayesgen.predict` takes it as it is, and `fit.schema.decode(column, codes)` spells it.
         """
         first, second = jax.random.split(as_key(seed))
-        if self.posterior.has_draws:
+        if self.posterior.can("draws"):
             draws = chains_joined(self.posterior.draws(1, first))
             index = int(jax.random.randint(first, (), 0, len(next(iter(draws.values())))))
             chosen = {name: value[index] for name, value in draws.items()}

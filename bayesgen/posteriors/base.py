@@ -32,33 +32,28 @@ def closed_table(densities: Densities, rows: Rows) -> Float[np.ndarray, "n K"]:
 
 
 def numbers_per_row(rows: Rows, num_classes: int) -> float:
-    """Classes x cells of a row, of the largest site."""
-    return float(max(_numbers_per_row(values, num_classes) for values in rows.values.values()))
+    """Classes x cells of a row, of the largest site; sparse cells need no table of rows x classes x columns."""
+    return max(
+        num_classes + values.nnz / max(rows.num_rows, 1)
+        if hasattr(values, "tocsr")
+        else float(num_classes * max(math.prod(values.shape[1:]), 1))
+        for values in rows.values.values()
+    )
 
 
 def chunk_table(densities: Densities, rows: Rows, part: slice) -> Float[np.ndarray, "n K"]:
     """The table of some successive rows, made in this thread."""
-    table, blocks = np.asarray(densities[0]), densities[1]
-    chunk = rows.take(part)
-    precise = dataclasses.replace(chunk, values={name: _precise(values) for name, values in chunk.values.items()})
+    table, chunk = np.asarray(densities[0]), rows.take(part)
+    doubles = {name: v if hasattr(v, "tocsr") else v.astype(np.float64, copy=False) for name, v in chunk.values.items()}
+    precise = dataclasses.replace(chunk, values=doubles)
     with np.errstate(divide="ignore", over="ignore"):
-        for name, density in blocks:
+        for name, density in densities[1]:
             table = table + density.log_prob_of(chunk if density.takes_codes else precise, name)
     return table
 
 
-def _numbers_per_row(values: Any, num_classes: int) -> int | float:
-    if hasattr(values, "tocsr"):  # they need no table of rows x classes x columns
-        return num_classes + values.nnz / max(values.shape[0], 1)
-    return num_classes * max(math.prod(values.shape[1:]), 1)
-
-
-def _precise(values: Any) -> Any:
-    """Dense values in double precision."""
-    return values if hasattr(values, "tocsr") else values.astype(np.float64, copy=False)
-
-
 At = Literal["mean", "mode", "predictive"]
+Ability = At | Literal["draws"]
 ParameterArrays = dict[str, np.ndarray]
 ARVIZ_NAMES = {"num_steps": "n_steps", "accept_prob": "acceptance_rate"}
 
@@ -97,38 +92,29 @@ class Exported:
 class Posterior(abc.ABC):
     """The posterior over processes given training data.
 
-    `has_mode`, `has_predictive` and `has_draws` state its abilities. A kind of posterior that lacks one of them names
-    the remedy in `refusals`.
-
     Attributes:
         log_evidence: log p(X, y) of the training data; None where it is not known.
         sample_stats: name -> (chain, draw), the sampler's statistics; None without a sampler.
+        is_point: whether it is a point estimate.
+        is_identified: whether all draws have their classes, or components, in one order.
+        described: a summary in one line; None where the parameters say all.
     """
 
     log_evidence: float | None = None
     sample_stats: Mapping[str, np.ndarray] | None = None
-
-    has_mode: ClassVar[bool] = True
-    has_predictive: ClassVar[bool] = True
-    has_draws: ClassVar[bool] = True
-    refusals: ClassVar[Mapping[str, str]] = {}
-    is_sampled: ClassVar[bool] = False
-    """Whether it holds draws from Markov chains, and can make no others."""
+    is_point: ClassVar[bool] = False
+    is_identified: ClassVar[bool] = True
+    described: ClassVar[str | None] = None
 
     @property
-    def is_point(self) -> bool:
-        """Whether it is a point estimate."""
-        return not (self.has_predictive or self.has_draws)
+    def refusals(self) -> Mapping[str, str]:
+        """The abilities that it lacks, and the remedy for each."""
+        return {}
 
     @property
-    def is_identified(self) -> bool:
-        """Whether all draws have their classes, or components, in one order."""
-        return True
-
-    @property
-    def described(self) -> str | None:
-        """A summary in one line; None where the parameters say all."""
-        return None
+    def is_sampled(self) -> bool:
+        """Whether it holds draws from Markov chains, and can make no others."""
+        return self.sample_stats is not None
 
     @property
     @abc.abstractmethod
@@ -153,14 +139,17 @@ class Posterior(abc.ABC):
         self.require("draws")
         return self._draws(num_draws, key)
 
-    def require(self, ability: At | Literal["draws"]) -> None:
+    def can(self, ability: Ability) -> bool:
+        """Whether it has this ability; every posterior has a point, "mean"."""
+        return ability not in self.refusals
+
+    def require(self, ability: Ability) -> None:
         """Refuse an ability that this posterior lacks.
 
         Raises:
             PredictionError: with the remedy.
         """
-        abilities = {"mode": self.has_mode, "predictive": self.has_predictive, "draws": self.has_draws}
-        if not abilities.get(ability, True):
+        if not self.can(ability):
             raise PredictionError(self.refusals[ability])
 
     def densities(self, conjugate: Conjugate) -> list[Densities]:

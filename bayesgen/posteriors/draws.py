@@ -63,13 +63,7 @@ def _orders(
     """The orders in which the responsibilities of each draw are nearest to a target."""
     # minus the divergence, without terms that do not depend on the order
     gains = np.log(np.maximum(target, FLOOR)).T @ (weights[:, None] * responsibilities)
-    return np.stack([_best_assignment(gain) for gain in gains])
-
-
-def _best_assignment(gain: Float[np.ndarray, "K K"]) -> Int[np.ndarray, " K"]:
-    """The assignment of components (columns) to places (rows) of the largest total gain."""
-    _, components = scipy.optimize.linear_sum_assignment(gain, maximize=True)
-    return components
+    return np.stack([scipy.optimize.linear_sum_assignment(gain, maximize=True)[1] for gain in gains])
 
 
 def reordered(
@@ -189,7 +183,8 @@ class Entries:
         for name, value in values.items():
             flat = np.asarray(value).reshape(*value.shape[:2], -1)
             moving = np.flatnonzero(np.ptp(flat, axis=(0, 1)) > 0)
-            moving = _distinct(flat, moving) if len(moving) else moving
+            few = np.concatenate(flat[:, :: max(1, flat.shape[1] // 8), moving])  # by which they are compared
+            moving = moving[np.sort(np.unique(few, axis=1, return_index=True)[1])] if len(moving) else moving
             places += [(name, tuple(map(int, np.unravel_index(index, value.shape[2:])))) for index in moving]
             parts.append(flat[:, :, moving])
         draws = np.moveaxis(np.concatenate(parts, axis=2), 2, 0)
@@ -211,14 +206,6 @@ class Entries:
         return self.sizes < MIN_ESS_PER_CHAIN * self.draws.shape[1]
 
 
-def _distinct(
-    flat: Float[np.ndarray, "chains draws all_entries"], entries: Int[np.ndarray, " entries"]
-) -> Int[np.ndarray, " distinct"]:
-    """These entries without duplicates, compared on a few of the draws."""
-    few = flat[:, :: max(1, flat.shape[1] // 8), entries].reshape(-1, len(entries))
-    return entries[np.sort(np.unique(few, axis=1, return_index=True)[1])]
-
-
 def rhat_by_chance(draws: Float[np.ndarray, "chains draws"], num_entries: int) -> float:
     """The R-hat that chains of one distribution exceed with probability FALSE_ALARMS in any entry.
 
@@ -228,14 +215,11 @@ def rhat_by_chance(draws: Float[np.ndarray, "chains draws"], num_entries: int) -
     """
     num_halves = 2 * len(draws)
     folded = np.abs(draws - np.median(draws))
-    size = min(sum(_size_within(chain) for chain in some) for some in (draws, folded))
+    ess = functools.partial(array_stats.ess, chain_axis=0, draw_axis=1, method="bulk")
+    size = min(sum(ess(chain[None]) for chain in some) for some in (draws, folded))
     freedom = num_halves - 1
     factor = scipy.stats.chi2.isf(FALSE_ALARMS / (2 * num_entries), freedom) / freedom
     return float(np.sqrt(1 + factor * num_halves / size))
-
-
-def _size_within(chain: Float[np.ndarray, " draws"]) -> float:
-    return float(array_stats.ess(chain[None], chain_axis=0, draw_axis=1, method="bulk"))
 
 
 def convergence_problems(
@@ -333,16 +317,13 @@ class Draws(ProcessPosterior):
     sample_stats: dict[str, Any]
     components: ExchangeableComponents | None = None
     conjugate = None
-    is_sampled = True
-    has_mode = False
-    has_predictive = False
     refusals: ClassVar[Mapping[str, str]] = {
         "mode": "Draws do not tell the posterior mode. Use PlugIn(at='mean'), or fit with MAP() and use PlugIn().",
         "predictive": "Draws have no closed-form predictive; use rule=BMA(), which averages over them.",
     }
 
     @functools.cached_property
-    def described(self) -> str:
+    def described(self) -> str:  # type: ignore[override]
         diverging = self.sample_stats["diverging"]
         chains, draws = diverging.shape
         text = f"{chains} chains of {draws}, {diverging.sum()} divergent"
@@ -353,7 +334,7 @@ class Draws(ProcessPosterior):
         return f"{text}{agreement}, bulk ESS at least {entries.sizes.min():,.0f}"
 
     @property
-    def is_identified(self) -> bool:
+    def is_identified(self) -> bool:  # type: ignore[override]
         return self.components is None
 
     @property

@@ -26,8 +26,7 @@ class Point(ProcessPosterior):
     program: GenerativeProgram | None
     values: dict[str, Any]
     conjugate: Conjugate | None = None
-    has_predictive = False
-    has_draws = False
+    is_point = True
     refusals: ClassVar[Mapping[str, str]] = {
         "predictive": f"BMA averages over a posterior, and this is a point estimate (MLE or MAP). {_REMEDY}",
         "draws": f"This is a point estimate (MLE or MAP), which has no draws to average over. {_REMEDY}",

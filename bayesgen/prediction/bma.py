@@ -55,7 +55,7 @@ class BMA(Rule):
         check_seed(self.seed)
 
     def apply(self, fit: Fit, X: Any) -> ClassPrediction:
-        if not fit.posterior.has_predictive:
+        if not fit.posterior.can("predictive"):
             return self._from_draws(fit, X)
         log_probabilities, log_marginal = normalize(fit.log_joint(X, at="predictive"))
         answer = ClassPrediction(log_probabilities, fit.classes, log_marginal)
@@ -72,7 +72,7 @@ class BMA(Rule):
                 "BMA: entropy_draws splits the entropy of class probabilities, and this fit has a continuous label. "
                 "Leave it out."
             )
-        if fit.posterior.has_predictive:
+        if fit.posterior.can("predictive"):
             return OneProcess(fit, "predictive").answer(rows)
         return DrawnProcesses.of(fit, is_weighted=True).answer(rows)
 
@@ -85,7 +85,7 @@ class BMA(Rule):
 
     def averages_draws(self, fit: Fit) -> bool:
         """True where there is no closed form, or the entropy is split."""
-        return bool(self.entropy_draws) or not fit.posterior.has_predictive
+        return bool(self.entropy_draws) or not fit.posterior.can("predictive")
 
     def _from_draws(self, fit: Fit, X: Any) -> ClassPrediction:
         rows = fit.read(X)

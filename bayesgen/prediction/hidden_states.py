@@ -38,7 +38,7 @@ def states_of_process(
         answer: the rule's prediction of the rows.
     """
     assert isinstance(fit.posterior, ProcessPosterior)
-    if fit.posterior.has_draws and fit.posterior.is_sampled:
+    if fit.posterior.is_sampled:
         _warn_of_reordered(fit, rows, site)
     parameters = fit.posterior.mode if at == "mode" else fit.posterior.mean
     latents = fit.program.latents_of(parameters)

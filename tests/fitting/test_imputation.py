@@ -73,7 +73,7 @@ def joint_density(fit, rows):
     if fit.is_sampled:
         table = fit.log_joint(rows, at="draws")  # 60 draws, fewer than would be thinned
         return np.logaddexp.reduce(np.logaddexp.reduce(table, axis=2), axis=0) - np.log(len(table))
-    at = "predictive" if fit.posterior.has_predictive else "mean"
+    at = "predictive" if fit.posterior.can("predictive") else "mean"
     return np.logaddexp.reduce(fit.log_joint(rows, at=at), axis=1)
 
 

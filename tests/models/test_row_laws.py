@@ -28,13 +28,13 @@ def by_row(arrays):
 
 def tables(fit, X):
     """Log joints at every process that the fit has in closed form."""
-    places = ("mean", "mode", "predictive") if fit.posterior.has_predictive else ("mean",)
+    places = ("mean", "mode", "predictive") if fit.posterior.can("predictive") else ("mean",)
     return by_row([fit.log_joint(X, at=at) for at in places])
 
 
 def classes(fit, X, rules=RULES):
     """Probabilities of classes, and densities of rows."""
-    rules = rules if fit.posterior.has_predictive else rules[:1]
+    rules = rules if fit.posterior.can("predictive") else rules[:1]
     answers = [bg.predict(fit, X, rule=rule) for rule in rules]
     return by_row([array for answer in answers for array in (answer.log_probabilities, answer.log_marginal)])
 

@@ -75,7 +75,7 @@ def table_of(fit, new, at):
 def test_what_a_posterior_can_do_is_known_before(fits, kind):
     posterior = fits[kind].posterior
     abilities, is_point, is_sampled = TABLE[kind]
-    assert (posterior.has_mode, posterior.has_predictive, posterior.has_draws) == abilities
+    assert tuple(map(posterior.can, ("mode", "predictive", "draws"))) == abilities
     assert (posterior.is_point, posterior.is_sampled) == (is_point, is_sampled)
 
 
@@ -90,7 +90,7 @@ def test_what_it_can_do_it_does_and_the_rest_it_refuses_in_its_own_words(fits, k
             with pytest.raises(bg.PredictionError) as refused:
                 table_of(fit, new, ability)
             assert str(refused.value) == posterior.refusals[ability]
-    if posterior.has_draws:
+    if posterior.can("draws"):
         draws = posterior.draws(7, jax.random.key(1))
         assert all(np.ndim(value) >= 2 and len(value) > 0 for value in draws.values())
     else:
@@ -103,7 +103,7 @@ def test_what_it_can_do_it_does_and_the_rest_it_refuses_in_its_own_words(fits, k
 def test_a_table_does_not_depend_on_the_other_rows(fits, kind, new):
     fit = fits[kind]
     for at in ("mean", "mode", "predictive"):
-        if getattr(fit.posterior, f"has_{at}", True):
+        if fit.posterior.can(at):
             table = fit.log_joint(new, at=at)
             close(fit.log_joint(new[[3, 1]], at=at), table[[3, 1]], rtol=1e-12)
             close(fit.log_joint(new, at=at, rows=np.array([3, 1])), table[[3, 1]], rtol=1e-12)
@@ -114,9 +114,9 @@ def test_rules_answer_where_the_posterior_can(fits, kind, new):
     fit, posterior = fits[kind], fits[kind].posterior
     can = {
         bg.PlugIn(): True,
-        bg.PlugIn("mode"): posterior.has_mode,
-        bg.BMA(entropy_draws=0): posterior.has_predictive or posterior.has_draws,
-        bg.ConditionalAverage(num_draws=100): posterior.has_draws,
+        bg.PlugIn("mode"): posterior.can("mode"),
+        bg.BMA(entropy_draws=0): posterior.can("predictive") or posterior.can("draws"),
+        bg.ConditionalAverage(num_draws=100): posterior.can("draws"),
     }
     for rule, answers in can.items():
         if answers:
@@ -135,8 +135,6 @@ class Tempered(Posterior):
 
     whole: Posterior
     share: float
-    has_mode = False
-    has_draws = False
     refusals = {"mode": "A tempered posterior has no mode.", "draws": "A tempered posterior has no draws."}  # noqa: RUF012
 
     @property
