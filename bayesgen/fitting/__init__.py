@@ -1,5 +1,6 @@
 """Training: a method turns a model and data into a `Fit`."""
 
+from .draws import fit_of_draws as fit_of_draws
 from .exact import Exact
 from .export import datatree as datatree
 from .fit import Fit

@@ -279,10 +279,8 @@ def search_by_em(
         DataError: starts that do not fit the data.
     """
     rows, data = statistics.unlabelled, problem.data
-    if (
-        rows is not None and not options.hard
-    ):  # else rows with neither label nor cell count in their most probable class
-        places = np.flatnonzero(~conjugate.are_empty(rows))  # the others carry no information and make EM slower
+    if rows is not None and not options.hard:  # else they count in their most probable class
+        places = np.flatnonzero(~conjugate.are_empty(rows))  # rows without label or cell carry no information
         kept = None if data.unlabelled_places is None else data.unlabelled_places[places]
         data = dataclasses.replace(data, schema=data.scaled_schema, unlabelled_places=kept)
         problem, rows = dataclasses.replace(problem, data=data), rows.take(places) if len(places) else None

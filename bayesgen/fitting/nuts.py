@@ -10,31 +10,19 @@ import numpy as np
 
 from bayesgen.errors import FitError, ModelError
 from bayesgen.log_density import LogDensity
-from bayesgen.posteriors import (
-    Draws,
-    ParameterArrays,
-    convergence_problems,
-    entry_names,
-    warn_of_convergence,
-    warn_of_switching,
-)
-from bayesgen.program import GenerativeProgram, PosteriorDensity, dispersed_starts, free_vector, saturated_sites
+from bayesgen.posteriors import ParameterArrays
+from bayesgen.program import GenerativeProgram, PosteriorDensity, dispersed_starts, free_vector
 from bayesgen.runtime import as_key, placed
 from bayesgen.solvers import Attempt, Chains, Settings, sample, unwhitened, whitened_at_mode
 from bayesgen.statistics import PatternMoments
 from bayesgen.typing import Float, Seed
 
-from .components import unnamed
+from .draws import fit_of_draws
 from .em import interior_point
-from .export import axes, class_axes
 from .fit import Fit
 from .problem import Method, ProgramProblem
 
 MOST_PATTERNS = 2000  # of missing cells in a class: with 20 columns, some minutes of sampling
-STATES_HAVE_NO_NAMES = (
-    "hidden states have no names of their own, and where chains number them in other ways, predictions do not depend "
-    "on that and fit.states(X) puts them in one order; else raise num_warmup and num_samples"
-)
 MOST_CELLS = 1 << 20  # in their covariances, of which a step holds a few for each chain
 
 
@@ -102,27 +90,7 @@ class NUTS(Method):
                 "of one's own, program.log_joint({}, X)."
             )
         chains = self.chains(density, lambda: _starts(moving, start, problem.seed), problem.seed, problem.progress)
-        values = moving.parameters_of(chains.values)
-        sites = chains.values if moving is program else program.latents_of(values)
-        latents = {name: sites[name] for name in program.latents}
-        draws = Draws(program, latents, values, chains.stats)
-        fit = problem.result(self, draws, about(chains) | problem.about_labels)
-        unlabelled = problem.data.statistics.unlabelled
-        if unlabelled is not None and not problem.has_labels:
-            draws = unnamed(draws, class_axes(fit), unlabelled, problem.seed)
-            fit = dataclasses.replace(fit, posterior=draws)
-        saturated = [] if problem.conjugate else saturated_sites(program.latent_supports, latents)
-        # the axes of a program of one's own would have to be found, by functions that are compiled for it
-        has_names = problem.conjugate and draws.is_identified
-        names = entry_names(*axes(fit)) if has_names else entry_names({}, {})
-        hides_states = any(likelihood.has_symmetries for _, likelihood in program.plan.compressed)
-        found = convergence_problems(
-            draws.diagnosed, chains.stats, names, STATES_HAVE_NO_NAMES if hides_states else None
-        )
-        warn_of_convergence(chains.attempt.warnings + saturated + found)
-        if not draws.is_identified:
-            warn_of_switching()
-        return fit
+        return fit_of_draws(self, problem, moving, chains.values, chains.stats, about(chains), chains.attempt.warnings)
 
     def chains(
         self,

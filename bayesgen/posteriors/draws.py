@@ -281,10 +281,10 @@ def entry_names(coords: Mapping[str, Sequence[Any]], dims: Mapping[str, Sequence
     return name_of
 
 
-def warn_of_convergence(found: Sequence[str]) -> None:
-    """Warn of all problems at once."""
+def warn_of_convergence(found: Sequence[str], method: str = "NUTS") -> None:
+    """Warn of all problems of the draws by a method at once."""
     if found:
-        warn("NUTS: " + "; ".join(found) + ".", ConvergenceWarning)
+        warn(f"{method}: " + "; ".join(found) + ".", ConvergenceWarning)
 
 
 DENSITIES = 200  # draws of an average of densities by blocks

@@ -56,7 +56,7 @@ def assert_draws_agree(draws, mean, variance, name):
 @every_sampled
 def test_draws_have_the_exact_means_and_deviations(case):
     _, exact, fit = case
-    variances = exact.posterior.conjugate.collect(lambda family, names: family.variance())
+    variances = exact.posterior.conjugate.collect(lambda family, *_: family.variance())
     assert fit.attributes["path"] == "whitened"
     assert fit.log_evidence is None
     expected = {name: mean for name, mean in exact.parameters.items() if name in fit.parameters}
@@ -111,7 +111,7 @@ def small():
 def test_without_preconditioning_the_posterior_is_the_same(small):
     exact = bg.fit(SMALL, *small, method=bg.Exact())
     fit = bg.fit(SMALL, *small, method=bg.NUTS(precondition=False), seed=3)
-    variances = exact.posterior.conjugate.collect(lambda family, names: family.variance())
+    variances = exact.posterior.conjugate.collect(lambda family, *_: family.variance())
     assert fit.attributes["path"].startswith("adapted")
     for name, mean in exact.parameters.items():
         assert_draws_agree(fit.parameters[name], mean, variances[name], name)
@@ -142,7 +142,7 @@ def test_a_row_wise_program_has_the_posterior_of_its_compressed_twin(small):
     program = bg.GenerativeProgram(twin, classes=2)
     assert program.plan.rowwise == ("real",)
     fit = bg.fit(program, {"real": X}, y, method=bg.NUTS(), seed=4)
-    variances = exact.posterior.conjugate.collect(lambda family, names: family.variance())
+    variances = exact.posterior.conjugate.collect(lambda family, *_: family.variance())
     for name, mean in exact.parameters.items():
         assert_draws_agree(fit.parameters[name], mean, variances[name], name)
     found, expected = bg.predict(fit, {"real": X}, rule=bg.BMA()), bg.predict(exact, X, rule=bg.BMA())
