@@ -149,7 +149,7 @@ def test_em_begins_with_the_cells_that_are_there():
 def test_whole_rows_are_as_they_are():
     family, (rows, _, codes, weights) = family_of(False), data()
     summary = family.likelihood.summarize(np.nan_to_num(rows), codes, CLASSES, weights)
-    labels = DirichletCategorical(np.ones(CLASSES)).resolve(Scale(num_categories=CLASSES))
+    labels = DirichletCategorical(np.full(CLASSES, 2.0)).resolve(Scale(num_categories=CLASSES))
     prior = Conjugate(labels, (Block("real", family, ("x", "y", "z")),), tuple(range(CLASSES)))
     statistics = SufficientStatistics(np.asarray(summary.count), {"real": summary})
     assert summary.is_complete and prior.incomplete(statistics) == []
