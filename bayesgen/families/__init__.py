@@ -16,6 +16,7 @@ from .fixed_categorical import FixedCategorical as FixedCategorical
 from .gamma_poisson import GammaPoisson
 from .hyperparameters import Advice as Advice
 from .hyperparameters import Names, Scale
+from .hyperparameters import argument_names as argument_names
 from .hyperparameters import default_variances as default_variances
 from .linear_normal_inverse_gamma import LinearNormalInverseGamma
 from .low_rank_normal import LowRankNormal

@@ -1,7 +1,7 @@
 """The contract of conjugate families. A family is a prior that, updated with data, is again a family."""
 
 import abc
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn, Self, TypeAlias
 
 import jax
@@ -15,7 +15,7 @@ from bayesgen.records import content_hash, copied, field_names, record, static
 from bayesgen.statistics import Cells, Likelihood, Moments, RowDensity, Summary, Sums, as_float, check_magnitudes
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
-from .hyperparameters import ANONYMOUS, ARGUMENTS, Names, Scale, TableShape, num_columns_of
+from .hyperparameters import ANONYMOUS, Names, Scale, TableShape, argument_names, num_columns_of
 
 ParameterTables: TypeAlias = dict[str, ArrayOrNumber]
 """Parameters by name, each of a shape of its own."""
@@ -59,12 +59,6 @@ class Family(abc.ABC):
     # --- hyperparameters ---------------------------------------------------------------------------------------
 
     @property
-    def flags(self) -> tuple[str, ...]:
-        """Names of the fields that are structure, not hyperparameters."""
-        _, fixed = field_names(type(self))
-        return tuple(name for name in fixed if name != "batch_shape")
-
-    @property
     def hyperparameters(self) -> dict[str, Any]:
         """Name -> value, in the constructor's order and under the names of the fields."""
         leaves, _ = field_names(type(self))
@@ -75,13 +69,10 @@ class Family(abc.ABC):
         return copied(self, **values)
 
     def __repr__(self) -> str:
-        values = {**self.hyperparameters, **{name: getattr(self, name) for name in self.flags}}
+        structure = [name for name in field_names(type(self))[1] if name != "batch_shape"]
+        values = {**self.hyperparameters, **{name: getattr(self, name) for name in structure}}
         arguments = ", ".join(f"{name}={shown(value)}" for name, value in values.items())
         return f"{type(self).__name__}({arguments})"
-
-    def argument_names(self, names: Iterable[str]) -> str:
-        """Hyperparameters under the names of the constructor's arguments."""
-        return ", ".join(ARGUMENTS.get(name, name) for name in names)
 
     @property
     def num_values(self) -> int | None:
@@ -96,17 +87,24 @@ class Family(abc.ABC):
     @property
     def unresolved(self) -> list[str]:
         """Names of the hyperparameters that are None."""
-        return [name for name, value in self.hyperparameters.items() if value is None]
+        return self._named(lambda value: value is None)
 
     @property
     def hierarchical(self) -> list[str]:
         """Names of the hyperparameters that are NumPyro distributions."""
-        return [name for name, value in self.hyperparameters.items() if isinstance(value, dist.Distribution)]
+        return self._named(lambda value: isinstance(value, dist.Distribution))
+
+    def _named(self, holds: Callable[[Any], bool]) -> list[str]:
+        """Names of the hyperparameters of which something holds, with those of families within."""
+        names: list[str] = []
+        for name, value in self.hyperparameters.items():
+            names += value._named(holds) if isinstance(value, Family) else [name] * holds(value)
+        return names
 
     def require_numbers(self, verb: str) -> None:
         """Refuse a closed form where a hyperparameter is a distribution or not yet resolved."""
         if self.hierarchical:
-            names = self.argument_names(self.hierarchical)
+            names = argument_names(self.hierarchical)
             raise ModelError(
                 f"{type(self).__name__}: {verb} has no closed form, because the hyperparameter {names} is itself "
                 "a distribution. Use NUTS() or MAP(), or give a number."
@@ -114,7 +112,7 @@ class Family(abc.ABC):
         if self.unresolved:
             known = "update with data first" if self.is_closed else "fit a model with it and ask fit.prior[block]"
             raise ModelError(
-                f"{type(self).__name__}: {verb} needs numbers for {self.argument_names(self.unresolved)}; "
+                f"{type(self).__name__}: {verb} needs numbers for {argument_names(self.unresolved)}; "
                 f"give them, or {known}."
             )
 
@@ -143,7 +141,7 @@ class Family(abc.ABC):
         """The family, resolved alone, as a table of one class: with an axis of length 1 first."""
         assert self.batch_shape is not None
         numbers = {k: v for k, v in self.hyperparameters.items() if not isinstance(v, dist.Distribution)}
-        with_axis = jax.tree.map(lambda value: value[None], numbers)
+        with_axis = {k: v.of_one_class() if isinstance(v, Family) else v[None] for k, v in numbers.items()}
         return self.replace(**with_axis, batch_shape=(1, *self.batch_shape))
 
     def scale_of(self, summary: Any) -> Scale:
@@ -194,33 +192,15 @@ class Family(abc.ABC):
         summary, family = data if is_summary else self.summarize(data, weights), self
         if not self.hierarchical and (self.batch_shape is None or not is_summary):
             family = self.resolve(self.scale_of(summary))
-            self._check_columns(family)
+            if self.batch_shape not in (None, family.batch_shape):
+                raise DataError(
+                    f"{type(self).__name__}: its parameters are a table of the shape {self.batch_shape}, and these "
+                    f"rows have one of the shape {family.batch_shape}. Give rows of the columns that it has learned "
+                    "from."
+                )
         family.require_numbers(verb)
-        family._check_axes(summary)
+        check_axes(family, summary)
         return family, summary
-
-    def _check_axes(self, summary: Summary) -> None:
-        """Refuse statistics of several data sets along a leading axis, which closed forms would take for classes.
-
-        Raises:
-            ModelError: with both shapes.
-        """
-        if self.batch_shape is None or not isinstance(summary, Moments | Sums):
-            return
-        found = np.shape(summary.mean if isinstance(summary, Moments) else summary.totals[0])
-        if len(found) != len(self.batch_shape) + self.has_features:
-            raise ModelError(
-                f"{type(self).__name__}: its parameters are a table of the shape {self.batch_shape}, and these "
-                f"statistics are of tables of the shape {found}. Take data sets one by one, or by jax.vmap."
-            )
-
-    def _check_columns(self, of_rows: Self) -> None:
-        """Refuse rows whose columns are not those of this resolved family; `of_rows` is resolved to these rows."""
-        if self.batch_shape not in (None, of_rows.batch_shape):
-            raise DataError(
-                f"{type(self).__name__}: its parameters are a table of the shape {self.batch_shape}, and these rows "
-                f"have one of the shape {of_rows.batch_shape}. Give rows of the columns that it has learned from."
-            )
 
     def update(self, data: Any, weights: Array | None = None) -> Self:
         """Return the posterior: a family of the same type.
@@ -280,14 +260,14 @@ class Family(abc.ABC):
         """The joint mode of the parameters given rows, the family being the prior; a `FitError` names the place."""
         return self.update(summary).mode(names)
 
-    def posterior_center(self, summary: Any) -> ParameterTables:
-        """Parameters in the middle of the posterior, where no probability is zero: starts of searches and samplers."""
-        return self.update(summary).central_parameters()
+    def central_parameters(self, summary: Any = None) -> ParameterTables:
+        """Parameters in the middle of the family, or of the posterior given a summary: starts of searches and samplers.
 
-    def central_parameters(self) -> ParameterTables:
-        """Parameters in the middle of the family: means, or the mode where one of them is infinite."""
-        mean = self.mean()
-        return mean if all(np.isfinite(value).all() for value in mean.values()) else self.mode()
+        They are means, or the mode where one of them is infinite, and no probability is zero.
+        """
+        family = self if summary is None else self.update(summary)
+        mean = family.mean()
+        return mean if all(np.isfinite(value).all() for value in mean.values()) else family.mode()
 
     # --- what models and fits need ------------------------------------------------------------------------------
 
@@ -311,13 +291,9 @@ class Family(abc.ABC):
         """Log-likelihood of summarised rows at given parameters, over all classes and columns."""
         return float(np.sum(self.likelihood.log_likelihood(self.likelihood_parameters(parameters), summary)))
 
+    @abc.abstractmethod
     def log_prior(self, parameters: Mapping[str, Array]) -> float:
         """Log prior density of given parameters, in the coordinates that `mode` maximises it in."""
-        self.require_numbers("log_prior")
-        return self._log_prior(parameters)
-
-    @abc.abstractmethod
-    def _log_prior(self, parameters: Mapping[str, Array]) -> float: ...
 
     @abc.abstractmethod
     def row_predictive(self) -> RowDensity:
@@ -330,7 +306,12 @@ class Family(abc.ABC):
 
     def sampled_hyperparameters(self, name: str) -> Self:
         """Replace hyperparameters that are distributions by draws at sites `{name}_{hyperparameter}`."""
-        draws = {key: numpyro.sample(f"{name}_{key}", self.hyperparameters[key]) for key in self.hierarchical}
+        draws: dict[str, Any] = {}
+        for key, value in self.hyperparameters.items():
+            if isinstance(value, Family):
+                draws[key] = value.sampled_hyperparameters(name)
+            elif isinstance(value, dist.Distribution):
+                draws[key] = numpyro.sample(f"{name}_{key}", value)
         return self.replace(**draws) if draws else self
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
@@ -340,6 +321,22 @@ class Family(abc.ABC):
     def axis_names(self, schema: Schema, columns: Sequence[str]) -> dict[str, Sequence[Any]]:
         """Name of an axis other than that of classes -> the names along it, of a block of these columns."""
         return {"feature": list(columns), "feature_2": list(columns)}
+
+
+def check_axes(family: Family, summary: Summary) -> None:
+    """Refuse statistics of several data sets along a leading axis, which closed forms would take for classes.
+
+    Raises:
+        ModelError: with both shapes.
+    """
+    if family.batch_shape is None or not isinstance(summary, Moments | Sums):
+        return
+    found = np.shape(summary.mean if isinstance(summary, Moments) else summary.totals[0])
+    if len(found) != len(family.batch_shape) + family.has_features:
+        raise ModelError(
+            f"{type(family).__name__}: its parameters are a table of the shape {family.batch_shape}, and these "
+            f"statistics are of tables of the shape {found}. Take data sets one by one, or by jax.vmap."
+        )
 
 
 class IncompleteFamily(Family, abc.ABC):

@@ -118,7 +118,8 @@ class BetaBernoulli(Family):
         with np.errstate(divide="ignore"):
             return {"log_one": xp.log(probs), "log_zero": xp.log1p(-probs)}
 
-    def _log_prior(self, parameters: Mapping[str, Array]) -> float:
+    def log_prior(self, parameters: Mapping[str, Array]) -> float:
+        self.require_numbers("log_prior")
         probs = parameters["probs"]
         logs = xlogy(self.a - 1, probs) + xlog1py(self.b - 1, -probs) - betaln(self.a, self.b)
         return float(np.sum(logs))

@@ -12,7 +12,7 @@ from bayesgen.statistics import Moments, PatternMoments, Summary, expected_momen
 from bayesgen.typing import Array, ArrayOrNumber, Float
 
 from .base import IncompleteFamily, ParameterTables
-from .hyperparameters import ANONYMOUS, Hyperparameter, Names, Pooling, TableShape, check_counted
+from .hyperparameters import ANONYMOUS, Hyperparameter, Names, Pooling, Scale, TableShape, check_counted
 
 SINGULAR = 1e-13  # smallest eigenvalue of a correlation matrix, below which its digits are lost
 
@@ -149,6 +149,10 @@ class JointNormalFamily(IncompleteFamily, abc.ABC):
         "column a variance of its own (covariance='diag', NaiveBayes, NaiveBayesRegression)."
     )
 
+    def scale_of(self, summary: Moments) -> Scale:
+        variance = np.diagonal(summary.scatter, axis1=-2, axis2=-1) / max(summary.count, 1e-300)
+        return Scale(num_columns=len(variance), mean=summary.mean, variance=variance)
+
     def _pool(self, matrices: Float[ArrayOrNumber, "..."]) -> Float[ArrayOrNumber, "..."]:
         """Sum over classes where they share one covariance, keeping the axis."""
         return matrices.sum(0, keepdims=True) if self.pooling.tied else matrices
@@ -181,7 +185,8 @@ class JointNormalFamily(IncompleteFamily, abc.ABC):
 
     def free_parameters(self, parameters: Mapping[str, Array]) -> Float[np.ndarray, " F"]:
         """Means, and Cholesky factors with the logs of their diagonals, in the units of the prior."""
-        units, covariance = self._units, np.reshape(parameters["covariance"], self.scale.shape)
+        units, matrices = self._units, (*self._covariances, *self.batch_shape[-1:] * 2)
+        covariance = np.reshape(parameters["covariance"], matrices)
         shifts = (parameters["mean"] - self.location) / units
         return np.concatenate(
             [np.ravel(shifts), vector_of_factors(np.linalg.cholesky(covariance / np.outer(units, units)))]
@@ -189,11 +194,16 @@ class JointNormalFamily(IncompleteFamily, abc.ABC):
 
     def at_free_parameters(self, vector: Float[np.ndarray, " F"]) -> ParameterTables | None:
         units, num_means = self._units, math.prod(self.batch_shape)
-        covariance = covariances_at(vector[num_means:], self.scale.shape)
+        covariance = covariances_at(vector[num_means:], (*self._covariances, *self.batch_shape[-1:] * 2))
         if covariance is None:
             return None
         mean = self.location + vector[:num_means].reshape(self.batch_shape) * units
         return {"mean": mean, "covariance": self._covariance(covariance * np.outer(units, units))}
+
+    @property
+    def _covariances(self) -> tuple[int, ...]:
+        """The shape of the table of covariances, with length 1 where classes share one."""
+        return (1,) if self.pooling.tied else self.batch_shape[:-1]
 
     @property
     def _units(self) -> Float[np.ndarray, " D"]:

@@ -14,7 +14,7 @@ from scipy.special import gammaln, xlogy
 from bayesgen.errors import FitError, ModelError
 from bayesgen.records import fill, record
 from bayesgen.runtime import generator
-from bayesgen.statistics import Sums, log_rising, log_rising_of_few, namespace
+from bayesgen.statistics import RowDensity, Sums, log_rising, log_rising_of_few, namespace
 from bayesgen.typing import Array, ArrayOrNumber, Float
 
 from .base import Family, Key, ParameterTables
@@ -176,8 +176,12 @@ class DirichletFamily(Family, abc.ABC):
     def sample(self, key: Key, shape: tuple[int, ...] = ()) -> ParameterTables:
         return self._tables("sample").sample(generator(key), shape)
 
-    def _log_prior(self, parameters: Mapping[str, Array]) -> float:
+    def log_prior(self, parameters: Mapping[str, Array]) -> float:
         return self._tables("log_prior").log_density(parameters)
+
+    def row_predictive(self) -> RowDensity:
+        """The density with the mean probabilities, which is exact for one row where each value is drawn from them."""
+        return self.row_density(self.mean())
 
     # --- the program ----------------------------------------------------------------------------------------------
 

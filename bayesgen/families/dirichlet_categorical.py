@@ -9,7 +9,7 @@ import numpyro.distributions as dist
 from bayesgen.data import Schema
 from bayesgen.errors import ModelError
 from bayesgen.records import record
-from bayesgen.statistics import CategoricalLikelihood, RowDensity
+from bayesgen.statistics import CategoricalLikelihood
 from bayesgen.typing import Array, Int
 
 from .dirichlet import DirichletFamily
@@ -71,10 +71,6 @@ class DirichletCategorical(DirichletFamily):
 
     def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
         return dist.Categorical(probs=parameters["probs"][labels]).to_event(1)
-
-    def row_predictive(self) -> RowDensity:
-        """Categorical with the mean probabilities, which is exact for one row."""
-        return self.row_density(self.mean())
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         return {"probs": ("class", "feature", "category")}

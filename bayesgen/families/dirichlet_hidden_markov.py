@@ -8,7 +8,6 @@ from typing import Any, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
 import numpyro.distributions as dist
 from numpyro.distributions.transforms import Transform
 
@@ -172,18 +171,6 @@ class DirichletHiddenMarkov(OpenFamily):
     def num_values(self) -> int | None:
         return self.emissions.num_values
 
-    @property
-    def unresolved(self) -> list[str]:
-        return [*super().unresolved, *self.emissions.unresolved]
-
-    @property
-    def hierarchical(self) -> list[str]:
-        return [*super().hierarchical, *self.emissions.hierarchical]
-
-    def sampled_hyperparameters(self, name: str) -> Self:
-        draws = {key: numpyro.sample(f"{name}_{key}", self.hyperparameters[key]) for key in super().hierarchical}
-        return self.replace(**draws, emissions=self.emissions.sampled_hyperparameters(name))
-
     def resolve(self, scale: Scale) -> Self:
         """Broadcast to (K, S, S) and (K, S), and the emissions to (K, S, D)."""
         if self.kind_of_column(0) == SequenceOf() and scale.num_columns not in (None, 1):
@@ -200,15 +187,6 @@ class DirichletHiddenMarkov(OpenFamily):
             emissions=self.emissions.resolve(dataclasses.replace(scale, num_states=self.num_states)),
             batch_shape=table,
         )
-
-    def of_one_class(self) -> Self:
-        assert self.batch_shape is not None
-        chain = {
-            name: value if isinstance(value, dist.Distribution) else value[None]
-            for name, value in super().hyperparameters.items()
-            if name != "emissions"
-        }
-        return self.replace(**chain, emissions=self.emissions.of_one_class(), batch_shape=(1, *self.batch_shape))
 
     def _implied_scale(self) -> Scale:
         return self.emissions._implied_scale()
@@ -259,13 +237,11 @@ class DirichletHiddenMarkov(OpenFamily):
         emissions = self.emissions.maximum_posterior(summary.emissions, names)
         return self._with_chain(summary)._chain_mode(names) | emissions
 
-    def posterior_center(self, summary: HiddenCounts) -> ParameterTables:
-        """Means of the probabilities, and the center of the emissions' posterior."""
-        return self._with_chain(summary)._chain.mean() | self.emissions.posterior_center(summary.emissions)
-
-    def central_parameters(self) -> ParameterTables:
-        """Means of the probabilities, and the center of the emissions' prior."""
-        return self._chain.mean() | self.emissions.central_parameters()
+    def central_parameters(self, summary: HiddenCounts | None = None) -> ParameterTables:
+        """Means of the probabilities, and the center of the emissions."""
+        if summary is None:
+            return self._chain.mean() | self.emissions.central_parameters()
+        return self._with_chain(summary)._chain.mean() | self.emissions.central_parameters(summary.emissions)
 
     def maximum_likelihood(self, summary: HiddenCounts, names: Names = ANONYMOUS) -> ParameterTables:
         """Relative frequencies, and the emissions' parameters of highest likelihood."""
@@ -277,7 +253,7 @@ class DirichletHiddenMarkov(OpenFamily):
         family, rng = self.closed("sample"), generator(key)
         return family._chain.sample(rng, shape) | family.emissions.sample(rng, shape)
 
-    def _log_prior(self, parameters: Mapping[str, Array]) -> float:
+    def log_prior(self, parameters: Mapping[str, Array]) -> float:
         family = self.closed("log_prior")
         return family._chain.log_density(parameters) + family.emissions.log_prior(self.of_emissions(parameters))
 

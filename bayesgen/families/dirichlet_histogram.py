@@ -10,7 +10,7 @@ from bayesgen.data import Binned, Kind, Schema
 from bayesgen.distributions import PiecewiseUniform
 from bayesgen.errors import ModelError
 from bayesgen.records import fill, record, static
-from bayesgen.statistics import HistogramLikelihood, RowDensity
+from bayesgen.statistics import HistogramLikelihood
 from bayesgen.typing import Array, Float, Int
 
 from .base import ParameterTables, shown
@@ -154,10 +154,6 @@ class DirichletHistogram(DirichletFamily):
     def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
         """Log probabilities, edges and tails of the bins."""
         return {**super().likelihood_parameters(parameters), "edges": self.edges, "tails": self.tails}
-
-    def row_predictive(self) -> RowDensity:
-        """Piecewise uniform with the mean probabilities, which is exact for one row."""
-        return self.row_density(self.mean())
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         return {"probs": ("class", "feature", "bin")}

@@ -86,7 +86,7 @@ class FixedCategorical(Family):
         with np.errstate(divide="ignore"):
             return {"log_probs": np.log(parameters["probs"])}
 
-    def _log_prior(self, parameters: Mapping[str, Array]) -> float:
+    def log_prior(self, parameters: Mapping[str, Array]) -> float:
         return 0.0
 
     def row_predictive(self) -> RowDensity:

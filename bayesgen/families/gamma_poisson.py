@@ -135,7 +135,8 @@ class GammaPoisson(Family):
         with np.errstate(divide="ignore"):
             return {"rate": rate, "log_rate": namespace(rate).log(rate)}
 
-    def _log_prior(self, parameters: Mapping[str, Array]) -> float:
+    def log_prior(self, parameters: Mapping[str, Array]) -> float:
+        self.require_numbers("log_prior")
         rate = parameters["rate"]
         constant = self.shape * np.log(self.rate) - gammaln(self.shape)
         return float(np.sum(xlogy(self.shape - 1, rate) - self.rate * rate + constant))

@@ -225,6 +225,11 @@ else:
 ARGUMENTS = {"location": "mean", "transition_concentration": "concentration", "initial_concentration": "initial"}
 
 
+def argument_names(fields: Sequence[str]) -> str:
+    """Hyperparameters under the names of the constructor's arguments."""
+    return ", ".join(ARGUMENTS.get(name, name) for name in fields)
+
+
 def check_positive(family: str, **values: Any) -> None:
     """Refuse hyperparameters that are not positive and finite, by name. None, distributions and tracers pass."""
     for name, value in values.items():

@@ -294,7 +294,7 @@ class LinearNormalInverseGamma(NoisyFamily):
         intercept = InterceptPrior(at_zero, variance, self.kappa).expand(batch).to_event(size)
         return {"intercept": numpyro.sample(f"{name}_intercept", intercept), **parameters}
 
-    def _log_prior(self, parameters: Mapping[str, Array]) -> float:
+    def log_prior(self, parameters: Mapping[str, Array]) -> float:
         family, variance = self.closed("log_prior"), np.asarray(parameters["variance"])
         shift = parameters["coefficients"] - family.coefficients
         of_coefficients = log_normal(shift, variance[..., None, None] * np.linalg.inv(family.precision))

@@ -19,7 +19,7 @@ from bayesgen.statistics import LOG_2PI, Moments, MultivariateNormalLikelihood, 
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .base import Key, OpenFamily, ParameterTables
-from .covariances import JointNormalFamily, check_noise, covariances_at, vector_of_factors
+from .covariances import JointNormalFamily, check_noise
 from .factors import (
     ToBelow,
     ToDiagonal,
@@ -164,10 +164,6 @@ class LowRankNormal(OpenFamily, JointNormalFamily):
             raise ModelError("LowRankNormal: used alone it takes its number of columns from mean, an array (D,).")
         return Scale(num_columns=np.shape(self.location)[-1])
 
-    def scale_of(self, summary: Moments) -> Scale:
-        variance = np.diagonal(summary.scatter, axis1=-2, axis2=-1) / max(summary.count, 1e-300)
-        return Scale(num_columns=len(variance), mean=summary.mean, variance=variance)
-
     def moment_estimates(self, summary: Moments | PatternMoments) -> ParameterTables:
         """The covariance of complete rows; variances alone, where cells are missing."""
         if isinstance(summary, PatternMoments):
@@ -227,7 +223,7 @@ class LowRankNormal(OpenFamily, JointNormalFamily):
         covariance = loadings @ np.swapaxes(loadings, -1, -2) + noise[..., None, None] * np.eye(dimension)
         return {"mean": mean, "covariance": covariance, "noise_variance": noise}
 
-    def _log_prior(self, parameters: Mapping[str, Array]) -> float:
+    def log_prior(self, parameters: Mapping[str, Array]) -> float:
         """Of mean, loadings and noise variance; the trace of the covariance gives the loadings' squared length."""
         family, covariance, noise = self.closed("log_prior"), parameters["covariance"], parameters["noise_variance"]
         dimension, variance = family.batch_shape[-1], family.loadings_scale**2
@@ -272,8 +268,10 @@ class LowRankNormal(OpenFamily, JointNormalFamily):
             "noise_variance": noise,
         }
 
-    def posterior_center(self, summary: Moments) -> ParameterTables:
+    def central_parameters(self, summary: Moments | None = None) -> ParameterTables:
         """The joint mode, with factors of positive length, because length 0 is at the boundary of the space."""
+        if summary is None:
+            return super().central_parameters()
         mode, count = self.maximum_posterior(summary), np.asarray(summary.count)
         noise = np.asarray(mode["noise_variance"])
         values, vectors = spectrum_of(np.asarray(mode["covariance"]))
@@ -302,28 +300,18 @@ class LowRankNormal(OpenFamily, JointNormalFamily):
         np.add.at(counts, summary.classes, summary.count[:, None] * summary.observed)
         check_counted(names, counts == 0, remedy="MAP()")
 
-    def free_parameters(self, parameters: Mapping[str, Array]) -> Float[np.ndarray, " F"]:
-        """Means, and Cholesky factors with the logs of their diagonals, in units of the loadings' scale."""
-        unit = self._unit
-        factors = np.linalg.cholesky(parameters["covariance"]) / unit
-        return np.concatenate([np.ravel((parameters["mean"] - self.location) / unit), vector_of_factors(factors)])
-
     def at_free_parameters(self, vector: Float[np.ndarray, " F"]) -> ParameterTables | None:
-        unit, num_means = self._unit, math.prod(self.batch_shape)
-        covariance = covariances_at(vector[num_means:], (*self.batch_shape, self.batch_shape[-1]))
-        if covariance is None:
+        found = super().at_free_parameters(vector)
+        if found is None:
             return None
-        values, vectors = spectrum_of(covariance * unit**2)
+        values, vectors = spectrum_of(np.asarray(found["covariance"]))
         lengths, noise = nearest_spectrum(values, self.num_factors)
-        return {
-            "mean": self.location + vector[:num_means].reshape(self.batch_shape) * unit,
-            "covariance": covariance_of(lengths, noise, vectors),
-            "noise_variance": noise,
-        }
+        return found | {"covariance": covariance_of(lengths, noise, vectors), "noise_variance": noise}
 
     @property
-    def _unit(self) -> float:
-        return float(np.mean(self.loadings_scale))
+    def _units(self) -> Float[np.ndarray, " D"]:
+        """One unit for all columns, that of the loadings."""
+        return np.full(self.batch_shape[-1], np.mean(self.loadings_scale))
 
     # --- the program --------------------------------------------------------------------------------------------
 

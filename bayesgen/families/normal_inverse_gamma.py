@@ -25,7 +25,7 @@ from bayesgen.statistics import (
 )
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
-from .base import Family, Key, ParameterTables
+from .base import Family, Key, ParameterTables, check_axes
 from .hyperparameters import (
     ANONYMOUS,
     Hyperparameter,
@@ -254,7 +254,7 @@ class NormalInverseGamma(NoisyFamily):
 
     def maximum_likelihood(self, summary: Moments, names: Names = ANONYMOUS) -> ParameterTables:
         """Means, and variances with denominator N."""
-        self._check_axes(summary)
+        check_axes(self, summary)
         count = namespace(summary.count).broadcast_to(summary.cell_counts, summary.mean.shape)
         check_counted(names, count == 0)
         variance = self.pooling.pool(summary.scatter) / self.pooling.pool(count)
@@ -302,7 +302,7 @@ class NormalInverseGamma(NoisyFamily):
         scale = xp.broadcast_to(xp.sqrt(self.pooling.expand(parameters["variance"])), loc.shape)
         return {"loc": loc, "scale": scale}
 
-    def _log_prior(self, parameters: Mapping[str, Array]) -> float:
+    def log_prior(self, parameters: Mapping[str, Array]) -> float:
         variance = self.pooling.expand(parameters["variance"])
         return self.closed("log_prior")._log_density(parameters["mean"], variance)
 

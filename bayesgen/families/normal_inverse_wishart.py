@@ -22,7 +22,7 @@ from bayesgen.statistics import (
 )
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
-from .base import Key, ParameterTables
+from .base import Key, ParameterTables, check_axes
 from .covariances import JointNormalFamily, check_ranks, check_scale
 from .hyperparameters import (
     ANONYMOUS,
@@ -121,10 +121,6 @@ class NormalInverseWishart(JointNormalFamily):
     def _implied_scale(self) -> Scale:
         return Scale(num_columns=self.scale.shape[-1])
 
-    def scale_of(self, summary: Moments) -> Scale:
-        variance = np.diagonal(summary.scatter, axis1=-2, axis2=-1) / max(summary.count, 1e-300)
-        return Scale(num_columns=len(variance), mean=summary.mean, variance=variance)
-
     def _growth(self, summary: Moments) -> tuple[Float[Array, "*K"], Float[Array, "*K D D"]]:
         """What data add to the degrees of freedom and to the scale matrix."""
         count, shift = summary.count, summary.mean - self.location
@@ -184,7 +180,7 @@ class NormalInverseWishart(JointNormalFamily):
         """Means, and covariances with denominator N."""
         if not isinstance(summary, Moments):
             self._refuse("maximum likelihood")
-        self._check_axes(summary)
+        check_axes(self, summary)
         check_ranks(summary, self._pool, self.pooling.tied, names)
         count = self._pool(summary.count)
         return {
@@ -247,7 +243,7 @@ class NormalInverseWishart(JointNormalFamily):
         factor = xp.linalg.cholesky(parameters["covariance"])
         return {"loc": loc, "scale_tril": xp.broadcast_to(factor, (*loc.shape, loc.shape[-1]))}
 
-    def _log_prior(self, parameters: Mapping[str, Array]) -> float:
+    def log_prior(self, parameters: Mapping[str, Array]) -> float:
         family, covariance = self.closed("log_prior"), parameters["covariance"]
         covariance = covariance[None] if self.pooling.tied else covariance
         of_mean = log_normal(parameters["mean"] - family.location, covariance / family.kappa[..., None, None])

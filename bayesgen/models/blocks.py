@@ -21,7 +21,7 @@ from bayesgen.data import (
 )
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, FitError, ModelError
-from bayesgen.families import Family, FixedCategorical, Scale, default_variances
+from bayesgen.families import Family, FixedCategorical, Scale, argument_names, default_variances
 from bayesgen.labels import Labelled
 from bayesgen.program import ConcreteModel, GenerativeProgram, Model, Plan, PytreeFunction, Recipe
 from bayesgen.statistics import Cells, Likelihood, Moments, PatternMoments, check_magnitudes, check_rows
@@ -169,7 +169,7 @@ def _check_prior(owner: str, stated: Family, resolved: Family) -> None:
     """
     if stated.hierarchical:
         raise FitError(
-            f"{owner}: the hyperparameter {stated.argument_names(stated.hierarchical)} is a distribution, which the "
+            f"{owner}: the hyperparameter {argument_names(stated.hierarchical)} is a distribution, which the "
             "rows of all classes tell of. Fit all rows anew with all classes, or give a number."
         )
     by_class = [
@@ -179,7 +179,7 @@ def _check_prior(owner: str, stated: Family, resolved: Family) -> None:
     ]
     if by_class:
         raise FitError(
-            f"{owner}: the hyperparameter {stated.argument_names(by_class)} is given class by class, and so not for "
+            f"{owner}: the hyperparameter {argument_names(by_class)} is given class by class, and so not for "
             "another one. Fit all rows anew with those of all classes, or give one for all."
         )
 

@@ -281,7 +281,7 @@ class Conjugate:
 
     def posterior_center(self, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
         """A process at the centre of the posterior given complete rows, without zero probabilities."""
-        return self.collect(lambda family, names, summary: family.posterior_center(summary), statistics)
+        return self.collect(lambda family, names, summary: family.central_parameters(summary), statistics)
 
     def moment_estimates(self, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
         """Rough estimates without the prior, by which programs adapt coordinates: see `OpenFamily.reparametrised`."""

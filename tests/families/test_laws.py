@@ -88,8 +88,8 @@ def test_families_are_equal_by_content_and_hash_by_it(name):
 def test_a_table_of_a_family_is_made_once_more_from_its_own_arguments(name):
     family = CASES[name].family
     arguments = {"mean" if key == "location" else key: value for key, value in family.hyperparameters.items()}
-    flags = dataclasses.asdict(family.pooling) if "pooling" in family.flags else {}
-    flags |= {key: getattr(family, key) for key in ("order", "end") if key in family.flags}
+    flags = dataclasses.asdict(family.pooling) if hasattr(family, "pooling") else {}
+    flags |= {key: getattr(family, key) for key in ("order", "end") if hasattr(family, key)}
     flags = {key: value for key, value in flags.items() if value or key == "order"}
     assert type(family)(**arguments, **flags) == family
     assert type(family)() == type(family)() and hash(type(family)()) == hash(type(family)())
