@@ -293,8 +293,9 @@ class NormalInverseGamma(NoisyFamily):
         return {"mean": numpyro.sample(f"{name}_mean", location), "variance": variance}
 
     def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
-        variance = jnp.broadcast_to(self.pooling.expand(parameters["variance"]), parameters["mean"].shape)
-        return dist.Normal(parameters["mean"][labels], jnp.sqrt(variance)[labels]).to_event(1)
+        mean = parameters["mean"]
+        variance = jnp.broadcast_to(self.pooling.expand(parameters["variance"]), mean.shape)
+        return dist.Normal(mean[labels], jnp.sqrt(variance)[labels]).to_event(mean.ndim - 1)
 
     def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
         loc = parameters["mean"]

@@ -23,13 +23,13 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.families import Family, FixedCategorical, Scale, argument_names, default_variances
 from bayesgen.labels import Labelled
-from bayesgen.program import ConcreteModel, GenerativeProgram, Model, Plan, PytreeFunction, Recipe
+from bayesgen.program import ConcreteModel, GenerativeProgram, Model, Plan, Recipe
 from bayesgen.statistics import Cells, Likelihood, Moments, PatternMoments, check_magnitudes, check_rows
 from bayesgen.typing import Array, Bool, Float
 
 from .closed_response import ClosedResponse, refuse_missing_everywhere
 from .conjugate import Block, Conjugate
-from .function import LABEL, BlocksFunction, ClassifierFunction
+from .function import LABEL, BlocksFunction
 
 
 def check_kind_of_sequences(column: str, kind: Kind, family: Family) -> None:
@@ -320,20 +320,14 @@ class BlockModel(ConcreteModel[Labelled]):
         """The program of data with this schema. Default hyperparameters need its means and variances."""
         conjugate = self.conjugate(schema)
         families = {block.name: block.family for block in conjugate.blocks}
-        if conjugate.class_prior is None:
-            program = GenerativeProgram(self._function(families), label=None)
-        else:
-            function = ClassifierFunction(conjugate.class_prior, tuple(families.values()), tuple(families))
-            program = GenerativeProgram(function, label=LABEL, classes=schema.classes)
+        prior, given = conjugate.class_prior, tuple(self.given.items())
+        function = BlocksFunction(prior, tuple(families.values()), tuple(families), given)
+        program = GenerativeProgram(function, label=None if prior is None else LABEL, classes=schema.classes)
         statistics = self.statistics(schema)
         dependences = tuple((name, (source,)) for name, source in self.given.items() if source in families)
         compressed = tuple((name, statistics[name]) for name in families)
         plan = Plan(compressed, measure=tuple(self.given), dependences=dependences)
         return program.replace(plan=plan)
-
-    def _function(self, families: Mapping[str, Family]) -> PytreeFunction:
-        """The program's function, without classes, of families by block."""
-        return BlocksFunction(tuple(families.values()), tuple(families))
 
     def _scale(self, schema: Schema, name: str, family: Family, columns: Sequence[str]) -> Scale:
         """The `Scale` of a block: numbers of classes, columns and categories; means and variances."""

@@ -11,6 +11,7 @@ from bayesgen.data import ResponseColumn, Rows, Schema, Table, name_of_kind, ref
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, ModelError
 from bayesgen.families import Family, MultivariateStudentTDensity
+from bayesgen.labels import NumberLabel
 from bayesgen.predictives import NormalPredictive, PredictiveDistribution, StudentTPredictive
 from bayesgen.program import Recipe, Response
 from bayesgen.statistics import LastGivenRest, last_given_rest
@@ -57,12 +58,20 @@ def refuse_missing_everywhere(response: str) -> NoReturn:
     )
 
 
-def check_has_no_components(model: Recipe) -> NoReturn:
-    """Refuse a mixture of regressions."""
-    raise ModelError(
-        f"A Mixture needs classes to be its components, and {type(model).__name__} has none: its label is continuous. "
-        "Give it a classifier, such as GaussianDiscriminant()."
-    )
+class Regression(Recipe[NumberLabel], abc.ABC):
+    """A model whose label is a number."""
+
+    def with_components(self, num_components: int) -> NoReturn:
+        raise ModelError(
+            f"A Mixture needs classes to be its components, and {type(self).__name__} has none: its label is "
+            "continuous. Give it a classifier, such as GaussianDiscriminant()."
+        )
+
+
+def check_prior(model: Recipe, prior: Family | None, family: type[Family], argument: str = "prior") -> None:
+    """Refuse a prior of another family than the model has."""
+    if prior is not None and not isinstance(prior, family):
+        raise ModelError(f"{type(model).__name__} takes a {family.__name__} as {argument}, got {type(prior).__name__}.")
 
 
 class ClosedResponse(abc.ABC):

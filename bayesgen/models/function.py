@@ -1,4 +1,4 @@
-"""NumPyro programs of families: one function for classifiers, and one for blocks without classes."""
+"""NumPyro programs of families: blocks of columns, with classes or without."""
 
 from collections.abc import Mapping
 from typing import Self
@@ -11,7 +11,7 @@ from numpyro.distributions.transforms import Transform
 from bayesgen.families import Family, OpenFamily
 from bayesgen.program import PytreeFunction
 from bayesgen.records import content_hash, copied, record, static
-from bayesgen.typing import Array, Int
+from bayesgen.typing import Array
 
 LABEL, PLATE = "y", "instances"
 
@@ -21,22 +21,37 @@ def covariate_name(block: str, covariate: str) -> str:
     return f"{block}_{covariate.removesuffix('_count')}"
 
 
-class FamiliesFunction(PytreeFunction):
-    """A program function of families, whose hyperparameters are leaves of a pytree and so arguments of compiled code.
+@record
+class BlocksFunction(PytreeFunction):
+    """Each block's parameters ~ its family; label ~ class prior, where there are classes; each block ~ family given it.
+
+    Hyperparameters of families are leaves of a pytree, and so arguments of compiled code.
 
     Attributes:
+        class_prior: resolved family; None without classes.
         families: the blocks' resolved families.
         names: the blocks' names.
+        given: (block, site or covariate of the features that its columns depend on); an attribute comes first.
     """
 
+    class_prior: Family | None
     families: tuple[Family, ...]
-    names: tuple[str, ...]
+    names: tuple[str, ...] = static()
+    given: tuple[tuple[str, str], ...] = static(default=())
+
+    __hash__ = content_hash
+
+    @property
+    def _sources(self) -> dict[str, str]:
+        """Block -> the site or covariate that its distribution takes besides the label."""
+        pairs = zip(self.names, self.families, strict=True)
+        named = {name: covariate_name(name, family.covariate) for name, family in pairs if family.covariate}
+        return named | dict(self.given)
 
     @property
     def covariates(self) -> tuple[str, ...]:
         """Names of the blocks' covariates."""
-        pairs = zip(self.names, self.families, strict=True)
-        return tuple(covariate_name(name, family.covariate) for name, family in pairs if family.covariate)
+        return tuple(source for source in self._sources.values() if source not in self.names)
 
     @property
     def coordinates(self) -> dict[str, tuple[str, Transform]]:
@@ -56,56 +71,15 @@ class FamiliesFunction(PytreeFunction):
         is_same = all(one is other for one, other in zip(families, self.families, strict=True))
         return self if is_same else copied(self, families=tuple(families))
 
-    def _parameters(self) -> dict[str, dict[str, Array]]:
-        """Sample the parameters of each block."""
-        pairs = zip(self.names, self.families, strict=True)
-        return {name: family.sampled_hyperparameters(name).sample_sites(name) for name, family in pairs}
-
-    def _attributes(
-        self, parameters: Mapping[str, Mapping[str, Array]], labels: Int[Array, " n"], covariates: Mapping[str, Array]
-    ) -> None:
-        """Sample the attributes, given parameters with the classes first."""
-        for name, family in zip(self.names, self.families, strict=True):
-            given = {family.covariate: covariates[covariate_name(name, family.covariate)]} if family.covariate else {}
-            numpyro.sample(name, family.site_distribution(parameters[name], labels, **given))
-
-
-@record
-class ClassifierFunction(FamiliesFunction):
-    """class_probs ~ class prior; each block's parameters ~ its family; y ~ class_probs; each block ~ family given y.
-
-    Attributes:
-        class_prior: resolved family.
-    """
-
-    class_prior: Family
-    families: tuple[Family, ...]
-    names: tuple[str, ...] = static()
-
-    __hash__ = content_hash
-
     def __call__(self, n: int, **covariates: Array) -> None:
-        class_probs = self.class_prior.sampled_hyperparameters("class").sample_sites("class")["probs"]
-        parameters = self._parameters()
+        prior, pairs = self.class_prior, list(zip(self.names, self.families, strict=True))
+        class_probs = prior and prior.sampled_hyperparameters("class").sample_sites("class")["probs"]
+        tables = {name: family.sampled_hyperparameters(name).sample_sites(name) for name, family in pairs}
+        if prior is None:  # distributions of rows take parameters with a class axis
+            tables = {name: {key: value[None] for key, value in table.items()} for name, table in tables.items()}
+        sources, values = self._sources, dict(covariates)
         with numpyro.plate(PLATE, n):
-            labels = numpyro.sample(LABEL, dist.Categorical(probs=class_probs))
-            self._attributes(parameters, labels, covariates)
-
-
-@record
-class BlocksFunction(FamiliesFunction):
-    """Each block's parameters ~ its family, without classes; each block ~ its family's likelihood."""
-
-    families: tuple[Family, ...]
-    names: tuple[str, ...] = static()
-
-    __hash__ = content_hash
-
-    def __call__(self, n: int, **covariates: Array) -> None:
-        """Generate n instances, all of one class."""
-        tables = {
-            name: {parameter: value[None] for parameter, value in of_block.items()}
-            for name, of_block in self._parameters().items()
-        }
-        with numpyro.plate(PLATE, n):
-            self._attributes(tables, jnp.zeros(1, int), covariates)
+            labels = jnp.zeros(1, int) if prior is None else numpyro.sample(LABEL, dist.Categorical(probs=class_probs))
+            for name, family in pairs:
+                given = {family.covariate: values[sources[name]]} if family.covariate else {}
+                values[name] = numpyro.sample(name, family.site_distribution(tables[name], labels, **given))

@@ -4,19 +4,18 @@ import dataclasses
 from typing import Any
 
 from bayesgen.data import Schema, Table
-from bayesgen.errors import DataError, ModelError
+from bayesgen.errors import DataError
 from bayesgen.families import NormalInverseWishart
-from bayesgen.labels import NumberLabel
-from bayesgen.program import ConcreteModel, Recipe, Response
+from bayesgen.program import ConcreteModel, Response
 
 from .blocks import BlockModel
-from .closed_response import JointNormalResponse, check_has_no_components, regression_schema
+from .closed_response import JointNormalResponse, Regression, check_prior, regression_schema
 
 JOINT_BLOCK = "joint"
 
 
 @dataclasses.dataclass(frozen=True)
-class JointGaussianRegression(Recipe[NumberLabel]):
+class JointGaussianRegression(Regression):
     """Regression with a generative model of everything: the columns x and the response y are jointly normal.
 
     Generative story::
@@ -49,10 +48,7 @@ class JointGaussianRegression(Recipe[NumberLabel]):
     prior: NormalInverseWishart | None = None
 
     def __post_init__(self) -> None:
-        if self.prior is not None and not isinstance(self.prior, NormalInverseWishart):
-            raise ModelError(
-                f"JointGaussianRegression takes a NormalInverseWishart as prior, got {type(self.prior).__name__}."
-            )
+        check_prior(self, self.prior, NormalInverseWishart)
 
     def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
         """The columns are real, and the response is called y."""
@@ -64,9 +60,6 @@ class JointGaussianRegression(Recipe[NumberLabel]):
                 "their joint distribution. Rename the column, or leave it out if it is the response itself."
             )
         return schema
-
-    def with_components(self, num_components: int) -> Recipe:
-        check_has_no_components(self)
 
     def concrete(self, schema: Schema) -> ConcreteModel:
         assert schema.response is not None

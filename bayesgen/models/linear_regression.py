@@ -22,9 +22,8 @@ from bayesgen.data import (
 )
 from bayesgen.errors import ModelError
 from bayesgen.families import Family, LinearNormalInverseGamma, Scale
-from bayesgen.labels import NumberLabel
 from bayesgen.predictives import NormalPredictive, StudentTPredictive
-from bayesgen.program import ConcreteModel, Recipe, Response
+from bayesgen.program import ConcreteModel, Response
 from bayesgen.statistics import (
     Cells,
     Moments,
@@ -39,7 +38,8 @@ from .blocks import BlockModel
 from .closed_response import (
     RESPONSE,
     ClosedResponse,
-    check_has_no_components,
+    Regression,
+    check_prior,
     refuse_missing_everywhere,
     refuse_sparse,
     regression_schema,
@@ -54,7 +54,7 @@ GIVEN = (
 
 
 @dataclasses.dataclass(frozen=True)
-class LinearRegression(Recipe[NumberLabel]):
+class LinearRegression(Regression):
     """Regression on a line, or by basis functions on a curve or surface, with Gaussian noise in y.
 
     Generative story, given the features f(x) of the row, whose means in training are c::
@@ -104,8 +104,7 @@ class LinearRegression(Recipe[NumberLabel]):
         if self.basis is not None:
             object.__setattr__(self, "stated", _fingerprint(self.basis))
         prior = self.prior
-        if prior is not None and not isinstance(prior, LinearNormalInverseGamma):
-            raise ModelError(f"LinearRegression takes a LinearNormalInverseGamma as prior, got {type(prior).__name__}.")
+        check_prior(self, prior, LinearNormalInverseGamma)
         if prior is not None and prior.intercept != self.intercept:
             raise ModelError(
                 f"LinearRegression(intercept={self.intercept}) has a prior with intercept={prior.intercept}: state "
@@ -128,9 +127,6 @@ class LinearRegression(Recipe[NumberLabel]):
 
     def _fitted(self, schema: Schema, table: Table) -> Basis:
         return fitted_basis(self.basis, _input(schema, table), table.num_rows, intercept=self.intercept)
-
-    def with_components(self, num_components: int) -> Recipe:
-        check_has_no_components(self)
 
     def concrete(self, schema: Schema) -> ConcreteModel:
         basis = _basis(schema)

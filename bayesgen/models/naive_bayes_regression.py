@@ -5,19 +5,15 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
-import numpyro
 import numpyro.distributions as dist
 
 from bayesgen.data import Rows, Schema, Table, response_of_rows
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, ModelError
 from bayesgen.families import Family, LinearNormalInverseGamma, NormalInverseGamma, Scale, default_variances
-from bayesgen.labels import NumberLabel
 from bayesgen.predictives import NormalPredictive
-from bayesgen.program import ConcreteModel, PytreeFunction, Recipe, Response
-from bayesgen.records import content_hash, record, static
+from bayesgen.program import ConcreteModel, Response
 from bayesgen.statistics import (
     Cells,
     Moments,
@@ -29,14 +25,13 @@ from bayesgen.statistics import (
 from bayesgen.typing import Array, Bool, Float
 
 from .blocks import BlockModel
-from .closed_response import RESPONSE, ClosedResponse, check_has_no_components, refuse_sparse, regression_schema
-from .function import PLATE, FamiliesFunction
+from .closed_response import RESPONSE, ClosedResponse, Regression, check_prior, refuse_sparse, regression_schema
 
 COLUMNS = "real"
 
 
 @dataclasses.dataclass(frozen=True)
-class NaiveBayesRegression(Recipe[NumberLabel]):
+class NaiveBayesRegression(Regression):
     """Regression by naive Bayes: given the response y, the columns are independent, each about a line in y.
 
     Generative story, with c the training mean of y::
@@ -70,19 +65,12 @@ class NaiveBayesRegression(Recipe[NumberLabel]):
     response_prior: NormalInverseGamma | None = None
 
     def __post_init__(self) -> None:
-        for name, family in (("prior", LinearNormalInverseGamma), ("response_prior", NormalInverseGamma)):
-            given = getattr(self, name)
-            if given is not None and not isinstance(given, family):
-                raise ModelError(
-                    f"NaiveBayesRegression takes a {family.__name__} as {name}, got {type(given).__name__}."
-                )
+        check_prior(self, self.prior, LinearNormalInverseGamma)
+        check_prior(self, self.response_prior, NormalInverseGamma, "response_prior")
 
     def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
         refuse_sparse(type(self).__name__, table)
         return regression_schema(self, table, declared)
-
-    def with_components(self, num_components: int) -> Recipe:
-        check_has_no_components(self)
 
     def concrete(self, schema: Schema) -> ConcreteModel:
         assert schema.response is not None
@@ -111,9 +99,6 @@ class ColumnsOfResponse(BlockModel):
     @property
     def closed_response(self) -> "NaiveResponse":
         return NaiveResponse()
-
-    def _function(self, families: Mapping[str, Family]) -> PytreeFunction:
-        return NaiveRegressionFunction(tuple(families.values()), tuple(families))
 
     def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
         return NaiveBayesRegression().infer_schema(table, y, declared)
@@ -195,30 +180,6 @@ class ColumnsOfResponse(BlockModel):
             feature_mean=np.array([response.mean]),
             feature_variance=np.array([response.variance]),
         )
-
-
-@record
-class NaiveRegressionFunction(FamiliesFunction):
-    """The response's parameters and the columns' ~ their families; y ~ normal; the columns ~ lines in y."""
-
-    families: tuple[Family, ...]
-    names: tuple[str, ...] = static()
-
-    __hash__ = content_hash
-
-    @property
-    def covariates(self) -> tuple[str, ...]:
-        """None: the feature is an attribute."""
-        return ()
-
-    def __call__(self, n: int, **covariates: Array) -> None:
-        parameters, lines = self._parameters(), self.families[1]
-        assert isinstance(lines, LinearNormalInverseGamma)
-        of_response = parameters[RESPONSE]
-        tables = {name: value[None] for name, value in parameters[COLUMNS].items()}
-        with numpyro.plate(PLATE, n):
-            y = numpyro.sample(RESPONSE, dist.Normal(of_response["mean"], jnp.sqrt(of_response["variance"])))
-            numpyro.sample(COLUMNS, lines.site_distribution(tables, jnp.zeros(1, int), features=y))
 
 
 @dataclasses.dataclass(frozen=True)

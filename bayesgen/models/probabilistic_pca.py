@@ -16,6 +16,7 @@ from bayesgen.statistics import Moments, SufficientStatistics
 from bayesgen.typing import Bool, Float, Real
 
 from .blocks import BlockModel, refuse_classes
+from .closed_response import check_prior
 from .naive_bayes import NaiveBayes
 
 if TYPE_CHECKING:
@@ -135,8 +136,7 @@ class ProbabilisticPCA(Recipe):
     approximates_evidence: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.prior is not None and not isinstance(self.prior, LowRankNormal):
-            raise ModelError(f"ProbabilisticPCA takes a LowRankNormal as prior, got {type(self.prior).__name__}.")
+        check_prior(self, self.prior, LowRankNormal)
         if self.num_factors is not None:
             fill(self, num_factors=LowRankNormal(self.num_factors).num_factors)  # which refuses what is no number
         stated = 1 if self.prior is None else self.prior.num_factors

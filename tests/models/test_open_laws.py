@@ -93,7 +93,7 @@ def test_a_search_over_the_program_finds_the_same_point(method):
 def test_there_is_no_exact_posterior(name):
     case = OPEN[name]
     with pytest.raises(
-        bg.FitError, match=r"no closed form for block 'size': (no posterior of LowRank|its parse trees)"
+        bg.FitError, match=r"no closed form for block 'size': (its posterior is no LowRank|its parse trees)"
     ):
         bg.fit(case.model, *case.data, method=bg.Exact())
     with pytest.raises(bg.FitError, match="'size'"):
