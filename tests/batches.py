@@ -3,6 +3,8 @@
 import jax
 import numpy as np
 
+log_prob_of = jax.jit(lambda distribution, value: distribution.log_prob(value))  # all operations in one program
+
 
 def assert_vmap_is_one_by_one(closed_forms, summaries, **tolerance):
     """What a function makes of summaries stacked along a leading axis is what it makes of each."""

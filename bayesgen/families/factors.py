@@ -122,10 +122,10 @@ def triangular(diagonal: Float[Array, "*K k"], others: Float[Array, "*K F"], dim
 
 def made_triangular(loadings: Float[Array, "*K D k"]) -> Float[Array, "*K D k"]:
     """Loadings, their factors rotated so that they are lower triangular with a nonnegative diagonal."""
-    num_factors = loadings.shape[-1]
-    rotation, upper = jnp.linalg.qr(jnp.swapaxes(loadings[..., :num_factors, :], -1, -2))
-    signs = jnp.where(jnp.diagonal(upper, axis1=-2, axis2=-1) < 0, -1.0, 1.0)
-    return jnp.tril(loadings @ (rotation * signs[..., None, :]))
+    num_factors, xp = loadings.shape[-1], namespace(loadings)
+    rotation, upper = xp.linalg.qr(xp.swapaxes(loadings[..., :num_factors, :], -1, -2))
+    signs = xp.where(xp.diagonal(upper, axis1=-2, axis2=-1) < 0, -1.0, 1.0)
+    return xp.tril(loadings @ (rotation * signs[..., None, :]))
 
 
 class FactorTransform(Transform):
@@ -158,7 +158,7 @@ class FactorTransform(Transform):
     def _loadings(self, covariances: Float[Array, "*draws D D"]) -> Float[Array, "*draws D k"]:
         loadings, _ = nearest_factors(covariances, self.num_factors)
         if self.basis is not None:
-            loadings = jnp.swapaxes(self.basis, -1, -2) @ loadings
+            loadings = self.basis.swapaxes(-1, -2) @ loadings
         return made_triangular(loadings)
 
 
@@ -176,7 +176,7 @@ class ToDiagonal(FactorTransform):
     """The diagonal of triangular loadings."""
 
     def __call__(self, x: Float[Array, "*draws D D"]) -> Float[Array, "*draws k"]:
-        return jnp.diagonal(self._loadings(x), axis1=-2, axis2=-1)
+        return self._loadings(x).diagonal(axis1=-2, axis2=-1)
 
     def log_abs_det_jacobian(self, x: Any, y: Float[Array, "... k"], intermediates: Any = None) -> Float[Array, "..."]:
         """Loadings that are made triangular with the diagonal y are a volume of prod_j |y_j|^(k - j).

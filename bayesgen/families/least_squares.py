@@ -88,7 +88,7 @@ class InterceptPrior(dist.Distribution):
 
     def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Float[Array, "..."]:
         assert key is not None
-        if not isinstance(self.kappa, jax.core.Tracer) and (jnp.asarray(self.kappa) == 0).any():
+        if not is_traced(self.kappa) and (np.asarray(self.kappa) == 0).any():
             raise ModelError(
                 "The intercept is flat (kappa=0), and of a flat prior there are no draws. Give kappa a positive "
                 "number, or simulate from a fit."

@@ -7,7 +7,8 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 import scipy.special
-from numpyro.handlers import seed
+from batches import log_prob_of
+from numpyro.handlers import substitute, trace
 
 import bayesgen as bg
 from bayesgen.data import CodedSequences
@@ -42,7 +43,7 @@ def test_the_evidence_of_strings_is_that_of_the_chain_rule(order, end):
     predictive = posterior.predictive() if end else posterior.predictive(4)
     codes = ["abno".index(symbol) for symbol in "bana"] + [4] * bool(end)
     with jax.enable_x64(True):
-        close(predictive.log_prob(np.array(codes)), more, rtol=1e-10)
+        close(log_prob_of(predictive, np.array(codes)), more, rtol=1e-10)
     assert posterior.symbols == ("a", "b", "n", "o") and posterior.contexts.num_before == 4
 
 
@@ -62,11 +63,12 @@ def test_draws_of_the_predictive_have_the_frequencies_of_the_evidences():
     posterior = bg.DirichletMarkov(1, 0.8, end=True).update(["ab", "b", "aab"])
     with jax.enable_x64(True):
         predictive = posterior.predictive(3)
-        draws = np.asarray(predictive.sample(jax.random.key(0), (20_000,)))
+        draws = np.asarray(jax.jit(lambda key: predictive.sample(key, (20_000,)))(jax.random.key(0)))
         assert np.asarray(predictive.support(draws)).all()
         every, counts = np.unique(draws, axis=0, return_counts=True)
-        close(counts / 20_000, np.exp(predictive.log_prob(every)), atol=4.5 * 0.5 / np.sqrt(20_000))
-        close(np.exp(predictive.log_prob(every)).sum(), 1.0, atol=1e-3)
+        probabilities = np.exp(np.asarray(log_prob_of(predictive, every)))
+        close(counts / 20_000, probabilities, atol=4.5 * 0.5 / np.sqrt(20_000))
+        close(probabilities.sum(), 1.0, atol=1e-3)
 
 
 def test_contexts_that_do_not_occur_leave_every_symbol_as_probable():
@@ -179,9 +181,13 @@ def test_arrays_and_hyperpriors_broadcast_alike(shape):
     given = bg.DirichletMarkov(2, table).resolve(scale)
     np.testing.assert_array_equal(given.concentration, np.broadcast_to(table, (2, 13, 3)))
     drawn = bg.DirichletMarkov(2, dist.Delta(table)).resolve(scale).replace(concentration=table)
-    sites = [seed(family.sample_sites, 0)("word") for family in (given, drawn)]
-    for name in ("initial", "transition"):
-        np.testing.assert_array_equal(sites[0][name], sites[1][name])
+    probs = {"word_initial": np.full((2, 4, 3), 1 / 3), "word_transition": np.full((2, 9, 3), 1 / 3)}
+    models = [substitute(family.sample_sites, probs) for family in (given, drawn)]
+    sites = [trace(model).get_trace("word") for model in models]
+    for name in probs:
+        priors = [site[name]["fn"] for site in sites]
+        assert priors[0].event_dim == priors[1].event_dim
+        np.testing.assert_array_equal(*(prior.base_dist.concentration for prior in priors))
 
 
 @pytest.mark.parametrize("shape", [(2,), (2, 1), (3, 1, 1), (12, 3)])
