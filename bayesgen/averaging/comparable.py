@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesgen.data import SEQUENCE, Binned, ColumnKinds, Kind, Schema
+from bayesgen.data import SEQUENCE, ColumnKinds, Schema, StatedKind, uniform_kind
 from bayesgen.distributions import CountsAndRows
 from bayesgen.errors import FitError
 from bayesgen.families import DirichletHistogram, DirichletMarkov, Family
@@ -57,7 +57,7 @@ def fingerprints(fit: Fit, statistics: SufficientStatistics) -> dict[str, Finger
         columns = [position[name] for name in block.columns]
         summary = statistics.summaries[block.name]
         family = block.family
-        if family.kind == SEQUENCE:
+        if family.kind.has_steps:
             found |= _of_sequences(summary, family, block.columns)
             continue
         binned = isinstance(family, DirichletHistogram)
@@ -374,12 +374,12 @@ def _is_proper(fit: Fit) -> bool:
     return conjugate is None or all(family.is_proper for _, family in conjugate.families())
 
 
-def _events(schema: Schema) -> Mapping[str, Kind]:
+def _events(schema: Schema) -> Mapping[str, StatedKind]:
     """The kinds of events of columns: binned columns are real."""
-    kinds = schema.kinds
-    if isinstance(kinds, ColumnKinds) and not kinds.overrides and not isinstance(kinds.default, Binned):
-        return kinds
-    return {column: "real" if isinstance(kind, Binned) else kind for column, kind in kinds.items()}
+    common = uniform_kind(schema.kinds)
+    if common is not None:
+        return ColumnKinds(schema.columns or (), common.events, {})
+    return {column: schema.kind_of(column).events for column in schema.kinds}
 
 
 def _differing_ends(one: Schema, other: Schema) -> list[str]:

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import scipy.special
 
-from bayesgen.data import Rows, Table, category_array, read_table
+from bayesgen.data import Rows, Table, category_array, read_table, warn_of_unknown
 from bayesgen.describe import amount, counted, described
 from bayesgen.errors import DataError, FitError, PredictionError
 from bayesgen.fitting import Fit
@@ -154,9 +154,9 @@ class AverageFit(Fit[AnyLabel]):
         if at not in ("predictive", "draws"):
             return self.best.log_joint(X, at, rows)
         self.posterior.require(at)
-        table = read_table(X)
-        self.warn_of_new_values(table)
-        answer = answer_of_rows(self, BMA(), table if rows is None else table.rows(rows))
+        table = read_table(X) if rows is None else read_table(X).rows(rows)
+        answer = answer_of_rows(self, BMA(), table)
+        warn_of_unknown(table.unknown_cells)
         assert isinstance(answer, ClassPrediction)
         return log_joint_of(answer)
 
@@ -220,7 +220,8 @@ def _(fit: AverageFit, rule: Rule, table: Table) -> AnyPrediction:
             posterior.require("draws")
         members = [member for member, weight in zip(fit.members, fit.weights, strict=True) if weight > 0]
         rules = [PlugIn() if member.posterior.is_point else rule for member in members]
-        answers = [answer_of_rows(member, its, table) for member, its in zip(members, rules, strict=True)]
+        tables = [table, *(read_table(table) for _ in members[1:])]  # so that unknown values are counted once
+        answers = [answer_of_rows(*asked) for asked in zip(members, rules, tables, strict=True)]
         return mixture(answers, np.log(fit.weights[fit.weights > 0]), posterior.mixes)
     if isinstance(rule, PlugIn):
         best = answer_of_rows(fit.best, rule, table)

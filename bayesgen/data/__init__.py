@@ -1,14 +1,14 @@
 """What users hand over, read and checked: the one door where bad data are refused."""
 
-from .binned import BINNED, Binned
-from .categories import UNKNOWN
+from .binned import Binned
+from .categories import CATEGORICAL, UNKNOWN, Categorical
 from .category_values import as_category, category_array, labelled, with_category
-from .chunks import UnknownCells, naming_origin, read_tables, row_chunks, unknown_cells, warn_of_unknown
-from .columns import ColumnKinds, PositionalNames, as_array, as_weights, check_index
+from .chunks import naming_origin, read_tables, row_chunks, warn_of_unknown
+from .columns import PositionalNames, as_array, as_weights, check_index
 from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
-from .encoding import refuse_missing_cells, whole_numbers
-from .kinds import Kind, name_of_kind
+from .kinds import KINDS, ColumnKinds, Columns, Encoded, Kind, StatedKind, as_kind, register_kind, uniform_kind
 from .lone_rows import lone_rows
+from .number_kinds import BINARY, COUNT, REAL, Binary, Count, Numbers, Real, refuse_missing_cells, whole_numbers
 from .response import (
     Basis,
     Covariate,
@@ -24,36 +24,48 @@ from .response import (
 )
 from .rows import Rows, filled_up, joined_rows
 from .schema import Schema
-from .sequence_cells import SequenceSteps, padded_symbols, refuse_unknown, sequence_lengths, step_codes, steps_of
-from .sequences import (
+from .sequence_cells import (
     KINDS_OF_STEPS,
-    PADDING,
     SEQUENCE,
-    CodedSequences,
-    Padded,
-    SequenceCells,
     SequenceOf,
-    as_one_sequence,
+    SequenceSteps,
+    padded_symbols,
+    refuse_unknown,
+    sequence_lengths,
+    step_codes,
+    steps_of,
 )
+from .sequences import PADDING, CodedSequences, Padded, SequenceCells, as_one_sequence
 from .tables import read_table
 from .views import Table, collected, successive_rows, with_cells
 
 __all__ = [
-    "BINNED",
+    "BINARY",
+    "CATEGORICAL",
+    "COUNT",
     "DATASET_NAMES",
+    "KINDS",
     "KINDS_OF_STEPS",
     "PADDING",
+    "REAL",
     "SEQUENCE",
     "UNKNOWN",
     "Basis",
+    "Binary",
     "Binned",
+    "Categorical",
     "CodedSequences",
     "ColumnKinds",
+    "Columns",
+    "Count",
     "Covariate",
     "Dataset",
+    "Encoded",
     "Kind",
+    "Numbers",
     "Padded",
     "PositionalNames",
+    "Real",
     "ResponseColumn",
     "Rows",
     "Schema",
@@ -61,10 +73,11 @@ __all__ = [
     "SequenceOf",
     "SequenceSteps",
     "Split",
+    "StatedKind",
     "Table",
-    "UnknownCells",
     "as_array",
     "as_category",
+    "as_kind",
     "as_one_sequence",
     "as_weights",
     "category_array",
@@ -79,7 +92,6 @@ __all__ = [
     "labelled",
     "load_dataset",
     "lone_rows",
-    "name_of_kind",
     "naming_origin",
     "padded_symbols",
     "read_table",
@@ -87,6 +99,7 @@ __all__ = [
     "refuse_classes_of_response",
     "refuse_missing_cells",
     "refuse_unknown",
+    "register_kind",
     "response_of_rows",
     "response_values",
     "row_chunks",
@@ -95,7 +108,7 @@ __all__ = [
     "steps_of",
     "successive_rows",
     "transformer_input",
-    "unknown_cells",
+    "uniform_kind",
     "warn_of_unknown",
     "whole_numbers",
     "with_category",

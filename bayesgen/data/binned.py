@@ -1,7 +1,8 @@
 """`Binned`: the kind of a column of real numbers in bins."""
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, final
@@ -9,8 +10,13 @@ from typing import Any, final
 import numpy as np
 
 from bayesgen.describe import quote_some
-from bayesgen.errors import DataError
+from bayesgen.errors import DataError, warn
+from bayesgen.runtime import all_in_threads
 from bayesgen.typing import Float
+
+from .kinds import Columns, Encoded, Kind
+from .number_kinds import REAL, encode_numbers
+from .views import Table
 
 DEFAULT_BINS = 10
 BINNED = "binned"
@@ -19,7 +25,7 @@ LARGEST_BINNED = 1e300  # so that distances and their sums do not overflow
 
 @final
 @dataclass(frozen=True, repr=False)
-class Binned:
+class Binned(Kind):
     """The kind of a column of numbers whose density is a histogram.
 
     Bins are half-open: a number that is an edge is in the bin that begins there. Numbers beyond the two ends are in the
@@ -59,6 +65,10 @@ class Binned:
     >>> fit.schema.kinds["age"]
     Binned(edges=(-inf, 40.0, inf), tails=(15.0, 20.0))
     """
+
+    name = BINNED
+    values_called = ("bins", "state edges")
+    why_fewer = ", because equal values are in one bin"
 
     num_bins: int
     edges: tuple[float, ...] | None
@@ -122,10 +132,102 @@ class Binned:
         tails = self.tails or _tails(np.asarray(edges), ordered, sizes, column)
         return Binned(edges=edges, tails=tails)
 
+    @property
+    def events(self) -> Kind:
+        """Cells stay numbers, with a density each."""
+        return REAL
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return {"edges": self.edges, "tails": self.tails}
+
+    def num_values(self, num_categories: int) -> int:
+        return self.num_bins
+
+    def resolve(self, columns: Columns) -> Mapping[str, Kind]:
+        """The bins of columns with edges and tails.
+
+        One warning names the columns that have fewer bins than were asked for, because too many of their values are
+        equal.
+
+        Raises:
+            DataError: columns without numbers, with one value only, or of sparse tables.
+        """
+        stated = {column: bins for column in columns.names if isinstance(bins := columns.kind_of(column), Binned)}
+        if columns.table.sparse:
+            raise DataError(
+                f"X is sparse, and column {next(iter(stated))!r} is binned, which takes every cell. Give it "
+                "X.toarray()."
+            )
+        places = dict(zip(columns.names, columns.places, strict=True))
+        bins_of = functools.partial(_bins_of, table=columns.table, stated=stated, places=places)
+        results = dict(zip(stated, all_in_threads(bins_of, list(stated)), strict=True))
+        found = {column: bins for column, bins in results.items() if bins is not None}
+        if len(found) < len(stated):
+            raise DataError(constant_columns([column for column in stated if column not in found]))
+        _warn_of_fewer(stated, found)
+        return found
+
+    def encode(self, columns: Columns) -> Encoded:
+        """Cells stay numbers, NaN where they are missing. DataError: cells beyond an end without tail."""
+        encoded = encode_numbers(columns.table.matrix(columns.places), columns.names, self)
+        bins = {column: columns.kind_of(column) for column in columns.names}
+        _check_ends(encoded.values, encoded.observed, {c: kind for c, kind in bins.items() if isinstance(kind, Binned)})
+        return encoded
+
     def __repr__(self) -> str:
         stated = {"edges": self.edges, "tails": self.tails}
         shown = [f"{name}={value}" for name, value in stated.items() if value is not None]
         return f"Binned({', '.join(shown if self.edges else [str(self.num_bins), *shown])})"
+
+
+def _bins_of(column: str, *, stated: Mapping[str, Binned], table: Table, places: Mapping[str, str]) -> Binned | None:
+    """The resolved bins of a column; None where it has only one value."""
+    bins = stated[column]
+    matrix = np.ascontiguousarray(table.matrix([places[column]]))  # because reading columns of a wide table is slow
+    cells, observed, _ = encode_numbers(matrix, [column], bins)
+    rows = slice(None) if observed is None else observed[:, 0]
+    weights, values = None if table.weights is None else table.weights[rows], np.asarray(cells)[rows, 0]
+    if bins.edges is not None or not len(values) or values.min() < values.max():
+        return bins.resolved(values, weights, column)
+    if matrix.dtype.kind in "iu" and matrix.min() != matrix.max():
+        raise DataError(
+            f"Column {column!r} is binned, and its integers are so large that in double precision they are all "
+            f"{values[0]:.17g}. Subtract a constant, or drop it."
+        )
+    return None
+
+
+def _warn_of_fewer(stated: Mapping[str, Binned], found: Mapping[str, Binned]) -> None:
+    """One warning that names the columns with fewer bins than were asked for."""
+    fewer = [
+        f"{column!r} ({found[column].num_bins} of {bins.num_bins})"
+        for column, bins in stated.items()
+        if found[column].num_bins < bins.num_bins
+    ]
+    if fewer:
+        more = f" and {len(fewer) - 10} more" if len(fewer) > 10 else ""
+        warn(
+            f"Columns have fewer bins than were asked for, because no bin divides equal values: "
+            f"{', '.join(fewer[:10])}{more}."
+        )
+
+
+def _check_ends(numbers: np.ndarray, observed: np.ndarray | None, columns: Mapping[str, Binned]) -> None:
+    """DataError for cells (n, D) beyond an end of the bins of their column that has no tail; it names the column."""
+    for index, (column, bins) in enumerate(columns.items()):
+        if bins.edges is None or bins.tails is None or all(bins.tails):
+            continue
+        cells = numbers[:, index]
+        outside = (bins.tails[0] == 0) & (cells < bins.edges[0]) | (bins.tails[1] == 0) & (cells > bins.edges[-1])
+        outside = outside if observed is None else outside & observed[:, index]
+        if outside.any():
+            row = int(np.argmax(outside))
+            raise DataError(
+                f"Column {column!r} has {cells[row]:g} at row {row}, beyond the ends of its bins, {bins.edges[0]:g} "
+                f"and {bins.edges[-1]:g}, where they have no tails. Correct it, or declare it with tails above 0, "
+                f"Schema(kinds={{{column!r}: Binned(edges=..., tails=...)}}), or with wider edges."
+            )
 
 
 def constant_columns(columns: Sequence[str]) -> str:

@@ -1,19 +1,23 @@
 """Labels and categorical cells as codes of classes and categories, or an error that names culprit and remedy."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, warn
 from bayesgen.runtime import checked_chunks
+from bayesgen.typing import Int, Num, Shaped
 
-from .category_values import dtype_categories, own_type, sorted_categories
+from .category_values import category_array, dtype_categories, own_type, sorted_categories
 from .columns import WHOLE_FLOATS, as_array, as_series
-from .views import Table
+from .kinds import Columns, Encoded, Kind
+from .sequences import PADDING
+from .views import ArrayTable, Table
 
 _BLOCK_ROWS = 1 << 20
 _MISSING, UNKNOWN = -1, -2
@@ -57,22 +61,76 @@ def distinct_values(values: np.ndarray, what: str) -> tuple[list[Any], bool]:
     return list(found), missing
 
 
-def inferred_categories(column: str, table: Table, name: str) -> Sequence[Any]:
-    """The categories of a column, which its table calls `name`: those that its dtype declares, or its values.
+@final
+@dataclass(frozen=True)
+class Categorical(Kind):
+    """Values out of a finite set. They are encoded as codes 0..r-1 in its order, int64; missing cells have code 0."""
 
-    Raises DataError where every cell is missing.
-    """
-    declared = table.declared_categories(name)
-    if declared is not None:
-        return declared
-    what = f"Column {column!r}"
-    distinct, _ = distinct_values(table.column(name).reshape(-1), what)
-    if not distinct:
-        raise DataError(
-            f"{what} is categorical, and every cell is missing. Drop it, or declare its values: "
-            f"Schema(categories={{{column!r}: [...]}})."
-        )
-    return sorted_categories(distinct, what)
+    name = "categorical"
+    values_called = ("values", "declare Schema(categories=...)")
+
+    @property
+    def has_categories(self) -> bool:
+        return True
+
+    def infer_categories(self, column: str, table: Table, place: str) -> Sequence[Any]:
+        """Those that the dtype of the column declares, or its values. DataError where every cell is missing."""
+        declared = table.declared_categories(place)
+        if declared is not None:
+            return declared
+        what = f"Column {column!r}"
+        distinct, _ = distinct_values(table.column(place).reshape(-1), what)
+        if not distinct:
+            raise DataError(
+                f"{what} is categorical, and every cell is missing. Drop it, or declare its values: "
+                f"Schema(categories={{{column!r}: [...]}})."
+            )
+        return sorted_categories(distinct, what)
+
+    def encode(self, columns: Columns) -> Encoded:
+        """Unknown values are missing, if they are taken, else a DataError."""
+        table, categories = columns.table, [columns.categories[column] for column in columns.names]
+        if isinstance(table, ArrayTable):
+            integers = encode_integers(table.matrix(columns.places), categories)
+            if integers is not None:
+                return Encoded(integers, None)
+        codes = np.empty((len(categories), table.num_rows), np.int64)  # column by column, as they are read and counted
+        for j, (column, place) in enumerate(zip(columns.names, columns.places, strict=True)):
+            codes[j] = _codes(column, table.flat_column(place), categories[j], takes_unknown=columns.takes_unknown)
+        if codes.min(initial=0) >= 0:
+            return Encoded(codes.T, None)
+        observed, counts = codes.T >= 0, np.count_nonzero(codes == UNKNOWN, axis=1)
+        unknown = {columns.names[j]: int(counts[j]) for j in np.flatnonzero(counts).tolist()}
+        return Encoded(np.maximum(codes, 0, out=codes).T, observed, unknown)
+
+    def decode(self, column: str, categories: Sequence[Any], values: Num[np.ndarray, "n ..."]) -> np.ndarray:
+        return category_array(categories)[whole_codes(column, values, 0, len(categories) - 1)]
+
+
+CATEGORICAL = Categorical()
+
+
+def _codes(
+    column: str, values: Shaped[np.ndarray, " n"], categories: Sequence[Any], *, takes_unknown: bool = False
+) -> np.ndarray:
+    """Codes (n,) of the cells of a column, -1 where they are missing; unknown values are -2, if they are taken."""
+    remedy = (
+        f"Correct it, declare every value, Schema(categories={{{column!r}: [...]}}), or take such cells as missing, "
+        "Schema(unknown='missing')."
+    )
+    what, known = f"Column {column!r}", "Its categories are"
+    return codes_among(values, categories, what, known, remedy, takes_missing=True, takes_unknown=takes_unknown)
+
+
+def whole_codes(column: str, values: Num[np.ndarray, "n ..."], least: int, most: int) -> Int[np.ndarray, "n ..."]:
+    """The values as integers. DataError where one is not a whole number from `least` to `most`."""
+    wrong = ~((values >= least) & (values <= most) & (values == np.floor(values)))
+    if wrong.any():
+        cell = tuple(map(int, np.argwhere(wrong)[0]))
+        place = ", ".join(f"{axis} {index}" for axis, index in zip(("row", "step"), cell, strict=False))
+        past = f", and {PADDING} past an end" if least == PADDING else ""
+        raise DataError(f"Column {column!r}: {values[cell]:g} in {place}, is no code: they are 0 to {most}{past}.")
+    return values.astype(np.int64)
 
 
 def check_num_classes(classes: Sequence[Any] | None) -> None:

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
@@ -11,11 +11,8 @@ from scipy.sparse import issparse
 from bayesgen.errors import BayesgenError, DataError, UnknownValuesWarning, warn
 from bayesgen.typing import Shaped
 
-from .categories import UNKNOWN
-from .encoding import category_codes, encode_numbers
 from .schema import Schema
-from .sequence_cells import num_unknown_symbols
-from .sequences import SEQUENCE, SequenceCells, SequenceOf
+from .sequence_cells import SEQUENCE
 from .tables import read_table
 from .views import Table
 
@@ -112,48 +109,7 @@ def _mean_length(cells: Shaped[np.ndarray, "n ..."]) -> float:
     return float(np.mean([len(cell) if hasattr(cell, "__len__") else 0 for cell in cells.tolist()]))
 
 
-UnknownCells: TypeAlias = Mapping[str, int]
-"""Column -> the number of its cells with unknown values, for columns that have any."""
-
-
-def unknown_cells(schema: Schema, table: Table) -> UnknownCells:
-    """The cells of a table with values that the schema does not know; none where it refuses them.
-
-    It is a pass of its own over categorical and binary columns and sequences, so that a warning can count what all
-    threads read.
-    """
-    if schema.unknown == "error" or table.sparse or not schema.kinds:
-        return {}
-    chunks, counts = [table.rows(rows) for rows in row_chunks(schema, table)], {}
-    for kind in ("categorical", "binary", SEQUENCE):
-        columns = schema.columns_of(kind)
-        for column, name in zip(columns, schema.names_in(table, columns), strict=True):
-            counts[column] = sum(_num_unknown(schema, column, chunk, name) for chunk in chunks)
-    return {column: count for column, count in counts.items() if count}
-
-
-def _num_unknown(schema: Schema, column: str, table: Table, name: str) -> int:
-    kind = schema.kinds[column]
-    if isinstance(kind, SequenceOf):
-        return _num_unknown_steps(schema, column, kind, table.sequences(name))
-    if column in schema.categories:
-        codes = category_codes(column, table.flat_column(name), schema.categories[column], takes_unknown=True)
-        return int(np.count_nonzero(codes == UNKNOWN))
-    cells = table.matrix([name])
-    _, known = encode_numbers(cells, [column], "binary", takes_unknown=True)
-    if known is None:
-        return 0
-    import pandas as pd
-
-    return int(np.count_nonzero(~known & ~pd.isna(cells)))
-
-
-def _num_unknown_steps(schema: Schema, column: str, kind: SequenceOf, cells: SequenceCells) -> int:
-    """The number of unknown symbols; unknown numbers are refused where they are encoded."""
-    return num_unknown_symbols(column, cells, kind, schema.categories[column]) if kind.of_symbols else 0
-
-
-def warn_of_unknown(cells: UnknownCells) -> None:
+def warn_of_unknown(cells: Mapping[str, int]) -> None:
     """One warning that counts the cells of each column, if there are any."""
     if cells:
         counted = ", ".join(f"{column!r} ({count})" for column, count in list(cells.items())[:10])

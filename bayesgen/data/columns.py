@@ -1,17 +1,16 @@
-"""Columns: their names and kinds, cheap however many there are, and their values as arrays."""
+"""Columns: their names, cheap however many there are, their values as arrays, and what dtypes tell."""
 
 import difflib
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, final, overload
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NoReturn, final, overload
 
 import numpy as np
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 
-from .kinds import KINDS, OBJECTS, Kind, holds_lists
 from .sequences import CodedSequences
 
 WHOLE_FLOATS = 2.0**53  # up to here every integer is a float
@@ -72,39 +71,6 @@ class PositionalNames(Sequence[str]):
         return f"PositionalNames({self.size})"
 
 
-@final
-class ColumnKinds(Mapping[str, Kind]):
-    """The kinds of many columns: `default` for all but those in `overrides`, column -> kind."""
-
-    __hash__ = None  # type: ignore[assignment]  # equal to dicts
-
-    def __init__(self, names: Sequence[str], default: Kind, overrides: Mapping[str, Kind]) -> None:
-        self.names = names
-        self.default = default
-        self.overrides = {name: kind for name, kind in overrides.items() if kind != default}
-
-    def __getitem__(self, name: str) -> Kind:
-        if name in self.overrides:
-            return self.overrides[name]
-        if name not in self.names:
-            raise KeyError(name)
-        return self.default
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, ColumnKinds) and other.default == self.default:
-            return bool(self.names == other.names) and self.overrides == other.overrides
-        return Mapping.__eq__(self, other)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.names)
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def __repr__(self) -> str:
-        return f"ColumnKinds({self.names!r}, {self.default!r}, {self.overrides!r})"
-
-
 def text_names(names: Iterable[Any]) -> tuple[str, ...]:
     """Column names as str. DataError where two are the same text."""
     originals = list(names)
@@ -116,33 +82,6 @@ def text_names(names: Iterable[Any]) -> tuple[str, ...]:
     return texts
 
 
-def check_kinds(kinds: Mapping[str, Kind]) -> None:
-    """DataError for an unknown kind."""
-    stated = kinds.overrides.items() if isinstance(kinds, ColumnKinds) else kinds.items()
-    for column, kind in stated:
-        if not isinstance(kind, OBJECTS) and kind not in KINDS:
-            raise DataError(f"Column {column!r} is given the kind {kind!r}. The kinds are {quote_some(KINDS)}.")
-
-
-def check_known(names: Sequence[str], columns: Sequence[str], named: bool) -> None:
-    """DataError for names that are not among the columns."""
-    known = columns if isinstance(columns, PositionalNames) else set(columns)
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        note = "" if named else " (X has no column names, so they are named by position)"
-        raise DataError(
-            f"The schema speaks of {quote_some(unknown)}, and the columns are {quote_some(columns)}{note}."
-            f"{_look_alikes(unknown, columns)}{_of_kinds(unknown)} Correct the names."
-        )
-
-
-def _of_kinds(names: Sequence[str]) -> str:
-    """A hint for names of kinds in place of names of columns."""
-    kinds = [name for name in names if name in KINDS]
-    hint = "A schema tells of columns one by one; a model takes a family for all columns of a kind"
-    return f" {hint}, NaiveBayes({{{kinds[0]!r}: ...}})." if kinds else ""
-
-
 def mismatch(columns: Sequence[str], found: Sequence[str]) -> str | None:
     """A message on missing and extra columns; None where both sets are the same."""
     wanted, present = set(columns), set(found)
@@ -152,11 +91,11 @@ def mismatch(columns: Sequence[str], found: Sequence[str]) -> str | None:
     extra = [name for name in found if name not in wanted]
     return (
         f"The columns of X are not the schema's. Missing: {quote_some(missing) or 'none'}. Not in the schema:"
-        f" {quote_some(extra) or 'none'}.{_look_alikes(missing, extra)}"
+        f" {quote_some(extra) or 'none'}.{look_alikes(missing, extra)}"
     )
 
 
-def _look_alikes(missing: Sequence[str], found: Sequence[str]) -> str:
+def look_alikes(missing: Sequence[str], found: Sequence[str]) -> str:
     """A hint for similar names; only the start of long lists is compared."""
     pairs = [(name, difflib.get_close_matches(name, found[:200], n=1)) for name in missing[:10]]
     return "".join(f" {match[0]!r} looks like {name!r}." for name, match in pairs if match)
@@ -303,3 +242,38 @@ def as_series(values: Any) -> Any:
         values = pandas.Series(values)
     view = nw.from_native(values, pass_through=True, allow_series=True)
     return view if isinstance(view, nw.Series) else None
+
+
+DECLARED = "where a row is a sequence of steps, declare Schema(kinds={{{!r}: 'sequence'}})."
+
+
+def refuse_lists(name: str) -> NoReturn:
+    """DataError for an undeclared column of lists."""
+    raise DataError(
+        f"Column {name!r} holds lists, which are not of one length or are of no kind by themselves. Give arrays of one "
+        f"length; {DECLARED.format(name)}"
+    )
+
+
+def holds_lists(dtype: Any) -> bool:
+    """Whether the cells of a narwhals series are lists, by its dtype."""
+    import narwhals as nw
+
+    return bool(dtype == nw.List or dtype == nw.Array)
+
+
+def kind_of_dtype(dtype: Any, name: str) -> str:
+    """The name of the kind of a frame's column of this dtype. DataError where it has none."""
+    import narwhals as nw
+
+    if dtype == nw.Boolean:
+        return "binary"
+    if dtype.is_numeric():
+        return "real"
+    if dtype in (nw.String, nw.Categorical, nw.Enum, nw.Object):
+        return "categorical"
+    if holds_lists(dtype):
+        refuse_lists(name)
+    raise DataError(
+        f"Column {name!r} has dtype {dtype}, which has no kind. Turn it into numbers, booleans or strings, or drop it."
+    )

@@ -1,75 +1,218 @@
-"""Kinds of columns: their names, and the kinds of dtypes."""
+"""`Kind`: what the cells of a column are. One class a kind; users write its name, and new kinds register theirs."""
 
-from typing import Any, NoReturn, TypeAlias
+import abc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, NamedTuple, TypeAlias, final
 
+import numpy as np
+
+from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
+from bayesgen.typing import Bool, Num
 
-from .binned import BINNED, Binned
-from .sequences import SEQUENCE, SequenceOf
-
-KINDS = ("real", "binary", "categorical", "count", BINNED, SEQUENCE)
-OBJECTS = (Binned, SequenceOf)  # kinds with parameters
-
-Kind: TypeAlias = str | Binned | SequenceOf
-"""The kind of a column: a name, bins, or sequences."""
+from .views import Table
 
 
-def name_of_kind(kind: Kind) -> str:
-    """The name of a kind: "binned" for bins, "sequence" for sequences."""
-    if isinstance(kind, Binned):
-        return BINNED
-    return SEQUENCE if isinstance(kind, SequenceOf) else kind
+class Encoded(NamedTuple):
+    """Cells as numbers.
+
+    Attributes:
+        values: (n, D), or (n, T) and (n, T, D) of sequences; a csr_array where the table is sparse.
+        observed: mask of the observed cells; None where all are.
+        unknown: column -> the number of its cells or time steps with unknown values, which are taken as missing.
+    """
+
+    values: Any
+    observed: Bool[np.ndarray, "n ..."] | None
+    unknown: Mapping[str, int] = {}
 
 
-def stated_kind(kind: Kind) -> Kind:
-    """The kind; "binned" becomes the default bins."""
-    return Binned() if kind == BINNED else kind
+class Rule(NamedTuple):
+    """What every cell of a kind satisfies.
+
+    Attributes:
+        holds: cells -> which of them satisfy it.
+        words: the same in words.
+        hold_all: whether all cells do; False where that has to be checked cell by cell.
+        takes_unknown: whether other numbers are unknown values, which a schema may take as missing.
+    """
+
+    holds: Callable[[np.ndarray], np.ndarray]
+    words: str
+    hold_all: Callable[[np.ndarray], bool] = lambda cells: False
+    takes_unknown: bool = False
 
 
-def resolved_kind(stated: Kind | None, implied: Kind | None) -> Kind:
-    """The stated kind, else that which a family implies; "sequence" leaves its parameters to the family."""
-    kind = stated or implied
-    assert kind is not None
-    if kind == SEQUENCE:
-        return implied if isinstance(implied, SequenceOf) else SequenceOf()
-    return kind
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Columns of one kind, as a table has them.
+
+    Attributes:
+        table: the rows.
+        names: of the columns in the schema.
+        places: their names in the table.
+        kinds: column -> its kind, with its parameters.
+        categories: column -> its categories or symbols.
+        takes_unknown: whether cells with other values are missing.
+    """
+
+    table: Table
+    names: Sequence[str]
+    places: Sequence[str]
+    kinds: "Mapping[str, StatedKind]"
+    categories: Mapping[str, Sequence[Any]]
+    takes_unknown: bool = False
+
+    def kind_of(self, column: str) -> "Kind":
+        """The kind of a column."""
+        return as_kind(self.kinds[column], column)
 
 
-def has_categories(kind: Kind) -> bool:
-    """Whether a schema lists the values or symbols of columns of this kind."""
-    return kind.of_symbols if isinstance(kind, SequenceOf) else kind == "categorical"
+class Kind(abc.ABC):
+    """The kind of a column: how its cells become numbers, and what follows for models.
+
+    A kind is a frozen dataclass; its fields, such as the edges of bins, are part of a schema. A new kind is a subclass,
+    which `register_kind` makes known by its name; see `modelled_as` for its families.
+    """
+
+    name: ClassVar[str]
+    """What users write, Schema(kinds={column: name})."""
+    has_steps: ClassVar[bool] = False
+    """Whether a cell is a sequence of time steps. Such columns are blocks of their own, named like them."""
+    rule: ClassVar[Rule | None] = None
+    """What its cells satisfy, besides that they are numbers; None where they need not."""
+    values_called: ClassVar[tuple[str, str] | None] = None
+    """What messages call its values, and how to state their number; None where these are not finitely many."""
+    why_fewer: ClassVar[str] = ""
+    """Why there may be fewer values than were asked for, for messages."""
+
+    @property
+    def has_categories(self) -> bool:
+        """Whether a schema lists the values or symbols of its columns."""
+        return False
+
+    @property
+    def modelled_as(self) -> "Kind":
+        """The kind of the encoded cells, whose families model them."""
+        return self
+
+    @property
+    def events(self) -> "Kind":
+        """The kind of the events that densities of its columns are densities of."""
+        return self.modelled_as
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """Numbers that families resolve with, by the name of the field of `Scale`."""
+        return {}
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether all its parameters are known."""
+        return True
+
+    @property
+    def spelled(self) -> "StatedKind":
+        """The kind as a schema holds it: its name, or the kind itself where it has parameters or is not registered."""
+        return self if fields(self) or KINDS.get(self.name) != self else self.name  # type: ignore[arg-type]
+
+    def resolve(self, columns: Columns) -> Mapping[str, "Kind"]:
+        """The kinds of columns of this class, with parameters from the data where they are not stated."""
+        return {column: columns.kind_of(column) for column in columns.names}
+
+    def infer_categories(self, column: str, table: Table, place: str) -> Sequence[Any]:
+        """The categories or symbols of a column, which the table calls `place`, where it has any."""
+        raise NotImplementedError
+
+    @abc.abstractmethod
+    def encode(self, columns: Columns) -> Encoded:
+        """The cells of columns of this class as numbers. DataError: cells that are not of the kind."""
+
+    def decode(self, column: str, categories: Sequence[Any], values: Num[np.ndarray, "n ..."]) -> Any:
+        """The inverse of `encode` for a column. DataError: invalid codes."""
+        return values
+
+    def num_values(self, num_categories: int) -> int | None:
+        """The number of values, or bins, of a column with so many categories; None where it is not finite."""
+        return num_categories if self.has_categories else None
+
+    def is_modelled_by(self, kind: "Kind") -> bool:
+        """Whether families of a kind model columns of this one."""
+        return self.modelled_as.name == kind.name
 
 
-DECLARED = "where a row is a sequence of steps, declare Schema(kinds={{{!r}: 'sequence'}})."
+StatedKind: TypeAlias = str | Kind
+"""A kind as users write it: a name, or a kind with parameters."""
+
+KINDS: dict[str, Kind] = {}
+"""Name -> the kind, with its default parameters."""
 
 
-def refuse_lists(name: str) -> NoReturn:
-    """DataError for an undeclared column of lists."""
-    raise DataError(
-        f"Column {name!r} holds lists, which are not of one length or are of no kind by themselves. Give arrays of one "
-        f"length; {DECLARED.format(name)}"
-    )
+def register_kind(kind: Kind) -> None:
+    """Make a kind known by its name."""
+    KINDS[kind.name] = kind
 
 
-def holds_lists(dtype: Any) -> bool:
-    """Whether the cells of a narwhals series are lists, by its dtype."""
-    import narwhals as nw
+def as_kind(kind: StatedKind, column: str) -> Kind:
+    """The kind of a column. DataError: a name that no kind has."""
+    if isinstance(kind, Kind):
+        return kind
+    if kind not in KINDS:
+        raise DataError(f"Column {column!r} is given the kind {kind!r}. The kinds are {quote_some(KINDS)}.")
+    return KINDS[kind]
 
-    return bool(dtype == nw.List or dtype == nw.Array)
+
+def stated_kind(kind: StatedKind, column: str) -> StatedKind:
+    """The kind as a schema holds it before it is resolved: names stay, but that of kinds with parameters from data."""
+    known = as_kind(kind, column)
+    return kind if isinstance(kind, str) and known.is_resolved else known.spelled
 
 
-def kind_of_dtype(dtype: Any, name: str) -> str:
-    """The kind of a frame's column of this dtype. DataError where it has none."""
-    import narwhals as nw
+def resolved_kind(stated: StatedKind | None, implied: StatedKind | None, column: str) -> StatedKind:
+    """The stated kind, else the implied one; where a name alone is stated, a family may imply the parameters."""
+    of_family = None if implied is None else as_kind(implied, column)
+    if stated is not None and (of_family is None or stated != of_family.name):
+        return as_kind(stated, column).spelled
+    assert of_family is not None
+    return of_family.spelled
 
-    if dtype == nw.Boolean:
-        return "binary"
-    if dtype.is_numeric():
-        return "real"
-    if dtype in (nw.String, nw.Categorical, nw.Enum, nw.Object):
-        return "categorical"
-    if holds_lists(dtype):
-        refuse_lists(name)
-    raise DataError(
-        f"Column {name!r} has dtype {dtype}, which has no kind. Turn it into numbers, booleans or strings, or drop it."
-    )
+
+@final
+class ColumnKinds(Mapping[str, StatedKind]):
+    """The kinds of many columns: `default` for all but those in `overrides`, column -> kind."""
+
+    __hash__ = None  # type: ignore[assignment]  # equal to dicts
+
+    def __init__(self, names: Sequence[str], default: StatedKind, overrides: Mapping[str, StatedKind]) -> None:
+        self.names = names
+        self.default = default
+        self.overrides = {name: kind for name, kind in overrides.items() if kind != default}
+
+    def __getitem__(self, name: str) -> StatedKind:
+        if name in self.overrides:
+            return self.overrides[name]
+        if name not in self.names:
+            raise KeyError(name)
+        return self.default
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, ColumnKinds) and other.default == self.default:
+            return bool(self.names == other.names) and self.overrides == other.overrides
+        return Mapping.__eq__(self, other)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __repr__(self) -> str:
+        return f"ColumnKinds({self.names!r}, {self.default!r}, {self.overrides!r})"
+
+
+def uniform_kind(kinds: Mapping[str, StatedKind], with_overrides: bool = False) -> Kind | None:
+    """The kind of all columns, or of all but the overrides; None where they may be of several."""
+    if not isinstance(kinds, ColumnKinds) or (kinds.overrides and not with_overrides):
+        return None
+    return as_kind(kinds.default, kinds.names[0] if kinds.names else "")

@@ -9,8 +9,10 @@ import scipy.sparse
 from bayesgen.errors import DataError
 from bayesgen.typing import Float, Shaped
 
+from .categories import CATEGORICAL
 from .columns import PositionalNames, as_array
-from .encoding import Wording, encode_numbers, refuse_missing_cells
+from .kinds import Kind
+from .number_kinds import Wording, encode_numbers, refuse_missing_cells
 
 
 @runtime_checkable
@@ -18,7 +20,7 @@ class TakesRows(Protocol):
     """The part of `Family` that `lone_rows` needs."""
 
     @property
-    def kind(self) -> str: ...
+    def kind(self) -> Kind: ...
     @property
     def takes_sparse(self) -> bool: ...
     @property
@@ -51,10 +53,10 @@ def lone_rows(family: TakesRows, data: Any) -> Shaped[np.ndarray, "n ..."] | sci
         remedy=lambda column, kind: f"fit NaiveBayes(), which models {kind} columns.",
         unknown="leave these rows out",
     )
-    numbers, observed = encode_numbers(matrix, columns, family.kind, wording=wording)
+    numbers, observed, _ = encode_numbers(matrix, columns, family.kind, wording=wording)
     if observed is not None:
         refuse_missing_cells(observed, columns, f"{name} used alone takes whole rows. Leave these rows out.")
-    if family.kind == "categorical":
+    if family.kind == CATEGORICAL:
         _check_codes(name, numbers, family.num_values)
     return numbers.astype(np.float64, copy=False).reshape(cells.shape)
 

@@ -1,29 +1,39 @@
 """`Schema`: columns, kinds, categories and classes of data, and their encoding. Bad data are refused here."""
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, final
+from typing import Any, final
 
 import numpy as np
 
 from bayesgen.describe import quote_some
-from bayesgen.errors import DataError, warn
-from bayesgen.runtime import all_in_threads
+from bayesgen.errors import DataError
+from bayesgen.typing import Bool
 
-from .binned import BINNED, Binned, constant_columns
-from .categories import as_labels, check_num_classes, codes_among, inferred_categories, inferred_classes
+from .binned import Binned
+from .categories import CATEGORICAL, as_labels, check_num_classes, codes_among, inferred_classes
 from .category_values import declared_values
-from .columns import ColumnKinds, PositionalNames, check_kinds, check_known, text_names
-from .encoding import Encoded, decoded, encode_categories, encode_numbers
-from .kinds import KINDS, Kind, has_categories, name_of_kind, resolved_kind, stated_kind
+from .columns import PositionalNames, look_alikes, text_names
+from .kinds import (
+    KINDS,
+    ColumnKinds,
+    Columns,
+    Kind,
+    StatedKind,
+    as_kind,
+    register_kind,
+    resolved_kind,
+    stated_kind,
+    uniform_kind,
+)
+from .number_kinds import BINARY, COUNT, REAL
 from .response import Covariate, ResponseColumn
-from .sequence_cells import encode_sequences, inferred_symbols
-from .sequences import SEQUENCE, SequenceOf
+from .sequence_cells import SequenceOf
 from .tables import read_table
 from .views import Table, names_among
 
-NamesOf: TypeAlias = Callable[[Sequence[str]], Sequence[str]]
+for kind_of_columns in (REAL, BINARY, CATEGORICAL, COUNT, Binned(), SequenceOf()):
+    register_kind(kind_of_columns)
 
 ONE_COMPONENT = (0,)  # the classes of a mixture of one component, whose rows have no labels
 
@@ -58,7 +68,7 @@ class Schema:
     Raises DataError for an unknown kind and for empty or repeated categories, classes or columns.
     """
 
-    kinds: Mapping[str, Kind] = field(default_factory=dict)
+    kinds: Mapping[str, StatedKind] = field(default_factory=dict)
     categories: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     classes: Sequence[Any] | None = None
     columns: Sequence[str] | None = None
@@ -73,8 +83,7 @@ class Schema:
 
     def __post_init__(self) -> None:
         if not isinstance(self.kinds, ColumnKinds):
-            _set(self, "kinds", {column: stated_kind(kind) for column, kind in self.kinds.items()})
-        check_kinds(self.kinds)
+            _set(self, "kinds", {column: stated_kind(kind, column) for column, kind in self.kinds.items()})
         if self.unknown not in ("error", "missing"):
             raise DataError(f"Schema: unknown must be 'error' or 'missing', got {self.unknown!r}.")
         categories = {c: declared_values(v, f"categories of column {c!r}") for c, v in self.categories.items()}
@@ -98,12 +107,14 @@ class Schema:
         y: Any = None,
         *,
         declared: "Schema | None" = None,
-        kinds: Mapping[str, Kind] | None = None,
+        kinds: Mapping[str, StatedKind] | None = None,
     ) -> "Schema":
         """The resolved schema of these data: `declared` first, then `kinds`, then the dtypes."""
         return (declared or cls()).resolve(read_table(X), y, implied_kinds=kinds or {})
 
-    def resolve(self, table: Table, y: Any = None, *, implied_kinds: Mapping[str, Kind] | None = None) -> "Schema":
+    def resolve(
+        self, table: Table, y: Any = None, *, implied_kinds: Mapping[str, StatedKind] | None = None
+    ) -> "Schema":
         """This schema with columns, kinds, categories and classes filled in from data.
 
         Kinds are those declared here, else those in `implied_kinds`, else those of the dtypes. `y` (n,) may be None. A
@@ -117,9 +128,8 @@ class Schema:
             is_resolved = len(self.kinds) == len(self.columns)
             schema = self if is_resolved else replace(self, sparse=table.sparse)
         kinds = schema._complete_kinds(table, implied_kinds or {})
-        names_of = functools.partial(schema.names_in, table)
-        schema = replace(schema, kinds=resolved_bins(kinds, table, names_of))
-        categories = resolved_categories(schema, table, names_of)
+        schema = replace(schema, kinds=schema._with_parameters(kinds, table))
+        categories = schema._complete_categories(table)
         return replace(schema, categories=categories, classes=resolved_classes(self.classes, y, table.num_rows))
 
     def widened(self, values: Mapping[str, Any]) -> "Schema":
@@ -140,30 +150,25 @@ class Schema:
         """The table's names of some columns. DataError unless it has this schema's columns."""
         return names_among(self._resolved_columns(), self.named, table, columns)
 
-    def encode_cells(self, table: Table, columns: Sequence[str]) -> Encoded:
+    def encode_cells(self, table: Table, columns: Sequence[str]) -> tuple[Any, Bool[np.ndarray, "n D"] | None]:
         """The numbers (n, len(columns)) of some columns of one kind, and a mask of the observed cells.
 
         The numbers are a csr_array where the table is sparse; the mask is None where no cell is missing.
         real, binned: floats, without a copy where possible; other numbers as float64; NaN where missing.
         binary: 0.0 and 1.0; count: whole numbers as float64; categorical: codes 0..r-1, int64, never sparse. All these
-        are 0 where missing.
+        are 0 where missing. Sequences: see `SequenceOf.encode`.
         Raises DataError for cells that are infinite, of the wrong type, or outside the kind (see `unknown`), for
-        missing cells of a sparse table, and for a table that does not have this schema's columns.
+        missing cells of a sparse table, and for a table that does not have this schema's columns. The table counts
+        unknown values that are taken as missing.
         """
-        names = self.names_in(table, columns)
+        places = self.names_in(table, columns)
         kind = self._common_kind(columns)
-        takes_unknown = self.unknown == "missing"
-        if kind == SEQUENCE:
-            cells = {column: table.sequences(name) for column, name in zip(columns, names, strict=True)}
-            sequences = {column: self.sequence(column) for column in columns}
-            return encode_sequences(cells, sequences, self.categories, takes_unknown=takes_unknown)
-        if kind == "categorical":
-            places = dict(zip(columns, names, strict=True))
-            return encode_categories(table, places, self.categories, takes_unknown=takes_unknown)
-        numbers, observed = encode_numbers(table.matrix(names), columns, kind, takes_unknown=takes_unknown)
-        if kind == BINNED:
-            check_ends(numbers, observed, {column: self.bins(column) for column in columns})
-        return numbers, observed
+        encoded = kind.encode(self._columns(table, columns, places))
+        table.count_unknown(encoded.unknown)
+        return encoded.values, encoded.observed
+
+    def _columns(self, table: Table, names: Sequence[str], places: Sequence[str]) -> Columns:
+        return Columns(table, names, places, self.kinds, self.categories, self.unknown == "missing")
 
     def decode(self, column: str, values: Any) -> Any:
         """The inverse of `encode_cells` for a column: categories, truth values, texts or lists of symbols.
@@ -183,7 +188,7 @@ class Schema:
         ['ca', 'bbb']
         """
         check_known([column], self._resolved_columns(), self.named)
-        return decoded(column, self.kinds[column], self.categories.get(column, ()), np.asarray(values))
+        return self.kind_of(column).decode(column, self.categories.get(column, ()), np.asarray(values))
 
     def encode_labels(self, y: Any, name: str = "y") -> np.ndarray:
         """Codes (n,), int64, of labels (n,) among `classes`; `name` is what messages call them.
@@ -214,14 +219,13 @@ class Schema:
             raise DataError(f"Column {column!r} is not a categorical column of the schema.")
         return len(self.categories[column])
 
+    def kind_of(self, column: str) -> Kind:
+        """The kind of a column, with its parameters."""
+        return as_kind(self.kinds[column], column)
+
     def num_values(self, column: str) -> int | None:
         """The number of values, bins, or symbols and the end, of a column; None where it is not finite."""
-        kind = self.kinds[column]
-        if isinstance(kind, Binned):
-            return self.bins(column).num_bins
-        if isinstance(kind, SequenceOf):
-            return self.num_categories(column) + kind.end if kind.of_symbols else None
-        return self.num_categories(column) if kind == "categorical" else None
+        return self.kind_of(column).num_values(len(self.categories.get(column, ())))
 
     def sequence(self, column: str) -> SequenceOf:
         """The kind of a column of sequences. DataError where the column has none."""
@@ -238,11 +242,11 @@ class Schema:
         return kind
 
     def columns_of(self, kind: str) -> Sequence[str]:
-        """The columns of one kind, in order; `columns` itself where these are all."""
+        """The columns of one kind, by its name, in order; `columns` itself where these are all."""
         columns = self._resolved_columns()
-        if isinstance(self.kinds, ColumnKinds) and not self.kinds.overrides:
-            return columns if kind == name_of_kind(self.kinds.default) else ()
-        chosen = tuple(column for column in columns if name_of_kind(self.kinds[column]) == kind)
+        if (common := uniform_kind(self.kinds)) is not None:
+            return columns if kind == common.name else ()
+        chosen = tuple(column for column in columns if self.kind_of(column).name == kind)
         return columns if len(chosen) == len(columns) else chosen
 
     def __repr__(self) -> str:
@@ -261,9 +265,9 @@ class Schema:
             raise DataError("The schema has no columns yet. Resolve it first, or use Schema.infer(X, y).")
         return self.columns
 
-    def _complete_kinds(self, table: Table, implied_kinds: Mapping[str, Kind]) -> Mapping[str, Kind]:
+    def _complete_kinds(self, table: Table, implied_kinds: Mapping[str, StatedKind]) -> Mapping[str, StatedKind]:
         columns = self._resolved_columns()
-        default: Kind | None = table.uniform_kind
+        default: StatedKind | None = table.uniform_kind
         if isinstance(implied_kinds, ColumnKinds):  # one kind for all columns, however many
             default, implied_kinds = implied_kinds.default, implied_kinds.overrides
         stated_names = () if isinstance(self.kinds, ColumnKinds) else self.kinds
@@ -271,52 +275,88 @@ class Schema:
         if isinstance(self.kinds, ColumnKinds):
             return self.kinds
         known = dict.fromkeys([*implied_kinds, *self.kinds])
-        stated = {c: resolved_kind(self.kinds.get(c), implied_kinds.get(c) or default) for c in known}
+        stated = {c: resolved_kind(self.kinds.get(c), implied_kinds.get(c) or default, c) for c in known}
         if default is not None and isinstance(columns, PositionalNames):
-            return ColumnKinds(columns, default, stated)
-        names = self.names_in(table, columns)
-        pairs = zip(columns, names, strict=True)
-        return {c: stated.get(c) or default or table.inferred_kind(name) for c, name in pairs}
+            return ColumnKinds(columns, resolved_kind(None, default, columns[0]), stated)
+        places = zip(columns, self.names_in(table, columns), strict=True)
+        return {
+            c: stated.get(c) or resolved_kind(None, default or table.inferred_kind(place), c) for c, place in places
+        }
 
-    def _common_kind(self, columns: Sequence[str]) -> str:
-        if isinstance(self.kinds, ColumnKinds) and not self.kinds.overrides and columns == self.columns:
-            return name_of_kind(self.kinds.default)
+    def _with_parameters(self, kinds: Mapping[str, StatedKind], table: Table) -> Mapping[str, StatedKind]:
+        """The kinds with parameters from the data where they are not stated."""
+        common = uniform_kind(kinds, with_overrides=True)
+        few = kinds.overrides if isinstance(kinds, ColumnKinds) and common and common.is_resolved else kinds
+        unresolved: dict[str, list[str]] = {}
+        for column, stated in few.items():
+            kind = as_kind(stated, column)
+            if not kind.is_resolved:
+                unresolved.setdefault(kind.name, []).append(column)
+        found: dict[str, StatedKind] = {}
+        for columns in unresolved.values():
+            of_table = Columns(table, columns, self.names_in(table, columns), kinds, self.categories, False)
+            found |= as_kind(kinds[columns[0]], columns[0]).resolve(of_table)
+        if not found:
+            return kinds
+        if isinstance(kinds, ColumnKinds) and few is not kinds:
+            return ColumnKinds(kinds.names, kinds.default, {**kinds.overrides, **found})
+        return {**kinds, **found}
+
+    def _complete_categories(self, table: Table) -> dict[str, Sequence[Any]]:
+        """The categories and alphabets: those declared, else those of the table.
+
+        Raises:
+            DataError: categories of columns of other kinds; columns without any value or symbol.
+        """
+        for column in self.categories:
+            kind = self.kind_of(column)
+            if not kind.has_categories:
+                raise DataError(
+                    f"Column {column!r} has categories, and is {kind.name}. Leave them out, or declare "
+                    f"Schema(kinds={{{column!r}: 'categorical'}})."
+                )
+        common = uniform_kind(self.kinds)
+        if common is not None and not common.has_categories:
+            return {}
+        columns = [column for column in self._resolved_columns() if self.kind_of(column).has_categories]
+        places = zip(columns, self.names_in(table, columns), strict=True)
+        return {
+            column: self.categories.get(column) or self.kind_of(column).infer_categories(column, table, place)
+            for column, place in places
+        }
+
+    def _common_kind(self, columns: Sequence[str]) -> Kind:
+        common = uniform_kind(self.kinds)
+        if common is not None and columns == self.columns:
+            return common
         check_known(columns, self._resolved_columns(), self.named)
-        kinds = {name_of_kind(self.kinds[column]): column for column in columns}
+        kinds = {kind.name: kind for kind in map(self.kind_of, columns)}
         if len(kinds) != 1:
-            raise DataError(f"Columns of one kind are encoded together, and these are {kinds or 'none'}.")
-        return next(iter(kinds))
+            raise DataError(f"Columns of one kind are encoded together, and these are {list(kinds) or 'none'}.")
+        return next(iter(kinds.values()))
+
+
+def check_known(names: Sequence[str], columns: Sequence[str], named: bool) -> None:
+    """DataError for names that are not among the columns."""
+    known = columns if isinstance(columns, PositionalNames) else set(columns)
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        note = "" if named else " (X has no column names, so they are named by position)"
+        raise DataError(
+            f"The schema speaks of {quote_some(unknown)}, and the columns are {quote_some(columns)}{note}."
+            f"{look_alikes(unknown, columns)}{_of_kinds(unknown)} Correct the names."
+        )
+
+
+def _of_kinds(names: Sequence[str]) -> str:
+    """A hint for names of kinds in place of names of columns."""
+    kinds = [name for name in names if name in KINDS]
+    hint = "A schema tells of columns one by one; a model takes a family for all columns of a kind"
+    return f" {hint}, NaiveBayes({{{kinds[0]!r}: ...}})." if kinds else ""
 
 
 def _set(schema: Schema, name: str, value: Any) -> None:
     object.__setattr__(schema, name, value)  # frozen for users; __post_init__ alone may tidy
-
-
-def resolved_categories(declared: Schema, table: Table, names_of: NamesOf) -> dict[str, Sequence[Any]]:
-    """The categories of categorical columns and the alphabets of sequences: those declared, else those of the table.
-
-    Raises:
-        DataError: categories of columns of other kinds; columns without any value or symbol.
-    """
-    for column in declared.categories:
-        if not has_categories(declared.kinds[column]):
-            raise DataError(
-                f"Column {column!r} has categories, and is {name_of_kind(declared.kinds[column])}. Leave them out, or "
-                f"declare Schema(kinds={{{column!r}: 'categorical'}})."
-            )
-    categories = {}
-    for kind, inferred in (("categorical", inferred_categories), (SEQUENCE, _inferred_symbols)):
-        columns = declared.columns_of(kind)
-        for column, name in zip(columns, names_of(columns), strict=True):
-            if column in declared.categories:
-                categories[column] = declared.categories[column]
-            elif has_categories(declared.kinds[column]):
-                categories[column] = inferred(column, table, name)
-    return categories
-
-
-def _inferred_symbols(column: str, table: Table, name: str) -> Sequence[Any]:
-    return inferred_symbols(column, table.sequences(name))
 
 
 def resolved_classes(declared: Sequence[Any] | None, y: Any, num_rows: int) -> Sequence[Any] | None:
@@ -334,83 +374,3 @@ def resolved_classes(declared: Sequence[Any] | None, y: Any, num_rows: int) -> S
         return inferred_classes(y, labels)
     check_num_classes(declared)
     return declared
-
-
-def resolved_bins(kinds: Mapping[str, Kind], table: Table, names_of: NamesOf) -> Mapping[str, Kind]:
-    """The kinds of columns with edges and tails for all bins; `names_of` gives what the table calls some columns.
-
-    One warning names the columns that have fewer bins than were asked for, because too many of their values are equal.
-
-    Raises:
-        DataError: binned columns without numbers, with one value only, or of sparse tables.
-    """
-    uniform = isinstance(kinds, ColumnKinds) and not isinstance(kinds.default, Binned)
-    some = kinds.overrides if isinstance(kinds, ColumnKinds) and uniform else kinds  # columns may be very many
-    stated = {column: kind for column, kind in some.items() if isinstance(kind, Binned) and not kind.is_resolved}
-    if not stated:
-        return kinds
-    if table.sparse:
-        raise DataError(
-            f"X is sparse, and column {next(iter(stated))!r} is binned, which takes every cell. Give it X.toarray()."
-        )
-    names = dict(zip(stated, names_of(list(stated)), strict=True))
-
-    def bins_of(column: str) -> Binned | None:
-        return _bins_of(column, stated[column], table, names[column])
-
-    results = dict(zip(stated, all_in_threads(bins_of, list(stated)), strict=True))
-    found = {column: bins for column, bins in results.items() if bins is not None}
-    if len(found) < len(stated):
-        raise DataError(constant_columns([column for column in stated if column not in found]))
-    _warn_of_fewer(stated, found)
-    if isinstance(kinds, ColumnKinds) and uniform:
-        return ColumnKinds(kinds.names, kinds.default, {**kinds.overrides, **found})
-    return {**kinds, **found}
-
-
-def _bins_of(column: str, bins: Binned, table: Table, name: str) -> Binned | None:
-    """The resolved bins of a column, which the table calls `name`; None where it has only one value."""
-    matrix = np.ascontiguousarray(table.matrix([name]))  # because reading columns of a wide table is slow
-    cells, observed = encode_numbers(matrix, [column], BINNED)
-    rows = slice(None) if observed is None else observed[:, 0]
-    weights, values = None if table.weights is None else table.weights[rows], np.asarray(cells)[rows, 0]
-    if bins.edges is not None or not len(values) or values.min() < values.max():
-        return bins.resolved(values, weights, column)
-    if matrix.dtype.kind in "iu" and matrix.min() != matrix.max():
-        raise DataError(
-            f"Column {column!r} is binned, and its integers are so large that in double precision they are all "
-            f"{values[0]:.17g}. Subtract a constant, or drop it."
-        )
-    return None
-
-
-def _warn_of_fewer(stated: Mapping[str, Binned], found: Mapping[str, Binned]) -> None:
-    """One warning that names the columns with fewer bins than were asked for."""
-    fewer = [
-        f"{column!r} ({found[column].num_bins} of {bins.num_bins})"
-        for column, bins in stated.items()
-        if found[column].num_bins < bins.num_bins
-    ]
-    if fewer:
-        more = f" and {len(fewer) - 10} more" if len(fewer) > 10 else ""
-        warn(
-            f"Columns have fewer bins than were asked for, because no bin divides equal values: "
-            f"{', '.join(fewer[:10])}{more}."
-        )
-
-
-def check_ends(numbers: np.ndarray, observed: np.ndarray | None, columns: Mapping[str, Binned]) -> None:
-    """DataError for cells (n, D) beyond an end of the bins of their column that has no tail; it names the column."""
-    for index, (column, bins) in enumerate(columns.items()):
-        if bins.edges is None or bins.tails is None or all(bins.tails):
-            continue
-        cells = numbers[:, index]
-        outside = (bins.tails[0] == 0) & (cells < bins.edges[0]) | (bins.tails[1] == 0) & (cells > bins.edges[-1])
-        outside = outside if observed is None else outside & observed[:, index]
-        if outside.any():
-            row = int(np.argmax(outside))
-            raise DataError(
-                f"Column {column!r} has {cells[row]:g} at row {row}, beyond the ends of its bins, {bins.edges[0]:g} "
-                f"and {bins.edges[-1]:g}, where they have no tails. Correct it, or declare it with tails above 0, "
-                f"Schema(kinds={{{column!r}: Binned(edges=..., tails=...)}}), or with wider edges."
-            )

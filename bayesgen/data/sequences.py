@@ -1,4 +1,4 @@
-"""`SequenceOf`: the kind of a column of sequences; arrays of padded and coded sequences."""
+"""Arrays of padded and of coded sequences."""
 
 from dataclasses import dataclass
 from numbers import Real
@@ -10,8 +10,6 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 from bayesgen.typing import Int, Shaped
 
-SEQUENCE = "sequence"
-KINDS_OF_STEPS = ("categorical", "real", "count", "binary")
 PADDING = -1
 """The code past the end of a sequence of symbols."""
 
@@ -28,52 +26,6 @@ def as_one_sequence(column: str, cell: object) -> str:
         if isinstance(cell, Real | np.bool_)
         else ""
     )
-
-
-@final
-@dataclass(frozen=True)
-class SequenceOf:
-    """The kind of a column whose cells are sequences: of symbols, such as words are of letters, or of numbers.
-
-    A cell is a string, whose symbols are its characters; a list, tuple or array of time steps; or a row of a padded
-    array, see `Padded`. None or NaN is a missing time step or, as a cell, a missing sequence. A padded array of symbols
-    has -1 past the ends of its rows, and nowhere else; its integers are codes where the alphabet has no numbers.
-    Simulated sequences, `CodedSequences`, are always codes, and lists are always symbols.
-
-    Args:
-        steps: the kind of the time steps: "categorical" (symbols, any hashable values), "real", "count" or "binary".
-        end: whether the end of a sequence is modelled as one more symbol, so that its length is random. Only for
-            sequences of symbols.
-
-    `Schema(kinds={"word": "sequence"})` declares a column of sequences of symbols, whose alphabet is inferred, the
-    sorted symbols of the data; `Schema(categories={"word": list("abc")})` declares it. With words as symbols, a cell is
-    a list of words.
-
-    Raises:
-        DataError: an unknown kind of time steps; an end for numbers.
-
-    >>> SequenceOf()
-    SequenceOf(steps='categorical', end=False)
-    """
-
-    steps: str = "categorical"
-    end: bool = False
-
-    def __post_init__(self) -> None:
-        if self.steps not in KINDS_OF_STEPS:
-            raise DataError(f"SequenceOf: steps must be one of {quote_some(KINDS_OF_STEPS)}, got {self.steps!r}.")
-        if not isinstance(self.end, bool):
-            raise DataError(f"SequenceOf: end must be True or False, got {self.end!r}.")
-        if self.end and not self.of_symbols:
-            raise DataError(
-                f"SequenceOf: end=True is one more symbol, and the steps are {self.steps}. Leave it out: sequences of "
-                "numbers are modelled given their lengths."
-            )
-
-    @property
-    def of_symbols(self) -> bool:
-        """Whether the time steps are symbols, and not numbers."""
-        return self.steps == "categorical"
 
 
 class CodedSequences(np.ndarray):

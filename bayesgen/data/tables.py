@@ -19,10 +19,11 @@ from .columns import (
     as_weights,
     check_index,
     holds_integers,
+    holds_lists,
     index_of,
+    kind_of_dtype,
     text_names,
 )
-from .kinds import holds_lists, kind_of_dtype
 from .sequences import Padded, SequenceCells
 from .views import ArrayTable, FrameTable, MappingTable, SparseTable, Table
 
@@ -30,14 +31,14 @@ _KIND_OF_DTYPE = {"b": "binary", **dict.fromkeys("iuf", "real"), **dict.fromkeys
 
 
 def read_table(X: Any, y: Any = None, sample_weight: Any = None, *, least_rows: int = 1) -> Table:
-    """X as a table, with its labels and weights where they are given; a table is returned as it is.
+    """X as a table, with its labels and weights where they are given; a table stays as it is.
 
     X is a 2-D array or what np.asarray makes 2-D, a data frame that narwhals reads (pandas, polars, pyarrow,
     ...), a scipy.sparse matrix or array, or a mapping name -> array. No cell is read. Rows of weight 0 are left out,
     even if these are all. Raises DataError for anything else, for fewer rows than `least_rows` or no columns, for names
     or lengths that clash, and for labels or weights that are not one a row.
     """
-    table = X if isinstance(X, Table) else _read_cells(X, least_rows)
+    table = dataclasses.replace(X, unknown={}) if isinstance(X, Table) else _read_cells(X, least_rows)
     if y is None and sample_weight is None:
         return table
     labels = None if y is None else as_labels(y)

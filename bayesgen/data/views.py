@@ -6,7 +6,7 @@ No cell is copied, cast or checked here, but by `Schema.encode_cells`.
 import abc
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, TypeAlias, final
 
@@ -17,8 +17,16 @@ from bayesgen.errors import DataError
 from bayesgen.runtime import table_chunks
 
 from .category_values import dtype_categories
-from .columns import PositionalNames, as_integers, holds_integers, mismatch, values_of
-from .kinds import DECLARED, kind_of_dtype, refuse_lists
+from .columns import (
+    DECLARED,
+    PositionalNames,
+    as_integers,
+    holds_integers,
+    kind_of_dtype,
+    mismatch,
+    refuse_lists,
+    values_of,
+)
 from .sequences import Padded, SequenceCells
 
 
@@ -39,6 +47,9 @@ class Table(abc.ABC):
         kept: positions of the rows among those given; None where none was dropped.
         index: the index of a frame or series of pandas; None for other data.
         chunk_number: of data in chunks, from 1; 0 for other data.
+        start: position of the first row in the table that this is a slice of.
+        unknown: column and `start` of a slice -> the number of its cells that were read with unknown values. Slices of
+            a table share it, whatever the threads that read them, and so does who reads a slice again.
     """
 
     names: Sequence[str]
@@ -52,6 +63,8 @@ class Table(abc.ABC):
     kept: np.ndarray | None = None
     index: Any = None
     chunk_number: int = 0
+    start: int = 0
+    unknown: dict[tuple[str, int], int] = field(default_factory=dict)
     sparse: ClassVar[bool] = False
 
     @abc.abstractmethod
@@ -84,7 +97,21 @@ class Table(abc.ABC):
             return self
         of_rows = {name: getattr(self, name) for name in ("labels", "weights", "kept", "index")}
         taken = {name: given[places] for name, given in of_rows.items() if given is not None}
-        return replace(self._of_rows(places), **taken)
+        if isinstance(places, slice):
+            return replace(self._of_rows(places), **taken, start=self.start + places.indices(self.num_rows)[0])
+        return replace(self._of_rows(places), **taken, start=0, unknown={})
+
+    def count_unknown(self, cells: Mapping[str, int]) -> None:
+        """Remember how many cells of these rows have unknown values, by column."""
+        self.unknown.update({(column, self.start): number for column, number in cells.items()})
+
+    @property
+    def unknown_cells(self) -> Mapping[str, int]:
+        """Column -> the number of its cells that were read with unknown values."""
+        counts: dict[str, int] = {}
+        for (column, _), number in self.unknown.items():
+            counts[column] = counts.get(column, 0) + number
+        return counts
 
     @abc.abstractmethod
     def _of_rows(self, places: slice | np.ndarray) -> "Table":

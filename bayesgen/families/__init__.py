@@ -4,6 +4,7 @@ from .base import Family
 from .base import IncompleteFamily as IncompleteFamily
 from .base import OpenFamily as OpenFamily
 from .beta_bernoulli import BetaBernoulli
+from .defaults import default_family as default_family
 from .dirichlet_categorical import DirichletCategorical
 from .dirichlet_grammar import DirichletGrammar
 from .dirichlet_hidden_markov import DirichletHiddenMarkov

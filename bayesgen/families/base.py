@@ -9,7 +9,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from bayesgen.data import Kind, Schema, SequenceOf, as_weights, lone_rows, name_of_kind
+from bayesgen.data import Kind, Schema, as_weights, lone_rows
 from bayesgen.errors import DataError, ModelError
 from bayesgen.records import content_hash, copied, field_names, record, static
 from bayesgen.statistics import Cells, Likelihood, Moments, RowDensity, Summary, Sums, as_float, check_magnitudes
@@ -35,8 +35,8 @@ class Family(abc.ABC):
     model, () or (D,) alone, where NumPy's numbers stand for arrays without axes.
     """
 
-    kind: ClassVar[str]
-    """The name of the kind of column (see `Schema`) that the family models."""
+    kind: ClassVar[Kind]
+    """The kind of column that the family models."""
     joint: ClassVar[bool] = False
     """Whether the columns of a block are modelled jointly."""
     scaled: ClassVar[bool] = False
@@ -131,7 +131,7 @@ class Family(abc.ABC):
 
     def takes_kind(self, kind: Kind) -> bool:
         """Whether the family models columns of this kind; of sequences, those with these time steps and this end."""
-        return kind == self.kind_of_column(0) if isinstance(kind, SequenceOf) else name_of_kind(kind) == self.kind
+        return kind.is_modelled_by(self.kind_of_column(0))
 
     @abc.abstractmethod
     def resolve(self, scale: Scale) -> Self:

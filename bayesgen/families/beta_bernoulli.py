@@ -8,6 +8,7 @@ import numpyro
 import numpyro.distributions as dist
 from scipy.special import betaln, xlog1py, xlogy
 
+from bayesgen.data import BINARY
 from bayesgen.records import fill, record
 from bayesgen.runtime import generator
 from bayesgen.statistics import BERNOULLI, RowDensity, Sums, namespace
@@ -51,7 +52,7 @@ class BetaBernoulli(Family):
 
     a: Hyperparameter
     b: Hyperparameter
-    kind = "binary"
+    kind = BINARY
     takes_sparse = True
     likelihood = BERNOULLI
 

@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 import numpyro.distributions as dist
 
-from bayesgen.data import Schema
+from bayesgen.data import CATEGORICAL, Schema
 from bayesgen.errors import ModelError
 from bayesgen.records import record
 from bayesgen.statistics import CategoricalLikelihood
@@ -36,7 +36,7 @@ class DirichletCategorical(DirichletFamily):
     [0.5, 0.167, 0.333]
     """
 
-    kind = "categorical"
+    kind = CATEGORICAL
 
     def __init__(self, concentration: Stated = 1.0) -> None:
         super().__init__(concentration)

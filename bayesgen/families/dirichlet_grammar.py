@@ -67,7 +67,7 @@ class DirichletGrammar(OpenFamily, DirichletFamily):
 
     rules: GrammarRules = static()
     max_length: int | None = static()
-    kind = "sequence"
+    kind = SequenceOf()
     joint = True
     without_maximum = "NUTS() needs no maximum."
     why_open = (

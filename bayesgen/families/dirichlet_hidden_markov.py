@@ -11,7 +11,7 @@ import numpy as np
 import numpyro.distributions as dist
 from numpyro.distributions.transforms import Transform
 
-from bayesgen.data import KINDS_OF_STEPS, Kind, Schema, SequenceOf
+from bayesgen.data import CATEGORICAL, KINDS_OF_STEPS, Kind, Schema, SequenceOf
 from bayesgen.distributions import HiddenMarkov, HiddenMarkovLikelihood
 from bayesgen.errors import ModelError
 from bayesgen.records import fill, record, static
@@ -52,10 +52,10 @@ def check_emissions(emissions: object) -> None:
     """
     if not isinstance(emissions, Family):
         raise ModelError(f"DirichletHiddenMarkov: emissions must be a family, got {emissions!r}.")
-    shared = emissions.kind in KINDS_OF_STEPS and any(
+    shared = emissions.kind.name in KINDS_OF_STEPS and any(
         axes[:1] != ("class",) for axes in emissions.parameter_axes().values()
     )
-    if emissions.kind not in KINDS_OF_STEPS or emissions.covariate is not None or shared:
+    if emissions.kind.name not in KINDS_OF_STEPS or emissions.covariate is not None or shared:
         raise ModelError(
             f"DirichletHiddenMarkov: no hidden state emits by {emissions!r}. Emissions are columns that depend on the "
             "state alone, with parameters of their own in each: NormalInverseGamma(), NormalInverseWishart(), "
@@ -74,7 +74,7 @@ def emitted(emissions: Family, parameters: Mapping[str, Array], labels: Int[Arra
     num_states = next(iter(parameters.values())).shape[1]
     codes = jnp.asarray(labels)[..., None] * num_states + jnp.arange(num_states)
     of_states = {name: jnp.reshape(value, (-1, *value.shape[2:])) for name, value in parameters.items()}
-    if emissions.kind == "categorical":  # steps of one column of symbols have no axis of columns
+    if emissions.kind == CATEGORICAL:  # steps of one column of symbols have no axis of columns
         return dist.Categorical(probs=of_states["probs"][codes][..., 0, :])
     return emissions.site_distribution(of_states, codes)
 
@@ -130,7 +130,7 @@ class DirichletHiddenMarkov(OpenFamily):
     emissions: Family
     transition_concentration: Hyperparameter
     initial_concentration: Hyperparameter
-    kind = "sequence"
+    kind = SequenceOf()
     joint = True
     without_maximum = (
         "MAP() keeps all states by concentrations above 1, DirichletHiddenMarkov(S, concentration=2.0, initial=2.0); "
@@ -165,7 +165,7 @@ class DirichletHiddenMarkov(OpenFamily):
 
     def kind_of_column(self, index: int) -> Kind:
         """Sequences of what the emissions are."""
-        return SequenceOf(self.emissions.kind)
+        return SequenceOf(self.emissions.kind.name)
 
     @property
     def num_values(self) -> int | None:

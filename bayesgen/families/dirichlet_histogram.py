@@ -61,7 +61,7 @@ class DirichletHistogram(DirichletFamily):
     edges: Hyperparameter
     tails: Hyperparameter
     num_bins: int = static()
-    kind = "binned"
+    kind = Binned()
 
     def __init__(
         self, num_bins: int | None = None, concentration: Stated = 1.0, *, edges: Any = None, tails: Any = None

@@ -137,7 +137,7 @@ class DirichletMarkov(IncompleteFamily, DirichletFamily):
     end: bool = static()
     symbols: tuple[Hashable, ...] | None = static()
     max_length: int = static()
-    kind = "sequence"
+    kind = SequenceOf()
     why_open = (
         "steps of its sequences are missing, so that what there is to count is not known. Use MLE(), MAP() or NUTS(), "
         "leave those rows out, or mark these sequences as missing altogether."

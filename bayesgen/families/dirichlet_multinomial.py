@@ -7,6 +7,7 @@ import numpy as np
 import numpyro.distributions as dist
 from numpy.typing import ArrayLike
 
+from bayesgen.data import COUNT
 from bayesgen.records import record
 from bayesgen.statistics import MULTINOMIAL, RowDensity, Sums
 from bayesgen.typing import Array, Int
@@ -38,7 +39,7 @@ class DirichletMultinomial(DirichletFamily):
     [0.5, 0.167, 0.333]
     """
 
-    kind = "count"
+    kind = COUNT
     joint = True
     takes_sparse = True
     takes_missing = False

@@ -7,6 +7,7 @@ import numpy as np
 import numpyro.distributions as dist
 from numpy.typing import ArrayLike
 
+from bayesgen.data import CATEGORICAL
 from bayesgen.errors import ModelError
 from bayesgen.records import fill, record
 from bayesgen.statistics import CategoricalLikelihood, RowDensity, Sums, safe_product
@@ -25,7 +26,7 @@ class FixedCategorical(Family):
     """
 
     probs: Float[Array, " r"]
-    kind = "categorical"
+    kind = CATEGORICAL
 
     def __init__(self, probs: ArrayLike | Sequence[float]) -> None:
         values = np.asarray(probs, np.float64)

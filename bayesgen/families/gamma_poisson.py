@@ -8,6 +8,7 @@ import numpyro
 import numpyro.distributions as dist
 from scipy.special import gammaln, xlogy
 
+from bayesgen.data import COUNT
 from bayesgen.distributions import PreciseGammaPoisson
 from bayesgen.records import fill, record
 from bayesgen.runtime import generator
@@ -53,7 +54,7 @@ class GammaPoisson(Family):
 
     shape: Hyperparameter
     rate: Hyperparameter
-    kind = "count"
+    kind = COUNT
     scaled = True
     likelihood = POISSON
 

@@ -11,6 +11,7 @@ import numpyro
 import numpyro.distributions as dist
 from numpyro.distributions.transforms import Transform
 
+from bayesgen.data import REAL
 from bayesgen.distributions import Chi
 from bayesgen.errors import ModelError
 from bayesgen.records import fill, record, static
@@ -101,7 +102,7 @@ class LowRankNormal(OpenFamily, JointNormalFamily):
     shape: Hyperparameter
     scale: Hyperparameter
     basis: Any
-    kind = "real"
+    kind = REAL
     joint = True
     scaled = True
     why_open = "its posterior is no LowRankNormal. Use NUTS(), or MAP() for the mode."

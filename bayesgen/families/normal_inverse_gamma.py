@@ -10,6 +10,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
+from bayesgen.data import REAL
 from bayesgen.errors import FitError
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
@@ -78,7 +79,7 @@ class NoisyFamily(Family, abc.ABC):
     scale: Hyperparameter
     pooling: Pooling
     batch_shape: TableShape
-    kind = "real"
+    kind = REAL
     scaled = True
 
     @property

@@ -10,6 +10,7 @@ import numpyro
 import numpyro.distributions as dist
 from numpyro.distributions.transforms import CholeskyTransform, Transform
 
+from bayesgen.data import REAL
 from bayesgen.errors import ModelError
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
@@ -85,7 +86,7 @@ class NormalInverseWishart(JointNormalFamily):
     df: Hyperparameter
     scale: Hyperparameter
     pooling: Pooling = static()
-    kind = "real"
+    kind = REAL
     joint = True
     scaled = True
     likelihood = MultivariateNormalLikelihood()

@@ -15,7 +15,6 @@ from bayesgen.data import (
     category_array,
     check_ranges,
     read_table,
-    unknown_cells,
     warn_of_unknown,
 )
 from bayesgen.describe import amount, counted, described, quote_some, shapes, shortened
@@ -132,8 +131,9 @@ class Fit(Trained[Any], Generic[Labelled]):
         if isinstance(X, Rows):
             return X
         table = read_table(X)
-        self.warn_of_new_values(table)
-        return self.rows_of(table)
+        rows = self.rows_of(table)
+        warn_of_unknown(table.unknown_cells)
+        return rows
 
     def rows_of(self, table: Table) -> Rows:
         """The rows of a table, as `read` gives them, without its warning."""
@@ -145,11 +145,6 @@ class Fit(Trained[Any], Generic[Labelled]):
         self.concrete.check_rows(self.schema, rows.values)
         check_ranges(self.schema.ranges, rows.covariates)
         return rows
-
-    def warn_of_new_values(self, table: Table) -> None:
-        """Warn once of new values, which are taken as missing, with the number of their cells."""
-        if not self.are_sites(table.names):
-            warn_of_unknown(unknown_cells(self.schema, table))
 
     def are_sites(self, names: Sequence[str]) -> bool:
         """Whether these are the sites of the program, and not the columns that it was trained on."""

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse
 from sklearn.cluster import kmeans_plusplus
 
-from bayesgen.data import BINNED, Rows, Schema
+from bayesgen.data import CATEGORICAL, COUNT, REAL, Rows, Schema
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 from bayesgen.models import Conjugate
@@ -85,14 +85,14 @@ def _features_of(sample: Rows, conjugate: Conjugate | None) -> Callable[[Rows], 
     of_sites: dict[str, FeaturesOf] = {}
     for site, values in sample.values.items():
         family = families.get(site)
-        if family is not None and family.kind == "categorical":
+        if family is not None and family.kind == CATEGORICAL:
             of_sites[site] = functools.partial(_indicators, num_values=int(values.max()) + 1)
-        elif family is not None and family.kind == "count":
+        elif family is not None and family.kind == COUNT:
             of_sites[site] = _roots_of_shares if family.covariate else _roots
         elif hasattr(values, "tocsr"):
             of_sites[site] = _unchanged
         else:
-            is_real = family is None or family.kind in ("real", BINNED)
+            is_real = family is None or family.kind.events == REAL
             of_sites[site] = _standardizing(_flat(values, _mask(sample, site)), is_real)
 
     def features_of(rows: Rows) -> FeatureMatrix:

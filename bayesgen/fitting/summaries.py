@@ -18,7 +18,6 @@ from bayesgen.data import (
     naming_origin,
     read_tables,
     row_chunks,
-    unknown_cells,
     warn_of_unknown,
 )
 from bayesgen.describe import amount, counted, described
@@ -293,7 +292,6 @@ def summarize_tables(
         nonlocal num_rows, schema
         for table in tables:
             with naming_origin(table.chunk_number, table.num_dropped):
-                unknown.update(unknown_cells(schema, table))
                 try:
                     chunks = functools.partial(of_rows, table), row_chunks(schema, table)
                     for statistics, missing, labelled, ranges in (in_threads if model.in_threads else map)(*chunks):
@@ -305,6 +303,7 @@ def summarize_tables(
                     of_rows(table, slice(0, table.num_rows))  # names the row, and counts, in the table as it was given
                     raise
             num_rows += table.num_rows + table.num_dropped
+            unknown.update(table.unknown_cells)
 
     statistics = merged(parts())
     warn_of_unknown(unknown)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 import scipy.special
 
-from bayesgen.data import SEQUENCE, Rows, Schema, Table, collected, read_table, sequence_lengths, with_cells
+from bayesgen.data import Rows, Schema, Table, collected, read_table, sequence_lengths, warn_of_unknown, with_cells
 from bayesgen.describe import described, quote_some
 from bayesgen.errors import ModelError, PredictionError
 from bayesgen.models import Conjugate, Densities
@@ -150,8 +150,9 @@ def site_of_states(fit: "Fit", site: str | None) -> str:
 def states_by(rule: HiddenStatesRule, fit: "Fit", X: Any, site: str) -> HiddenStates:
     """The states of a site by a rule."""
     table = read_table(X, least_rows=0)
-    fit.warn_of_new_values(table)
-    states = rule.states(fit, fit.rows_of(table), site, _lengths(fit, table, site))
+    rows = fit.rows_of(table)
+    warn_of_unknown(table.unknown_cells)
+    states = rule.states(fit, rows, site, _lengths(fit, table, site))
     return dataclasses.replace(states, index=table.index)
 
 
@@ -195,8 +196,8 @@ def imputed(fit: "Fit", X: Any, num_draws: int, seed: Seed) -> Any:
     if not isinstance(num_draws, numbers.Integral) or isinstance(num_draws, bool) or num_draws < 0:
         raise PredictionError(f"num_draws must be a whole number of at least 0, got {num_draws!r}.")
     table = read_table(X)
-    fit.warn_of_new_values(table)
     rows = fit.concrete.read(fit.schema, table)
+    warn_of_unknown(table.unknown_cells)
     fit.concrete.check_rows(fit.schema, rows.values)
     _refuse_sequences(conjugate, rows)
     processes = fit.posterior.densities(conjugate)
@@ -220,7 +221,7 @@ def imputed(fit: "Fit", X: Any, num_draws: int, seed: Seed) -> Any:
 def _refuse_sequences(conjugate: Conjugate, rows: Rows) -> None:
     """Refuse missing sequences, and sequences with missing time steps, which are not imputed."""
     for block in conjugate.blocks:
-        if block.family.kind == SEQUENCE and block.name in rows.observed:
+        if block.family.kind.has_steps and block.name in rows.observed:
             raise ModelError(
                 f"Block {block.name!r} is of sequences, of which some are missing or lack steps, and impute does not "
                 "fill in cells of sequences. Leave these rows out, or impute by a model without this block; fit and "

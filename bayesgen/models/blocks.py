@@ -8,8 +8,6 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 
 from bayesgen.data import (
-    BINNED,
-    SEQUENCE,
     Kind,
     ResponseColumn,
     Rows,
@@ -76,24 +74,16 @@ def known_moments(schema: Schema) -> tuple[dict[str, int], Float[np.ndarray, " D
     return {name: index for index, name in enumerate(columns)}, moments[0].copy(), moments[1].copy()
 
 
-# kind with finitely many values -> their name, and how to have as many in all columns
-_FINITE = {
-    "categorical": ("values", "declare Schema(categories=...)"),
-    BINNED: ("bins", "state edges"),
-    SEQUENCE: ("symbols", "declare Schema(categories=...)"),
-}
-
-
 def num_values(schema: Schema, name: str, family: Family, columns: Sequence[str]) -> int | None:
     """Number of values, or bins, of each column of a block; None for kinds without such a number."""
-    if family.kind not in _FINITE or schema.num_values(columns[0]) is None:
+    if family.kind.values_called is None or schema.num_values(columns[0]) is None:
         return None
     sizes = [schema.num_values(column) or 0 for column in columns]
-    what, remedy = _FINITE[family.kind]
+    what, remedy = family.kind.values_called
     if family.num_values is not None:
         for column, size in zip(columns, sizes, strict=True):
             if size != family.num_values:
-                ties = ", because equal values are in one bin" if what == "bins" and size < family.num_values else ""
+                ties = family.kind.why_fewer if size < family.num_values else ""
                 raise FitError(
                     f"Block {name!r}: concentration has length {family.num_values}, and column {column!r} has {size} "
                     f"{what}{ties}. Give one number for all of them, or {remedy}."
@@ -222,9 +212,9 @@ class BlockModel(ConcreteModel[Labelled]):
         declared = with_alphabets(declared, owners)
         schema = declared.resolve(table, y if self.has_labels else None, implied_kinds=kinds)
         for _, family, columns in self.blocks:
-            if family.kind == SEQUENCE:
+            if family.kind.has_steps:
                 for column in columns:
-                    check_kind_of_sequences(column, schema.kinds[column], family)
+                    check_kind_of_sequences(column, schema.kind_of(column), family)
         return schema
 
     def read(self, schema: Schema, table: Table) -> Rows:
@@ -249,8 +239,7 @@ class BlockModel(ConcreteModel[Labelled]):
 
     def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
         for name, family, columns in self.blocks:
-            is_real = family.kind in ("real", SEQUENCE)  # sequences may be of numbers
-            if is_real and self._likelihood(family, schema, name, columns).takes_squares:
+            if self._likelihood(family, schema, name, columns).takes_squares:
                 variance = self._scale(schema, name, family, columns).variance
                 units = 1.0 if variance is None else np.sqrt(default_variances(variance))
                 check_rows(attributes[name], units, functools.partial(column_name, columns))
@@ -347,13 +336,13 @@ class BlockModel(ConcreteModel[Labelled]):
         """The `Scale` of a block without means and variances."""
         num_classes = len(schema.classes or ()) if self.has_labels else None
         scale = Scale(num_classes, len(columns), num_values(schema, name, family, columns))
-        if family.kind != BINNED:
+        if not family.kind.parameters:
             return scale
-        bins = [schema.bins(column) for column in columns]
-        edges, tails = (
-            np.asarray(table, np.float64) for table in zip(*((b.edges, b.tails) for b in bins), strict=True)
-        )
-        return dataclasses.replace(scale, edges=edges, tails=tails)
+        parameters = [schema.kind_of(column).parameters for column in columns]
+        tables: dict[str, Any] = {
+            key: np.asarray([of_column[key] for of_column in parameters]) for key in parameters[0]
+        }
+        return dataclasses.replace(scale, **tables)
 
     def _likelihood(self, family: Family, schema: Schema, name: str, columns: Sequence[str]) -> Likelihood:
         shape = self._shape(schema, name, family, columns)

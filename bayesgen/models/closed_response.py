@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from bayesgen.data import ResponseColumn, Rows, Schema, Table, name_of_kind, refuse_classes_of_response
+from bayesgen.data import COUNT, REAL, ResponseColumn, Rows, Schema, Table, refuse_classes_of_response
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, ModelError
 from bayesgen.families import Family, MultivariateStudentTDensity
@@ -18,7 +18,7 @@ from bayesgen.statistics import LastGivenRest, last_given_rest
 from bayesgen.typing import Float
 
 RESPONSE = "y"  # site, and block, of a response of its own
-TAKEN = ("real", "count")  # kinds of columns
+TAKEN = (REAL, COUNT)
 
 
 def regression_schema(model: Recipe, table: Table, declared: Schema) -> Schema:
@@ -31,17 +31,18 @@ def regression_schema(model: Recipe, table: Table, declared: Schema) -> Schema:
     refuse_classes_of_response(name, declared.classes)
     schema = declared.resolve(table)
     columns = schema.columns or ()
-    others = [column for column in columns if schema.kinds[column] not in TAKEN]
+    kinds_of = {column: schema.kind_of(column) for column in columns}
+    others = [column for column, kind in kinds_of.items() if kind.modelled_as not in TAKEN]
     if others:
-        kinds = ", ".join(sorted({name_of_kind(schema.kinds[column]) for column in others}))
+        kinds = ", ".join(sorted({kinds_of[column].name for column in others}))
         raise DataError(
             f"{name} takes real columns, and {quote_some(others)} are {kinds}. Turn them into numbers: "
             "LinearRegression(basis=...) with an encoder does so (OneHotEncoder, in a ColumnTransformer), or convert "
             "them, declare Schema(kinds={...: 'real'}), or leave them out."
         )
-    has_counts = any(schema.kinds[column] == "count" for column in columns)
-    as_reals = dict.fromkeys(columns, "real") if has_counts else schema.kinds
-    return dataclasses.replace(schema, kinds=as_reals, response=schema.response or ResponseColumn())
+    if COUNT in kinds_of.values():
+        schema = dataclasses.replace(schema, kinds={c: REAL if k == COUNT else k for c, k in kinds_of.items()})
+    return dataclasses.replace(schema, response=schema.response or ResponseColumn())
 
 
 def refuse_sparse(name: str, table: Table) -> None:

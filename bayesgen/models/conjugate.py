@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from bayesgen.data import Rows, Schema, SequenceOf
+from bayesgen.data import Rows, Schema
 from bayesgen.families import Advice, Family, IncompleteFamily, Names, OpenFamily
 from bayesgen.records import copied, record, static
 from bayesgen.statistics import (
@@ -117,7 +117,7 @@ class Conjugate:
         empty = np.ones(rows.num_rows, bool)
         for block in self.blocks:
             observed = rows.observed.get(block.name)
-            if observed is None or isinstance(block.family.kind_of_column(0), SequenceOf):
+            if observed is None or block.family.kind.has_steps:
                 return np.zeros(rows.num_rows, bool)
             empty &= ~flatten_rows(np.asarray(observed)).any(1)
         return empty

@@ -1,23 +1,12 @@
 """`NaiveBayes`: columns independent given the class, one block for each kind of column."""
 
 import dataclasses
-import functools
-import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from bayesgen.data import SEQUENCE, Binned, ColumnKinds, Kind, Schema, SequenceOf, Table, name_of_kind
+from bayesgen.data import KINDS, Binned, ColumnKinds, Kind, Schema, Table, as_kind, uniform_kind
 from bayesgen.errors import ModelError
-from bayesgen.families import (
-    BetaBernoulli,
-    DirichletCategorical,
-    DirichletHistogram,
-    DirichletMarkov,
-    DirichletMultinomial,
-    Family,
-    GammaPoisson,
-    NormalInverseGamma,
-)
+from bayesgen.families import DirichletCategorical, Family, default_family
 from bayesgen.labels import OptionalLabel
 from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.records import fill
@@ -25,15 +14,6 @@ from bayesgen.records import fill
 from .blocks import check_kind_of_sequences, refuse_classes, refuse_components, with_alphabets
 from .classifier import ClassPrior, GenerativeClassifier, as_class_prior
 from .structure_average import StructureAverage
-
-DEFAULTS: dict[str, Callable[[], Family]] = {
-    "real": NormalInverseGamma,
-    "binary": BetaBernoulli,
-    "categorical": DirichletCategorical,
-    "count": GammaPoisson,
-    "binned": DirichletHistogram,
-    "sequence": DirichletMarkov,
-}
 
 STRUCTURES: dict[str, Callable[[GenerativeClassifier, float], ConcreteModel]] = {
     "full": lambda classifier, dependence_prior: classifier,
@@ -125,15 +105,15 @@ class NaiveBayes(Recipe[OptionalLabel]):
                 table, y, implied_kinds=ColumnKinds(table.names, self.families.kind_of_column(0), {})
             )
         families = dict(self.families or {})
-        unknown = [name for name in families if name not in DEFAULTS and name not in table.names]
+        unknown = [name for name in families if name not in KINDS and name not in table.names]
         if unknown:
-            raise ModelError(f"families= names {unknown}, which are neither kinds {list(DEFAULTS)} nor columns.")
+            raise ModelError(f"families= names {unknown}, which are neither kinds {list(KINDS)} nor columns.")
         implied, chosen = {}, {}
         if families:
             for name in table.names:
                 family = families.get(name)
                 if family is None:
-                    family = families.get(name_of_kind(declared.kinds.get(name) or table.inferred_kind(name)))
+                    family = families.get(as_kind(declared.kinds.get(name) or table.inferred_kind(name), name).name)
                 if family is not None:
                     implied[name], chosen[name] = family.kind_of_column(0), family
         declared = with_alphabets(declared, chosen)
@@ -142,17 +122,18 @@ class NaiveBayes(Recipe[OptionalLabel]):
     def concrete(self, schema: Schema) -> ConcreteModel:
         """The `GenerativeClassifier` (or average of them) with the blocks that the schema's kinds call for."""
         groups: dict[tuple[str, int | None, Family, str | None], list[str]] = {}
-        for name, of_column in self._kinds(schema):
-            kind = name_of_kind(of_column)
-            family, size = self._family(name, of_column, schema.sparse), schema.num_values(name)
-            groups.setdefault((kind, size, family, self._owner(name, family)), []).append(name)
+        for name in self._named(schema):
+            kind = schema.kind_of(name)
+            family, size = self._family(name, kind, schema.sparse), schema.num_values(name)
+            groups.setdefault((kind.name, size, family, self._owner(name, family)), []).append(name)
         taken: dict[str, int] = {}
         blocks = []
-        for (kind, size, family, _), columns in groups.items():
-            stem = columns[0] if kind == SEQUENCE else kind if size is None else f"{kind}_{size}"
+        for (kind_name, size, family, _), columns in groups.items():
+            of_kind = kind_name if size is None else f"{kind_name}_{size}"
+            stem = columns[0] if family.kind.has_steps else of_kind
             taken[stem] = taken.get(stem, 0) + 1
             name = stem if taken[stem] == 1 else f"{stem}_part{taken[stem]}"
-            whole = len(groups) == 1  # all columns: `_kinds` may have named the first alone
+            whole = len(groups) == 1  # all columns: `_named` may have given the first alone
             blocks.append((name, family, (schema.columns or ()) if whole else columns))
         return STRUCTURES[self.structure](GenerativeClassifier(blocks, self.class_prior), self.dependence_prior)
 
@@ -161,20 +142,20 @@ class NaiveBayes(Recipe[OptionalLabel]):
             refuse_components(self)
         return self
 
-    def _family(self, name: str, of_column: Kind, is_sparse: bool) -> Family:
+    def _family(self, name: str, kind: Kind, is_sparse: bool) -> Family:
         """The family of a column: its own, else that of its kind."""
-        families, kind = self.families, name_of_kind(of_column)
+        families = self.families
         if isinstance(families, Family):
             family = families
         else:
-            chosen = (families or {}).get(name) or (families or {}).get(kind)
-            family = chosen or self._by_implied_kind(kind) or _default(name, of_column, is_sparse)
-        if family.kind != kind:
+            chosen = (families or {}).get(name) or (families or {}).get(kind.name)
+            family = chosen or self._by_implied_kind(kind) or _default(name, kind, is_sparse)
+        if family.kind.name != kind.modelled_as.name:
             raise ModelError(
-                f"Column {name!r} is of kind {kind!r}, but its family {type(family).__name__} is for "
-                f"{family.kind!r} columns. Change Schema(kinds=...) or families=."
+                f"Column {name!r} is of kind {kind.name!r}, but its family {type(family).__name__} is for "
+                f"{family.kind.name!r} columns. Change Schema(kinds=...) or families=."
             )
-        check_kind_of_sequences(name, of_column, family)
+        check_kind_of_sequences(name, kind, family)
         return family
 
     def _owner(self, name: str, family: Family) -> str | None:
@@ -183,24 +164,22 @@ class NaiveBayes(Recipe[OptionalLabel]):
         A family that models columns jointly, or draws a hyperparameter, makes the columns of a block depend on each
         other. Given to a column by name, it is for that column alone.
         """
-        if family.kind == SEQUENCE:
+        if family.kind.has_steps:
             return name
-        is_named = isinstance(self.families, Mapping) and name in self.families and name not in DEFAULTS
+        is_named = isinstance(self.families, Mapping) and name in self.families and name not in KINDS
         return name if is_named and (family.joint or family.hierarchical) else None
 
-    def _by_implied_kind(self, kind: str) -> Family | None:
+    def _by_implied_kind(self, kind: Kind) -> Family | None:
         """A family given by a kind of dtype for columns of another kind, such as counts in real columns."""
-        given = {} if isinstance(self.families, Family) else self.families or {}
-        return next((family for key, family in given.items() if key in DEFAULTS and family.kind == kind), None)
+        given, wanted = {} if isinstance(self.families, Family) else self.families or {}, kind.modelled_as.name
+        return next((family for key, family in given.items() if key in KINDS and family.kind.name == wanted), None)
 
-    def _kinds(self, schema: Schema) -> list[tuple[str, Kind]]:
-        """(column, kind) of every column, or of the first alone where all columns are one block."""
-        kinds = schema.kinds
-        is_uniform = isinstance(kinds, ColumnKinds) and not kinds.overrides
-        by_kind = not isinstance(self.families, Mapping) or all(name in DEFAULTS for name in self.families)
-        kind = name_of_kind(next(iter(kinds.values())))
-        is_one_block = is_uniform and by_kind and kind not in ("categorical", SEQUENCE)
-        return list(itertools.islice(kinds.items(), 1 if is_one_block else None))
+    def _named(self, schema: Schema) -> Sequence[str]:
+        """The columns, or the first alone where all are one block."""
+        columns, kind = schema.columns or (), uniform_kind(schema.kinds)
+        by_kind = not isinstance(self.families, Mapping) or all(name in KINDS for name in self.families)
+        is_one_block = kind is not None and by_kind and not (kind.has_categories or kind.has_steps)
+        return columns[:1] if is_one_block else columns
 
 
 def check_family(family: object) -> None:
@@ -217,21 +196,11 @@ def check_family(family: object) -> None:
 
 
 def _default(name: str, kind: Kind, is_sparse: bool) -> Family:
-    """The default family of a column; the counts of a sparse matrix share the total of a row."""
-    if isinstance(kind, SequenceOf):
-        return _default_of_sequences(name, kind)
-    return _default_of(name_of_kind(kind), is_sparse)
-
-
-@functools.cache
-def _default_of(kind: str, is_sparse: bool) -> Family:
-    return (DirichletMultinomial if kind == "count" and is_sparse else DEFAULTS[kind])()
-
-
-def _default_of_sequences(name: str, kind: SequenceOf) -> Family:
-    if not kind.of_symbols:
+    """The default family of a column."""
+    family = default_family(kind, is_sparse)
+    if family is None:
         raise ModelError(
-            f"Column {name!r} is of sequences of {kind.steps} steps, which have no default family. Choose one, such as "
-            f"NaiveBayes({{{name!r}: DirichletHiddenMarkov(2)}})."
+            f"Column {name!r} is of kind {kind!r}, which has no default family. Choose one for it, such as "
+            f"NaiveBayes({{{name!r}: DirichletHiddenMarkov(2)}}) for sequences of numbers."
         )
-    return DirichletMarkov(end=kind.end)
+    return family

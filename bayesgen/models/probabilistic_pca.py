@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from bayesgen.data import Rows, Schema, Table
+from bayesgen.data import REAL, Rows, Schema, Table
 from bayesgen.describe import described, quote_some
 from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.families import LowRankNormal, log_evidences_of_factors, nearest_factors
@@ -154,7 +154,7 @@ class ProbabilisticPCA(Recipe):
         """
         refuse_classes(self, y, declared)
         schema = declared.resolve(table)
-        others = [name for name in schema.columns or () if schema.kinds[name] != "real"]
+        others = [name for name in schema.columns or () if schema.kind_of(name).modelled_as != REAL]
         if others:
             raise DataError(
                 f"ProbabilisticPCA takes real columns, and {quote_some(others)} are not. Leave them out, or declare "

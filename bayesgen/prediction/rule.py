@@ -9,7 +9,7 @@ from typing import Any, NoReturn, overload
 
 import numpy as np
 
-from bayesgen.data import Rows, Table, read_table
+from bayesgen.data import Rows, Table, read_table, warn_of_unknown
 from bayesgen.describe import described, shortened
 from bayesgen.errors import DataError, ImpossibleRowsWarning, PredictionError, keywords_stated, warn
 from bayesgen.fitting import Fit, HiddenStates, Trained
@@ -152,8 +152,8 @@ def predict(fit: Trained[Any], X: Any, *, rule: Rule, device: str | None = None)
 def answer(fit: Any, rule: Rule, X: Any) -> Any:
     """The prediction of queries by a rule. Fits with queries of other kinds register their own function."""
     table = read_table(X, least_rows=0)
-    fit.warn_of_new_values(table)
     prediction = answer_of_rows(fit, rule, table)
+    warn_of_unknown(table.unknown_cells)
     if not isinstance(prediction, ClassPrediction):
         return prediction
     impossible = np.flatnonzero(named_classes(prediction.log_probabilities) < 0)

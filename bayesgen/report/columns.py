@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from bayesgen.data import SEQUENCE, Dataset, Schema, name_of_kind
+from bayesgen.data import COUNT, REAL, Dataset, Kind, Schema
 from bayesgen.describe import quote_some
 
 _SHOWN = 20
@@ -44,20 +44,20 @@ def columns_as_read(dataset: Dataset, schema: Schema) -> list[ColumnAsRead]:
     if not isinstance(dataset.X, pd.DataFrame):
         cells = pd.Series(np.append(dataset.X.data, 0))  # zeros, which the matrix does not store
         name = f"{dataset.X.shape[1]} columns"
-        return [ColumnAsRead(name, "count", cells.nunique(), 0, _range(cells), False)]
-    kinds = Schema.infer(dataset.X, declared=schema).kinds
+        return [ColumnAsRead(name, COUNT.name, cells.nunique(), 0, _range(cells), False)]
+    inferred = Schema.infer(dataset.X, declared=schema)
     names = map(str, dataset.X.columns)
-    return [_as_read(name, name_of_kind(kinds[name]), dataset.X[name].dropna(), len(dataset.X)) for name in names]
+    return [_as_read(name, inferred.kind_of(name), dataset.X[name].dropna(), len(dataset.X)) for name in names]
 
 
-def _as_read(name: str, kind: str, known: pd.Series, num_rows: int) -> ColumnAsRead:
-    is_real, num_values = kind == "real", known.nunique()
+def _as_read(name: str, kind: Kind, known: pd.Series, num_rows: int) -> ColumnAsRead:
+    is_real, num_values = kind.events == REAL, known.nunique()
     if is_real:
         hardly_repeats = 1 < num_values == len(known) and bool((known == known.round()).all())
     else:
-        hardly_repeats = kind != SEQUENCE and num_values * _ROWS_PER_VALUE > num_rows
+        hardly_repeats = not kind.has_steps and num_values * _ROWS_PER_VALUE > num_rows
     holds = _range(known) if is_real else quote_some(sorted(known.unique().tolist(), key=str), 3)
-    return ColumnAsRead(name, kind, num_values, num_rows - len(known), holds, hardly_repeats)
+    return ColumnAsRead(name, kind.name, num_values, num_rows - len(known), holds, hardly_repeats)
 
 
 def _range(known: pd.Series) -> str:

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 from scipy.special import gammaln
 
-from bayesgen.data.encoding import encode_numbers, whole_numbers
+from bayesgen.data.number_kinds import COUNT, encode_numbers, whole_numbers
 from bayesgen.errors import DataError
 from bayesgen.statistics.arrays import few_counts, log_factorial, row_sums, segment_sums
 from bayesgen.statistics.passes import class_sums
@@ -45,7 +45,7 @@ def test_integers_that_do_not_fit_are_not_wrapped():
 @pytest.mark.parametrize("kind", [np.asarray, scipy.sparse.csr_array])
 def test_huge_counts_are_counts(kind):
     cells = kind(np.array([[1.0, 2.0**40], [0.0, 3.0]]))
-    encoded, observed = encode_numbers(cells, ["a", "b"], "count")
+    encoded, observed, _ = encode_numbers(cells, ["a", "b"], COUNT)
     assert abs(encoded - cells).max() == 0 and observed is None
 
 
@@ -54,11 +54,11 @@ def test_huge_counts_are_counts(kind):
 def test_no_other_cell_passes_for_a_count(kind, wrong):
     cells = np.array([[1.0, 2.0, 0.0], [0.0, 3.0, wrong]])
     if np.isnan(wrong) and kind is np.asarray:  # the cell is missing, and no count
-        numbers, observed = encode_numbers(cells, ["a", "b", "c"], "count")
+        numbers, observed, _ = encode_numbers(cells, ["a", "b", "c"], COUNT)
         assert numbers[1].tolist() == [0.0, 3.0, 0.0] and observed.tolist() == [[True] * 3, [True, True, False]]
         return
     with pytest.raises(DataError, match=r"'c'.*(at row 1|1 missing|1 infinite)"):
-        encode_numbers(kind(cells), ["a", "b", "c"], "count")
+        encode_numbers(kind(cells), ["a", "b", "c"], COUNT)
 
 
 def test_empty_segments_sum_to_zero(rng):

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 import scipy.sparse
 
-from bayesgen.data.encoding import refuse_missing_cells
+from bayesgen.data.number_kinds import refuse_missing_cells
 from bayesgen.data.schema import Schema
 from bayesgen.data.tables import read_table
 from bayesgen.errors import DataError

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import bayesgen as bg
-from bayesgen.data import PADDING, CodedSequences, Padded, Schema, SequenceOf, read_table, row_chunks, unknown_cells
+from bayesgen.data import PADDING, CodedSequences, Padded, Schema, SequenceOf, read_table, row_chunks
 from bayesgen.errors import DataError
 
 WORDS = ["cab", "", "a", None, "bb"]
@@ -206,7 +206,7 @@ def test_unknown_symbols_are_refused_by_row_and_step_or_missing():
     values, observed = lenient.encode_cells(table, ["word"])
     assert values.tolist() == [[0, -1, -1, -1], [2, 0, 0, 0], [0, -1, -1, -1]]
     assert (~observed).nonzero() == (pytest.approx([1, 1, 2]), pytest.approx([2, 3, 0]))
-    assert unknown_cells(lenient, table) == {"word": 3}
+    assert table.unknown_cells == {"word": 3}
     lists = read_table({"word": [["a", "y"], ["b"]]})
     with pytest.raises(DataError, match=r"'word' has 'y' \(first at row 0, step 1\)"):
         schema.encode_cells(lists, ["word"])

@@ -10,7 +10,8 @@ import pytest
 import scipy.sparse
 
 from bayesgen.data import Schema
-from bayesgen.data.columns import ColumnKinds, PositionalNames
+from bayesgen.data.columns import PositionalNames
+from bayesgen.data.kinds import ColumnKinds
 from bayesgen.data.tables import read_table
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError

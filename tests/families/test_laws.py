@@ -229,7 +229,9 @@ def test_alone_a_family_refuses_cells_that_it_cannot_make_by_row_and_column(name
     case = CASES[name]
     family, rows = case.family, case.rows(rng, ROWS).astype(float)
     is_chain = name.startswith("DirichletMarkov")  # an array of floats is one of codes, which may be missing
-    impossible = {"binary": [2.0, 0.5], "categorical": [VALUES, -1.0, 0.5], "count": [-1.0, 0.5]}.get(family.kind, [])
+    impossible = {"binary": [2.0, 0.5], "categorical": [VALUES, -1.0, 0.5], "count": [-1.0, 0.5]}.get(
+        family.kind.name, []
+    )
     for value in [np.nan, np.inf, "b", None, *impossible]:
         with pytest.raises(BayesgenError) as refusal:
             getattr(family, verb)(with_cell(rows, value))
@@ -244,7 +246,7 @@ def test_alone_a_family_refuses_rows_and_weights_of_another_shape(name, rng):
     posterior = family.update(rows)
     columns = [rows[:, :1], rows[:, 0], np.hstack([rows, rows])]
     for wrong in (5.0, rows[..., None], rows[:, :0], [[1.0, 0.0], [1.0]], *columns):
-        if family.kind != "sequence":
+        if not family.kind.has_steps:
             with pytest.raises(BayesgenError, match=r"shape|length"):
                 posterior.update(wrong)
     for weights in (np.ones(ROWS - 1), np.ones((ROWS, 1)), np.full(ROWS, -1.0), np.full(ROWS, np.nan)):

@@ -1,0 +1,253 @@
+"""The kinds of numbers: real, binary and count, and their encoding; errors name culprit and remedy.
+
+Dense matrices are checked in blocks of rows, so that no check needs a second matrix in memory.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real as RealNumber
+from typing import Any, NamedTuple, NoReturn, final
+
+import numpy as np
+
+from bayesgen.describe import quote_some
+from bayesgen.errors import DataError
+from bayesgen.runtime import checked_chunks
+from bayesgen.typing import Num
+
+from .kinds import Columns, Encoded, Kind, Rule
+from .views import sharing_cells
+
+
+@dataclass(frozen=True)
+class Numbers(Kind):
+    """A kind whose cells are numbers and are encoded as they are: see `encode_numbers`."""
+
+    def encode(self, columns: Columns) -> Encoded:
+        cells = columns.table.matrix(columns.places)
+        return encode_numbers(cells, columns.names, self, takes_unknown=columns.takes_unknown)
+
+
+@final
+@dataclass(frozen=True)
+class Real(Numbers):
+    """Real numbers, NaN where they are missing."""
+
+    name = "real"
+
+
+@final
+@dataclass(frozen=True)
+class Binary(Numbers):
+    """Truth values, or 0 and 1."""
+
+    name = "binary"
+    rule = Rule(lambda cells: (cells == 0) | (cells == 1), "True or False, or 1 or 0", takes_unknown=True)
+
+    def decode(self, column: str, categories: Sequence[Any], values: Num[np.ndarray, "n ..."]) -> np.ndarray:
+        return values > 0.5
+
+
+@final
+@dataclass(frozen=True)
+class Count(Numbers):
+    """Whole numbers, zero or more."""
+
+    name = "count"
+    rule = Rule(
+        lambda cells: (cells >= 0) & (cells == np.floor(cells)),
+        "a whole number, zero or more",
+        lambda cells: _are_counts(cells),
+    )
+
+
+REAL, BINARY, COUNT = Real(), Binary(), Count()
+
+
+def _declare(name: str, kind: str) -> str:
+    return f"declare it, Schema(kinds={{{name!r}: {kind}}}); a family chosen for it has to be of that kind."
+
+
+class Wording(NamedTuple):
+    """The wording of messages on cells.
+
+    Attributes:
+        place: row of the matrix -> its name.
+        declared: kind -> its declaration for the column.
+        remedy: (column, declared kind) -> what to do where values are of another kind.
+        unknown: what to do about cells that are not finite.
+    """
+
+    place: Callable[[int], str] = "row {}".format
+    declared: Callable[[str], str] = repr
+    remedy: Callable[[str, str], str] = _declare
+    unknown: str = "make them NaN where the value is not known: cells may be missing"
+
+
+ROWS = Wording()
+
+
+def encode_numbers(
+    matrix: Any, names: Sequence[str], kind: Kind, *, takes_unknown: bool = False, wording: Wording = ROWS
+) -> Encoded:
+    """The cells of columns of numbers as floats, with a mask of the observed ones, or None.
+
+    `matrix` is (n, D), an ndarray or csr_array; `names` are its D columns. Floating real columns are returned without a
+    copy, all others as float64. Missing cells are NaN in real columns and 0 in others. Raises DataError for text, for
+    infinite cells, for cells that break the kind's rule (unknown binary cells are missing, if taken), and for missing
+    cells of sparse matrices.
+    """
+    rule = kind.rule
+    if not isinstance(matrix, np.ndarray):
+        return Encoded(_encode_sparse(matrix, names, kind, wording), None)
+    numbers = matrix if matrix.dtype.kind == "f" else _as_floats(matrix, names, kind, wording)
+    if matrix.dtype.kind == "b" or (rule is not None and rule.hold_all(numbers)):
+        return Encoded(numbers.astype(np.float64, copy=False), None)
+    chunks = checked_chunks(numbers.shape)
+    finite = all(np.isfinite(numbers[rows]).all() for rows in chunks)
+    observed = None if finite else _observed(numbers, names, kind, wording)
+    if rule is None:
+        return Encoded(numbers, observed)
+    unknown: dict[str, int] = {}
+    if rule.takes_unknown and takes_unknown:
+        known = rule.holds(numbers)
+        counts = np.count_nonzero(~known & ~np.isnan(numbers), axis=0)
+        unknown = {names[j]: int(counts[j]) for j in np.flatnonzero(counts).tolist()}
+        observed = None if known.all() else known
+    for rows in chunks:
+        good = rule.holds(numbers[rows])
+        if observed is not None:
+            good |= ~observed[rows]
+        if not good.all():
+            row, column = (int(place) for place in np.argwhere(~good)[0])
+            _refuse_cell(names[column], kind, numbers[rows][row, column], rows.start + row, wording)
+    if observed is not None:
+        numbers = np.where(observed, numbers, 0.0)
+    return Encoded(numbers.astype(np.float64, copy=False), observed, unknown)
+
+
+def refuse_missing_cells(observed: np.ndarray, names: Sequence[str], reason: str) -> None:
+    """DataError that names the columns with missing cells, their numbers, and the first row that has one.
+
+    `observed` is (n, D); `reason` says why they are refused, and what to do.
+    """
+    missing = np.count_nonzero(~observed, axis=0)
+    row = int(np.argmin(observed.all(axis=1)))
+    raise DataError(f"Cells are missing in {_counted(names, missing=missing)}, the first at row {row}. {reason}")
+
+
+def _observed(numbers: np.ndarray, names: Sequence[str], kind: Kind, wording: Wording) -> np.ndarray:
+    """Mask of the observed cells. DataError: infinite ones."""
+    chunks = checked_chunks(numbers.shape)
+    infinite = np.asarray(sum(np.isinf(numbers[rows]).sum(axis=0) for rows in chunks))
+    if infinite.any():
+        row = int(np.argmax(np.isinf(numbers).any(axis=1)))
+        raise DataError(
+            f"These {kind.name} columns have cells that are no finite number: {_counted(names, infinite=infinite)}, "
+            f"the first at {wording.place(row)}. Correct them, or {wording.unknown}."
+        )
+    return ~np.isnan(numbers)
+
+
+def _as_floats(matrix: np.ndarray, names: Sequence[str], kind: Kind, wording: Wording = ROWS) -> np.ndarray:
+    if matrix.dtype.kind == "f":
+        return matrix
+    if matrix.dtype.kind in "biu":
+        return matrix.astype(np.float64)
+    if matrix.dtype.kind not in "OUST":
+        raise DataError(f"Column {names[0]!r} is declared {kind.name}, and has dtype {matrix.dtype}. Give it numbers.")
+    columns = [_objects_as_floats(matrix[:, j].astype(object), name, kind, wording) for j, name in enumerate(names)]
+    return np.stack(columns, axis=1)
+
+
+def _objects_as_floats(values: np.ndarray, name: str, kind: Kind, wording: Wording) -> np.ndarray:
+    """Python objects (n,) as float64, missing ones as NaN. DataError for anything else."""
+    import pandas as pd
+
+    present = ~pd.isna(values)
+    wrong = {t for t in set(map(type, values[present])) if not issubclass(t, RealNumber | Decimal | np.bool_)}
+    if wrong:
+        row = next(row for row, value in enumerate(values) if present[row] and type(value) in wrong)
+        words = "a number" if kind.rule is None else kind.rule.words
+        raise DataError(
+            f"Column {name!r} is {kind.name}, and has {values[row]!r} at {wording.place(row)}. Turn it into {words}, "
+            f"or {wording.remedy(name, wording.declared('categorical'))}"
+        )
+    floats = np.full(len(values), np.nan)
+    try:
+        floats[present] = values[present].astype(np.float64)
+    except OverflowError:
+        row = next(row for row, value in enumerate(values) if present[row] and abs(value) > sys.float_info.max)
+        raise DataError(
+            f"Column {name!r} has a number at {wording.place(row)} that is larger than any floating-point number. Give "
+            "it in other units, or as text."
+        ) from None
+    return floats
+
+
+def _are_counts(numbers: np.ndarray) -> bool:
+    """Whether all cells are counts below 2^31; False where that has to be checked cell by cell."""
+    return all(whole_numbers(numbers[rows]) is not None for rows in checked_chunks(numbers.shape))
+
+
+def _counted(names: Sequence[str], **counts: np.ndarray) -> str:
+    """The columns with such cells, each with their numbers."""
+    culprits = np.flatnonzero(sum(counts.values()))
+    parts = []
+    for j in culprits[:10]:
+        words = [f"{of_sort[j]} {sort}" for sort, of_sort in counts.items() if of_sort[j]]
+        parts.append(f"{names[int(j)]!r} ({', '.join(words)})")
+    return ", ".join(parts) + (f" and {len(culprits) - 10} more" if len(culprits) > 10 else "")
+
+
+def _refuse_cell(name: str, kind: Kind, value: Any, row: int, wording: Wording) -> NoReturn:
+    other = "count" if value >= 0 and value == np.floor(value) else "real"
+    assert kind.rule is not None
+    raise DataError(
+        f"Column {name!r} is {kind.name}, and has {quote_some([value])} at {wording.place(row)}. A {kind.name} cell "
+        f"has to be {kind.rule.words}. Correct it, or {wording.remedy(name, wording.declared(other))}"
+    )
+
+
+def _encode_sparse(matrix: Any, names: Sequence[str], kind: Kind, wording: Wording) -> Any:
+    """`encode_numbers` of a csr_array: only stored cells are checked, and indices are shared."""
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()  # the user's own matrix keeps its repeated entries
+        matrix.sum_duplicates()
+    data = _as_floats(matrix.data[:, None], names, kind)[:, 0]
+    if kind.rule is None or not kind.rule.hold_all(data[:, None]):
+        _check_sparse(data, matrix, names, kind, wording)
+    data = data if kind.rule is None else data.astype(np.float64, copy=False)
+    encoded = sharing_cells(data, matrix.indices, matrix.indptr, matrix.shape[1])
+    encoded.has_canonical_format = True
+    return encoded
+
+
+def _check_sparse(data: np.ndarray, matrix: Any, names: Sequence[str], kind: Kind, wording: Wording) -> None:
+    finite = np.isfinite(data)
+    if not finite.all():
+        missing, infinite = (np.bincount(matrix.indices[f(data)], minlength=len(names)) for f in (np.isnan, np.isinf))
+        culprits = _counted(names, missing=missing, infinite=infinite)
+        raise DataError(
+            f"X is sparse, and has cells that are no finite number: {culprits}. What it does not store is zero, so "
+            "none of its cells can be missing. Drop these rows; or give a dense array, X.toarray(), to a model of "
+            "single columns, such as BetaBernoulli() or GammaPoisson() are."
+        )
+    if kind.rule is not None:
+        good = kind.rule.holds(data)
+        if not good.all():
+            cell = int(np.argmin(good))
+            row = int(np.searchsorted(matrix.indptr, cell, side="right")) - 1
+            _refuse_cell(names[matrix.indices[cell]], kind, data[cell], row, wording)
+
+
+def whole_numbers(values: np.ndarray) -> np.ndarray | None:
+    """The values as 32-bit integers; None where one is negative, not whole, not finite, or from 2^31 on.
+
+    Comparing a cast with its origin takes half the time of these checks one by one.
+    """
+    with np.errstate(invalid="ignore"):
+        numbers = values.astype(np.int32)
+    return numbers if numbers.min(initial=0) >= 0 and (numbers == values).all() else None
