@@ -43,7 +43,8 @@ def fit_of_draws(
         problem: training problem.
         program: whose sites were drawn: that of the problem, or one with the same process in other coordinates.
         sites: latent site of it -> (chain, draw, ...). Independent draws are chains, too.
-        stats: name -> (chain, draw), statistics of the sampler.
+        stats: name -> (chain, draw), statistics of the sampler; "potential_energy", minus the log density of each draw
+            up to a constant, is one of them.
         attributes: of the fit.
         problems: sentences about the draws that the method knows of, for the warning.
     """

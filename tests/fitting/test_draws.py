@@ -25,9 +25,12 @@ class IndependentDraws(Method):
         for name, value in values.items():
             if name.endswith("mean"):
                 value[0] += self.shift
+        draws = ({name: value[place] for name, value in values.items()} for place in np.ndindex(4, 250))
+        energies = -np.reshape([posterior.log_prior(draw) for draw in draws], (4, 250))
         sites = problem.program.latents_of(values)
         problems = ["the first chain was moved"] if self.shift else []
-        return fit_of_draws(self, problem, problem.program, sites, {}, {"path": "independent"}, problems)
+        about = {"path": "independent"}
+        return fit_of_draws(self, problem, problem.program, sites, {"potential_energy": energies}, about, problems)
 
 
 def fitted(shift=0.0):
