@@ -15,7 +15,7 @@ from bayesgen.records import by_content
 from bayesgen.typing import Float, Int, Shaped
 
 from .scores import paired_difference
-from .targets import EVERYWHERE, ClassTarget, RowScores, Target
+from .targets import EVERYWHERE, ClassTarget, Scored, Target
 
 
 @by_content
@@ -51,19 +51,6 @@ class Answer:
         return {"model": self.model, "method": self.method, "rule": self.rule}
 
 
-@by_content
-class Scored:
-    """An answer that was not refused, and the scores of each test row."""
-
-    answer: Answer
-    row_scores: RowScores
-
-    @property
-    def log_scores(self) -> np.ndarray:
-        """The log score of each test row."""
-        return self.row_scores["log_score"]
-
-
 def score_rows(answers: Sequence[Answer], target: Target[Any]) -> tuple[Scored, ...]:
     """The answers that were not refused, with the scores of each test row."""
     given = (answer for answer in answers if answer.refused is None)
@@ -77,14 +64,12 @@ def score_table(answers: Sequence[Answer], given: Sequence[Scored], target: Targ
     for answer in answers:
         own = by_answer.get(id(answer))
         peers = [one for one in given if one.answer.model == answer.model]
-        two_step = next((one for one in peers if one.answer.is_map), None)
-        mean = next((one for one in peers if one.answer.is_mean), None)
-        difference, standard_error = _difference(own, two_step)
-        from_mean, from_mean_error = _difference(own, mean)
+        difference, standard_error = _difference(own, [one for one in peers if one.answer.is_map])
+        from_mean, from_mean_error = _difference(own, [one for one in peers if one.answer.is_mean])
         rows.append(
             answer.key
-            | dict.fromkeys(target.measures, float("nan"))
-            | dict.fromkeys(target.counts)
+            | {metric.column: float("nan") for metric in target.metrics}
+            | {metric.column: None for metric in target.counts}
             | ({} if own is None else target.scores(answer.prediction, own.row_scores))
             | {
                 "difference": difference,
@@ -96,13 +81,14 @@ def score_table(answers: Sequence[Answer], given: Sequence[Scored], target: Targ
             }
         )
     refused = pd.Series([answer.refused for answer in answers], dtype=object)  # None stays None
-    return pd.DataFrame(rows).astype(dict.fromkeys(target.counts, "Int64")).assign(refused=refused)
+    return pd.DataFrame(rows).astype({metric.column: "Int64" for metric in target.counts}).assign(refused=refused)
 
 
-def _difference(own: Scored | None, reference: Scored | None) -> tuple[float, float]:
-    if own is None or reference is None:
+def _difference(own: Scored | None, references: Sequence[Scored]) -> tuple[float, float]:
+    """The mean difference of row log scores from the first reference, and its standard error; NaN where one lacks."""
+    if own is None or not references:
         return float("nan"), float("nan")
-    return paired_difference(own.log_scores, reference.log_scores)
+    return paired_difference(own.log_scores, references[0].log_scores)
 
 
 def difference_table(given: Sequence[Scored]) -> pd.DataFrame:
@@ -110,7 +96,7 @@ def difference_table(given: Sequence[Scored]) -> pd.DataFrame:
     columns = ["model", "method", "rule", "other_model", "other_method", "other_rule"]
     rows = []
     for first, second in combinations(given, 2):
-        difference, standard_error = _difference(first, second)
+        difference, standard_error = _difference(first, [second])
         keys = [*first.answer.key.values(), *second.answer.key.values()]
         rows.append([*keys, difference, standard_error])
     return pd.DataFrame(rows, columns=[*columns, "difference", "standard_error"])
@@ -129,9 +115,7 @@ def disagreement_table(given: Sequence[Scored], target: Target[Any], rows: Shape
     """One row per two answers and test row in which they differ, with both predictions."""
     parts = []
     for first, second in combinations(given, 2):
-        places = target.differing(
-            first.answer.prediction, second.answer.prediction, (first.row_scores, second.row_scores)
-        )
+        places = target.differing(first, second)
         mine, my_rest = target.columns(first.answer.prediction, first.row_scores, places)
         other, other_rest = target.columns(second.answer.prediction, second.row_scores, places)
         columns = {"row": rows[places]} | target.truth_columns(places) | first.answer.key | mine

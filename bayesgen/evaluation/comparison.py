@@ -16,18 +16,17 @@ import xarray
 
 from bayesgen import __version__
 from bayesgen.concepts import ConceptLearner
-from bayesgen.data import Schema, as_array, check_index, read_table, response_values
+from bayesgen.data import Schema, check_index, read_table
 from bayesgen.describe import quote_some
 from bayesgen.errors import BayesgenError, DataError, ModelError
-from bayesgen.fitting import MAP, MLE, NUTS, Exact, fit, prepare
-from bayesgen.prediction import BMA, ContinuousPrediction, PlugIn, predict
+from bayesgen.fitting import MAP, MLE, NUTS, Exact, Method, fit, prepare
+from bayesgen.prediction import BMA, ContinuousPrediction, PlugIn, Rule, predict
 from bayesgen.records import by_content
-from bayesgen.typing import Float, Shaped
+from bayesgen.typing import Shaped
 
 from .answers import (
     Answer,
     Cost,
-    Scored,
     costly_rows,
     difference_table,
     disagreement_table,
@@ -35,7 +34,7 @@ from .answers import (
     score_rows,
     score_table,
 )
-from .targets import ClassTarget, ContinuousTarget, DensityTarget, Target
+from .targets import ClassTarget, ContinuousTarget, DensityTarget, Scored, Target
 
 VERSIONS_OF = ("numpyro", "jax", "numpy", "scipy", "scikit-learn", "arviz-base")
 
@@ -44,44 +43,6 @@ def versions() -> dict[str, str]:
     """The versions of bayesgen, Python and the numerical libraries."""
     ours = {"bayesgen": __version__, "python": platform.python_version()}
     return ours | {name: version(name) for name in VERSIONS_OF}
-
-
-def true_classes(y_test: Any, classes: np.ndarray, num_rows: int) -> np.ndarray:
-    """The index of each test row's class.
-
-    Raises:
-        DataError: a label outside of the classes; another number of labels than of rows.
-    """
-    truth = Schema(classes=classes.tolist()).encode_labels(y_test, "y_test")
-    if len(truth) != num_rows:
-        raise DataError(f"X_test has {num_rows} rows and y_test {len(truth)} labels. Give one label a row.")
-    return truth
-
-
-def class_shares(y: Any, classes: np.ndarray) -> Float[np.ndarray, " K"]:
-    """The share of each class among the training rows that have a label."""
-    codes = Schema(classes=classes.tolist()).label_codes(y)
-    assert codes is not None
-    counts = np.bincount(codes[codes >= 0], minlength=len(classes))
-    return counts / max(1, counts.sum())
-
-
-def true_values(y_test: Any, num_rows: int) -> Float[np.ndarray, " n"]:
-    """The response of each test row.
-
-    Raises:
-        DataError: a value that is missing or not a finite number; another number of responses than of rows.
-    """
-    values = response_values(as_array(y_test, "y_test"), "y_test")
-    if values.shape != (num_rows,):
-        raise DataError(f"X_test has {num_rows} rows, and y_test the shape {values.shape}. Give one number a row.")
-    missing = np.isnan(values)
-    if missing.any():
-        raise DataError(
-            f"y_test has {missing.sum()} missing values (first at row {int(np.argmax(missing))}). Drop these rows: "
-            "what is not known cannot be scored."
-        )
-    return values
 
 
 def row_names(X_test: Any, y_test: Any, num_rows: int) -> np.ndarray:
@@ -253,15 +214,13 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, str | int | float | None) else str(value)
 
 
-def default_methods() -> list[tuple[Any, Any]]:
-    """The (method, rule) pairs of `compare`: MLE, MAP, posterior mean, and averaging exactly and by draws."""
-    return [
-        (MLE(), PlugIn()),
-        (MAP(), PlugIn()),
-        (Exact(), PlugIn(at="mean")),
-        (Exact(), BMA()),
-        (NUTS(), BMA()),
-    ]
+DEFAULT_PAIRS: tuple[tuple[Method, Rule], ...] = (
+    (MLE(), PlugIn()),
+    (MAP(), PlugIn()),
+    (Exact(), PlugIn(at="mean")),
+    (Exact(), BMA()),
+    (NUTS(), BMA()),
+)
 
 
 def compare(
@@ -307,7 +266,7 @@ def compare(
         )
     check_index(X_test, y_test, "y_test", "X_test")
     by_name = dict(models) if isinstance(models, Mapping) else {type(models).__name__: models}
-    pairs = list(default_methods() if methods is None else methods)
+    pairs = list(DEFAULT_PAIRS if methods is None else methods)
     if not by_name or not pairs:
         raise DataError("There is nothing to compare. Give at least one model and one (method, rule) pair.")
     concepts = [name for name, model in by_name.items() if isinstance(model, ConceptLearner)]
@@ -353,9 +312,8 @@ def _target(answers: Sequence[Answer], y: Any, y_test: Any, num_rows: int) -> Ta
             "class. A density of y and a probability of its class are not comparable: compare either kind by itself."
         )
     if of_numbers:
-        return ContinuousTarget(true_values(y_test, num_rows))
-    classes = np.asarray(given[0].prediction.classes)
-    return ClassTarget(classes, true_classes(y_test, classes, num_rows), class_shares(y, classes))
+        return ContinuousTarget.of(y_test, num_rows)
+    return ClassTarget.of(np.asarray(given[0].prediction.classes), y, y_test, num_rows)
 
 
 @dataclass(frozen=True)

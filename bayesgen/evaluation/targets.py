@@ -1,12 +1,16 @@
-"""Targets: the truth of the test rows, and how predictions of one kind are scored and tabulated."""
+"""Kinds of answers: how predictions of classes, of numbers, and densities of rows are scored, tabulated and shown."""
 
 import abc
-from collections.abc import Hashable, Mapping
+import functools
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
-from bayesgen.data import labelled
+from bayesgen.data import Schema, as_array, labelled, response_values
+from bayesgen.errors import DataError
 from bayesgen.prediction import ClassPrediction, ContinuousPrediction, DensityPrediction, named_classes
 from bayesgen.records import by_content
 from bayesgen.typing import Float, Int, Shaped
@@ -16,67 +20,12 @@ from .scores import (
     brier_score,
     expected_calibration_error,
     impossible_rows,
-    log_score,
     row_log_scores,
 )
 
-# Scores of distributions of a number against the truth.
-#
-# A row that is impossible for the model has a density of NaN. A model must not gain by refusing to answer, so such
-# a row has the worst scores: log score −∞, squared error and CRPS +∞, and an infinite interval that is missed.
-
 LEVELS = (0.5, 0.8, 0.95)  # of central intervals
-
-
-def percent(level: float) -> str:
-    """Name of an interval: "95" for 0.95."""
-    return f"{100 * level:g}"
-
-
-def row_scores(answer: ContinuousPrediction, y: Float[np.ndarray, " n"]) -> Mapping[str, Float[np.ndarray, " n"]]:
-    """Scores of each row by name.
-
-    `log_score`, log p(y | x), higher is better; `squared_error` of the mean and `crps`, the continuous ranked
-    probability score in the units of y, lower is better; `pit`, the probability of a value up to y, which is uniform
-    over rows where forecasts are calibrated (Dawid 1984); `lower_95`, `upper_95` and so on, the ends of central
-    intervals.
-    """
-    log_density = answer.log_density(y)
-    impossible = np.isnan(log_density)
-    scores = {
-        "log_score": np.where(impossible, -np.inf, log_density),
-        "squared_error": np.where(impossible, np.inf, (y - answer.mean) ** 2),
-        "crps": np.where(impossible, np.inf, answer.crps(y)),
-        "pit": answer.cdf(y),
-    }
-    for level in LEVELS:
-        interval = answer.interval(level)
-        scores[f"lower_{percent(level)}"], scores[f"upper_{percent(level)}"] = interval[:, 0], interval[:, 1]
-    return scores
-
-
-def summary(scores: Mapping[str, Float[np.ndarray, " n"]], y: Float[np.ndarray, " n"]) -> dict[str, float]:
-    """The scores of all rows together.
-
-    `log_score` and `crps` are means; `rmse` is the root of the mean squared error of the means; `coverage_95` the share
-    of rows whose y lies within the central interval of 95 %, and `width_95` the mean width of these intervals.
-    """
-    measures = {
-        "log_score": float(np.mean(scores["log_score"])),
-        "rmse": float(np.sqrt(np.mean(scores["squared_error"]))),
-        "crps": float(np.mean(scores["crps"])),
-    }
-    bounds = {
-        percent(level): (scores[f"lower_{percent(level)}"], scores[f"upper_{percent(level)}"]) for level in LEVELS
-    }
-    covered = {f"coverage_{name}": float(np.mean((low <= y) & (y <= high))) for name, (low, high) in bounds.items()}
-    widths = {f"width_{name}": float(np.mean(_width(high - low))) for name, (low, high) in bounds.items()}
-    return measures | covered | widths
-
-
-def _width(widths: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    return np.where(np.isnan(widths), np.inf, widths)
-
+MOST_SHOWN = 10  # rows of disagreement
+LEAST_DIFFERENCE = 0.01  # of log scores: a density that is a hundredth higher
 
 Prediction = TypeVar("Prediction")
 RowScores: TypeAlias = Mapping[str, Float[np.ndarray, " n"]]
@@ -85,20 +34,93 @@ Places: TypeAlias = slice | Shaped[np.ndarray, " m"]
 EVERYWHERE = slice(None)
 
 
+def signed(pattern: str) -> Callable[[float], str]:
+    """A function that formats a number by the pattern, with typographic signs."""
+    return lambda value: "−∞" if value == -math.inf else pattern.format(value).replace("-", "−")
+
+
+def significant(value: float, digits: int = 4) -> str:
+    """A number to so many significant digits, without an exponent unless it is very large or small.
+
+    >>> significant(200.04), significant(-1234567.0), significant(0.012345, 3), significant(1.5e-7)
+    ('200.0', '−1,234,567', '0.0123', '1.500e−07')
+    """
+    if not math.isfinite(value) or value == 0:
+        text = f"{value:g}".replace("inf", "∞")
+    elif 1e-4 <= abs(value) < 1e9:
+        text = f"{value:,.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
+    else:
+        text = f"{value:.{digits - 1}e}"
+    return text.replace("-", "−")
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure of all test rows together: a column of tables, and a line on the screen.
+
+    Attributes:
+        column: name of the column.
+        score: function of a prediction, its row scores and the truth; None for NaN.
+        name: name of the line; empty where it is not shown.
+        text: function that writes a number.
+        best: function that finds the best of several numbers; None where there is none.
+    """
+
+    column: str
+    score: Callable[[Any, Any, Any], float] | None
+    name: str = ""
+    text: Callable[[float], str] = "{:.4f}".format
+    best: Callable[..., float] | None = None
+
+
+IMPOSSIBLE = Metric(
+    "impossible", lambda _, scores, truth: scores["impossible"].sum(), "impossible rows", "{:.0f}".format, min
+)
+RULED_OUT = Metric(
+    "ruled_out",
+    lambda _, scores, truth: (np.isneginf(scores["log_score"]) & ~scores["impossible"]).sum(),
+    "truth ruled out",
+    "{:.0f}".format,
+    min,
+)
+LOG_SCORE = Metric("log_score", lambda _, scores, truth: scores["log_score"].mean(), "log score", signed("{:.4f}"), max)
+
+
+@by_content
+class Scored:
+    """An answer that was not refused, and the scores of each test row."""
+
+    answer: Any
+    row_scores: RowScores
+
+    @property
+    def log_scores(self) -> np.ndarray:
+        """The log score of each test row."""
+        return self.row_scores["log_score"]
+
+
 class Target(abc.ABC, Generic[Prediction]):
     """The truth of the test rows, by which predictions of one kind are scored.
 
     Each kind of prediction has one such class, which holds everything specific to it in a comparison.
 
     Attributes:
-        measures: columns of the table of scores, NaN for a refused answer.
-        counts: columns that count test rows.
-        headline: the measures that are shown first.
+        metrics: the figures of all test rows.
+        counts: numbers of test rows, shown where there are any.
+        headline: the columns that are shown first.
+        legend: explanation of the figures.
+        histogram: (name, row score): a line of the screen that shows how a row score from 0 to 1 is distributed.
+        note: explanation of cells of disagreement, with a place for "Beside" or "Below".
+        gap: between the two parts of such a cell.
     """
 
-    measures: ClassVar[tuple[str, ...]]
-    counts: ClassVar[tuple[str, ...]]
+    metrics: ClassVar[tuple[Metric, ...]]
+    counts: ClassVar[tuple[Metric, ...]] = (IMPOSSIBLE, RULED_OUT)
     headline: ClassVar[tuple[str, ...]]
+    legend: ClassVar[str]
+    histogram: ClassVar[tuple[str, str] | None] = None
+    note: ClassVar[str] = ""
+    gap: ClassVar[str] = " "
 
     @property
     def classes(self) -> Shaped[np.ndarray, " K"]:
@@ -110,13 +132,19 @@ class Target(abc.ABC, Generic[Prediction]):
         """Indices of classes, or numbers; None where nothing is predicted."""
         return None
 
-    @abc.abstractmethod
-    def row_scores(self, prediction: Prediction) -> RowScores:
-        """Scores of each test row by name, among them "log_score": the higher, the better, and -inf the worst."""
+    @property
+    def baseline(self) -> float | None:
+        """The log score of an answer that reads no column; None where there is none."""
+        return None
 
     @abc.abstractmethod
+    def row_scores(self, prediction: Prediction) -> RowScores:
+        """Scores of each test row by name, among them "log_score", -inf the worst, and "impossible", a mask."""
+
     def scores(self, prediction: Prediction, row_scores: RowScores) -> dict[str, float | int]:
-        """Measures and counts of all test rows together."""
+        """Metrics and counts of all test rows together."""
+        scores = {metric.column: metric.score for metric in (*self.metrics, *self.counts) if metric.score is not None}
+        return {name: np.asarray(score(prediction, row_scores, self.truth)).item() for name, score in scores.items()}
 
     def truth_columns(self, places: Places) -> Columns:
         """The truth as a column of tables; no column where nothing is predicted."""
@@ -126,11 +154,21 @@ class Target(abc.ABC, Generic[Prediction]):
     def columns(self, prediction: Prediction, row_scores: RowScores, places: Places) -> tuple[Columns, Columns]:
         """The predictions of some test rows as columns of tables: in short, and the rest."""
 
-    def differing(
-        self, first: Prediction, second: Prediction, scores: tuple[RowScores, RowScores]
-    ) -> Shaped[np.ndarray, " m"]:
+    def differing(self, first: Scored, second: Scored) -> Shaped[np.ndarray, " m"]:
         """Positions of the test rows in which two answers differ notably."""
         return np.zeros(0, int)
+
+    def disagreement(self, model: str, given: Sequence[Scored]) -> tuple[str, Shaped[np.ndarray, " m"]]:
+        """A heading, and positions of the test rows in which a model's answers differ most; or nothing."""
+        return "", np.zeros(0, int)
+
+    def cell(self, scored: Scored, row: int) -> tuple[tuple[str, ...], str]:
+        """The prediction of a test row for the screen: its parts, and "red" where it is wrong, "dim" where none is."""
+        return (), ""
+
+    def truth_text(self, row: int) -> str:
+        """The truth of a test row for the screen."""
+        return ""
 
     def record(self, disagreement: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
         """A row of the table of disagreements for JSON."""
@@ -151,21 +189,37 @@ class Target(abc.ABC, Generic[Prediction]):
         return {}
 
 
+OF_CLASSES = (
+    Metric(
+        "accuracy", lambda answer, _, truth: accuracy(answer.log_probabilities, truth), "accuracy", "{:.3f}".format, max
+    ),
+    LOG_SCORE,
+    Metric("brier", lambda answer, _, truth: brier_score(answer.log_probabilities, truth), "Brier score", best=min),
+    Metric(
+        "ece",
+        lambda answer, _, truth: expected_calibration_error(answer.log_probabilities, truth),
+        "calibration error",
+        best=min,
+    ),
+)
+LEGEND_OF_CLASSES = (
+    "Log score: mean of log p(true class), higher is better. Brier "
+    "score (summed over classes, 0 to 2) and calibration error (15 bins of equal mass): lower is better."
+)
+
+
 @by_content
 class DensityTarget(Target[ClassPrediction | DensityPrediction]):
     """Rows without predictions: answers are scored by their densities of the rows."""
 
-    measures = ("accuracy", "log_score", "brier", "ece")
-    counts = ("impossible", "ruled_out")
+    metrics = tuple(metric if metric is LOG_SCORE else replace(metric, score=None) for metric in OF_CLASSES)
+    counts = (IMPOSSIBLE, replace(RULED_OUT, score=None))
     headline = ("log_score",)
+    legend = LEGEND_OF_CLASSES
 
     def row_scores(self, prediction: ClassPrediction | DensityPrediction) -> RowScores:
         """log p(row), -inf where it is impossible."""
-        return {"log_score": prediction.log_marginal}
-
-    def scores(self, prediction: ClassPrediction | DensityPrediction, row_scores: RowScores) -> dict[str, float | int]:
-        log_scores = row_scores["log_score"]
-        return {"log_score": float(log_scores.mean()), "impossible": int(np.isneginf(log_scores).sum())}
+        return {"log_score": prediction.log_marginal, "impossible": np.isneginf(prediction.log_marginal)}
 
     def columns(
         self, prediction: ClassPrediction | DensityPrediction, row_scores: RowScores, places: Places
@@ -173,13 +227,35 @@ class DensityTarget(Target[ClassPrediction | DensityPrediction]):
         return {"log_density": row_scores["log_score"][places]}, {}
 
 
-MOST_DIFFERING = 10  # rows of disagreement of two answers
-LEAST_DIFFERENCE = 0.01  # of log scores: a density that is a hundredth higher
+def _interval_metrics(level: float) -> tuple[Metric, Metric]:
+    """The share of rows whose y lies in the central interval, and the mean width, infinite for an impossible row."""
+    percent = f"{100 * level:g}"
+    low, high = f"lower_{percent}", f"upper_{percent}"
+    coverage = Metric(
+        f"coverage_{percent}",
+        lambda _, scores, y: ((scores[low] <= y) & (y <= scores[high])).mean(),
+        f"in {percent}% interval",
+        "{:.1%}".format,
+        functools.partial(min, key=lambda share: abs(share - level)),
+    )
+    width = Metric(
+        f"width_{percent}",
+        lambda _, scores, y: np.where(scores["impossible"], np.inf, scores[high] - scores[low]).mean(),
+        f"{percent}% width" if level == LEVELS[-1] else "",
+        significant,
+    )
+    return coverage, width
+
+
+COVERAGES, WIDTHS = zip(*map(_interval_metrics, LEVELS), strict=True)
 
 
 @by_content
 class ContinuousTarget(Target[ContinuousPrediction]):
     """Test rows with a continuous response.
+
+    A row that is impossible for the model has a density of NaN. A model must not gain by refusing to answer, so such a
+    row has the worst scores: log score −∞, squared error and CRPS +∞, and an infinite interval that is missed.
 
     Attributes:
         values: the response of each test row.
@@ -187,30 +263,67 @@ class ContinuousTarget(Target[ContinuousPrediction]):
 
     values: Float[np.ndarray, " n"]
 
-    measures = (
-        "log_score",
-        "rmse",
-        "crps",
-        *(f"coverage_{percent(level)}" for level in LEVELS),
-        *(f"width_{percent(level)}" for level in LEVELS),
+    metrics = (
+        LOG_SCORE,
+        Metric("rmse", lambda _, scores, y: np.sqrt(scores["squared_error"].mean()), "RMSE", significant, min),
+        Metric("crps", lambda _, scores, y: scores["crps"].mean(), "CRPS", significant, min),
+        *COVERAGES,
+        *WIDTHS,
     )
-    counts = ("impossible", "ruled_out")
     headline = ("log_score", "rmse", "crps", "coverage_95")
+    legend = (
+        "Log score: mean of log p(truth), higher is better. RMSE of the mean, and CRPS (continuous ranked probability "
+        "score), in the units of the target: lower is better. In 50% interval: the share of truths within the central "
+        "interval of 50%, which should be 50%; 95% width: mean width of the central interval of 95%. "
+        "Truths by tenth: how many truths lie in each tenth of their distribution, from the lowest; level where "
+        "probabilities are right, high at both ends where the answer is too sure, in the middle where not sure enough."
+    )
+    histogram = ("truths by tenth", "pit")
+    note = "Red: the truth lies outside the central interval of 95%."
+    gap = "  "
+
+    @classmethod
+    def of(cls, y_test: Any, num_rows: int) -> "ContinuousTarget":
+        """The response of each test row.
+
+        Raises:
+            DataError: a value that is missing or not a finite number; another number of responses than of rows.
+        """
+        values = response_values(as_array(y_test, "y_test"), "y_test")
+        if values.shape != (num_rows,):
+            raise DataError(f"X_test has {num_rows} rows, and y_test the shape {values.shape}. Give one number a row.")
+        missing = np.isnan(values)
+        if missing.any():
+            raise DataError(
+                f"y_test has {missing.sum()} missing values (first at row {int(np.argmax(missing))}). Drop these rows: "
+                "what is not known cannot be scored."
+            )
+        return cls(values)
 
     @property
     def truth(self) -> Float[np.ndarray, " n"]:
         return self.values
 
     def row_scores(self, prediction: ContinuousPrediction) -> RowScores:
-        """Log score, squared error, CRPS, probability integral transform, ends of intervals."""
-        return row_scores(prediction, self.values)
+        """Scores of each row by name.
 
-    def scores(self, prediction: ContinuousPrediction, row_scores: RowScores) -> dict[str, float | int]:
-        """The scores of all rows together; rows without a density, and others whose y has the density zero."""
-        impossible = np.isposinf(row_scores["crps"]) & np.isnan(row_scores["pit"])
-        ruled_out = np.isneginf(row_scores["log_score"]) & ~impossible
-        counts = {"impossible": int(impossible.sum()), "ruled_out": int(ruled_out.sum())}
-        return summary(row_scores, self.values) | counts
+        `log_score`, log p(y | x), higher is better; `squared_error` of the mean and `crps`, the continuous ranked
+        probability score in the units of y, lower is better; `pit`, the probability of a value up to y, which is
+        uniform over rows where forecasts are calibrated (Dawid 1984); `lower_95`, `upper_95` and so on, the ends of
+        central intervals.
+        """
+        log_density = prediction.log_density(self.values)
+        impossible = np.isnan(log_density)
+        scores = {
+            "log_score": np.where(impossible, -np.inf, log_density),
+            "squared_error": np.where(impossible, np.inf, (self.values - prediction.mean) ** 2),
+            "crps": np.where(impossible, np.inf, prediction.crps(self.values)),
+            "pit": prediction.cdf(self.values),
+            "impossible": impossible,
+        }
+        for level in LEVELS:
+            scores[f"lower_{100 * level:g}"], scores[f"upper_{100 * level:g}"] = prediction.interval(level).T
+        return scores
 
     def truth_columns(self, places: Places) -> Columns:
         return {"truth": self.values[places]}
@@ -219,24 +332,43 @@ class ContinuousTarget(Target[ContinuousPrediction]):
         self, prediction: ContinuousPrediction, row_scores: RowScores, places: Places
     ) -> tuple[Columns, Columns]:
         short = {"mean": prediction.mean[places], "std": prediction.std[places]}
-        names = [name for name in row_scores if name != "squared_error"]
+        names = [name for name in row_scores if name not in ("squared_error", "impossible")]
         return short, {name: row_scores[name][places] for name in names}
 
-    def differing(
-        self, first: ContinuousPrediction, second: ContinuousPrediction, scores: tuple[RowScores, RowScores]
-    ) -> Int[np.ndarray, " m"]:
+    def differing(self, first: Scored, second: Scored) -> Int[np.ndarray, " m"]:
         """Up to ten rows whose log scores differ most, and by more than 0.01, in the order of the rows."""
-        mine, other = scores[0]["log_score"], scores[1]["log_score"]
-        apart = np.abs(np.subtract(mine, other, where=mine != other, out=np.zeros_like(mine)))
-        most = np.argsort(-apart, kind="stable")[:MOST_DIFFERING]
-        return np.sort(most[apart[most] > LEAST_DIFFERENCE])
+        return np.sort(_furthest_apart([first, second]))
+
+    def disagreement(self, model: str, given: Sequence[Scored]) -> tuple[str, Int[np.ndarray, " m"]]:
+        """The rows in which the log scores of the answers differ most."""
+        order, total = _furthest_apart(given), len(self.values)
+        if len(order) == 0:
+            within = f"within {LEAST_DIFFERENCE} in each of the {total} test rows"
+            return f"{model}: the log scores of all answers are {within}.", order
+        most = f"the {len(order)} of {total} rows in which log scores differ most"
+        return f"{model}: {most} (mean ± deviation, log score)", order
+
+    def cell(self, scored: Scored, row: int) -> tuple[tuple[str, ...], str]:
+        """Mean and standard deviation, and log score; red where the truth is outside the interval of 95 %."""
+        scores, prediction = scored.row_scores, scored.answer.prediction
+        inside = scores["lower_95"][row] <= self.values[row] <= scores["upper_95"][row]
+        mean, log_score = prediction.mean[row], scored.log_scores[row]
+        middle = f"{significant(mean)} ±{significant(prediction.std[row], 3)}"
+        is_impossible = np.isnan(mean) and np.isneginf(log_score)
+        parts = ("impossible",) if is_impossible else (middle, signed("{:.2f}")(log_score))
+        return parts, "" if inside else "red"
+
+    def truth_text(self, row: int) -> str:
+        """The number without trailing zeros."""
+        text = significant(self.values[row], 6)
+        return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
 
     def arrays(
         self, prediction: ContinuousPrediction, row_scores: RowScores
     ) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
         """Mean, standard deviation, CRPS, probability integral transform, and ends of intervals by probability."""
         ends = {
-            end: np.stack([row_scores[f"{end}_{percent(level)}"] for level in LEVELS], axis=1)
+            end: np.stack([row_scores[f"{end}_{100 * level:g}"] for level in LEVELS], axis=1)
             for end in ("lower", "upper")
         }
         by_row = {"mean": prediction.mean, "std": prediction.std, "crps": row_scores["crps"], "pit": row_scores["pit"]}
@@ -247,6 +379,15 @@ class ContinuousTarget(Target[ContinuousPrediction]):
     @property
     def coordinates(self) -> dict[str, np.ndarray]:
         return {"interval": np.asarray(LEVELS)}
+
+
+def _furthest_apart(given: Sequence[Scored]) -> Int[np.ndarray, " m"]:
+    """Positions of up to ten rows in which log scores differ most, and by more than 0.01, the furthest first."""
+    log_scores = np.stack([one.log_scores for one in given])
+    top, lowest = log_scores.max(axis=0), log_scores.min(axis=0)
+    distance = np.subtract(top, lowest, where=top != lowest, out=np.zeros_like(top))
+    order = np.argsort(-distance, kind="stable")[:MOST_SHOWN]
+    return order[distance[order] > LEAST_DIFFERENCE]
 
 
 @by_content
@@ -263,9 +404,25 @@ class ClassTarget(Target[ClassPrediction]):
     codes: Int[np.ndarray, " n"]
     shares: Float[np.ndarray, " K"]
 
-    measures = ("accuracy", "log_score", "brier", "ece")
-    counts = ("impossible", "ruled_out")
+    metrics = OF_CLASSES
     headline = ("accuracy", "log_score")
+    legend = LEGEND_OF_CLASSES
+    note = "{place} each class: the probability that the answer gives it. Red: not the true class."
+
+    @classmethod
+    def of(cls, labels: np.ndarray, y: Any, y_test: Any, num_rows: int) -> "ClassTarget":
+        """The class of each test row, and the shares of the classes among the training rows that have a label.
+
+        Raises:
+            DataError: a label outside of the classes; another number of labels than of rows.
+        """
+        schema = Schema(classes=labels.tolist())
+        truth, codes = schema.encode_labels(y_test, "y_test"), schema.label_codes(y)
+        if len(truth) != num_rows:
+            raise DataError(f"X_test has {num_rows} rows and y_test {len(truth)} labels. Give one label a row.")
+        assert codes is not None
+        counts = np.bincount(codes[codes >= 0], minlength=len(labels))
+        return cls(labels, truth, counts / max(1, counts.sum()))
 
     @property
     def classes(self) -> Shaped[np.ndarray, " K"]:
@@ -282,26 +439,14 @@ class ClassTarget(Target[ClassPrediction]):
             return np.log(self.shares)
 
     @property
-    def log_score_of_shares(self) -> float:
+    def baseline(self) -> float:
         """The log score of the shares of the classes, which ignore all columns."""
         return float(self.log_shares[self.codes].mean())
 
     def row_scores(self, prediction: ClassPrediction) -> RowScores:
         """log p(true class | row)."""
-        return {"log_score": row_log_scores(prediction.log_probabilities, self.codes)}
-
-    def scores(self, prediction: ClassPrediction, row_scores: RowScores) -> dict[str, float | int]:
-        """Accuracy, log score, Brier score, calibration error; counts of impossible rows and ruled-out classes."""
         table = prediction.log_probabilities
-        impossible = impossible_rows(table)
-        return {
-            "accuracy": accuracy(table, self.codes),
-            "log_score": log_score(table, self.codes),
-            "brier": brier_score(table, self.codes),
-            "ece": expected_calibration_error(table, self.codes),
-            "impossible": int(impossible.sum()),
-            "ruled_out": int((np.isneginf(row_scores["log_score"]) & ~impossible).sum()),
-        }
+        return {"log_score": row_log_scores(table, self.codes), "impossible": impossible_rows(table)}
 
     def truth_columns(self, places: Places) -> Columns:
         return {"truth": labelled(self.codes[places], self.labels)}
@@ -313,12 +458,40 @@ class ClassTarget(Target[ClassPrediction]):
         label = {"label": labelled(named_classes(table), self.labels)}
         return label, {f"p[{label}]": probabilities[:, k] for k, label in enumerate(self.labels.tolist())}
 
-    def differing(
-        self, first: ClassPrediction, second: ClassPrediction, scores: tuple[RowScores, RowScores]
-    ) -> Int[np.ndarray, " m"]:
+    def differing(self, first: Scored, second: Scored) -> Int[np.ndarray, " m"]:
         """Rows with different most probable classes, impossible ones excepted."""
-        mine, other = named_classes(first.log_probabilities), named_classes(second.log_probabilities)
+        mine, other = (named_classes(one.answer.prediction.log_probabilities) for one in (first, second))
         return np.flatnonzero((mine != other) & (mine >= 0) & (other >= 0))
+
+    def disagreement(self, model: str, given: Sequence[Scored]) -> tuple[str, Int[np.ndarray, " m"]]:
+        """The rows with different most probable classes, those whose probabilities are furthest apart first."""
+        tables = np.stack([one.answer.prediction.log_probabilities for one in given])
+        named = np.stack([named_classes(table) for table in tables])
+        possible = np.where(named < 0, named.max(axis=0), named)  # an answer without a class disagrees with none
+        differing = np.flatnonzero(possible.min(axis=0) != possible.max(axis=0))
+        total, num_unanswered = len(self.codes), int((named < 0).any(axis=0).sum())
+        unanswered = f"; in {num_unanswered} at least one answer finds the row impossible and names no class"
+        rows = f"{total - num_unanswered} of" if num_unanswered else "each of"
+        unanswered = unanswered if num_unanswered else ""
+        if len(differing) == 0:
+            return f"{model}: all answers name the same class in {rows} the {total} test rows{unanswered}.", differing
+        probabilities = np.exp(tables[:, differing])
+        distance = (np.nanmax(probabilities, axis=0) - np.nanmin(probabilities, axis=0)).max(axis=1)
+        order = differing[np.argsort(-distance, kind="stable")][:MOST_SHOWN]
+        cut = len(order) < len(differing)
+        widest = f" (the {MOST_SHOWN} widest apart; all are in --json and --out)" if cut else ""
+        return f"{model}: rows where the answers differ, {len(differing)} of {total}{unanswered}{widest}", order
+
+    def cell(self, scored: Scored, row: int) -> tuple[tuple[str, ...], str]:
+        """The most probable class and its probability; red where it is not the true one."""
+        table = scored.answer.prediction.log_probabilities[[row]]
+        code = int(named_classes(table)[0])
+        if code < 0:
+            return ("impossible",), "dim"
+        return (str(self.labels[code]), f"{np.exp(table[0, code]):.3f}"), "" if code == self.codes[row] else "red"
+
+    def truth_text(self, row: int) -> str:
+        return str(self.labels[self.codes[row]])
 
     def record(self, disagreement: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
         """The row with probabilities as lists in the order of `classes`."""
@@ -331,7 +504,7 @@ class ClassTarget(Target[ClassPrediction]):
     @property
     def reference(self) -> dict[str, Any]:
         """The shares of the classes among the training rows, and their log score."""
-        return {"class_shares": self.shares.tolist(), "class_shares_log_score": self.log_score_of_shares}
+        return {"class_shares": self.shares.tolist(), "class_shares_log_score": self.baseline}
 
     @property
     def coordinates(self) -> dict[str, Any]:

@@ -1,8 +1,6 @@
 """Comparisons in a terminal and as figures."""
 
 from .columns import ColumnAsRead, column_table, columns_as_read
-from .display import ClassLayout as ClassLayout  # each registers the layout of its kind of answers
-from .display import ContinuousLayout as ContinuousLayout
 from .display import can_encode, show
 from .figures import LINES, ONE_STEP, TWO_STEP, can_draw, coverage_figure, save
 

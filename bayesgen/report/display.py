@@ -1,10 +1,7 @@
 """A comparison in a terminal: the scores of answers side by side, then the rows in which they disagree."""
 
-import abc
-import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
 
 import numpy as np
 from rich import box
@@ -12,8 +9,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from bayesgen.evaluation import Answer, ClassTarget, Comparison, ContinuousTarget, DensityTarget, Scored
-from bayesgen.prediction import named_classes
+from bayesgen.evaluation import Answer, Comparison, Metric, Scored, signed
+from bayesgen.typing import Float
 
 WIDE = 110  # from this width on, a value and its standard error are on one line
 _STEP_STYLES = {True: "cyan", False: "green"}
@@ -52,26 +49,6 @@ def answer_table(answers: Sequence[Answer], *leading: str) -> Table:
     return table
 
 
-def signed(pattern: str) -> Callable[[float], str]:
-    """A function that formats a number by the pattern, with typographic signs."""
-    return lambda value: "−∞" if value == -math.inf else pattern.format(value).replace("-", "−")
-
-
-def significant(value: float, digits: int = 4) -> str:
-    """A number to so many significant digits, without an exponent unless it is very large or small.
-
-    >>> significant(200.04), significant(-1234567.0), significant(0.012345, 3), significant(1.5e-7)
-    ('200.0', '−1,234,567', '0.0123', '1.500e−07')
-    """
-    if not math.isfinite(value) or value == 0:
-        text = f"{value:g}".replace("inf", "∞")
-    elif 1e-4 <= abs(value) < 1e9:
-        text = f"{value:,.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
-    else:
-        text = f"{value:.{digits - 1}e}"
-    return text.replace("-", "−")
-
-
 def cells(
     values: Sequence[float],
     text: Callable[[float], str],
@@ -98,270 +75,70 @@ def with_error(value: float, error: float, separator: str) -> str:
 
 
 Spelling = Callable[[str], str]
+_TENTHS, _EVEN_BAR = 10, 3  # the height of the bar of a tenth of the rows
 
 
-class ScoreRow(NamedTuple):
-    """A row of the table of scores: its name and column, a number as text, and the best of several numbers."""
-
-    name: str
-    column: str
-    text: Callable[[float], str]
-    best: Callable[..., float] | None
-
-
-class Layout(abc.ABC):
-    """The layout of a comparison of answers of one kind.
-
-    Attributes:
-        scores: rows of scores, the first in the table.
-        counts: rows of counts, left out where all are 0.
-        legend: explanation of the scores.
-    """
-
-    scores: tuple[ScoreRow, ...]
-    counts: tuple[ScoreRow, ...]
-    legend: str
-
-    def drawings(self, scored: Scored) -> dict[str, str]:
-        """More rows of the table of scores: name of the row -> drawing of an answer in a few characters."""
-        return {}
-
-    def reference(self, comparison: Comparison, model: str) -> Iterator[Text]:
-        """A reference for the scores of this model."""
-        yield from ()
-
-    def costs(self, comparison: Comparison, model: str, spell: Spelling) -> Iterator[RenderableType]:
-        """The test rows that cost this model's answers most."""
-        yield from ()
-
-    @abc.abstractmethod
-    def disagreements(
-        self, comparison: Comparison, model: str, width: int, spell: Spelling
-    ) -> Iterator[RenderableType]:
-        """The test rows in which this model's answers differ, the largest difference first."""
+def _histogram(values: Float[np.ndarray, " n"]) -> str:
+    """A drawing of how numbers from 0 to 1 are distributed over tenths, NaN left out."""
+    counts, _ = np.histogram(values[~np.isnan(values)], bins=_TENTHS, range=(0.0, 1.0))
+    even = max(1, len(values)) / _TENTHS
+    heights = np.clip(np.rint(counts / even * _EVEN_BAR), 0, len(BARS) - 1).astype(int)
+    return "".join(BARS[height] for height in heights)
 
 
-@functools.singledispatch
-def layout_of(target: Any) -> Layout:
-    """The layout for answers to such a target. Kinds of answers register theirs here."""
-    raise TypeError(f"no layout is registered for {type(target).__name__}.")
+def _baseline(comparison: Comparison, given: Sequence[Scored], model: str) -> Iterator[Text]:
+    """The log score of the shares of the classes alone, and whether every answer is worse."""
+    score = comparison.target.baseline
+    if score is None:
+        return
+    text = Text(f"Shares of the classes among the training rows alone, no column read: log score {score:.4f}.")
+    if given and max(one.log_scores.mean() for one in given) < score:
+        text.append(f" Every answer of {model} is worse than that.", style="yellow")
+    yield text
 
 
-_CONTINUOUS_SHOWN = 10  # rows in which answers differ
-_TENTHS, _EVEN_BAR = 10, 3  # the height of the bar of a tenth of the truths
-_SAME = 0.01  # log scores that differ by less count as equal
-
-
-def _nearest(level: float) -> Callable[..., float]:
-    """A function that finds the number nearest to a level."""
-    return functools.partial(min, key=lambda value: abs(value - level))
-
-
-class ContinuousLayout(Layout):
-    """The layout of distributions of a number."""
-
-    scores = (
-        ScoreRow("log score", "log_score", signed("{:.4f}"), max),
-        ScoreRow("RMSE", "rmse", significant, min),
-        ScoreRow("CRPS", "crps", significant, min),
-        ScoreRow("in 50% interval", "coverage_50", "{:.1%}".format, _nearest(0.5)),
-        ScoreRow("in 80% interval", "coverage_80", "{:.1%}".format, _nearest(0.8)),
-        ScoreRow("in 95% interval", "coverage_95", "{:.1%}".format, _nearest(0.95)),
-        ScoreRow("95% width", "width_95", significant, None),
-    )
-    counts = (
-        ScoreRow("impossible rows", "impossible", "{:.0f}".format, min),
-        ScoreRow("truth ruled out", "ruled_out", "{:.0f}".format, min),
-    )
-    legend = (
-        "Log score: mean of log p(truth), higher is better. RMSE of the mean, and CRPS (continuous ranked probability "
-        "score), in the units of the target: lower is better. In 50% interval: the share of truths within the central "
-        "interval of 50%, which should be 50%; 95% width: mean width of the central interval of 95%. "
-        "Truths by tenth: how many truths lie in each tenth of their distribution, from the lowest; level where "
-        "probabilities are right, high at both ends where the answer is too sure, in the middle where not sure enough."
-    )
-
-    def drawings(self, scored: Scored) -> dict[str, str]:
-        """A histogram of the tenths of their distributions in which the truths lie."""
-        places = scored.row_scores["pit"]
-        counts, _ = np.histogram(places[~np.isnan(places)], bins=_TENTHS, range=(0.0, 1.0))
-        even = max(1, len(places)) / _TENTHS
-        heights = np.clip(np.rint(counts / even * _EVEN_BAR), 0, len(BARS) - 1).astype(int)
-        return {"truths by tenth": "".join(BARS[height] for height in heights)}
-
-    def disagreements(
-        self, comparison: Comparison, model: str, width: int, spell: Spelling
-    ) -> Iterator[RenderableType]:
-        """The rows in which the log scores of this model's answers differ most."""
-        given = [one for one in comparison.scored if one.answer.model == model]
-        if len(given) < 2:
-            return
-        log_scores = np.stack([one.log_scores for one in given])
-        top = log_scores.max(axis=0)
-        distance = np.where(np.isneginf(top), 0.0, top - log_scores.min(axis=0))
-        order = np.argsort(-distance, kind="stable")[:_CONTINUOUS_SHOWN]
-        order = order[distance[order] > _SAME]
-        total = len(comparison.rows)
-        if len(order) == 0:
-            yield Text(f"{model}: the log scores of all answers are within {_SAME} in each of the {total} test rows.")
-            return
-        title = (
-            f"{model}: the {len(order)} of {total} rows in which log scores differ most (mean ± deviation, log score)"
-        )
-        yield Text(spell(title), style="bold")
-        table = answer_table([one.answer for one in given], "row", "truth")
-        for row in order:
-            truth = comparison.target.truth_columns(slice(None))["truth"][row]
-            cells = []
-            for one in given:
-                outside = not one.row_scores["lower_95"][row] <= truth <= one.row_scores["upper_95"][row]
-                text = _cell(
-                    one.answer.prediction.mean[row], one.answer.prediction.std[row], one.log_scores[row], width
-                )
-                cells.append(Text(spell(text), style="red" if outside else ""))
-            table.add_row(str(comparison.rows[row]), _plain(truth), *cells)
-        yield table
-        yield Text("Red: the truth lies outside the central interval of 95%.", style="dim")
-
-
-def _cell(mean: float, std: float, log_score: float, width: int) -> str:
-    """Mean, standard deviation and log score of one row."""
-    if np.isnan(mean) and np.isneginf(log_score):
-        return "impossible"
-    separator = "  " if width >= WIDE else "\n"
-    return f"{significant(mean)} ±{significant(std, 3)}{separator}{signed('{:.2f}')(log_score)}"
-
-
-def _plain(truth: float) -> str:
-    """A number without trailing zeros."""
-    text = significant(truth, 6)
-    return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
-
-
-@layout_of.register
-def _(target: ContinuousTarget) -> Layout:
-    return ContinuousLayout()
-
-
-_SHOWN = 10  # rows of disagreement
 _COSTS = (
     "Rows in which an answer does worse than the shares of the classes. The column is the one without which the log "
     "score would be highest; several where answers differ in it, or where each rules the row out."
 )
 
 
-class DensityLayout(Layout):
-    """The layout of densities of rows, without predictions."""
-
-    scores = (
-        ScoreRow("accuracy", "accuracy", "{:.3f}".format, max),
-        ScoreRow("log score", "log_score", signed("{:.4f}"), max),
-        ScoreRow("Brier score", "brier", "{:.4f}".format, min),
-        ScoreRow("calibration error", "ece", "{:.4f}".format, min),
-    )
-    counts = (
-        ScoreRow("impossible rows", "impossible", "{:.0f}".format, min),
-        ScoreRow("true class ruled out", "ruled_out", "{:.0f}".format, min),
-    )
-    legend = (
-        "Log score: mean of log p(true class), higher is better. Brier "
-        "score (summed over classes, 0 to 2) and calibration error (15 bins of equal mass): lower is better."
-    )
-
-    def disagreements(
-        self, comparison: Comparison, model: str, width: int, spell: Spelling
-    ) -> Iterator[RenderableType]:
-        """None: there are no predictions."""
-        yield from ()
+def _cost_table(
+    comparison: Comparison, given: Sequence[Scored], model: str, spell: Spelling
+) -> Iterator[RenderableType]:
+    """A row of log scores for each costly row of a model, and the columns without which they would be highest."""
+    costs = [cost for cost in comparison.costs if cost.model == model]
+    if not costs:
+        return
+    yield Text(f"{model}: rows that cost most (log scores), and the column that did it", style="bold")
+    table = answer_table([one.answer for one in given], "row", "truth")
+    table.add_column(Text("\n\ncolumn"), overflow="fold")
+    for start in range(0, len(costs), len(given)):
+        of_row = costs[start : start + len(given)]
+        scores = [spell(signed("{:.3f}")(cost.log_score)) for cost in of_row]
+        columns = dict.fromkeys(name for cost in of_row for name in cost.columns)
+        table.add_row(str(of_row[0].row), str(of_row[0].truth), *scores, ", ".join(columns))
+    yield table
+    yield Text(f"{_COSTS}\n", style="dim")
 
 
-class ClassLayout(DensityLayout):
-    """The layout of class probabilities."""
-
-    def reference(self, comparison: Comparison, model: str) -> Iterator[Text]:
-        """The log score of the shares of the classes alone, and whether every answer is worse."""
-        target = comparison.target
-        assert isinstance(target, ClassTarget)
-        score = target.log_score_of_shares
-        given = [one.log_scores.mean() for one in comparison.scored if one.answer.model == model]
-        text = Text(f"Shares of the classes among the training rows alone, no column read: log score {score:.4f}.")
-        if given and max(given) < score:
-            text.append(f" Every answer of {model} is worse than that.", style="yellow")
-        yield text
-
-    def costs(self, comparison: Comparison, model: str, spell: Spelling) -> Iterator[RenderableType]:
-        """A row of log scores for each costly row, and the columns without which they would be highest."""
-        costs = [cost for cost in comparison.costs if cost.model == model]
-        answers = [one.answer for one in comparison.scored if one.answer.model == model]
-        if not costs:
-            return
-        yield Text(f"{model}: rows that cost most (log scores), and the column that did it", style="bold")
-        table = answer_table(answers, "row", "truth")
-        table.add_column(Text("\n\ncolumn"), overflow="fold")
-        for start in range(0, len(costs), len(answers)):
-            of_row = costs[start : start + len(answers)]
-            scores = [spell(signed("{:.3f}")(cost.log_score)) for cost in of_row]
-            columns = dict.fromkeys(name for cost in of_row for name in cost.columns)
-            table.add_row(str(of_row[0].row), str(of_row[0].truth), *scores, ", ".join(columns))
-        yield table
-        yield Text(f"{_COSTS}\n", style="dim")
-
-    def disagreements(
-        self, comparison: Comparison, model: str, width: int, spell: Spelling
-    ) -> Iterator[RenderableType]:
-        answers = [answer for answer in comparison.answers if answer.model == model and answer.refused is None]
-        truth = comparison.truth
-        if len(answers) < 2 or truth is None:
-            return
-        named = np.stack([named_classes(answer.prediction.log_probabilities) for answer in answers])
-        possible = np.where(named < 0, named.max(axis=0), named)  # an answer without a class disagrees with none
-        differing = np.flatnonzero(possible.min(axis=0) != possible.max(axis=0))
-        total, num_unanswered = len(comparison.rows), int((named < 0).any(axis=0).sum())
-        unanswered = f"; in {num_unanswered} at least one answer finds the row impossible and names no class"
-        if num_unanswered == 0:
-            unanswered = ""
-        if len(differing) == 0:
-            rows = f"{total - num_unanswered} of" if unanswered else "each of"
-            yield Text(f"{model}: all answers name the same class in {rows} the {total} test rows{unanswered}.")
-            return
-        probabilities = np.exp(np.stack([answer.prediction.log_probabilities[differing] for answer in answers]))
-        distance = (np.nanmax(probabilities, axis=0) - np.nanmin(probabilities, axis=0)).max(axis=1)
-        order = np.argsort(-distance, kind="stable")
-        title = f"{model}: rows where the answers differ, {len(differing)} of {total}{unanswered}"
-        if len(order) > _SHOWN:
-            title += f" (the {_SHOWN} widest apart; all are in --json and --out)"
-        yield Text(title, style="bold")
-        table = answer_table(answers, "row", "truth")
-        for place in order[:_SHOWN]:
-            row = differing[place]
-            shown = [
-                _named_cell(comparison, int(index), int(truth[row]), probabilities[a, place], width)
-                for a, index in enumerate(named[:, row])
-            ]
-            table.add_row(str(comparison.rows[row]), str(comparison.classes[truth[row]]), *shown)
-        yield table
-        place = "Beside" if width >= WIDE else "Below"
-        yield Text(
-            f"{place} each class: the probability that the answer gives it. Red: not the true class.", style="dim"
-        )
-
-
-def _named_cell(comparison: Comparison, index: int, truth: int, probabilities: np.ndarray, width: int) -> Text:
-    if index < 0:
-        return Text("impossible", style="dim")
-    separator = " " if width >= WIDE else "\n"
-    text = f"{comparison.classes[index]}{separator}{probabilities[index]:.3f}"
-    return Text(text, style="" if index == truth else "red")
-
-
-@layout_of.register
-def _(target: DensityTarget) -> Layout:
-    return DensityLayout()
-
-
-@layout_of.register
-def _(target: ClassTarget) -> Layout:
-    return ClassLayout()
+def _disagreements(
+    comparison: Comparison, given: Sequence[Scored], model: str, width: int, spell: Spelling
+) -> Iterator[RenderableType]:
+    """The test rows in which a model's answers differ, the largest difference first."""
+    target, is_wide = comparison.target, width >= WIDE
+    heading, rows = target.disagreement(model, given) if len(given) > 1 else ("", ())
+    if len(rows) == 0:
+        yield from [Text(heading)] if heading else []
+        return
+    yield Text(spell(heading), style="bold")
+    table = answer_table([one.answer for one in given], "row", "truth")
+    for row in rows:
+        cells = [target.cell(one, row) for one in given]
+        texts = [Text(spell((target.gap if is_wide else "\n").join(parts)), style=style) for parts, style in cells]
+        table.add_row(str(comparison.rows[row]), target.truth_text(row), *texts)
+    yield table
+    yield Text(target.note.format(place="Beside" if is_wide else "Below"), style="dim")
 
 
 _STEPS = (
@@ -382,14 +159,14 @@ def render(
     `about` is shown below the title.
     """
     spell = spelling(encoding)
-    layout = layout_of(comparison.target)
     parts: list[RenderableType] = [Text(title, style="bold"), Text(), *about]
     for model in dict.fromkeys(answer.model for answer in comparison.answers):
-        parts += [Text(model, style="bold"), _score_table(comparison, layout, model, width, spell)]
-        parts += [*layout.reference(comparison, model), *_refusals(comparison, model), Text()]
-        parts += [*layout.disagreements(comparison, model, width, spell), Text()]
-        parts += [*layout.costs(comparison, model, spell)]
-    return Group(*parts, Text(spell(f"{_STEPS} {layout.legend} {_DIFFERENCES}"), style="dim"))
+        given = [one for one in comparison.scored if one.answer.model == model]
+        parts += [Text(model, style="bold"), _score_table(comparison, given, model, width, spell)]
+        parts += [*_baseline(comparison, given, model), *_refusals(comparison, model), Text()]
+        parts += [*_disagreements(comparison, given, model, width, spell), Text()]
+        parts += _cost_table(comparison, given, model, spell)
+    return Group(*parts, Text(spell(f"{_STEPS} {comparison.target.legend} {_DIFFERENCES}"), style="dim"))
 
 
 def show(comparison: Comparison, title: str, console: Console, about: Sequence[RenderableType] = ()) -> None:
@@ -397,21 +174,23 @@ def show(comparison: Comparison, title: str, console: Console, about: Sequence[R
     console.print(render(comparison, title, console.width, console.encoding, about))
 
 
-def _score_table(comparison: Comparison, layout: Layout, model: str, width: int, spell: Spelling) -> Table:
-    scores = comparison.table
+def _score_table(comparison: Comparison, given: Sequence[Scored], model: str, width: int, spell: Spelling) -> Table:
+    target, scores = comparison.target, comparison.table
     scores = scores[scores.model == model]
     answers = [answer for answer in comparison.answers if answer.model == model]
     table = answer_table(answers, "")
 
-    def add(line: ScoreRow) -> None:
-        values = scores[line.column].astype(float).tolist()
-        table.add_row(line.name, *cells(values, line.text, line.best, spell))
+    def add(metric: Metric) -> None:
+        values = scores[metric.column].astype(float).tolist()
+        table.add_row(metric.name, *cells(values, metric.text, metric.best, spell))
 
-    for line in layout.scores:
-        add(line)
-    drawings = {id(one.answer): layout.drawings(one) for one in comparison.scored}
-    for name in dict.fromkeys(name for lines in drawings.values() for name in lines):
-        table.add_row(name, *(Text(spell(drawings.get(id(answer), {}).get(name, "–"))) for answer in answers))
+    for metric in target.metrics:
+        if metric.name:
+            add(metric)
+    if target.histogram is not None:
+        name, score = target.histogram
+        drawings = {id(one.answer): _histogram(one.row_scores[score]) for one in given}
+        table.add_row(name, *(Text(spell(drawings.get(id(answer), "–"))) for answer in answers))
     separator = " " if width >= WIDE else "\n"
     for name, column, error in (
         ("vs MAP", "difference", "standard_error"),
@@ -421,9 +200,9 @@ def _score_table(comparison: Comparison, layout: Layout, model: str, width: int,
         differences = [spell(with_error(value, spread, separator)) for value, spread in pairs]
         if any(differences):
             table.add_row(name, *differences)
-    for line in layout.counts:
-        if scores[line.column].fillna(0).sum() > 0:
-            add(line)
+    for count in target.counts:
+        if scores[count.column].fillna(0).sum() > 0:
+            add(count)
     seconds = (scores["fit_seconds"] + scores["predict_seconds"]).tolist()
     table.add_row(
         "seconds", *cells(seconds, lambda spent: f"{spent:.{3 if spent < 1 else 1}f}", None, spell), style="dim"

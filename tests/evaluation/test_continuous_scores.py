@@ -10,7 +10,6 @@ from scipy import stats
 
 import bayesgen as bg
 from bayesgen.evaluation import Answer, Comparison, ContinuousTarget
-from bayesgen.evaluation.targets import row_scores, summary
 from bayesgen.predictives import NormalPredictive
 
 RNG = np.random.default_rng(3)
@@ -49,8 +48,13 @@ def without(forecast, rows):
 RIGHT, NARROW = Forecast(MEAN, STD), Forecast(MEAN + 3, STD / 3)
 
 
+def summary(forecast):
+    target = ContinuousTarget(Y)
+    return target.scores(forecast, target.row_scores(forecast))
+
+
 def test_scores_are_means_over_rows_of_what_they_are_called():
-    scores = summary(row_scores(RIGHT, Y), Y)
+    scores = summary(RIGHT)
     densities = np.exp(-0.5 * ((Y - MEAN) / STD) ** 2) / np.sqrt(2 * np.pi) / STD
     assert scores["log_score"] == pytest.approx(np.log(densities).mean())
     assert scores["rmse"] == pytest.approx(np.linalg.norm(Y - MEAN) / np.sqrt(211))
@@ -61,7 +65,7 @@ def test_scores_are_means_over_rows_of_what_they_are_called():
 
 
 def test_calibrated_forecasts_cover_as_often_as_they_say_and_better_scores_go_with_them():
-    right, narrow = (summary(row_scores(forecast, Y), Y) for forecast in (RIGHT, NARROW))
+    right, narrow = map(summary, (RIGHT, NARROW))
     for name, level in {"50": 0.5, "80": 0.8, "95": 0.95}.items():
         assert abs(right[f"coverage_{name}"] - level) < 3 * np.sqrt(level * (1 - level) / 211)
         assert narrow[f"coverage_{name}"] < level - 0.1
@@ -69,10 +73,10 @@ def test_calibrated_forecasts_cover_as_often_as_they_say_and_better_scores_go_wi
 
 
 def test_impossible_rows_are_scored_as_the_worst_there_is():
-    scores = row_scores(without(RIGHT, [5, 7]), Y)
+    scores = ContinuousTarget(Y).row_scores(without(RIGHT, [5, 7]))
     for name, worst in {"log_score": -np.inf, "squared_error": np.inf, "crps": np.inf}.items():
         assert (scores[name][[5, 7]] == worst).all() and np.isfinite(np.delete(scores[name], [5, 7])).all()
-    whole, rest = summary(scores, Y), row_scores(RIGHT, Y)
+    whole, rest = summary(without(RIGHT, [5, 7])), ContinuousTarget(Y).row_scores(RIGHT)
     covered = (rest["lower_95"] <= Y) & (rest["upper_95"] >= Y)
     assert whole["coverage_95"] == np.delete(covered, [5, 7]).sum() / 211
     assert whole["width_95"] == whole["rmse"] == whole["crps"] == np.inf and whole["log_score"] == -np.inf
