@@ -8,7 +8,7 @@ attributes carry at most the information of rows and labels together, so the cur
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -21,10 +21,8 @@ from bayesgen.posteriors import ParameterArrays, Point
 from bayesgen.program import (
     AttributesDensity,
     ConditionalDensity,
-    GenerativeProgram,
     Response,
     ResponseDensity,
-    free_vector,
 )
 from bayesgen.records import record
 from bayesgen.runtime import placed
@@ -34,8 +32,11 @@ from bayesgen.typing import Array, Float
 
 from .fit import Fit
 from .identification import CERTAIN, MOST_DIMENSIONS, LogOddsSlopes
-from .problem import ProgramProblem, Searching
-from .starts import made_finite, rows_of_classes
+from .problem import ProgramProblem
+from .starts import free_parameters, made_finite, rows_of_classes
+
+if TYPE_CHECKING:
+    from .point import PointMethod
 
 Searched = TypeVar("Searched", Whitened, "CoupledDensity")  # an objective in the coordinates of its search
 LARGEST_COORDINATE = 700.0  # in place of infinity: a probability of 1e-304
@@ -43,68 +44,78 @@ LARGEST_COORDINATE = 700.0  # in place of infinity: a probability of 1e-304
 
 def initial_vector(problem: ProgramProblem, joint: Fit) -> Float[np.ndarray, " D"]:
     """The unconstrained vector of the joint fit; coordinates of probabilities of zero are made finite."""
-    program = problem.program
-    vector = _vector(program, joint.posterior.parameters)
-    conjugate = problem.conjugate
+    program, conjugate = problem.program, problem.conjugate
+    vector = free_parameters(program, joint.posterior.parameters)
     if not np.isfinite(vector).all() and conjugate is not None and conjugate.is_closed:
         statistics = dataclasses.replace(problem.data.statistics, unlabelled=None)
-        center = _vector(program, conjugate.update(conjugate.initial_statistics(statistics)).center())
-        vector = np.where(np.isfinite(vector), vector, center)
+        center = conjugate.update(conjugate.initial_statistics(statistics)).center()
+        vector = np.where(np.isfinite(vector), vector, free_parameters(program, center))
     return made_finite(vector)
 
 
-def objective_at_joint_fit(problem: ProgramProblem, joint: Fit, density: LogDensity, whitening: AffineMap) -> float:
-    """The objective at the joint fit itself, which may have probabilities of zero."""
-    vector = _vector(problem.program, joint.posterior.parameters)
-    center = np.nan_to_num(vector, nan=0.0, posinf=LARGEST_COORDINATE, neginf=-LARGEST_COORDINATE)
-    evaluator = evaluator_of(Whitened(density, dataclasses.replace(whitening, center=center)))
-    return evaluator.at(np.zeros(len(center)))[0]
+@dataclasses.dataclass(frozen=True)
+class Refinement:
+    """A search from a joint fit, in coordinates in which the joint density of complete data has curvature one there.
 
-
-def _vector(program: GenerativeProgram, parameters: ParameterArrays) -> Float[np.ndarray, " D"]:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        latents = program.latents_of(parameters)
-        return free_vector(program, {name: latents[name] for name in program.latents})
-
-
-def whitening_at(
-    method: Searching, problem: ProgramProblem, statistics: SufficientStatistics, start: Float[np.ndarray, " D"]
-) -> AffineMap:
-    """Coordinates in which the joint density of complete data has curvature one about the start."""
-    evaluator = evaluator_of(method.joint_density(problem, statistics.padded()))
-    return AffineMap.at_point(start, curvature_at(evaluator, start))
-
-
-def refine(
-    method: Searching,
-    problem: ProgramProblem,
-    joint: Fit,
-    statistics: SufficientStatistics,
-    objective_in: Callable[[AffineMap], Searched],
-) -> tuple[Searched, Supremum]:
-    """The maximum of an objective above the joint fit. Inside float64.
-
-    Args:
+    Attributes:
         method: the training method.
         problem: of the rows that the joint fit was trained on.
         joint: the joint fit.
-        statistics: of complete data, at which the joint density has curvature one in the coordinates of the search.
-        objective_in: these coordinates -> the objective.
-
-    Returns:
-        (the objective in the coordinates of the search, its maximum)
-
-    Raises:
-        FitError: an objective without an upper bound; names the site along which it rises.
+        statistics: of the complete data.
     """
-    whitening = whitening_at(method, problem, statistics, initial_vector(problem, joint))
-    objective = objective_in(whitening)
-    found = find_supremum(objective, np.zeros(objective.dimension))
-    check_bounded(objective, found, method)
-    return objective, found
+
+    method: "PointMethod"
+    problem: ProgramProblem
+    joint: Fit
+    statistics: SufficientStatistics
+
+    def fit(
+        self,
+        work: float,
+        objective_in: Callable[[AffineMap], Searched],
+        about: Callable[[Searched, Supremum], dict[str, Any]],
+    ) -> Fit:
+        """The fit at the maximum of an objective.
+
+        Args:
+            work: rough number of multiplications of one evaluation.
+            objective_in: coordinates of the search -> the objective.
+            about: objective and its maximum -> attributes of the fit.
+
+        Raises:
+            FitError: an objective without an upper bound; names the site along which it rises.
+        """
+        with jax.enable_x64(True), placed(work):
+            start = initial_vector(self.problem, self.joint)
+            density = self.method.joint_density(self.problem, self.statistics.padded())
+            objective = objective_in(AffineMap.at_point(start, curvature_at(evaluator_of(density), start)))
+            found = find_supremum(objective, np.zeros(objective.dimension))
+            check_bounded(objective, found, self.method)
+            attributes = {"objective": found.value} | about(objective, found)
+            values = self.parameters_at(objective, found.vector)
+        return self.at(values, attributes)
+
+    def parameters_at(self, density: LogDensity, vector: Float[np.ndarray, " D"]) -> ParameterArrays:
+        """The parameters of an unconstrained vector; those that are no latents are as in the joint fit."""
+        values = {name: np.asarray(value) for name, value in density.constrain(vector).items()}
+        found = self.problem.program.parameters_of(values)
+        return {name: found.get(name, value) for name, value in self.joint.posterior.parameters.items()}
+
+    def at(self, values: ParameterArrays, attributes: dict[str, Any]) -> Fit:
+        """The fit at a point, with a posterior of the same kind as that of the joint fit."""
+        assert isinstance(self.joint.posterior, Point)
+        posterior = dataclasses.replace(self.joint.posterior, values=values)
+        return self.problem.result(self.method, posterior, attributes | self.problem.about_labels)
+
+    def objective_of_joint_fit(self, objective: Whitened) -> dict[str, float]:
+        """The objective at the joint fit itself, which may have probabilities of zero."""
+        vector = free_parameters(self.problem.program, self.joint.posterior.parameters)
+        center = np.nan_to_num(vector, nan=0.0, posinf=LARGEST_COORDINATE, neginf=-LARGEST_COORDINATE)
+        there = Whitened(objective.density, dataclasses.replace(objective.whitening, center=center))
+        return {"objective_of_joint_fit": evaluator_of(there).at(np.zeros(len(center)))[0]}
 
 
-def check_bounded(objective: Searched, found: Supremum, method: Searching) -> None:
+def check_bounded(objective: Searched, found: Supremum, method: "PointMethod") -> None:
     """Refuse an objective without an upper bound; a `FitError` names the site along which it rises."""
     if found.recession is not None:
         direction = np.asarray(objective.point(found.recession)) - objective.whitening.center
@@ -112,7 +123,7 @@ def check_bounded(objective: Searched, found: Supremum, method: Searching) -> No
 
 
 def unbounded_objective(
-    direction: Float[np.ndarray, " D"], whitening: AffineMap, density: LogDensity, method: Searching
+    direction: Float[np.ndarray, " D"], whitening: AffineMap, density: LogDensity, method: "PointMethod"
 ) -> FitError:
     """The error for an objective that rises without end along a direction."""
     site = density.name_of(int(np.argmax(np.abs(direction) / whitening.widths)))
@@ -128,30 +139,13 @@ def unbounded_objective(
     )
 
 
-def values_at(
-    program: GenerativeProgram, density: LogDensity, vector: Float[np.ndarray, " D"], known: ParameterArrays
-) -> ParameterArrays:
-    """The parameters of an unconstrained vector; those that are no latents keep their known values."""
-    values = {name: np.asarray(value) for name, value in density.constrain(vector).items()}
-    found = program.parameters_of(values)
-    return {name: found.get(name, value) for name, value in known.items()}
-
-
-def result_at(
-    method: Searching, problem: ProgramProblem, joint: Fit, point: ParameterArrays, attributes: dict[str, Any]
-) -> Fit:
-    """The fit at a point, with a posterior of the same kind as that of the joint fit."""
-    assert isinstance(joint.posterior, Point)
-    return problem.result(method, dataclasses.replace(joint.posterior, values=point), attributes | problem.about_labels)
-
-
 # Training for p(y | x) where the label y is continuous.
 #
 # log p(y | x, Q) = log p(x, y | Q) - log p(x | Q), and both are densities of sufficient statistics: of the rows, and of
 # the same rows without y. So only sites without a likelihood are evaluated row by row.
 
 
-def response_fit(method: Searching, problem: ProgramProblem, response: Response) -> Fit:
+def response_fit(method: "PointMethod", problem: ProgramProblem, response: Response) -> Fit:
     """The fit that maximises log p(y | X, Q), and the log prior where the method has one.
 
     Raises:
@@ -176,18 +170,16 @@ def response_fit(method: Searching, problem: ProgramProblem, response: Response)
     statistics = data.model.summarize(data.schema, rows)
     of_labelled = dataclasses.replace(data, schema=data.scaled_schema, statistics=statistics)
     joint = method.joint_fit(dataclasses.replace(problem, data=of_labelled))
+    search = Refinement(method, problem, joint, statistics)
     if response.is_only_attribute(rows):  # then x is given, and the joint density is that of y given x
-        return result_at(method, problem, joint, joint.posterior.parameters, {})
+        return search.at(joint.posterior.parameters, {})
     without = data.model.summarize(data.schema, response.without(rows))
     density = ResponseDensity(problem.program, statistics.padded(), without.padded(), method.has_prior)
-    with jax.enable_x64(True), placed(density.cost):
-        objective, found = refine(method, problem, joint, statistics, functools.partial(Whitened, density))
-        about = {
-            "objective": found.value,
-            "objective_of_joint_fit": objective_at_joint_fit(problem, joint, density, objective.whitening),
-        }
-        point = values_at(problem.program, objective, found.vector, joint.posterior.parameters)
-    return result_at(method, problem, joint, point, about)
+    return search.fit(
+        density.cost,
+        functools.partial(Whitened, density),
+        lambda objective, found: search.objective_of_joint_fit(objective),
+    )
 
 
 # The objective of hybrid training.
@@ -251,7 +243,7 @@ class CoupledDensity(LogDensity):
         return self.first.owner
 
 
-def conditional_fit(method: Searching, problem: ProgramProblem) -> Fit:
+def conditional_fit(method: "PointMethod", problem: ProgramProblem) -> Fit:
     """The fit that maximises log p(y | X, Q), and the log prior where the method has one.
 
     Raises:
@@ -262,21 +254,18 @@ def conditional_fit(method: Searching, problem: ProgramProblem) -> Fit:
     rows = labelled_rows(problem)
     labelled = _without_unlabelled(problem)
     joint = method.joint_fit(labelled)
-    program, statistics = problem.program, labelled.data.statistics
-    density = ConditionalDensity(program, padded_rows(rows), method.has_prior)
-    with jax.enable_x64(True), placed(density.cost):
-        objective, found = refine(method, labelled, joint, statistics, functools.partial(Whitened, density))
-        vector, whitening = np.asarray(objective.point(found.vector)), objective.whitening
-        attributes = {
-            "objective": found.value,
-            "objective_of_joint_fit": objective_at_joint_fit(labelled, joint, density, whitening),
-            "unidentified_directions": _checked(density, rows, vector, found.value, whitening, method),
-        }
-        point = values_at(program, objective, found.vector, joint.posterior.parameters)
-    return result_at(method, problem, joint, point, attributes)
+    density = ConditionalDensity(problem.program, padded_rows(rows), method.has_prior)
+    search = Refinement(method, problem, joint, labelled.data.statistics)
+
+    def about(objective: Whitened, found: Supremum) -> dict[str, Any]:
+        vector = np.asarray(objective.point(found.vector))
+        unidentified = _checked(density, rows, vector, found.value, objective.whitening, method)
+        return search.objective_of_joint_fit(objective) | {"unidentified_directions": unidentified}
+
+    return search.fit(density.cost, functools.partial(Whitened, density), about)
 
 
-def hybrid_fit(method: Searching, problem: ProgramProblem, coupling: float) -> Fit:
+def hybrid_fit(method: "PointMethod", problem: ProgramProblem, coupling: float) -> Fit:
     """The fit that maximises the objective of `Hybrid`.
 
     Raises:
@@ -290,16 +279,15 @@ def hybrid_fit(method: Searching, problem: ProgramProblem, coupling: float) -> F
         everything.append(statistics.unlabelled)
     labels = ConditionalDensity(program, padded_rows(rows), method.has_prior)
     attributes = AttributesDensity(program, padded_rows(joined_rows(everything)))
-    with jax.enable_x64(True), placed(labels.cost + attributes.cost):
-        complete = _complete(problem, statistics, joint)
-        variance, known = np.asarray(coupling**2 * complete.total_weight), joint.posterior.parameters
-        objective, found = refine(
-            method, problem, joint, complete, lambda whitening: CoupledDensity(labels, attributes, whitening, variance)
-        )
-        other = values_at(program, labels, np.asarray(objective.pair(found.vector)[1]), known)
-        about = {"objective": found.value, "other_parameters": other}
-        point = values_at(program, objective, found.vector, known)
-    return result_at(method, problem, joint, point, about)
+    search = Refinement(method, problem, joint, _complete(problem, statistics, joint))
+    variance = np.asarray(coupling**2 * search.statistics.total_weight)
+    return search.fit(
+        labels.cost + attributes.cost,
+        lambda whitening: CoupledDensity(labels, attributes, whitening, variance),
+        lambda objective, found: {
+            "other_parameters": search.parameters_at(labels, np.asarray(objective.pair(found.vector)[1]))
+        },
+    )
 
 
 def labelled_rows(problem: ProgramProblem) -> Rows:
@@ -358,7 +346,7 @@ def _checked(
     vector: Float[np.ndarray, " D"],
     value: float,
     whitening: AffineMap,
-    method: Searching,
+    method: "PointMethod",
 ) -> int | None:
     """The number of directions in which p(y | x) does not change at a point; None in too many dimensions.
 

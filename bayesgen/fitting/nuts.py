@@ -11,7 +11,7 @@ import numpy as np
 from bayesgen.errors import FitError, ModelError
 from bayesgen.log_density import LogDensity
 from bayesgen.posteriors import ParameterArrays
-from bayesgen.program import GenerativeProgram, PosteriorDensity, dispersed_starts, free_vector
+from bayesgen.program import GenerativeProgram, PosteriorDensity, dispersed_starts
 from bayesgen.runtime import as_key, placed
 from bayesgen.solvers import Attempt, Chains, Settings, sample, unwhitened, whitened_at_mode
 from bayesgen.statistics import PatternMoments
@@ -21,6 +21,7 @@ from .draws import fit_of_draws
 from .em import interior_point
 from .fit import Fit
 from .problem import Method, ProgramProblem
+from .starts import free_parameters
 
 MOST_PATTERNS = 2000  # of missing cells in a class: with 20 columns, some minutes of sampling
 MOST_CELLS = 1 << 20  # in their covariances, of which a step holds a few for each chain
@@ -136,7 +137,4 @@ def _start(problem: ProgramProblem) -> ParameterArrays | None:
 
 def _starts(program: GenerativeProgram, start: ParameterArrays | None, seed: Seed) -> Float[np.ndarray, "starts D"]:
     """Starts of the search for the mode: a process near it, or dispersed points."""
-    if start is None:
-        return dispersed_starts(program, seed)
-    latents = program.latents_of(start)
-    return free_vector(program, {name: latents[name] for name in program.latents})[None]
+    return dispersed_starts(program, seed) if start is None else free_parameters(program, start)[None]

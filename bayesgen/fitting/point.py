@@ -1,11 +1,10 @@
 """`MLE` and `MAP`: the process at a maximum of an objective, in closed form, by EM or by search."""
 
-import abc
 import dataclasses
 import itertools
 import numbers
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -27,60 +26,34 @@ from .em import CompleteDataObjective, Options, search_by_em
 from .exact import Exact
 from .fit import Fit
 from .nuts import NUTS
-from .problem import Method, ProgramProblem, Searching
+from .problem import Method, ProgramProblem
 from .starts import GivenClasses, GivenParameters, are_parameters, groupings, rows_of_classes
 
 
-@dataclasses.dataclass(frozen=True)
-class TrainingObjective(abc.ABC):
-    """The function of the process that `MLE` and `MAP` maximise, the prior aside."""
+@dataclasses.dataclass(frozen=True, repr=False)
+class TrainingObjective:
+    """The function of the process that `MLE` and `MAP` maximise, the prior aside: see `Hybrid`.
+
+    A coupling of 0 is log p(X, y | Q), generative training; an infinite one log p(y | X, Q), discriminative training.
+    """
+
+    coupling: float
 
     @property
     def needs_rows(self) -> bool:
         """Whether it needs the rows besides their sufficient statistics."""
-        return True
+        return self.coupling > 0
 
     @property
     def looks_at_unlabelled(self) -> bool:
         """Whether rows without labels contribute to it."""
-        return True
-
-    @abc.abstractmethod
-    def solved(self, method: Searching, problem: ProgramProblem) -> Fit:
-        """The fit of a problem by a method."""
-
-
-@dataclasses.dataclass(frozen=True)
-class JointLikelihood(TrainingObjective):
-    """log p(X, y | Q): generative training."""
-
-    @property
-    def needs_rows(self) -> bool:
-        return False
+        return bool(self.coupling < np.inf)
 
     def __repr__(self) -> str:
-        return "'joint'"
-
-    def solved(self, method: Searching, problem: ProgramProblem) -> Fit:
-        return method.joint_fit(problem)
+        return repr(next(name for name, objective in OBJECTIVES.items() if objective == self))
 
 
-@dataclasses.dataclass(frozen=True)
-class ConditionalLikelihood(TrainingObjective):
-    """log p(y | X, Q): discriminative training."""
-
-    @property
-    def looks_at_unlabelled(self) -> bool:
-        return False
-
-    def __repr__(self) -> str:
-        return "'conditional'"
-
-    def solved(self, method: Searching, problem: ProgramProblem) -> Fit:
-        return conditional_fit(method, problem)
-
-
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Hybrid(TrainingObjective):
     """Generative and discriminative training at once, by two coupled processes.
 
@@ -111,8 +84,6 @@ class Hybrid(TrainingObjective):
     True
     """
 
-    coupling: float
-
     def __post_init__(self) -> None:
         coupling = self.coupling
         if not isinstance(coupling, numbers.Real) or isinstance(coupling, bool) or not 0 < coupling < np.inf:
@@ -121,11 +92,11 @@ class Hybrid(TrainingObjective):
                 "0, and objective='conditional', for infinity."
             )
 
-    def solved(self, method: Searching, problem: ProgramProblem) -> Fit:
-        return hybrid_fit(method, problem, float(self.coupling))
+    def __repr__(self) -> str:
+        return f"Hybrid(coupling={self.coupling!r})"
 
 
-OBJECTIVES = {"joint": JointLikelihood(), "conditional": ConditionalLikelihood()}
+OBJECTIVES = {"joint": TrainingObjective(0.0), "conditional": TrainingObjective(np.inf)}
 
 
 def as_objective(objective: Any) -> TrainingObjective:
@@ -203,8 +174,11 @@ LABELLED_STARTS, UNLABELLED_STARTS = 4, 8  # if every row has its label, likelih
 
 
 @dataclasses.dataclass(frozen=True)
-class PointMethod(Searching):
+class PointMethod(Method):
     """A method whose fit is a point. See `MLE` and `MAP` for its arguments."""
+
+    has_prior: ClassVar[bool]
+    """Whether the prior counts."""
 
     num_starts: int | None = None
     starts: Any = None
@@ -224,7 +198,7 @@ class PointMethod(Searching):
         if self.starts is not None and not isinstance(self.starts, GivenClasses | GivenParameters):
             fill(self, starts=(GivenParameters if are_parameters(self.starts) else GivenClasses)(self.starts))
         fill(self, objective=as_objective(self.objective))
-        if self.objective != JointLikelihood() and self.assignment == "hard":
+        if self.needs_rows and self.assignment == "hard":
             raise ModelError(
                 f"{name}: assignment='hard' is for objective='joint' alone, which is what k-means maximises."
             )
@@ -257,9 +231,19 @@ class PointMethod(Searching):
                 "this model's label is continuous: y is a cell like others there. Leave it out, and give rows without "
                 "y a weight of their own by sample_weight."
             )
-        return self.objective.solved(self, problem)
+        if not self.needs_rows:
+            return self.joint_fit(problem)
+        if not self.objective.looks_at_unlabelled:
+            return conditional_fit(self, problem)
+        return hybrid_fit(self, problem, float(self.objective.coupling))
+
+    @property
+    def what(self) -> str:
+        """The name of the joint density in messages."""
+        return "posterior density" if self.has_prior else "likelihood"
 
     def joint_fit(self, problem: ProgramProblem) -> Fit:
+        """The fit that maximises the joint density of rows and labels."""
         conjugate, statistics = problem.conjugate, self.counted(problem.data.statistics)
         if self.has_prior:
             problem.warn_of_constant_columns()
@@ -282,6 +266,7 @@ class PointMethod(Searching):
         return problem.result(self, point, search.attributes | problem.about_labels)
 
     def counted(self, statistics: SufficientStatistics) -> SufficientStatistics:
+        """The statistics, rows without labels with their weights in the objective."""
         rows = statistics.unlabelled
         if rows is None and isinstance(self.starts, GivenClasses):
             raise DataError(
@@ -295,6 +280,7 @@ class PointMethod(Searching):
         return dataclasses.replace(statistics, unlabelled=weighted if self.unlabelled_weight else None)
 
     def joint_density(self, problem: ProgramProblem, statistics: SufficientStatistics) -> ParameterDensity:
+        """The density that a joint fit of a program maximises."""
         return ParameterDensity(problem.program, statistics, self.assignment == "hard", self.has_prior)
 
     def _by_search(self, problem: ProgramProblem, statistics: SufficientStatistics) -> Point:

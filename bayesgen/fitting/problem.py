@@ -12,7 +12,7 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import ConstantColumnWarning, FitError, ModelError, warn
 from bayesgen.models import Conjugate
 from bayesgen.posteriors import Posterior
-from bayesgen.program import GenerativeProgram, ProgramDensity
+from bayesgen.program import GenerativeProgram
 from bayesgen.runtime import used
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Bool, Seed
@@ -232,27 +232,3 @@ class Method(abc.ABC):
     @abc.abstractmethod
     def solve(self, problem: ProgramProblem) -> Fit:
         """The fit of a problem for which there is no `refusal`."""
-
-
-class Searching(Method):
-    """A method that finds one process, as `MLE` and `MAP` do: the part that training objectives use."""
-
-    has_prior: ClassVar[bool]
-    """Whether the prior counts."""
-
-    @property
-    def what(self) -> str:
-        """The name of the joint density in messages."""
-        return "posterior density" if self.has_prior else "likelihood"
-
-    @abc.abstractmethod
-    def joint_fit(self, problem: ProgramProblem) -> Fit:
-        """The fit that maximises the joint density of rows and labels."""
-
-    @abc.abstractmethod
-    def counted(self, statistics: SufficientStatistics) -> SufficientStatistics:
-        """The statistics, rows without labels with their weights in the objective."""
-
-    @abc.abstractmethod
-    def joint_density(self, problem: ProgramProblem, statistics: SufficientStatistics) -> ProgramDensity:
-        """The density that a joint fit of a program maximises."""

@@ -198,12 +198,14 @@ class GivenParameters:
         Raises:
             DataError: see `processes`.
         """
-        vectors = []
-        for start in self.processes(program, others):
-            latents = program.latents_of(start)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                vectors.append(made_finite(free_vector(program, {name: latents[name] for name in program.latents})))
-        return np.stack(vectors)
+        return np.stack([made_finite(free_parameters(program, start)) for start in self.processes(program, others)])
+
+
+def free_parameters(program: GenerativeProgram, parameters: ParameterArrays) -> Float[np.ndarray, " D"]:
+    """The unconstrained vector of parameters; infinite, or NaN, where they are on a bound. Inside float64."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        latents = program.latents_of(parameters)
+        return free_vector(program, {name: latents[name] for name in program.latents})
 
 
 def made_finite(vector: Float[np.ndarray, " D"]) -> Float[np.ndarray, " D"]:
