@@ -1,9 +1,9 @@
-"""Answers of predictions: `ClassPrediction` and `ContinuousPrediction`, for classes and for a continuous label."""
+"""Answers of predictions: of classes, of a continuous label, and densities of rows."""
 
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 import scipy.special
@@ -36,11 +36,11 @@ class ClassPrediction:
         expected_entropy: posterior mean of the entropy of p(y | x, Q), in nats; None for a plug-in.
         pareto_k: tail index of the weights of draws, for BMA from draws: above 0.7 the row's answer depends on few
             draws; 0 where the weights are even, NaN where they are uneven and were not examined, None elsewhere. See
-            `bayesgen.prediction.batches`.
+            `bayesgen.prediction.averages`.
         device: "cpu" or "gpu", where it was computed.
         mutual_information_error: Monte Carlo standard error of the mutual information; None where that is None.
         is_robust: whether the probabilities are practically the same for every weight of the heaviest draws, as where
-            `pareto_k` is small; None where that is None. See `bayesgen.prediction.batches.are_robust`.
+            `pareto_k` is small; None where that is None. See `bayesgen.prediction.averages.are_robust`.
         index: the index of X if it is a pandas frame, which `to_frame` keeps; else None.
     """
 
@@ -305,6 +305,46 @@ def _as_numbers(y: ArrayLike) -> Float[np.ndarray, "..."]:
 def _has_text(values: Shaped[np.ndarray, "..."]) -> bool:
     """Whether some objects are texts or truth values, which would be read as numbers."""
     return any(isinstance(value, str | bytes | bool | np.bool_) for value in values.ravel())
+
+
+@by_content
+class DensityPrediction:
+    """Densities of n new rows under a model without classes: a program with label=None, an average over mixtures.
+
+    Attributes:
+        log_marginal: log p(x) by the rule; -inf for an impossible row.
+        without_classes: message for requests of class probabilities.
+        device: "cpu" or "gpu", where it was computed.
+    """
+
+    log_marginal: Float[np.ndarray, " n"]
+    without_classes: str
+    device: str = "cpu"
+
+    def __repr__(self) -> str:
+        values = self.log_marginal
+        lines = {
+            "log density": f"{values.min():,.6g} to {values.max():,.6g}, mean {values.mean():,.6g}"
+            if len(values)
+            else None,
+            "next": "answer.log_marginal",
+        }
+        return described(f"DensityPrediction of {len(values)} rows", lines)
+
+    @property
+    def probabilities(self) -> NoReturn:
+        """Refused."""
+        raise PredictionError(self.without_classes)
+
+    @property
+    def log_probabilities(self) -> NoReturn:
+        """Refused."""
+        raise PredictionError(self.without_classes)
+
+    @property
+    def labels(self) -> NoReturn:
+        """Refused."""
+        raise PredictionError(self.without_classes)
 
 
 Predicted = TypeVar("Predicted", ClassPrediction, ContinuousPrediction)

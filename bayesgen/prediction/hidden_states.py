@@ -64,9 +64,7 @@ def states_of_draws(
         part = rows.take(places)
         weights = _weights(fit, part, len(orders), weighted)
         parts.append(average_states(fit.program, batches, part, site, weights, orders))
-    probabilities, error = (
-        np.concatenate([getattr(part, name) for part in parts]) for name in ("probabilities", "error")
-    )
+    probabilities, error = map(np.concatenate, zip(*parts, strict=True))
     return _hidden_states(fit, lengths, site, answer, probabilities, None, error, _share_reordered(orders))
 
 

@@ -29,7 +29,7 @@ from bayesgen.statistics import LOG_2PI
 from bayesgen.typing import Float, Int, Seed
 
 from .answers import ContinuousPrediction, joined
-from .batches import average_of_draws
+from .averages import average_of_draws
 
 # Where log joints are parabolas in the response, it is normal in closed form.
 

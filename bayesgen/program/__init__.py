@@ -11,7 +11,15 @@ from .hidden_states import (
     sites_with_states,
     states_at,
 )
-from .joint import WHOLE, Reduction, finite_reference, log_joint_draws, program_table, reduce_draws
+from .joint import (
+    WHOLE,
+    Reduction,
+    finite_reference,
+    log_joint_draws,
+    program_table,
+    ratio_of_batches,
+    reduce_draws,
+)
 from .log_densities import (
     PRIOR_STARTS,
     AttributesDensity,
@@ -60,6 +68,7 @@ __all__ = [
     "log_prior",
     "log_states_of_draws",
     "program_table",
+    "ratio_of_batches",
     "read_rows",
     "reduce_draws",
     "saturated_sites",

@@ -10,13 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.data import Rows
-from bayesgen.records import record
 from bayesgen.runtime import OwnedJit, over_chunks, placed
 from bayesgen.statistics import StatesLikelihood
 from bayesgen.typing import Array, Bool, Float, Int
 
 from .evaluation import evaluate_classes
-from .joint import log_joint_of
+from .joint import log_joint_of, ratio_of_batches
 from .structure import Arrays, Program
 
 SMOOTHING_NUMBERS = 1 << 15  # draws x rows x classes x time steps x states of a call, which stay in the cache
@@ -60,19 +59,6 @@ def states_at(
         return over_chunks(of_chunk, (rows, lengths), rows.num_rows, size)
 
 
-@record
-class Average:
-    """States averaged over draws, by row.
-
-    Attributes:
-        probabilities: of the states at each time step.
-        error: their Monte Carlo standard errors, by batch means and the delta method.
-    """
-
-    probabilities: Float[Array, "n K T S"]
-    error: Float[Array, "n K T S"]
-
-
 def average_states(
     program: Program,
     batches: Arrays,
@@ -80,8 +66,8 @@ def average_states(
     site: str,
     weights: Float[np.ndarray, "n draws K"],
     orders: Int[np.ndarray, "draws K S"],
-) -> Average:
-    """Smoothed probabilities of the states, averaged over draws with weights for each row and class.
+) -> tuple[Float[np.ndarray, "n K T S"], Float[np.ndarray, "n K T S"]]:
+    """Smoothed probabilities of the states, averaged over draws with weights for each row and class, and their errors.
 
     Args:
         program: of the draws.
@@ -96,7 +82,7 @@ def average_states(
     num_batches, num_draws = next(iter(known.values())).shape[:2]
     of_batches = orders.reshape(num_batches, num_draws, *orders.shape[1:])
 
-    def of_chunk(part: tuple[Rows, Float[np.ndarray, "n draws K"]]) -> Average:
+    def of_chunk(part: tuple[Rows, Float[np.ndarray, "n draws K"]]) -> tuple[Array, Array]:
         return _averaged(program, known, of_batches, *part, site=site)
 
     size = _rows_at_once(program, first, rows, site, num_draws)
@@ -142,23 +128,6 @@ def _states(
     return smoothed, likelihood.most_probable_paths(conditional.parameters, values, observed, lengths)
 
 
-@record
-class _Sums:
-    """Sums over batches of draws, for the mean and its error by batch means.
-
-    Attributes:
-        parts: of p, the weighted probabilities of a batch.
-        squares: of p squared.
-        products: of p times w, the weight of a batch.
-        totals: of w squared.
-    """
-
-    parts: Float[Array, "n K T S"]
-    squares: Float[Array, "n K T S"]
-    products: Float[Array, "n K T S"]
-    totals: Float[Array, "n K 1 1"]
-
-
 @functools.partial(OwnedJit, static_argnames="site")
 def _averaged(
     program: Program,
@@ -168,26 +137,16 @@ def _averaged(
     weights: Float[Array, "n draws K"],
     *,
     site: str,
-) -> Average:
-    """See `average_states`: one pass, which holds one batch at a time."""
+) -> tuple[Float[Array, "n K T S"], Float[Array, "n K T S"]]:
+    """See `average_states`: one batch of draws at a time."""
     num_batches, size = orders.shape[:2]
     weights = jnp.moveaxis(jnp.asarray(weights), 0, 1).reshape(num_batches, size, rows.num_rows, -1)
-    first = jax.tree.map(lambda array: array[0, 0], batches)
-    shape = jax.eval_shape(functools.partial(_smoothed, site=site), program, first, rows)
 
-    def add(sums: _Sums, batch: tuple[Arrays, Array, Array]) -> tuple[_Sums, None]:
+    def of_batch(batch: tuple[Arrays, Array, Array]) -> tuple[Array, Array]:
         draws, of_draws, shares = batch
-        part, total = _weighed(program, draws, of_draws, shares, rows, site), shares.sum(0)[..., None, None]
-        terms = _Sums(part, part**2, part * total, total**2)
-        return jax.tree.map(jnp.add, sums, terms), None
+        return _weighed(program, draws, of_draws, shares, rows, site), shares.sum(0)[..., None, None]
 
-    none = jnp.zeros(shape.shape)
-    start = _Sums(none, none, none, jnp.zeros((*shape.shape[:2], 1, 1)))
-    sums, _ = jax.lax.scan(add, start, (batches, orders, weights))
-    mean = sums.parts
-    scatter = jnp.maximum(sums.squares - 2 * mean * sums.products + mean**2 * sums.totals, 0.0)
-    error = jnp.sqrt(scatter * num_batches / (num_batches - 1)) if num_batches > 1 else jnp.full(mean.shape, jnp.nan)
-    return Average(mean, error)
+    return ratio_of_batches(*jax.lax.map(of_batch, (batches, orders, weights)))
 
 
 def _weighed(

@@ -302,6 +302,23 @@ def reduce_draws(program: Program, batches: Arrays, rows: Rows, reduction: Reduc
     return jax.tree.map(put, reduced, of_far_rows)
 
 
+def ratio_of_batches(
+    parts: Float[Array, "batches ..."], totals: Float[Array, "batches ..."]
+) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    """Ratio of two means over draws, and its Monte Carlo standard error (NaN for a single batch).
+
+    The variance of the means of batches of successive draws estimates the error, autocorrelation within batches
+    included: the method of batch means (Flegal and Jones 2010), here of the delta method's linear terms.
+
+    Args:
+        parts: batch means, or sums, of the numerator.
+        totals: those of the denominator; ones for a plain mean.
+    """
+    ratio, size = parts.mean(0) / totals.mean(0), len(parts)
+    terms = (parts - ratio * totals) / totals.mean(0)
+    return ratio, terms.std(0, ddof=1) / size**0.5 if size > 1 else np.nan * ratio
+
+
 def _mostly_in_threads(function: Callable[[slice], Any], parts: Sequence[slice]) -> list[Any]:
     """The results for all parts. First and last part may compile, and so run the program, in this thread."""
     *whole, last = parts

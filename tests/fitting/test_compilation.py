@@ -9,7 +9,7 @@ from counting import compilations
 from prediction.draws import drawn
 
 import bayesgen as bg
-from bayesgen.prediction import batches
+from bayesgen.prediction import averages
 
 from .programs import chained
 
@@ -22,7 +22,7 @@ SIZES = (41, 45, 300, 1301)  # a learning curve; the first fit is the one that m
 @pytest.fixture(autouse=True)
 def no_second_look(monkeypatch):
     """Rows of uneven weights get a table of draws of their own, compiled when the first one comes: not counted here."""
-    monkeypatch.setattr(batches, "UNEVEN_SHARE", 0.0)
+    monkeypatch.setattr(averages, "UNEVEN_SHARE", 0.0)
 
 
 def own(n):

@@ -18,7 +18,7 @@ from bayesgen.distributions import HiddenMarkovLikelihood
 from bayesgen.fitting import prepare
 from bayesgen.posteriors import Draws, Point
 from bayesgen.prediction import hidden_states
-from bayesgen.prediction.batches import ratio_error
+from bayesgen.program import ratio_of_batches
 from bayesgen.statistics import CategoricalLikelihood
 
 NUM_STATES, NUM_SYMBOLS, NUM_CLASSES, NUM_STEPS = 3, 5, 2, 4
@@ -176,8 +176,7 @@ def averaged_by_hand(draws, row, k, weighs):
         weights.append(shares[k] * total if weighs else 1.0)
     weights = np.asarray(weights) / np.sum(weights)
     terms = weights[:, None, None] * np.asarray(tables)
-    error = ratio_error(terms.reshape(len(terms), -1, 1), weights[:, None]).reshape(terms.shape[1:])
-    return terms.sum(0), error
+    return terms.sum(0), ratio_of_batches(terms, weights[:, None, None])[1]
 
 
 @pytest.mark.parametrize(("rule", "weighs"), [(bg.BMA(), True), (bg.ConditionalAverage(), False)])

@@ -6,7 +6,7 @@ import pytest
 import scipy.special
 
 import bayesgen as bg
-from bayesgen.prediction.batches import JOINT_AND_ENTROPY
+from bayesgen.prediction.averages import JOINT_AND_ENTROPY
 
 COUNTS = np.asarray([[300, 700], [800, 200]])  # of zeros and ones of a binary column, by class
 PRIOR = (0.4, 0.6)

@@ -7,7 +7,7 @@ from arviz_stats.base import array_stats
 from sklearn.datasets import load_wine
 
 import bayesgen as bg
-from bayesgen.prediction.batches import are_robust, pareto_k, tail_indices, warn_of_few_draws
+from bayesgen.prediction.averages import are_robust, pareto_k, tail_indices, warn_of_few_draws
 from prediction.draws import drawn
 
 

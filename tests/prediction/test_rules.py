@@ -14,7 +14,7 @@ from models.cases import CASES, take
 import bayesgen as bg
 from bayesgen.fitting import prepare
 from bayesgen.posteriors import Draws
-from bayesgen.prediction.batches import pareto_k
+from bayesgen.prediction.averages import pareto_k
 from bayesgen.program import joint, reduce_draws
 from prediction.draws import drawn
 

@@ -1,100 +1,26 @@
-"""The verb `predict`, and `Rule`, the base of rules of prediction."""
+"""The verb `predict`."""
 
-import abc
 import dataclasses
 import functools
-import numbers
 from collections.abc import Callable
-from typing import Any, NoReturn, overload
+from typing import Any, overload
 
 import numpy as np
 
 from bayesgen.data import Rows, Table, read_table, warn_of_unknown
-from bayesgen.describe import described, shortened
+from bayesgen.describe import shortened
 from bayesgen.errors import DataError, ImpossibleRowsWarning, PredictionError, keywords_stated, warn
-from bayesgen.fitting import Fit, HiddenStates, Trained
+from bayesgen.fitting import Fit, Trained
 from bayesgen.labels import Answered, AnyLabel, ClassLabel, NumberLabel, OptionalLabel
-from bayesgen.records import by_content
 from bayesgen.runtime import interrupts_kept, requested, used
-from bayesgen.typing import Float, Int
+from bayesgen.typing import Int
 
-from .answers import ClassPrediction, ContinuousPrediction, Predicted, joined, named_classes
-from .batches import warn_of_few_draws
-
-
-@by_content
-class DensityPrediction:
-    """Densities of n new rows under a model without classes: a program with label=None, an average over mixtures.
-
-    Attributes:
-        log_marginal: log p(x) by the rule; -inf for an impossible row.
-        without_classes: message for requests of class probabilities.
-        device: "cpu" or "gpu", where it was computed.
-    """
-
-    log_marginal: Float[np.ndarray, " n"]
-    without_classes: str
-    device: str = "cpu"
-
-    def __repr__(self) -> str:
-        values = self.log_marginal
-        lines = {
-            "log density": f"{values.min():,.6g} to {values.max():,.6g}, mean {values.mean():,.6g}"
-            if len(values)
-            else None,
-            "next": "answer.log_marginal",
-        }
-        return described(f"DensityPrediction of {len(values)} rows", lines)
-
-    @property
-    def probabilities(self) -> NoReturn:
-        """Refused."""
-        raise PredictionError(self.without_classes)
-
-    @property
-    def log_probabilities(self) -> NoReturn:
-        """Refused."""
-        raise PredictionError(self.without_classes)
-
-    @property
-    def labels(self) -> NoReturn:
-        """Refused."""
-        raise PredictionError(self.without_classes)
-
+from .answers import ClassPrediction, ContinuousPrediction, DensityPrediction, joined, named_classes
+from .averages import warn_of_few_draws
+from .rules import Rule
 
 CONTINUOUS_NUMBERS = 4  # per row, besides its cells: locations, scales, degrees of freedom, log densities
 AVERAGED_TABLES = 8  # of the size of a table of log-joints: means, errors and intermediate ones
-
-
-class Rule(abc.ABC):
-    """A rule of prediction, with its arguments."""
-
-    def check_count(self, argument: str, value: object, least: int) -> None:
-        """Refuse a value that is not a whole number of at least `least`, naming rule and argument."""
-        if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
-            raise PredictionError(
-                f"{type(self).__name__}: {argument} must be a whole number and at least {least}, got {value!r}."
-            )
-
-    @abc.abstractmethod
-    def apply(self, fit: Fit, X: Any) -> ClassPrediction:
-        """Class probabilities of rows, as `fit.read` gives them or in any form that it takes."""
-
-    def respond(self, fit: Fit, rows: Rows) -> ContinuousPrediction:
-        """The distribution of the continuous label of rows, as `fit.read` gives them."""
-        raise PredictionError(f"{type(self).__name__} answers by classes, and this fit has a continuous label.")
-
-    def states(self, fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]) -> HiddenStates:
-        """The hidden states of sequences of these lengths: see `Fit.states`."""
-        raise PredictionError(f"{type(self).__name__} gives no hidden states. Use PlugIn() or BMA().")
-
-    def remedy(self, fit: Fit) -> str:
-        """Advice for rows that are impossible under every class."""
-        return "No process of the posterior makes them possible: look at these rows, or give the model a wider prior."
-
-    @abc.abstractmethod
-    def averages_draws(self, fit: Fit) -> bool:
-        """Whether it averages over draws, so that a row costs more memory than its answer."""
 
 
 @overload
@@ -172,42 +98,23 @@ def answer_of_rows(fit: Any, rule: Rule, table: Table) -> ClassPrediction | Cont
 
     Fits that predict by other fits register their own function.
     """
-    if fit.concrete.response is not None:
-        return _continuous(fit, rule, table)
-    classes = dataclasses.replace(_by_classes(fit, rule, table), device=used(), index=table.index)
-    if classes.pareto_k is not None:
-        warn_of_few_draws(classes.pareto_k, classes.is_robust, classes.index)
-    if len(fit.classes) == 0:
-        why = "The program has no classes (label=None), so its rows have densities alone: answer.log_marginal."
-        return DensityPrediction(classes.log_marginal, why, classes.device)
-    return classes
-
-
-def _continuous(fit: Fit, rule: Rule, table: Table) -> ContinuousPrediction:
-    """The distribution of the continuous label of each row."""
-    parts = _in_chunks(fit, table, CONTINUOUS_NUMBERS, lambda rows: rule.respond(fit, rows))
-    prediction = dataclasses.replace(joined(parts), device=used(), index=table.index)
-    if prediction.pareto_k is not None:
-        warn_of_few_draws(prediction.pareto_k, index=prediction.index)
-    return prediction
-
-
-def _by_classes(fit: Fit, rule: Rule, table: Table) -> ClassPrediction:
-    """The class probabilities of each row."""
+    num_classes, ask = len(fit.classes), rule.apply if fit.concrete.response is None else rule.respond
     num_tables = AVERAGED_TABLES if rule.averages_draws(fit) else 1
-    numbers_per_row = num_tables * max(1, len(fit.classes))
-    return joined(_in_chunks(fit, table, numbers_per_row, lambda rows: rule.apply(fit, rows)))
+    numbers_per_row = CONTINUOUS_NUMBERS if fit.concrete.response is not None else num_tables * max(1, num_classes)
+    prediction = joined(_in_chunks(fit, table, numbers_per_row, lambda rows: ask(fit, rows)))
+    prediction = dataclasses.replace(prediction, device=used(), index=table.index)
+    if prediction.pareto_k is not None:
+        warn_of_few_draws(prediction.pareto_k, getattr(prediction, "is_robust", None), prediction.index)
+    if num_classes or isinstance(prediction, ContinuousPrediction):
+        return prediction
+    why = "The program has no classes (label=None), so its rows have densities alone: answer.log_marginal."
+    return DensityPrediction(prediction.log_marginal, why, prediction.device)
 
 
-def _in_chunks(fit: Fit, table: Table, numbers_per_row: float, ask: Callable[[Rows], Predicted]) -> list[Predicted]:
-    """The predictions of successive chunks of rows.
-
-    Args:
-        fit: the fit.
-        table: the rows.
-        numbers_per_row: how many numbers a row needs in memory besides its cells.
-        ask: gives the prediction of some rows.
-    """
+def _in_chunks(
+    fit: Fit, table: Table, numbers_per_row: int, ask: Callable[[Rows], ClassPrediction | ContinuousPrediction]
+) -> list[Any]:
+    """The predictions of successive chunks of rows, of which a row needs so many numbers besides its cells."""
     chunks = table.chunks(numbers_per_row)
     try:
         return [ask(fit.rows_of(table.rows(places))) for places in chunks]

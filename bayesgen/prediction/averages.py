@@ -1,8 +1,7 @@
 """Averages over draws from tables of log-joints that come in batches of draws, and their Monte Carlo errors.
 
-Batches (about 100, see `bayesgen.runtime.in_batches`) are of successive draws of one chain. The variance of the batch
-means estimates the Monte Carlo error, autocorrelation within batches included: the method of batch means (Flegal and
-Jones 2010), which needs one pass and no table of all draws.
+Draws come in batches (about 100, see `bayesgen.runtime.in_batches`), and errors from `ratio_of_batches`, which needs
+one pass and no table of all draws.
 
 Tables are reference points (K, n) and deviations from them (K, draws, n). The cost of these averages is the exponential
 of each entry, so it is taken once: entropies come from sum p log p = sum p (log u + log w), where log u is the entry
@@ -20,8 +19,10 @@ import scipy.special
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import ConvergenceWarning, warn
-from bayesgen.program import Reduction, finite_reference
+from bayesgen.program import Reduction, finite_reference, ratio_of_batches
 from bayesgen.typing import Array, Bool, Float, Int
+
+from .answers import normalize
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,9 +95,7 @@ def are_robust(log_joint: Float[np.ndarray, "draws n K"]) -> Bool[np.ndarray, " 
 
 def _shares(log_joint: Float[np.ndarray, "draws n K"]) -> Float[np.ndarray, "n K"]:
     """Class probabilities averaged over draws; NaN where every class is impossible under all draws."""
-    total = scipy.special.logsumexp(log_joint, axis=0)
-    with np.errstate(invalid="ignore"):
-        return np.exp(total - scipy.special.logsumexp(total, axis=1, keepdims=True))
+    return np.exp(normalize(scipy.special.logsumexp(log_joint, axis=0))[0])
 
 
 def _tail_size(num_draws: int) -> int:
@@ -147,7 +146,7 @@ def average_of_draws(
     terms = weights * (values - (weights * values).sum(0))  # centred, so that no digits are lost
     parts, totals = (array.reshape(by_batch).mean(1) for array in (terms, weights))
     with np.errstate(invalid="ignore", divide="ignore"):
-        error, effective = ratio_error(parts[:, None], totals)[0], 1 / (weights**2).sum(0)
+        (_, error), effective = ratio_of_batches(parts, totals), 1 / (weights**2).sum(0)
     level = np.zeros((values.shape[1], 1))
     k, _ = tail_indices(lambda places: log_weights[:, places, None], level, effective[:, None], len(values))
     return np.asarray(error), k
@@ -306,7 +305,7 @@ def _of_joints(batches: Averages) -> Averages:
     relative = means * jnp.exp(highest - largest)
     averages = {
         "log_joint": log_joint.T,
-        "error": ratio_error(relative, relative.sum(1)).T,
+        "error": ratio_of_batches(relative, relative.sum(1, keepdims=True))[1].T,
         "effective": (mean**2 / (weight**2 * batches["square"]).mean(0)).T,
     }
     if "entropy" in batches:
@@ -316,12 +315,13 @@ def _of_joints(batches: Averages) -> Averages:
 
 def _of_conditionals(batches: Averages) -> Averages:
     """Mean probabilities (n, K), their standard errors, the results of `_information`, and the log of mean p(x | Q)."""
-    probabilities = batches["probabilities"]
+    ones = jnp.ones_like(batches["entropy"])
+    probabilities, error = ratio_of_batches(batches["probabilities"], ones[:, None])
     return {
-        "probabilities": probabilities.mean(0).T,
-        "error": mean_error(probabilities).T,
-        "log_marginal": _mean_of_logs(batches["log_marginal"]),
-    } | _information(probabilities, jnp.ones_like(batches["entropy"]), batches["entropy"])
+        "probabilities": probabilities.T,
+        "error": error.T,
+        "log_marginal": jax.nn.logsumexp(batches["log_marginal"], axis=0) - jnp.log(len(ones)),
+    } | _information(batches["probabilities"], ones, batches["entropy"])
 
 
 def _information(
@@ -337,36 +337,13 @@ def _information(
         marginal: those of its sum over classes.
         entropy: those of the marginal times the entropy of p(y | x, Q).
     """
-    probabilities = joint.mean(0) / marginal.mean(0)
+    probabilities, _ = ratio_of_batches(joint, marginal[:, None])
     logs = jnp.log(jnp.where(probabilities > 0, probabilities, 1.0))
-    whole, expected = -(probabilities * logs).sum(0), entropy.mean(0) / marginal.mean(0)
-    divergence = -(joint * logs).sum(1) - entropy
+    whole, (expected, _) = -(probabilities * logs).sum(0), ratio_of_batches(entropy, marginal)
     return {
         "expected_share": jnp.where(whole > 0, jnp.clip(expected / whole, 0.0, 1.0), 1.0),
-        "information_error": ratio_error(divergence[:, None], marginal)[0],
+        "information_error": ratio_of_batches(-(joint * logs).sum(1) - entropy, marginal)[1],
     }
-
-
-def ratio_error(parts: Float[Array, "batches K n"], total: Float[Array, "batches n"]) -> Float[Array, "K n"]:
-    """Standard error of sum(parts) / sum(total) by the delta method, from batch means.
-
-    Args:
-        parts: batch means of the numerators.
-        total: batch means of the denominator.
-    """
-    ratio = parts.mean(0) / total.mean(0)
-    return mean_error((parts - ratio * total[:, None]) / total.mean(0))
-
-
-def mean_error(batch_means: Float[Array, "batches ..."]) -> Float[Array, "..."]:
-    """Standard error of the mean of batch means; NaN for a single one."""
-    size = len(batch_means)
-    return batch_means.std(0, ddof=1) / size**0.5 if size > 1 else jnp.full(batch_means.shape[1:], jnp.nan)
-
-
-def _mean_of_logs(batches: Float[Array, "batches n"]) -> Float[Array, " n"]:
-    """Log of the mean over batches of logs of means."""
-    return jax.nn.logsumexp(batches, axis=0) - jnp.log(len(batches))
 
 
 JOINT = Reduction(_joint, _of_joints, "float32")
