@@ -129,28 +129,21 @@ class ProgramProblem(Problem):
             attributes={**(attributes or {}), "total_weight": self.data.total_weight, "device": used()},
         )
 
-    @property
+    @functools.cached_property
     def about_labels(self) -> dict[str, Any]:
         """Attributes of a fit: the weight of rows without labels, and the classes of which no row has a label."""
         statistics = self.data.statistics
         if statistics.unlabelled is None or not self.has_labels:
             return {}
-        known = float(statistics.class_weights.sum())
+        pairs = zip(self.data.schema.classes or (), statistics.class_weights, strict=True)
         return {
-            "total_weight_unlabelled": statistics.total_weight - known,
-            "classes_without_labels": self._classes_without_labels,
+            "total_weight_unlabelled": statistics.total_weight - float(statistics.class_weights.sum()),
+            "classes_without_labels": tuple(label for label, weight in pairs if weight == 0),
         }
-
-    @property
-    def _classes_without_labels(self) -> tuple[Any, ...]:
-        pairs = zip(self.data.schema.classes or (), self.data.statistics.class_weights, strict=True)
-        return tuple(label for label, weight in pairs if weight == 0)
 
     def warn_of_unnamed_classes(self) -> None:
         """Warn once of classes without labelled rows, whose names are arbitrary."""
-        if self.data.statistics.unlabelled is None or not self.has_labels:
-            return
-        unnamed = self._classes_without_labels
+        unnamed = self.about_labels.get("classes_without_labels", ())
         if len(unnamed) > 1:
             warn(
                 f"The classes {quote_some(unnamed)} have no row with a label: they are told apart by X alone, and "
@@ -162,12 +155,12 @@ class ProgramProblem(Problem):
 
         Where the schema came with its scale, the fit that found it has warned.
         """
-        schema, known = self.data.scaled_schema, self.data.schema.variance
-        constant = []
+        schema, known, constant = self.data.scaled_schema, self.data.schema.variance, []
         if schema.variance is not None and schema.columns is not None:
             is_constant = (schema.variance == 0) & (True if known is None else np.isnan(known))
-            is_constant &= self._has_default_prior(is_constant)
-            constant = [schema.columns[place] for place in map(int, np.flatnonzero(is_constant))]
+            if is_constant.any():
+                is_constant &= self._has_default_prior(is_constant)
+                constant = np.asarray(schema.columns)[is_constant].tolist()
         response, before = schema.response, self.data.schema.response
         if response is not None and (before is None or before.variance is None):
             constant += response.constant
@@ -183,7 +176,7 @@ class ProgramProblem(Problem):
 
         All columns of a block have one family, so the block's prior with other variances decides for each of them.
         """
-        if self.conjugate is None or not places.any():
+        if self.conjugate is None:
             return places
         schema = self.data.scaled_schema
         assert schema.variance is not None and schema.columns is not None
@@ -191,10 +184,8 @@ class ProgramProblem(Problem):
             self.data.model.conjugate(dataclasses.replace(schema, variance=np.where(places, value, schema.variance)))
             for value in (1.0, 4.0)
         )
-        named: set[str] = set()
-        for block, other in zip(at_one.blocks, at_four.blocks, strict=True):
-            if block.family != other.family:
-                named.update(block.columns)
+        pairs = zip(at_one.blocks, at_four.blocks, strict=True)
+        named = {name for block, other in pairs if block.family != other.family for name in block.columns}
         return np.asarray([name in named for name in schema.columns])
 
 

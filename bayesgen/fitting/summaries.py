@@ -95,13 +95,14 @@ class Summaries:
                 "These summaries have the schemas of fits with different means and variances of the columns, so with "
                 "different default priors. Summarise both with the schema of one fit."
             )
-        later = None if other.unlabelled_places is None else self.num_rows + other.unlabelled_places
+        offsets = ((self.unlabelled_places, 0), (other.unlabelled_places, self.num_rows))
+        places = [part + offset for part, offset in offsets if part is not None]
         return dataclasses.replace(
             self,
             schema=(scaled[0] if scaled else self.schema).widened(self.schema.ranges).widened(other.schema.ranges),
             statistics=self.statistics + other.statistics,
             num_rows=self.num_rows + other.num_rows,
-            unlabelled_places=_concatenated([self.unlabelled_places, later]),
+            unlabelled_places=np.concatenate(places) if places else None,
             rows=None if self.rows is None or other.rows is None else joined_rows([self.rows, other.rows]),
         )
 
@@ -157,14 +158,9 @@ class Summaries:
         return self.model.with_scale(self.schema, of_all_rows)
 
 
-def _concatenated(parts: Iterable[Int[np.ndarray, " _"] | None]) -> Int[np.ndarray, " m"] | None:
-    given = [part for part in parts if part is not None]
-    return np.concatenate(given) if given else None
-
-
-_Chunk: TypeAlias = tuple[SufficientStatistics, Int[np.ndarray, " m"] | None, list[Rows], Mapping[str, tuple[int, int]]]
-"""The statistics of a chunk of rows, the positions of rows without label in the data as given, the labelled rows if
-they are kept, and the ranges of covariates."""
+_Chunk: TypeAlias = tuple[SufficientStatistics, list[Int[np.ndarray, " m"]], list[Rows], Mapping[str, tuple[int, int]]]
+"""The statistics of a chunk of rows, the positions of rows without label in the table as given, if there are any, the
+labelled rows if they are kept, and the ranges of covariates."""
 
 
 def _same_scale(one: Schema, other: Schema) -> bool:
@@ -273,7 +269,8 @@ def summarize_tables(
     model: ConcreteModel, schema: Schema, tables: Iterable[Table], keeps_rows: bool = False
 ) -> Summaries:
     """The summaries of all tables together; `keeps_rows` keeps the rows with labels, too."""
-    num_rows, places, unknown = 0, [], Counter[str]()
+    num_rows, unknown = 0, Counter[str]()
+    places: list[Int[np.ndarray, " m"]] = []
     kept: list[Rows] = []
 
     def of_rows(table: Table, part: slice) -> _Chunk:
@@ -281,12 +278,13 @@ def summarize_tables(
         labels = model.label_codes(schema, chunk)
         rows = dataclasses.replace(model.read(schema, chunk), labels=labels, weights=chunk.weights)
         statistics = model.summarize(schema, rows)
-        widened = schema.widened({name: rows.covariates[name] for name in schema.ranges if name in rows.covariates})
         labelled = [_labelled(model, rows)] if keeps_rows else []
-        missing = np.flatnonzero(labels < 0) if labels is not None and statistics.unlabelled is not None else None
-        if missing is not None:
-            missing = missing + part.start if chunk.kept is None else chunk.kept[missing]
-        return statistics, missing, labelled, widened.ranges
+        ranged = schema.ranges.keys() & rows.covariates.keys()
+        ranges = schema.widened({name: rows.covariates[name] for name in ranged}).ranges if ranged else {}
+        if labels is None or statistics.unlabelled is None:
+            return statistics, [], labelled, ranges
+        missing = np.flatnonzero(labels < 0)
+        return statistics, [missing + part.start if chunk.kept is None else chunk.kept[missing]], labelled, ranges
 
     def parts() -> Iterator[SufficientStatistics]:
         nonlocal num_rows, schema
@@ -296,7 +294,7 @@ def summarize_tables(
                     chunks = functools.partial(of_rows, table), row_chunks(schema, table)
                     for statistics, missing, labelled, ranges in (in_threads if model.in_threads else map)(*chunks):
                         schema = schema.widened(ranges)
-                        places.append(None if missing is None else num_rows + missing)
+                        places.extend(num_rows + array for array in missing)
                         kept.extend(labelled)
                         yield statistics
                 except DataError:
@@ -307,7 +305,8 @@ def summarize_tables(
 
     statistics = merged(parts())
     warn_of_unknown(unknown)
-    return Summaries(model, schema, statistics, num_rows, _concatenated(places), joined_rows(kept) if kept else None)
+    unlabelled_places = np.concatenate(places) if places else None
+    return Summaries(model, schema, statistics, num_rows, unlabelled_places, joined_rows(kept) if kept else None)
 
 
 def _labelled(model: ConcreteModel, rows: Rows) -> Rows:
