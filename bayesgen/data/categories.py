@@ -50,15 +50,12 @@ def factorize(values: np.ndarray, what: str) -> tuple[np.ndarray, list[Any]]:
     return np.asarray(codes, np.int64), own_type(distinct)
 
 
-def distinct_values(values: np.ndarray, what: str) -> tuple[list[Any], bool]:
-    """The distinct values in order of appearance, and whether any is missing; without a code for every row."""
+def distinct_values(values: np.ndarray, what: str) -> list[Any]:
+    """The distinct values in order of appearance, without a code for every row."""
     found: dict[Any, None] = {}
-    missing = False
     for start in range(0, len(values), _BLOCK_ROWS):
-        codes, distinct = factorize(values[start : start + _BLOCK_ROWS], what)
-        found |= dict.fromkeys(distinct)
-        missing = missing or bool((codes == _MISSING).any())
-    return list(found), missing
+        found |= dict.fromkeys(factorize(values[start : start + _BLOCK_ROWS], what)[1])
+    return list(found)
 
 
 @final
@@ -79,7 +76,7 @@ class Categorical(Kind):
         if declared is not None:
             return declared
         what = f"Column {column!r}"
-        distinct, _ = distinct_values(table.column(place).reshape(-1), what)
+        distinct = distinct_values(table.column(place).reshape(-1), what)
         if not distinct:
             raise DataError(
                 f"{what} is categorical, and every cell is missing. Drop it, or declare its values: "
@@ -151,7 +148,7 @@ def inferred_classes(y: Any, labels: np.ndarray) -> tuple[Any, ...]:
     if declared is not None:
         check_num_classes(declared)
         return declared
-    distinct, _ = distinct_values(labels, "y")
+    distinct = distinct_values(labels, "y")
     if not distinct:
         raise DataError(
             "y has no labels, every one is missing, so the classes are not known. Declare them, "
@@ -185,7 +182,7 @@ def _warn_of_quantity(distinct: Sequence[Any], labels: np.ndarray) -> None:
 
 def as_labels(y: Any) -> np.ndarray:
     """Labels (n,) as an array of their own type. DataError where y is empty or not 1-D."""
-    labels = _of_masked(y) if isinstance(y, np.ma.MaskedArray) else as_array(y, "y")
+    labels = as_array(y, "y")
     if labels.dtype.kind == "f" and _holds_integers(y, labels):
         labels = np.asarray(y if isinstance(y, list | tuple) else as_series(y).to_list(), object)
     if labels.ndim != 1:
@@ -195,15 +192,6 @@ def as_labels(y: Any) -> np.ndarray:
         )
     if len(labels) == 0:
         raise DataError("y is empty. Give one label a row.")
-    return labels
-
-
-def _of_masked(y: np.ma.MaskedArray) -> np.ndarray:
-    """The labels of a masked array; None in masked places."""
-    labels = np.asarray(y)
-    if np.ma.is_masked(y):
-        labels = labels.astype(object)
-        labels[np.ma.getmaskarray(y)] = None
     return labels
 
 

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, NoReturn, TypeAlias, final
 
@@ -12,9 +12,9 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 from bayesgen.typing import Bool, Float, Int, Num, Shaped
 
-from .categories import UNKNOWN, factorize, whole_codes
+from .categories import UNKNOWN, codes_among, distinct_values, whole_codes
 from .category_values import own_type, sorted_categories
-from .columns import WHOLE_FLOATS, as_array
+from .columns import WHOLE_FLOATS, as_array, as_objects
 from .kinds import Columns, Encoded, Kind, as_kind
 from .number_kinds import Wording, encode_numbers
 from .sequences import PADDING, CodedSequences, Padded, SequenceCells, as_one_sequence
@@ -91,7 +91,7 @@ class SequenceOf(Kind):
                 f"{what} has the codes of simulated sequences, which do not tell their alphabet. Declare it, "
                 f"Schema(categories={{{column!r}: [...]}}), or give symbols, fit.schema.decode({column!r}, codes)."
             )
-        distinct = steps.distinct(what)
+        distinct = distinct_values(steps.values, what)
         if not distinct:
             raise DataError(
                 f"{what} has no symbol: every sequence is empty or missing. Drop it, or declare its alphabet, "
@@ -164,10 +164,9 @@ class SequenceSteps:
     """The time steps of n sequences, one sequence after another, whatever the form of the cells.
 
     Attributes:
-        values: (N,), as the user writes them; for texts the code points of their characters.
+        values: (N,), as the user writes them; characters where sequences are texts.
         lengths: of the sequences; 0 where they are missing.
         missing: mask of the sequences that are missing altogether.
-        of_text: whether the values are code points.
         of_array: whether the sequences were rows of an array, and not lists.
         are_codes: whether this was an array of `CodedSequences`.
         padding: row and time step of the first PADDING past an end, if there is any.
@@ -176,7 +175,6 @@ class SequenceSteps:
     values: Shaped[np.ndarray, " N"]
     lengths: Int[np.ndarray, " n"]
     missing: Bool[np.ndarray, " n"]
-    of_text: bool = False
     of_array: bool = False
     are_codes: bool = False
     padding: tuple[int, int] | None = None
@@ -184,43 +182,17 @@ class SequenceSteps:
     @property
     def are_numbers(self) -> bool:
         """Whether all observed time steps are numbers."""
-        if self.of_text or self.values.dtype.kind != "O":
-            return not len(self.values) or (not self.of_text and self.values.dtype.kind in "iufb")
+        if self.values.dtype.kind != "O":
+            return not len(self.values) or self.values.dtype.kind in "iufb"
         import pandas as pd
 
         return all(isinstance(value, Real) for value in self.values[~pd.isna(self.values)].tolist())
 
     def place(self, index: int) -> str:
         """Row and time step of a value, in words."""
-        row, step = self.row_and_step(index)
-        return f"row {row}, step {step}"
-
-    def row_and_step(self, index: int) -> tuple[int, int]:
-        """The row of a value, and its time step."""
         ends = np.cumsum(self.lengths)
         row = int(np.searchsorted(ends, index, side="right"))
-        return row, index - int(ends[row] - self.lengths[row])
-
-    def distinct(self, what: str) -> list[Any]:
-        """The distinct observed values, of their own type, in arbitrary order."""
-        if self.of_text:
-            return [chr(point) for point in np.flatnonzero(np.bincount(self.values)).tolist()]
-        return factorize(self.values, what)[1] if len(self.values) else []
-
-    def codes(self, symbols: Sequence[Any], what: str) -> Int[np.ndarray, " N"]:
-        """The code of each value among the symbols; MISSING for missing time steps, UNKNOWN for other values."""
-        if self.of_text:
-            lookup = np.full(int(self.values.max(initial=0)) + 1, UNKNOWN, np.int64)
-            for code, symbol in enumerate(symbols):
-                if isinstance(symbol, str) and len(symbol) == 1 and ord(symbol) < len(lookup):
-                    lookup[ord(symbol)] = code
-            return lookup[self.values]
-        if not len(self.values):
-            return np.empty(0, np.int64)
-        codes, distinct = factorize(self.values, what)
-        place = {symbol: code for code, symbol in enumerate(symbols)}
-        # the last entry is that of code -1
-        return np.array([*(place.get(value, UNKNOWN) for value in distinct), MISSING], np.int64)[codes]
+        return f"row {row}, step {index - int(ends[row] - self.lengths[row])}"
 
 
 def steps_of(cells: SequenceCells, column: str, of_symbols: bool = True) -> SequenceSteps:
@@ -235,12 +207,12 @@ def steps_of(cells: SequenceCells, column: str, of_symbols: bool = True) -> Sequ
     Raises:
         DataError: cells that are not sequences, and PADDING between time steps, naming column and row.
     """
-    if isinstance(cells, Padded):
-        return _of_padded(cells, column)
+    lengths = cells.lengths if isinstance(cells, Padded) else None
+    cells = cells.values if isinstance(cells, Padded) else cells
     if cells.ndim == 3 and cells.shape[2] == 1:  # as simulated steps of a block of one column are
         cells = cells[:, :, 0]
     if cells.ndim == 2:
-        return _of_rectangle(cells, column, of_symbols)
+        return _of_rectangle(cells, column, lengths, of_symbols)
     if cells.ndim > 2:
         raise DataError(
             f"Column {column!r} has the shape {cells.shape}: its steps are arrays. A column of sequences has one value "
@@ -253,34 +225,29 @@ def steps_of(cells: SequenceCells, column: str, of_symbols: bool = True) -> Sequ
     return _of_objects(cells.astype(object), column)
 
 
-def _of_padded(cells: Padded, column: str) -> SequenceSteps:
-    """The time steps of an array up to the lengths of its rows."""
-    whole = steps_of(cells.values, column, of_symbols=False)
-    within = np.arange(cells.values.shape[1]) < cells.lengths[:, None]
-    return replace(whole, values=whole.values[within.ravel()], lengths=cells.lengths)
-
-
-def _of_rectangle(cells: Shaped[np.ndarray, "n T"], column: str, of_symbols: bool) -> SequenceSteps:
-    """The time steps of an array, whose rows end at PADDING if they are of symbols; NaN is a missing time step."""
-    none_missing = np.zeros(len(cells), bool)
-    past = _is_padding(cells) if of_symbols else np.zeros(cells.shape, bool)
-    lengths = (~past).cumsum(1).argmax(1) + (~past).any(1) if cells.size else np.zeros(len(cells), np.int64)
+def _of_rectangle(
+    cells: Shaped[np.ndarray, "n T"], column: str, lengths: Int[np.ndarray, " n"] | None, of_symbols: bool
+) -> SequenceSteps:
+    """The time steps of an array, whose rows have lengths or, of symbols, end at PADDING; NaN is a missing step."""
+    past, padding = np.zeros(cells.shape, bool), None
+    if lengths is None:
+        past = _is_padding(cells) if of_symbols else past
+        steps = np.arange(1, cells.shape[1] + 1)
+        lengths = np.where(past, 0, steps).max(1, initial=0)
     within = np.arange(cells.shape[1]) < lengths[:, None]
-    between = past & within
-    if between.any():
-        row, step = (int(place) for place in np.argwhere(between)[0])
+    between, ends = np.argwhere(past & within), np.argwhere(past & ~within)
+    if len(between):
+        row, step = between[0].tolist()
         raise DataError(
             f"Column {column!r} has {PADDING} at row {row}, step {step}, and steps after it: in a padded array it "
             f"stands past the ends of sequences alone. Where {PADDING} is a value, or lengths are known, give "
             "Padded(values, lengths); a missing step is NaN or None."
         )
-    ends = np.argwhere(~within & past)
-    padding = (int(ends[0, 0]), int(ends[0, 1])) if len(ends) else None
-    values = np.asarray(cells)[within]
+    if len(ends):
+        padding = (int(ends[0, 0]), int(ends[0, 1]))
     are_codes = isinstance(cells, CodedSequences)
-    return SequenceSteps(
-        values, lengths.astype(np.int64), none_missing, of_array=True, are_codes=are_codes, padding=padding
-    )
+    values, none_missing = np.asarray(cells)[within], np.zeros(len(cells), bool)
+    return SequenceSteps(values, lengths, none_missing, of_array=True, are_codes=are_codes, padding=padding)
 
 
 def _is_padding(cells: Shaped[np.ndarray, "n T"]) -> Bool[np.ndarray, "n T"]:
@@ -315,8 +282,12 @@ def _chained(sequences: list[Any], size: int) -> Shaped[np.ndarray, " N"]:
 
 def _of_texts(cells: list[Any], missing: Bool[np.ndarray, " n"]) -> SequenceSteps:
     texts = ["" if absent else cell for cell, absent in zip(cells, missing, strict=True)] if missing.any() else cells
-    points = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)
-    return SequenceSteps(points, np.fromiter(map(len, texts), np.int64, len(texts)), missing, of_text=True)
+    joined = "".join(texts)
+    if "\0" in joined:  # which NumPy's texts drop
+        values = as_objects(joined)
+    else:
+        values = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), "<U1")
+    return SequenceSteps(values, np.fromiter(map(len, texts), np.int64, len(texts)), missing)
 
 
 def _as_sequence(cell: Any, column: str, row: int) -> Sequence[Any] | np.ndarray:
@@ -370,11 +341,12 @@ def step_codes(
     if not holds_codes(steps, symbols):
         assert symbols is not None
         _check_padding(steps, what, symbols)
-        return steps.codes(symbols, what), False
+        codes = codes_among(steps.values, symbols, what, "", "", takes_missing=True, takes_unknown=True)
+        return codes, False
     if not steps.are_numbers:
         raise DataError(
-            f"{what} has symbols such as {quote_some(steps.distinct(what), 3)}, and its distribution was not told what "
-            "its codes stand for. Give it symbols=..., or give codes 0, 1, 2 and so on."
+            f"{what} has symbols such as {quote_some(distinct_values(steps.values, what), 3)}, and its distribution "
+            "was not told what its codes stand for. Give it symbols=..., or give codes 0, 1, 2 and so on."
         )
     numbers = _as_floats(steps)
     num_codes = WHOLE_FLOATS if symbols is None else len(symbols) + end
@@ -407,8 +379,7 @@ def refuse_unknown(
             f"{what} has {quote_some([steps.values[wrong[0]]])} at {place}, and {codes_are}. Correct it, or give texts "
             "or lists of symbols."
         )
-    distinct = list(dict.fromkeys(steps.values[wrong].tolist()))
-    unknown = [chr(point) for point in distinct] if steps.of_text else distinct
+    unknown = list(dict.fromkeys(steps.values[wrong].tolist()))
     hint = " Codes are given as an array of them, bayesgen.data.CodedSequences(array)." if steps.are_numbers else ""
     assert symbols is not None
     raise DataError(
@@ -536,7 +507,7 @@ def _numbers(
     steps: SequenceSteps, column: str, kind: SequenceOf, lengths: Int[np.ndarray, " n"], takes_unknown: bool
 ) -> tuple[Shaped[np.ndarray, "n T"], Bool[np.ndarray, "n T"], int]:
     """Numbers (n, T), a mask of the observed time steps (past the end none is), and the number of unknown ones."""
-    if steps.of_text and len(steps.values):
+    if steps.values.dtype.kind == "U" and len(steps.values):
         raise DataError(
             f"Column {column!r} is of sequences of {kind.steps} steps, and has a text at {steps.place(0)}. Give lists "
             f"of numbers, or declare symbols, Schema(kinds={{{column!r}: 'sequence'}})."

@@ -24,8 +24,8 @@ from .columns import (
     kind_of_dtype,
     text_names,
 )
-from .sequences import Padded, SequenceCells
-from .views import ArrayTable, FrameTable, MappingTable, SparseTable, Table
+from .sequences import Padded
+from .views import ArrayTable, Column, FrameTable, MappingTable, SparseTable, Table
 
 _KIND_OF_DTYPE = {"b": "binary", **dict.fromkeys("iuf", "real"), **dict.fromkeys("OUST", "categorical")}
 
@@ -148,39 +148,38 @@ def _read_frame(view: Any, least_rows: int) -> FrameTable:
 
 def _read_mapping(X: Mapping[Any, Any], least_rows: int) -> MappingTable:
     names = text_names(X)
-    arrays = {name: _cells(values, name) for name, values in zip(names, X.values(), strict=True)}
-    for name, array in arrays.items():
-        if array.ndim == 0:
-            raise DataError(f"Column {name!r} is {type(X.get(name)).__name__}, not an array with one row a value.")
-    first = next(iter(arrays), "")
-    for name, array in arrays.items():
-        if len(array) != len(arrays[first]):
+    columns = {name: _read_column(values, name) for name, values in zip(names, X.values(), strict=True)}
+    first = next(iter(columns), "")
+    num_rows = len(columns[first].values) if columns else 0
+    for name, column in columns.items():
+        if len(column.values) != num_rows:
             raise DataError(
-                f"Column {first!r} has {len(arrays[first])} rows and column {name!r} has {len(array)}. "
+                f"Column {first!r} has {num_rows} rows and column {name!r} has {len(column.values)}. "
                 f"Give every column the same rows."
             )
-    _check_shape((len(arrays[first]) if arrays else 0, len(arrays)), least_rows)
-    found = {name: dtype_categories(values) for name, values in zip(names, X.values(), strict=True)}
-    declared = {name: categories for name, categories in found.items() if categories is not None}
-    kinds = {
-        name: "categorical" if name in declared else _kind_of_values(values, arrays[name], name)
-        for name, values in zip(names, X.values(), strict=True)
-        if not _are_lists(values, arrays[name])
-    }
-    series = {name: as_series(values) for name, values in zip(names, X.values(), strict=True)}
-    integers = frozenset(n for n, s in series.items() if s is not None and holds_integers(s.dtype, arrays[n]))
-    rows = {n: _rows_given(values, arrays[n]) for n, values in zip(names, X.values(), strict=True)}
-    given = {name: cells for name, cells in rows.items() if cells is not None}
-    return MappingTable(
-        arrays=arrays,
-        given=given,
-        integers=integers,
-        kinds=kinds,
-        declared=declared,
-        names=names,
-        num_rows=len(arrays[first]),
-        index=_common_index(X),
-    )
+    _check_shape((num_rows, len(columns)), least_rows)
+    return MappingTable(columns=columns, names=names, num_rows=num_rows, index=_common_index(X))
+
+
+def _read_column(values: Any, name: str) -> Column:
+    """A column of a mapping. DataError: one value alone; a dtype without kind."""
+    what, is_list, series = f"Column {name!r}", isinstance(values, list | tuple), as_series(values)
+    if isinstance(values, Padded):
+        return Column(as_objects(values.sequences()), None, given=values)
+    array = as_array(values, what, takes_lists=True)
+    if array.ndim == 0:
+        raise DataError(f"Column {name!r} is {type(values).__name__}, not an array with one row a value.")
+    given = as_objects(values) if is_list and array.ndim > 1 else None
+    categories = dtype_categories(values)
+    if categories is not None:
+        kind: str | None = "categorical"
+    elif series is not None:
+        kind = None if holds_lists(series.dtype) and array.ndim == 1 else kind_of_dtype(series.dtype, name)
+    else:
+        cells = {type(cell) for cell in array} if is_list and array.dtype == object and array.ndim == 1 else set()
+        holds_rows = any(issubclass(cell, list | tuple | np.ndarray) for cell in cells)
+        kind = None if holds_rows else _kind_of_array(values, array, what)
+    return Column(array, kind, categories, series is not None and holds_integers(series.dtype, array), given)
 
 
 def _common_index(X: Mapping[Any, Any]) -> Any:
@@ -194,33 +193,3 @@ def _common_index(X: Mapping[Any, Any]) -> Any:
         return None
     check_index(X, X[name], f"X[{name!r}]")
     return index_of(X[name])
-
-
-def _cells(values: Any, name: str) -> np.ndarray:
-    """The cells of a column of a mapping."""
-    if isinstance(values, Padded):
-        return as_objects(values.sequences())
-    return as_array(values, f"Column {name!r}", takes_lists=True)
-
-
-def _rows_given(values: Any, array: np.ndarray) -> SequenceCells | None:
-    """The rows of a column as they were given, where they are more than the array; else None."""
-    if isinstance(values, Padded):
-        return values
-    return as_objects(values) if isinstance(values, list | tuple) and array.ndim > 1 else None
-
-
-def _are_lists(values: Any, array: np.ndarray) -> bool:
-    """Whether the cells of a column are lists, so that the column needs a declared kind."""
-    if array.dtype != object or array.ndim != 1:
-        return False
-    if isinstance(values, list | tuple):
-        return any(issubclass(kind, list | tuple | np.ndarray) for kind in set(map(type, array)))
-    series = as_series(values)
-    return isinstance(values, Padded) or (series is not None and holds_lists(series.dtype))
-
-
-def _kind_of_values(values: Any, array: np.ndarray, name: str) -> str:
-    """The kind of a column: for a series that of its own dtype, so that nullable integers are real."""
-    series = as_series(values)
-    return _kind_of_array(values, array, f"Column {name!r}") if series is None else kind_of_dtype(series.dtype, name)

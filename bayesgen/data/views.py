@@ -221,39 +221,57 @@ class FrameTable(Table):
 
 
 @final
-@dataclass(frozen=True, eq=False, kw_only=True)
-class MappingTable(Table):
-    """A mapping name -> array (n,) or (n, ...). `declared` holds the categories that dtypes of columns declare.
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A column of a mapping.
 
-    Columns in `integers` are integers that became floats, because some of their cells are missing. Columns without an
-    entry in `kinds` hold lists, and need a declared kind. `given` has the rows of columns that are more than their
-    arrays: lists of one length, and arrays with lengths.
+    Attributes:
+        values: (n,) or (n, ...).
+        kind: the name of the kind of its dtype; None where cells are lists, so that a kind has to be declared.
+        categories: those that its dtype declares, in order, or None.
+        are_integers: whether these are integers that became floats, because some of the cells are missing.
+        given: the rows where they are more than the array: lists of one length, and arrays with lengths; else None.
     """
 
-    arrays: Mapping[str, np.ndarray]
-    given: Mapping[str, SequenceCells]
-    integers: frozenset[str]
-    kinds: Mapping[str, str]
-    declared: Mapping[str, tuple[Any, ...]]
+    values: np.ndarray
+    kind: str | None
+    categories: tuple[Any, ...] | None = None
+    are_integers: bool = False
+    given: SequenceCells | None = None
+
+    def rows(self, places: slice | np.ndarray) -> "Column":
+        """Some of the rows."""
+        given = self.given.rows(places) if isinstance(self.given, Padded) else self.given
+        given = given[places] if isinstance(given, np.ndarray) else given
+        return replace(self, values=self.values[places], given=given)
+
+
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MappingTable(Table):
+    """A mapping name -> array (n,) or (n, ...)."""
+
+    columns: Mapping[str, Column]
     named: bool = True
 
     def inferred_kind(self, name: str) -> str:
-        if name in self.arrays and name not in self.kinds:
-            refuse_lists(name)
-        return self.kinds[name]
+        kind = self.columns[name].kind
+        return refuse_lists(name) if kind is None else kind
 
     def declared_categories(self, name: str) -> tuple[Any, ...] | None:
-        return self.declared.get(name)
+        return self.columns[name].categories
 
     def column(self, name: str) -> np.ndarray:
-        return as_integers(self.arrays[name]) if name in self.integers else self.arrays[name]
+        column = self.columns[name]
+        return as_integers(column.values) if column.are_integers else column.values
 
     def flat_column(self, name: str) -> np.ndarray:
         self._flat_array(name)
         return self.column(name)
 
     def sequences(self, name: str) -> SequenceCells:
-        return self.given[name] if name in self.given else self.column(name)
+        given = self.columns[name].given
+        return self.column(name) if given is None else given
 
     def matrix(self, names: Sequence[str]) -> np.ndarray:
         arrays = [self._flat_array(name) for name in names]
@@ -267,18 +285,15 @@ class MappingTable(Table):
         return np.stack(arrays, axis=1)
 
     def _of_rows(self, places: slice | np.ndarray) -> "MappingTable":
-        arrays = {name: array[places] for name, array in self.arrays.items()}
-        given = {
-            n: cells.rows(places) if isinstance(cells, Padded) else cells[places] for n, cells in self.given.items()
-        }
-        return replace(self, arrays=arrays, given=given, num_rows=len(next(iter(arrays.values()))))
+        columns = {name: column.rows(places) for name, column in self.columns.items()}
+        return replace(self, columns=columns, num_rows=len(next(iter(columns.values())).values))
 
     @property
     def cells_per_row(self) -> float:
-        return sum(array.size for array in self.arrays.values()) / self.num_rows
+        return sum(column.values.size for column in self.columns.values()) / self.num_rows
 
     def _flat_array(self, name: str) -> np.ndarray:
-        array = self.arrays[name]
+        array = self.columns[name].values
         if array.ndim != 1:
             raise DataError(
                 f"Column {name!r} has shape {array.shape}, and one value a row is wanted here. "
@@ -360,7 +375,7 @@ def _(table: ArrayTable, cells: NewCells) -> np.ndarray:
 
 @with_cells.register
 def _(table: MappingTable, cells: NewCells) -> dict[str, np.ndarray]:
-    arrays = {name: array.copy() for name, array in table.arrays.items()}
+    arrays = {name: column.values.copy() for name, column in table.columns.items()}
     for name, (rows, found) in cells.items():
         arrays[name][rows] = found
         arrays[name] = _without_objects(arrays[name])
