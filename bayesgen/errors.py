@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import inspect
+import numbers
 import os
 import sys
 import warnings
@@ -55,6 +56,19 @@ class ConvergenceWarning(BayesgenWarning):
 
 class LabelSwitchingWarning(BayesgenWarning):
     """Draws of a mixture may swap the names of its components, which mean nothing until they are put in order."""
+
+
+def is_whole(value: object) -> bool:
+    """Whether it is a whole number, and no truth value."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def check_whole(
+    name: str, value: Any, least: int, error: type[BayesgenError] = ModelError, remedy: str = "Correct it."
+) -> None:
+    """Refuse an argument that is not a whole number of at least `least`; `name` is what the message calls it."""
+    if not is_whole(value) or value < least:
+        raise error(f"{name} must be a whole number and at least {least}, got {value!r}. {remedy}")
 
 
 def keywords_stated(function: Function) -> Function:

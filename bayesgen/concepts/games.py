@@ -1,13 +1,12 @@
 """Hypothesis spaces of the literature: the number game, and rectangles on a grid."""
 
 import functools
-import numbers
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 import numpy as np
 
-from bayesgen.errors import ModelError
+from bayesgen.errors import ModelError, check_whole
 from bayesgen.typing import Array, Float
 
 from .prior import Hyperparameter, Number
@@ -123,8 +122,7 @@ def rectangles(width: int, height: int, *, scale: Hyperparameter | None = None) 
     [1.0, 0.41, 0.01]
     """
     for name, size in (("width", width), ("height", height)):
-        if not isinstance(size, numbers.Integral) or isinstance(size, bool) or size < 1:
-            raise ModelError(f"rectangles: {name} must be a whole number and at least 1, got {size!r}.")
+        check_whole(f"rectangles: {name}", size, 1)
     across, up = _intervals(width), _intervals(height)
     names = [f"{horizontal} by {vertical}" for horizontal in across[0] for vertical in up[0]]
     sides = (np.asarray(extensions) for _, extensions in (across, up))

@@ -4,13 +4,12 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, final
 
 import numpy as np
 
 from bayesgen.describe import quote_some
-from bayesgen.errors import DataError, warn
+from bayesgen.errors import DataError, check_whole, warn
 from bayesgen.runtime import all_in_threads
 from bayesgen.typing import Float
 
@@ -75,8 +74,8 @@ class Binned(Kind):
     tails: tuple[float, float] | None
 
     def __init__(self, num_bins: int | None = None, edges: Any = None, tails: Any = None) -> None:
-        if num_bins is not None and (not isinstance(num_bins, Integral) or isinstance(num_bins, bool) or num_bins < 2):
-            raise DataError(f"Binned: num_bins must be a whole number and at least 2, got {num_bins!r}.")
+        if num_bins is not None:
+            check_whole("Binned: num_bins", num_bins, 2, DataError)
         ends = None if edges is None else _as_edges(edges)
         if ends is not None and num_bins not in (None, len(ends) - 1):
             raise DataError(

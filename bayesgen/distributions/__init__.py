@@ -21,7 +21,6 @@ from .piecewise_uniform import PiecewiseUniform
 from .sequences import SequenceDistribution as SequenceDistribution
 from .sequences import check_symbols as check_symbols
 from .sequences import is_inside as is_inside
-from .sequences import is_whole as is_whole
 from .sequences import sequences as sequences
 from .univariate import Chi as Chi
 from .univariate import PreciseGammaPoisson as PreciseGammaPoisson

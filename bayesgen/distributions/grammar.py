@@ -14,7 +14,7 @@ from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.util import validate_sample
 
 from bayesgen.data import PADDING
-from bayesgen.errors import DataError, ModelError, warn
+from bayesgen.errors import DataError, ModelError, check_whole, warn
 from bayesgen.runtime import compiled
 from bayesgen.statistics import namespace, precise, register
 from bayesgen.typing import Array, Float, Int, PRNGKeyArray, Real
@@ -389,8 +389,7 @@ def _max_length(stated: int | None) -> int:
     """The number of steps of samples."""
     if stated is None:
         return MAX_LENGTH
-    if isinstance(stated, bool) or not isinstance(stated, int | np.integer):
-        raise ModelError(f"ProbabilisticGrammar: max_length is a whole number from 1 on, got {stated!r}.")
+    check_whole("ProbabilisticGrammar: max_length", stated, 1)
     return int(stated)
 
 

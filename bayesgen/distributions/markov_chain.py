@@ -13,14 +13,14 @@ from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.util import validate_sample
 
-from bayesgen.errors import ModelError
+from bayesgen.errors import ModelError, is_whole
 from bayesgen.runtime import compiled
 from bayesgen.statistics import precise, register
 from bayesgen.typing import Array, Bool, Float, Int, PRNGKeyArray, Real, Shaped
 
 from .contexts import Contexts, as_codes, follows_the_end, sample_steps
 from .markov_likelihood import MarkovLikelihood, MissingSteps
-from .sequences import Length, SequenceDistribution, is_whole, sequences
+from .sequences import Length, SequenceDistribution, sequences
 
 
 def flat_tables(initial: Any, transition: Any, order: int | None, end: int | None) -> tuple[Array | None, Array]:

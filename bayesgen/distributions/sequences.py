@@ -161,11 +161,6 @@ def sequences(num_symbols: int, end: int | None = None) -> constraints.Constrain
     return _Sequences(num_symbols, end)
 
 
-def is_whole(value: object) -> bool:
-    """Whether it is a whole number."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
 def check_symbols(name: str, symbols: tuple[Hashable, ...] | None) -> None:
     """Refuse an alphabet that is empty, or has repeated or unhashable symbols. None passes."""
     if symbols is None:

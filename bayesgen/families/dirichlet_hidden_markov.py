@@ -1,7 +1,6 @@
 """Hidden Markov models with Dirichlet priors on their chains, and emissions of any family."""
 
 import dataclasses
-import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -13,7 +12,7 @@ from numpyro.distributions.transforms import Transform
 
 from bayesgen.data import CATEGORICAL, KINDS_OF_STEPS, Kind, Schema, SequenceOf
 from bayesgen.distributions import HiddenMarkov, HiddenMarkovLikelihood
-from bayesgen.errors import ModelError
+from bayesgen.errors import ModelError, check_whole
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
 from bayesgen.statistics import RetainedRows, Summary
@@ -145,10 +144,7 @@ class DirichletHiddenMarkov(OpenFamily):
     def __init__(
         self, num_states: int, emissions: Any = None, concentration: Stated = 1.0, *, initial: Stated = 1.0
     ) -> None:
-        if not isinstance(num_states, numbers.Integral) or isinstance(num_states, bool) or num_states < 1:
-            raise ModelError(
-                f"DirichletHiddenMarkov: num_states must be a whole number and at least 1, got {num_states!r}."
-            )
+        check_whole("DirichletHiddenMarkov: num_states", num_states, 1)
         emissions = NormalInverseGamma() if emissions is None else emissions
         check_emissions(emissions)
         check_positive("DirichletHiddenMarkov", concentration=concentration, initial=initial)

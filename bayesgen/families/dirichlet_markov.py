@@ -15,9 +15,8 @@ from bayesgen.distributions import (
     MarkovLikelihood,
     UrnChain,
     check_symbols,
-    is_whole,
 )
-from bayesgen.errors import ModelError
+from bayesgen.errors import ModelError, check_whole
 from bayesgen.records import fill, record, static
 from bayesgen.statistics import RowDensity, Summary, Sums, namespace
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Real
@@ -152,15 +151,13 @@ class DirichletMarkov(IncompleteFamily, DirichletFamily):
         symbols: Sequence[Hashable] | None = None,
         max_length: int = LONGEST_SIMULATED,
     ) -> None:
-        if not is_whole(order) or order < 0:
-            raise ModelError(f"DirichletMarkov: the order must be a whole number from 0 on, got {order!r}.")
+        check_whole("DirichletMarkov: order", order, 0)
         super().__init__(concentration)
         if not isinstance(end, bool | np.bool_):
             raise ModelError(f"DirichletMarkov: end says whether sequences have one: True or False, and got {end!r}.")
         alphabet = None if symbols is None else tuple(symbols)
         check_symbols("DirichletMarkov", alphabet)
-        if not is_whole(max_length) or max_length < 1:
-            raise ModelError(f"DirichletMarkov: max_length must be a whole number from 1 on, got {max_length!r}.")
+        check_whole("DirichletMarkov: max_length", max_length, 1)
         fill(self, order=int(order), end=bool(end), symbols=alphabet, max_length=max_length)
 
     def __repr__(self) -> str:

@@ -1,7 +1,6 @@
 """Low-rank normal: real columns that are linear in k hidden factors, with noise of one variance."""
 
 import math
-import numbers
 from collections.abc import Mapping
 from typing import Any, NoReturn, Self
 
@@ -13,7 +12,7 @@ from numpyro.distributions.transforms import Transform
 
 from bayesgen.data import REAL
 from bayesgen.distributions import Chi
-from bayesgen.errors import ModelError
+from bayesgen.errors import ModelError, check_whole
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
 from bayesgen.statistics import LOG_2PI, Moments, MultivariateNormalLikelihood, PatternMoments, Summary
@@ -118,11 +117,8 @@ class LowRankNormal(OpenFamily, JointNormalFamily):
         shape: Stated = 1.5,
         scale: Stated = None,
     ) -> None:
-        if not isinstance(num_factors, numbers.Integral) or isinstance(num_factors, bool) or num_factors < 1:
-            raise ModelError(
-                f"LowRankNormal: num_factors must be a whole number and at least 1, got {num_factors!r}. Noise alone, "
-                "without factors, is NormalInverseGamma(spherical=True)."
-            )
+        remedy = "Noise alone, without factors, is NormalInverseGamma(spherical=True)."
+        check_whole("LowRankNormal: num_factors", num_factors, 1, remedy=remedy)
         check_positive("LowRankNormal", kappa=kappa, loadings_scale=loadings_scale, shape=shape, scale=scale)
         fill(self, num_factors=int(num_factors), location=as_number(mean), kappa=as_number(kappa), basis=None)
         fill(self, loadings_scale=as_number(loadings_scale), shape=as_number(shape), scale=as_number(scale))

@@ -3,13 +3,12 @@
 import abc
 import dataclasses
 import functools
-import numbers
 from typing import Any, ClassVar
 
 import numpy as np
 
 from bayesgen.describe import quote_some
-from bayesgen.errors import ConstantColumnWarning, FitError, ModelError, warn
+from bayesgen.errors import ConstantColumnWarning, FitError, check_whole, warn
 from bayesgen.models import Conjugate
 from bayesgen.posteriors import Posterior
 from bayesgen.program import GenerativeProgram
@@ -213,8 +212,7 @@ class Method(abc.ABC):
             ModelError: naming the method and the argument.
         """
         for name, value in counts.items():
-            if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
-                raise ModelError(f"{type(self).__name__}: {name} must be a whole number and at least 1, got {value!r}.")
+            check_whole(f"{type(self).__name__}: {name}", value, 1)
 
     def trained(self, model: Any, data: Summaries, seed: Seed = 0, progress: bool | None = None) -> Fit:
         """The fit of a model to summarised data."""

@@ -1,7 +1,6 @@
 """Unobserved values of rows: hidden states of sequences, and imputation of missing cells by means or draws."""
 
 import dataclasses
-import numbers
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -10,7 +9,7 @@ import scipy.special
 
 from bayesgen.data import Rows, Schema, Table, collected, read_table, sequence_lengths, warn_of_unknown, with_cells
 from bayesgen.describe import described, quote_some
-from bayesgen.errors import ModelError, PredictionError
+from bayesgen.errors import ModelError, PredictionError, check_whole
 from bayesgen.models import Conjugate, Densities
 from bayesgen.posteriors import ProcessPosterior, chunk_table
 from bayesgen.program import sites_with_states
@@ -193,8 +192,7 @@ def imputed(fit: "Fit", X: Any, num_draws: int, seed: Seed) -> Any:
             f"{type(fit.model).__name__} has no distribution of the cells of X alone: they are given, or made "
             "from y. JointGaussianRegression() imputes cells."
         )
-    if not isinstance(num_draws, numbers.Integral) or isinstance(num_draws, bool) or num_draws < 0:
-        raise PredictionError(f"num_draws must be a whole number of at least 0, got {num_draws!r}.")
+    check_whole("impute: num_draws", num_draws, 0, PredictionError)
     table = read_table(X)
     rows = fit.concrete.read(fit.schema, table)
     warn_of_unknown(table.unknown_cells)

@@ -1,14 +1,13 @@
 """`Mixture`: a model whose labels are all missing, so that its classes are components."""
 
 import dataclasses
-import numbers
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from bayesgen.data import Rows, Schema, Table
-from bayesgen.errors import DataError, ModelError
+from bayesgen.errors import DataError, ModelError, check_whole
 from bayesgen.labels import ClassLabel
 from bayesgen.program import ConcreteModel, GenerativeProgram, Recipe
 from bayesgen.records import fill
@@ -65,8 +64,7 @@ class Mixture(Recipe[ClassLabel]):
 
     def __post_init__(self) -> None:
         number = self.num_components
-        if not isinstance(number, numbers.Integral) or isinstance(number, bool) or number < 1:
-            raise ModelError(f"num_components must be a whole number and at least 1, got {number!r}.")
+        check_whole("Mixture: num_components", number, 1)
         if not isinstance(self.model, Recipe):
             raise ModelError(f"A Mixture is made of a model or a GenerativeProgram, got {self.model!r}.")
         fill(self, num_components=int(number), model=self.model.with_components(int(number)))

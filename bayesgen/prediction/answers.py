@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from bayesgen.data import labelled
 from bayesgen.describe import described, shortened
-from bayesgen.errors import PredictionError
+from bayesgen.errors import PredictionError, check_whole
 from bayesgen.predictives import PredictiveDistribution, joined_predictives
 from bayesgen.records import by_content
 from bayesgen.runtime import all_in_threads, as_key, chunks, generator
@@ -267,8 +267,7 @@ class ContinuousPrediction:
 
     def draws(self, n: int, *, seed: Seed = 0) -> Float[np.ndarray, "draws n"]:
         """n draws of y for each row, independent of each other."""
-        if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 1:
-            raise PredictionError(f"draws takes a whole number of at least 1, got {n!r}.")
+        check_whole("draws: n", n, 1, PredictionError)
         return np.asarray(self.outcomes.draws(generator(as_key(seed)), int(n)))
 
     def to_frame(self) -> "pd.DataFrame":

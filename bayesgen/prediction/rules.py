@@ -2,13 +2,12 @@
 
 import abc
 import dataclasses
-import numbers
 from typing import Any, Literal
 
 import numpy as np
 
 from bayesgen.data import Rows
-from bayesgen.errors import PredictionError
+from bayesgen.errors import PredictionError, check_whole
 from bayesgen.fitting import Fit, HiddenStates
 from bayesgen.program import WHOLE
 from bayesgen.runtime import check_seed
@@ -36,10 +35,7 @@ class Rule(abc.ABC):
 
     def check_count(self, argument: str, value: object, least: int) -> None:
         """Refuse a value that is not a whole number of at least `least`, naming rule and argument."""
-        if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
-            raise PredictionError(
-                f"{type(self).__name__}: {argument} must be a whole number and at least {least}, got {value!r}."
-            )
+        check_whole(f"{type(self).__name__}: {argument}", value, least, PredictionError)
 
     @abc.abstractmethod
     def apply(self, fit: Fit, X: Any) -> ClassPrediction:

@@ -56,8 +56,8 @@ def test_what_are_no_codes_is_refused(codes):
 @pytest.mark.parametrize(
     ("rules", "probs", "max_length", "message"),
     [
-        ({"S": ["a"]}, [1.0], "x", "max_length is a whole number"),
-        ({"S": ["a"]}, [1.0], 2.5, "max_length is a whole number"),
+        ({"S": ["a"]}, [1.0], "x", "max_length must be a whole number"),
+        ({"S": ["a"]}, [1.0], 2.5, "max_length must be a whole number"),
         ({"S": ["a"]}, ["x"], None, "are no numbers"),
         ({"S": [[["a"]]]}, [1.0], None, "no symbol"),
     ],

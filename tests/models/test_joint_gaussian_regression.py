@@ -165,7 +165,7 @@ def test_shapes_of_what_a_prediction_is_asked(exact):
         answer.interval(90)
     with pytest.raises(bg.PredictionError, match="5 rows were predicted"):
         answer.log_density([1.0, 2.0])
-    with pytest.raises(bg.PredictionError, match="whole number of at least 1"):
+    with pytest.raises(bg.PredictionError, match="whole number and at least 1"):
         answer.draws(0)
 
 
