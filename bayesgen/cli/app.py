@@ -3,13 +3,14 @@
 This module imports Typer alone; commands import the rest when they run, so that `--help` is quick.
 """
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from bayesgen import __version__
+
+from .names import MODELS_OF, CovarianceName, MethodName, ModelName, TaskName, UnknownName
 
 app = typer.Typer(
     name="bayesgen",
@@ -18,59 +19,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-
-class ModelName(StrEnum):
-    """The models that `--model` can name."""
-
-    NAIVE_BAYES = "naive-bayes"
-    NAIVE_BAYES_AVERAGE = "naive-bayes-average"
-    GDA = "gda"
-    GDA_AVERAGE = "gda-average"
-    LINEAR = "linear"
-    JOINT_GAUSSIAN = "joint-gaussian"
-    NAIVE_BAYES_REGRESSION = "naive-bayes-regression"
-
-
-class TaskName(StrEnum):
-    """The tasks that `--task` can name."""
-
-    CLASSIFICATION = "classification"
-    REGRESSION = "regression"
-
-
-_REGRESSIONS = (ModelName.LINEAR, ModelName.JOINT_GAUSSIAN, ModelName.NAIVE_BAYES_REGRESSION)
-_MODELS_OF = {
-    TaskName.CLASSIFICATION: [name for name in ModelName if name not in _REGRESSIONS],
-    TaskName.REGRESSION: [*_REGRESSIONS],
-}
-
-
-class CovarianceName(StrEnum):
-    """The covariances that `--covariance` can name."""
-
-    FULL = "full"
-    TIED = "tied"
-    DIAG = "diag"
-    SPHERICAL = "spherical"
-    TIED_DIAG = "tied-diag"
-    TIED_SPHERICAL = "tied-spherical"
-
-
-class MethodName(StrEnum):
-    """The methods that `--methods` can name, in the order in which they are shown."""
-
-    MLE = "mle"
-    MAP = "map"
-    EXACT = "exact"
-    NUTS = "nuts"
-
-
-class UnknownName(StrEnum):
-    """The treatments of unknown values that `--unknown` can name."""
-
-    DECLARED = "declared"
-    MISSING = "missing"
 
 
 def _print_version(asked: bool) -> None:
@@ -148,9 +96,9 @@ Models = Annotated[
     list[ModelName] | None,
     typer.Option(
         metavar="|".join(ModelName),
-        help=f"Model to compare; may be repeated. Of classes: {', '.join(_MODELS_OF[TaskName.CLASSIFICATION])}; an "
+        help=f"Model to compare; may be repeated. Of classes: {', '.join(MODELS_OF[TaskName.CLASSIFICATION])}; an "
         "average is over structures, over which columns depend on the class, or over the four covariances, exact only. "
-        f"Of numbers: {', '.join(_MODELS_OF[TaskName.REGRESSION])}.",
+        f"Of numbers: {', '.join(MODELS_OF[TaskName.REGRESSION])}.",
         show_default="gda where all columns are numbers, else naive-bayes; linear for numbers",
     ),
 ]
@@ -218,9 +166,9 @@ def compare_command(
         raise typer.BadParameter("--per-class says what to test on already: leave --test-size out.")
     if test_size is not None and not 0 < test_size < 1:
         raise typer.BadParameter("--test-size is a share, between 0 and 1.")
-    others = [name for name in model or () if name not in _MODELS_OF[task]]
+    others = [name for name in model or () if name not in MODELS_OF[task]]
     if others:
-        raise typer.BadParameter(f"{others[0]} is no model of a {task}: take one of {', '.join(_MODELS_OF[task])}.")
+        raise typer.BadParameter(f"{others[0]} is no model of a {task}: take one of {', '.join(MODELS_OF[task])}.")
     of_classes = {"--per-class": per_class, "--sequence": sequence or None, "--covariance": covariance, "--bins": bins}
     given = [option for option, value in of_classes.items() if value is not None]
     if task is TaskName.REGRESSION and given:
@@ -236,7 +184,7 @@ def compare_command(
         target=target,
         drop=tuple(dict.fromkeys(drop or ())),
         sequences=tuple(dict.fromkeys(sequence or ())),
-        task=task.value,
+        task=task,
         models=None if model is None else tuple(dict.fromkeys(model)),
         covariance=covariance,
         bins=bins,

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, ClassVar, TextIO
+from typing import Any, TextIO
 from uuid import uuid4
 
 import numpy as np
@@ -27,9 +26,8 @@ from bayesgen.averaging import average
 from bayesgen.data import DATASET_NAMES, Dataset, ResponseColumn, Schema, Split, load_dataset
 from bayesgen.describe import quote_some
 from bayesgen.errors import BayesgenError, BayesgenWarning, DataError, warn
-from bayesgen.evaluation import Comparison, compare
+from bayesgen.evaluation import DEFAULT_PAIRS, Comparison, compare
 from bayesgen.families import DirichletHistogram, Family
-from bayesgen.fitting import MAP, MLE, NUTS, Exact
 from bayesgen.models import (
     GaussianDiscriminant,
     JointGaussianRegression,
@@ -37,7 +35,6 @@ from bayesgen.models import (
     NaiveBayes,
     NaiveBayesRegression,
 )
-from bayesgen.prediction import BMA, PlugIn
 from bayesgen.report import (
     ColumnAsRead,
     can_draw,
@@ -51,6 +48,7 @@ from bayesgen.report import (
 from bayesgen.runtime import interruptibly
 
 from .interruption import undone_unless_finished
+from .names import CovarianceName, MethodName, ModelName, TaskName
 
 
 @dataclass(frozen=True)
@@ -61,13 +59,13 @@ class CompareOptions:
     target: str | None = None
     drop: tuple[str, ...] = ()
     sequences: tuple[str, ...] = ()
-    task: str = "classification"
+    task: TaskName = TaskName.CLASSIFICATION
     models: tuple[str, ...] | None = None
     covariance: str | None = None
     bins: int | None = None
     test_size: float | None = None
     per_class: int | None = None
-    methods: tuple[str, ...] = ("mle", "map", "exact", "nuts")
+    methods: tuple[str, ...] = tuple(MethodName)
     seed: int = 0
     missing: tuple[str, ...] = ()
     unknown: str | None = None
@@ -93,19 +91,22 @@ class CompareOptions:
         return shlex.join(["bayesgen", "compare", self.data, *(word for pair in pairs for word in pair)])
 
 
-_AVERAGED = ("full", "tied", "diag", "spherical")  # covariances of gda-average
+AVERAGED = (CovarianceName.FULL, CovarianceName.TIED, CovarianceName.DIAG, CovarianceName.SPHERICAL)
+MODELS: Mapping[str, Callable[[CompareOptions, Dataset], Any]] = {
+    ModelName.NAIVE_BAYES: lambda options, dataset: NaiveBayes(_families(options)),
+    ModelName.NAIVE_BAYES_AVERAGE: lambda options, dataset: NaiveBayes(_families(options), structure="average"),
+    ModelName.GDA: lambda options, dataset: GaussianDiscriminant(str(options.covariance or CovarianceName.FULL)),
+    ModelName.GDA_AVERAGE: lambda options, dataset: average([GaussianDiscriminant(str(form)) for form in AVERAGED]),
+    ModelName.LINEAR: lambda options, dataset: LinearRegression(_encoder(options, dataset)),
+    ModelName.JOINT_GAUSSIAN: lambda options, dataset: JointGaussianRegression(),
+    ModelName.NAIVE_BAYES_REGRESSION: lambda options, dataset: NaiveBayesRegression(),
+}
 TEST_SIZE = 0.25
 _MANY = 20  # different numbers in a target; if there are more, a note says that they are taken as classes
 
 
 class Task(abc.ABC):
-    """The kind of prediction: classes or numbers.
-
-    Attributes:
-        models: by their name for `--model`, functions of options and data that make the model.
-    """
-
-    models: ClassVar[Mapping[str, Callable[[CompareOptions, Dataset], Any]]]
+    """The kind of prediction: classes or numbers."""
 
     @abc.abstractmethod
     def default_models(self, options: CompareOptions, dataset: Dataset) -> tuple[str, ...]:
@@ -145,20 +146,11 @@ class Task(abc.ABC):
 class ClassificationTask(Task):
     """Prediction of classes."""
 
-    models = MappingProxyType(
-        {
-            "naive-bayes": lambda options, dataset: NaiveBayes(_families(options)),
-            "naive-bayes-average": lambda options, dataset: NaiveBayes(_families(options), structure="average"),
-            "gda": lambda options, dataset: GaussianDiscriminant(covariance=options.covariance or "full"),
-            "gda-average": lambda options, dataset: average([GaussianDiscriminant(form) for form in _AVERAGED]),
-        }
-    )
-
     def default_models(self, options: CompareOptions, dataset: Dataset) -> tuple[str, ...]:
         """One model, since NUTS compiles for each: gda where all columns are numbers and --bins is not given."""
         if options.bins is not None:
-            return ("naive-bayes",)
-        return ("gda" if dataset.all_real or options.covariance is not None else "naive-bayes",)
+            return (ModelName.NAIVE_BAYES,)
+        return (ModelName.GDA if dataset.all_real or options.covariance is not None else ModelName.NAIVE_BAYES,)
 
     def split(self, options: CompareOptions, dataset: Dataset) -> Split:
         """A split with classes in proportion, or the first rows of each class."""
@@ -183,7 +175,7 @@ class ClassificationTask(Task):
 
     def notes(self, options: CompareOptions, dataset: Dataset) -> list[str]:
         """Also: gda without real columns, bins without real columns, and numbers that are taken as classes."""
-        gaussian = [name for name in options.models or () if name.startswith("gda")]
+        gaussian = [name for name in options.models or () if name in (ModelName.GDA, ModelName.GDA_AVERAGE)]
         same_model = f"No column of {dataset.name} holds real numbers, so {' and '.join(gaussian)} is naive Bayes here."
         no_bins = f"No column of {dataset.name} holds real numbers, so --bins does nothing here."
         notes = [
@@ -251,16 +243,8 @@ def _encoder(options: CompareOptions, dataset: Dataset) -> ColumnTransformer | N
 class RegressionTask(Task):
     """Prediction of a number."""
 
-    models = MappingProxyType(
-        {
-            "linear": lambda options, dataset: LinearRegression(_encoder(options, dataset)),
-            "joint-gaussian": lambda options, dataset: JointGaussianRegression(),
-            "naive-bayes-regression": lambda options, dataset: NaiveBayesRegression(),
-        }
-    )
-
     def default_models(self, options: CompareOptions, dataset: Dataset) -> tuple[str, ...]:
-        return ("linear",)
+        return (ModelName.LINEAR,)
 
     def split(self, options: CompareOptions, dataset: Dataset) -> Split:
         _check_numbers(dataset.y)
@@ -285,14 +269,9 @@ class RegressionTask(Task):
         return {"coverage.png": lambda path: save(coverage_figure(comparison), path)}
 
 
-TASKS: Mapping[str, Task] = {"classification": ClassificationTask(), "regression": RegressionTask()}
-
-
-_METHODS: dict[str, list[tuple[Any, Any]]] = {
-    "mle": [(MLE(), PlugIn())],
-    "map": [(MAP(), PlugIn())],
-    "exact": [(Exact(), PlugIn(at="mean")), (Exact(), BMA())],
-    "nuts": [(NUTS(), BMA())],
+TASKS: Mapping[str, Task] = {
+    TaskName.CLASSIFICATION: ClassificationTask(),
+    TaskName.REGRESSION: RegressionTask(),
 }
 
 
@@ -331,12 +310,12 @@ def _compare(options: CompareOptions) -> tuple[Comparison, str, list[ColumnAsRea
     schema = task.schema(options, dataset)
     columns = columns_as_read(dataset, schema)
     comparison = compare(
-        {name: task.models[name](options, dataset) for name in options.models or ()},
+        {name: MODELS[name](options, dataset) for name in options.models or ()},
         split.X_train,
         split.y_train,
         split.X_test,
         split.y_test,
-        methods=[pair for name in options.methods for pair in _METHODS[name]],
+        methods=[pair for pair in DEFAULT_PAIRS if type(pair[0]).__name__.lower() in options.methods],
         seed=options.seed,
         schema=schema,
     ).with_costs(split.X_test)

@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+import scipy.stats
 from numpyro import handlers
 from numpyro.infer import Predictive
 from numpyro.infer.util import log_density
@@ -18,11 +19,16 @@ def space(**keywords):
     return bg.HypothesisSpace.of(PREDICATES, range(1, 8), [1, 3, 1, 2], **keywords)
 
 
-def joint(learner, values, hypothesis, positive, negative):
-    data = {"hypothesis": hypothesis, "examples": np.array(positive) - 1, "counterexamples": np.array(negative) - 1}
+def joints(learner, values, hypotheses, positive, negative):
+    """The log density of the program at each of some hypotheses, as one compiled function."""
+    data = {"examples": np.array(positive) - 1, "counterexamples": np.array(negative) - 1, **values}
+
+    def joint(hypothesis):
+        program = handlers.substitute(learner, data={**data, "hypothesis": hypothesis})
+        return log_density(program, (len(positive), len(negative)), {}, {})[0]
+
     with jax.enable_x64(True):
-        program = handlers.substitute(learner, data={**data, **values})
-        return float(log_density(program, (len(positive), len(negative)), {}, {})[0])
+        return np.asarray(jax.jit(jax.vmap(joint))(np.array(hypotheses)))
 
 
 @pytest.mark.parametrize("sampling", ["strong", "weak"])
@@ -31,7 +37,7 @@ def test_the_density_of_the_program_is_the_joint_of_the_enumeration(sampling, no
     learner = bg.ConceptLearner(space(), sampling, noise)
     positive, negative = [2, 2, 6], [5, 1]
     fit = bg.fit(learner, positive + negative, [True] * 3 + [False] * 2, method=bg.Exact())
-    program = np.array([joint(learner, {}, h, positive, negative) for h in range(4)])
+    program = joints(learner, {}, range(4), positive, negative)
     close(np.exp(program), fit.weights * np.exp(fit.log_evidence), rtol=1e-10, atol=1e-300)
 
 
@@ -40,13 +46,11 @@ def test_the_density_with_hyperparameters():
     learner = bg.ConceptLearner(tenenbaum, noise=dist.Beta(1, 9))
     values = {"rule_weight": 0.6, "scale": 8.0, "noise": 0.1}
     fit = bg.fit(learner.at(**values), [16, 8], method=bg.Exact())
-    with jax.enable_x64(True):
-        priors = (dist.Beta(2.0, 1.0), dist.Gamma(4.0, 0.5), dist.Beta(1.0, 9.0))
-        prior = sum(float(each.log_prob(value)) for each, value in zip(priors, values.values(), strict=True))
-    for name in ("powers of 2", "primes", "8 to 16", "1 to 3"):
-        index = tenenbaum.names.index(name)
-        expected = prior + fit.log_weights[index] + fit.log_evidence
-        close(joint(learner, values, index, [16, 8], []), expected, rtol=1e-6)  # some priors are made in float32
+    priors = scipy.stats.beta(2, 1), scipy.stats.gamma(4, scale=2.0), scipy.stats.beta(1, 9)
+    prior = sum(each.logpdf(value) for each, value in zip(priors, values.values(), strict=True))
+    indices = [tenenbaum.names.index(name) for name in ("powers of 2", "primes", "8 to 16", "1 to 3")]
+    expected = prior + fit.log_weights[indices] + fit.log_evidence
+    close(joints(learner, values, indices, [16, 8], []), expected, rtol=1e-6)  # some priors are made in float32
 
 
 def test_prior_simulation_makes_examples_of_the_drawn_hypothesis():
