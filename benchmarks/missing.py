@@ -11,14 +11,9 @@ import bayesgen as bg
 from bayesgen.fitting.em import LEAST_GAIN, CompleteDataObjective, ExpectationMaximization
 from bayesgen.fitting.training import prepare
 from bayesgen.solvers import ascend
-from bayesgen.statistics.completion import inverse_blocks
-from bayesgen.statistics.mahalanobis import Ellipsoids
-from bayesgen.statistics.multivariate_normal import (
-    MultivariateNormalDensity,
-    _expectation,
-    marginal_log_probs,
-    traced_log_likelihood,
-)
+from bayesgen.statistics.conditioning import Ellipsoids, inverse_blocks, marginal_log_probs
+from bayesgen.statistics.expectation import _expectation, traced_log_likelihood
+from bayesgen.statistics.multivariate_normal import MultivariateNormalDensity
 
 from .fresh import call
 from .measure import Below, Faster, Price, Row, duel, rounds, seconds

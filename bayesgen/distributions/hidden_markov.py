@@ -13,7 +13,7 @@ from numpyro.distributions.util import validate_sample
 
 from bayesgen.errors import ModelError
 from bayesgen.runtime import compiled
-from bayesgen.statistics import LOG_2PI, namespace, precise, read_conditional, register, restricted
+from bayesgen.statistics import LOG_2PI, namespace, observed_distances, precise, read_conditional, register
 from bayesgen.typing import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from .hidden_chains import log_density, sample_paths
@@ -71,10 +71,9 @@ def _marginal(
     value: Float[Array, "..."],
     observed: Bool[Array, "..."],
 ) -> Float[Array, "..."]:
-    """Log density of the observed columns: missing ones are replaced by standard normal columns at 0."""
-    loc, scale_tril = restricted(distribution.loc, distribution.scale_tril, observed)
-    whole = dist.MultivariateNormal(loc, scale_tril=scale_tril).log_prob(jnp.where(observed, value, 0.0))
-    return whole + 0.5 * LOG_2PI * (~observed).sum(-1)
+    """Log density of the observed columns."""
+    squares, half_log_det = observed_distances(distribution.loc, distribution.scale_tril, value, observed)
+    return -0.5 * (squares + LOG_2PI * observed.sum(-1)) - half_log_det
 
 
 class StepsOfStates(constraints.Constraint):

@@ -30,12 +30,18 @@ from .base import (
     read_conditional,
     register,
 )
-from .completion import expected_moments
+from .conditioning import (
+    Ellipsoids,
+    LastGivenRest,
+    conditional_draws,
+    conditional_means,
+    last_given_rest,
+    observed_distances,
+)
 from .discrete import CategoricalLikelihood, sum_log_rising_of_cells
+from .expectation import expected_moments
 from .histogram import HistogramLikelihood, bin_moments, bin_widths, excess, flat_edges, quantiles
-from .last_given_rest import LastGivenRest, last_given_rest
 from .latent import LATENT_CHUNK_NUMBERS, LatentDensity, LatentLikelihood, RetainedRows, StatesLikelihood
-from .mahalanobis import Ellipsoids, conditional_draws, conditional_means, restricted
 from .moments import class_moments
 from .multivariate_normal import MultivariateNormalLikelihood
 from .normal import NormalLikelihood, column_sums, few, median_of_draws, scaled_squares
@@ -104,6 +110,7 @@ __all__ = [
     "median_of_draws",
     "merged",
     "namespace",
+    "observed_distances",
     "outer_or_square",
     "padded_rows",
     "precise",
@@ -111,7 +118,6 @@ __all__ = [
     "read_conditional",
     "refuse_missing",
     "register",
-    "restricted",
     "row_sums",
     "safe_product",
     "scaled_squares",

@@ -3,9 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -14,143 +12,13 @@ from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
 from .arrays import LOG_2PI, Cells, flatten_rows, inverse_lower, log_diagonal, namespace
 from .base import Likelihood, Parameters, Reference, RowDensity
-from .completion import log_likelihood_of_groups
-from .mahalanobis import Ellipsoids, conditional_draws, conditional_means
+from .conditioning import Ellipsoids, conditional_draws, conditional_means, marginal_log_probs
+from .expectation import log_likelihood_of_groups, traced_log_likelihood
 from .moments import class_moments
 from .normal import median_of_draws, standard_log_density
 from .passes import Classes
 from .patterns import PatternMoments
 from .summaries import Moments, trailing
-
-# The traceable likelihood of groups of rows with the same observed cells. Its gradient is that of complete rows at
-# their expected moments (Fisher's identity: Dempster, Laird and Rubin 1977, eq. 2.16), which come from the same pass.
-# Differentiating Cholesky factors group by group takes five times as long (1,000 groups, 20 columns).
-
-
-@record
-class _Expected:
-    """Expected sums of complete rows, about the means of their classes.
-
-    Attributes:
-        count: weight of the rows.
-        first: sum of the completed rows.
-        second: sum of their products.
-        conditional: sum of the conditional covariances of missing cells.
-    """
-
-    count: Float[Array, " K"]
-    first: Float[Array, " K *extra D"]
-    second: Float[Array, " K *extra D D"]
-    conditional: Float[Array, " K *extra D D"]
-
-
-def traced_log_likelihood(
-    loc: Float[Array, " K *extra D"], scale_tril: Float[Array, " K *extra D D"], summary: PatternMoments
-) -> Float[Array, " K *extra"]:
-    """Log-likelihood of the observed cells of the rows of each class. Differentiable in the parameters alone."""
-    if summary.num_classes is None:
-        return traced_log_likelihood(loc[None], scale_tril[None], dataclasses.replace(summary, num_classes=1))[0]
-    return _log_likelihood(jnp.asarray(loc), jnp.asarray(scale_tril), summary)
-
-
-@jax.custom_jvp
-def _log_likelihood(
-    loc: Float[Array, " K *extra D"], scale_tril: Float[Array, " K *extra D D"], summary: PatternMoments
-) -> Float[Array, " K *extra"]:
-    return _expectation(loc, scale_tril, summary)[0]
-
-
-@_log_likelihood.defjvp
-def _log_likelihood_jvp(
-    primals: tuple[Any, ...], tangents: tuple[Any, ...]
-) -> tuple[Float[Array, " K *extra"], Float[Array, " K *extra"]]:
-    loc, scale_tril, summary = primals
-    value, expected = _expectation(loc, scale_tril, summary)
-
-    def of_whole_rows(at_loc: Float[Array, "..."], at_scale_tril: Float[Array, "..."]) -> Float[Array, "..."]:
-        return _of_whole_rows(at_loc - loc, at_scale_tril, expected)
-
-    return value, jax.jvp(of_whole_rows, (loc, scale_tril), tangents[:2])[1]
-
-
-def _of_whole_rows(
-    shift: Float[Array, " K *extra D"], scale_tril: Float[Array, " K *extra D D"], expected: _Expected
-) -> Float[Array, " K *extra"]:
-    """Log-likelihood, up to a constant, of complete rows from their expected sums, means being shifted."""
-    count = expected.count.reshape(-1, *(1,) * (shift.ndim - 1))
-    cross = expected.first[..., :, None] * shift[..., None, :]
-    squares = count[..., None] * shift[..., :, None] * shift[..., None, :]
-    about = expected.second + expected.conditional - cross - jnp.swapaxes(cross, -1, -2) + squares
-    whiten = inverse_lower(scale_tril)
-    return -count[..., 0] * log_diagonal(scale_tril) - 0.5 * jnp.einsum("...ij,...jk,...ik->...", whiten, about, whiten)
-
-
-def _expectation(
-    loc: Float[Array, " K *extra D"], scale_tril: Float[Array, " K *extra D D"], summary: PatternMoments
-) -> tuple[Float[Array, " K *extra"], _Expected]:
-    """The log-likelihood of the observed cells, and the expected sums. See `completion` for the formulas."""
-    observed, classes, count = (jnp.asarray(a) for a in (summary.observed, summary.classes, summary.count))
-    of_class = jnp.arange(len(loc))[:, None]
-    weights, eye = jnp.where(classes == of_class, count, 0.0), jnp.eye(loc.shape[-1])
-    inverse = inverse_lower(scale_tril)
-    precision = (jnp.swapaxes(inverse, -1, -2) @ inverse)[classes]
-    both = ~observed[..., :, None] & ~observed[..., None, :]
-    root = inverse_lower(jnp.linalg.cholesky(jnp.where(both, precision, eye)))
-    conditional = jnp.where(both, jnp.swapaxes(root, -1, -2) @ root, 0.0)
-    residuals = jnp.where(observed, summary.mean - loc[classes], 0.0)
-    slope = jnp.einsum("...ij,...j->...i", precision, residuals)
-    rows = residuals - jnp.einsum("...ij,...j->...i", conditional, slope)
-    spread, of_spread = summary.scatter_groups, classes[summary.scatter_groups] == of_class
-    maps = jnp.where(observed[spread][..., None, :], eye - conditional[spread] @ precision[spread], 0.0)
-    within = jnp.einsum("...ij,...jk,...lk->...il", maps, summary.scatter, maps)
-    expected = _Expected(
-        weights.sum(1),
-        jnp.einsum("kg,g...i->k...i", weights, rows),
-        jnp.einsum("kg,g...i,g...j->k...ij", weights, rows, rows)
-        + jnp.einsum("ks,s...ij->k...ij", of_spread.astype(float), within),
-        jnp.einsum("kg,g...ij->k...ij", weights, conditional),
-    )
-    distances = jnp.einsum("k...ij,k...jl,k...il->k...", inverse, expected.second, inverse)
-    constant = jnp.einsum("kg,g...->k...", weights, 0.5 * LOG_2PI * observed.sum(-1) - log_diagonal(root))
-    counts = expected.count.reshape(-1, *(1,) * (distances.ndim - 1))
-    return -counts * log_diagonal(scale_tril) - constant - 0.5 * distances, expected
-
-
-def marginal_log_probs(
-    loc: Float[Array, "B D"],
-    scale_tril: Float[Array, "B D D"],
-    rows: Float[Array, "n D"],
-    observed: Bool[Array, "n D"],
-) -> Float[Array, "n B"]:
-    """Log densities of the observed cells of each row under each of many normal distributions. Not differentiable.
-
-    The missing columns are eliminated from the precisions one after another, for all distributions at once. This leaves
-    the inverse covariances of the observed columns, and the pivots are the ratios of determinants. Most rows have few
-    missing cells, so this is faster than a Cholesky factor for each row and distribution.
-    """
-    inverse = inverse_lower(scale_tril)
-    precision = jnp.moveaxis(jnp.swapaxes(inverse, -1, -2) @ inverse, 0, -1)  # distributions last: neighbours in memory
-    constant = -log_diagonal(inverse)
-    means = loc.T
-
-    def of_row(row_and_mask: tuple[Float[Array, " D"], Bool[Array, " D"]]) -> Float[Array, " B"]:
-        row, mask = row_and_mask
-        places, num_missing = jnp.argsort(mask), (~mask).sum()  # those that are missing come first
-
-        def eliminated(
-            index: Array, state: tuple[Float[Array, "D D B"], Float[Array, " B"]]
-        ) -> tuple[Float[Array, "D D B"], Float[Array, " B"]]:
-            left, half_log_det = state
-            column = left[places[index]]
-            pivot = column[places[index]]
-            return left - column[:, None] * (column / pivot)[None], half_log_det + 0.5 * jnp.log(pivot)
-
-        left, half_log_det = jax.lax.fori_loop(0, num_missing, eliminated, (precision, constant))
-        residuals = jnp.where(mask[:, None], row[:, None] - means, 0.0)
-        squares = jnp.einsum("ib,ijb,jb->b", residuals, left, residuals)
-        return -0.5 * (squares + LOG_2PI * mask.sum()) - half_log_det
-
-    return jax.lax.map(of_row, (jnp.where(observed, rows, 0.0), jnp.asarray(observed)))
 
 
 @dataclasses.dataclass(frozen=True)

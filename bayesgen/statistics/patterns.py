@@ -3,15 +3,13 @@
 import dataclasses
 from collections.abc import Iterator
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.records import record, static
 from bayesgen.runtime import chunks, pad, padded_size
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
-from .arrays import flatten_rows, namespace
+from .arrays import flatten_rows
 from .moments import class_moments
 from .passes import Classes, class_weights
 from .summaries import Moments, Summary
@@ -53,9 +51,7 @@ class PatternMoments(Summary):
         weights: Real[Array, " n"] | None,
         observed: Bool[Array, " n *event"],
     ) -> "PatternMoments":
-        """Moments of rows. Under tracing the mask is a NumPy array, and each class has a group for each pattern."""
-        if namespace(values, classes, weights) is jnp:
-            return _traced(jnp.asarray(values, float), jnp.asarray(classes), num_classes, weights, np.asarray(observed))
+        """Moments of rows."""
         rows = np.where(observed, values, 0.0)
         if classes.ndim == 2:
             count = class_weights(classes, num_classes, weights).ravel()
@@ -166,7 +162,9 @@ class PatternMoments(Summary):
         )  # fmt: skip
 
 
-def patterns_of(observed: Bool[Array, " n *cells"]) -> tuple[Bool[Array, " P *cells"], Int[Array, " n"]]:
+def patterns_of(
+    observed: Bool[np.ndarray, " n *cells"],
+) -> tuple[Bool[np.ndarray, " P *cells"], Int[np.ndarray, " n"]]:
     """The distinct patterns of observed cells, those with most cells first, and the index of each row's pattern."""
     order, starts = _groups(observed, np.zeros(len(observed), np.int64))
     of_row = np.empty(len(observed), np.int64)
@@ -262,37 +260,3 @@ def _add_at(totals: Float[Array, " S *event"], places: Int[Array, " s"], terms: 
     order = np.argsort(places, kind="stable")
     firsts = np.flatnonzero(np.diff(places[order], prepend=-1))
     totals[places[order[firsts]]] += np.add.reduceat(terms[order], firsts, axis=0)
-
-
-def _traced(
-    rows: Float[Array, " n *event"],
-    classes: Classes,
-    num_classes: int,
-    weights: Real[Array, " n"] | None,
-    observed: Bool[Array, " n *event"],
-) -> PatternMoments:
-    """The traced form: a group for every class and pattern, because it is not known which have rows."""
-    patterns, pattern = patterns_of(observed)
-    num_patterns = len(patterns)
-    several = np.flatnonzero(np.bincount(pattern, minlength=num_patterns) > 1)
-    members = np.flatnonzero(np.isin(pattern, several))
-    first = np.full(num_patterns, len(pattern))
-    np.minimum.at(first, pattern, np.arange(len(pattern)))
-    rows = jnp.where(observed, rows, 0.0)
-
-    def of_class(weight: Float[Array, " n"]) -> tuple[Float[Array, " P"], Float[Array, "P ..."], Float[Array, "S ..."]]:
-        cells = weight.reshape(-1, *(1,) * (rows.ndim - 1))
-        count = jax.ops.segment_sum(weight, pattern, num_patterns)
-        total = jnp.where(count > 0, count, 1.0).reshape(-1, *(1,) * (rows.ndim - 1))
-        mean = rows[first] + jax.ops.segment_sum(cells * (rows - rows[first][pattern]), pattern, num_patterns) / total
-        mean = jnp.where(count.reshape(total.shape) > 0, mean, 0.0)
-        residuals = rows[members] - mean[pattern[members]]
-        products = cells[members][..., None] * residuals[..., :, None] * residuals[..., None, :]
-        return count, mean, jax.ops.segment_sum(products, np.searchsorted(several, pattern[members]), len(several))
-
-    parts = jax.lax.map(of_class, class_weights(classes, num_classes, weights).T)
-    count, mean, scatter = (array.reshape(-1, *array.shape[2:]) for array in parts)
-    scatter_groups = (num_patterns * np.arange(num_classes)[:, None] + several).ravel()
-    observed = np.tile(patterns, (num_classes, *(1,) * (patterns.ndim - 1)))
-    codes = np.repeat(np.arange(num_classes), num_patterns)
-    return PatternMoments(observed, codes, count, mean, scatter, scatter_groups, num_classes)

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from bayesgen.statistics import MultivariateNormalLikelihood, PatternMoments, expected_moments
-from bayesgen.statistics.completion import inverse_blocks, marginal_squares
+from bayesgen.statistics.conditioning import Ellipsoids, inverse_blocks
 
 NORMAL = MultivariateNormalLikelihood()
 CLASSES, ROWS, COLUMNS = 3, 61, 5
@@ -206,13 +206,13 @@ def test_nearly_singular_covariances_keep_their_digits(correlation, rng):
     rows = (rng.normal(size=(50, 4)) @ factor.T) * np.array([1, 1, 1, 1.0])
     observed = rng.random((50, 4)) < 0.6
     observed[0] = False
-    loc = np.zeros((1, 4))
-    squares, half_logs = marginal_squares(loc, np.linalg.inv(factor)[None], np.where(observed, rows, 0.0), observed)
-    for row, seen, square, half in zip(rows, observed, squares[:, 0], half_logs[:, 0], strict=True):
+    found = Ellipsoids.of(np.zeros((1, 4)), factor[None]).distances(np.where(observed, rows, np.nan), observed)
+    halves = found.half_log_det[:, 0, 0]
+    for row, seen, square, half in zip(rows, observed, found.squares[:, 0, 0], halves, strict=True):
         there = np.flatnonzero(seen)
         if not len(there):
-            close([square, half + np.log(np.diagonal(factor)).sum()], [0.0, 0.0], atol=1e-7)
+            close([square, half], [0.0, 0.0], atol=1e-7)
             continue
         within = np.linalg.cholesky(covariance[np.ix_(there, there)])
         close(square, (np.linalg.solve(within, row[there]) ** 2).sum(), rtol=1e-7)
-        close(half + np.log(np.diagonal(factor)).sum(), np.log(np.diagonal(within)).sum(), rtol=1e-7, atol=1e-7)
+        close(half, np.log(np.diagonal(within)).sum(), rtol=1e-7, atol=1e-7)

@@ -1,0 +1,402 @@
+"""Normal rows given their observed cells, by blocks of the precision, which are small where few cells are missing.
+
+With L = inv(S) the precision of a row, m its missing and o its observed cells, and r the row less its mean: given r_o,
+the missing r_m are normal with mean -inv(L_mm) L_mo r_o and covariance inv(L_mm). The squared distance of the observed
+cells is r' L r of the row completed by this mean; the log-determinant of their covariance is log|S| + log|L_mm|.
+
+Source: Rue and Held (2005), Gaussian Markov Random Fields, theorem 2.5; the marginal's distance and determinant by the
+inverse of a partitioned matrix (Horn and Johnson 2013, section 0.7.3).
+"""
+
+import dataclasses
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayesgen.records import record
+from bayesgen.runtime import all_in_threads, chunks, even_chunks
+from bayesgen.typing import Array, Bool, Float, Int, Real
+
+from .arrays import LOG_2PI, inverse_lower, log_diagonal, namespace
+from .patterns import patterns_of
+
+CACHED_CELLS = 1 << 15  # of blocks that are inverted, and of rows that are whitened, at once: `missing` in benchmarks
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Rows with the same number of missing cells, so few that their blocks stay in cache.
+
+    Attributes:
+        rows: their places.
+        missing: the missing columns of each pattern among them.
+        pattern: the pattern of each row.
+    """
+
+    rows: Int[np.ndarray, " g"]
+    missing: Int[np.ndarray, "p s"]
+    pattern: Int[np.ndarray, " g"] | slice
+
+
+def parts_of(patterns: Bool[np.ndarray, "P D"], of_row: Int[np.ndarray, " n"]) -> list[Part]:
+    """The rows in parts, from patterns of observed cells and the pattern of each row. See `patterns_of`."""
+    order = np.argsort(of_row, kind="stable")
+    num_missing = (~patterns).sum(1)[of_row[order]]
+    parts, start = [], 0
+    for end in (np.flatnonzero(np.diff(num_missing, append=-1)) + 1).tolist():
+        size = int(num_missing[start])
+        for part in chunks(end - start, max(CACHED_CELLS // max(size**2, patterns.shape[1]), 1)):
+            rows = order[start + part.start : start + part.stop]
+            first, last = of_row[rows[0]], of_row[rows[-1]]
+            missing = np.nonzero(~patterns[first : last + 1])[1].reshape(-1, size) if size else np.zeros((1, 0), int)
+            is_one_each = len(missing) == len(rows)
+            parts.append(Part(rows, missing, slice(None) if is_one_each else (of_row[rows] - first) * (size > 0)))
+        start = end
+    return parts
+
+
+@dataclasses.dataclass(frozen=True)
+class Conditioned:
+    """Rows of one class given their observed cells.
+
+    Attributes:
+        residuals: the rows less their mean, missing cells at their conditional means.
+        missing: the missing columns of each.
+        covariance: conditional covariances of these.
+        half_log_det: half of log|L_mm|.
+    """
+
+    residuals: Float[np.ndarray, "g D"]
+    missing: Int[np.ndarray, "g s"]
+    covariance: Float[np.ndarray, "s s g"]
+    half_log_det: Float[np.ndarray, " g"]
+
+
+def condition(
+    loc: Float[np.ndarray, " D"],
+    precision: Float[np.ndarray, "D D"],
+    rows: Float[np.ndarray, "n D"],
+    observed: Bool[np.ndarray, "n D"],
+    part: Part,
+) -> Conditioned:
+    """A part of the rows given their observed cells; values of missing cells are ignored."""
+    residuals = np.where(observed[part.rows], rows[part.rows] - loc, 0.0)
+    blocks, half_log_det = inverse_blocks(precision, part.missing)
+    missing, blocks = part.missing[part.pattern], blocks[:, :, part.pattern]
+    if missing.shape[1]:
+        slope = np.take_along_axis(residuals @ precision, missing, 1).T
+        np.put_along_axis(residuals, missing, -np.einsum("ijg,jg->gi", blocks, slope), 1)
+    return Conditioned(residuals, missing, blocks, half_log_det[part.pattern])
+
+
+def inverse_blocks(
+    precision: Float[np.ndarray, "D D"], missing: Int[np.ndarray, "g s"]
+) -> tuple[Float[np.ndarray, "s s g"], Float[np.ndarray, " g"]]:
+    """inv(L_mm) and half of log|L_mm| for sets m of missing columns.
+
+    All sets at once, by symmetric sweeps (Goodnight 1979, A tutorial on the SWEEP operator, section 3): positive
+    definite matrices need no pivoting. LAPACK, called for one matrix after another, takes several times as long for
+    small ones: `missing` in benchmarks.
+    """
+    places = missing.T
+    blocks = precision[places[:, None], places[None]]
+    half_log_det, product = np.zeros(len(missing)), np.empty_like(blocks)
+    for index in range(len(blocks)):
+        pivot = blocks[index, index].copy()
+        half_log_det += 0.5 * np.log(pivot)
+        column = blocks[index].copy()
+        scaled = column / pivot
+        blocks -= np.multiply(column[:, None], scaled[None], out=product)
+        blocks[index] = blocks[:, index] = scaled
+        blocks[index, index] = -1.0 / pivot
+    return np.negative(blocks, out=blocks), half_log_det
+
+
+# --- traceable forms, of one shape for every pattern ------------------------------------------------------------
+
+
+def conditioned(
+    precision: Float[Array, "... D D"], residuals: Float[Array, "... D"], observed: Bool[Array, "... D"]
+) -> tuple[Float[Array, "... D"], Float[Array, "... D D"], Float[Array, "..."]]:
+    """Completed rows less their means, conditional covariances (0 elsewhere), and half of log|L_mm|.
+
+    With O = diag(observed), (I - O) L (I - O) + O has the determinant of L_mm. Residuals are zero where cells are
+    missing.
+    """
+    missing = ~jnp.asarray(observed)
+    both = missing[..., :, None] & missing[..., None, :]
+    root = inverse_lower(jnp.linalg.cholesky(jnp.where(both, precision, jnp.eye(residuals.shape[-1]))))
+    covariance = jnp.where(both, jnp.swapaxes(root, -1, -2) @ root, 0.0)
+    slope = jnp.einsum("...ij,...j->...i", precision, residuals)
+    return residuals - jnp.einsum("...ij,...j->...i", covariance, slope), covariance, -log_diagonal(root)
+
+
+def observed_distances(
+    loc: Float[Array, "... D"],
+    scale_tril: Float[Array, "... D D"],
+    rows: Float[Array, "... D"],
+    observed: Bool[Array, "... D"],
+) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    """Squared distances in the observed columns, and half the log-determinants of their covariances."""
+    inverse = inverse_lower(scale_tril)
+    residuals = jnp.where(observed, rows - loc, 0.0)
+    completed, _, half_log_det = conditioned(jnp.swapaxes(inverse, -1, -2) @ inverse, residuals, observed)
+    whitened = jnp.einsum("...ij,...j->...i", inverse, completed)
+    return (whitened**2).sum(-1), half_log_det + log_diagonal(scale_tril)
+
+
+def marginal_log_probs(
+    loc: Float[Array, "B D"],
+    scale_tril: Float[Array, "B D D"],
+    rows: Float[Array, "n D"],
+    observed: Bool[Array, "n D"],
+) -> Float[Array, "n B"]:
+    """Log densities of the observed cells of each row under each of many normal distributions. Not differentiable.
+
+    The missing columns are eliminated from the precisions one after another, for all distributions at once. This leaves
+    the inverse covariances of the observed columns, and the pivots are the ratios of determinants. Most rows have few
+    missing cells, so this is faster than a Cholesky factor for each row and distribution: `missing` in benchmarks.
+    """
+    inverse = inverse_lower(scale_tril)
+    precision = jnp.moveaxis(jnp.swapaxes(inverse, -1, -2) @ inverse, 0, -1)  # distributions last: neighbours in memory
+    constant = -log_diagonal(inverse)
+    means = loc.T
+
+    def of_row(row_and_mask: tuple[Float[Array, " D"], Bool[Array, " D"]]) -> Float[Array, " B"]:
+        row, mask = row_and_mask
+        places, num_missing = jnp.argsort(mask), (~mask).sum()  # those that are missing come first
+
+        def eliminated(
+            index: Array, state: tuple[Float[Array, "D D B"], Float[Array, " B"]]
+        ) -> tuple[Float[Array, "D D B"], Float[Array, " B"]]:
+            left, half_log_det = state
+            column = left[places[index]]
+            pivot = column[places[index]]
+            return left - column[:, None] * (column / pivot)[None], half_log_det + 0.5 * jnp.log(pivot)
+
+        left, half_log_det = jax.lax.fori_loop(0, num_missing, eliminated, (precision, constant))
+        residuals = jnp.where(mask[:, None], row[:, None] - means, 0.0)
+        squares = jnp.einsum("ib,ijb,jb->b", residuals, left, residuals)
+        return -0.5 * (squares + LOG_2PI * mask.sum()) - half_log_det
+
+    return jax.lax.map(of_row, (jnp.where(observed, rows, 0.0), jnp.asarray(observed)))
+
+
+# --- distances, means and draws of rows, for all classes --------------------------------------------------------
+
+
+@record
+class Distances:
+    """Distances of rows from classes; the site's extra axes are flattened into one, m.
+
+    Attributes:
+        squares: squared distances.
+        half_log_det: half the log-determinants of the covariances of the observed cells.
+        dimension: the number of these cells.
+    """
+
+    squares: Float[Array, "n K m"]
+    half_log_det: Float[Array, "#n K m"]
+    dimension: Int[Array, "#n 1 m"]
+
+
+@record
+class Ellipsoids:
+    """Means and Cholesky factors of K classes, and the inverses of these; extra axes are flattened into one, m."""
+
+    loc: Float[Array, "K m D"]
+    scale_tril: Float[Array, "K m D D"]
+    inverse: Float[Array, "K m D D"]
+
+    @classmethod
+    def of(cls, loc: Float[Array, "K *extra D"], scale_tril: Float[Array, "K *extra D D"]) -> "Ellipsoids":
+        """Invert the factors once."""
+        num_classes, *extra, dimension = loc.shape
+        loc = loc.reshape(num_classes, math.prod(extra), dimension)
+        scale_tril = scale_tril.reshape(*loc.shape, dimension)
+        return cls(loc, scale_tril, inverse_lower(scale_tril))
+
+    def distances(self, values: Real[Array, "n ..."], observed: Bool[Array, "n ..."] | None = None) -> Distances:
+        """Distances of rows (n, *extra, D) from each class, in the observed columns."""
+        rows = values.reshape(len(values), *self.loc.shape[1:])
+        mask = None if observed is None else observed.reshape(rows.shape)
+        xp = namespace(rows, mask, self.loc)
+        if mask is not None:
+            both = self._row_by_row(rows, mask) if xp is jnp else self._by_pattern(np.asarray(rows), np.asarray(mask))
+            return Distances(*both, mask.sum(-1)[:, None])
+        dimension, half_log_det = np.full((1, 1, rows.shape[1]), rows.shape[2]), log_diagonal(self.scale_tril)[None]
+        if xp is jnp:
+            classes = zip(self.loc, self.inverse, strict=True)
+            whitened = (jnp.einsum("nmd,med->nme", rows - loc, inverse) for loc, inverse in classes)
+            return Distances(jnp.stack([(each**2).sum(-1) for each in whitened], 1), half_log_det, dimension)
+        return Distances(self._of_complete(np.asarray(rows)), half_log_det, dimension)
+
+    def of_class(self, k: int, index: int = 0) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, "D D"]]:
+        """Mean and precision of a class, at an index of the extra axis."""
+        inverse = np.asarray(self.inverse[k, index])
+        return np.asarray(self.loc[k, index]), inverse.T @ inverse
+
+    def _of_complete(self, rows: Real[np.ndarray, "n m D"]) -> Float[np.ndarray, "n K m"]:
+        """Squared distances of complete rows, columns of a chunk in long vectors."""
+        (loc, inverse), squares = map(np.asarray, (self.loc, self.inverse)), np.empty((*self.loc.shape[:2], len(rows)))
+        for part in chunks(len(rows), max(CACHED_CELLS // max(self.loc[0].size, 1), 64)):
+            columns = np.ascontiguousarray(np.moveaxis(rows[part], 0, -1))
+            for place in np.ndindex(*self.loc.shape[:2]):
+                whitened = inverse[place] @ (columns[place[1]] - loc[place][:, None])
+                whitened *= whitened
+                whitened.sum(0, out=squares[(*place, part)])
+        return np.moveaxis(squares, -1, 0)
+
+    def _by_pattern(
+        self, rows: Float[np.ndarray, "n m D"], mask: Bool[np.ndarray, "n m D"]
+    ) -> tuple[Float[np.ndarray, "n K m"], Float[np.ndarray, "n K m"]]:
+        """Squared distances and half log-determinants, rows with the same number of missing cells together."""
+        num_classes, num_extra = self.loc.shape[:2]
+        squares, half_log_det = np.empty((2, len(rows), num_classes, num_extra))
+        for index in range(num_extra):
+            parts = parts_of(*patterns_of(mask[:, index]))
+            for k in range(num_classes):
+                loc, precision = self.of_class(k, index)
+                for part in parts:
+                    given = condition(loc, precision, rows[:, index], mask[:, index], part)
+                    whitened = given.residuals @ self.inverse[k, index].T
+                    squares[part.rows, k, index] = np.einsum("nd,nd->n", whitened, whitened)
+                    half_log_det[part.rows, k, index] = given.half_log_det
+        return squares, half_log_det + log_diagonal(self.scale_tril)
+
+    def _row_by_row(
+        self, rows: Float[Array, "n m D"], mask: Bool[Array, "n m D"]
+    ) -> tuple[Float[Array, "n K m"], Float[Array, "n K m"]]:
+        """The traced form, in which patterns are not known: each row has a Cholesky factor of its own."""
+        loc, scale_tril = jnp.asarray(self.loc), jnp.asarray(self.scale_tril)
+        most = max(CACHED_CELLS // max(scale_tril.size, 1), 1)
+        at = (jnp.asarray(rows), jnp.asarray(mask))
+        squares, half_log_det = jax.lax.map(lambda row: observed_distances(loc, scale_tril, *row), at, batch_size=most)
+        return squares, half_log_det
+
+
+def conditional_means(
+    ellipsoids: Ellipsoids, values: Array, observed: Bool[np.ndarray, "n D"]
+) -> Float[np.ndarray, "n K D"]:
+    """Rows completed by the means of missing columns given the observed ones, under each class."""
+    means, parts = np.empty((len(values), len(ellipsoids.loc), values.shape[1])), parts_of(*patterns_of(observed))
+    for k in range(len(ellipsoids.loc)):
+        loc, precision = ellipsoids.of_class(k)
+        for part in parts:
+            means[part.rows, k] = loc + condition(loc, precision, np.asarray(values), observed, part).residuals
+    return means
+
+
+def conditional_draws(
+    ellipsoids: Ellipsoids,
+    values: Array,
+    observed: Bool[np.ndarray, "n D"],
+    classes: Int[np.ndarray, " n"],
+    rng: np.random.Generator,
+    df: Float[np.ndarray, " K"] | None = None,
+) -> Float[np.ndarray, "n D"]:
+    """Rows completed by draws of missing columns given the observed ones and the class.
+
+    Rows are jointly normal, or multivariate Student t with these degrees of freedom. Then the missing columns are
+    Student t, too, with one more degree of freedom for each observed column, and a scale that grows with the distance
+    of these.
+
+    Source: Ding (2016), On the conditional distribution of the multivariate t distribution, section 2.
+    """
+    draws = np.empty(values.shape)
+    for k in range(len(ellipsoids.loc)):
+        (loc, precision), of_class = ellipsoids.of_class(k), np.flatnonzero(classes == k)
+        rows, mask = np.asarray(values)[of_class], observed[of_class]
+        for part in parts_of(*patterns_of(mask)):
+            given = condition(loc, precision, rows, mask, part)
+            factor = np.linalg.cholesky(np.moveaxis(given.covariance, -1, 0))
+            deviations = np.einsum("gij,gj->gi", factor, rng.standard_normal(given.missing.shape))
+            if df is not None:
+                squares = np.einsum("gd,gd->g", given.residuals @ precision, given.residuals)
+                freedom = df[k] + len(loc) - given.missing.shape[1]
+                deviations *= np.sqrt((df[k] + squares) / rng.chisquare(freedom, len(squares)))[:, None]
+            completed = loc + given.residuals
+            means = np.take_along_axis(completed, given.missing, 1)
+            np.put_along_axis(completed, given.missing, means + deviations, 1)
+            draws[of_class[part.rows]] = completed
+    return draws
+
+
+# --- the last column, under many processes ----------------------------------------------------------------------
+
+ROW_CELLS = 1 << 18  # of rows that a thread takes at once, to stay in cache
+
+
+@dataclasses.dataclass(frozen=True)
+class LastGivenRest:
+    """The last of P columns given the D = P - 1 others, under each of S processes.
+
+    Attributes:
+        loc: conditional locations.
+        scale: conditional deviations of normal rows; roots of the conditional scale of Student-t rows.
+        squares: squared distances of the other observed columns.
+        num_observed: the number of these.
+    """
+
+    loc: Float[np.ndarray, "S n"]
+    scale: Float[np.ndarray, "S n"]
+    squares: Float[np.ndarray, "S n"] | None
+    num_observed: Int[np.ndarray, " n"]
+
+
+def last_given_rest(
+    loc: Float[np.ndarray, "S P"],
+    matrix: Float[np.ndarray, "S P P"],
+    rows: Float[np.ndarray, "n D"],
+    observed: Bool[np.ndarray, "n D"] | None = None,
+    *,
+    with_squares: bool = False,
+) -> LastGivenRest:
+    """Condition joint rows on the observed columns, for all processes at once.
+
+    The last row of the Cholesky factor of the correlations of these and the last column has the regression and the
+    residual deviation: no difference of large numbers is taken.
+
+    Args:
+        loc, matrix: means and covariances, or locations and scale matrices.
+        rows: the other columns; values of missing cells are ignored.
+        observed: mask of the observed cells; None where all are.
+        with_squares: whether to compute squared distances.
+    """
+    observed = np.ones(rows.shape, bool) if observed is None else observed
+    mean, scale = np.empty((2, len(loc), len(rows)))
+    squares = np.empty(mean.shape) if with_squares else None
+    center = loc[:, :-1].mean(0)  # subtracted from rows first, so that offsets lose no digits
+    shift, deviations = loc[:, :-1] - center, np.sqrt(np.diagonal(matrix, axis1=-2, axis2=-1))
+    correlations = matrix / (deviations[..., :, None] * deviations[..., None, :])
+    patterns, of_row = patterns_of(observed)
+    order = np.argsort(of_row, kind="stable")
+
+    def fill(
+        mask: Bool[np.ndarray, " D"],
+        slope: Float[np.ndarray, "S D"],
+        constant: Float[np.ndarray, "S 1"],
+        maps: Float[np.ndarray, "S D D"],
+        places: Int[np.ndarray, " _"],
+    ) -> None:
+        residuals = np.where(mask, rows[places] - center, 0.0)
+        mean[:, places] = slope @ residuals.T + constant
+        if squares is not None:
+            for s, whiten in enumerate(maps):
+                white = (residuals - shift[s]) @ whiten.T
+                squares[s, places] = np.einsum("nd,nd->n", white, white)
+
+    for mask, members in zip(patterns, np.split(order, np.flatnonzero(np.diff(of_row[order])) + 1), strict=False):
+        both = np.append(mask, True)
+        factor = np.linalg.cholesky(np.where(both[:, None] & both, correlations, np.eye(len(both))))
+        inverse = np.linalg.inv(factor[:, :-1, :-1])
+        slope = np.einsum("sd,sde->se", factor[:, -1, :-1], inverse) * deviations[:, -1:] / deviations[:, :-1]
+        constant = (loc[:, -1] - (slope * shift).sum(1))[:, None]
+        scale[:, members] = (deviations[:, -1] * factor[:, -1, -1])[:, None]
+        fill_places = functools.partial(fill, mask, slope, constant, inverse / deviations[:, None, :-1] * mask)
+        parts = even_chunks(len(members), ROW_CELLS / matrix.shape[-1])
+        all_in_threads(fill_places, [members[part] for part in parts])
+    return LastGivenRest(mean, scale, squares, observed.sum(1))
