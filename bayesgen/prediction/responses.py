@@ -325,21 +325,15 @@ class DrawnProcesses(Processes):
         found = find()
         if found is None:
             return None
-        mixture = self.mixture(*found)
-        again = functools.partial(DrawnProcesses.mixture_found, self, find)
+        mixture = self.mixture(lambda: found)
+        again = functools.partial(DrawnProcesses.mixture, self, find)
         return self._averaged(deferred(again, mixture), mixture.means, found[1])
 
-    def mixture_found(self, find: Callable[[], ByProcess | None]) -> MixturePredictive:
-        """The mixture of distributions that a function finds."""
+    def mixture(self, find: Callable[[], ByProcess | None]) -> MixturePredictive:
+        """The mixture of the distributions that a function finds."""
         found = find()
         assert found is not None
-        return self.mixture(*found)
-
-    def mixture(
-        self, components: PredictiveDistribution, log_marginals: Float[np.ndarray, "S n"] | None
-    ) -> MixturePredictive:
-        """The mixture of the distributions of draws."""
-        return MixturePredictive(self._log_weights(log_marginals, components.num_rows), components)
+        return MixturePredictive(self._log_weights(found[1], found[0].num_rows), found[0])
 
     def _log_weights(self, log_marginals: Float[np.ndarray, "S n"] | None, num_rows: int) -> Float[np.ndarray, "S n"]:
         if log_marginals is None or not self.is_weighted:

@@ -65,40 +65,31 @@ class MixturePredictive(PredictiveDistribution):
         return np.sqrt(self._weighted(stds**2 + (means - self._weighted(means)) ** 2))
 
     def log_density(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
-        def of_each(row_values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-            logs = self.log_weights + self._of_components(lambda predictive: predictive.log_density(row_values))
-            return scipy.special.logsumexp(logs, axis=0)
+        def mean(logs: Float[np.ndarray, "S n"]) -> Float[np.ndarray, " n"]:
+            return scipy.special.logsumexp(self.log_weights + logs, axis=0)
 
-        return self._of_each(of_each, values)
+        return self._at(values, lambda predictive, of_rows: predictive.log_density(of_rows), mean)
 
     def cdf(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
-        return self._mean_of(lambda predictive, row_values: predictive.cdf(row_values), values)
+        return self._at(values, lambda predictive, of_rows: predictive.cdf(of_rows), self._weighted)
 
     def survival(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
-        return self._mean_of(lambda predictive, row_values: predictive.survival(row_values), values)
+        return self._at(values, lambda predictive, of_rows: predictive.survival(of_rows), self._weighted)
 
-    def _mean_of(
+    def _at(
         self,
+        values: Float[ArrayOrNumber, "..."],
         ask: Callable[[PredictiveDistribution, Float[np.ndarray, " n"]], Float[np.ndarray, "..."]],
-        values: Float[ArrayOrNumber, "..."],
+        mean: Callable[[Float[np.ndarray, "S n"]], Float[np.ndarray, " n"]],
     ) -> Float[np.ndarray, "..."]:
-        """The mean over components of a function of values."""
+        """The mean over components of a function of values, one value a row at a time."""
+        whole = np.broadcast_arrays(np.asarray(values, np.float64), self.log_weights[0])[0]
+        table = whole.reshape(math.prod(whole.shape[:-1]), self.num_rows)
 
-        def of_each(row_values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-            return self._weighted(self._of_components(lambda predictive: ask(predictive, row_values)))
+        def at(of_rows: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+            return mean(self._of_components(lambda predictive: ask(predictive, of_rows)))
 
-        return self._of_each(of_each, values)
-
-    def _of_each(
-        self,
-        function: Callable[[Float[np.ndarray, " n"]], Float[np.ndarray, " n"]],
-        values: Float[ArrayOrNumber, "..."],
-    ) -> Float[np.ndarray, "..."]:
-        """A function of one value a row, of several."""
-        values = np.asarray(values, np.float64)
-        shape = np.broadcast_shapes(values.shape, (self.num_rows,))
-        table = np.broadcast_to(values, shape).reshape(math.prod(shape[:-1]), self.num_rows)
-        return np.array([function(row_values) for row_values in table]).reshape(shape)
+        return np.array([at(of_rows) for of_rows in table]).reshape(whole.shape)
 
     def _weighted(self, values: Float[np.ndarray, "S n"]) -> Float[np.ndarray, " n"]:
         """Weighted sums; terms of weight 0 are 0, even if their value is infinite or NaN."""

@@ -51,7 +51,9 @@ WORDS = [[0, 4, 4, 1], [2], [], [3, None, 0], [1, 1, 2, 2], [None, None, 4]]
 PADDED = np.array(
     [[*map(float, (np.nan if s is None else s for s in word)), *[-1.0] * (4 - len(word))] for word in WORDS]
 )
-NUMBERS = np.array([[0.1, -2.0, 3.0, 3.1], [1.0, np.nan, 0.5, -4.0], [2.0, 2.2, np.nan, np.nan]])
+NUMBERS = np.array(
+    [[0.1, -2.0, 3.0, 3.1], [1.0, np.nan, 0.5, -4.0], [2.0, 2.2, np.nan, np.nan], [-1.0, 0.3, 2.5, np.nan]]
+)
 
 
 def enumerated(initial, transition, log_emissions):
@@ -118,7 +120,9 @@ def words():
 
 @pytest.fixture(scope="module")
 def numbers():
-    return at_point(signals, {"x": NUMBERS}, ["calm", "wild", "calm"], seed=1, label="y", classes=["calm", "wild"])
+    return at_point(
+        signals, {"x": NUMBERS}, ["calm", "wild", "calm", "wild"], seed=1, label="y", classes=["calm", "wild"]
+    )
 
 
 def test_plug_in_smooths_and_finds_the_best_path_as_the_sum_over_paths_does(words):
@@ -136,7 +140,7 @@ def test_plug_in_smooths_and_finds_the_best_path_as_the_sum_over_paths_does(word
 
 def test_each_class_has_states_of_its_own(numbers):
     found = numbers.states({"x": NUMBERS}, rule=bg.PlugIn())
-    assert found.probabilities.shape == (3, NUM_CLASSES, NUM_STEPS, NUM_STATES)
+    assert found.probabilities.shape == (len(NUMBERS), NUM_CLASSES, NUM_STEPS, NUM_STATES)
     assert found.classes.tolist() == ["calm", "wild"]
     for k in range(NUM_CLASSES):
         transition, mean = numbers.parameters["transition"][k], numbers.parameters["mean"][k]
@@ -271,13 +275,22 @@ def uneven(n):
         numpyro.sample("x", bg.HiddenMarkov(initial, transition, dist.Normal(mean, 0.8), NUM_STEPS))
 
 
-def prior_draws(function, X, num_draws=40):
-    """A fit whose draws are those of the prior."""
+def simplices(rng, *shape):
+    return rng.dirichlet(np.ones(shape[-1]), shape[:-1])
+
+
+def prior_draws(function, X, num_draws=24):
+    """A fit whose draws, in two chains, are those of the prior."""
     program, rng = bg.GenerativeProgram(function, label=None), np.random.default_rng(0)
-    seeded = [numpyro.handlers.seed(function, seed) for seed in range(num_draws)]
-    traces = [numpyro.handlers.trace(run).get_trace(1) for run in seeded]
-    latents = {name: np.stack([trace[name]["value"] for trace in traces])[None] for name in program.latents}
-    stats = {"potential_energy": rng.standard_normal((1, num_draws)), "diverging": np.zeros((1, num_draws), bool)}
+    shape = (2, num_draws // 2)
+    priors = {
+        "probs": lambda: simplices(rng, *shape, NUM_STATES, NUM_SYMBOLS),
+        "stay": lambda: rng.random((*shape, NUM_STATES - 1)),
+        "transition": lambda: simplices(rng, *shape, NUM_STATES, NUM_STATES),
+        "mean": lambda: rng.normal(np.arange(NUM_STATES), 3.0, (*shape, NUM_STATES)),
+    }
+    latents = {name: priors[name]() for name in program.latents}
+    stats = {"potential_energy": rng.standard_normal(shape), "diverging": np.zeros(shape, bool)}
     fit = prepare(program, X).result(bg.MAP(), Point(program, {name: v[0, 0] for name, v in latents.items()}))
     return dataclasses.replace(fit, posterior=Draws(program, latents, latents, stats))
 
@@ -338,7 +351,7 @@ def test_impossible_sequences_have_no_states_and_are_counted(words):
         initial, transition, probs = (np.log(table)[None] for table in tables.values())
     parameters = {"log_initial": initial, "log_transition": transition, "emission_log_probs": probs}
     with jax.enable_x64(True):
-        smoothed = np.asarray(likelihood.smoothed(parameters, np.array([[0, 4], [0, 1]]), None))
+        smoothed = np.asarray(jax.jit(likelihood.smoothed)(parameters, np.array([[0, 4], [0, 1]]), None))
     assert (smoothed[0] == 0).all()
     close(smoothed[1].sum(-1), 1.0, rtol=1e-12)
 

@@ -84,20 +84,25 @@ def test_the_three_rules_differ_and_agree_with_their_definitions(chains):
     assert plug_in.standard_error is None
 
 
+def three_places(n, *, offset):
+    """The third class is this far from the others, in which it never is."""
+    mean = numpyro.sample("mean", dist.Normal(0, 1).expand([3]).to_event(1))
+    with numpyro.plate("rows", n):
+        y = numpyro.sample("y", dist.Categorical(probs=jnp.array([0.5, 0.5, 0.0])))
+        numpyro.sample("x", dist.Normal(jnp.where(y == 2, offset, 0.0) / 16 + 0.01 * mean[y], 1.0))
+
+
+THREE_PLACES = bg.GenerativeProgram(three_places, classes=3)
+
+
 @pytest.mark.filterwarnings("ignore::bayesgen.ConvergenceWarning")  # short chains will do
 @pytest.mark.parametrize("offset", [0.0, 600.0, 800.0])
 def test_a_class_that_no_draw_makes_possible_takes_nothing_of_the_entropy(offset):
-    def program(n):
-        mean = numpyro.sample("mean", dist.Normal(0, 1).expand([3]).to_event(1))
-        with numpyro.plate("rows", n):
-            y = numpyro.sample("y", dist.Categorical(probs=jnp.array([0.5, 0.5, 0.0])))
-            numpyro.sample("x", dist.Normal(jnp.array([0.0, 0.0, offset])[y] / 16 + 0.01 * mean[y], 1.0))
-
     x = np.array([0.3, -0.8, 1.1, 0.2])
-    problem = prepare(bg.GenerativeProgram(program, classes=3), {"x": x}, np.array([0, 1, 0, 1]))
+    problem = prepare(THREE_PLACES, {"x": x, "offset": np.full(4, offset)}, np.array([0, 1, 0, 1]))
     latents = {"mean": np.random.default_rng(1).normal(size=(2, 100, 3))}  # of which the data say next to nothing
     fit = problem.result(bg.NUTS(), Draws(problem.program, latents, latents, {}))
-    answer = bg.predict(fit, {"x": np.array([0.0, offset / 16])}, rule=bg.BMA())
+    answer = bg.predict(fit, {"x": np.array([0.0, offset / 16]), "offset": np.full(2, offset)}, rule=bg.BMA())
     assert (answer.probabilities[:, 2] == 0).all()
     close(answer.expected_entropy, np.log(2), atol=0.2)
     assert (answer.mutual_information >= 0).all()
@@ -192,7 +197,7 @@ def test_the_plug_in_at_the_mode_is_map(exact):
 
 @pytest.mark.filterwarnings("ignore:.*few draws decide")  # of an outlier
 def test_rows_and_draws_in_chunks_are_the_whole(chains, monkeypatch):
-    rows = {name: np.resize(values, 139) for name, values in CASE.data[0].items()}
+    rows = CASE.data[0]
     rules = {"bma": bg.BMA(), "conditional": bg.ConditionalAverage(), "plug-in": bg.PlugIn()}
     whole = {name: bg.predict(chains, rows, rule=rule) for name, rule in rules.items()}
     monkeypatch.setattr(joint, "BUDGET_BYTES", 1.0)
