@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import numbers
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import jax
@@ -14,7 +14,7 @@ from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.families import Advice
 from bayesgen.models import Conjugate
 from bayesgen.posteriors import Point
-from bayesgen.program import PRIOR_STARTS, ParameterDensity, ProgramDensity, dispersed_starts
+from bayesgen.program import PRIOR_STARTS, ParameterDensity, dispersed_starts
 from bayesgen.records import copied, fill
 from bayesgen.runtime import as_key, generator, placed
 from bayesgen.solvers import climb, evaluator_of, maximize
@@ -113,63 +113,10 @@ def as_objective(objective: Any) -> TrainingObjective:
     return known
 
 
-FIRST_STARTS = 2  # of a search for complete data, whose density seldom has several maxima
-
-
-def point_at_maximum(
-    problem: ProgramProblem,
-    density: ProgramDensity,
-    num_starts: int,
-    what: str,
-    complete: Sequence[SufficientStatistics] = (),
-    given: GivenParameters | None = None,
-) -> Point:
-    """The point at the maximum of a density of the problem's program.
-
-    Args:
-        problem: training problem.
-        density: the objective.
-        num_starts: number of searches.
-        what: name of the density, for messages.
-        complete: complete data, where those of the density are incomplete: searches start at the maxima for these, and
-            at dispersed points where more are wanted.
-        given: the only starts, if they are given.
-
-    Raises:
-        FitError: where the density is unbounded or its mode not unique; names the site.
-    """
-    program = problem.program
-    if density.dimension == 0:
-        raise FitError(
-            "There is nothing to learn: the program has no continuous latent site, so it is one known process. Ask it "
-            "for program.log_joint({}, X)."
-        )
-    with jax.enable_x64(True), placed(density.cost):
-        others = dispersed_starts(program, problem.seed, max(PRIOR_STARTS, num_starts))
-        if density.has_symmetries:  # at the origin all components are equal, and a search from there ends at a saddle
-            others = others[1:]
-        tops = [_top(density, statistics.padded(), others[:FIRST_STARTS]) for statistics in complete]
-        starts = np.concatenate([*(top[None] for top in tops), others])
-        starts = starts[:num_starts] if len(tops) >= num_starts else starts
-        if given is not None:
-            origin = density.constrain(jnp.zeros(density.dimension))
-            starts = given.vectors(program, program.parameters_of({name: origin[name] for name in program.latents}))
-        optimum = maximize(density, starts, num_starts, what)
-        values = density.constrain(jnp.asarray(optimum.vector))
-    return Point(program, program.parameters_of({name: np.asarray(value) for name, value in values.items()}))
-
-
-def _top(
-    density: ProgramDensity, statistics: SufficientStatistics, starts: Float[np.ndarray, "starts D"]
-) -> Float[np.ndarray, " D"]:
-    """The maximum of the density for these data. Inside float64."""
-    of_these: ProgramDensity = copied(density, statistics=statistics)
-    return climb(evaluator_of(of_these), starts)[0].vector
-
-
 ASSIGNMENTS = ("soft", "hard")
 AVERAGING: tuple[Method, ...] = (Exact(), NUTS())
 GROUPINGS = 2  # among the starts of a search where no row has its label: by k-means++, and about random rows
+FIRST_STARTS = 2  # of a search for complete data, whose density seldom has several maxima
 LABELLED_STARTS, UNLABELLED_STARTS = 4, 8  # if every row has its label, likelihoods seldom have several maxima
 
 
@@ -284,12 +231,45 @@ class PointMethod(Method):
         return ParameterDensity(problem.program, statistics, self.assignment == "hard", self.has_prior)
 
     def _by_search(self, problem: ProgramProblem, statistics: SufficientStatistics) -> Point:
-        density = self.joint_density(problem, statistics.padded())
-        if isinstance(self.starts, GivenParameters):
-            return point_at_maximum(problem, density, len(self.starts.given), self.what, given=self.starts)
-        starts = _complete_data(problem, statistics, self.starts)
-        num_climbs = len(starts) if self.starts else self.climbs(statistics.unlabelled is None)
-        return point_at_maximum(problem, density, num_climbs, self.what, starts)
+        """The point at the maximum of the density of the problem's program.
+
+        Raises:
+            FitError: where the density is unbounded or its mode not unique; names the site.
+        """
+        program, density = problem.program, self.joint_density(problem, statistics.padded())
+        if density.dimension == 0:
+            raise FitError(
+                "There is nothing to learn: the program has no continuous latent site, so it is one known process. Ask "
+                "it for program.log_joint({}, X)."
+            )
+        with jax.enable_x64(True), placed(density.cost):
+            if isinstance(self.starts, GivenParameters):
+                origin = density.constrain(jnp.zeros(density.dimension))
+                others = program.parameters_of({name: origin[name] for name in program.latents})
+                starts, num_searches = self.starts.vectors(program, others), len(self.starts.given)
+            else:
+                starts, num_searches = self._starts_of_search(problem, statistics, density)
+            optimum = maximize(density, starts, num_searches, self.what)
+            values = density.constrain(jnp.asarray(optimum.vector))
+        return Point(program, program.parameters_of({name: np.asarray(value) for name, value in values.items()}))
+
+    def _starts_of_search(
+        self, problem: ProgramProblem, statistics: SufficientStatistics, density: ParameterDensity
+    ) -> tuple[Float[np.ndarray, "starts D"], int]:
+        """The starts of a search, and how many of them are searched from. Inside float64.
+
+        Where labels are missing, searches start at the maxima for complete data, and at dispersed points where more are
+        wanted.
+        """
+        complete = _complete_data(problem, statistics, self.starts)
+        num_searches = len(complete) if self.starts else self.climbs(statistics.unlabelled is None)
+        others = dispersed_starts(problem.program, problem.seed, max(PRIOR_STARTS, num_searches))
+        if density.has_symmetries:  # at the origin all components are equal, and a search from there ends at a saddle
+            others = others[1:]
+        of_complete = (copied(density, statistics=each.padded()) for each in complete)
+        tops = [climb(evaluator_of(each), others[:FIRST_STARTS])[0].vector[None] for each in of_complete]
+        starts = np.concatenate([*tops, others])
+        return starts[:num_searches] if len(tops) >= num_searches else starts, num_searches
 
     def climbs(self, is_labelled: bool = True) -> int:
         """The number of starts of a search, where every row has its label and where some have none."""

@@ -172,13 +172,16 @@ def test_where_some_draws_diverge_smaller_steps_are_taken():
         assert_mean(draws.astype(float), weights @ expected)
 
 
+def impossible():
+    t = numpyro.sample("t", dist.Normal(0, 1))
+    numpyro.factor("never", jnp.where(t > 1e9, 0.0, -jnp.inf))
+    return t
+
+
+IMPOSSIBLE = unlabelled(impossible, lambda t: dist.Normal(t, 1.0))
+
+
 @pytest.mark.parametrize("precondition", [True, False])
 def test_a_density_that_is_nowhere_finite_is_refused(precondition):
-    def impossible():
-        t = numpyro.sample("t", dist.Normal(0, 1))
-        numpyro.factor("never", jnp.where(t > 1e9, 0.0, -jnp.inf))
-        return t
-
-    program = unlabelled(impossible, lambda t: dist.Normal(t, 1.0))
     with pytest.raises(bg.FitError, match="density is not finite"):
-        sampled(program, [0.3], precondition=precondition)
+        sampled(IMPOSSIBLE, [0.3], precondition=precondition)
