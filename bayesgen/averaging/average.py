@@ -88,12 +88,12 @@ class EvidenceWeighting(Weighting):
     def mix(self, fits: Sequence[Fit], X: Any, y: Any) -> AverageFit:
         """Mix p(x, y), or densities of rows where evidences are approximate and there are no classes."""
         self.check_models([fit.model for fit in fits])
-        evidences = evidences_of(fits)
+        evidences, are_approximate = evidences_of(fits)
         check_comparable(fits)
-        shares, total = posterior_weights(np.array(evidences.values, float), _normalized(self.prior, len(fits)))
-        if evidences.is_approximate:
-            return average_fit(fits, shares, evidences.values, self, mixes="marginal", approximate_log_evidence=total)
-        return average_fit(fits, shares, evidences.values, self, mixes="joint", log_evidence=total)
+        shares, total = posterior_weights(np.array(evidences, float), _normalized(self.prior, len(fits)))
+        if are_approximate:
+            return average_fit(fits, shares, evidences, self, mixes="marginal", approximate_log_evidence=total)
+        return average_fit(fits, shares, evidences, self, mixes="joint", log_evidence=total)
 
 
 class HeldOutWeighting(Weighting):

@@ -1,7 +1,6 @@
 """Whether log evidences are comparable: they must be log densities of the same data."""
 
 import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,8 +11,8 @@ from bayesgen.distributions import CountsAndRows
 from bayesgen.errors import FitError
 from bayesgen.families import DirichletHistogram, DirichletMarkov, Family
 from bayesgen.fitting import Fit
-from bayesgen.program import ConcreteModel, Response
-from bayesgen.statistics import Moments, PatternMoments, SufficientStatistics, Summary, Sums, outer_or_square
+from bayesgen.program import ConcreteModel
+from bayesgen.statistics import Moments, SufficientStatistics, Summary, outer_or_square
 from bayesgen.typing import Array, Float
 
 from .fit import AverageFit
@@ -36,6 +35,11 @@ class Fingerprint:
     values: np.ndarray
     magnitude: np.ndarray
 
+    @classmethod
+    def of(cls, values: Any, magnitude: Any = None) -> "Fingerprint":
+        """Of arrays of any type; the magnitude is that of the values unless it is given."""
+        return cls(np.asarray(values), np.abs(np.asarray(values)) if magnitude is None else np.asarray(magnitude))
+
     def differs(self, other: "Fingerprint") -> bool:
         """Whether the two are of different data."""
         tolerance = RELATIVE_ROUNDING * np.maximum(self.magnitude, other.magnitude)
@@ -48,115 +52,84 @@ def fingerprints(fit: Fit, statistics: SufficientStatistics) -> dict[str, Finger
     Fits of the same data with columns of the same kinds share them. Values are NaN where the summary of a column lacks
     them, such as the squares of a binned one; products of columns are shared by blocks of the same columns alone.
     """
-    counts = np.asarray(statistics.class_weights)
-    if fit.concrete.response is not None:
-        return _of_response(fit.concrete.response, statistics) | _of_features(fit, statistics)
-    found = {"rows by class": Fingerprint(counts, counts)}
+    response = fit.concrete.response
+    if response is not None:
+        return _of_response(fit, statistics.summaries[response.site])
+    found = {"rows by class": Fingerprint.of(statistics.class_weights)}
     position = {name: index for index, name in enumerate(fit.schema.columns or ())}
     for block in fit.concrete.conjugate(fit.schema).blocks:
         columns = [position[name] for name in block.columns]
-        summary = statistics.summaries[block.name]
-        family = block.family
+        summary, family = statistics.summaries[block.name], block.family
         if family.kind.has_steps:
             found |= _of_sequences(summary, family, block.columns)
             continue
-        binned = isinstance(family, DirichletHistogram)
-        of_block = _of_binned(summary, family) if binned else _of_block(summary, len(columns))
-        for name, fingerprint in of_block.items():
-            _set_columns(found, name, fingerprint, columns, len(position))
+        for name, of_block in _of_columns(summary.by_column(), family, len(columns)).items():
+            shape = (len(of_block.values), len(position), *of_block.values.shape[2:])
+            whole = found.setdefault(name, Fingerprint(np.full(shape, np.nan), np.full(shape, np.nan)))
+            whole.values[:, columns], whole.magnitude[:, columns] = of_block.values, of_block.magnitude
         found |= _products(summary, block.columns)
         if isinstance(family, DirichletHistogram):
             found |= _counts_by_bin(summary, family, block.columns)
     return found
 
 
-def _of_response(response: Response, statistics: SufficientStatistics) -> dict[str, Fingerprint]:
-    """The fingerprints of a continuous label, the last column of its block, for any features."""
-    summary = statistics.summaries[response.site]
+def _of_response(fit: Fit, summary: Any) -> dict[str, Fingerprint]:
+    """The fingerprints of a continuous label, the last column of its block, and of its products with given features."""
     if isinstance(summary, Moments) and summary.mean.ndim == 1:  # a site that is one number a row
         summary = dataclasses.replace(summary, mean=summary.mean[:, None], scatter=summary.scatter[:, None])
-    of_columns = _of_block(summary, 0)
-    return {
-        f"{name} of y": Fingerprint(fingerprint.values[:, -1], fingerprint.magnitude[:, -1])
-        for name, fingerprint in of_columns.items()
+    of_columns = _of_columns(summary.by_column(), None, 0)
+    found = {
+        f"{name} of y": Fingerprint(of_block.values[:, -1], of_block.magnitude[:, -1])
+        for name, of_block in of_columns.items()
     }
-
-
-def _of_features(fit: Fit, statistics: SufficientStatistics) -> dict[str, Fingerprint]:
-    """The fingerprints of products of a continuous label and its features, where these are given."""
-    response, column = fit.concrete.response, fit.schema.response
-    if response is None or column is None or column.basis is None:
-        return {}
-    basis = column.basis
-    features = basis.names if basis.transformer is None else [repr(basis.transformer)]
-    return _products(statistics.summaries[response.site], [*features, "y"])
+    basis = None if fit.schema.response is None else fit.schema.response.basis
+    if basis is None:
+        return found
+    return found | _products(summary, [*(basis.names if basis.transformer is None else [repr(basis.transformer)]), "y"])
 
 
 def fingerprints_of_scale(fit: Fit) -> dict[str, Fingerprint]:
     """The fingerprints of the data of a fit without summaries: their weight, and the means and variances."""
-    weight, schema = np.asarray(fit.attributes["total_weight"], np.float64), fit.schema
+    schema = fit.schema
     assert schema.mean is not None and schema.variance is not None
     reach = np.abs(schema.mean) + np.sqrt(schema.variance)
     return {
-        "weights of all rows": Fingerprint(weight, weight),
-        "means of columns": Fingerprint(np.asarray(schema.mean), reach),
-        "variances of columns": Fingerprint(np.asarray(schema.variance), schema.variance + OFFSET * reach**2),
+        "weights of all rows": Fingerprint.of(fit.attributes["total_weight"]),
+        "means of columns": Fingerprint.of(schema.mean, reach),
+        "variances of columns": Fingerprint.of(schema.variance, schema.variance + OFFSET * reach**2),
     }
 
 
-def _set_columns(
-    found: dict[str, Fingerprint], name: str, fingerprint: Fingerprint, columns: Sequence[int], num_columns: int
-) -> None:
-    """Write a block's (K, d, ...) into the places of its columns among all, (K, D, ...)."""
-    shape = (len(fingerprint.values), num_columns, *fingerprint.values.shape[2:])
-    whole = found.setdefault(name, Fingerprint(np.full(shape, np.nan), np.full(shape, np.nan)))
-    whole.values[:, columns], whole.magnitude[:, columns] = fingerprint.values, fingerprint.magnitude
-
-
-@functools.singledispatch
-def _of_block(summary: Any, num_columns: int) -> dict[str, Fingerprint]:
-    """Description -> fingerprint (K, d, ...) of the columns of a block."""
-    raise NotImplementedError(type(summary).__name__)
-
-
-@_of_block.register
-def _(summary: Moments, num_columns: int) -> dict[str, Fingerprint]:
-    scatter = np.asarray(summary.scatter)
-    squares = np.diagonal(scatter, axis1=1, axis2=2) if summary.is_matrix else scatter
-    count = np.broadcast_to(summary.cell_counts, summary.mean.shape)
-    totals, spread = np.asarray(count * summary.mean), np.sqrt(count * np.maximum(squares, 0.0))
-    return {
-        CELLS: Fingerprint(count, count),
-        TOTALS: Fingerprint(totals, np.abs(totals) + spread),
-        "squares about the class means": Fingerprint(squares, np.asarray(_magnitude(summary)) ** 2),
-    }
-
-
-@_of_block.register
-def _(summary: PatternMoments, num_columns: int) -> dict[str, Fingerprint]:
-    return _of_block(summary.by_column(), num_columns)
-
-
-@_of_block.register
-def _(summary: Sums, num_columns: int) -> dict[str, Fingerprint]:
-    each = {_name_of_sum(index, total): _sum(total, summary.count) for index, total in enumerate(summary.totals)}
-    counts = np.asarray(summary.cell_counts).reshape(len(summary.log_base), -1)
-    counts = np.broadcast_to(counts, (len(counts), num_columns))
-    base = summary.log_base.reshape(len(summary.log_base), -1)
-    base = np.broadcast_to(base, (len(base), num_columns))  # a joint event has one measure for all its columns
-    return (
-        {CELLS: Fingerprint(counts, counts)}
-        | each
-        | {"log base measures by class": Fingerprint(base, 1 + np.abs(base))}
+def _of_columns(summary: Any, family: Family | None, num_columns: int) -> dict[str, Fingerprint]:
+    """Description -> fingerprint (K, d, ...) of the columns of a block. Binned and real columns share two of them."""
+    if isinstance(summary, Moments):
+        squares = np.diagonal(summary.scatter, axis1=1, axis2=2) if summary.is_matrix else np.asarray(summary.scatter)
+        count = np.broadcast_to(summary.cell_counts, summary.mean.shape)
+        totals, spread = np.asarray(count * summary.mean), np.sqrt(count * np.maximum(squares, 0.0))
+        return {
+            CELLS: Fingerprint.of(count),
+            TOTALS: Fingerprint.of(totals, np.abs(totals) + spread),
+            "squares about the class means": Fingerprint.of(squares, _magnitude(summary) ** 2),
+        }
+    if isinstance(family, DirichletHistogram):
+        counts, totals = map(np.asarray, summary.totals)
+        cells = counts.sum(-1)
+        reach = np.abs(np.where(np.isfinite(family.edges), family.edges, 0.0)).max(-1) + family.tails.max(-1)
+        return {CELLS: Fingerprint.of(cells), TOTALS: Fingerprint.of(totals, np.abs(totals) + cells * reach)}
+    # a joint event has one measure and one count for all its columns
+    num_classes, weight = len(summary.log_base), np.asarray(summary.count)
+    cells, base = (
+        np.broadcast_to(np.reshape(values, (num_classes, -1)), (num_classes, num_columns))
+        for values in (summary.cell_counts, summary.log_base)
     )
-
-
-def _of_binned(summary: Any, family: DirichletHistogram) -> dict[str, Fingerprint]:
-    """The fingerprints that binned columns share with real ones: numbers of cells and totals."""
-    counts, totals = map(np.asarray, summary.totals)
-    cells = counts.sum(-1)
-    reach = np.abs(np.where(np.isfinite(family.edges), family.edges, 0.0)).max(-1) + family.tails.max(-1)
-    return {CELLS: Fingerprint(cells, cells), TOTALS: Fingerprint(totals, np.abs(totals) + cells * reach)}
+    found = {CELLS: Fingerprint.of(cells), "log base measures by class": Fingerprint.of(base, 1 + np.abs(base))}
+    for index, total in enumerate(map(np.asarray, summary.totals)):
+        name = TOTALS if index == 0 else "counts of zeros by class"
+        name = name if total.ndim <= 2 else f"counts by class of {total.shape[-1]} values"
+        # sums of counts may be differences of the weight of rows and other counts
+        reach = np.abs(total) + weight.reshape(*weight.shape, *[1] * (total.ndim - weight.ndim))
+        found[name] = Fingerprint.of(total, reach)
+    return found
 
 
 def _of_sequences(summary: Any, family: Family, columns: Sequence[str]) -> dict[str, Fingerprint]:
@@ -165,12 +138,13 @@ def _of_sequences(summary: Any, family: Family, columns: Sequence[str]) -> dict[
         return {}
     whole = summary.counts if isinstance(summary, CountsAndRows) else summary
     counts, contexts = np.asarray(whole.totals[0]), family.contexts
-    found = {}
-    for order in range(contexts.order + 1):
-        of_order = contexts.counts_of_order(counts, order)
-        name = f"symbols by class and by the {order} before them, of {', '.join(map(repr, columns))}"
-        found[name] = Fingerprint(of_order, of_order)
-    return found
+    of_columns = ", ".join(map(repr, columns))
+    return {
+        f"symbols by class and by the {order} before them, of {of_columns}": Fingerprint.of(
+            contexts.counts_of_order(counts, order)
+        )
+        for order in range(contexts.order + 1)
+    }
 
 
 def _counts_by_bin(summary: Any, family: DirichletHistogram, columns: Sequence[str]) -> dict[str, Fingerprint]:
@@ -182,21 +156,9 @@ def _counts_by_bin(summary: Any, family: DirichletHistogram, columns: Sequence[s
     found = {}
     for index, column in enumerate(columns):
         where = f"{column!r} in {family.kind_of_column(index)!r}"
-        found[f"counts by class of {where}"] = Fingerprint(counts[:, index], counts[:, index])
-        found[f"log base measures by class of {where}"] = Fingerprint(base[:, index], magnitude[:, index])
+        found[f"counts by class of {where}"] = Fingerprint.of(counts[:, index])
+        found[f"log base measures by class of {where}"] = Fingerprint.of(base[:, index], magnitude[:, index])
     return found
-
-
-def _sum(total: Float[Array, "K ..."], count: Float[Array, "K ..."]) -> Fingerprint:
-    """The fingerprint of sums of counts, which may be differences of the number of rows and other counts."""
-    total, count = np.asarray(total), np.asarray(count)
-    return Fingerprint(total, np.abs(total) + count.reshape(*count.shape, *[1] * (total.ndim - count.ndim)))
-
-
-def _name_of_sum(index: int, total: Float[Array, "K ..."]) -> str:
-    if total.ndim > 2:
-        return f"counts by class of {total.shape[-1]} values"
-    return TOTALS if index == 0 else "counts of zeros by class"
 
 
 def _products(summary: Summary, columns: Sequence[str]) -> dict[str, Fingerprint]:
@@ -204,7 +166,7 @@ def _products(summary: Summary, columns: Sequence[str]) -> dict[str, Fingerprint
     if not isinstance(summary, Moments) or not summary.is_matrix:
         return {}
     reach = np.asarray(outer_or_square(_magnitude(summary), True))
-    return {f"products about the class means of {', '.join(columns)}": Fingerprint(np.asarray(summary.scatter), reach)}
+    return {f"products about the class means of {', '.join(columns)}": Fingerprint.of(summary.scatter, reach)}
 
 
 def _magnitude(summary: Moments) -> Float[Array, "K d"]:
@@ -217,21 +179,8 @@ OTHER_EVENTS = 'Average with weights="stacking", which compares class probabilit
 OTHER_ROWS = "Fit all members to the same rows, with one schema."
 
 
-@dataclasses.dataclass(frozen=True)
-class Evidences:
-    """Log evidences of fits.
-
-    Attributes:
-        values: log evidences, or approximations of them up to a common constant.
-        is_approximate: whether they are approximations.
-    """
-
-    values: list[float]
-    is_approximate: bool
-
-
-def evidences_of(fits: Sequence[Fit]) -> Evidences:
-    """The log evidences of fits, all exact or all approximate.
+def evidences_of(fits: Sequence[Fit]) -> tuple[list[float], bool]:
+    """The log evidences of fits, and whether they are approximations, up to a common constant.
 
     Raises:
         FitError: a fit that has neither; exact and approximate ones together.
@@ -241,16 +190,14 @@ def evidences_of(fits: Sequence[Fit]) -> Evidences:
         if exact[index] is None and approximate[index] is None:
             raise FitError(_without_evidence(index, fit))
     values = [value for value in exact if value is not None]
-    if len(values) == len(fits):
-        return Evidences(values, False)
-    if values:
+    if 0 < len(values) < len(fits):
         one, other = (next(i for i, value in enumerate(exact) if (value is None) is lacks) for lacks in (False, True))
         raise FitError(
             f"Member {one} has its log evidence, and member {other} an approximation of its own, up to what fits of "
             "its kind share: the two are not comparable. Average each kind for itself, or with "
             'weights="stacking", which compares densities of rows left out.'
         )
-    return Evidences([value for value in approximate if value is not None], True)
+    return values or [value for value in approximate if value is not None], not values
 
 
 def _without_evidence(index: int, fit: Fit) -> str:
