@@ -24,17 +24,8 @@ from .response import (
 )
 from .rows import Rows, filled_up, joined_rows
 from .schema import Schema
-from .sequence_cells import (
-    KINDS_OF_STEPS,
-    SEQUENCE,
-    SequenceOf,
-    SequenceSteps,
-    padded_symbols,
-    refuse_unknown,
-    sequence_lengths,
-    step_codes,
-    steps_of,
-)
+from .sequence_cells import SequenceSteps, padded_symbols, refuse_unknown, step_codes, steps_of
+from .sequence_of import KINDS_OF_STEPS, SEQUENCE, SequenceOf, sequence_lengths
 from .sequences import PADDING, CodedSequences, Padded, SequenceCells, as_one_sequence
 from .tables import read_table
 from .views import Table, collected, successive_rows, with_cells

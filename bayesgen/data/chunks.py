@@ -12,7 +12,7 @@ from bayesgen.errors import BayesgenError, DataError, UnknownValuesWarning, warn
 from bayesgen.typing import Shaped
 
 from .schema import Schema
-from .sequence_cells import SEQUENCE
+from .sequence_of import SEQUENCE
 from .tables import read_table
 from .views import Table
 

@@ -20,7 +20,7 @@ from sklearn.model_selection import train_test_split
 from bayesgen.errors import BayesgenWarning, DataError, warn
 
 from .schema import Schema
-from .sequence_cells import SEQUENCE
+from .sequence_of import SEQUENCE
 
 
 def _read_text(separator: str) -> Callable[[Path, Sequence[str], Sequence[str]], pd.DataFrame]:

@@ -28,7 +28,7 @@ from .kinds import (
 )
 from .number_kinds import BINARY, COUNT, REAL
 from .response import Covariate, ResponseColumn
-from .sequence_cells import SequenceOf
+from .sequence_of import SequenceOf
 from .tables import read_table
 from .views import Table, names_among
 
