@@ -340,4 +340,4 @@ def _conditioned_columns(fit: Fit) -> set[tuple[str, ...]]:
     if fit.concrete.response is not None:
         return set()
     conjugate = fit.concrete.conjugate(fit.schema)
-    return {tuple(block.columns) for block in conjugate.blocks if block.family.covariate}
+    return {tuple(block.columns) for block in conjugate.blocks if block.family.traits.covariate}

@@ -15,6 +15,15 @@ from .kinds import Kind
 from .number_kinds import Wording, encode_numbers, refuse_missing_cells
 
 
+class RowTraits(Protocol):
+    """The traits of a `Family` that `lone_rows` needs."""
+
+    @property
+    def sparse(self) -> bool: ...
+    @property
+    def row_shapes(self) -> Mapping[int, str]: ...
+
+
 @runtime_checkable
 class TakesRows(Protocol):
     """The part of `Family` that `lone_rows` needs."""
@@ -22,11 +31,9 @@ class TakesRows(Protocol):
     @property
     def kind(self) -> Kind: ...
     @property
-    def takes_sparse(self) -> bool: ...
-    @property
     def num_values(self) -> int | None: ...
     @property
-    def row_shapes(self) -> Mapping[int, str]: ...
+    def traits(self) -> "RowTraits": ...
 
 
 def lone_rows(family: TakesRows, data: Any) -> Shaped[np.ndarray, "n ..."] | scipy.sparse.csr_array:
@@ -38,13 +45,13 @@ def lone_rows(family: TakesRows, data: Any) -> Shaped[np.ndarray, "n ..."] | sci
     """
     name = type(family).__name__
     if scipy.sparse.issparse(data):
-        if not family.takes_sparse:
+        if not family.traits.sparse:
             raise DataError(f"{name} takes every cell of its columns, and the data are sparse. Give data.toarray().")
         cells = scipy.sparse.csr_array(data)
     else:
         cells = as_array(data, f"{name}: data")
-    if cells.ndim not in family.row_shapes or 0 in cells.shape[1:]:
-        shapes = " or ".join(family.row_shapes.values())
+    if cells.ndim not in family.traits.row_shapes or 0 in cells.shape[1:]:
+        shapes = " or ".join(family.traits.row_shapes.values())
         raise DataError(f"{name} takes rows {shapes}, and the data have the shape {cells.shape}. Give them that shape.")
     matrix = cells[:, None] if cells.ndim == 1 else cells
     columns = PositionalNames(matrix.shape[1])

@@ -3,6 +3,7 @@
 from .base import Family
 from .base import IncompleteFamily as IncompleteFamily
 from .base import OpenFamily as OpenFamily
+from .base import with_sampled_hyperparameters as with_sampled_hyperparameters
 from .beta_bernoulli import BetaBernoulli
 from .defaults import default_family as default_family
 from .dirichlet_categorical import DirichletCategorical

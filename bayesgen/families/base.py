@@ -1,8 +1,9 @@
 """The contract of conjugate families. A family is a prior that, updated with data, is again a family."""
 
 import abc
+import dataclasses
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, ClassVar, NoReturn, Self, TypeAlias
+from typing import Any, ClassVar, NoReturn, Self, TypeAlias, TypeVar
 
 import jax
 import numpy as np
@@ -12,7 +13,7 @@ import numpyro.distributions as dist
 from bayesgen.data import Kind, Schema, as_weights, lone_rows
 from bayesgen.errors import DataError, ModelError
 from bayesgen.records import content_hash, copied, field_names, record, static
-from bayesgen.statistics import Cells, Likelihood, Moments, RowDensity, Summary, Sums, as_float, check_magnitudes
+from bayesgen.statistics import Likelihood, Moments, RowDensity, Summary, Sums, as_float, check_magnitudes
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .hyperparameters import ANONYMOUS, Names, Scale, TableShape, argument_names, num_columns_of
@@ -20,8 +21,38 @@ from .hyperparameters import ANONYMOUS, Names, Scale, TableShape, argument_names
 ParameterTables: TypeAlias = dict[str, ArrayOrNumber]
 """Parameters by name, each of a shape of its own."""
 
+FamilyType = TypeVar("FamilyType", bound="Family")
+
 Key: TypeAlias = jax.Array | np.random.Generator
 """A source of random numbers: a JAX key, or a NumPy generator."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Traits:
+    """How a family models columns.
+
+    Attributes:
+        joint: whether the columns of a block are modelled jointly.
+        scaled: whether the default hyperparameters need the training columns' means and variances.
+        features: whether summaries hold features beside each column, along a last axis.
+        covariate: name of the argument of `site_distribution` that the program takes besides the label, if any.
+        sparse: whether columns may come as a scipy.sparse matrix.
+        missing: whether some cells of a row may be missing, the others still having a density.
+    """
+
+    joint: bool = False
+    scaled: bool = False
+    features: bool = False
+    covariate: str | None = None
+    sparse: bool = False
+    missing: bool = True
+
+    @property
+    def row_shapes(self) -> dict[int, str]:
+        """Number of axes -> the shape, in words, of rows that the family takes where it is used alone."""
+        if self.features:
+            return {2: "(n, F + 1), features and then y"}
+        return {2: "(n, D)"} if self.joint else {1: "(n,)", 2: "(n, D)"}
 
 
 @record
@@ -37,20 +68,8 @@ class Family(abc.ABC):
 
     kind: ClassVar[Kind]
     """The kind of column that the family models."""
-    joint: ClassVar[bool] = False
-    """Whether the columns of a block are modelled jointly."""
-    scaled: ClassVar[bool] = False
-    """Whether the default hyperparameters need the training columns' means and variances."""
-    has_features: ClassVar[bool] = False
-    """Whether summaries hold features beside each column, along a last axis."""
-    covariate: ClassVar[str | None] = None
-    """Name of the argument of `likelihood` that is a covariate of the program, if there is one."""
-    takes_sparse: ClassVar[bool] = False
-    """Whether its columns may come as a scipy.sparse matrix."""
-    takes_missing: ClassVar[bool] = True
-    """Whether some cells of a row may be missing, the others still having a density."""
-    is_closed: ClassVar[bool] = True
-    """Whether the posterior is again of the family, where hyperparameters are numbers and no cell is missing."""
+    traits: ClassVar[Traits] = Traits()
+    """How the family models columns of this kind."""
     batch_shape: TableShape = static(default=None, init=False)
     """The shape of the table of parameters; None until the family is resolved."""
 
@@ -87,19 +106,12 @@ class Family(abc.ABC):
     @property
     def unresolved(self) -> list[str]:
         """Names of the hyperparameters that are None."""
-        return self._named(lambda value: value is None)
+        return _named(self, lambda value: value is None)
 
     @property
     def hierarchical(self) -> list[str]:
         """Names of the hyperparameters that are NumPyro distributions."""
-        return self._named(lambda value: isinstance(value, dist.Distribution))
-
-    def _named(self, holds: Callable[[Any], bool]) -> list[str]:
-        """Names of the hyperparameters of which something holds, with those of families within."""
-        names: list[str] = []
-        for name, value in self.hyperparameters.items():
-            names += value._named(holds) if isinstance(value, Family) else [name] * holds(value)
-        return names
+        return _named(self, lambda value: isinstance(value, dist.Distribution))
 
     def require_numbers(self, verb: str) -> None:
         """Refuse a closed form where a hyperparameter is a distribution or not yet resolved."""
@@ -110,7 +122,11 @@ class Family(abc.ABC):
                 "a distribution. Use NUTS() or MAP(), or give a number."
             )
         if self.unresolved:
-            known = "update with data first" if self.is_closed else "fit a model with it and ask fit.prior[block]"
+            known = (
+                "fit a model with it and ask fit.prior[block]"
+                if isinstance(self, OpenFamily)
+                else "update with data first"
+            )
             raise ModelError(
                 f"{type(self).__name__}: {verb} needs numbers for {argument_names(self.unresolved)}; "
                 f"give them, or {known}."
@@ -128,10 +144,6 @@ class Family(abc.ABC):
     def kind_of_column(self, index: int) -> Kind:
         """The kind of a column of the block, where neither schema nor data declare one."""
         return self.kind
-
-    def takes_kind(self, kind: Kind) -> bool:
-        """Whether the family models columns of this kind; of sequences, those with these time steps and this end."""
-        return kind.is_modelled_by(self.kind_of_column(0))
 
     @abc.abstractmethod
     def resolve(self, scale: Scale) -> Self:
@@ -160,11 +172,6 @@ class Family(abc.ABC):
     def likelihood(self) -> Likelihood:
         """The likelihood of rows, with its sufficient statistic."""
 
-    @property
-    def row_shapes(self) -> Mapping[int, str]:
-        """Number of axes -> the shape, in words, of rows that the family takes where it is used alone."""
-        return {2: "(n, D)"} if self.joint else {1: "(n,)", 2: "(n, D)"}
-
     def summarize(self, values: Any, weights: Array | None = None) -> Summary:
         """Summarise rows of one class: values (n,) or (n, D).
 
@@ -173,14 +180,12 @@ class Family(abc.ABC):
                 are negative or not finite.
         """
         rows = lone_rows(self, values)
-        summary = self._summary_of_rows(rows, as_weights(weights, rows.shape[0], "weights"))
+        cells, measure = (rows[:, -1], {"features": rows[:, :-1]}) if self.traits.features else (rows, None)
+        shares, codes = as_weights(weights, rows.shape[0], "weights"), np.zeros(rows.shape[0], np.int64)
+        summary = self.likelihood.summarize(cells, codes, 1, shares, measure=measure).of_class(0)
         if isinstance(summary, Moments):
             check_magnitudes(summary, lambda place: f"Column {place[0]}" if place else "The data")
         return summary
-
-    def _summary_of_rows(self, rows: Cells, weights: Array | None) -> Summary:
-        codes = np.zeros(rows.shape[0], np.int64)
-        return self.likelihood.summarize(rows, codes, 1, weights).of_class(0)
 
     def _prepared(self, data: Any, weights: Array | None, verb: str) -> tuple[Self, Summary]:
         is_summary = isinstance(data, Summary)
@@ -304,16 +309,6 @@ class Family(abc.ABC):
         """Sites that are transformed parameters: site -> (parameter, NumPyro transform of it)."""
         return {}
 
-    def sampled_hyperparameters(self, name: str) -> Self:
-        """Replace hyperparameters that are distributions by draws at sites `{name}_{hyperparameter}`."""
-        draws: dict[str, Any] = {}
-        for key, value in self.hyperparameters.items():
-            if isinstance(value, Family):
-                draws[key] = value.sampled_hyperparameters(name)
-            elif isinstance(value, dist.Distribution):
-                draws[key] = numpyro.sample(f"{name}_{key}", value)
-        return self.replace(**draws) if draws else self
-
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         """The names of the axes of each parameter inside a model: "class", and those of `axis_names`."""
         raise NotImplementedError
@@ -321,6 +316,25 @@ class Family(abc.ABC):
     def axis_names(self, schema: Schema, columns: Sequence[str]) -> dict[str, Sequence[Any]]:
         """Name of an axis other than that of classes -> the names along it, of a block of these columns."""
         return {"feature": list(columns), "feature_2": list(columns)}
+
+
+def _named(family: Family, holds: Callable[[Any], bool]) -> list[str]:
+    """Names of the hyperparameters of which something holds, with those of families within."""
+    names: list[str] = []
+    for name, value in family.hyperparameters.items():
+        names += _named(value, holds) if isinstance(value, Family) else [name] * holds(value)
+    return names
+
+
+def with_sampled_hyperparameters(family: FamilyType, name: str) -> FamilyType:
+    """The family with hyperparameters that are distributions replaced by draws at sites `{name}_{hyperparameter}`."""
+    draws: dict[str, Any] = {}
+    for key, value in family.hyperparameters.items():
+        if isinstance(value, Family):
+            draws[key] = with_sampled_hyperparameters(value, name)
+        elif isinstance(value, dist.Distribution):
+            draws[key] = numpyro.sample(f"{name}_{key}", value)
+    return family.replace(**draws) if draws else family
 
 
 def check_axes(family: Family, summary: Summary) -> None:
@@ -332,7 +346,7 @@ def check_axes(family: Family, summary: Summary) -> None:
     if family.batch_shape is None or not isinstance(summary, Moments | Sums):
         return
     found = np.shape(summary.mean if isinstance(summary, Moments) else summary.totals[0])
-    if len(found) != len(family.batch_shape) + family.has_features:
+    if len(found) != len(family.batch_shape) + family.traits.features:
         raise ModelError(
             f"{type(family).__name__}: its parameters are a table of the shape {family.batch_shape}, and these "
             f"statistics are of tables of the shape {found}. Take data sets one by one, or by jax.vmap."
@@ -380,7 +394,7 @@ class IncompleteFamily(Family, abc.ABC):
         return {}
 
     def _prepared(self, data: Any, weights: Array | None, verb: str) -> tuple[Self, Summary]:
-        if not (data.is_complete if isinstance(data, Summary) else self.is_closed):
+        if not (data.is_complete if isinstance(data, Summary) else not isinstance(self, OpenFamily)):
             self._refuse(verb)
         family, summary = super()._prepared(data, weights, verb)
         if not summary.is_complete:
@@ -393,8 +407,6 @@ class IncompleteFamily(Family, abc.ABC):
 
 class OpenFamily(IncompleteFamily, abc.ABC):
     """A family whose posterior is never of the family, because its rows have hidden variables."""
-
-    is_closed = False
 
     def _log_evidence(self, summary: Summary) -> NoReturn:
         self._refuse("log_evidence")

@@ -14,7 +14,7 @@ from bayesgen.runtime import generator
 from bayesgen.statistics import BERNOULLI, RowDensity, Sums, namespace
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
-from .base import Family, Key, ParameterTables
+from .base import Family, Key, ParameterTables, Traits
 from .dirichlet import DirichletTables, log_evidences, relative_frequencies
 from .hyperparameters import (
     ANONYMOUS,
@@ -53,7 +53,7 @@ class BetaBernoulli(Family):
     a: Hyperparameter
     b: Hyperparameter
     kind = BINARY
-    takes_sparse = True
+    traits = Traits(sparse=True)
     likelihood = BERNOULLI
 
     def __init__(self, a: Stated = 1.0, b: Stated = 1.0) -> None:

@@ -8,14 +8,14 @@ import numpy as np
 import numpyro.distributions as dist
 from scipy.special import xlogy
 
-from bayesgen.data import Kind, Schema, SequenceOf
+from bayesgen.data import Schema, SequenceOf
 from bayesgen.distributions import GrammarLikelihood, GrammarRules, ProbabilisticGrammar
 from bayesgen.errors import ModelError
 from bayesgen.records import fill, record, static
 from bayesgen.statistics import RetainedRows, Summary, Sums
 from bayesgen.typing import Array, Float, Int
 
-from .base import OpenFamily
+from .base import OpenFamily, Traits
 from .dirichlet import DirichletFamily
 from .hyperparameters import (
     Scale,
@@ -68,7 +68,7 @@ class DirichletGrammar(OpenFamily, DirichletFamily):
     rules: GrammarRules = static()
     max_length: int | None = static()
     kind = SequenceOf()
-    joint = True
+    traits = Traits(joint=True)
     without_maximum = "NUTS() needs no maximum."
     why_open = (
         "its parse trees are hidden, so that the posterior is a mixture over all of them. Use NUTS(), which sums them "
@@ -108,10 +108,6 @@ class DirichletGrammar(OpenFamily, DirichletFamily):
     @property
     def alphabet(self) -> tuple[Hashable, ...]:
         return self.rules.symbols
-
-    def kind_of_column(self, index: int) -> Kind:
-        """Sequences of symbols, whose length is the grammar's."""
-        return SequenceOf()
 
     def resolve(self, scale: Scale) -> Self:
         """Broadcast to (K, R)."""

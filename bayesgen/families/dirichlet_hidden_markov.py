@@ -18,7 +18,7 @@ from bayesgen.runtime import generator
 from bayesgen.statistics import RetainedRows, Summary
 from bayesgen.typing import Array, Int
 
-from .base import Family, IncompleteFamily, Key, OpenFamily, ParameterTables
+from .base import Family, IncompleteFamily, Key, OpenFamily, ParameterTables, Traits
 from .dirichlet import DirichletTables, relative_frequencies
 from .hidden_counts import (
     HiddenCounts,
@@ -54,7 +54,7 @@ def check_emissions(emissions: object) -> None:
     shared = emissions.kind.name in KINDS_OF_STEPS and any(
         axes[:1] != ("class",) for axes in emissions.parameter_axes().values()
     )
-    if emissions.kind.name not in KINDS_OF_STEPS or emissions.covariate is not None or shared:
+    if emissions.kind.name not in KINDS_OF_STEPS or emissions.traits.covariate is not None or shared:
         raise ModelError(
             f"DirichletHiddenMarkov: no hidden state emits by {emissions!r}. Emissions are columns that depend on the "
             "state alone, with parameters of their own in each: NormalInverseGamma(), NormalInverseWishart(), "
@@ -130,12 +130,10 @@ class DirichletHiddenMarkov(OpenFamily):
     transition_concentration: Hyperparameter
     initial_concentration: Hyperparameter
     kind = SequenceOf()
-    joint = True
     without_maximum = (
         "MAP() keeps all states by concentrations above 1, DirichletHiddenMarkov(S, concentration=2.0, initial=2.0); "
         "NUTS() needs no maximum."
     )
-    covariate = "length"
     why_open = (
         "its states are hidden, so that the posterior is a mixture over all their paths. Use NUTS(), which sums them "
         "out, or MAP()."
@@ -156,8 +154,8 @@ class DirichletHiddenMarkov(OpenFamily):
     # --- hyperparameters ----------------------------------------------------------------------------------------
 
     @property
-    def scaled(self) -> bool:  # type: ignore[override]
-        return self.emissions.scaled
+    def traits(self) -> Traits:  # type: ignore[override]
+        return Traits(joint=True, scaled=self.emissions.traits.scaled, covariate="length")
 
     def kind_of_column(self, index: int) -> Kind:
         """Sequences of what the emissions are."""

@@ -21,7 +21,7 @@ from bayesgen.records import fill, record, static
 from bayesgen.statistics import RowDensity, Summary, Sums, namespace
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Real
 
-from .base import IncompleteFamily, ParameterTables, shown
+from .base import IncompleteFamily, ParameterTables, Traits, shown
 from .dirichlet import DirichletFamily, check_unique, shares
 from .hyperparameters import ANONYMOUS, Names, Scale, Stated, broadcast, check_counted
 from .rows import DirichletMarkovDensity
@@ -310,9 +310,9 @@ class DirichletMarkov(IncompleteFamily, DirichletFamily):
     # --- in a model -----------------------------------------------------------------------------------------------
 
     @property
-    def covariate(self) -> str | None:  # type: ignore[override]
-        """The lengths of sequences, where they do not end by themselves."""
-        return None if self.end else "length"
+    def traits(self) -> Traits:  # type: ignore[override]
+        """The lengths of sequences, where they do not end by themselves, are a covariate."""
+        return Traits(covariate=None if self.end else "length")
 
     def sample_sites(self, name: str) -> ParameterTables:
         """Sample `{name}_initial`, unless the order is 0, and `{name}_transition`."""

@@ -12,6 +12,7 @@ from bayesgen.records import record
 from bayesgen.statistics import MULTINOMIAL, RowDensity, Sums
 from bayesgen.typing import Array, Int
 
+from .base import Traits
 from .dirichlet import DirichletFamily
 from .hyperparameters import Scale, Stated
 from .rows import DirichletMultinomialDensity
@@ -40,10 +41,7 @@ class DirichletMultinomial(DirichletFamily):
     """
 
     kind = COUNT
-    joint = True
-    takes_sparse = True
-    takes_missing = False
-    covariate = "total_count"
+    traits = Traits(joint=True, sparse=True, missing=False, covariate="total_count")
     likelihood = MULTINOMIAL
 
     def __init__(self, concentration: Stated = 1.0) -> None:

@@ -15,7 +15,7 @@ from bayesgen.runtime import generator
 from bayesgen.statistics import POISSON, RowDensity, Sums, log_rising, namespace
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
-from .base import Family, Key, ParameterTables
+from .base import Family, Key, ParameterTables, Traits
 from .hyperparameters import (
     ANONYMOUS,
     Hyperparameter,
@@ -55,7 +55,7 @@ class GammaPoisson(Family):
     shape: Hyperparameter
     rate: Hyperparameter
     kind = COUNT
-    scaled = True
+    traits = Traits(scaled=True)
     likelihood = POISSON
 
     def __init__(self, shape: Stated = 1.0, rate: Stated = None) -> None:

@@ -15,10 +15,8 @@ from bayesgen.errors import ModelError
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
 from bayesgen.statistics import (
-    Cells,
     DensityGivenFeatures,
     Moments,
-    Summary,
     filled,
     is_traced,
     log_rising,
@@ -26,7 +24,7 @@ from bayesgen.statistics import (
 )
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Real
 
-from .base import Key, ParameterTables
+from .base import Key, ParameterTables, Traits
 from .hyperparameters import (
     ANONYMOUS,
     Hyperparameter,
@@ -120,8 +118,7 @@ class LinearNormalInverseGamma(NoisyFamily):
     center: Hyperparameter
     intercept: bool = static()
     pooling = Pooling()
-    has_features = True
-    covariate = "features"
+    traits = Traits(scaled=True, features=True, covariate="features")
     likelihood = LINEAR_NORMAL
 
     def __init__(
@@ -322,16 +319,6 @@ class LinearNormalInverseGamma(NoisyFamily):
         scale = xp.sqrt(parameters["variance"])
         intercept = parameters["intercept"] if self.intercept else xp.zeros_like(scale)
         return {"coefficients": parameters["coefficients"], "intercept": intercept, "scale": scale}
-
-    @property
-    def row_shapes(self) -> Mapping[int, str]:
-        """Features, and then the column."""
-        return {2: "(n, F + 1), features and then y"}
-
-    def _summary_of_rows(self, rows: Cells, weights: Array | None) -> Summary:
-        measure = {"features": rows[:, :-1]}
-        codes = np.zeros(len(rows), np.int64)
-        return self.likelihood.summarize(rows[:, -1], codes, 1, weights, measure=measure).of_class(0)
 
     def row_predictive(self) -> "LinearStudentTDensity":
         return LinearStudentTDensity(self)

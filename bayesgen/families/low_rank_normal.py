@@ -18,7 +18,7 @@ from bayesgen.runtime import generator
 from bayesgen.statistics import LOG_2PI, Moments, MultivariateNormalLikelihood, PatternMoments, Summary
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
-from .base import Key, OpenFamily, ParameterTables
+from .base import Key, OpenFamily, ParameterTables, Traits
 from .covariances import JointNormalFamily, check_noise
 from .factors import (
     ToBelow,
@@ -102,8 +102,7 @@ class LowRankNormal(OpenFamily, JointNormalFamily):
     scale: Hyperparameter
     basis: Any
     kind = REAL
-    joint = True
-    scaled = True
+    traits = Traits(joint=True, scaled=True)
     why_open = "its posterior is no LowRankNormal. Use NUTS(), or MAP() for the mode."
     pooling = Pooling()
     likelihood = MultivariateNormalLikelihood()

@@ -26,7 +26,7 @@ from bayesgen.statistics import (
 )
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
-from .base import Family, Key, ParameterTables, check_axes
+from .base import Family, Key, ParameterTables, Traits, check_axes
 from .hyperparameters import (
     ANONYMOUS,
     Hyperparameter,
@@ -80,7 +80,6 @@ class NoisyFamily(Family, abc.ABC):
     pooling: Pooling
     batch_shape: TableShape
     kind = REAL
-    scaled = True
 
     @property
     def _noise(self) -> InverseGamma:
@@ -204,9 +203,9 @@ class NormalInverseGamma(NoisyFamily):
     likelihood = NormalLikelihood()
 
     @property
-    def joint(self) -> bool:  # type: ignore[override]
+    def traits(self) -> Traits:  # type: ignore[override]
         """A variance that columns share makes them one block."""
-        return self.pooling.spherical
+        return Traits(joint=self.pooling.spherical, scaled=True)
 
     def resolve(self, scale: Scale) -> Self:
         """Broadcast to (K, D); missing hyperparameters come from the columns' means and variances."""

@@ -23,7 +23,7 @@ from bayesgen.statistics import (
 )
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
-from .base import Key, ParameterTables, check_axes
+from .base import Key, ParameterTables, Traits, check_axes
 from .covariances import JointNormalFamily, check_ranks, check_scale
 from .hyperparameters import (
     ANONYMOUS,
@@ -87,8 +87,7 @@ class NormalInverseWishart(JointNormalFamily):
     scale: Hyperparameter
     pooling: Pooling = static()
     kind = REAL
-    joint = True
-    scaled = True
+    traits = Traits(joint=True, scaled=True)
     likelihood = MultivariateNormalLikelihood()
 
     def __init__(

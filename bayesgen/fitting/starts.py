@@ -88,7 +88,7 @@ def _features_of(sample: Rows, conjugate: Conjugate | None) -> Callable[[Rows], 
         if family is not None and family.kind == CATEGORICAL:
             of_sites[site] = functools.partial(_indicators, num_values=int(values.max()) + 1)
         elif family is not None and family.kind == COUNT:
-            of_sites[site] = _roots_of_shares if family.covariate else _roots
+            of_sites[site] = _roots_of_shares if family.traits.covariate else _roots
         elif hasattr(values, "tocsr"):
             of_sites[site] = _unchanged
         else:

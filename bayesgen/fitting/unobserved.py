@@ -161,8 +161,8 @@ def _lengths(fit: "Fit", table: Table, site: str) -> Int[np.ndarray, " n"]:
     block = None if conjugate is None else next(block for block in conjugate.blocks if block.name == site)
     if block is not None and not fit.are_sites(table.names):
         names = list(fit.schema.names_in(table, block.columns))
-    elif block is not None and block.family.covariate is not None:  # simulated rows, with columns of lengths
-        return np.asarray(table.column(f"{site}_{block.family.covariate}")).astype(np.int64)
+    elif block is not None and block.family.traits.covariate is not None:  # simulated rows, with columns of lengths
+        return np.asarray(table.column(f"{site}_{block.family.traits.covariate}")).astype(np.int64)
     else:
         names = [site] if table.named else list(table.names)
     if of_symbols:

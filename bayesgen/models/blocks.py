@@ -36,7 +36,7 @@ def check_kind_of_sequences(column: str, kind: Kind, family: Family) -> None:
     Raises:
         ModelError: naming the column, and what to declare.
     """
-    if not family.takes_kind(kind):
+    if not kind.is_modelled_by(family.kind_of_column(0)):
         raise ModelError(
             f"Column {column!r} is of kind {kind!r}, and its family {family!r} models {family.kind_of_column(0)!r}. "
             "Leave the kind out of the schema, or choose a family of such sequences."
@@ -221,7 +221,7 @@ class BlockModel(ConcreteModel[Labelled]):
         """The rows, each block's columns encoded."""
         schema.check_table(table)
         for name, family, _ in self.blocks:
-            if table.sparse and not family.takes_sparse:
+            if table.sparse and not family.traits.sparse:
                 raise DataError(
                     f"X is sparse, and block {name!r} ({type(family).__name__}) takes every cell of its columns. Give "
                     "it X.toarray(), or model the columns by DirichletMultinomial() or BetaBernoulli()."
@@ -231,7 +231,7 @@ class BlockModel(ConcreteModel[Labelled]):
         for name, family, columns in self.blocks:
             values[name], mask = _encoded(schema, table, columns)
             if mask is not None:
-                if not family.takes_missing:
+                if not family.traits.missing:
                     refuse_missing_cells(mask, columns, _of_whole_rows(name, family))
                 observed[name] = mask
         # no covariates: parameters depend on none, and densities of rows compute totals from the cells
@@ -249,11 +249,11 @@ class BlockModel(ConcreteModel[Labelled]):
 
     def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
         """Fill in means and variances of the columns, from the summaries of the blocks; known ones stay."""
-        if not any(family.scaled for _, family, _ in self.blocks):
+        if not any(family.traits.scaled for _, family, _ in self.blocks):
             return schema
         position, mean, variance = known_moments(schema)
         for name, family, columns in self.blocks:
-            if family.scaled:
+            if family.traits.scaled:
                 where = np.array([position[column] for column in columns])
                 found = column_moments(summaries[name], columns)  # refuses columns with values too large to square
                 is_known = ~np.isnan(mean[where])
@@ -321,7 +321,7 @@ class BlockModel(ConcreteModel[Labelled]):
     def _scale(self, schema: Schema, name: str, family: Family, columns: Sequence[str]) -> Scale:
         """The `Scale` of a block: numbers of classes, columns and categories; means and variances."""
         mean = variance = None
-        if family.scaled:
+        if family.traits.scaled:
             if schema.mean is None or schema.variance is None:
                 raise ModelError(
                     f"Block {name!r}: default hyperparameters come from the training columns, which this schema has "

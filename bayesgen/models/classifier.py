@@ -113,5 +113,5 @@ def _sites(name: str, family: Family) -> set[str]:
     """Names of the sites of a block besides the attribute: parameters, hyperparameters and the covariate."""
     suffixes = {*family.parameter_axes(), *family.coordinates, *family.hierarchical}
     return {f"{name}_{suffix}" for suffix in suffixes} | (
-        {covariate_name(name, family.covariate)} if family.covariate else set()
+        {covariate_name(name, family.traits.covariate)} if family.traits.covariate else set()
     )

@@ -71,7 +71,7 @@ class Conjugate:
     @property
     def is_closed(self) -> bool:
         """Whether the posterior of complete data has a closed form."""
-        return self.is_number and all(family.is_closed for _, family in self.families())
+        return self.is_number and not any(isinstance(family, OpenFamily) for _, family in self.families())
 
     @property
     def is_number(self) -> bool:
@@ -312,7 +312,8 @@ class Conjugate:
 
     def _names(self, name: str, family: Family) -> Names:
         """Names for messages: hidden variables have no method that averages but `NUTS`."""
-        advice = self.advice if family.is_closed else dataclasses.replace(self.advice, averaging="NUTS()")
+        is_open = isinstance(family, OpenFamily)
+        advice = dataclasses.replace(self.advice, averaging="NUTS()") if is_open else self.advice
         if family is self.class_prior:
             return Names("class", None, [f"probability of {label!r}" for label in self.classes], advice=advice)
         columns = next(block.columns for block in self.blocks if block.name == name)

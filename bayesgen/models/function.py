@@ -8,7 +8,7 @@ import numpyro
 import numpyro.distributions as dist
 from numpyro.distributions.transforms import Transform
 
-from bayesgen.families import Family, OpenFamily
+from bayesgen.families import Family, OpenFamily, with_sampled_hyperparameters
 from bayesgen.program import PytreeFunction
 from bayesgen.records import content_hash, copied, record, static
 from bayesgen.typing import Array
@@ -45,7 +45,9 @@ class BlocksFunction(PytreeFunction):
     def _sources(self) -> dict[str, str]:
         """Block -> the site or covariate that its distribution takes besides the label."""
         pairs = zip(self.names, self.families, strict=True)
-        named = {name: covariate_name(name, family.covariate) for name, family in pairs if family.covariate}
+        named = {
+            name: covariate_name(name, family.traits.covariate) for name, family in pairs if family.traits.covariate
+        }
         return named | dict(self.given)
 
     @property
@@ -73,13 +75,13 @@ class BlocksFunction(PytreeFunction):
 
     def __call__(self, n: int, **covariates: Array) -> None:
         prior, pairs = self.class_prior, list(zip(self.names, self.families, strict=True))
-        class_probs = prior and prior.sampled_hyperparameters("class").sample_sites("class")["probs"]
-        tables = {name: family.sampled_hyperparameters(name).sample_sites(name) for name, family in pairs}
+        class_probs = prior and with_sampled_hyperparameters(prior, "class").sample_sites("class")["probs"]
+        tables = {name: with_sampled_hyperparameters(family, name).sample_sites(name) for name, family in pairs}
         if prior is None:  # distributions of rows take parameters with a class axis
             tables = {name: {key: value[None] for key, value in table.items()} for name, table in tables.items()}
         sources, values = self._sources, dict(covariates)
         with numpyro.plate(PLATE, n):
             labels = jnp.zeros(1, int) if prior is None else numpyro.sample(LABEL, dist.Categorical(probs=class_probs))
             for name, family in pairs:
-                given = {family.covariate: values[sources[name]]} if family.covariate else {}
+                given = {family.traits.covariate: values[sources[name]]} if family.traits.covariate else {}
                 values[name] = numpyro.sample(name, family.site_distribution(tables[name], labels, **given))

@@ -167,7 +167,7 @@ class NaiveBayes(Recipe[OptionalLabel]):
         if family.kind.has_steps:
             return name
         is_named = isinstance(self.families, Mapping) and name in self.families and name not in KINDS
-        return name if is_named and (family.joint or family.hierarchical) else None
+        return name if is_named and (family.traits.joint or family.hierarchical) else None
 
     def _by_implied_kind(self, kind: Kind) -> Family | None:
         """A family given by a kind of dtype for columns of another kind, such as counts in real columns."""

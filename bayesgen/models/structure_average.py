@@ -67,7 +67,9 @@ class ConjugateStructures(Conjugate):
     @property
     def axes(self) -> dict[str, tuple[str, ...]]:
         """{block}_{parameter} -> names of its axes, `{block}_dependence` among them."""
-        columns = {block.name: () if block.family.joint else (self.prefix(block) + "feature",) for block in self.blocks}
+        columns = {
+            block.name: () if block.family.traits.joint else (self.prefix(block) + "feature",) for block in self.blocks
+        }
         return {**super().axes, **{f"{name}_dependence": names for name, names in columns.items()}}
 
     def mean(self) -> dict[str, np.ndarray]:
@@ -109,7 +111,7 @@ class ConjugateStructures(Conjugate):
         for block in self.blocks:
             for parameter, axes in block.family.parameter_axes().items():
                 name = f"{block.name}_{parameter}"
-                depends = _like(structure[block.name], axes, block.family.joint)
+                depends = _like(structure[block.name], axes, block.family.traits.joint)
                 chosen[name] = np.where(depends, dependent[name], np.broadcast_to(shared[name], dependent[name].shape))
         return chosen
 
@@ -125,7 +127,7 @@ def _log_evidences(conjugate: Conjugate, statistics: SufficientStatistics) -> di
     terms: dict[str, np.ndarray] = {}
     for block in conjugate.blocks:
         of_block = np.asarray(block.family.log_evidence_terms(statistics.summaries[block.name]))
-        joint = block.family.joint
+        joint = block.family.traits.joint
         terms[block.name] = of_block.sum() if joint else of_block.reshape(-1, len(block.columns)).sum(0)
     return terms
 

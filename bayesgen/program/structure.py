@@ -312,5 +312,5 @@ def _converted(values: Arrays, table: Mapping[str, list[tuple[str, Transform]]])
                 if transform is None:
                     converted[new_name] = np.asarray(value)
                 elif new_name not in values:  # deterministic sites need no transforming
-                    converted[new_name] = np.asarray(transform(jnp.asarray(value)))
+                    converted[new_name] = np.asarray(transform(np.asarray(value)))
     return converted

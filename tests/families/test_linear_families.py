@@ -12,7 +12,7 @@ from sklearn.linear_model import BayesianRidge, LinearRegression
 
 import bayesgen.families
 from bayesgen.errors import DataError, FitError, ModelError
-from bayesgen.families import LinearNormalInverseGamma, Names, Scale
+from bayesgen.families import LinearNormalInverseGamma, Names, Scale, with_sampled_hyperparameters
 
 FEATURES, COLUMNS, CLASSES, ROWS = 3, 2, 2, 23
 FAMILIES = {LinearNormalInverseGamma}
@@ -177,7 +177,7 @@ def test_sites_of_the_program_have_the_density_of_the_prior(prior, rng):
 def test_a_hyperparameter_may_be_a_distribution(rows):
     prior = LinearNormalInverseGamma(precision=dist.Gamma(2.0, jnp.ones(FEATURES)).to_event(1))
     family = prior.resolve(prior.scale_of(prior.summarize(rows)))
-    trace = handlers.trace(handlers.seed(lambda: family.sampled_hyperparameters("line").sample_sites("line"), 0))
+    trace = handlers.trace(handlers.seed(lambda: with_sampled_hyperparameters(family, "line").sample_sites("line"), 0))
     with pytest.raises(ModelError, match="flat"):
         jax.eval_shape(lambda: [site["value"] for site in trace.get_trace().values()])
     with pytest.raises(ModelError, match="precision is itself a distribution"):

@@ -102,7 +102,7 @@ def test_dropped_cells_are_never_seen(name, rng, codes):
     prior = case.table()
     rows, observed = with_holes(case.rows(rng, ROWS), rng)
     posterior = prior.update(summarize(prior, rows, codes, observed))
-    if prior.joint:
+    if prior.traits.joint:
         return
     for column in range(COLUMNS):
         kept = observed[:, column]
@@ -123,7 +123,7 @@ def test_a_column_without_observed_cells_keeps_its_prior(name, rng, codes):
     observed[:, 1] = False
     summary = summarize(prior, rows, codes, observed)
     posterior = prior.update(summary)
-    if prior.joint:
+    if prior.traits.joint:
         close(posterior.mean()["mean"][:, 1], prior.mean()["mean"][:, 1], rtol=1e-14)
     else:
         for key, value in prior.mean().items():
