@@ -24,7 +24,7 @@ from .linear_normal_inverse_gamma import LinearNormalInverseGamma
 from .low_rank_normal import LowRankNormal
 from .normal_inverse_gamma import NormalInverseGamma
 from .normal_inverse_wishart import NormalInverseWishart
-from .rows import MultivariateStudentTDensity as MultivariateStudentTDensity
+from .student_t import MultivariateStudentTDensity as MultivariateStudentTDensity
 
 __all__ = [
     "BetaBernoulli",

@@ -6,25 +6,29 @@ from typing import Any, Self
 
 import numpy as np
 import numpyro.distributions as dist
+import scipy.sparse
+import scipy.special
 
 from bayesgen.data import CodedSequences, Kind, Schema, SequenceOf, as_weights, read_table
 from bayesgen.distributions import (
+    CHUNK_STEPS,
     Contexts,
     CountsAndRows,
     MarkovChain,
     MarkovLikelihood,
     UrnChain,
+    as_codes,
     check_symbols,
 )
-from bayesgen.errors import ModelError, check_whole
+from bayesgen.errors import ModelError, PredictionError, check_whole
 from bayesgen.records import fill, record, static
-from bayesgen.statistics import RowDensity, Summary, Sums, namespace
+from bayesgen.runtime import chunks
+from bayesgen.statistics import Cells, RowDensity, Summary, Sums, namespace, sum_log_rising_of_cells
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Real
 
 from .base import IncompleteFamily, ParameterTables, Traits, shown
 from .dirichlet import DirichletFamily, check_unique, shares
 from .hyperparameters import ANONYMOUS, Names, Scale, Stated, broadcast, check_counted
-from .rows import DirichletMarkovDensity
 
 COLUMN = "data"
 
@@ -82,6 +86,84 @@ def _schema(data: Any, symbols: Sequence[Hashable] | None, end: bool = False) ->
     categories = {} if symbols is None else {COLUMN: tuple(symbols)}
     declared = Schema(kinds={COLUMN: SequenceOf(end=end)}, categories=categories)
     return declared.resolve(read_table({COLUMN: data}), None)
+
+
+MOST_COMPLETIONS = 1 << 16  # of one sequence with missing time steps
+
+
+@record
+class DirichletMarkovDensity(RowDensity):
+    """Markov chains with Dirichlet probabilities, integrated out: a Polya urn for each context.
+
+    Missing time steps are marginalised by adding up all completions.
+
+    Attributes:
+        concentration: of the contexts of each class.
+        contexts: of the chain.
+    """
+
+    concentration: Float[Array, "K contexts r"]
+    contexts: Contexts = static()
+
+    def log_prob(self, values: Cells, observed: Bool[Array, "n T"] | None = None) -> Float[Array, "n K"]:
+        if observed is None:
+            return self._of_complete(values)
+        rows, mask = np.asarray(values).astype(np.int64), np.asarray(observed)
+        is_needed = mask.all(-1) | self.contexts.is_informative(rows, mask)  # the others have factor 1
+        num_missing = np.where(is_needed, (~mask).sum(-1), -1)
+        total = np.zeros((len(rows), len(self.concentration)))
+        for number in np.unique(num_missing[num_missing >= 0]).tolist():
+            self._check_number(number)
+            places = np.flatnonzero(num_missing == number)
+            size = CHUNK_STEPS // max(self.contexts.num_symbols**number * rows.shape[1], 1)
+            for part in chunks(len(places), max(size, 1)):
+                total[places[part]] = self._marginalised(rows[places[part]], mask[places[part]], number)
+        return total
+
+    def _check_number(self, number: int) -> None:
+        num_symbols = self.contexts.num_symbols
+        if num_symbols**number > MOST_COMPLETIONS:
+            raise PredictionError(
+                f"A sequence lacks {number} of its steps, each of which may be any of {num_symbols} symbols: the exact "
+                f"predictive adds up at most {MOST_COMPLETIONS} completions. Use PlugIn(), or NUTS() and BMA(), which "
+                "sum missing steps out one after another, or mark the sequence as missing altogether."
+            )
+
+    def _marginalised(
+        self, rows: Int[np.ndarray, "n T"], observed: Bool[np.ndarray, "n T"], number: int
+    ) -> Float[np.ndarray, "n K"]:
+        """Log probabilities of rows with this number of missing time steps, by adding up all completions."""
+        if number == 0:
+            return np.asarray(self._of_complete(rows))
+        num_symbols, (num_rows, num_steps) = self.contexts.num_symbols, rows.shape
+        options = np.indices((num_symbols,) * number).reshape(number, -1).T
+        completed = np.repeat(rows[:, None], len(options), 1)
+        lacking = np.nonzero(~observed)[1].reshape(num_rows, 1, number)
+        np.put_along_axis(completed, lacking, options[None], -1)
+        logs = np.asarray(self._of_complete(completed.reshape(-1, num_steps))).reshape(num_rows, len(options), -1)
+        if self.contexts.end is not None:
+            is_followed = (completed[..., :-1] == self.contexts.end) & (completed[..., 1:] >= 0)
+            logs = np.where(is_followed.any(-1)[..., None], -np.inf, logs)
+        return scipy.special.logsumexp(logs, axis=1)
+
+    def _of_complete(self, values: Cells) -> Float[Array, "n K"]:
+        """Log probabilities of complete rows."""
+        if namespace(self.concentration, values) is not np:
+            contexts = self.contexts
+            chain = UrnChain(self.concentration, contexts.order, end=contexts.end, validate_args=False)
+            return chain.log_prob(values[:, None])
+        codes, inside = as_codes(values)
+        alpha = np.asarray(self.concentration)
+        total = np.zeros((len(codes), len(alpha)))
+        for part in chunks(len(codes), max(CHUNK_STEPS // max(codes.shape[1], 1), 1)):
+            drawn = self.contexts.counts_by_row(codes[part], inside[part])
+            shape, places = (drawn.shape[0], self.contexts.size), drawn.indices // self.contexts.num_symbols
+            urns = scipy.sparse.csr_array((drawn.data.copy(), places, drawn.indptr.copy()), shape=shape)
+            for counts, starts in ((drawn, alpha.reshape(len(alpha), -1)), (urns, alpha.sum(-1))):
+                counts.sum_duplicates()
+                sums = sum_log_rising_of_cells(counts, starts, by_factorials=False)
+                total[part] += sums if counts is drawn else -sums
+        return total
 
 
 LONGEST_SIMULATED = 100  # of simulated sequences that have not ended

@@ -9,13 +9,44 @@ from numpy.typing import ArrayLike
 
 from bayesgen.data import COUNT
 from bayesgen.records import record
-from bayesgen.statistics import MULTINOMIAL, RowDensity, Sums
-from bayesgen.typing import Array, Int
+from bayesgen.statistics import (
+    MULTINOMIAL,
+    Cells,
+    RowDensity,
+    Sums,
+    log_factorial,
+    refuse_missing,
+    row_sums,
+    sum_log_rising,
+    sum_log_rising_of_cells,
+)
+from bayesgen.typing import Array, Bool, Float, Int, Real
 
 from .base import Traits
 from .dirichlet import DirichletFamily
 from .hyperparameters import Scale, Stated
-from .rows import DirichletMultinomialDensity
+
+
+@record
+class DirichletMultinomialDensity(RowDensity):
+    """Vectors of counts, multinomial with Dirichlet probabilities. Of sparse rows only the nonzero cells cost."""
+
+    concentration: Float[Array, "K V"]
+
+    def log_prob(self, values: Cells, observed: Bool[Array, "n V"] | None = None) -> Float[Array, "n K"]:
+        if observed is not None:
+            refuse_missing("a Dirichlet-multinomial distribution")
+        if hasattr(values, "tocsr"):
+            of_cells = sum_log_rising_of_cells(values.tocsr(), np.asarray(self.concentration))
+            return of_cells + _lengths(self.concentration, row_sums(values))
+        words = sum_log_rising(values, self.concentration)
+        return words + _lengths(self.concentration, values.sum(-1)) - log_factorial(values).sum(-1)[:, None]
+
+
+def _lengths(concentration: Float[Array, "K V"], lengths: Real[Array, " n"]) -> Float[Array, "n K"]:
+    """The terms that depend on the length of a row alone."""
+    totals, lengths = concentration.sum(-1, keepdims=True), lengths[:, None]
+    return log_factorial(lengths) - sum_log_rising(lengths, totals)
 
 
 @record

@@ -12,8 +12,20 @@ from bayesgen.data import COUNT
 from bayesgen.distributions import PreciseGammaPoisson
 from bayesgen.records import fill, record
 from bayesgen.runtime import generator
-from bayesgen.statistics import POISSON, RowDensity, Sums, log_rising, namespace
-from bayesgen.typing import Array, ArrayOrNumber, Float, Int
+from bayesgen.statistics import (
+    POISSON,
+    Cells,
+    ColumnwiseDensity,
+    RowDensity,
+    Sums,
+    filled,
+    flatten_rows,
+    log_factorial,
+    log_rising,
+    namespace,
+    sum_log_rising,
+)
+from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Shaped
 
 from .base import Family, Key, ParameterTables, Traits
 from .hyperparameters import (
@@ -28,8 +40,36 @@ from .hyperparameters import (
     check_mode,
     check_positive,
 )
-from .rows import NegativeBinomialDensity
 from .special import sample_gamma
+
+
+@record
+class NegativeBinomialDensity(ColumnwiseDensity):
+    """Columns of counts, Poisson with a gamma rate."""
+
+    concentration: Float[Array, "K D"]
+    rate: Float[Array, "K D"]
+
+    def log_prob(self, values: Cells, observed: Bool[Array, "n D"] | None = None) -> Float[Array, "n K"]:
+        rows = flatten_rows(values if observed is None else filled(values, observed, 0.0))
+        shape, rate = flatten_rows(self.concentration), flatten_rows(self.rate)
+        xp = namespace(rows, shape)
+        constants = -shape * xp.log1p(1 / rate)
+        constant = constants.sum(-1) if observed is None else observed.astype(float) @ constants.T
+        counts = sum_log_rising(rows, shape) - rows @ xp.log1p(rate).T
+        return constant + counts - log_factorial(rows).sum(-1)[:, None]
+
+    def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m"]:
+        return np.asarray(self.concentration / self.rate)[None]
+
+    def sample(
+        self,
+        values: Cells,
+        observed: Bool[np.ndarray, "n ..."],
+        classes: Int[np.ndarray, " n"],
+        rng: np.random.Generator,
+    ) -> Shaped[np.ndarray, "n m"]:
+        return rng.poisson(rng.gamma(self.concentration[classes]) / self.rate[classes]).astype(float)
 
 
 @record

@@ -44,8 +44,8 @@ from .hyperparameters import (
     default_variances,
     num_columns_of,
 )
-from .rows import SphericalStudentTDensity, StudentTDensity
 from .special import InverseGamma, shrinkage
+from .student_t import SphericalStudentTDensity, StudentTDensity
 
 
 @dataclasses.dataclass(frozen=True)

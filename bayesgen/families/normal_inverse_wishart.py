@@ -38,7 +38,6 @@ from .hyperparameters import (
     check_positive,
     default_variances,
 )
-from .rows import MultivariateStudentTDensity
 from .special import (
     LOG_PI,
     log_inverse_wishart,
@@ -50,6 +49,7 @@ from .special import (
     slogdet,
     slogdet_growth,
 )
+from .student_t import MultivariateStudentTDensity
 
 
 @record

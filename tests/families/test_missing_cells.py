@@ -9,13 +9,9 @@ from scipy import stats
 from test_laws import assert_maximum
 
 from bayesgen.errors import DataError, ModelError
-from bayesgen.families.rows import (
-    DirichletMultinomialDensity,
-    MultivariateStudentTDensity,
-    NegativeBinomialDensity,
-    SphericalStudentTDensity,
-    StudentTDensity,
-)
+from bayesgen.families.dirichlet_multinomial import DirichletMultinomialDensity
+from bayesgen.families.gamma_poisson import NegativeBinomialDensity
+from bayesgen.families.student_t import MultivariateStudentTDensity, SphericalStudentTDensity, StudentTDensity
 
 close = np.testing.assert_allclose
 WHOLE_ROWS = ("DirichletMultinomial", "NormalInverseWishart", "DirichletMarkov")  # chains: see test_missing_steps

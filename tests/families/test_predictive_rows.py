@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayesgen.families.rows import FACTORS, StudentTDensity
+from bayesgen.families.student_t import FACTORS, StudentTDensity
 
 
 @pytest.mark.parametrize("num_columns", [1, FACTORS - 1, FACTORS, 2 * FACTORS + 3])

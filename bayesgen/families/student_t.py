@@ -1,15 +1,10 @@
-"""Densities of rows under the predictive distributions of families, which have no sufficient statistics."""
+"""Densities of rows under Student-t distributions, the predictive distributions of normal families."""
 
 import math
 
 import numpy as np
-import scipy.sparse
-import scipy.special
 
-from bayesgen.distributions import CHUNK_STEPS, Contexts, UrnChain, as_codes
-from bayesgen.errors import PredictionError
-from bayesgen.records import record, static
-from bayesgen.runtime import chunks
+from bayesgen.records import record
 from bayesgen.statistics import (
     Cells,
     ColumnwiseDensity,
@@ -20,14 +15,9 @@ from bayesgen.statistics import (
     conditional_means,
     filled,
     flatten_rows,
-    log_factorial,
     log_rising,
     namespace,
-    refuse_missing,
-    row_sums,
     scaled_squares,
-    sum_log_rising,
-    sum_log_rising_of_cells,
 )
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
@@ -173,132 +163,3 @@ def _joint_student_t(
     half = 0.5 * (df + dimension)
     constant = log_rising(0.5 * df, 0.5 * dimension) - 0.5 * dimension * xp.log(df * math.pi) - half_log_det
     return constant - half * xp.log1p(squares / df)
-
-
-@record
-class NegativeBinomialDensity(ColumnwiseDensity):
-    """Columns of counts, Poisson with a gamma rate."""
-
-    concentration: Float[Array, "K D"]
-    rate: Float[Array, "K D"]
-
-    def log_prob(self, values: Cells, observed: Bool[Array, "n D"] | None = None) -> Float[Array, "n K"]:
-        rows = flatten_rows(values if observed is None else filled(values, observed, 0.0))
-        shape, rate = flatten_rows(self.concentration), flatten_rows(self.rate)
-        xp = namespace(rows, shape)
-        constants = -shape * xp.log1p(1 / rate)
-        constant = constants.sum(-1) if observed is None else observed.astype(float) @ constants.T
-        counts = sum_log_rising(rows, shape) - rows @ xp.log1p(rate).T
-        return constant + counts - log_factorial(rows).sum(-1)[:, None]
-
-    def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m"]:
-        return np.asarray(self.concentration / self.rate)[None]
-
-    def sample(
-        self,
-        values: Cells,
-        observed: Bool[np.ndarray, "n ..."],
-        classes: Int[np.ndarray, " n"],
-        rng: np.random.Generator,
-    ) -> Shaped[np.ndarray, "n m"]:
-        return rng.poisson(rng.gamma(self.concentration[classes]) / self.rate[classes]).astype(float)
-
-
-@record
-class DirichletMultinomialDensity(RowDensity):
-    """Vectors of counts, multinomial with Dirichlet probabilities. Of sparse rows only the nonzero cells cost."""
-
-    concentration: Float[Array, "K V"]
-
-    def log_prob(self, values: Cells, observed: Bool[Array, "n V"] | None = None) -> Float[Array, "n K"]:
-        if observed is not None:
-            refuse_missing("a Dirichlet-multinomial distribution")
-        if hasattr(values, "tocsr"):
-            of_cells = sum_log_rising_of_cells(values.tocsr(), np.asarray(self.concentration))
-            return of_cells + _lengths(self.concentration, row_sums(values))
-        words = sum_log_rising(values, self.concentration)
-        return words + _lengths(self.concentration, values.sum(-1)) - log_factorial(values).sum(-1)[:, None]
-
-
-def _lengths(concentration: Float[Array, "K V"], lengths: Real[Array, " n"]) -> Float[Array, "n K"]:
-    """The terms that depend on the length of a row alone."""
-    totals, lengths = concentration.sum(-1, keepdims=True), lengths[:, None]
-    return log_factorial(lengths) - sum_log_rising(lengths, totals)
-
-
-MOST_COMPLETIONS = 1 << 16  # of one sequence with missing time steps
-
-
-@record
-class DirichletMarkovDensity(RowDensity):
-    """Markov chains with Dirichlet probabilities, integrated out: a Polya urn for each context.
-
-    Missing time steps are marginalised by adding up all completions.
-
-    Attributes:
-        concentration: of the contexts of each class.
-        contexts: of the chain.
-    """
-
-    concentration: Float[Array, "K contexts r"]
-    contexts: Contexts = static()
-
-    def log_prob(self, values: Cells, observed: Bool[Array, "n T"] | None = None) -> Float[Array, "n K"]:
-        if observed is None:
-            return self._of_complete(values)
-        rows, mask = np.asarray(values).astype(np.int64), np.asarray(observed)
-        is_needed = mask.all(-1) | self.contexts.is_informative(rows, mask)  # the others have factor 1
-        num_missing = np.where(is_needed, (~mask).sum(-1), -1)
-        total = np.zeros((len(rows), len(self.concentration)))
-        for number in np.unique(num_missing[num_missing >= 0]).tolist():
-            self._check_number(number)
-            places = np.flatnonzero(num_missing == number)
-            size = CHUNK_STEPS // max(self.contexts.num_symbols**number * rows.shape[1], 1)
-            for part in chunks(len(places), max(size, 1)):
-                total[places[part]] = self._marginalised(rows[places[part]], mask[places[part]], number)
-        return total
-
-    def _check_number(self, number: int) -> None:
-        num_symbols = self.contexts.num_symbols
-        if num_symbols**number > MOST_COMPLETIONS:
-            raise PredictionError(
-                f"A sequence lacks {number} of its steps, each of which may be any of {num_symbols} symbols: the exact "
-                f"predictive adds up at most {MOST_COMPLETIONS} completions. Use PlugIn(), or NUTS() and BMA(), which "
-                "sum missing steps out one after another, or mark the sequence as missing altogether."
-            )
-
-    def _marginalised(
-        self, rows: Int[np.ndarray, "n T"], observed: Bool[np.ndarray, "n T"], number: int
-    ) -> Float[np.ndarray, "n K"]:
-        """Log probabilities of rows with this number of missing time steps, by adding up all completions."""
-        if number == 0:
-            return np.asarray(self._of_complete(rows))
-        num_symbols, (num_rows, num_steps) = self.contexts.num_symbols, rows.shape
-        options = np.indices((num_symbols,) * number).reshape(number, -1).T
-        completed = np.repeat(rows[:, None], len(options), 1)
-        lacking = np.nonzero(~observed)[1].reshape(num_rows, 1, number)
-        np.put_along_axis(completed, lacking, options[None], -1)
-        logs = np.asarray(self._of_complete(completed.reshape(-1, num_steps))).reshape(num_rows, len(options), -1)
-        if self.contexts.end is not None:
-            is_followed = (completed[..., :-1] == self.contexts.end) & (completed[..., 1:] >= 0)
-            logs = np.where(is_followed.any(-1)[..., None], -np.inf, logs)
-        return scipy.special.logsumexp(logs, axis=1)
-
-    def _of_complete(self, values: Cells) -> Float[Array, "n K"]:
-        """Log probabilities of complete rows."""
-        if namespace(self.concentration, values) is not np:
-            contexts = self.contexts
-            chain = UrnChain(self.concentration, contexts.order, end=contexts.end, validate_args=False)
-            return chain.log_prob(values[:, None])
-        codes, inside = as_codes(values)
-        alpha = np.asarray(self.concentration)
-        total = np.zeros((len(codes), len(alpha)))
-        for part in chunks(len(codes), max(CHUNK_STEPS // max(codes.shape[1], 1), 1)):
-            drawn = self.contexts.counts_by_row(codes[part], inside[part])
-            shape, places = (drawn.shape[0], self.contexts.size), drawn.indices // self.contexts.num_symbols
-            urns = scipy.sparse.csr_array((drawn.data.copy(), places, drawn.indptr.copy()), shape=shape)
-            for counts, starts in ((drawn, alpha.reshape(len(alpha), -1)), (urns, alpha.sum(-1))):
-                counts.sum_duplicates()
-                sums = sum_log_rising_of_cells(counts, starts, by_factorials=False)
-                total[part] += sums if counts is drawn else -sums
-        return total
