@@ -66,7 +66,8 @@ def resolved(prior):
 
 def test_every_family_of_lines_is_here():
     public = {getattr(bayesgen.families, name) for name in bayesgen.families.__all__}
-    assert {family for family in public if getattr(family, "covariate", None) == "features"} == FAMILIES
+    traits = {family: getattr(family, "traits", None) for family in public}
+    assert {family for family in public if getattr(traits[family], "features", False)} == FAMILIES
 
 
 @every_prior

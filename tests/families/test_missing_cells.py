@@ -156,7 +156,9 @@ def test_joint_normals_refuse_by_name(tied, rng, codes):
     rows, observed = with_holes(rng.normal(size=(ROWS, COLUMNS)), rng)
     summary = summarize(prior, rows, codes, observed)
     for work in (prior.update, prior.log_evidence, prior.maximum_likelihood):
-        with pytest.raises(ModelError, match=r"NormalInverseWishart: .* where cells are missing. Drop these rows"):
+        with pytest.raises(
+            ModelError, match=r"NormalInverseWishart: .* no closed form: cells .* are missing.*leave those rows out"
+        ):
             work(summary)
 
 
