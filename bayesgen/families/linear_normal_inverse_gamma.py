@@ -180,21 +180,20 @@ class LinearNormalInverseGamma(NoisyFamily):
 
     # --- closed forms -------------------------------------------------------------------------------------------
 
-    def _regression(self, summary: Moments) -> BayesianLeastSquares:
-        """Least squares of a summary with this prior."""
-        kappa = self.kappa if self.intercept else None
-        return BayesianLeastSquares.of(summary, self.coefficients, self.precision, self.location, self.center, kappa)
-
     def _growth(self, summary: Moments) -> Growth:
-        regression, count = self._regression(summary), row_counts(summary) * float(self.intercept)
-        log_det = slogdet_growth(self.precision, regression.growth)
-        return Growth(count, summary.mean[..., -1], regression.freedom, regression.squares, log_det)
+        kappa, count = self.kappa if self.intercept else None, row_counts(summary) * float(self.intercept)
+        regression = BayesianLeastSquares.of(
+            summary, self.coefficients, self.precision, self.location, self.center, kappa
+        )
+        shift = shrinkage(self.kappa, count)[..., None] * (summary.mean[..., :-1] - self.center)
+        posterior = {"coefficients": regression.coefficients, "precision": regression.precision}
+        posterior["center"] = self.center + shift
+        growth = regression.freedom, regression.squares, regression.growth
+        return Growth(count, summary.mean[..., -1], *growth, posterior)
 
-    def _updated(self, summary: Moments) -> Self:
-        growth, regression = self._growth(summary), self._regression(summary)
-        shift = shrinkage(self.kappa, growth.count)[..., None] * (summary.mean[..., :-1] - self.center)
-        coefficients = {"coefficients": regression.coefficients, "precision": regression.precision}
-        return self._grown(growth).replace(**coefficients, center=self.center + shift)
+    def _log_det(self, growth: Growth) -> Float[ArrayOrNumber, "..."]:
+        assert growth.coefficients is not None
+        return slogdet_growth(self.precision, growth.coefficients)
 
     @property
     def is_proper(self) -> bool:

@@ -57,14 +57,16 @@ class Growth:
         mean: that of these rows.
         freedom: degrees of freedom of the residuals.
         squares: sum of squared residuals, and of squared distances from the prior in its units.
-        log_det: growth of the log determinant of the precision of coefficients; 0 without any.
+        coefficients: what they add to the precision of coefficients; None without any.
+        posterior: fields of the posterior besides location and variance.
     """
 
     count: Float[ArrayOrNumber, "*batch"]
     mean: Float[ArrayOrNumber, "*batch"]
     freedom: Float[ArrayOrNumber, "*batch"]
     squares: Float[ArrayOrNumber, "*batch"]
-    log_det: Float[ArrayOrNumber, "*batch"] | float = 0.0
+    coefficients: Float[Array, "*batch F F"] | None = None
+    posterior: Mapping[str, Array] = dataclasses.field(default_factory=dict)
 
 
 class NoisyFamily(Family, abc.ABC):
@@ -102,9 +104,9 @@ class NoisyFamily(Family, abc.ABC):
         """The parameters with this variance, the others being those of the prior."""
 
     def _grown(self, growth: Growth) -> Self:
-        """The posterior of location and variance."""
         share = shrinkage(self.kappa, growth.count)
         return self.replace(
+            **growth.posterior,
             location=self.location + share * (growth.mean - self.location),
             kappa=self.kappa + growth.count,
             shape=self.shape + 0.5 * self.pooling.pool(growth.freedom),
@@ -115,11 +117,15 @@ class NoisyFamily(Family, abc.ABC):
     def _updated(self, summary: Moments) -> Self:
         return self._grown(self._growth(summary))
 
+    def _log_det(self, growth: Growth) -> Float[ArrayOrNumber, "..."] | float:
+        """Growth of the log determinant of the precision of coefficients."""
+        return 0.0
+
     def _log_evidence(self, summary: Moments) -> Float[ArrayOrNumber, "..."]:
         growth = self._growth(summary)
         after, xp = self._grown(growth), namespace(growth.squares, growth.count)
         before, kappa = (xp.where(family.kappa > 0, family.kappa, 1.0) for family in (self, after))
-        normals = 0.5 * (xp.log(before / kappa) - growth.log_det - LOG_2PI * growth.freedom)
+        normals = 0.5 * (xp.log(before / kappa) - self._log_det(growth) - LOG_2PI * growth.freedom)
         half, squares = (0.5 * self.pooling.pool(table) for table in (growth.freedom, growth.squares))
         scales = self.shape * xp.log1p(squares / self.scale) + half * xp.log(after.scale)
         return self.pooling.pool(normals) + log_rising(self.shape, half) - scales

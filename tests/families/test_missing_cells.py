@@ -157,7 +157,7 @@ def test_joint_normals_refuse_by_name(tied, rng, codes):
     summary = summarize(prior, rows, codes, observed)
     for work in (prior.update, prior.log_evidence, prior.maximum_likelihood):
         with pytest.raises(
-            ModelError, match=r"NormalInverseWishart: .* no closed form: cells .* are missing.*leave those rows out"
+            ModelError, match=r"NormalInverseWishart: .* closed form: cells .* missing.*leave those rows"
         ):
             work(summary)
 
