@@ -76,22 +76,16 @@ class ProgramProblem(Problem):
     def solved_by(self, method: "Method") -> Fit:
         if not method.gives_evidence:
             self.data.model.check_searchable(type(method).__name__)
-        problem = self._with_choices
+        problem, model = self, self.data.model.selected_by(self.data.statistics)
+        if model is not self.data.model:
+            problem = dataclasses.replace(self, data=dataclasses.replace(self.data, model=model))
         refusal = method.refusal(problem)
         if refusal is not None:
             raise FitError(refusal)
         return method.solve(problem)
 
     def refusal_of(self, method: "Method") -> str | None:
-        return method.refusal(self._with_choices)
-
-    @functools.cached_property
-    def _with_choices(self) -> "ProgramProblem":
-        """The problem with the choices made that the model leaves to the data."""
-        model = self.data.model.selected_by(self.data.statistics)
-        if model is self.data.model:
-            return self
-        return dataclasses.replace(self, data=dataclasses.replace(self.data, model=model))
+        return method.refusal(self)
 
     @property
     def approximates_evidence(self) -> bool:
@@ -125,7 +119,7 @@ class ProgramProblem(Problem):
             concrete=self.data.model,
             approximate_log_evidence=self.data.model.approximate_log_evidence(statistics),
             summaries=self.data if keeps_data else None,
-            attributes={**(attributes or {}), "total_weight": self.data.total_weight, "device": used()},
+            attributes={**(attributes or {}), "total_weight": statistics.total_weight, "device": used()},
         )
 
     @functools.cached_property

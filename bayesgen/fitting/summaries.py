@@ -159,7 +159,7 @@ class Summaries:
 
 
 _Chunk: TypeAlias = tuple[SufficientStatistics, list[Int[np.ndarray, " m"]], list[Rows], Mapping[str, tuple[int, int]]]
-"""The statistics of a chunk of rows, the positions of rows without label in the table as given, if there are any, the
+"""The statistics of a chunk of rows, the positions of rows without label in the data as given, if there are any, the
 labelled rows if they are kept, and the ranges of covariates."""
 
 
@@ -284,7 +284,8 @@ def summarize_tables(
         if labels is None or statistics.unlabelled is None:
             return statistics, [], labelled, ranges
         missing = np.flatnonzero(labels < 0)
-        return statistics, [missing + part.start if chunk.kept is None else chunk.kept[missing]], labelled, ranges
+        in_table = missing + part.start if chunk.kept is None else chunk.kept[missing]
+        return statistics, [num_rows + in_table], labelled, ranges
 
     def parts() -> Iterator[SufficientStatistics]:
         nonlocal num_rows, schema
@@ -294,7 +295,7 @@ def summarize_tables(
                     chunks = functools.partial(of_rows, table), row_chunks(schema, table)
                     for statistics, missing, labelled, ranges in (in_threads if model.in_threads else map)(*chunks):
                         schema = schema.widened(ranges)
-                        places.extend(num_rows + array for array in missing)
+                        places.extend(missing)
                         kept.extend(labelled)
                         yield statistics
                 except DataError:

@@ -7,6 +7,7 @@ in float64. So steps of `GPU_WORK` multiplications or more run on a GPU. Closed 
 
 import contextlib
 import contextvars
+import dataclasses
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -47,11 +48,12 @@ DEVICES = ("cpu", "gpu")
 GPU_WORK = 2e6
 
 
+@dataclasses.dataclass
 class Request:
     """The device asked for by `device=`, and the device used: "gpu" if anything ran there."""
 
-    def __init__(self, asked: str | None) -> None:
-        self.asked, self.used = asked, "cpu"
+    asked: str | None
+    used: str = "cpu"
 
 
 _request: contextvars.ContextVar[Request | None] = contextvars.ContextVar("bayesgen_device", default=None)

@@ -27,9 +27,9 @@ def as_key(seed: Seed) -> PRNGKeyArray:
 
 def check_seed(seed: object) -> None:
     """Refuse a seed that is neither an integer of 64 bits nor a JAX key, without compiling."""
-    if _is_key(seed):
+    if isinstance(seed, int | np.integer) and not isinstance(seed, bool) and LEAST_SEED <= seed <= LARGEST_SEED:
         return
-    if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or not LEAST_SEED <= seed <= LARGEST_SEED:
+    if not _is_key(seed):
         raise DataError(f"seed must be an integer below 2**63 or one JAX key (jax.random.key), got {seed!r}.")
 
 
