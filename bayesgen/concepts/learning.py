@@ -1,15 +1,14 @@
 """Training concept learners: by enumeration of hypotheses, and with unknown hyperparameters by search or sampling."""
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import scipy.special
 
 from bayesgen.data import Schema
 from bayesgen.errors import DataError, FitError
-from bayesgen.fitting import MAP, MLE, NUTS, Exact, Method, Problem, prepare
+from bayesgen.fitting import MAP, MLE, NUTS, FiniteProblem, Method, prepare
 from bayesgen.typing import Float, Int
 
 from .examples import ExampleCounts, Examples, ExampleSet, log_prob_of_examples, read_examples
@@ -17,12 +16,11 @@ from .hypothesis_classes import ClassIndex
 from .learner import ConceptFit, ConceptLearner, ConceptPosterior, HypothesisPosterior, SharedHyperparameters
 from .marginal import ConceptMarginal, most_probable_hyperparameters, sample_hyperparameters
 
-Beliefs: TypeAlias = tuple[list[HypothesisPosterior], SharedHyperparameters | None]
 TIE = 1e-10  # log scores that differ by less are equal but for rounding
 
 
 @dataclasses.dataclass(frozen=True)
-class ConceptProblem(Problem):
+class ConceptProblem(FiniteProblem):
     """The problem of training a concept learner on examples.
 
     Attributes:
@@ -40,47 +38,35 @@ class ConceptProblem(Problem):
             raise FitError(
                 f"A concept learner has no labels whose p(y | x) {method!r} could maximise. Use MLE() or MAP()."
             )
-        kinds: dict[type[Method], Callable[[Any], Beliefs]] = {
-            Exact: self._exact,
-            MLE: self._maximum,
-            MAP: self._maximum,
-            NUTS: self._sampled,
-        }
-        if type(method) not in kinds:
-            raise FitError(
-                f"A concept learner is not trained by {type(method).__name__}(). Use Exact(), NUTS(), MAP() or MLE()."
-            )
-        beliefs, shared = kinds[type(method)](method)
-        is_point = isinstance(method, MLE | MAP)
-        posterior = ConceptPosterior(self.model, tuple(beliefs), shared, is_point, self.data.several)
-        return ConceptFit(self.model, method, posterior, self.data, self.seed)
+        fit: ConceptFit = method.solve_finite(self)
+        return fit
 
-    def _exact(self, method: Exact) -> Beliefs:
+    def enumerated(self, method: Method) -> ConceptFit:
         self._refuse_unknown(method)
         joints = [log_scores(self.model, examples) for examples in self.data.sets]
         totals = [float(scipy.special.logsumexp(joint)) for joint in joints]
+        pairs = zip(joints, totals, strict=True)
         noise = self.model.noise
-        return [
-            HypothesisPosterior(joint - total, noise, ties(joint), total)
-            for joint, total in zip(joints, totals, strict=True)
-        ], None
+        return self._fit(
+            method, [HypothesisPosterior(joint - total, noise, ties(joint), total) for joint, total in pairs]
+        )
 
-    def _maximum(self, method: MLE | MAP) -> Beliefs:
-        """The most probable hypothesis of each set, under the prior or without one."""
+    def maximised(self, method: MLE | MAP, has_prior: bool) -> ConceptFit:
         learner, shared = self.model, None
-        if not isinstance(method, MAP):
+        if not has_prior:
             self._refuse_unknown(method)
         elif learner.unknown:
             marginal = ConceptMarginal.of(ClassIndex.of(learner, self.data.sets))
             shared = most_probable_hyperparameters(marginal, method, self.seed)
             learner = learner.at_mode({name: float(value) for name, value in shared.parameters.items()})
-        best = [ties(log_scores(learner, examples, method.has_prior)) for examples in self.data.sets]
+        best = [ties(log_scores(learner, examples, has_prior)) for examples in self.data.sets]
         indices = np.arange(len(learner.space.names))
-        return [
+        beliefs = [
             HypothesisPosterior(np.where(indices == of_set[0], 0.0, -np.inf), learner.noise, of_set) for of_set in best
-        ], shared
+        ]
+        return self._fit(method, beliefs, shared, is_estimate=True)
 
-    def _sampled(self, method: NUTS) -> Beliefs:
+    def sampled(self, method: NUTS) -> ConceptFit:
         """Posteriors averaged over draws, from probabilities of classes per unit of prior mass and expected noise."""
         if not self.model.unknown:
             raise FitError(
@@ -93,10 +79,21 @@ class ConceptProblem(Problem):
         noise = np.divide(noisy, posterior, out=np.zeros_like(noisy), where=posterior > 0)
         with np.errstate(divide="ignore"):
             logs = [base + np.log(classes.of_hypotheses(index, posterior)) for index in range(len(classes.sets))]
-        return [
+        beliefs = [
             HypothesisPosterior(of_set, classes.of_hypotheses(index, noise), ties(of_set))
             for index, of_set in enumerate(logs)
-        ], shared
+        ]
+        return self._fit(method, beliefs, shared)
+
+    def _fit(
+        self,
+        method: Method,
+        beliefs: list[HypothesisPosterior],
+        shared: SharedHyperparameters | None = None,
+        is_estimate: bool = False,
+    ) -> ConceptFit:
+        posterior = ConceptPosterior(self.model, tuple(beliefs), shared, is_estimate, self.data.several)
+        return ConceptFit(self.model, method, posterior, self.data, self.seed)
 
     def _refuse_contradictions(self) -> None:
         """Refuse sets of examples that no hypothesis explains without noise."""

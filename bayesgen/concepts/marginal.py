@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 import scipy.optimize
 
 from bayesgen.errors import BayesgenWarning, FitError, warn
-from bayesgen.fitting import MAP, NUTS, about
+from bayesgen.fitting import MAP, MLE, NUTS, about
 from bayesgen.log_density import LogDensity
 from bayesgen.posteriors import convergence_problems, entry_names, warn_of_convergence
 from bayesgen.program import at_free, dispersed, free_of, saturated_sites
@@ -188,7 +188,7 @@ def sample_hyperparameters(
     return SharedHyperparameters(chains.values, method, about(chains), chains.stats)
 
 
-def most_probable_hyperparameters(marginal: ConceptMarginal, method: MAP, seed: Any) -> SharedHyperparameters:
+def most_probable_hyperparameters(marginal: ConceptMarginal, method: MLE | MAP, seed: Any) -> SharedHyperparameters:
     """The mode of the unknown hyperparameters; one on the boundary is reported."""
     values, boundary = find_mode(marginal, as_key(seed), method.num_starts or NUM_STARTS)
     if boundary:

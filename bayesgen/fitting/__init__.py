@@ -8,6 +8,7 @@ from .fit import Trained as Trained
 from .nuts import NUTS
 from .nuts import about as about
 from .point import MAP, MLE, Hybrid
+from .problem import FiniteProblem as FiniteProblem
 from .problem import Method
 from .problem import Problem as Problem
 from .problem import ProgramProblem as ProgramProblem

@@ -1,6 +1,7 @@
 """`Exact`: the conjugate posterior in closed form."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from bayesgen.posteriors import ConjugatePosterior
 from bayesgen.statistics import PatternMoments
 
 from .fit import Fit
-from .problem import Method, ProgramProblem
+from .problem import FiniteProblem, Method, ProgramProblem
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +55,9 @@ class Exact(Method):
                 "labels, or MAP()."
             )
         return None
+
+    def solve_finite(self, problem: FiniteProblem) -> Any:
+        return problem.enumerated(self)
 
     def solve(self, problem: ProgramProblem) -> Fit:
         problem.warn_of_constant_columns()

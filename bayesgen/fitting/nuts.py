@@ -20,7 +20,7 @@ from bayesgen.typing import Float, Seed
 from .draws import fit_of_draws
 from .em import interior_point
 from .fit import Fit
-from .problem import Method, ProgramProblem
+from .problem import FiniteProblem, Method, ProgramProblem
 from .starts import free_parameters
 
 MOST_PATTERNS = 2000  # of missing cells in a class: with 20 columns, some minutes of sampling
@@ -76,6 +76,9 @@ class NUTS(Method):
                     "every chain. Use MAP(), or give each column a variance of its own (covariance='diag', NaiveBayes)."
                 )
         return None
+
+    def solve_finite(self, problem: FiniteProblem) -> Any:
+        return problem.sampled(self)
 
     def solve(self, problem: ProgramProblem) -> Fit:
         problem.warn_of_constant_columns()

@@ -26,7 +26,7 @@ from .em import CompleteDataObjective, Options, search_by_em
 from .exact import Exact
 from .fit import Fit
 from .nuts import NUTS
-from .problem import Method, ProgramProblem
+from .problem import FiniteProblem, Method, ProgramProblem
 from .starts import GivenClasses, GivenParameters, are_parameters, groupings, rows_of_classes
 
 
@@ -188,6 +188,9 @@ class PointMethod(Method):
     def what(self) -> str:
         """The name of the joint density in messages."""
         return "posterior density" if self.has_prior else "likelihood"
+
+    def solve_finite(self, problem: FiniteProblem) -> Any:
+        return problem.maximised(self, self.has_prior)
 
     def joint_fit(self, problem: ProgramProblem) -> Fit:
         """The fit that maximises the joint density of rows and labels."""

@@ -182,6 +182,22 @@ class ProgramProblem(Problem):
         return np.asarray([name in named for name in schema.columns])
 
 
+class FiniteProblem(Problem):
+    """A problem with finitely many processes, such as the hypotheses of a concept, up to hyperparameters."""
+
+    @abc.abstractmethod
+    def enumerated(self, method: Any) -> Any:
+        """The fit with the posterior of all processes."""
+
+    @abc.abstractmethod
+    def maximised(self, method: Any, has_prior: bool) -> Any:
+        """The fit with the most probable process, under the prior or without one."""
+
+    @abc.abstractmethod
+    def sampled(self, method: Any) -> Any:
+        """The fit with draws of the hyperparameters, the processes summed out."""
+
+
 class Method(abc.ABC):
     """A method of training, with its arguments."""
 
@@ -211,6 +227,11 @@ class Method(abc.ABC):
     def trained(self, model: Any, data: Summaries, seed: Seed = 0, progress: bool | None = None) -> Fit:
         """The fit of a model to summarised data."""
         return ProgramProblem(model, data, seed, progress).solved_by(self)
+
+    def solve_finite(self, problem: "FiniteProblem") -> Any:
+        """The fit of a problem with finitely many processes, by the answer of the problem that suits the method."""
+        name = type(self).__name__
+        raise FitError(f"A concept learner is not trained by {name}(). Use Exact(), NUTS(), MAP() or MLE().")
 
     @abc.abstractmethod
     def solve(self, problem: ProgramProblem) -> Fit:
