@@ -2,14 +2,13 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.data import PADDING, Rows
-from bayesgen.statistics import Cells, Classes, LatentLikelihood, Parameters, RetainedRows
+from bayesgen.statistics import LatentLikelihood, Parameters, RetainedRows, Sample
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
 from .grammar_rules import GrammarRules, NormalForm, normal_form
@@ -101,17 +100,10 @@ class GrammarLikelihood(LatentLikelihood):
         mask = None if mask is None else np.asarray(mask)
         return why_outside(self.rules, site, np.asarray(rows.values[site]), mask, np.asarray(rows.frequencies), numbers)
 
-    def summarize(
-        self,
-        values: Cells,
-        classes: Classes,
-        num_classes: int,
-        weights: Real[Array, " n"] | None = None,
-        observed: Bool[Array, "n ..."] | None = None,
-        measure: Mapping[str, Array] | None = None,
-    ) -> RetainedRows:
+    def summary_of(self, sample: Sample) -> RetainedRows:
         """The distinct strings of each class with their weights, because short strings repeat."""
-        if observed is None and not any(isinstance(array, jax.Array) for array in (values, classes, weights)):
+        values, classes, weights = sample.values, sample.classes, sample.weights
+        if sample.observed is None:
             keys = np.asarray(values) if classes.ndim == 2 else np.column_stack([classes, values])
             _, firsts, groups = np.unique(keys, axis=0, return_index=True, return_inverse=True)
             counts = np.ones(len(keys)) if weights is None else np.asarray(weights, float)
@@ -120,7 +112,8 @@ class GrammarLikelihood(LatentLikelihood):
             np.add.at(sums, groups.ravel(), shares)
             values = np.asarray(values)[firsts]
             classes, weights = (classes[firsts], sums[:, 0]) if classes.ndim == 1 else (sums, None)
-        return super().summarize(values, classes, num_classes, weights, observed, measure)
+            sample = dataclasses.replace(sample, values=values, classes=classes, weights=weights)
+        return super().summary_of(sample)
 
     def log_probs(
         self,

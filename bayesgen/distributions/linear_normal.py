@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import ClassVar
 
 import jax
@@ -18,11 +18,11 @@ from bayesgen.records import record, static
 from bayesgen.runtime import compiled
 from bayesgen.statistics import (
     LOG_2PI,
-    Classes,
     DensityGivenFeatures,
     Likelihood,
     Moments,
     Parameters,
+    Sample,
     class_moments,
     filled,
     flatten_rows,
@@ -127,35 +127,24 @@ class LinearNormalLikelihood(Likelihood):
     uses_measure = True
     takes_squares = True
 
-    def summarize(
-        self,
-        values: Real[Array, " n *extra"],
-        classes: Classes,
-        num_classes: int,
-        weights: Real[Array, " n"] | None = None,
-        observed: Bool[Array, " n *extra"] | None = None,
-        measure: Mapping[str, Array] | None = None,
-    ) -> Moments:
+    def summary_of(self, sample: Sample) -> Moments:
         """Centred moments and cross products of features and column. See `Likelihood.summarize`."""
-        assert measure is not None
-        extra = values.shape[1:]
-        cells = flatten_rows(values if observed is None else filled(values, observed))
-        mask = None if observed is None else flatten_rows(observed)
-        parts = list(_of_blocks(measure["features"], cells, classes, num_classes, weights, mask))
+        assert sample.measure is not None
+        parts = list(_of_blocks(sample.measure["features"], sample))
         xp = namespace(*(part.mean for part in parts))
         mean, scatter = (
             xp.concatenate(arrays, 1) for arrays in zip(*((p.mean, p.scatter) for p in parts), strict=True)
         )
         count = parts[0].count
-        if observed is not None:
+        if sample.observed is not None:
             counts = [xp.broadcast_to(part.count[:, None], part.mean.shape[:2]) for part in parts]
-            count = xp.concatenate(counts, 1).reshape(num_classes, *extra)
+            count = xp.concatenate(counts, 1).reshape(sample.shape)
         num_features = mean.shape[-1]
         return Moments(
             count,
-            mean.reshape(num_classes, *extra, num_features),
-            scatter.reshape(num_classes, *extra, num_features, num_features),
-            xp.zeros((num_classes, *extra)),
+            mean.reshape(*sample.shape, num_features),
+            scatter.reshape(*sample.shape, num_features, num_features),
+            xp.zeros(sample.shape),
         )
 
     def log_likelihood(self, parameters: Parameters, summary: Moments) -> Float[Array, "..."]:  # type: ignore[override]
@@ -194,15 +183,9 @@ class LinearNormalDensity(DensityGivenFeatures):
         return (logs if observed is None else xp.where(flatten_rows(observed)[:, None], logs, 0.0)).sum(-1)
 
 
-def _of_blocks(
-    features: Real[Array, "n ..."],
-    cells: Real[Array, "n m"],
-    classes: Classes,
-    num_classes: int,
-    weights: Real[Array, " n"] | None,
-    observed: Bool[Array, "n m"] | None,
-) -> Iterator[Moments]:
+def _of_blocks(features: Real[Array, "n ..."], sample: Sample) -> Iterator[Moments]:
     """Moments (K, columns, F + 1) of successive columns with their features."""
+    cells, observed, weights = flatten_rows(sample.cells()), sample.mask, sample.weights
     num_features, xp = features.shape[-1], namespace(features, cells, observed)
     shared = features.ndim == 2
     features = features if shared else features.reshape(*cells.shape, num_features)
@@ -213,7 +196,7 @@ def _of_blocks(
             of_rows = mask * (1.0 if weights is None else weights)
             of_block = xp.where(mask[:, None], of_block, 0)
         together = xp.concatenate([of_block, cells[:, columns]], 1)
-        moments = class_moments(together, classes, num_classes, of_rows, matrix=True)
+        moments = class_moments(together, sample.classes, sample.num_classes, of_rows, matrix=True)
         places = _places(num_features, cells[:, columns].shape[1])
         scatter = moments.scatter[:, places[:, :, None], places[:, None, :]]
         yield Moments(moments.count, moments.mean[:, places], scatter, moments.log_base)

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +19,7 @@ from bayesgen.statistics import (
     Parameters,
     RetainedRows,
     RowDensity,
+    Sample,
     Summary,
     Sums,
     class_counts,
@@ -215,40 +215,33 @@ class MarkovLikelihood(Likelihood):
         order = self.contexts.order
         return most_missing(np.asarray(observed), order) if namespace(observed) is np else order
 
-    def summarize(
-        self,
-        values: Cells,
-        classes: Classes,
-        num_classes: int,
-        weights: Real[Array, " n"] | None = None,
-        observed: Bool[Array, "n *extra T"] | None = None,
-        measure: Mapping[str, Array] | None = None,
-    ) -> Sums | CountsAndRows:
+    def summary_of(self, sample: Sample) -> Sums | CountsAndRows:
         """Count the symbols after each context: totals (K, *extra, contexts, r). See `Likelihood.summarize`.
 
         Raises:
             DataError: missing time steps where a row has several sequences.
         """
-        if observed is None:
-            return self._counted(values, classes, num_classes, weights)
-        is_whole, is_informative = observed.all(-1), self.contexts.is_informative(values, observed)
+        if sample.observed is None:
+            return self._counted(sample)
+        observed, codes = np.asarray(sample.observed), np.asarray(sample.values).astype(int)
+        is_whole, is_informative = observed.all(-1), self.contexts.is_informative(codes, observed)
         if is_whole.ndim > 1:
             raise DataError(
                 "A site with several sequences a row has missing steps. Sample each of them at a site of its own."
             )
-        xp = namespace(values, classes, weights, observed)
-        shares = xp.ones(len(values)) if weights is None else weights
-        of_whole = self._counted(values, classes, num_classes, xp.where(is_whole, shares, 0.0))
+        shares = np.ones(len(codes)) if sample.weights is None else np.asarray(sample.weights)
+        of_whole = self._counted(dataclasses.replace(sample, weights=np.where(is_whole, shares, 0.0)))
         is_partial = is_informative & ~is_whole
-        if xp is np and not is_partial.any():
+        if not is_partial.any():
             return of_whole
-        of_partial, codes = xp.where(is_partial, shares, 0.0), xp.asarray(values).astype(int)
-        kept = RetainedRows.of_rows(codes, classes, num_classes, of_partial, observed)
+        of_partial = np.where(is_partial, shares, 0.0)
+        kept = RetainedRows.of_rows(codes, sample.classes, sample.num_classes, of_partial, observed)
         return CountsAndRows(of_whole, kept, self.most_missing(observed if kept.observed is None else kept.observed))
 
-    def _counted(self, values: Cells, classes: Classes, num_classes: int, weights: Real[Array, " n"] | None) -> Sums:
+    def _counted(self, sample: Sample) -> Sums:
         """The counts of complete rows."""
-        codes, inside = as_codes(values)
+        classes, num_classes, weights = sample.classes, sample.num_classes, sample.weights
+        codes, inside = as_codes(sample.values)
         extra, shape = codes.shape[1:-1], (self.contexts.size, self.contexts.num_symbols)
         rows, mask = _by_column(codes), _by_column(inside)
         by_column = [

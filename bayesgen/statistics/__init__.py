@@ -45,7 +45,7 @@ from .latent import LATENT_CHUNK_NUMBERS, LatentDensity, LatentLikelihood, Retai
 from .moments import class_moments
 from .multivariate_normal import MultivariateNormalLikelihood
 from .normal import NormalLikelihood, column_sums, few, median_of_draws, scaled_squares
-from .passes import Classes, class_counts, class_weights
+from .passes import Classes, Sample, class_counts, class_weights
 from .patterns import PatternMoments
 from .sufficient import SufficientStatistics, first_rows, merged, padded_rows, sufficient_statistics, summaries_of
 from .summaries import Moments, Summary, Sums, check_magnitudes, check_rows, outer_or_square
@@ -78,6 +78,7 @@ __all__ = [
     "Reference",
     "RetainedRows",
     "RowDensity",
+    "Sample",
     "StatesLikelihood",
     "SufficientStatistics",
     "Summary",

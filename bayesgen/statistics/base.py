@@ -16,7 +16,7 @@ from bayesgen.records import record
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
 from .arrays import Cells, namespace
-from .passes import Classes
+from .passes import Classes, Sample
 from .summaries import Summary
 
 Weight: TypeAlias = Real[Array, "..."] | float
@@ -233,7 +233,6 @@ class Likelihood(abc.ABC):
         """
         return None
 
-    @abc.abstractmethod
     def summarize(
         self,
         values: Cells,
@@ -257,6 +256,11 @@ class Likelihood(abc.ABC):
         Returns:
             A `Summary`: float64 NumPy arrays from NumPy arrays; from JAX arrays, traceably, JAX arrays.
         """
+        return self.summary_of(Sample(values, classes, num_classes, weights, observed, measure))
+
+    @abc.abstractmethod
+    def summary_of(self, sample: Sample) -> Summary:
+        """The summary of rows by class. See `summarize`."""
 
     @abc.abstractmethod
     def log_likelihood(self, parameters: Parameters, summary: Summary) -> Float[Array, "..."]:

@@ -1,7 +1,6 @@
 """Columns with finitely many values: counts of each value, and densities of rows by product or by look-up."""
 
 import dataclasses
-from collections.abc import Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -13,7 +12,7 @@ from bayesgen.typing import Array, Bool, Float, Int, Integer, Real, Shaped
 
 from .arrays import Cells, Sparse, filled, flatten_rows, log_factorial, log_linear, log_rising, namespace, safe_product
 from .base import Likelihood, Parameters, RowDensity, Weight
-from .passes import Classes, class_counts, class_sums, class_weights
+from .passes import Sample, class_sums, class_weights
 from .summaries import Sums, trailing
 
 # Sums over sparse rows of counts of terms that depend on count and column alone: equal pairs are computed once.
@@ -93,29 +92,17 @@ JOINT_ROWS = 1 << 17  # many to each combination
 class BernoulliLikelihood(Likelihood):
     """Columns of zeros and ones, dense or sparse. Parameters: `log_one` and `log_zero`, (K, *extra); -inf allowed."""
 
-    def summarize(
-        self,
-        values: Cells,
-        classes: Classes,
-        num_classes: int,
-        weights: Real[Array, " n"] | None = None,
-        observed: Bool[Array, " n *extra"] | None = None,
-        measure: Mapping[str, Array] | None = None,
-    ) -> Sums:
+    def summary_of(self, sample: Sample) -> Sums:
         """Count ones and zeros by class: two totals (K, *extra). See `Likelihood.summarize`."""
-        shape = (num_classes, *values.shape[1:])
-        mask = None if observed is None else flatten_rows(observed)
-        rows = flatten_rows(values if observed is None else filled(values, observed))
-        ones = class_sums(rows, classes, num_classes, weights, mask)
-        count = class_counts(classes, num_classes, weights, observed)
-        if weights is None and classes.ndim == 1:  # whole numbers, so the difference is exact
-            zeros = trailing(count, 2).reshape(num_classes, -1) - ones
-        elif scipy.sparse.issparse(rows):
-            zeros = _sparse_zeros(rows, classes, num_classes, weights, count[:, None] - ones)
+        rows, count = sample.cells(), sample.counts()
+        ones = sample.sums(rows, sample.observed)
+        if sample.weights is None and sample.classes.ndim == 1:  # whole numbers, so the difference is exact
+            zeros = trailing(count, ones.ndim) - ones
+        elif isinstance(rows, Sparse):
+            zeros = _sparse_zeros(rows, sample, count[:, None] - ones)
         else:
-            zeros = class_sums(1.0 - rows, classes, num_classes, weights, mask)
-        base = namespace(ones).zeros(shape)
-        return Sums(count, (ones.reshape(shape), zeros.reshape(shape)), base)
+            zeros = sample.sums(1.0 - rows, sample.observed)
+        return Sums(count, (ones, zeros), namespace(ones).zeros(ones.shape))
 
     def log_likelihood(self, parameters: Parameters, summary: Sums) -> Float[Array, "..."]:  # type: ignore[override]
         ones, zeros = summary.totals
@@ -194,19 +181,13 @@ class BernoulliDensity(RowDensity):
         )
 
 
-def _sparse_zeros(
-    rows: Sparse,
-    classes: Classes,
-    num_classes: int,
-    weights: Real[Array, " n"] | None,
-    difference: Float[Array, "K m"],
-) -> Float[Array, "K m"]:
+def _sparse_zeros(rows: Sparse, sample: Sample, difference: Float[Array, "K m"]) -> Float[Array, "K m"]:
     """Weights of zeros by class in a sparse matrix: the difference of all weights and those of ones.
 
     Columns without zeros are found by counting, because rounding would leave them a tiny weight.
     """
-    has_weight = (class_weights(classes, num_classes, weights) > 0).astype(np.float64)
-    full = class_sums(rows, has_weight, num_classes) == has_weight.sum(0)[:, None]
+    has_weight = (class_weights(sample.classes, sample.num_classes, sample.weights) > 0).astype(np.float64)
+    full = class_sums(rows, has_weight, sample.num_classes) == has_weight.sum(0)[:, None]
     return np.where(full, 0.0, np.maximum(difference, 0.0))
 
 
@@ -267,30 +248,17 @@ class CategoricalLikelihood(Likelihood):
 
     num_categories: int
 
-    def summarize(
-        self,
-        values: Shaped[Array, " n *extra"],
-        classes: Classes,
-        num_classes: int,
-        weights: Real[Array, " n"] | None = None,
-        observed: Bool[Array, " n *extra"] | None = None,
-        measure: Mapping[str, Array] | None = None,
-    ) -> Sums:
+    def summary_of(self, sample: Sample) -> Sums:
         """Count each value of each column by class: totals (K, *extra, r). See `Likelihood.summarize`."""
-        size = self.num_categories
-        if observed is not None:  # missing cells get a value of their own, which is not counted
-            values, size = filled(values, observed, self.num_categories), size + 1
-        rows = flatten_rows(values)
-        if classes.ndim == 1 and namespace(values, classes, weights) is np:
-            counts = _count_jointly(rows, classes, num_classes, weights, size)[..., : self.num_categories]
+        rows, size = sample.cells(self.num_categories), self.num_categories  # a missing cell has a value of its own
+        if sample.has_codes:
+            num_values = size + (sample.observed is not None)
+            given = sample.classes, sample.num_classes, sample.weights, num_values
+            counts = _count_jointly(flatten_rows(rows), *given)[..., :size].reshape(*sample.shape, size)
         else:
-            of_values = [
-                class_sums(rows == value, classes, num_classes, weights) for value in range(self.num_categories)
-            ]
+            of_values = [sample.sums(rows == value) for value in range(size)]
             counts = namespace(*of_values).stack(of_values, -1)
-        shape = (num_classes, *values.shape[1:])
-        count = class_counts(classes, num_classes, weights, observed)
-        return Sums(count, (counts.reshape(*shape, self.num_categories),), namespace(counts).zeros(shape))
+        return Sums(sample.counts(), (counts,), namespace(counts).zeros(sample.shape))
 
     def log_likelihood(self, parameters: Parameters, summary: Sums) -> Float[Array, "..."]:  # type: ignore[override]
         terms = safe_product(summary.totals[0], parameters["log_probs"]).sum(-1) + summary.log_base

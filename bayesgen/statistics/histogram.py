@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import jax.numpy as jnp
@@ -16,7 +15,7 @@ from bayesgen.typing import Array, Bool, Float, Int, Integer, Real, Shaped
 from .arrays import Cells, filled, flatten_rows, namespace, safe_product
 from .base import Likelihood, Parameters, RowDensity, Weight
 from .discrete import looked_up, mixed_tables
-from .passes import Classes, class_counts, class_sums
+from .passes import Sample
 from .summaries import Sums
 
 # Densities are flat within bins, and exponential with the scales `tails` beyond the ends; where an end is infinite,
@@ -162,52 +161,28 @@ class BinTotals:
     sums: Float[Array, "K m"]
 
 
-def bin_totals(
-    rows: Real[Array, "n m"],
-    edges: Float[np.ndarray, "m edges"],
-    classes: Classes,
-    num_classes: int,
-    weights: Real[Array, " n"] | None = None,
-    observed: Bool[Array, "n m"] | None = None,
-) -> BinTotals:
+def bin_totals(rows: Real[Array, "n m"], edges: Float[np.ndarray, "m edges"], sample: Sample) -> BinTotals:
     """The totals of the observed cells. Where classes are codes, in one pass over the data."""
     with np.errstate(over="ignore", invalid="ignore"):  # of sums of huge numbers, which no density uses
-        if classes.ndim == 1 and namespace(rows, classes, weights, observed) is np:
-            return _of_codes(rows, edges, classes, num_classes, weights, observed)
-        return _plainly(rows, edges, classes, num_classes, weights, observed)
+        return (_of_codes if sample.has_codes else _plainly)(rows, edges, sample)
 
 
-def _plainly(
-    rows: Real[Array, "n m"],
-    edges: Float[np.ndarray, "m edges"],
-    classes: Classes,
-    num_classes: int,
-    weights: Real[Array, " n"] | None,
-    observed: Bool[Array, "n m"] | None,
-) -> BinTotals:
+def _plainly(rows: Real[Array, "n m"], edges: Float[np.ndarray, "m edges"], sample: Sample) -> BinTotals:
     """The totals bin by bin: for responsibilities, and under tracing."""
     xp, flat, codes = namespace(rows), flat_edges(edges), bin_codes(rows, edges)
     cells = [codes == index for index in range(edges.shape[1] - 1)]
     left, right = xp.maximum(flat[:, 0] - rows, 0.0), xp.maximum(rows - flat[:, -1], 0.0)
-    *counts, below, above, sums = (
-        class_sums(cell, classes, num_classes, weights, observed) for cell in (*cells, left, right, rows)
-    )
+    *counts, below, above, sums = (sample.sums(cell, sample.mask) for cell in (*cells, left, right, rows))
     return BinTotals(namespace(*counts).stack(counts, -1), below, above, sums)
 
 
-def _of_codes(
-    rows: Real[Array, "n m"],
-    edges: Float[np.ndarray, "m edges"],
-    codes: Int[Array, " n"],
-    num_classes: int,
-    weights: Real[Array, " n"] | None,
-    observed: Bool[Array, "n m"] | None,
-) -> BinTotals:
+def _of_codes(rows: Real[Array, "n m"], edges: Float[np.ndarray, "m edges"], sample: Sample) -> BinTotals:
     """The totals in one pass, from counts and sums of distances from an origin, by flat part and beyond both ends.
 
     Distances from a central edge keep all digits, however far the data are from zero.
     """
     flat, size = flat_edges(edges), edges.shape[1]
+    codes, num_classes, weights, mask = sample.classes, sample.num_classes, sample.weights, sample.mask
     num_cells = size + 2  # the last one holds missing cells
     origin = flat[:, size // 2]
     counts, distances = (np.zeros((flat.shape[0], num_classes * num_cells)) for _ in range(2))
@@ -215,8 +190,8 @@ def _of_codes(
         columns = np.array(rows[part].T, np.float64, order="C")
         cells = reached(columns, flat).astype(np.int64)
         columns -= origin[:, None]
-        if observed is not None:
-            missing = ~observed[part].T
+        if mask is not None:
+            missing = ~mask[part].T
             cells[missing], columns[missing] = size + 1, 0.0
         cells += codes[part] * num_cells
         weight = None if weights is None else weights[part]
@@ -260,42 +235,31 @@ class HistogramLikelihood(Likelihood):
     def summarizes(self) -> bool:
         return self.edges is not None
 
-    def summarize(
-        self,
-        values: Shaped[Array, " n *extra"],
-        classes: Classes,
-        num_classes: int,
-        weights: Real[Array, " n"] | None = None,
-        observed: Bool[Array, " n *extra"] | None = None,
-        measure: Mapping[str, Array] | None = None,
-    ) -> Sums:
+    def summary_of(self, sample: Sample) -> Sums:
         """Count the numbers in each bin, totals (K, *extra, r), and sum them. See `Likelihood.summarize`.
 
         Raises:
             DataError: numbers beyond an end without a tail; rows of another number of columns than the edges.
         """
         assert self.edges is not None and self.tails is not None, "the edges are not known"
-        cells = values if observed is None else filled(values, observed, 0.0)
-        rows, mask = flatten_rows(cells), None if observed is None else flatten_rows(observed)
+        rows, shape = flatten_rows(sample.cells(0.0)), sample.shape
         if self.edges.ndim > 1 and len(self.edges) != rows.shape[1]:
             raise DataError(
-                f"The rows have the shape {values.shape}, and the bins are of {len(self.edges)} columns. Give rows of "
-                "these columns, or edges of as many."
+                f"The rows have the shape {sample.values.shape}, and the bins are of {len(self.edges)} columns. Give "
+                "rows of these columns, or edges of as many."
             )
         edges, tails = (np.broadcast_to(array, (rows.shape[1], array.shape[-1])) for array in (self.edges, self.tails))
-        totals = bin_totals(rows, edges, classes, num_classes, weights, mask)
+        totals = bin_totals(rows, edges, sample)
         xp = namespace(totals.counts)
         base = xp.zeros(totals.sums.shape)
         if self.has_base:
             base = -(totals.counts * np.log(bin_widths(edges, tails))).sum(-1)
             for tail, beyond in ((tails[:, 0], totals.left), (tails[:, 1], totals.right)):
                 if xp is np and (beyond[:, tail == 0] > 0).any():
-                    _refuse_outside(rows, edges, tails, mask)
+                    _refuse_outside(rows, edges, tails, sample.mask)
                 base = base - beyond / np.where(tail > 0, tail, 1.0)
-        count, shape = class_counts(classes, num_classes, weights, observed), (num_classes, *values.shape[1:])
-        return Sums(
-            count, (totals.counts.reshape(*shape, self.num_bins), totals.sums.reshape(shape)), base.reshape(shape)
-        )
+        counts = totals.counts.reshape(*shape, self.num_bins)
+        return Sums(sample.counts(), (counts, totals.sums.reshape(shape)), base.reshape(shape))
 
     def log_likelihood(self, parameters: Parameters, summary: Sums) -> Float[Array, "..."]:  # type: ignore[override]
         """Sum over bins of count times log probability, less the logs of widths."""
@@ -383,7 +347,7 @@ def _refuse_outside(
     rows: Real[np.ndarray, "n m"],
     edges: Float[np.ndarray, "m edges"],
     tails: Float[np.ndarray, "m 2"],
-    observed: Bool[np.ndarray, "n m"] | None,
+    observed: Bool[Array, "n m"] | None,
 ) -> NoReturn:
     """Refuse the first number beyond an end that has no tail."""
     outside = np.isinf(excess(rows, edges, tails))

@@ -26,7 +26,7 @@ from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 from .arrays import Cells, namespace
 from .base import Likelihood, Parameters, RowDensity
 from .moments import class_moments
-from .passes import Classes
+from .passes import Classes, Sample
 from .summaries import Moments, Summary
 
 
@@ -96,9 +96,7 @@ class RetainedRows(Summary):
         weights: Real[Array, " n"] | None = None,
         observed: Bool[Array, "n T ..."] | None = None,
     ) -> "RetainedRows":
-        """Rows with a positive weight in a class. Under tracing, all are kept."""
-        if namespace(values, classes, weights) is jnp:
-            return _traced(jnp.asarray(values), jnp.asarray(classes), num_classes, weights, observed)
+        """Rows with a positive weight in a class."""
         places, codes, counts = _entries(np.asarray(classes), num_classes, weights)
         entries = np.flatnonzero(counts)
         rows, of_entries = np.unique(places[entries], return_inverse=True)
@@ -205,26 +203,12 @@ def _entries(
     classes: Classes, num_classes: int, weights: Real[Array, " n"] | None
 ) -> tuple[Int[Array, " e"], Int[Array, " e"], Float[Array, " e"]]:
     """Row, class and weight of each entry: one for each row of codes, one for each row and class else."""
-    xp, num_rows = namespace(classes, weights), len(classes)
-    counts = xp.ones(num_rows) if weights is None else xp.asarray(weights, float)
+    num_rows = len(classes)
+    counts = np.ones(num_rows) if weights is None else np.asarray(weights, float)
     if classes.ndim == 1:
-        return xp.arange(num_rows), xp.asarray(classes, int), counts
-    shares = (xp.asarray(classes, float) * counts[:, None]).ravel()
-    return xp.repeat(xp.arange(num_rows), num_classes), xp.tile(xp.arange(num_classes), num_rows), shares
-
-
-def _traced(
-    values: Real[Array, "n T ..."],
-    classes: Classes,
-    num_classes: int,
-    weights: Real[Array, " n"] | None,
-    observed: Bool[Array, "n T ..."] | None,
-) -> RetainedRows:
-    """The traced form: all rows, whatever their weights."""
-    places, codes, counts = _entries(classes, num_classes, weights)
-    mask = None if observed is None else jnp.asarray(observed)
-    kept = values if mask is None or jnp.issubdtype(values.dtype, jnp.integer) else jnp.where(mask, values, 0.0)
-    return RetainedRows(kept, mask, jnp.asarray(places), codes, counts, num_classes)
+        return np.arange(num_rows), np.asarray(classes, int), counts
+    shares = (np.asarray(classes, float) * counts[:, None]).ravel()
+    return np.repeat(np.arange(num_rows), num_classes), np.tile(np.arange(num_classes), num_rows), shares
 
 
 Output = TypeVar("Output")
@@ -259,16 +243,8 @@ class LatentLikelihood(Likelihood):
         """Roughly how many numbers the density of one row holds at once, which sizes of chunks depend on."""
         return float(math.prod(values.shape[1:]))
 
-    def summarize(
-        self,
-        values: Cells,
-        classes: Classes,
-        num_classes: int,
-        weights: Real[Array, " n"] | None = None,
-        observed: Bool[Array, "n ..."] | None = None,
-        measure: Mapping[str, Array] | None = None,
-    ) -> RetainedRows:
-        return RetainedRows.of_rows(values, classes, num_classes, weights, observed)
+    def summary_of(self, sample: Sample) -> RetainedRows:
+        return RetainedRows.of_rows(sample.values, sample.classes, sample.num_classes, sample.weights, sample.observed)
 
     def log_likelihood(self, parameters: Parameters, summary: RetainedRows) -> Float[Array, "..."]:  # type: ignore[override]
         """Sums of the weighted log densities of the rows of each class."""

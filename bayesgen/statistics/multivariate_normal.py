@@ -8,15 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.records import record
-from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
+from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
-from .arrays import LOG_2PI, Cells, flatten_rows, inverse_lower, log_diagonal, namespace
+from .arrays import LOG_2PI, Cells, inverse_lower, log_diagonal, namespace
 from .base import Likelihood, Parameters, Reference, RowDensity
 from .conditioning import Ellipsoids, conditional_draws, conditional_means, marginal_log_probs
 from .expectation import log_likelihood_of_groups, traced_log_likelihood
 from .moments import class_moments
 from .normal import median_of_draws, standard_log_density
-from .passes import Classes
+from .passes import Sample
 from .patterns import PatternMoments
 from .summaries import Moments, trailing
 
@@ -27,27 +27,18 @@ class MultivariateNormalLikelihood(Likelihood):
 
     takes_squares = True
 
-    def summarize(
-        self,
-        values: Real[Array, "n *extra D"],
-        classes: Classes,
-        num_classes: int,
-        weights: Real[Array, " n"] | None = None,
-        observed: Bool[Array, "n *extra D"] | None = None,
-        measure: Mapping[str, Array] | None = None,
-    ) -> Moments | PatternMoments:
+    def summary_of(self, sample: Sample) -> Moments | PatternMoments:
         """Centred moments and cross products by class. See `Likelihood.summarize`.
 
-        Where cells are missing, those of each class and pattern of observed cells; the mask is then a NumPy array,
-        under tracing, too. Rows without observed cells are left out, because they slow EM down.
+        Where cells are missing, those of each class and pattern of observed cells. Rows without observed cells are left
+        out, because they slow EM down.
         """
-        if observed is not None:
-            has_cells = flatten_rows(np.asarray(observed)).any(1)
-            if not has_cells.all():
-                values, classes, observed = values[has_cells], classes[has_cells], observed[has_cells]
-                weights = None if weights is None else weights[has_cells]
-            if not np.all(observed):
-                return PatternMoments.of_rows(values, classes, num_classes, weights, observed)
+        if sample.mask is not None:
+            has_cells = np.asarray(sample.mask).any(1)
+            sample = sample if has_cells.all() else sample.take(np.flatnonzero(has_cells))
+        values, classes, num_classes, weights = sample.values, sample.classes, sample.num_classes, sample.weights
+        if sample.observed is not None and not np.all(sample.observed):
+            return PatternMoments.of_rows(values, classes, num_classes, weights, sample.observed)
         extra, dimension = values.shape[1:-1], values.shape[-1]
         blocks = values.reshape(len(values), math.prod(extra), dimension)
         parts = [

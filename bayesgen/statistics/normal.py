@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.records import record, static
-from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
+from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
 from .arrays import LOG_2PI, Cells, filled, flatten_rows, namespace, precise
 from .base import Likelihood, Parameters, Reference, RowDensity
 from .moments import class_moments
-from .passes import Classes
+from .passes import Sample
 from .summaries import Moments, trailing
 
 MOST_FOR_MEDIAN = 101  # draws of which the median is taken
@@ -32,23 +32,14 @@ class NormalLikelihood(Likelihood):
         """Of values on the scale of the data, not of their logarithms."""
         return not self.log_scale
 
-    def summarize(
-        self,
-        values: Real[Array, " n *extra"],
-        classes: Classes,
-        num_classes: int,
-        weights: Real[Array, " n"] | None = None,
-        observed: Bool[Array, " n *extra"] | None = None,
-        measure: Mapping[str, Array] | None = None,
-    ) -> Moments:
+    def summary_of(self, sample: Sample) -> Moments:
         """Centred moments of each column by class. See `Likelihood.summarize`."""
-        values = values if observed is None else filled(values, observed)
+        values = sample.cells()
         rows = flatten_rows(namespace(values).log(precise(values)) if self.log_scale else values)
-        mask = None if observed is None else flatten_rows(observed)
-        moments = class_moments(rows, classes, num_classes, weights, observed=mask)
+        moments = class_moments(rows, sample.classes, sample.num_classes, sample.weights, observed=sample.mask)
         base = moments.log_base - trailing(moments.count, 2) * moments.mean if self.log_scale else moments.log_base
-        shape = (num_classes, *values.shape[1:])
-        count = moments.count if observed is None else moments.count.reshape(shape)
+        shape = sample.shape
+        count = moments.count if sample.observed is None else moments.count.reshape(shape)
         return Moments(count, moments.mean.reshape(shape), moments.scatter.reshape(shape), base.reshape(shape))
 
     def log_likelihood(self, parameters: Parameters, summary: Moments) -> Float[Array, "..."]:  # type: ignore[override]

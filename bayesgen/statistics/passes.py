@@ -1,5 +1,7 @@
 """Weights and sums of rows by class, in chunks that stay in cache."""
 
+import dataclasses
+from collections.abc import Mapping
 from typing import TypeAlias
 
 import jax
@@ -10,9 +12,59 @@ import scipy.sparse
 from bayesgen.runtime import chunks
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
-from .arrays import Sparse, flatten_rows, namespace
+from .arrays import Cells, Sparse, filled, flatten_rows, namespace
 
 Classes: TypeAlias = Int[Array, " n"] | Real[Array, "n K"]  # codes, or responsibilities
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    """Rows of one site in classes. The fields are the arguments of `Likelihood.summarize`."""
+
+    values: Cells
+    classes: Classes
+    num_classes: int
+    weights: Real[Array, " n"] | None = None
+    observed: Bool[Array, "n ..."] | None = None
+    measure: Mapping[str, Array] | None = None
+
+    @property
+    def has_codes(self) -> bool:
+        """Whether classes are codes, in NumPy: what responsibilities and tracing need is slower."""
+        arrays = (self.values, self.classes, self.weights, self.observed)
+        return self.classes.ndim == 1 and namespace(*arrays) is np
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of a table of cells by class: (K, *extra, *event)."""
+        return (self.num_classes, *self.values.shape[1:])
+
+    @property
+    def mask(self) -> Bool[Array, "n m"] | None:
+        """Of the observed cells of a matrix of rows; None where all are."""
+        return None if self.observed is None else flatten_rows(self.observed)
+
+    def cells(self, filling: float | int = 1.0) -> Cells:
+        """The rows, with a value in place of missing cells."""
+        return self.values if self.observed is None else filled(self.values, self.observed, filling)
+
+    def take(self, rows: Int[Array, " k"]) -> "Sample":
+        """Some of the rows."""
+        weights = None if self.weights is None else self.weights[rows]
+        observed = None if self.observed is None else self.observed[rows]
+        return dataclasses.replace(
+            self, values=self.values[rows], classes=self.classes[rows], weights=weights, observed=observed
+        )
+
+    def counts(self) -> Float[Array, " K *columns"]:
+        """Total weight of each class, (K,), or of its observed cells, where some are missing."""
+        return class_counts(self.classes, self.num_classes, self.weights, self.observed)
+
+    def sums(self, cells: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "K ..."]:
+        """Weighted sums by class of what was computed from the rows, (n, *shape), over the observed cells."""
+        mask = None if observed is None else flatten_rows(observed)
+        total = class_sums(flatten_rows(cells), self.classes, self.num_classes, self.weights, mask)
+        return total.reshape(self.num_classes, *cells.shape[1:])
 
 
 def class_counts(

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -31,7 +31,7 @@ from .base import Likelihood, Parameters, RowDensity, register
 from .discrete import BernoulliLikelihood, CategoricalLikelihood
 from .multivariate_normal import LowRankNormalLikelihood, MultivariateNormalLikelihood
 from .normal import NormalLikelihood
-from .passes import Classes, class_counts, class_sums
+from .passes import Sample
 from .summaries import Sums, trailing
 
 # Exponential families: log p(x | theta) = sum_j eta_j(theta) T_j(x) - A(theta) + log h(x).
@@ -63,34 +63,21 @@ class ExponentialFamily(Likelihood):
     mean: Callable[[Any], Any] | None = None
     draw: Callable[[np.random.Generator, Any], Any] | None = None
 
-    def summarize(
-        self,
-        values: Cells,
-        classes: Classes,
-        num_classes: int,
-        weights: Real[Array, " n"] | None = None,
-        observed: Bool[Array, "n ..."] | None = None,
-        measure: Mapping[str, Array] | None = None,
-    ) -> Sums:
+    def summary_of(self, sample: Sample) -> Sums:
         """Sum each statistic by class. See `Likelihood.summarize`; vectors are observed or missing as a whole."""
-        events = None if observed is None else self.whole_events(observed)
-        if observed is not None:
-            values = filled(values, observed)
+        events = None if sample.observed is None else self.whole_events(sample.observed)
+        values, measure = sample.cells(), sample.measure
 
         def by_class(rows: Cells) -> Float[Array, "K ..."]:
-            mask = observed if observed is None or rows.shape == observed.shape else events
-            cells = None if mask is None else flatten_rows(mask)
-            sums = class_sums(flatten_rows(rows), classes, num_classes, weights, cells)
-            return sums.reshape(num_classes, *rows.shape[1:])
+            return sample.sums(rows, sample.observed if rows.shape == values.shape else events)
 
         with np.errstate(divide="ignore"):  # of filled cells, which may be at the boundary of the support
             totals = tuple(by_class(rows) for rows in self.statistics(values, measure))
-            extra = values.shape[1 : values.ndim - self.event_dim]
             if self.log_base is not None:
                 base = by_class(self.log_base(values, measure))
             else:
-                base = namespace(*totals).zeros((num_classes, *extra))
-        return Sums(class_counts(classes, num_classes, weights, events), totals, base)
+                base = namespace(*totals).zeros(sample.shape[: values.ndim - self.event_dim])
+        return Sums(dataclasses.replace(sample, observed=events).counts(), totals, base)
 
     def whole_events(self, observed: Bool[Array, "n ..."]) -> Bool[Array, "n ..."]:
         """Mask (n, *extra) of the observed events; a DataError refuses partly observed vectors."""

@@ -182,9 +182,7 @@ def test_chunks_and_traced_rows_give_the_same(rng, monkeypatch):
     table = likelihood.density(parameters).log_prob(rows)
     with jax.enable_x64(True):
         arrays = {name: jnp.asarray(value) for name, value in parameters.items()}
-        traced = jax.jit(
-            lambda values, classes: likelihood.log_likelihood(arrays, likelihood.summarize(values, classes, CLASSES))
-        )(rows, shares)
+        traced = jax.jit(likelihood.log_likelihood)(arrays, summary)
         many = {name: jnp.stack([value, value[::-1]]) for name, value in arrays.items()}
         np.testing.assert_allclose(
             likelihood.log_prob_of_many(many, jnp.asarray(rows))[:, 0], table.T, rtol=1e-12, atol=1e-12
