@@ -243,7 +243,7 @@ def mixture(answers: Sequence[Any], log_weights: Float[np.ndarray, " M"], mixes:
     p_m(x), where the joints are mixed and the members model x; else p(y | x) = sum_m weight_m p_m(y | x).
     """
     first, log_marginals = answers[0], [each.log_marginal for each in answers]
-    if mixes == "marginal":
+    if mixes == "marginal" or isinstance(first, DensityPrediction):
         return DensityPrediction(_log_sum(log_weights, log_marginals), WITHOUT_CLASSES, used())
     if isinstance(first, ClassPrediction):
         tables = [log_joint_of(each) if mixes == "joint" else log_conditional(each) for each in answers]
