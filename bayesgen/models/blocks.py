@@ -22,10 +22,19 @@ from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.families import Family, FixedCategorical, Scale, argument_names, default_variances
 from bayesgen.labels import Labelled
 from bayesgen.program import ConcreteModel, GenerativeProgram, Model, Plan, Recipe
-from bayesgen.statistics import Cells, Likelihood, Moments, PatternMoments, check_magnitudes, check_rows
+from bayesgen.statistics import (
+    Cells,
+    Likelihood,
+    Moments,
+    PatternMoments,
+    SufficientStatistics,
+    check_magnitudes,
+    check_rows,
+    sufficient_statistics,
+)
 from bayesgen.typing import Array, Bool, Float
 
-from .closed_response import ClosedResponse, refuse_missing_everywhere
+from .closed_response import ClosedResponse, refuse_missing_everywhere, refuse_unseen
 from .conjugate import Block, Conjugate
 from .function import LABEL, BlocksFunction
 
@@ -244,6 +253,14 @@ class BlockModel(ConcreteModel[Labelled]):
                 units = 1.0 if variance is None else np.sqrt(default_variances(variance))
                 check_rows(attributes[name], units, functools.partial(column_name, columns))
 
+    def summarize(self, schema: Schema, rows: Rows) -> SufficientStatistics:
+        """The sufficient statistics of rows: of columns that depend on features, together with these."""
+        sources, measure = {**rows.covariates, **rows.values}, {}
+        for name, source in self.given.items():
+            features = np.asarray(sources[source])
+            measure[name] = {"features": features[:, None] if features.ndim == 1 else features}
+        return sufficient_statistics(rows, self.statistics(schema), max(1, len(schema.classes or ())), measure=measure)
+
     def statistics(self, schema: Schema) -> dict[str, Likelihood]:
         return {name: self._likelihood(family, schema, name, columns) for name, family, columns in self.blocks}
 
@@ -323,10 +340,7 @@ class BlockModel(ConcreteModel[Labelled]):
         mean = variance = None
         if family.traits.scaled:
             if schema.mean is None or schema.variance is None:
-                raise ModelError(
-                    f"Block {name!r}: default hyperparameters come from the training columns, which this schema has "
-                    "not seen. Bind with the schema of a fit (fit.schema), or give numbers."
-                )
+                refuse_unseen(name)
             position, means, variances = known_moments(schema)
             where = [position[column] for column in columns]
             mean, variance = means[where], variances[where]

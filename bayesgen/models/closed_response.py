@@ -59,6 +59,14 @@ def refuse_missing_everywhere(response: str) -> NoReturn:
     )
 
 
+def refuse_unseen(block: str) -> NoReturn:
+    """Refuse to resolve default hyperparameters of a block without training rows."""
+    raise ModelError(
+        f"Block {block!r}: default hyperparameters come from the training columns, which this schema has not seen. "
+        "Bind with the schema of a fit (fit.schema), or give numbers."
+    )
+
+
 class Regression(Recipe[NumberLabel], abc.ABC):
     """A model whose label is a number."""
 

@@ -27,10 +27,8 @@ from bayesgen.program import ConcreteModel, Response
 from bayesgen.statistics import (
     Cells,
     Moments,
-    SufficientStatistics,
     check_magnitudes,
     check_rows,
-    sufficient_statistics,
 )
 from bayesgen.typing import Float
 
@@ -42,6 +40,7 @@ from .closed_response import (
     check_prior,
     refuse_missing_everywhere,
     refuse_sparse,
+    refuse_unseen,
     regression_schema,
 )
 
@@ -176,11 +175,6 @@ class FeatureRegression(BlockModel):
     def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
         """Nothing: `read` checks the features, and new rows have no response."""
 
-    def summarize(self, schema: Schema, rows: Rows) -> SufficientStatistics:
-        """Means and cross products of features and response."""
-        measure = {RESPONSE: {"features": rows.covariates[FEATURES]}}
-        return sufficient_statistics(rows, self.statistics(schema), 1, measure=measure)
-
     def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
         """Fill in means and variances of features and response; known ones stay."""
         basis, response, summary = _basis(schema), schema.response, summaries[RESPONSE]
@@ -200,10 +194,7 @@ class FeatureRegression(BlockModel):
     def _scale(self, schema: Schema, name: str, family: Family, columns: Sequence[str]) -> Scale:
         basis, response = _basis(schema), schema.response
         if response is None or basis.mean is None or basis.variance is None or response.variance is None:
-            raise ModelError(
-                "The default prior comes from the training rows, which this schema has not seen. Bind with the schema "
-                "of a fit (fit.schema)."
-            )
+            refuse_unseen(name)
         return Scale(
             mean=np.asarray(response.mean),
             variance=np.asarray(response.variance),

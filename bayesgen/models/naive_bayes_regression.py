@@ -10,22 +10,28 @@ import numpyro.distributions as dist
 
 from bayesgen.data import Rows, Schema, Table, response_of_rows
 from bayesgen.describe import quote_some
-from bayesgen.errors import DataError, ModelError
+from bayesgen.errors import DataError
 from bayesgen.families import Family, LinearNormalInverseGamma, NormalInverseGamma, Scale, default_variances
 from bayesgen.predictives import NormalPredictive
 from bayesgen.program import ConcreteModel, Response
 from bayesgen.statistics import (
     Cells,
     Moments,
-    SufficientStatistics,
     check_magnitudes,
     check_rows,
-    sufficient_statistics,
 )
 from bayesgen.typing import Array, Bool, Float
 
 from .blocks import BlockModel
-from .closed_response import RESPONSE, ClosedResponse, Regression, check_prior, refuse_sparse, regression_schema
+from .closed_response import (
+    RESPONSE,
+    ClosedResponse,
+    Regression,
+    check_prior,
+    refuse_sparse,
+    refuse_unseen,
+    regression_schema,
+)
 
 COLUMNS = "real"
 
@@ -125,11 +131,6 @@ class ColumnsOfResponse(BlockModel):
         units = 1.0 if schema.variance is None else np.sqrt(default_variances(schema.variance))
         check_rows(attributes[COLUMNS], units, functools.partial(_column_name, schema.columns or ()))
 
-    def summarize(self, schema: Schema, rows: Rows) -> SufficientStatistics:
-        """Moments of the response, and of each column together with it."""
-        measure = {COLUMNS: {"features": rows.values[RESPONSE][:, None]}}
-        return sufficient_statistics(rows, self.statistics(schema), 1, measure=measure)
-
     def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
         """Fill in means and variances of response and columns; known ones stay."""
         response, of_response, of_columns = schema.response, summaries[RESPONSE], summaries[COLUMNS]
@@ -167,10 +168,7 @@ class ColumnsOfResponse(BlockModel):
     def _scale(self, schema: Schema, name: str, family: Family, columns: Sequence[str]) -> Scale:
         response = schema.response
         if response is None or response.variance is None or schema.mean is None or schema.variance is None:
-            raise ModelError(
-                "The default prior comes from the training rows, which this schema has not seen. Bind with the schema "
-                "of a fit (fit.schema)."
-            )
+            refuse_unseen(name)
         if name == RESPONSE:
             return Scale(mean=np.asarray(response.mean), variance=np.asarray(response.variance))
         return Scale(
