@@ -1,6 +1,16 @@
 """Generative programs: NumPyro functions that make data, and what can be computed from them."""
 
-from .density import log_prior
+from .density import (
+    LogLikelihood,
+    OfRows,
+    OfStatistics,
+    Prior,
+    ProgramDensity,
+    free_vector,
+    log_density_of_sites,
+    slope_along,
+    slopes_of_log_odds,
+)
 from .evaluation import at_free, free_of, saturated_sites
 from .generative import GenerativeProgram
 from .hidden_states import (
@@ -20,42 +30,28 @@ from .joint import (
     ratio_of_batches,
     reduce_draws,
 )
-from .log_densities import (
-    PRIOR_STARTS,
-    AttributesDensity,
-    ConditionalDensity,
-    ParameterDensity,
-    PosteriorDensity,
-    ProgramDensity,
-    ResponseDensity,
-    dispersed,
-    dispersed_starts,
-    free_vector,
-    slope_along,
-    slopes_of_log_odds,
-)
 from .model import ConcreteModel, Model, Recipe, Response
 from .pytree import PytreeFunction
 from .rows import read_rows
+from .starts import PRIOR_STARTS, dispersed, dispersed_starts
 from .structure import Plan
 
 __all__ = [
     "PRIOR_STARTS",
     "WHOLE",
-    "AttributesDensity",
     "ConcreteModel",
-    "ConditionalDensity",
     "GenerativeProgram",
+    "LogLikelihood",
     "Model",
-    "ParameterDensity",
+    "OfRows",
+    "OfStatistics",
     "Plan",
-    "PosteriorDensity",
+    "Prior",
     "ProgramDensity",
     "PytreeFunction",
     "Recipe",
     "Reduction",
     "Response",
-    "ResponseDensity",
     "are_exchangeable",
     "at_free",
     "average_states",
@@ -64,8 +60,8 @@ __all__ = [
     "finite_reference",
     "free_of",
     "free_vector",
+    "log_density_of_sites",
     "log_joint_draws",
-    "log_prior",
     "log_states_of_draws",
     "program_table",
     "ratio_of_batches",

@@ -1,4 +1,10 @@
-"""The log density of a program's latents given data, through summaries where the plan allows it."""
+"""`ProgramDensity`: log densities of a program's latents given data, of which all training methods are made."""
+
+import abc
+import enum
+import functools
+import math
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -6,94 +12,327 @@ import numpy as np
 from jax.scipy.special import logsumexp
 
 from bayesgen.data import Rows
+from bayesgen.log_density import LogDensity
+from bayesgen.records import copied, record, static
 from bayesgen.runtime import OwnedJit
 from bayesgen.statistics import SufficientStatistics
-from bayesgen.typing import Array, Float
+from bayesgen.typing import Array, Float, Int
 
-from .evaluation import Evaluation, class_table, evaluate_classes
+from .evaluation import Evaluation, class_table, evaluate_classes, unconstrain
 from .joint import log_joint_of
-from .structure import Arrays, Program
+from .structure import Arrays, Program, Structure
+
+FAST_TO_COMPILE = {"xla_backend_optimization_level": 0}  # for functions that run once a fit, for milliseconds
+GRADIENT_CHUNK_CELLS = 1 << 18  # rows x classes x columns of a chunk, which stays in the cache
+LOG_OF_ZERO = -1e30  # finite, so that its gradient is zero and not NaN
+ROWS_AT_ONCE = 64  # of a batch of Jacobians
 
 
-def density_work(program: Program, statistics: SufficientStatistics) -> float:
-    """Rough number of multiplications of one evaluation: one for each number of the data, times K for rows."""
-    cells, rows = (
-        sum(np.size(leaf) for leaf in jax.tree.leaves(part))
-        for part in (statistics.summaries, (statistics.rows, statistics.unlabelled))
-    )
-    return float(cells + program.num_classes * rows)
+class LogLikelihood(abc.ABC):
+    """A log-likelihood of data, one term of a `ProgramDensity`."""
+
+    @property
+    @abc.abstractmethod
+    def covariates(self) -> Arrays:
+        """Covariates of some rows."""
+
+    @abc.abstractmethod
+    def at(self, program: Program, evaluation: Evaluation) -> Float[Array, ""]:
+        """The log-likelihood at an evaluated program (run at the K classes)."""
+
+    @abc.abstractmethod
+    def cost(self, program: Program) -> float:
+        """Rough number of multiplications of one evaluation."""
+
+    @property
+    @abc.abstractmethod
+    def loops_over_rows(self) -> bool:
+        """Whether it is a sum over rows."""
+
+    def has_symmetries(self, program: Program) -> bool:
+        """Whether classes or hidden states may be swapped."""
+        return False
 
 
-def log_likelihood(
-    program: Program, evaluation: Evaluation, statistics: SufficientStatistics, hard: bool = False
-) -> Float[Array, ""]:
-    """Log-likelihood of the data at an evaluated program (run at the K classes).
+@record
+class OfStatistics(LogLikelihood):
+    """Log-likelihood of the attributes and labels of rows, by their statistics.
 
-    Missing labels are marginalised; with `hard`, the most probable class takes their place.
+    Missing labels are marginalised.
+
+    Attributes:
+        statistics: the data.
+        hard: whether rows without labels count by their most probable class alone.
+        sign: -1 where it is subtracted.
     """
-    weights = statistics.class_weights
-    total = jnp.where(weights > 0, weights * evaluation.label_log_probs, 0.0).sum()
-    for name, _ in program.plan.compressed:
-        part = evaluation.compressed(name).log_likelihood(statistics.summaries[name])
-        scale = evaluation.scale(name)
-        total += part if scale is None else scale * part
-    if statistics.rows is not None:
-        total += _rowwise_log_likelihood(program, evaluation.latents, statistics.rows)
-    if statistics.unlabelled is not None:
-        total += _unlabelled_log_likelihood(program, evaluation, statistics.unlabelled, hard)
-    return total
+
+    statistics: SufficientStatistics
+    hard: bool = static(default=False)
+    sign: int = static(default=1)
+
+    @property
+    def covariates(self) -> Arrays:
+        return self.statistics.covariates
+
+    def at(self, program: Program, evaluation: Evaluation) -> Float[Array, ""]:
+        weights, rows = self.statistics.class_weights, self.statistics.unlabelled
+        total = jnp.where(weights > 0, weights * evaluation.label_log_probs, 0.0).sum()
+        for name, _ in program.plan.compressed:
+            part = evaluation.compressed(name).log_likelihood(self.statistics.summaries[name])
+            scale = evaluation.scale(name)
+            total += part if scale is None else scale * part
+        if self.statistics.rows is not None:
+            total += _of_labelled(program, evaluation.latents, self.statistics.rows)
+        if rows is not None:
+            table = log_joint_of(program, evaluation, rows)
+            total += _weighted(rows, table.max(1) if self.hard else logsumexp(table, axis=1))
+        return self.sign * total
+
+    def cost(self, program: Program) -> float:
+        """One multiplication for each number of the data, times K for rows."""
+        cells, rows = map(_numbers, (self.statistics.summaries, (self.statistics.rows, self.statistics.unlabelled)))
+        return float(cells + program.num_classes * rows)
+
+    @property
+    def loops_over_rows(self) -> bool:
+        """Whether some sites have no sufficient statistic, or some rows no label."""
+        return self.statistics.rows is not None or self.statistics.unlabelled is not None
+
+    def has_symmetries(self, program: Program) -> bool:
+        """Whether classes may be swapped, because no row has a label, or the hidden states of a site."""
+        if any(likelihood.has_symmetries for _, likelihood in program.plan.compressed):
+            return True
+        return self.statistics.unlabelled is not None and not np.any(self.statistics.class_weights)
 
 
-def _unlabelled_log_likelihood(program: Program, evaluation: Evaluation, rows: Rows, hard: bool) -> Float[Array, ""]:
-    table = log_joint_of(program, evaluation, rows)
-    of_rows = table.max(1) if hard else logsumexp(table, axis=1)
+def _numbers(data: Any) -> int:
+    return sum(np.size(leaf) for leaf in jax.tree.leaves(data))
+
+
+def _of_labelled(program: Program, latents: Arrays, rows: Rows) -> Float[Array, ""]:
+    """Log-likelihood of the attributes without statistics, in rows with labels."""
+    tables = class_table(program, latents, rows.values, rows.covariates, program.plan.rowwise, rows.observed)
+    log_joint = sum(tables.values(), start=jnp.zeros((rows.num_rows, program.num_classes)))
+    return _weighted(rows, jnp.take_along_axis(log_joint, rows.codes[:, None], axis=1)[:, 0])
+
+
+def _weighted(rows: Rows, of_rows: Float[Array, " n"]) -> Float[Array, ""]:
+    """The sum over rows with their weights; rows of weight zero count for nothing, be they infinite."""
     weights = rows.frequencies
     return jnp.where(weights > 0, weights * of_rows, 0.0).sum()
 
 
-def _rowwise_log_likelihood(program: Program, latents: Arrays, rows: Rows) -> Float[Array, ""]:
-    tables = class_table(program, latents, rows.values, rows.covariates, program.plan.rowwise, rows.observed)
-    log_joint = sum(tables.values(), start=jnp.zeros((rows.num_rows, program.num_classes)))
-    of_labels = jnp.take_along_axis(log_joint, rows.codes[:, None], axis=1)[:, 0]
-    weights = rows.frequencies
-    return jnp.where(weights > 0, weights * of_labels, 0.0).sum()
+@record
+class OfRows(LogLikelihood):
+    """Log-likelihood of the attributes of rows, labels marginalised, or of the labels given the attributes.
 
+    log p(y | x, Q) is computed as -log(1 + sum over the other classes k of p(x, k | Q) / p(x, y | Q)), which keeps the
+    digits of the value and its gradient where p(y | x, Q) is near 1.
 
-@OwnedJit
-def joint_log_density(program: Program, latents: Arrays, statistics: SufficientStatistics) -> Float[Array, ""]:
-    """Log joint density of constrained latents and data, in the coordinates of the program's sites."""
-    evaluation = evaluate_classes(program, latents, statistics.covariates)
-    return evaluation.log_prior + log_likelihood(program, evaluation, statistics)
-
-
-@OwnedJit
-def log_prior(program: Program, latents: Arrays) -> Float[Array, ""]:
-    """Log density of constrained latents before any data, in the coordinates of the program's sites."""
-    return evaluate_classes(program, latents).log_prior
-
-
-def unconstrained_log_density(program: Program, free: Arrays, statistics: SufficientStatistics) -> Float[Array, ""]:
-    """Log density of unconstrained latents, Jacobian included: what NUTS samples from."""
-    evaluation = evaluate_classes(program, free, statistics.covariates, unconstrained=True)
-    return evaluation.log_prior + evaluation.log_jacobian + log_likelihood(program, evaluation, statistics)
-
-
-def parameter_log_density(
-    program: Program, free: Arrays, statistics: SufficientStatistics, prior: bool = True, hard: bool = False
-) -> Float[Array, ""]:
-    """Log density of the program's *parameters* (covariances, not Cholesky factors) at unconstrained latents.
-
-    Its maximum is the joint mode that MAP reports; without the prior it is the likelihood alone.
+    Attributes:
+        rows: the rows with weights, padded by rows of weight zero.
+        given_attributes: whether it is that of the labels, which all rows have, given the attributes.
     """
-    evaluation = evaluate_classes(program, free, statistics.covariates, unconstrained=True)
-    likelihood = log_likelihood(program, evaluation, statistics, hard)
-    if not prior:
-        return likelihood
-    return likelihood + parameter_log_prior(program, evaluation)
+
+    rows: Rows
+    given_attributes: bool = static(default=False)
+
+    @property
+    def covariates(self) -> Arrays:
+        return self.rows.covariates
+
+    def at(self, program: Program, evaluation: Evaluation) -> Float[Array, ""]:
+        """The sum over rows, chunk by chunk; the backward pass computes each chunk again."""
+        rows = self.rows
+        numbers_per_row = program.num_classes * max(math.prod(np.shape(values)[1:]) for values in rows.values.values())
+        most = 1 << max(GRADIENT_CHUNK_CELLS // max(numbers_per_row, 1), 1).bit_length() - 1
+        size = math.gcd(rows.num_rows, most) if rows.num_rows > most else rows.num_rows
+        chunks = jax.tree.map(lambda leaf: jnp.reshape(leaf, (-1, size, *jnp.shape(leaf)[1:])), rows)
+
+        @jax.checkpoint
+        def add(total: Float[Array, ""], chunk: Rows) -> tuple[Float[Array, ""], None]:
+            return total + _weighted(chunk, self._by_row(program, evaluation, chunk)), None
+
+        return jax.lax.scan(add, jnp.zeros(()), chunks)[0]
+
+    def _by_row(self, program: Program, evaluation: Evaluation, rows: Rows) -> Float[Array, " n"]:
+        if not self.given_attributes:
+            return logsumexp(log_joint_of(program, evaluation, rows), axis=1)
+        log_odds = _against_labels(program, evaluation, rows)
+        is_out = (rows.codes[:, None] == jnp.arange(program.num_classes)) | jnp.isneginf(log_odds)
+        return -jax.nn.softplus(logsumexp(jnp.where(is_out, LOG_OF_ZERO, log_odds), axis=1))
+
+    def cost(self, program: Program) -> float:
+        """One multiplication for each cell and class."""
+        return float(program.num_classes * _numbers(self.rows))
+
+    @property
+    def loops_over_rows(self) -> bool:
+        return True
 
 
-def parameter_log_prior(program: Program, evaluation: Evaluation) -> Float[Array, ""]:
-    """Log prior density over the program's parameters; -inf nearer to a pole than values resolve."""
-    density = evaluation.log_prior - program.log_coordinate_jacobian(evaluation.latents)
-    # nearer to it the prior of a program of one's own is unbounded, and its likelihood, computed from values, constant
-    return jnp.where(evaluation.at_pole, -jnp.inf, density)
+class Prior(enum.Enum):
+    """The log prior density that is added to log-likelihoods."""
+
+    NONE = enum.auto()
+    SITES = enum.auto()
+    """Of the unconstrained latents, Jacobian included: what NUTS samples from."""
+    PARAMETERS = enum.auto()
+    """Of the parameters (covariances, not Cholesky factors): its maximum is the joint mode that MAP reports."""
+
+
+@record
+class ProgramDensity(LogDensity):
+    """A log density of a program's latents. The vector holds their unconstrained values, site after site.
+
+    Attributes:
+        program: the bound program.
+        terms: log-likelihoods of data.
+        prior: the log prior density that is added to their sum.
+    """
+
+    program: Program
+    terms: tuple[LogLikelihood, ...]
+    prior: Prior = static(default=Prior.NONE)
+
+    def __call__(self, vector: Float[Array, " D"]) -> Float[Array, ""]:
+        """The sum of the terms and the log prior density."""
+        return _log_density(self, vector)
+
+    def given(self, *terms: LogLikelihood) -> Self:
+        """The same density of other data."""
+        return copied(self, terms=terms)
+
+    @property
+    def dimension(self) -> int:
+        return sum(math.prod(shape) for _, shape in self.program.structure.latents)
+
+    def constrain(self, vector: Float[Array, " D"]) -> dict[str, Array]:
+        """Latents and deterministic sites by name."""
+        return _constrain(self.program, vector)
+
+    def name_of(self, index: int) -> str:
+        """The latent site of a coordinate."""
+        for name, shape in self.program.structure.latents:
+            index -= math.prod(shape)
+            if index < 0:
+                return name
+        raise IndexError(index)
+
+    @property
+    def blocks(self) -> tuple[Int[np.ndarray, "_ _"], ...]:
+        """One block a class, of the entries of sites whose first axis is the class; other entries are blocks of one."""
+        num_classes, start = self.program.num_classes, 0
+        by_class, others = [], []
+        for _, shape in self.program.structure.latents:
+            entries = np.arange(start, start + math.prod(shape))
+            start += len(entries)
+            if shape and shape[0] == num_classes and num_classes > 1:
+                by_class.append(entries.reshape(num_classes, -1))
+            else:
+                others.append(entries)
+        classes = (np.concatenate(by_class, axis=1),) if by_class else ()
+        return (*classes, np.concatenate(others)[:, None]) if others else classes
+
+    @property
+    def cost(self) -> float:
+        return sum(term.cost(self.program) for term in self.terms)
+
+    @property
+    def loops_over_rows(self) -> bool:
+        return any(term.loops_over_rows for term in self.terms)
+
+    @property
+    def has_symmetries(self) -> bool:
+        return any(term.has_symmetries(self.program) for term in self.terms)
+
+    @property
+    def owner(self) -> Any:
+        return self.program.owner
+
+
+@OwnedJit  # so that solvers, which call it several times, trace it once
+def _log_density(density: ProgramDensity, vector: Float[Array, " D"]) -> Float[Array, ""]:
+    program = density.program
+    evaluation = _at(program, vector, density.terms[0].covariates if density.terms else {})
+    total = sum((term.at(program, evaluation) for term in density.terms), start=jnp.zeros(()))
+    if density.prior is Prior.SITES:
+        return total + evaluation.log_prior + evaluation.log_jacobian
+    if density.prior is Prior.PARAMETERS:
+        log_prior = evaluation.log_prior - program.log_coordinate_jacobian(evaluation.latents)
+        # nearer to a pole the prior of a program of one's own is unbounded, and its likelihood, computed from values,
+        # constant
+        return total + jnp.where(evaluation.at_pole, -jnp.inf, log_prior)
+    return total
+
+
+def _at(program: Program, vector: Float[Array, " D"], covariates: Arrays) -> Evaluation:
+    """The program run at its classes, at an unconstrained vector."""
+    return evaluate_classes(program, _by_site(program.structure, vector), covariates, unconstrained=True)
+
+
+def _by_site(structure: Structure, vector: Float[Array, " D"]) -> dict[str, Array]:
+    """Unconstrained values by site, from the vector that holds them one after another."""
+    values, start = {}, 0
+    for name, shape in structure.latents:
+        size = math.prod(shape)
+        values[name] = vector[start : start + size].reshape(shape)
+        start += size
+    return values
+
+
+@OwnedJit
+def _constrain(program: Program, vector: Float[Array, " D"]) -> dict[str, Array]:
+    evaluation = _at(program, vector, {})
+    return {**evaluation.deterministics, **evaluation.latents}
+
+
+def free_vector(program: Program, latents: dict[str, Array]) -> Float[np.ndarray, " D"]:
+    """The unconstrained vector of latents. Inside float64."""
+    free = _unconstrain.by_numpy(program, latents)
+    return np.concatenate([np.ravel(free[name]) for name in program.latents])
+
+
+_unconstrain = OwnedJit(unconstrain)
+
+
+@OwnedJit
+def log_density_of_sites(
+    program: Program, latents: Arrays, statistics: SufficientStatistics | None = None
+) -> Float[Array, ""]:
+    """Log joint density of constrained latents and data, if there are any, in the coordinates of the program's sites."""
+    data = None if statistics is None else OfStatistics(statistics)
+    evaluation = evaluate_classes(program, latents, {} if data is None else data.covariates)
+    return evaluation.log_prior + (0.0 if data is None else data.at(program, evaluation))
+
+
+@functools.partial(OwnedJit, compiler_options=FAST_TO_COMPILE)
+def slopes_of_log_odds(program: Program, vector: Float[Array, " D"], rows: Rows) -> Float[Array, "n K D"]:
+    """Jacobian of log p(x, k) - log p(x, y) for each row and class k; zero for the label y.
+
+    Along directions in its null space p(y | x) does not change.
+    """
+
+    def of_row(row: Rows) -> Float[Array, "K D"]:
+        one_row = jax.tree.map(lambda leaf: leaf[None], row)
+        return jax.jacrev(lambda point: _log_odds(program, point, one_row)[0])(vector)
+
+    return jax.lax.map(of_row, rows, batch_size=ROWS_AT_ONCE)
+
+
+@functools.partial(OwnedJit, compiler_options=FAST_TO_COMPILE)
+def slope_along(
+    program: Program, vector: Float[Array, " D"], direction: Float[Array, " D"], rows: Rows
+) -> Float[Array, "n K"]:
+    """The directional derivatives of log p(x, k) - log p(x, y) along one direction."""
+    return jax.jvp(lambda point: _log_odds(program, point, rows), (vector,), (direction,))[1]
+
+
+def _log_odds(program: Program, vector: Float[Array, " D"], rows: Rows) -> Float[Array, "n K"]:
+    return _against_labels(program, _at(program, vector, rows.covariates), rows)
+
+
+def _against_labels(program: Program, evaluation: Evaluation, rows: Rows) -> Float[Array, "n K"]:
+    """log p(x, k) - log p(x, y) of rows with label y."""
+    table = log_joint_of(program, evaluation, rows)
+    return table - jnp.take_along_axis(table, rows.codes[:, None], axis=1)

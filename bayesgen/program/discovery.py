@@ -1,26 +1,23 @@
-"""The structure of a program, found by running it: sites, class axes, and that more rows change nothing."""
+"""The structure of a program, found by running it at two numbers of rows. Broken conventions are refused."""
 
-import enum
-import functools
+import dataclasses
 import itertools
-from collections.abc import Sequence
-from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var, jaxprs_in_params
+from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.transforms import biject_to
 from numpyro.primitives import CondIndepStackFrame
 
 from bayesgen.distributions import SequenceDistribution, innermost, whole_axes
 from bayesgen.errors import BayesgenError, DataError, ModelError
-from bayesgen.typing import Array, Bool, Float, Shaped
+from bayesgen.runtime import Traced
 
-from .arbitrary import arbitrary_numbers, run, run_abstractly
+from .arbitrary import run_abstractly
 from .conventions import (
     Message,
     Trace,
+    base_support,
     check_label,
     check_same_sites,
     check_signature,
@@ -30,258 +27,33 @@ from .conventions import (
     is_plate,
     samples,
 )
-from .evaluation import evaluate
-from .recognition import QUICKLY, Probe, check_plan
-from .structure import Arrays, Program, Site, Structure, TimeSteps
-
-# Whether a program does the same with other numbers of rows, by its jaxprs.
-
-# operations whose result for a row may depend on its position
-_POSITIONAL = {"iota", "sort", "rev", "concatenate", "pad", "slice", "argmax", "argmin", "scan", "while"}
-_POSITIONAL_PREFIXES = ("cum", "scatter", "dynamic_", "reduce_window")
-_PLAIN = (str, bytes, bool, type(None), np.dtype, enum.Enum)
-
-Sizes = tuple[int, int]  # numbers of rows of two traces
-
-
-def equal_up_to_size(first: ClosedJaxpr, second: ClosedJaxpr, sizes: Sizes) -> bool:
-    """Whether two jaxprs are equal up to the numbers of rows that they were traced at.
-
-    Operations, operands and numbers must be equal; shapes may differ by the numbers of rows. Constants with a row axis
-    must be equal in all rows. Equal jaxprs may still treat rows by their position (`jnp.arange(n) > 150`).
-    """
-    return _same(first, second, sizes)
-
-
-def _same(first: Any, second: Any, sizes: Sizes) -> bool:
-    if type(first) is not type(second):
-        return False
-    if isinstance(first, ClosedJaxpr):  # in later versions of JAX the one type of jaxprs, its own `jaxpr`
-        if len(first.consts) != len(second.consts) or not _same_operations(first.jaxpr, second.jaxpr, sizes):
-            return False
-        return all(_same_numbers(*pair, sizes) for pair in zip(first.consts, second.consts, strict=True))
-    if isinstance(first, Jaxpr):
-        return _same_operations(first, second, sizes)
-    if isinstance(first, tuple | list):
-        return len(first) == len(second) and all(_same(*pair, sizes) for pair in zip(first, second, strict=True))
-    if isinstance(first, dict):
-        return first.keys() == second.keys() and all(_same(value, second[name], sizes) for name, value in first.items())
-    if isinstance(first, int) and not isinstance(first, bool):
-        return first == second or (first, second) == sizes
-    if isinstance(first, float | complex | np.ndarray | np.generic | jax.Array):
-        return _same_numbers(first, second, sizes)
-    return not isinstance(first, _PLAIN) or first == second  # others (rules for derivatives) belong to the operation
-
-
-def _same_operations(first: Jaxpr, second: Jaxpr, sizes: Sizes) -> bool:
-    variables: tuple[dict[Var, int], dict[Var, int]] = ({}, {})
-
-    def same_operand(operand: Any, other: Any) -> bool:
-        if isinstance(operand, Literal) or isinstance(other, Literal):
-            literals = isinstance(operand, Literal) and isinstance(other, Literal)
-            return literals and _same_numbers(operand.val, other.val, sizes)
-        numbers = [known.setdefault(var, len(known)) for known, var in zip(variables, (operand, other), strict=True)]
-        return numbers[0] == numbers[1] and _same(tuple(operand.aval.shape), tuple(other.aval.shape), sizes)
-
-    def same_operands(operands: Sequence[Any], others: Sequence[Any]) -> bool:
-        return len(operands) == len(others) and all(map(same_operand, operands, others))
-
-    return (
-        len(first.eqns) == len(second.eqns)
-        and same_operands([*first.constvars, *first.invars], [*second.constvars, *second.invars])
-        and all(
-            equation.primitive is other.primitive
-            and same_operands(equation.invars, other.invars)
-            and same_operands(equation.outvars, other.outvars)
-            and _same(dict(equation.params), dict(other.params), sizes)
-            for equation, other in zip(first.eqns, second.eqns, strict=True)
-        )
-        and same_operands(first.outvars, second.outvars)
-    )
-
-
-def _same_numbers(first: Any, second: Any, sizes: Sizes) -> bool:
-    first, second = (jax.random.key_data(array) if _is_key(array) else array for array in (first, second))
-    first, second = np.asarray(first), np.asarray(second)
-    if not _same(first.shape, second.shape, sizes) or first.dtype != second.dtype:
-        return False
-    row_axes = [axis for axis, pair in enumerate(zip(first.shape, second.shape, strict=True)) if pair == sizes]
-    for axis in row_axes:
-        first_row, second_row = (np.take(array, [0], axis) for array in (first, second))
-        if not ((first == first_row).all() and (second == second_row).all()):
-            return False
-        first, second = first_row, second_row
-    return np.array_equal(first, second, equal_nan=first.dtype.kind == "f")
-
-
-def depends_on_position(jaxpr: Jaxpr, size: int) -> bool:
-    """Whether results of a jaxpr come from operations that depend on positions in arrays of `size` rows."""
-    needed = {var for var in jaxpr.outvars if not isinstance(var, Literal)}
-    for equation in reversed(jaxpr.eqns):
-        if needed.isdisjoint(equation.outvars):
-            continue
-        name, operands = equation.primitive.name, [var for var in equation.invars if not isinstance(var, Literal)]
-        needed.update(operands)
-        of_rows = any(size in getattr(var.aval, "shape", ()) for var in (*operands, *equation.outvars))
-        if of_rows and (name in _POSITIONAL or name.startswith(_POSITIONAL_PREFIXES)):
-            return True
-        if any(depends_on_position(inner, size) for inner in jaxprs_in_params(equation.params)):
-            return True
-    return False
-
-
-def _is_key(array: Any) -> bool:
-    return isinstance(array, jax.Array) and jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key)
-
-
-LARGE_PROBE = (2**20, 2**22)  # rows and numbers of a probe of programs that depend on positions
-
-
-class RowCheck:
-    """A check whether a program does the same with other numbers of rows than its plan was made with."""
-
-    def __init__(self, program: Program) -> None:
-        self._probe = Probe.of(program).with_rows()
-        self._checked, self._looked_further = {self._probe.size}, False
-
-    @functools.cached_property
-    def _jaxpr(self) -> ClosedJaxpr:
-        return self._probe.jaxpr()
-
-    def __call__(self, size: int) -> None:
-        """Refuse a program whose distributions depend on positions of rows, or change with their number, `size`.
-
-        A program whose trace changes with the size is run at that size, one that depends on positions once with very
-        many rows. For all others nothing is compiled.
-        """
-        if size in self._checked:
-            return
-        probe = Probe(self._probe.source, size)
-        if not equal_up_to_size(probe.jaxpr(), self._jaxpr, (size, self._probe.size)):
-            check_plan(probe.within(*LARGE_PROBE))
-        if size > self._probe.size and not self._looked_further:
-            if depends_on_position(self._jaxpr.jaxpr, self._probe.size):
-                check_plan(probe.with_rows(*LARGE_PROBE))
-            self._looked_further = True
-        self._checked.add(size)
-
-
-# The class axes of latents, found by changing entries one at a time.
-
-
-class Change(NamedTuple):
-    """Another value at one entry, along one axis, of a latent."""
-
-    name: str
-    axis: int
-    entry: int
-
-
-def find_class_axes(program: Program) -> dict[str, int]:
-    """Latent or deterministic site -> its class axis, if it has one. Inside float64.
-
-    An axis of a latent is a class axis if its entry k changes the distributions of class k alone (of its attributes, or
-    its probability). An axis of a deterministic site is a class axis if such changes of class k change its entry k
-    alone.
-    """
-    changes = _changes(program)
-    if not changes or program.num_classes < 2:
-        return {}
-    moved, deterministics_moved = _effects(program, changes)
-    axes = {change.name: change.axis for change in changes if _is_class(moved, changes, {(change.name, change.axis)})}
-    of_latents = set(axes.items())
-    for name, values_moved in deterministics_moved.items():
-        for axis in range(1, values_moved.ndim):
-            if values_moved.shape[axis] == program.num_classes and _is_class(
-                _any_along([values_moved], axis), changes, of_latents
-            ):
-                axes.setdefault(name, axis - 1)
-    return axes
-
-
-def _changes(program: Program) -> list[Change]:
-    """The changes of every entry along every axis of latents that has length K."""
-    shapes = jax.eval_shape(lambda numbers: _arbitrary_values(program, numbers)[0], arbitrary_numbers(0))
-    return [
-        Change(name, axis, entry)
-        for name, leaf in shapes.items()
-        for axis, size in enumerate(leaf.shape)
-        if size == program.num_classes
-        for entry in range(program.num_classes)
-    ]
-
-
-def _effects(
-    program: Program, changes: list[Change]
-) -> tuple[Bool[np.ndarray, "changes K"], dict[str, Bool[np.ndarray, "changes ..."]]]:
-    """Which classes' distributions, and which entries of deterministic sites, differ after each change."""
-
-    def differences(
-        numbers: Float[Array, " numbers"], others: Float[Array, " numbers"]
-    ) -> tuple[list[Bool[Array, "..."]], dict[str, Bool[Array, "..."]]]:
-        latents, rows = _arbitrary_values(program, numbers)
-        other_latents, _ = _arbitrary_values(program, others)
-        changed = [_changed(latents, other_latents, change) for change in changes]
-        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), latents, *changed)
-        # all in one computation, so that what is unchanged is equal to the last bit
-        values = jax.vmap(lambda latents: _values_of_classes(program, latents, rows))(stacked)
-        return jax.tree.map(lambda leaf: leaf[1:] != leaf[:1], values)
-
-    numbers = arbitrary_numbers(0), arbitrary_numbers(1)
-    of_classes, of_deterministics = jax.tree.map(np.asarray, jax.jit(differences, compiler_options=QUICKLY)(*numbers))
-    return _any_along(of_classes, -1), of_deterministics
-
-
-def _arbitrary_values(program: Program, numbers: Float[Array, " numbers"]) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Latents, and a row for each class."""
-    trace = run(program, program.num_classes, numbers=numbers)
-    rows = {name: site.from_site(trace[name]["value"]) for name, site in program.structure.attributes}
-    return {name: trace[name]["value"] for name in program.latents}, rows
-
-
-def _values_of_classes(
-    program: Program, latents: Arrays, rows: Arrays
-) -> tuple[list[Shaped[Array, "... K"]], dict[str, Array]]:
-    """Arrays, classes last, that depend on the classes' distributions, and deterministic values."""
-    evaluation = evaluate(program, latents, jnp.arange(program.num_classes), rows)
-    log_probs = evaluation.row_log_probs(program.attributes)
-    leaves = [] if evaluation.label is None else jax.tree.leaves(evaluation.label["fn"])
-    of_label = [leaf for leaf in leaves if jnp.shape(leaf)[-1:] == (program.num_classes,)]
-    return [*log_probs.values(), *of_label], evaluation.deterministics
-
-
-def _changed(latents: Arrays, other_latents: Arrays, change: Change) -> dict[str, Array]:
-    """Latents with a change applied."""
-    place = (slice(None),) * change.axis + (change.entry,)
-    value = jnp.asarray(latents[change.name]).at[place].set(other_latents[change.name][place])
-    return {**latents, change.name: value}
-
-
-def _any_along(arrays: list[Bool[np.ndarray, "changes ..."]], axis: int) -> Bool[np.ndarray, "changes K"]:
-    """Whether any array differs, for each change and entry along an axis."""
-    flat = [np.moveaxis(array, axis, 1) for array in arrays]
-    return np.any([array.reshape(*array.shape[:2], -1).any(-1) for array in flat], axis=0)
-
-
-def _is_class(moved: Bool[np.ndarray, "changes K"], changes: list[Change], chosen: set[tuple[str, int]]) -> bool:
-    """Whether, for every k, the chosen changes of entry k move k and nothing else."""
-    entries: set[int] = set()
-    for (name, axis, entry), row in zip(changes, moved, strict=True):
-        if (name, axis) in chosen:
-            if row.sum() > row[entry]:
-                return False
-            entries |= {entry} if row[entry] else set()
-    return len(entries) == moved.shape[1]
-
+from .structure import Program, Site, Structure, TimeSteps
 
 TRACED_ROWS = 11
 
 
-def find_structure(program: Program) -> Structure:
+@dataclasses.dataclass(frozen=True)
+class Discovery:
+    """What is found by running a program at two numbers of rows.
+
+    Attributes:
+        structure: its sites.
+        supports: site -> support of one entry of an event, with NaN for bounds that depend on other sites.
+        values: the program run freely, see `run_abstractly`.
+        num_rows: the number of rows of these values.
+    """
+
+    structure: Structure
+    supports: dict[str, Constraint]
+    values: Traced
+    num_rows: int
+
+
+def discover(program: Program) -> Discovery:
     """The structure of a program; programs that break a convention are refused. Inside float64."""
     check_signature(program.function)
     sizes = _sizes(program)
-    first, second = (_sites_at(program, size) for size in sizes)
+    (first, values), (second, _) = (_run(program, size) for size in sizes)
     check_same_sites(samples(first), samples(second))
     plate = _instance_plate(first, second, sizes)
     check_sites(first, plate.name, program.label)
@@ -294,7 +66,7 @@ def find_structure(program: Program) -> Structure:
             raise _refusal(program, _of_moving_shape(name, first, second, sizes))
     if not attributes:
         raise ModelError(f"The program has no attribute site in its plate {plate.name!r}: sample at least one there.")
-    return Structure(
+    structure = Structure(
         plate=plate.name,
         axis=plate.dim,
         label=program.label,
@@ -307,6 +79,14 @@ def find_structure(program: Program) -> Structure:
         deterministics=tuple(name for name, message in first.items() if _is_of_no_row(message, second, plate.name)),
         covariates=tuple(program.covariate_columns.items()),
     )
+    supports = {name: _untraced(base_support(message["support"])) for name, message in samples(first).items()}
+    return Discovery(structure, supports, values, sizes[0])
+
+
+def _untraced(support: Constraint) -> Constraint:
+    if not any(isinstance(bound, jax.core.Tracer) for bound in jax.tree.leaves(support)):
+        return support
+    return jax.tree.map(lambda bound: float("nan") if isinstance(bound, jax.core.Tracer) else bound, support)
 
 
 def _sizes(program: Program) -> tuple[int, int]:
@@ -316,8 +96,8 @@ def _sizes(program: Program) -> tuple[int, int]:
     return next(sizes), next(sizes)
 
 
-def _sites_at(program: Program, size: int) -> Trace:
-    """The sites at a number of rows.
+def _run(program: Program, size: int) -> tuple[Trace, Traced]:
+    """The sites at a number of rows, and the program run freely.
 
     Raises:
         DataError: covariates that the program cannot be run with.
@@ -356,27 +136,24 @@ def _of_moving_shape(name: str, first: Trace, second: Trace, sizes: tuple[int, i
 
 
 def continuous_label(program: Program, label: str, stated: bool | None) -> str | None:
-    """The label site where it is continuous, or None where it is one of classes.
+    """The label site where it is continuous, or None where it is one of classes. Inside float64.
 
     Raises:
         ModelError: a site that is not what was stated of it, or not one number a row.
     """
     check_signature(program.function)
-    with jax.enable_x64(True):
-        message = samples(_sites_at(program, _sizes(program)[0])).get(label)
-        if message is None or message["support"].is_discrete:
-            if stated:
-                found = "has no such site" if message is None else f"samples it from {_kind(message)}, of whole numbers"
-                raise ModelError(
-                    f"continuous=True says that the label {label!r} is continuous, and the program {found}."
-                )
-            return None
-        if stated is False:
-            raise ModelError(
-                f"continuous=False says that the label {label!r} is one of classes, and the program samples it from "
-                f"{_kind(message)}."
-            )
-        site = find_structure(program).attribute.get(label)
+    message = samples(_run(program, _sizes(program)[0])[0]).get(label)
+    if message is None or message["support"].is_discrete:
+        if stated:
+            found = "has no such site" if message is None else f"samples it from {_kind(message)}, of whole numbers"
+            raise ModelError(f"continuous=True says that the label {label!r} is continuous, and the program {found}.")
+        return None
+    if stated is False:
+        raise ModelError(
+            f"continuous=False says that the label {label!r} is one of classes, and the program samples it from "
+            f"{_kind(message)}."
+        )
+    site = program.structure.attribute.get(label)
     if site is None or site.row_shape:
         raise ModelError(
             f"The continuous label {label!r} has to be one number for each row: sample it in the plate of the rows "

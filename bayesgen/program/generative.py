@@ -2,8 +2,8 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -40,19 +40,17 @@ from bayesgen.statistics import (
 )
 from bayesgen.typing import Array, Float, Int, Seed
 
-from .arbitrary import find_latent_supports, find_response_support, find_supports
 from .conventions import check_signature
-from .density import joint_log_density
-from .discovery import RowCheck, continuous_label, find_class_axes, find_structure
+from .density import log_density_of_sites
+from .discovery import continuous_label
 from .evaluation import evaluate_classes
-from .indexing import check_indexes, find_indexes
+from .introspection import Introspection
 from .joint import log_joint
 from .missing import check_missing
 from .model import ConcreteModel, Response
 from .pytree import Definition, PytreeFunction, cached_by_structure, register_program, weakref_safe
-from .recognition import make_plan
 from .rows import check_numbers, covariate_cells, read_rows, simulated, summarize_rows, with_covariates
-from .structure import Arrays, Indexes, Plan, Program, Structure, Supports
+from .structure import Arrays, Plan, Program, Structure
 from .tracing import sites_of
 
 NEEDS_CLASSES = (
@@ -183,8 +181,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         """Generate n instances inside NumPyro's handlers; what the function returns."""
         return self.function(n, **covariates)
 
-    def replace(self, **values: Any) -> "GenerativeProgram":
-        """An unchecked copy with some attributes replaced; structure and plan are found anew unless given."""
+    def replace(self, **values: Any) -> Self:
         kept = {} if "function" in values else {"definition": self.definition}
         return copied(self, **kept, **values)
 
@@ -233,54 +230,49 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         return {}
 
     @functools.cached_property
-    def structure(self) -> Structure:
+    def introspection(self) -> Introspection:
         if self.awaits_covariates:
-            return self.of_covariates(self.covariate_columns).structure
-        with jax.enable_x64(True):
-            return cached_by_structure(self, find_structure)
+            return self.of_covariates(self.covariate_columns).introspection
+        return cached_by_structure(self, Introspection)
+
+    @functools.cached_property
+    def structure(self) -> Structure:
+        return self.introspection.structure
 
     @functools.cached_property
     def plan(self) -> Plan:
-        if self.awaits_covariates:
-            return self.of_covariates(self.covariate_columns).plan
-        with jax.enable_x64(True):
-            return make_plan(self) if self.definition is None else cached_by_structure(self, make_plan)
+        if self.definition is None:  # other hyperparameters may be of other likelihoods, such as those of histograms
+            return Introspection(self).plan
+        return self.introspection.plan
 
-    @functools.cached_property
-    def supports(self) -> Supports:
-        return find_supports(self)
-
-    @functools.cached_property
-    def indexes(self) -> Indexes:
-        with jax.enable_x64(True):
-            return find_indexes(self) if self.known_covariates else Indexes()
-
-    @functools.cached_property
+    @property
     def response_support(self) -> Constraint:
-        return constraints.real if self.response_site is None else find_response_support(self)
+        site = self.response_site
+        return constraints.real if site is None else self.introspection.support_of_response(site)
 
-    @functools.cached_property
+    @property
     def latent_supports(self) -> dict[str, Constraint]:
-        """Latent site -> support of one event."""
-        return find_latent_supports(self)
+        """Latent site -> support of one entry of an event."""
+        return self.introspection.latent_supports
 
-    @functools.cached_property
+    @property
     def class_axes(self) -> dict[str, int]:
         """Latent or deterministic site with an entry for each class -> its class axis."""
-        with jax.enable_x64(True):
-            return {} if self.label is None else cached_by_structure(self, find_class_axes)
+        return {} if self.label is None else self.introspection.class_axes
 
     def check_row_count(self, size: int) -> None:
         """Refuse a program whose distributions change with the number of rows. Those of the library do not."""
         if not isinstance(self.function, PytreeFunction):
-            with jax.enable_x64(True):
-                self._row_check(size)
+            self.introspection.check_row_count(size)
 
-    @functools.cached_property
-    def _row_check(self) -> RowCheck:
-        return cached_by_structure(
-            self.replace(structure=self.structure, plan=self.plan), RowCheck
-        )  # which keeps the copy
+    @property
+    def unchecked_indexes(self) -> Sequence[str]:
+        """Integer covariates that enter indexes together with what is no covariate."""
+        return self.introspection.indexes.others if self.known_covariates else ()
+
+    def check_indexes(self, covariates: Arrays) -> None:
+        if self.known_covariates:
+            self.introspection.indexes.check(covariates)
 
     # --- what can be computed -----------------------------------------------------------------------------------
 
@@ -310,7 +302,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
             if value.shape[:1] != (n,):
                 raise DataError(f"Covariate {name!r} has the shape {value.shape}, and {n} rows need one value each.")
         program, values = with_covariates(self, given)
-        check_indexes(program, values)
+        program.check_indexes(values)
         key = as_key(seed)
         with jax.enable_x64(True):
             known = {name: jnp.asarray(value) for name, value in (latents or {}).items()}
@@ -355,7 +347,8 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         if self.label is not None:
             rows = dataclasses.replace(rows, labels=Schema(classes=self.classes).label_codes(y))
         with jax.enable_x64(True):
-            return float(joint_log_density(program, program._complete(latents), summarize_rows(program, rows).padded()))
+            statistics = summarize_rows(program, rows).padded()
+            return float(log_density_of_sites(program, program._complete(latents), statistics))
 
     def _read_with(self, X: Any, y: Any) -> tuple["GenerativeProgram", Rows]:
         """The program of the rows' covariates, and the rows, with their continuous label if there is one."""
@@ -386,7 +379,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         names = tuple(name for name in (*program.attributes, *program.covariates) if name != self.response_site)
         schema = dataclasses.replace(declared, columns=names, covariates=dict(program.known_covariates or ()))
         cells, columns = covariate_cells(program, table), program.covariate_columns
-        schema = schema.widened({name: columns[name].values(name, cells[name]) for name in program.indexes.others})
+        schema = schema.widened({name: columns[name].values(name, cells[name]) for name in program.unchecked_indexes})
         if self.response_site is not None:
             refuse_classes_of_response("The program", declared.classes)
             return dataclasses.replace(schema, response=ResponseColumn(self.response_site))

@@ -16,90 +16,97 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxprs_in_params
 
 from bayesgen.errors import DataError
-from bayesgen.runtime import OwnedJit, over_chunks
+from bayesgen.runtime import Traced, over_chunks
 from bayesgen.typing import Array, Int
 
-from .arbitrary import run
-from .evaluation import evaluate
-from .structure import Arrays, Index, Indexes, Program
+from .structure import Arrays
+from .traces import Traces
 
-INDEX_CHUNK_ROWS = 1024  # of every call: one compilation for any number of rows
+CHUNK_ROWS = 4096  # of every evaluation: one trace for any number of rows
 _CALLS = ("jit", "pjit", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint", "closed_call")
 _REARRANGING = ("broadcast_in_dim", "reshape", "squeeze", "transpose", "slice")
 _INT32 = np.iinfo(np.int32)
 
 
-def find_indexes(program: Program) -> Indexes:
-    """The indexes that depend on covariates. Inside float64."""
-    readers: list[_Reader] = []
-    examples = program.example_covariates(program.num_classes)
-    jax.eval_shape(lambda covariates: readers.append(_read(program, covariates)), examples)
-    (reader,) = readers
-    others = sorted(name for name in reader.others if jnp.issubdtype(examples[name].dtype, jnp.integer))
-    return Indexes(tuple(index for index, _ in reader.found.values()), tuple(others))
+@dataclasses.dataclass(frozen=True)
+class Index:
+    """An index into an axis that is a function of a row's covariates alone.
 
-
-def check_indexes(program: Program, covariates: Arrays) -> None:
-    """Refuse covariates that make an index lie outside its axis.
-
-    Raises:
-        DataError: naming the covariates and the first such row.
+    Attributes:
+        covariates: names of these covariates.
+        size: the number of entries along the axis.
     """
-    num_rows = min(map(len, covariates.values()), default=0)
-    if not num_rows or not program.indexes.known:
-        return
-    with jax.enable_x64(True):
-        entries = over_chunks(
-            functools.partial(_entries, program), covariates, num_rows, INDEX_CHUNK_ROWS, one_size=True
-        )
-    for index, (lowest, highest) in zip(program.indexes.known, entries, strict=True):
-        wrong = (lowest < 0) | (highest >= index.size)
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            entry = lowest[row] if lowest[row] < 0 else highest[row]
-            values = " and ".join(f"{name!r} has {covariates[name][row]}" for name in index.covariates)
-            raise DataError(
-                f"Covariate {values} in row {row}, of which the program makes the index {entry} along an axis of "
-                f"{index.size} entries, 0 to {index.size - 1}; {int(wrong.sum())} rows are such. Code what it stands "
-                "for by 0, 1, 2 and so on, all of it in training and nothing else later, or give the program more "
-                "entries. Where a value is meant to have no entry, write jnp.where(valid, table[index], 0.0)."
-            )
+
+    covariates: tuple[str, ...]
+    size: int
 
 
-@OwnedJit
-def _entries(program: Program, covariates: Arrays) -> list[tuple[Int[Array, " n"], Int[Array, " n"]]]:
-    """The lowest and the highest value of each index in each row."""
+class CovariateIndexes:
+    """The indexes of a program that depend on covariates. Inside float64.
 
-    def of_row(row: Arrays) -> list[tuple[Int[Array, ""], Int[Array, ""]]]:
-        rows = {name: jnp.broadcast_to(value, (program.num_classes, *value.shape)) for name, value in row.items()}
-        found = _read(program, rows).found.values()
-        return [(entries.min(), entries.max()) for _, entries in found]
+    Attributes:
+        known: indexes that are functions of a row's covariates alone.
+        others: names of the integer covariates that enter indexes together with attributes, latents or the counter of a
+            loop.
+    """
 
-    return jax.vmap(of_row)(covariates)
+    def __init__(self, traces: Traces) -> None:
+        self._traces, self._columns = traces, dict(traces.program.structure.covariates)
+        readers: list[_Reader] = []
+        jax.eval_shape(lambda covariates: readers.append(self._read(covariates)), self._shapes(traces.classes.size))
+        self.known = tuple(index for index, _ in readers[0].found.values())
+        self.others = sorted(name for name in readers[0].others if self._columns[name].dtype.kind in "iu")
 
+    def check(self, covariates: Arrays) -> None:
+        """Refuse covariates that make an index lie outside its axis.
 
-def _read(program: Program, covariates: Arrays) -> "_Reader":
-    """The indexes of a program run at its classes, with covariates of one row a class."""
-    num_classes = program.num_classes
-    shapes = {name: jax.ShapeDtypeStruct(value.shape, value.dtype) for name, value in covariates.items()}
+        Raises:
+            DataError: naming the covariates and the first such row.
+        """
+        num_rows = min(map(len, covariates.values()), default=0)
+        if not num_rows or not self.known:
+            return
+        with jax.enable_x64(True):
+            entries = over_chunks(self._entries, covariates, num_rows, CHUNK_ROWS, one_size=True)
+        for index, (lowest, highest) in zip(self.known, entries, strict=True):
+            wrong = (lowest < 0) | (highest >= index.size)
+            if wrong.any():
+                row = int(np.argmax(wrong))
+                entry = lowest[row] if lowest[row] < 0 else highest[row]
+                values = " and ".join(f"{name!r} has {covariates[name][row]}" for name in index.covariates)
+                raise DataError(
+                    f"Covariate {values} in row {row}, of which the program makes the index {entry} along an axis of "
+                    f"{index.size} entries, 0 to {index.size - 1}; {int(wrong.sum())} rows are such. Code what it "
+                    "stands for by 0, 1, 2 and so on, all of it in training and nothing else later, or give the "
+                    "program more entries. Where a value is meant to have no entry, write jnp.where(valid, "
+                    "table[index], 0.0)."
+                )
 
-    def values(covariates: Arrays) -> tuple[Arrays, Arrays]:
-        trace = run(program, num_classes, covariates)
-        rows = {name: site.from_site(trace[name]["value"]) for name, site in program.structure.attributes}
-        return {name: trace[name]["value"] for name in program.latents}, rows
+    @functools.cached_property
+    def _entries(self) -> Traced:
+        """The lowest and the highest value of each index in each row."""
 
-    def distributions(covariates: Arrays, latents: Arrays, rows: Arrays) -> Any:
-        evaluation = evaluate(program, latents, jnp.arange(num_classes), rows, covariates)
-        return [jax.tree.leaves((message["fn"], message["scale"])) for message in evaluation.sites.values()]
+        def of_row(row: Arrays) -> list[tuple[Int[Array, ""], Int[Array, ""]]]:
+            num_classes = self._traces.classes.size
+            rows = {name: jnp.broadcast_to(value, (num_classes, *value.shape)) for name, value in row.items()}
+            return [(entries.min(), entries.max()) for _, entries in self._read(rows).found.values()]
 
-    latents, rows = jax.eval_shape(values, shapes)
-    closed = jax.make_jaxpr(distributions)(shapes, latents, rows)
-    names = {name: frozenset({name}) for name in sorted(covariates)}  # the order of JAX's leaves
-    known = [_Term(covariates[name], covariates=itself, ranging=itself) for name, itself in names.items()]
-    unknown = [_Term(None)] * len(jax.tree.leaves((latents, rows)))
-    reader = _Reader()
-    reader.find(reader.read(closed.jaxpr, closed.consts, [*known, *unknown]))
-    return reader
+        return Traced.of(jax.vmap(of_row), self._shapes(CHUNK_ROWS))
+
+    def _shapes(self, size: int) -> dict[str, jax.ShapeDtypeStruct]:
+        return {name: jax.ShapeDtypeStruct((size, *c.row_shape), c.dtype) for name, c in self._columns.items()}
+
+    def _read(self, covariates: Arrays) -> "_Reader":
+        """The indexes of the program at its classes, with covariates of one row a class."""
+        function = self._traces.classes.function.only(lambda findings: findings.distributions)
+        jaxpr, names = function.jaxpr.jaxpr, sorted(covariates)  # the order of JAX's leaves
+        codes = _Term(np.arange(self._traces.classes.size))
+        known = [_Term(covariates[name], covariates=frozenset({name}), ranging=frozenset({name})) for name in names]
+        unknown = [_Term(None)] * (len(jaxpr.invars) - 1 - len(known))
+        reader = _Reader()
+        arguments = [*unknown, codes, *known]
+        reader.find(reader.read(jaxpr, function.jaxpr.consts, arguments, function.equations, function.variables))
+        return reader
 
 
 _Lookup: TypeAlias = tuple[Index, Any]
@@ -139,26 +146,33 @@ class _Reader:
         self.found: dict[int, _Lookup] = {}
         self.others: set[str] = set()
 
-    def read(self, jaxpr: Jaxpr, constants: Iterable[Any], arguments: Sequence[_Term]) -> list[_Term]:
-        """The results of a jaxpr."""
+    def read(
+        self,
+        jaxpr: Jaxpr,
+        constants: Iterable[Any],
+        arguments: Sequence[_Term],
+        equations: Iterable[Any] | None = None,
+        results: Iterable[Any] | None = None,
+    ) -> list[_Term]:
+        """The results of a jaxpr, or some of them, and of the equations that they need."""
         terms = dict(zip(jaxpr.constvars, map(_Term, constants), strict=True))
         terms |= dict(zip(jaxpr.invars, arguments, strict=True))
 
         def term(operand: Any) -> _Term:
             return _Term(operand.val) if isinstance(operand, Literal) else terms[operand]
 
-        for equation in jaxpr.eqns:
+        for equation in jaxpr.eqns if equations is None else equations:
             operands = tuple(map(term, equation.invars))
             called = [value for value in equation.params.values() if isinstance(value, ClosedJaxpr)]
             if equation.primitive.name in _CALLS and len(called) == 1:
-                results = self.read(called[0].jaxpr, called[0].consts, operands)
+                made = self.read(called[0].jaxpr, called[0].consts, operands)
             elif any(jaxprs_in_params(equation.params)):
-                results = self._read_within(equation, operands)
+                made = self._read_within(equation, operands)
             else:
                 lookups = (*self._looked_up(equation, operands), *self._kept(equation, operands))
-                results = _results(equation, operands, lookups)
-            terms |= dict(zip(equation.outvars, results, strict=True))
-        return list(map(term, jaxpr.outvars))
+                made = _results(equation, operands, lookups)
+            terms |= dict(zip(equation.outvars, made, strict=True))
+        return list(map(term, jaxpr.outvars if results is None else results))
 
     def find(self, terms: Iterable[_Term]) -> None:
         """Note that the entries of lookups are used."""

@@ -33,8 +33,6 @@ from bayesgen.errors import DataError
 from bayesgen.statistics import SufficientStatistics, sufficient_statistics
 from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
-from .arbitrary import measure_parameters, supports_by_row
-from .indexing import check_indexes
 from .missing import check_missing
 from .structure import Program, Site
 
@@ -252,7 +250,7 @@ def read_rows(program: Program, X: Any, labelled: bool = False) -> Rows:
     """
     table = read_table(X)
     program, covariates = with_covariates(program, covariate_cells(program, table))
-    check_indexes(program, covariates)
+    program.check_indexes(covariates)
     structure = program.structure
     columns = _columns(program, table, {program.label, program.response_site} if labelled else set())
     if program.response_site is not None:
@@ -372,7 +370,8 @@ def check_values(program: Program, rows: Rows) -> None:
         if site.discrete and site.steps is None:
             values = rows.values[name]
             _refuse_values(name, values, values != np.floor(values), lambda cell: "whole numbers")
-    for name, support in program.supports.fixed.items():
+    known = program.introspection
+    for name, support in known.fixed_supports.items():
         site = program.structure.attribute[name]
         if site.steps is not None:
             check_sequences(name, site, support, rows.values[name], rows.observed.get(name))
@@ -380,14 +379,13 @@ def check_values(program: Program, rows: Rows) -> None:
         with jax.enable_x64(True):
             impossible = _seen(rows, name, ~np.asarray(support(rows.values[name])))
         _refuse_values(name, rows.values[name], impossible, functools.partial(_written, support))
-    if not program.supports.by_row or not rows.num_rows:
+    if not known.inputs_of_supports or not rows.num_rows:
         return
-    known = np.full(rows.num_rows, -1) if rows.labels is None else rows.labels
-    num_classes = program.num_classes if program.supports.by_class and (known < 0).any() else 1
-    labels = [np.where(known < 0, index, known) for index in range(num_classes)]
-    supports_of_labels = [supports_by_row(program, rows, codes) for codes in labels]
-    for name in program.supports.by_row:
-        _check_bounds(name, rows, [supports[name] for supports in supports_of_labels])
+    labels = np.full(rows.num_rows, -1) if rows.labels is None else rows.labels
+    num_classes = program.num_classes if known.supports_depend_on_class and (labels < 0).any() else 1
+    supports = [known.supports_by_row(rows, np.where(labels < 0, index, labels)) for index in range(num_classes)]
+    for name in known.inputs_of_supports:
+        _check_bounds(name, rows, [of_class[name] for of_class in supports])
 
 
 def _seen(rows: Rows, name: str, wrong: Bool[np.ndarray, "n ..."]) -> Bool[np.ndarray, "n ..."]:
@@ -445,13 +443,13 @@ def _refuse_values(
 
 def summarize_rows(program: Program, rows: Rows) -> SufficientStatistics:
     """The sufficient statistics of rows: summaries of the compressed sites, and the rows if there are other sites."""
-    if program.supports.by_class:
-        check_values(program, rows)
     plan = program.plan
+    if program.introspection.supports_depend_on_class:
+        check_values(program, rows)
     return sufficient_statistics(
         rows,
         dict(plan.compressed),
         program.num_classes,
-        measure=measure_parameters(program, rows) if plan.measure else {},
+        measure=program.introspection.measure_parameters(rows) if plan.measure else {},
         keeps_rows=bool(plan.rowwise),
     )

@@ -4,12 +4,11 @@ import abc
 import dataclasses
 import functools
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.transforms import Transform
 
 from bayesgen.data import Covariate
@@ -18,6 +17,9 @@ from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
 from .conventions import arguments_of
 from .pytree import Definition, PytreeFunction
+
+if TYPE_CHECKING:
+    from .introspection import Introspection
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,48 +145,6 @@ class Plan:
     dependences: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class Index:
-    """An index into an axis that is a function of a row's covariates alone.
-
-    Attributes:
-        covariates: names of these covariates.
-        size: the number of entries along the axis.
-    """
-
-    covariates: tuple[str, ...]
-    size: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Indexes:
-    """The indexes of a program that depend on covariates.
-
-    Attributes:
-        known: indexes that are functions of a row's covariates alone.
-        others: names of the integer covariates that enter indexes together with attributes, latents or the counter of a
-            loop.
-    """
-
-    known: tuple[Index, ...] = ()
-    others: tuple[str, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True)
-class Supports:
-    """The supports of attribute sites, as far as they do not depend on latents.
-
-    Attributes:
-        fixed: site -> its support, where it is the same for every row.
-        by_row: discrete sites whose support depends on the row, such as that of a binomial.
-        by_class: the sites among these whose support depends on the class, too.
-    """
-
-    fixed: dict[str, Constraint]
-    by_row: tuple[str, ...]
-    by_class: tuple[str, ...]
-
-
 Arrays: TypeAlias = Mapping[str, Array]  # values by the name of a site or of a covariate
 
 
@@ -209,6 +169,11 @@ class Program(abc.ABC):
 
     @property
     @abc.abstractmethod
+    def introspection(self) -> "Introspection":
+        """All that is known of the program by running it."""
+
+    @property
+    @abc.abstractmethod
     def structure(self) -> Structure:
         """Its sites, found by tracing."""
 
@@ -217,15 +182,13 @@ class Program(abc.ABC):
     def plan(self) -> Plan:
         """Which attribute sites are compressed into sufficient statistics, and why the others are not."""
 
-    @property
     @abc.abstractmethod
-    def supports(self) -> Supports:
-        """The supports of attributes, as far as they do not depend on latents."""
+    def check_indexes(self, covariates: Arrays) -> None:
+        """Refuse covariates that make an index lie outside its axis, naming them and the first such row."""
 
-    @property
     @abc.abstractmethod
-    def indexes(self) -> Indexes:
-        """The indexes that depend on covariates."""
+    def replace(self, **values: Any) -> Self:
+        """An unchecked copy with some attributes replaced; what is known of the program is found anew unless given."""
 
     @abc.abstractmethod
     def of_covariates(self, columns: Mapping[str, Covariate]) -> Self:

@@ -13,6 +13,7 @@ from .chunking import (
 )
 from .compilation import OwnedJit, compiled
 from .devices import carrying, check_not_forked, placed, requested, used
+from .interpretation import Traced, needed_equations
 from .progress import bar
 from .seeds import as_key, check_seed, generator
 from .threads import (
@@ -30,6 +31,7 @@ __all__ = [
     "SINGLE_THREADED_BLAS",
     "OwnedJit",
     "Pool",
+    "Traced",
     "all_in_threads",
     "as_key",
     "bar",
@@ -45,6 +47,7 @@ __all__ = [
     "in_threads",
     "interruptibly",
     "interrupts_kept",
+    "needed_equations",
     "num_cores",
     "over_chunks",
     "pad",

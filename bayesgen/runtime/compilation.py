@@ -7,6 +7,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import jax
 
+from .interpretation import Traced
+
 
 @runtime_checkable
 class Owned(Protocol):
@@ -32,6 +34,10 @@ class OwnedJit:
     def lower(self, first: Owned, *args: Any, **kwargs: Any) -> Any:
         """The function lowered for these arguments, to be compiled."""
         return self._jitted(first).lower(first, *args, **kwargs)
+
+    def by_numpy(self, first: Owned, *args: Any) -> Any:
+        """The result, evaluated by NumPy: for functions that run a few times, for less than compiling takes."""
+        return Traced.from_stage(self._jitted(first).trace(first, *args))(first, *args)
 
     def _jitted(self, first: Owned) -> Any:
         owner = first.owner

@@ -1,0 +1,155 @@
+"""All that is known of a program, found by running it once at each of a few numbers of rows."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from numpyro.distributions import constraints
+from numpyro.distributions.constraints import Constraint
+
+from bayesgen.data import Rows
+from bayesgen.errors import ModelError
+from bayesgen.runtime import over_chunks
+from bayesgen.typing import Array, Int
+
+from .arbitrary import arbitrary_numbers
+from .class_axes import find_class_axes
+from .discovery import discover
+from .indexing import CovariateIndexes
+from .recognition import Recognition
+from .structure import Plan, Program, Structure
+from .traces import CODES, LATENTS, Findings, ProgramTrace, Traces
+
+CHUNK_ROWS = 4096  # of every evaluation at data: one trace for any number of rows
+FIXED_SUPPORTS = (
+    type(constraints.boolean),
+    type(constraints.nonnegative_integer),
+    type(constraints.positive),
+    type(constraints.nonnegative),
+    type(constraints.unit_interval),
+    type(constraints.simplex),
+    type(constraints.integer_interval(0, 1)),
+)
+
+
+class Introspection:
+    """What is known of a program: its sites, found at once, and all else when it is asked for.
+
+    Attributes:
+        structure: its sites.
+    """
+
+    def __init__(self, program: Program) -> None:
+        with jax.enable_x64(True):
+            self._discovery = found = discover(program)
+        self.structure: Structure = found.structure
+        self._traces = Traces(program.replace(structure=found.structure), found.values, found.num_rows)
+
+    @functools.cached_property
+    def _recognition(self) -> Recognition:
+        with jax.enable_x64(True):
+            return Recognition(self._traces)
+
+    @property
+    def plan(self) -> Plan:
+        """Which attribute sites are compressed into sufficient statistics, and why the others are not."""
+        return self._recognition.plan
+
+    def check_row_count(self, size: int) -> None:
+        """Refuse a program that is another one at this number of rows, or whose rows depend on their position."""
+        with jax.enable_x64(True):
+            self._recognition.check_row_count(size)
+
+    @functools.cached_property
+    def class_axes(self) -> dict[str, int]:
+        """Latent or deterministic site with an entry for each class -> its class axis."""
+        with jax.enable_x64(True):
+            return find_class_axes(self._traces)
+
+    @functools.cached_property
+    def indexes(self) -> CovariateIndexes:
+        """The indexes that depend on covariates."""
+        with jax.enable_x64(True):
+            return CovariateIndexes(self._traces)
+
+    # --- supports -----------------------------------------------------------------------------------------------
+
+    @property
+    def latent_supports(self) -> dict[str, Constraint]:
+        """Latent site -> support of one entry of an event."""
+        return {name: self._discovery.supports[name] for name, _ in self.structure.latents}
+
+    def support_of_response(self, site: str) -> Constraint:
+        """The support of a continuous label.
+
+        Raises:
+            ModelError: a support that differs between rows, or depends on latents.
+        """
+        support = self._discovery.supports[site]
+        if not _is_number_everywhere(support):
+            raise ModelError(
+                f"The support of the label {site!r} is not the same for all rows: let its bounds be numbers."
+            )
+        return support
+
+    @functools.cached_property
+    def fixed_supports(self) -> dict[str, Constraint]:
+        """Attribute -> its support, where it is the same for every row."""
+        return {
+            name: self._discovery.supports[name]
+            for name, site in self.structure.attributes
+            if site.steps is not None or isinstance(self._discovery.supports[name], FIXED_SUPPORTS)
+            if _is_number_everywhere(self._discovery.supports[name])
+        }
+
+    @functools.cached_property
+    def inputs_of_supports(self) -> dict[str, frozenset[str]]:
+        """Discrete attribute whose support depends on the row, such as that of a binomial -> what enters its bounds.
+
+        Supports that depend on latents are left out.
+        """
+        others = [name for name, site in self.structure.attributes if site.discrete and name not in self.fixed_supports]
+        bounds = {name: jax.tree.leaves(self._traces.sources.supports[name]) for name in others}
+        inputs = {name: frozenset().union(*of_bounds) for name, of_bounds in bounds.items()}
+        return {name: of_name for name, of_name in inputs.items() if LATENTS not in of_name}
+
+    @property
+    def supports_depend_on_class(self) -> bool:
+        """Whether the support of an attribute in a row depends on its class."""
+        return any(CODES in inputs for inputs in self.inputs_of_supports.values())
+
+    # --- what does not depend on latents, in rows of data ---------------------------------------------------------
+
+    def supports_by_row(self, rows: Rows, codes: Int[Array, " n"]) -> dict[str, Constraint]:
+        """Attribute -> support, its bounds with the rows first, for those whose support differs between rows."""
+        names = tuple(self.inputs_of_supports)
+        return self._at_rows(lambda findings: {name: findings.supports[name] for name in names}, rows, codes)
+
+    def measure_parameters(self, rows: Rows) -> dict[str, dict[str, np.ndarray]]:
+        """Site -> parameters of its base measure, rows first, for the compressed sites that have any."""
+        names = self.plan.measure
+        return self._at_rows(lambda findings: {name: findings.measure[name] for name in names}, rows, rows.codes)
+
+    @functools.cached_property
+    def _at_chunk(self) -> ProgramTrace:
+        return self._traces.at(CHUNK_ROWS, ())
+
+    def _at_rows(self, choose: Callable[[Findings], Any], rows: Rows, codes: Int[Array, " n"]) -> Any:
+        with jax.enable_x64(True):
+            function = self._at_chunk.function.only(choose)
+            latents, unused = self._traces.draw(arbitrary_numbers(0)).latents, self._traces.zeros(CHUNK_ROWS)
+
+            def of_chunk(chunk: Any) -> Any:
+                values, *others = chunk
+                return function(latents, unused | values, *others)
+
+            needed = {other for _, others in self.plan.dependences for other in others}
+            chunks = {name: rows.values[name] for name in needed}, codes, rows.covariates
+            return over_chunks(of_chunk, chunks, rows.num_rows, CHUNK_ROWS, one_size=True)
+
+
+def _is_number_everywhere(support: Constraint) -> bool:
+    """Whether the bounds of a support are known, and the same for all rows."""
+    return not any(np.ndim(bound) or bound != bound for bound in jax.tree.leaves(support))

@@ -1,0 +1,259 @@
+"""A program traced at a few numbers of rows, once at each, and arbitrary values at which its traces are evaluated.
+
+All that is known of a program is read off these traces: which inputs enter which results, by their data flow; what it
+does in each row, by evaluating them.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.distributions.constraints import Constraint
+
+from bayesgen.data import Covariate
+from bayesgen.runtime import Traced
+from bayesgen.statistics import Conditional, Likelihood
+from bayesgen.typing import Array, Float, Int, Shaped
+
+from .arbitrary import arbitrary_numbers
+from .conventions import Message, base_support
+from .evaluation import Evaluation, evaluate
+from .structure import Arrays, Program, Site
+
+# of draws, the spreads in standard deviations of the priors of latents: the last draws are in the tails
+SEEDS_AND_SPREADS = ((1, 1.0), (2, 1.0), (3, 4.0), (3, -4.0))
+LEAST = 101  # rows of a trace
+COMPILED = 1 << 13  # rows from which compiling a trace pays
+# What runs a few times: optimising what it compiles to would take longer than running it.
+QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+LATENTS, CODES, ATTRIBUTE, COVARIATE = "latents", "codes", "attribute ", "covariate "  # inputs, or prefixes of names
+
+
+class Draw(NamedTuple):
+    """Arbitrary latents, and a few rows."""
+
+    latents: dict[str, Shaped[np.ndarray, "..."]]
+    rows: dict[str, Shaped[np.ndarray, "n ..."]]
+
+
+class Findings(NamedTuple):
+    """What a program makes of latents, rows, labels and covariates; rows are first axes.
+
+    Attributes:
+        log_prior: log prior density of the latents.
+        label: numbers that the distribution of the label is made of.
+        label_log_probs: log probabilities of the labels.
+        learned: site -> ((parameters, mask), scale), which must be equal in all rows of a class.
+        measure: site -> parameters of its base measure.
+        supports: site -> support; that of discrete sites has bounds for each row.
+        log_probs: site -> log probabilities of the rows.
+        distributions: numbers that the distributions of the attributes are made of, and their scales.
+        deterministics: values of deterministic sites.
+    """
+
+    log_prior: Any
+    label: Any
+    label_log_probs: Any
+    learned: dict[str, tuple[Any, Any]]
+    measure: dict[str, dict[str, Any]]
+    supports: dict[str, Constraint]
+    log_probs: dict[str, Any]
+    distributions: Any
+    deterministics: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class ProgramTrace:
+    """A program traced at some number of rows.
+
+    Attributes:
+        size: the number of rows.
+        function: of latents, rows, codes and covariates; its results are `Findings`.
+        likelihoods: site -> its likelihood.
+        unsummarized: site -> why it has none.
+    """
+
+    size: int
+    function: Traced
+    likelihoods: dict[str, Likelihood]
+    unsummarized: dict[str, str]
+
+
+class Traces:
+    """The traces of a program.
+
+    Attributes:
+        program: the program, its structure known.
+        values: the program run freely: numbers, how far they are spread and covariates -> values of its sites.
+        num_rows: of these values.
+    """
+
+    def __init__(self, program: Program, values: Traced, num_rows: int) -> None:
+        self.program, self.values, self.num_rows = program, values, num_rows
+
+    @functools.cached_property
+    def classes(self) -> ProgramTrace:
+        """The program traced at a row for each class."""
+        return self.at(self.program.num_classes)
+
+    def at(self, size: int, names: Collection[str] | None = None) -> ProgramTrace:
+        """The program traced at `size` rows, with the log probabilities of these attributes, of all by default."""
+        likelihoods: dict[str, Likelihood] = {}
+        unsummarized: dict[str, str] = {}
+        names = self.program.attributes if names is None else names
+
+        def findings(latents: Arrays, rows: Arrays, codes: Int[Array, " n"], covariates: Arrays) -> Findings:
+            evaluation = evaluate(self.program, latents, codes, rows, covariates)
+            for name, message in evaluation.sites.items():
+                conditional = evaluation.conditional(name)
+                if why := _why_unsummarized(conditional, message):
+                    unsummarized[name] = why
+                elif conditional is not None:
+                    likelihoods[name] = conditional.likelihood
+            return self._findings(evaluation, names)
+
+        shapes, covariates = self._shapes(size), arbitrary_covariates(self.program, size)
+        function = Traced.of(findings, *shapes, np.zeros(size, int), covariates)
+        return ProgramTrace(size, function, likelihoods, unsummarized)
+
+    def _findings(self, evaluation: Evaluation, names: Collection[str]) -> Findings:
+        structure = self.program.structure
+        learned: dict[str, tuple[Any, Any]] = {}
+        measure: dict[str, dict[str, Any]] = {}
+        for name in evaluation.sites:
+            if (conditional := evaluation.conditional(name)) is not None:
+                learned[name] = (conditional.parameters, conditional.mask), evaluation.scale(name)
+                measure[name] = conditional.measure
+        return Findings(
+            log_prior=evaluation.log_prior,
+            label=None if evaluation.label is None else jax.tree.leaves(evaluation.label["fn"]),
+            label_log_probs=evaluation.label_log_probs,
+            learned=learned,
+            measure=measure,
+            supports={name: _support(message, structure.attribute[name]) for name, message in evaluation.sites.items()},
+            log_probs=evaluation.row_log_probs(names),
+            distributions=[jax.tree.leaves((message["fn"], message["scale"])) for message in evaluation.sites.values()],
+            deterministics=evaluation.deterministics,
+        )
+
+    # --- arbitrary values ---------------------------------------------------------------------------------------
+
+    def _shapes(self, size: int) -> tuple[dict[str, jax.ShapeDtypeStruct], dict[str, jax.ShapeDtypeStruct]]:
+        """Shapes of latents and rows."""
+        shapes, structure = self.values.shapes, self.program.structure
+        rows = {name: shapes[name].update(shape=(size, *site.row_shape)) for name, site in structure.attributes}
+        return {name: shapes[name] for name in self.program.latents}, rows
+
+    def zeros(self, size: int) -> dict[str, Shaped[np.ndarray, "n ..."]]:
+        """Rows of zeros."""
+        return {name: np.zeros(shape.shape, shape.dtype) for name, shape in self._shapes(size)[1].items()}
+
+    def draw(self, numbers: Float[np.ndarray, " numbers"], spread: float = 1.0) -> Draw:
+        """Arbitrary values made of standard normal numbers, see `arbitrary_value`."""
+        values = self.values(numbers, spread, arbitrary_covariates(self.program, self.num_rows))
+        return Draw(
+            {name: values[name] for name in self.program.latents},
+            {name: np.moveaxis(values[name], site.position, 0) for name, site in self.program.structure.attributes},
+        )
+
+    @functools.cached_property
+    def draws(self) -> tuple[Draw, ...]:
+        """Several draws; what is in one tail in the third is in the other tail in the fourth."""
+        return tuple(self.draw(arbitrary_numbers(seed), spread) for seed, spread in SEEDS_AND_SPREADS)
+
+    def rows(self, draw: Draw, size: int) -> dict[str, Shaped[np.ndarray, "n ..."]]:
+        """The rows of a draw, again and again."""
+        return {name: rows[np.arange(size) % self.num_rows] for name, rows in draw.rows.items()}
+
+    # --- evaluation at several draws ----------------------------------------------------------------------------
+
+    def of_rows(self, trace: ProgramTrace, codes: Int[np.ndarray, " n"], choose: Callable[[Findings], Any]) -> Any:
+        """What is chosen of the findings at rows with these labels, stacked along a first axis of draws."""
+        covariates = arbitrary_covariates(self.program, trace.size)
+        evaluate = _quickest(trace.function.only(choose), trace.size)
+        return self._stacked(
+            evaluate(draw.latents, self.rows(draw, trace.size), codes, covariates) for draw in self.draws
+        )
+
+    def of_classes(self, choose: Callable[[Findings], Any]) -> Any:
+        """What is chosen of the findings at the classes, with the first row's covariates, draw by draw."""
+        codes, function = np.arange(self.program.num_classes), self.classes.function.only(choose)
+        rows, covariates = self.zeros(len(codes)), arbitrary_covariates(self.program, len(codes), same=True)
+        return self._stacked(function(draw.latents, rows, codes, covariates) for draw in self.draws)
+
+    def of_single_rows(self, size: int, names: Collection[str]) -> dict[str, Float[np.ndarray, "draws n K"]]:
+        """Site -> log probabilities of each row alone under each class, draw by draw."""
+        codes = np.arange(self.program.num_classes)
+        function = self.classes.function.only(lambda findings: {name: findings.log_probs[name] for name in names})
+
+        def of_row(latents: Arrays, row: Arrays, covariates: Arrays) -> dict[str, Float[Array, " K"]]:
+            copies = jax.tree.map(lambda value: jnp.broadcast_to(value, (len(codes), *value.shape)), (row, covariates))
+            return function.traceably(latents, copies[0], codes, copies[1])
+
+        latents, rows = self._shapes(size)
+        covariates = arbitrary_covariates(self.program, size)
+        evaluate = _quickest(Traced.of(jax.vmap(of_row, (None, 0, 0)), latents, rows, covariates), size)
+        return self._stacked(evaluate(draw.latents, self.rows(draw, size), covariates) for draw in self.draws)
+
+    def _stacked(self, results: Iterable[Any]) -> Any:
+        return jax.tree.map(lambda *draws: np.stack(draws), *results)
+
+    # --- sizes and flows ----------------------------------------------------------------------------------------
+
+    def size_within(self, most: int, numbers: int, least: int = LEAST) -> int:
+        """The most rows whose distributions are made of no more than so many numbers, `least` at least."""
+        trace, structure = self.classes, self.program.structure
+        made = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(trace.function.shapes.distributions))
+        cells = sum(math.prod(part.row_shape) for _, part in structure.attributes + structure.covariates)
+        return min(most, max(least, numbers // max(1, made // self.program.num_classes + cells)))
+
+    @functools.cached_property
+    def sources(self) -> Findings:
+        """For each finding at the classes, the inputs that it depends on.
+
+        These are LATENTS, CODES, ATTRIBUTE and COVARIATE followed by a name.
+        """
+        program = self.program
+        latents, rows = dict.fromkeys(program.latents, LATENTS), {name: ATTRIBUTE + name for name in program.attributes}
+        covariates = {name: COVARIATE + name for name, _ in program.structure.covariates}
+        return self.classes.function.sources(latents, rows, CODES, covariates)
+
+
+def arbitrary_covariates(program: Program, size: int, *, same: bool = False) -> dict[str, Shaped[np.ndarray, "n ..."]]:
+    """Covariates that differ from row to row and from cell to cell, or from cell to cell alone."""
+
+    def numbers(column: Covariate) -> Shaped[np.ndarray, "n ..."]:
+        rows = np.zeros(size, int) if same else np.arange(size)
+        values = np.add.outer(rows, np.arange(math.prod(column.row_shape))) % 3 + (column.dtype.kind != "b")
+        return values.reshape(size, *column.row_shape).astype(column.dtype)
+
+    return {name: numbers(column) for name, column in program.structure.covariates}
+
+
+def _quickest(function: Traced, size: int) -> Callable[..., Any]:
+    """The function; compiled where there are very many rows."""
+    return function if size < COMPILED else jax.jit(function.traceably, compiler_options=QUICKLY)
+
+
+def _why_unsummarized(conditional: Conditional | None, message: Message) -> str | None:
+    """Why a site has no sufficient statistics; None where it has."""
+    if conditional is None:
+        return f"{type(message['fn']).__name__} has no registered likelihood"
+    if not conditional.likelihood.summarizes:
+        return "the program computes the edges of its bins: write them as numbers, by NumPy or as a list"
+    return "it is scaled by an array" if message["scale"] is not None and jnp.ndim(message["scale"]) else None
+
+
+def _support(message: Message, site: Site) -> Constraint:
+    """The support of a site; that of a discrete one with bounds that have the rows first."""
+    distribution, support = message["fn"], base_support(message["fn"].support)
+    if not site.discrete or site.steps is not None:
+        return support
+    shape = distribution.shape()
+    shape = shape[: len(shape) - support.event_dim]
+    return jax.tree.map(lambda bound: site.from_site(jnp.broadcast_to(bound, shape)), support)
