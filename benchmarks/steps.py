@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 import bayesgen as bg
-from bayesgen.program import PosteriorDensity
+from bayesgen.program import OfStatistics, Prior, ProgramDensity
 from bayesgen.solvers.attempts import sample_adapted
 from bayesgen.solvers.sampler import sample_whitened
 
@@ -58,7 +58,9 @@ def _kernels(num_chains, bound, repeats):
     """Our kernel and NumPyro's on one density, both compiled; NumPyro's also adapts (diagonal) masses."""
     problem = gda.iris()
     summaries = bg.summarize(bg.GaussianDiscriminant(), problem.X, problem.y)
-    density = PosteriorDensity(summaries.model.bind(summaries.scaled_schema), summaries.evidence)
+    density = ProgramDensity(
+        summaries.model.bind(summaries.scaled_schema), (OfStatistics(summaries.statistics),), Prior.SITES
+    )
     method = bg.NUTS(num_samples=100)
     whitened = method.chains(density, lambda: np.zeros((1, density.dimension)), 0, False).attempt.density
     shared = {"num_warmup": 150, "num_samples": 1_000, "num_chains": num_chains, "target": 0.8}

@@ -20,7 +20,7 @@ from bayesgen.posteriors import (
     reordered,
     warn_of_convergence,
 )
-from bayesgen.program import log_joint_draws, log_prior
+from bayesgen.program import log_density_of_sites, log_joint_draws
 from bayesgen.runtime import as_key, generator
 from bayesgen.typing import Int, Seed
 
@@ -117,7 +117,7 @@ def _log_prior(draw: Draws) -> float:
     """The log prior density of a single draw, in the coordinates of its sites."""
     latents = {name: value[0, 0] for name, value in draw.latents.items()}
     with jax.enable_x64(True):
-        return float(log_prior(draw.program, latents))
+        return float(log_density_of_sites(draw.program, latents))
 
 
 def _some_rows(rows: Rows, draws: Draws, rng: np.random.Generator) -> Rows:

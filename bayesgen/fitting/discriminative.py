@@ -19,10 +19,10 @@ from bayesgen.errors import FitError
 from bayesgen.log_density import LogDensity
 from bayesgen.posteriors import ParameterArrays, Point
 from bayesgen.program import (
-    AttributesDensity,
-    ConditionalDensity,
+    OfRows,
+    OfStatistics,
+    ProgramDensity,
     Response,
-    ResponseDensity,
 )
 from bayesgen.records import record
 from bayesgen.runtime import placed
@@ -174,7 +174,8 @@ def response_fit(method: "PointMethod", problem: ProgramProblem, response: Respo
     if response.is_only_attribute(rows):  # then x is given, and the joint density is that of y given x
         return search.at(joint.posterior.parameters, {})
     without = data.model.summarize(data.schema, response.without(rows))
-    density = ResponseDensity(problem.program, statistics.padded(), without.padded(), method.has_prior)
+    terms = OfStatistics(statistics.padded()), OfStatistics(without.padded(), sign=-1)
+    density = ProgramDensity(problem.program, terms, method.prior)
     return search.fit(
         density.cost,
         functools.partial(Whitened, density),
@@ -254,7 +255,7 @@ def conditional_fit(method: "PointMethod", problem: ProgramProblem) -> Fit:
     rows = labelled_rows(problem)
     labelled = _without_unlabelled(problem)
     joint = method.joint_fit(labelled)
-    density = ConditionalDensity(problem.program, padded_rows(rows), method.has_prior)
+    density = ProgramDensity(problem.program, (OfRows(padded_rows(rows), given_attributes=True),), method.prior)
     search = Refinement(method, problem, joint, labelled.data.statistics)
 
     def about(objective: Whitened, found: Supremum) -> dict[str, Any]:
@@ -277,8 +278,8 @@ def hybrid_fit(method: "PointMethod", problem: ProgramProblem, coupling: float) 
     everything = [dataclasses.replace(rows, labels=None)]
     if statistics.unlabelled is not None:
         everything.append(statistics.unlabelled)
-    labels = ConditionalDensity(program, padded_rows(rows), method.has_prior)
-    attributes = AttributesDensity(program, padded_rows(joined_rows(everything)))
+    labels = ProgramDensity(program, (OfRows(padded_rows(rows), given_attributes=True),), method.prior)
+    attributes = ProgramDensity(program, (OfRows(padded_rows(joined_rows(everything))),))
     search = Refinement(method, problem, joint, _complete(problem, statistics, joint))
     variance = np.asarray(coupling**2 * search.statistics.total_weight)
     return search.fit(
@@ -341,7 +342,7 @@ def _complete(problem: ProgramProblem, statistics: SufficientStatistics, joint: 
 
 
 def _checked(
-    density: ConditionalDensity,
+    density: ProgramDensity,
     rows: Rows,
     vector: Float[np.ndarray, " D"],
     value: float,

@@ -18,8 +18,7 @@ import scipy.optimize
 import scipy.special
 
 from bayesgen.data import Rows
-from bayesgen.program import ConditionalDensity, GenerativeProgram, program_table, slope_along, slopes_of_log_odds
-from bayesgen.records import copied
+from bayesgen.program import Prior, Program, ProgramDensity, program_table, slope_along, slopes_of_log_odds
 from bayesgen.runtime import over_chunks
 from bayesgen.solvers import evaluator_of
 from bayesgen.statistics import padded_rows
@@ -50,7 +49,7 @@ class LogOddsSlopes:
         shares: probabilities of the wrong classes.
     """
 
-    density: ConditionalDensity
+    density: ProgramDensity
     rows: Rows
     vector: Direction
     widths: Direction
@@ -59,7 +58,7 @@ class LogOddsSlopes:
     shares: Float[np.ndarray, "m K"]
 
     @classmethod
-    def at(cls, density: ConditionalDensity, rows: Rows, vector: Direction, widths: Direction) -> "LogOddsSlopes":
+    def at(cls, density: ProgramDensity, rows: Rows, vector: Direction, widths: Direction) -> "LogOddsSlopes":
         """The slopes at a point."""
         program = density.program
         table = program_table(program, dict(density.constrain(vector)), rows)
@@ -120,16 +119,15 @@ class LogOddsSlopes:
     @property
     def without_prior(self) -> Bool[np.ndarray, " D"]:
         """Coordinates on which the prior does not depend; all of them where it does not count."""
-        if not self.density.prior:
+        if self.density.prior is Prior.NONE:
             return np.ones(len(self.vector), bool)
-        silent = dataclasses.replace(self.density.rows, weights=np.zeros(self.density.rows.num_rows))
         moves = np.random.default_rng(0).normal(size=(PRIOR_POINTS, len(self.vector))) * self.widths
-        gradients = evaluator_of(copied(self.density, rows=silent)).gradients(self.vector + moves)
+        gradients = evaluator_of(self.density.given()).gradients(self.vector + moves)
         return np.asarray((gradients == 0).all(0))
 
 
 def _slopes(
-    program: GenerativeProgram, vector: Direction, rows: Rows, places: Int[np.ndarray, " m"], widths: Direction
+    program: Program, vector: Direction, rows: Rows, places: Int[np.ndarray, " m"], widths: Direction
 ) -> Float[np.ndarray, "m K D"]:
     some = padded_rows(rows.take(places))
     return np.asarray(slopes_of_log_odds(program, vector, some))[: len(places)] * widths

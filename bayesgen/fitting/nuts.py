@@ -11,7 +11,7 @@ import numpy as np
 from bayesgen.errors import FitError, ModelError
 from bayesgen.log_density import LogDensity
 from bayesgen.posteriors import ParameterArrays
-from bayesgen.program import GenerativeProgram, PosteriorDensity, dispersed_starts
+from bayesgen.program import GenerativeProgram, OfStatistics, Prior, ProgramDensity, dispersed_starts
 from bayesgen.runtime import as_key, placed
 from bayesgen.solvers import Attempt, Chains, Settings, sample, unwhitened, whitened_at_mode
 from bayesgen.statistics import PatternMoments
@@ -87,7 +87,7 @@ class NUTS(Method):
         conjugate = problem.conjugate
         near = conjugate.moment_estimates(problem.data.statistics) if start is None and conjugate is not None else start
         moving = program if near is None else program.reparametrised(near)
-        density = PosteriorDensity(moving, problem.statistics)
+        density = ProgramDensity(moving, (OfStatistics(problem.statistics),), Prior.SITES)
         if density.dimension == 0:
             raise FitError(
                 "NUTS has nothing to sample: the program has no continuous latent site. Use Exact(), or, for a program "

@@ -14,7 +14,7 @@ from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.families import Advice
 from bayesgen.models import Conjugate
 from bayesgen.posteriors import Point
-from bayesgen.program import PRIOR_STARTS, ParameterDensity, dispersed_starts
+from bayesgen.program import PRIOR_STARTS, OfStatistics, Prior, ProgramDensity, dispersed_starts
 from bayesgen.records import copied, fill
 from bayesgen.runtime import as_key, generator, placed
 from bayesgen.solvers import climb, evaluator_of, maximize
@@ -192,6 +192,11 @@ class PointMethod(Method):
     def solve_finite(self, problem: FiniteProblem) -> Any:
         return problem.maximised(self, self.has_prior)
 
+    @property
+    def prior(self) -> Prior:
+        """The log prior density that is added to log-likelihoods: in the coordinates that are reported, or none."""
+        return Prior.PARAMETERS if self.has_prior else Prior.NONE
+
     def joint_fit(self, problem: ProgramProblem) -> Fit:
         """The fit that maximises the joint density of rows and labels."""
         conjugate, statistics = problem.conjugate, self.counted(problem.data.statistics)
@@ -229,9 +234,10 @@ class PointMethod(Method):
         weighted = dataclasses.replace(rows, weights=rows.weights * self.unlabelled_weight)
         return dataclasses.replace(statistics, unlabelled=weighted if self.unlabelled_weight else None)
 
-    def joint_density(self, problem: ProgramProblem, statistics: SufficientStatistics) -> ParameterDensity:
+    def joint_density(self, problem: ProgramProblem, statistics: SufficientStatistics) -> ProgramDensity:
         """The density that a joint fit of a program maximises."""
-        return ParameterDensity(problem.program, statistics, self.assignment == "hard", self.has_prior)
+        data = OfStatistics(statistics, hard=self.assignment == "hard")
+        return ProgramDensity(problem.program, (data,), self.prior)
 
     def _by_search(self, problem: ProgramProblem, statistics: SufficientStatistics) -> Point:
         """The point at the maximum of the density of the problem's program.
@@ -257,7 +263,7 @@ class PointMethod(Method):
         return Point(program, program.parameters_of({name: np.asarray(value) for name, value in values.items()}))
 
     def _starts_of_search(
-        self, problem: ProgramProblem, statistics: SufficientStatistics, density: ParameterDensity
+        self, problem: ProgramProblem, statistics: SufficientStatistics, density: ProgramDensity
     ) -> tuple[Float[np.ndarray, "starts D"], int]:
         """The starts of a search, and how many of them are searched from. Inside float64.
 
@@ -269,7 +275,7 @@ class PointMethod(Method):
         others = dispersed_starts(problem.program, problem.seed, max(PRIOR_STARTS, num_searches))
         if density.has_symmetries:  # at the origin all components are equal, and a search from there ends at a saddle
             others = others[1:]
-        of_complete = (copied(density, statistics=each.padded()) for each in complete)
+        of_complete = (density.given(OfStatistics(each.padded())) for each in complete)
         tops = [climb(evaluator_of(each), others[:FIRST_STARTS])[0].vector[None] for each in of_complete]
         starts = np.concatenate([*tops, others])
         return starts[:num_searches] if len(tops) >= num_searches else starts, num_searches

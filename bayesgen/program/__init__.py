@@ -34,7 +34,7 @@ from .model import ConcreteModel, Model, Recipe, Response
 from .pytree import PytreeFunction
 from .rows import read_rows
 from .starts import PRIOR_STARTS, dispersed, dispersed_starts
-from .structure import Plan
+from .structure import Plan, Program
 
 __all__ = [
     "PRIOR_STARTS",
@@ -47,6 +47,7 @@ __all__ = [
     "OfStatistics",
     "Plan",
     "Prior",
+    "Program",
     "ProgramDensity",
     "PytreeFunction",
     "Recipe",

@@ -300,7 +300,7 @@ _unconstrain = OwnedJit(unconstrain)
 def log_density_of_sites(
     program: Program, latents: Arrays, statistics: SufficientStatistics | None = None
 ) -> Float[Array, ""]:
-    """Log joint density of constrained latents and data, if there are any, in the coordinates of the program's sites."""
+    """Log joint density of constrained latents and of data, if any, in the coordinates of the program's sites."""
     data = None if statistics is None else OfStatistics(statistics)
     evaluation = evaluate_classes(program, latents, {} if data is None else data.covariates)
     return evaluation.log_prior + (0.0 if data is None else data.at(program, evaluation))

@@ -111,7 +111,8 @@ class Introspection:
         Supports that depend on latents are left out.
         """
         others = [name for name, site in self.structure.attributes if site.discrete and name not in self.fixed_supports]
-        bounds = {name: jax.tree.leaves(self._traces.sources.supports[name]) for name in others}
+        with jax.enable_x64(True):
+            bounds = {name: jax.tree.leaves(self._traces.sources.supports[name]) for name in others}
         inputs = {name: frozenset().union(*of_bounds) for name, of_bounds in bounds.items()}
         return {name: of_name for name, of_name in inputs.items() if LATENTS not in of_name}
 

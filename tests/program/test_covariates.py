@@ -454,5 +454,5 @@ def test_covariates_that_enter_indexes_are_told_from_others(name):
             numpyro.sample("x", dist.Normal(mean(table, kind, group), 1))
 
     program = bg.GenerativeProgram(entering, label=None)
-    found = program.of_covariates({"group": Covariate((), np.dtype(np.int64))}).indexes
-    assert found.others == (("group",) if enters else ())
+    found = program.of_covariates({"group": Covariate((), np.dtype(np.int64))}).introspection.indexes
+    assert found.others == (["group"] if enters else [])

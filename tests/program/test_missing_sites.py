@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 
 import bayesgen as bg
 from bayesgen.errors import DataError
-from bayesgen.program import PosteriorDensity, log_joint_draws, program_table
+from bayesgen.program import OfStatistics, Prior, ProgramDensity, log_joint_draws, program_table
 from program.programs import (
     BOUND,
     ROWS,
@@ -204,7 +204,7 @@ def test_densities_without_cells_have_slopes(function):
     """Reverse-mode derivatives against differences: what stands in missing places leaves no NaN in them."""
     own, (_, rows, y) = BOUND[function], holed(function)
     statistics = bg.summarize(own, rows, y).statistics.padded()
-    density = PosteriorDensity(own, statistics)
+    density = ProgramDensity(own, (OfStatistics(statistics),), Prior.SITES)
     rng = np.random.default_rng(23)
     with jax.enable_x64(True):
         at, direction = rng.normal(0, 0.3, (2, density.dimension))

@@ -10,7 +10,7 @@ from jax.extend.core import jaxprs_in_params
 
 import bayesgen as bg
 from bayesgen.data import Rows
-from bayesgen.program.density import unconstrained_log_density
+from bayesgen.program import OfStatistics, Prior, ProgramDensity
 from bayesgen.program.rows import summarize_rows
 from program.programs import Bound, reference_density
 
@@ -121,6 +121,6 @@ def test_no_row_is_decomposed(attributes):
         values = {name: np.zeros((size, *site.row_shape)) for name, site in own.structure.attributes}
         with jax.enable_x64(True):
             evidence = summarize_rows(own, Rows(values, labels=np.arange(size) % 3)).padded()
-            slope = jax.value_and_grad(unconstrained_log_density, argnums=1)
-            found.append(decompositions(jax.make_jaxpr(slope)(own, dict(a=jnp.ones(3), b=jnp.ones(3)), evidence).jaxpr))
+            density = ProgramDensity(own, (OfStatistics(evidence),), Prior.SITES)
+            found.append(decompositions(jax.make_jaxpr(jax.value_and_grad(density))(jnp.ones(6)).jaxpr))
     assert found[0] == found[1] and found[0] and max(found[0]) <= 3, found

@@ -10,8 +10,8 @@ from counting import compilations
 
 import bayesgen as bg
 from bayesgen.fitting import prepare
-from bayesgen.program import PosteriorDensity
-from bayesgen.program.log_densities import STARTS_NEAR_ORIGIN, dispersed_starts
+from bayesgen.program import OfStatistics, Prior, ProgramDensity
+from bayesgen.program.starts import STARTS_NEAR_ORIGIN, dispersed_starts
 from bayesgen.solvers import Settings, evaluator_of
 from bayesgen.solvers.attempts import laplace
 
@@ -67,7 +67,7 @@ def test_a_sampler_is_told_of_several_modes_whatever_the_seed():
     program = bg.GenerativeProgram(silent, label=None)
     problem = prepare(program, {"x": np.asarray([0.1, 0.2, -0.3])})
     with jax.enable_x64(True):
-        density = PosteriorDensity(program, problem.statistics)
+        density = ProgramDensity(program, (OfStatistics(problem.statistics),), Prior.SITES)
         settings = Settings(num_warmup=None, num_samples=100, num_chains=4, target=0.8)
         evaluator = evaluator_of(density)
         attempts = [laplace(density, settings, evaluator, dispersed_starts(program, seed)) for seed in range(8)]
