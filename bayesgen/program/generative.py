@@ -28,7 +28,7 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.labels import AnyLabel
 from bayesgen.records import copied, fill
-from bayesgen.runtime import as_key, check_not_forked
+from bayesgen.runtime import Traced, as_key, check_not_forked
 from bayesgen.statistics import (
     Cells,
     Likelihood,
@@ -319,9 +319,13 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
 
         The program is run at n = K with the label set to 0..K-1, so that the instance axis is the class axis.
         """
+
+        def distributions(latents: Arrays) -> dict[str, dist.Distribution]:
+            return {name: site["fn"] for name, site in evaluate_classes(self, latents).sites.items()}
+
+        known = self._complete(latents)
         with jax.enable_x64(True):
-            evaluation = evaluate_classes(self, self._complete(latents))
-            return {name: jax.tree.map(np.asarray, site["fn"]) for name, site in evaluation.sites.items()}
+            return Traced.of(distributions, known)(known)
 
     def log_joint(self, latents: Mapping[str, Any], X: Any, y: Any = None) -> Float[np.ndarray, "n K"]:
         """log p(x_i, y = k | latents) of rows; where the label is continuous, log p(x_i, y_i | latents), (n, 1).
@@ -364,7 +368,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         missing = [name for name in self.latents if name not in latents]
         if missing:
             raise DataError(f"The latents {missing} have no values. Give one for each of {list(self.latents)}.")
-        return {name: jnp.asarray(value) for name, value in latents.items()}
+        return {name: np.asarray(value) for name, value in latents.items()}
 
     # --- the program as a model ---------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from numpyro import handlers
 from numpyro.infer.util import log_density
 
 import bayesgen as bg
+from bayesgen.runtime import Traced
 
 ROWS = 17
 
@@ -183,14 +184,18 @@ def data_of(function, rng):
     return p | latents(rng), rows(rng), rng.integers(0, 3, ROWS), covariates(rng)
 
 
+def by_numpy(function):
+    """A function of JAX, traced and evaluated by NumPy: compiling it would take longer than what it is used for."""
+    return lambda *arguments: Traced.of(function, *arguments)(*arguments)
+
+
 # what a reference is compiled with: it runs once or twice, so that optimising it would take longer than running it
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
 def reference_density(function, size):
     """NumPyro's own joint density of everything, through its own handlers: (values, covariates) -> number."""
-    density = lambda values, covariates: log_density(function, (size,), covariates, values)[0]  # noqa: E731
-    return jax.jit(density, compiler_options=QUICKLY)
+    return by_numpy(lambda values, covariates: log_density(function, (size,), covariates, values)[0])
 
 
 compiled_density = functools.cache(lambda function: reference_density(function, ROWS))
