@@ -106,12 +106,13 @@ def test_rows_that_were_read_give_the_table_that_their_data_give(at):
     np.testing.assert_allclose(some, table[..., [3, 1], :], rtol=1e-12)
 
 
-def test_an_average_reads_its_rows_once_for_each_member():
+def test_an_average_has_the_table_of_its_members_who_read_the_data_each_in_its_own_way():
     X, y = np.random.default_rng(3).normal(size=(30, 2)), np.arange(30) % 3
     model = bg.average([bg.GaussianDiscriminant("full"), bg.GaussianDiscriminant("diag")])
     fit = bg.fit(model, X, y, method=bg.Exact())
-    rows = fit.read(X)
-    assert fit.read(rows) is rows
     table = fit.log_joint(X, at="predictive")
-    np.testing.assert_array_equal(fit.log_joint(rows, at="predictive"), table)
+    of_members = [member.log_joint(X, at="predictive") for member in fit.members]
+    np.testing.assert_allclose(table, np.logaddexp(*(np.log(fit.weights)[:, None, None] + of_members)), rtol=1e-12)
     np.testing.assert_allclose(fit.log_joint(X, at="predictive", rows=[5, 2]), table[[5, 2]], rtol=1e-12)
+    rows = fit.read(X)  # by the best member
+    np.testing.assert_array_equal(fit.log_joint(rows, at="mean"), fit.best.log_joint(X, at="mean"))
