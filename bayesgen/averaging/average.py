@@ -9,7 +9,7 @@ import numpy as np
 
 from bayesgen.data import Schema
 from bayesgen.errors import DataError, FitError
-from bayesgen.fitting import MLE, Exact, Fit, Method, Problem, Summaries, fit, prepare
+from bayesgen.fitting import MLE, Exact, Fit, Method, Problem, ProgramProblem, Summaries, fit, prepare
 from bayesgen.models import Mixture
 from bayesgen.program import ConcreteModel, Model, Recipe
 from bayesgen.records import content_hash, record
@@ -231,16 +231,18 @@ class AverageProblem(Problem):
     """
 
     model: AverageModel
-    data: tuple[Problem, ...]
+    data: "tuple[ProgramProblem | AverageProblem, ...]"
     X: Any = None
     y: Any = None
 
     @property
     def has_labels(self) -> bool:
+        """Whether rows of every member have labels."""
         return all(problem.has_labels for problem in self.data)
 
     @property
     def approximates_evidence(self) -> bool:
+        """Whether fits of every member by any method have an approximation of their log evidence."""
         return all(problem.approximates_evidence for problem in self.data)
 
     def refusal_of(self, method: Method) -> str | None:
@@ -272,7 +274,7 @@ def _(
     check_rereadable(X)
     if model.weighting.needs_rows and sample_weight is not None:
         raise FitError("Rows are left out to learn these weights: give X and y as they are, without sample_weight.")
-    members = tuple(
+    members: tuple[Any, ...] = tuple(
         prepare(member, X, y, schema=schema, sample_weight=sample_weight, keeps_rows=keeps_rows)
         for member in model.members
     )

@@ -105,7 +105,7 @@ class Refinement:
         """The fit at a point, with a posterior of the same kind as that of the joint fit."""
         assert isinstance(self.joint.posterior, Point)
         posterior = dataclasses.replace(self.joint.posterior, values=values)
-        return self.problem.result(self.method, posterior, attributes | self.problem.about_labels)
+        return self.problem.result(self.method, posterior, attributes)
 
     def objective_of_joint_fit(self, objective: Whitened) -> dict[str, float]:
         """The objective at the joint fit itself, which may have probabilities of zero."""

@@ -206,7 +206,7 @@ class PointMethod(Method):
             conjugate.check_estimable(statistics)
         problem.warn_of_unnamed_classes()
         if conjugate is None or (self.has_prior and not conjugate.is_number):
-            return problem.result(self, self._by_search(problem, statistics), problem.about_labels)
+            return problem.result(self, self._by_search(problem, statistics))
         objective = CompleteDataObjective.of(copied(conjugate, advice=_advice(problem, conjugate)), self.has_prior)
         if statistics.is_complete and self.starts is not None:
             raise DataError(
@@ -214,11 +214,11 @@ class PointMethod(Method):
                 "hidden the maximum has a closed form. Leave it out."
             )
         if statistics.is_complete:
-            return problem.result(self, Point(None, objective.maximum(statistics), conjugate), problem.about_labels)
+            return problem.result(self, Point(None, objective.maximum(statistics), conjugate))
         options = Options(self.climbs(is_labelled=False), self.starts, self.assignment == "hard")
         search = search_by_em(problem, conjugate, objective, statistics, options)
         point = Point(None, search.best.point, conjugate)
-        return problem.result(self, point, search.attributes | problem.about_labels)
+        return problem.result(self, point, search.attributes)
 
     def counted(self, statistics: SufficientStatistics) -> SufficientStatistics:
         """The statistics, rows without labels with their weights in the objective."""

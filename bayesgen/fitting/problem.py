@@ -36,20 +36,6 @@ class Problem(abc.ABC):
     seed: Seed = 0
     progress: bool | None = None
 
-    @property
-    def has_labels(self) -> bool:
-        """Whether rows have labels, all or some of them."""
-        return True
-
-    @property
-    def approximates_evidence(self) -> bool:
-        """Whether fits by any method have an approximation of their log evidence."""
-        return False
-
-    def refusal_of(self, method: "Method") -> str | None:
-        """The reason why the method cannot solve the problem, as far as it is known before fitting; else None."""
-        return None
-
     @abc.abstractmethod
     def solved_by(self, method: "Method") -> Any:
         """The fit by a method.
@@ -71,6 +57,7 @@ class ProgramProblem(Problem):
 
     @property
     def has_labels(self) -> bool:
+        """Whether rows have labels, all or some of them."""
         return self.data.model.has_labels
 
     def solved_by(self, method: "Method") -> Fit:
@@ -85,10 +72,12 @@ class ProgramProblem(Problem):
         return method.solve(problem)
 
     def refusal_of(self, method: "Method") -> str | None:
+        """The reason why the method cannot solve the problem, as far as it is known before fitting; else None."""
         return method.refusal(self)
 
     @property
     def approximates_evidence(self) -> bool:
+        """Whether fits by any method have an approximation of their log evidence."""
         return self.data.model.approximates_evidence
 
     @functools.cached_property
@@ -119,7 +108,12 @@ class ProgramProblem(Problem):
             concrete=self.data.model,
             approximate_log_evidence=self.data.model.approximate_log_evidence(statistics),
             summaries=self.data if keeps_data else None,
-            attributes={**(attributes or {}), "total_weight": statistics.total_weight, "device": used()},
+            attributes={
+                **(attributes or {}),
+                **self.about_labels,
+                "total_weight": statistics.total_weight,
+                "device": used(),
+            },
         )
 
     @functools.cached_property
