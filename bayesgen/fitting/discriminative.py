@@ -26,7 +26,7 @@ from bayesgen.program import (
 )
 from bayesgen.records import record
 from bayesgen.runtime import placed
-from bayesgen.solvers import AffineMap, Supremum, Whitened, curvature_at, evaluator_of, find_supremum
+from bayesgen.solvers import AffineMap, Optimum, Status, Whitened, curvature_at, evaluator_of, find_supremum
 from bayesgen.statistics import SufficientStatistics, merged, padded_rows
 from bayesgen.typing import Array, Float
 
@@ -73,7 +73,7 @@ class Refinement:
         self,
         work: float,
         objective_in: Callable[[AffineMap], Searched],
-        about: Callable[[Searched, Supremum], dict[str, Any]],
+        about: Callable[[Searched, Optimum], dict[str, Any]],
     ) -> Fit:
         """The fit at the maximum of an objective.
 
@@ -115,11 +115,13 @@ class Refinement:
         return {"objective_of_joint_fit": evaluator_of(there).at(np.zeros(len(center)))[0]}
 
 
-def check_bounded(objective: Searched, found: Supremum, method: "PointMethod") -> None:
+def check_bounded(objective: Searched, found: Optimum, method: "PointMethod") -> None:
     """Refuse an objective without an upper bound; a `FitError` names the site along which it rises."""
-    if found.recession is not None:
-        direction = np.asarray(objective.point(found.recession)) - objective.whitening.center
+    if found.status is Status.UNBOUNDED:
+        assert found.direction is not None
+        direction = np.asarray(objective.point(found.direction)) - objective.whitening.center
         raise unbounded_objective(direction, objective.whitening, objective, method)
+    found.check(objective, f"conditional {method.what}")
 
 
 def unbounded_objective(
@@ -258,7 +260,7 @@ def conditional_fit(method: "PointMethod", problem: ProgramProblem) -> Fit:
     density = ProgramDensity(problem.program, (OfRows(padded_rows(rows), given_attributes=True),), method.prior)
     search = Refinement(method, problem, joint, labelled.data.statistics)
 
-    def about(objective: Whitened, found: Supremum) -> dict[str, Any]:
+    def about(objective: Whitened, found: Optimum) -> dict[str, Any]:
         vector = np.asarray(objective.point(found.vector))
         unidentified = _checked(density, rows, vector, found.value, objective.whitening, method)
         return search.objective_of_joint_fit(objective) | {"unidentified_directions": unidentified}

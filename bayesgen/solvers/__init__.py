@@ -2,9 +2,9 @@
 
 from .ascent import Ascent, Coordinates, ascend
 from .attempts import Attempt, Chains, Settings, sample, unwhitened, whitened_at_mode
-from .curvature import curvature_at, evaluator_of
-from .maximize import climb, maximize
-from .supremum import Supremum, find_supremum
+from .climb import evaluator_of
+from .curvature import curvature_at
+from .maximize import Optimum, Status, climb, find_supremum, maximize
 from .whitening import AffineMap, Whitened
 
 __all__ = [
@@ -13,8 +13,9 @@ __all__ = [
     "Attempt",
     "Chains",
     "Coordinates",
+    "Optimum",
     "Settings",
-    "Supremum",
+    "Status",
     "Whitened",
     "ascend",
     "climb",

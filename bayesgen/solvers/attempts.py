@@ -22,7 +22,7 @@ from bayesgen.log_density import LogDensity
 from bayesgen.runtime import OwnedJit, bar
 from bayesgen.typing import Array, Float
 
-from .curvature import ALWAYS_DENSE, Evaluator, Vector, batched, evaluator_of
+from .climb import MOST_DENSE_AXES, Evaluator, Vector, batched, evaluator_of
 from .maximize import search
 from .sampler import Sample, advance_of, draw_numbers, groups, sample_whitened, start
 from .trajectory import POSITION, TREE
@@ -381,7 +381,7 @@ def whitened_at_mode(density: LogDensity, settings: Settings, find_starts: Calla
     Raises:
         FitError: where the density is not finite at any start.
     """
-    if density.dimension > ALWAYS_DENSE:
+    if density.dimension > MOST_DENSE_AXES:
         return laplace(density, settings, evaluator_of(density), find_starts())
     expected = Whitened(density, AffineMap.dense(density.dimension))
     return laplace(density, settings, evaluator_by_steps(expected, settings.num_chains), find_starts())
@@ -398,7 +398,7 @@ def laplace(density: LogDensity, settings: Settings, evaluator: Evaluator, start
     if optimum.num_modes > 1:
         reason = f"{optimum.num_modes} modes were found, and chains need not visit all of them in their proportions"
         return AdaptedAttempt(centred, settings, reason, several_modes=True)
-    if optimum.curvature is not None:
+    if optimum.converged:
         return WhitenedAttempt(Whitened(density, AffineMap.at_peak(optimum)), settings, settings.target)
     if np.abs(optimum.gradient).max(initial=0.0) > NO_MODE * max(1.0, abs(optimum.value)):
         origin = Whitened(density, AffineMap.shift(np.zeros(density.dimension)))

@@ -9,100 +9,21 @@ programs.
 
 import dataclasses
 import functools
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from bayesgen.log_density import LogDensity
-from bayesgen.runtime import OwnedJit
-from bayesgen.typing import Array, Float, Int
+from bayesgen.typing import Float, Int
 
-POINTS_A_CALL = 16  # evaluated by one call of a compiled function, at most
-# optimising takes half of the time of compiling; without it, loops over rows run slower, small kernels do not
-LIGHT_OPTIMISATION = {"xla_backend_optimization_level": 1}
-
-Vector: TypeAlias = Float[np.ndarray, " D"]
-Points: TypeAlias = Float[np.ndarray, "points D"]
-Values: TypeAlias = Float[np.ndarray, " points"]
-
-
-@dataclasses.dataclass(frozen=True)
-class Evaluator:
-    """Values and gradients of a log density at points.
-
-    Attributes:
-        evaluate: points -> values and gradients.
-        blocks: a guess at blocks of the Hessian, see `LogDensity.blocks`.
-    """
-
-    evaluate: Callable[[Points], tuple[Values, Points]]
-    blocks: tuple[Int[np.ndarray, "_ _"], ...] = ()
-
-    def at(self, vector: Vector) -> tuple[float, Vector]:
-        """Value and gradient at one point."""
-        values, gradients = self.evaluate(np.asarray(vector)[None])
-        return float(values[0]), gradients[0]
-
-    def negative(self, vector: Vector) -> tuple[float, Vector]:
-        """Minus value and gradient, for minimisers; a huge value without slope where they are not finite."""
-        value, gradient = self.at(vector)
-        if not np.isfinite(value) or not np.isfinite(gradient).all():
-            return 1e300, np.zeros_like(vector)
-        return -value, -gradient
-
-    def gradients(self, points: Points) -> Points:
-        """Gradients at points."""
-        return self.evaluate(points)[1]
-
-
-def evaluator_of(density: LogDensity) -> Evaluator:
-    """The evaluator of a density, by a function compiled for its form."""
-    compiled = _at_points_of_rows if density.loops_over_rows else _at_points
-    evaluate = batched(lambda points, count: compiled(density, points, count), POINTS_A_CALL)
-    return Evaluator(evaluate, density.blocks)
-
-
-def batched(function: Callable[[Points, int], tuple[Any, Any]], size: int) -> Callable[[Points], tuple[Values, Points]]:
-    """A function of any number of points, from one of `size` points, of which the first `count` are evaluated."""
-
-    def evaluate(points: Points) -> tuple[Values, Points]:
-        values, gradients = [], []
-        for start in range(0, len(points), size):
-            batch = points[start : start + size]
-            padded = np.concatenate([batch, np.repeat(batch[:1], size - len(batch), axis=0)])
-            batch_values, batch_gradients = function(padded, len(batch))
-            values.append(np.asarray(batch_values)[: len(batch)])
-            gradients.append(np.asarray(batch_gradients)[: len(batch)])
-        return np.concatenate(values), np.concatenate(gradients)
-
-    return evaluate
-
-
-def _traced_at_points(
-    density: LogDensity, points: Float[Array, "points D"], count: Int[Array, ""]
-) -> tuple[Float[Array, " points"], Float[Array, "points D"]]:
-    """Values and gradients at the first `count` of a fixed number of points, for one compilation."""
-
-    def at_next(index: Any, found: tuple[Any, Any]) -> tuple[Any, Any]:
-        value, gradient = jax.value_and_grad(lambda vector: density(vector))(points[index])
-        return found[0].at[index].set(value), found[1].at[index].set(gradient)
-
-    return jax.lax.fori_loop(0, count, at_next, (jnp.zeros(len(points)), jnp.zeros_like(points)))
-
-
-_at_points = OwnedJit(_traced_at_points, compiler_options=LIGHT_OPTIMISATION)
-_at_points_of_rows = OwnedJit(_traced_at_points)
-
+from .climb import MOST_DENSE_AXES, Axes, Evaluator, Points, Vector
 
 STEP_IN_RADII = 1e-4  # of a difference, in curvature radii
-ALWAYS_DENSE = 64  # dimensions up to which the Hessian is one block
+ALWAYS_DENSE = MOST_DENSE_AXES  # dimensions up to which the Hessian is one block
 DENSE_LIMIT = 1000  # dimensions beyond which one block costs too much, and approximate blocks are used
 AT_ONCE = 64  # columns of a Hessian in memory
 BLOCK_TOLERANCE = 1e-2  # relative error of a block-diagonal Hessian along random directions that is accepted
 LEAST_PIVOT = 1e-7  # of the Cholesky factor of a scaled block that counts as positive definite
+LEAST_SIZE = 1e-6  # of eigenvalues of scaled curvature, so that no coordinate is over a thousand times wider
 
 Members: TypeAlias = tuple[Int[np.ndarray, "_ _"], ...]
 
@@ -149,6 +70,21 @@ class Curvature:
         assert self.inverse_roots is not None
         return sum(float(np.log(np.diagonal(root, axis1=1, axis2=2)).sum()) for root in self.inverse_roots)
 
+    @property
+    def roots_of_size(self) -> list[Float[np.ndarray, "blocks size size"]]:
+        """Factors F with F F' = inv(|block|), whatever the signs of its eigenvalues."""
+        return [_root_of_size(block) for block in self.blocks]
+
+    def axes(self) -> Axes:
+        """Axes of coordinates in which the curvature is about one in size; widths of coordinates in high dimensions."""
+        size = sum(index.size for index in self.members)
+        if size <= MOST_DENSE_AXES:
+            return self.roots_of_size[0][0]
+        widths = np.empty(size)
+        for index, block in zip(self.members, self.blocks, strict=True):
+            widths[index] = _widths(block)
+        return widths
+
     def dense(self) -> Float[np.ndarray, "D D"]:
         """The whole matrix."""
         size = sum(index.size for index in self.members)
@@ -172,6 +108,22 @@ def _inverse_root(block: Float[np.ndarray, "blocks size size"]) -> Float[np.ndar
     if np.diagonal(root, axis1=1, axis2=2).min(initial=1.0) < LEAST_PIVOT:
         return None
     return scale[:, :, None] * np.swapaxes(np.linalg.inv(root), 1, 2)
+
+
+def _root_of_size(block: Float[np.ndarray, "blocks size size"]) -> Float[np.ndarray, "blocks size size"]:
+    """Factors F with F F' = inv(|block|), by absolute eigenvalues of the block scaled to unit diagonal."""
+    scale = _widths(block)
+    scaled = np.nan_to_num(block * scale[:, :, None] * scale[:, None, :], posinf=0.0, neginf=0.0)
+    values, vectors = np.linalg.eigh(scaled)
+    sizes = np.maximum(np.abs(values), LEAST_SIZE)
+    return scale[:, :, None] * vectors / np.sqrt(sizes)[:, None, :]
+
+
+def _widths(block: Float[np.ndarray, "blocks size size"]) -> Float[np.ndarray, "blocks size"]:
+    """Widths of coordinates by their curvatures; one where there is none."""
+    diagonal = np.abs(np.diagonal(block, axis1=1, axis2=2))
+    usable = np.isfinite(diagonal) & (diagonal > 0)
+    return 1 / np.sqrt(np.where(usable, diagonal, 1.0))
 
 
 def curvature_at(evaluator: Evaluator, vector: Vector) -> Curvature:

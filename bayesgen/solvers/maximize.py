@@ -1,53 +1,93 @@
-"""Modes of log densities: L-BFGS-B from several starts, then Newton steps with block-diagonal curvature.
+"""Maxima of log densities: quasi-Newton climbs in coordinates scaled by the curvature where the last climb ended.
 
-SciPy's trust region methods take a dense Hessian, which 10,000 coordinates do not allow. Newton steps converge along
-ridges on which L-BFGS is slow.
+In such coordinates the first step of a climb is Newton's, so that climbs converge along ridges on which L-BFGS alone is
+slow. A search says how it ended, and the host words the refusal.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+import enum
+import functools
+from collections.abc import Iterable, Sequence
 
 import numpy as np
-import scipy.optimize
 
 from bayesgen.errors import FitError
 from bayesgen.log_density import LogDensity
-from bayesgen.runtime import SINGLE_THREADED_BLAS
 from bayesgen.typing import Float
 
-from .curvature import Curvature, Evaluator, Points, Vector, curvature_at, evaluator_of
+from .climb import MOST_DENSE_AXES, Axes, Evaluator, Points, Vector, along, begin, evaluator_of, unit_axes
+from .curvature import Curvature, curvature_at
 
 EIGEN_LIMIT = 1200  # dimensions up to which flat directions are searched by eigenvalues
-ROUNDS, CLIMB_STEPS, NEWTON_STEPS, HALVINGS = 10, 200, 20, 7  # at most, of one climb
-LAST_DECREMENT = 1e-10  # squared Newton decrement of a last step
+ROUNDS, CLIMB_STEPS, STEPS_A_CALL = 20, 400, 25  # of a search; evaluations of a climb, and of one call
+LAST_DECREMENT = 1e-20  # product of gradient and next step where a climb ends: 1e-10 of a standard deviation
+RIDGE_DECREMENT = 1e-16  # likewise along a ridge, from where a direction of recession can still be seen
+NEWTON_DECREMENT, ROUNDED_DECREMENT = 1e-17, 1e-10  # by the curvature, where a search ends; where rounding ends it
 AGREEMENT = 1e-3  # difference of the values of equal optima
 CONVERGED_DECREMENT = 1e-4  # squared Newton decrement at an optimum, at most
 FAR_OUT = 12.0  # from the origin of the unconstrained space: a probability of 1e-5
 FLAT = 1e-18  # curvature that counts as none: the standard deviation is a billion times the value
 PROBES = 4  # directions in which a peak is checked on both sides
 NEGLIGIBLE = 14.0  # log ratio of the mass of the main mode to that of a negligible one: a million
+RIDGE_STEPS = 1000  # evaluations of a climb along a ridge
+NEGLIGIBLE_LENGTH = 1e-3  # of a step that may be rounding alone
+NO_GAIN = 1e-7  # by a step, that counts as none
+LINE_HALVINGS = 20
+LINE_DOUBLINGS = 12  # of a step, within which the slope turns beyond a maximum
+GRADIENT_ROUNDING = 1e-12  # of the density: length of a gradient that counts as zero
+
+
+class Status(enum.Enum):
+    """How a search ended, with what a message says of it."""
+
+    CONVERGED = ""
+    NOT_FINITE = "The {what} is not finite where the search starts: check the priors and the data's scale."
+    RISING = (
+        "The {what} has no maximum that could be reached: it still rises along site {site!r}. It may be unbounded "
+        "there (a variance going to zero, a concentration below 1), or climbs may have begun too far from it: give a "
+        "prior that keeps it away from the boundary, more starts (num_starts=...), or use NUTS()."
+    )
+    FLAT = (
+        "The {what} is flat along site {site!r}, so its mode is not unique. Data or prior must say something about it "
+        "(is a class without rows?); or use NUTS()."
+    )
+    CURVED = "The {what} has no finite curvature at its maximum: check the priors and the data's scale."
+    UNBOUNDED = "The {what} has no maximum: it rises without end along site {site!r}."
+    HIDDEN = (
+        "No maximum was reached: the climb has come where rounding hides whether the objective rises. Columns of very "
+        "unlike scales that share one variance lead there: standardise them, or use objective='joint'."
+    )
+    UNFINISHED = (
+        "No maximum was reached: the objective still rises, along a ridge that is too long. Use objective='joint'."
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class Optimum:
-    """A local maximum.
+    """The end of a search for a maximum.
 
     Attributes:
-        vector: the point.
-        value: log density.
+        vector: the highest point that was reached.
+        value: log density there.
         gradient: its gradient.
-        converged: whether Newton steps converged, which they do not at a saddle.
-        curvature: the curvature, if the point is a peak: no saddle, ridge or plateau.
+        status: how the search ended.
+        direction: a direction along which it rises (of recession, if it is unbounded) or is flat; None at a maximum.
+        curvature: minus the Hessian there, where it was measured.
         num_modes: number of distinct peaks of non-negligible mass that climbs ended in.
     """
 
     vector: Vector
     value: float
     gradient: Vector
-    converged: bool = False
+    status: Status = Status.RISING
+    direction: Vector | None = None
     curvature: Curvature | None = None
     num_modes: int = 1
+
+    @property
+    def converged(self) -> bool:
+        """Whether it is at a maximum."""
+        return self.status is Status.CONVERGED
 
     @property
     def log_mass(self) -> float:
@@ -59,6 +99,13 @@ class Optimum:
         """Whether a point is this optimum, by value and place (mirrored modes have equal values)."""
         near = np.abs(vector - self.vector) <= 0.05 * (1.0 + np.abs(self.vector))
         return abs(value - self.value) <= AGREEMENT and bool(near.all())
+
+    def check(self, density: LogDensity, what: str) -> None:
+        """Refuse all but a maximum; a `FitError` names the site, where there is one."""
+        if not self.converged:
+            widest = None if self.direction is None else int(np.argmax(np.abs(self.direction)))
+            site = None if widest is None else density.name_of(widest)
+            raise FitError(self.status.value.format(what=what, site=site))
 
 
 def search(evaluator: Evaluator, starts: Iterable[Vector], has_symmetries: bool = False) -> Optimum:
@@ -99,148 +146,91 @@ def climb(evaluator: Evaluator, starts: Iterable[Vector]) -> list[Optimum]:
     return sorted(optima, key=lambda optimum: -optimum.value)
 
 
-def maximize(density: LogDensity, starts: Points, num_starts: int, what: str) -> Optimum:
-    """The unique maximum of a density. Inside float64.
+def maximize(density: LogDensity, starts: Points, num_starts: int) -> Optimum:
+    """The highest maximum above some starts, and whether it is unique. Inside float64.
 
     Args:
         density: log density.
         starts: candidates for starts: the first is taken, and of the others those with the highest densities.
         num_starts: number of climbs.
-        what: name of the density in messages.
 
     Raises:
-        FitError: where the density is unbounded or its mode not unique; names the site.
+        FitError: where the density is finite at none of them.
     """
     evaluator = evaluator_of(density)
     others = starts[1:]
     if len(others):
         values = np.nan_to_num(evaluator.evaluate(others)[0], nan=-np.inf)
         others = others[np.argsort(-values)[: num_starts - 1]]
-    optimum = climb(evaluator, [starts[0], *others])[0]
-    _check_unique(density, optimum, curvature_at(evaluator, optimum.vector), what)
-    return optimum
+    return _judged(climb(evaluator, [starts[0], *others])[0])
 
 
 def _as_peak(evaluator: Evaluator, optimum: Optimum) -> Optimum | None:
-    """An optimum with its curvature, or None where it is a saddle, a ridge or a plateau.
+    """An optimum as a maximum, or None where it is a saddle, a ridge or a plateau.
 
     On a plateau rounding may show as curvature: so one standard deviation away from a peak, in random directions, the
     density must be lower, and finite.
     """
-    curvature = curvature_at(evaluator, optimum.vector)
-    step = curvature.solve(optimum.gradient)
-    if step is None or optimum.gradient @ step > CONVERGED_DECREMENT:
+    if _decrement(optimum) > CONVERGED_DECREMENT:
         return None
-    deviations = curvature.deviations(np.random.default_rng(0).choice([-1.0, 1.0], (PROBES, len(step))))
+    assert optimum.curvature is not None
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], (PROBES, len(optimum.vector)))
+    deviations = optimum.curvature.deviations(signs)
     values, _ = evaluator.evaluate(optimum.vector + np.concatenate([deviations, -deviations]))
     falls = np.isfinite(values) & (values < optimum.value)
-    return dataclasses.replace(optimum, curvature=curvature) if falls.all() else None
+    return dataclasses.replace(optimum, status=Status.CONVERGED) if falls.all() else None
 
 
 def _climb(evaluator: Evaluator, start: Vector, optima: Sequence[Optimum]) -> Optimum:
     """The optimum above a start; a known one where the climb leads to it."""
-
-    def known_at(vector: Vector, value: float) -> Optimum | None:
-        return next((known for known in optima if known.converged and known.is_at(vector, -value)), None)
-
-    def stop_at_known(intermediate_result: scipy.optimize.OptimizeResult) -> None:
-        if known_at(intermediate_result.x, intermediate_result.fun) is not None:
-            raise StopIteration
-
-    vector, converged = start, False
+    optimum, axes = Optimum(start, -np.inf, np.zeros_like(start)), unit_axes(len(start))
     for _ in range(ROUNDS):
-        result = lbfgs(evaluator.negative, vector, CLIMB_STEPS, ftol=1e-15, gtol=1e-9, callback=stop_at_known)
-        if (known := known_at(result.x, result.fun)) is not None:
-            return known  # there is no need for its last digits again
-        vector, converged = _newton(evaluator, result.x)
-        if converged or result.success:
-            break
-    value, gradient = evaluator.at(vector)
-    return Optimum(vector, value, gradient, converged)
+        climb = begin(np.zeros_like(start))
+        for _ in range(CLIMB_STEPS // STEPS_A_CALL):
+            climb = evaluator.climb(optimum.vector, axes, climb, STEPS_A_CALL, LAST_DECREMENT)
+            vector, value = optimum.vector + along(axes, climb.point), float(climb.value)
+            known = next((known for known in optima if known.converged and known.is_at(vector, value)), None)
+            if known is not None:
+                return known  # there is no need for its last digits again
+            if climb.is_over:
+                break
+        before, (value, gradient) = optimum.value, evaluator.at(vector)
+        if not np.isfinite(value):
+            return Optimum(vector, value, gradient, Status.NOT_FINITE)
+        curvature = curvature_at(evaluator, vector)
+        optimum = Optimum(vector, value, gradient, curvature=curvature)
+        decrement = _decrement(optimum)
+        if decrement <= (ROUNDED_DECREMENT if value <= before else NEWTON_DECREMENT):
+            return dataclasses.replace(optimum, status=Status.CONVERGED)
+        if (np.isinf(decrement) and climb.is_converged) or value <= before:
+            return optimum
+        axes = curvature.axes()
+    return optimum
 
 
-def lbfgs(
-    negative: Callable[[Vector], tuple[float, Vector]], start: Vector, max_steps: int, **options: Any
-) -> scipy.optimize.OptimizeResult:
-    """L-BFGS-B on minus a log density, whose gradient comes with its value; options are those of SciPy."""
-    callback = options.pop("callback", None)
-    options |= {"maxiter": max_steps, "maxfun": 2 * max_steps, "maxcor": 30}
-    with SINGLE_THREADED_BLAS:  # products are tiny, and threads of BLAS would compete with those of XLA
-        return scipy.optimize.minimize(negative, start, jac=True, method="L-BFGS-B", options=options, callback=callback)
+def _decrement(optimum: Optimum) -> float:
+    """The squared Newton decrement; infinite where the curvature is not positive definite."""
+    step = None if optimum.curvature is None else optimum.curvature.solve(optimum.gradient)
+    return np.inf if step is None else float(optimum.gradient @ step)
 
 
-def _newton(evaluator: Evaluator, vector: Vector) -> tuple[Vector, bool]:
-    """Newton steps while they help, with one curvature as long as it serves: (vector, whether they converged)."""
-    value, gradient = evaluator.negative(vector)
-    curvature = None
-    for _ in range(NEWTON_STEPS):
-        fresh = curvature is None
-        curvature = curvature or curvature_at(evaluator, vector)
-        step = curvature.solve(gradient)
-        if step is None:
-            return vector, False  # not a maximum with definite curvature: the caller looks at the Hessian itself
-        shortened = _shortened(evaluator, vector, step, value, gradient)
-        if shortened is None and fresh:
-            return vector, False
-        if shortened is None:
-            curvature = None
-            continue
-        steepest, at_last = np.abs(gradient).max(), gradient @ step < LAST_DECREMENT
-        vector, value, gradient = shortened
-        if at_last:
-            return vector, True
-        if np.abs(gradient).max() > 0.1 * steepest:
-            curvature = None
-    return vector, False
-
-
-def _shortened(
-    evaluator: Evaluator, vector: Vector, step: Vector, value: float, gradient: Vector
-) -> tuple[Vector, float, Vector] | None:
-    """A step halved until it lowers minus the density: (vector, value, gradient) after it, or None."""
-    for halvings in range(HALVINGS):
-        proposal = vector - step / 2**halvings
-        new_value, new_gradient = evaluator.negative(proposal)
-        noise = 1e-9 * abs(value)
-        smaller = np.abs(new_gradient).max() < np.abs(gradient).max()
-        if new_value < value - noise or (new_value <= value + noise and smaller):
-            return proposal, new_value, new_gradient
-    return None
-
-
-def _check_unique(density: LogDensity, optimum: Optimum, curvature: Curvature, what: str) -> None:
-    """Refuse a point where the density still rises (unbounded) or is flat (no unique mode)."""
-    if not _is_converged(optimum, curvature):
-        steepest = int(np.argmax(np.abs(optimum.gradient)))
-        raise FitError(
-            f"The {what} has no maximum that could be reached: it still rises along site "
-            f"{density.name_of(steepest)!r}. It may be unbounded there (a variance going to zero, a concentration "
-            "below 1), or climbs may have begun too far from it: give a prior that keeps it away from the boundary, "
-            "more starts (num_starts=...), or use NUTS()."
-        )
+def _judged(optimum: Optimum) -> Optimum:
+    """The optimum with its status: whether the density still rises there (it may be unbounded), or is flat."""
+    steepest = float(np.abs(optimum.gradient).max())
+    if _decrement(optimum) > CONVERGED_DECREMENT and steepest > 1e-5 * max(1.0, abs(optimum.value)):
+        return dataclasses.replace(optimum, status=Status.RISING, direction=optimum.gradient)
     if len(optimum.vector) > EIGEN_LIMIT:
-        return
-    matrix = curvature.dense()
+        return dataclasses.replace(optimum, status=Status.CONVERGED)
+    assert optimum.curvature is not None
+    matrix = optimum.curvature.dense()
     if not np.isfinite(matrix).all():
-        raise FitError(f"The {what} has no finite curvature at its maximum: check the priors and the data's scale.")
-    flat = _flat_coordinate(optimum, matrix)
-    if flat is not None:
-        raise FitError(
-            f"The {what} is flat along site {density.name_of(flat)!r}, so its mode is not unique. Data or "
-            "prior must say something about it (is a class without rows?); or use NUTS()."
-        )
+        return dataclasses.replace(optimum, status=Status.CURVED)
+    flat = _flat_direction(optimum, matrix)
+    return dataclasses.replace(optimum, status=Status.CONVERGED if flat is None else Status.FLAT, direction=flat)
 
 
-def _is_converged(optimum: Optimum, curvature: Curvature) -> bool:
-    """Whether the remaining Newton decrement is negligible, or without curvature the gradient."""
-    step = curvature.solve(optimum.gradient)
-    if step is not None and optimum.gradient @ step <= CONVERGED_DECREMENT:
-        return True
-    return bool(np.abs(optimum.gradient).max() <= 1e-5 * max(1.0, abs(optimum.value)))
-
-
-def _flat_coordinate(optimum: Optimum, curvature: Float[np.ndarray, "D D"]) -> int | None:
-    """A coordinate of a flat direction inside the space; None where the mode is unique.
+def _flat_direction(optimum: Optimum, curvature: Float[np.ndarray, "D D"]) -> Vector | None:
+    """A flat direction inside the space, in units of each coordinate; None where the mode is unique.
 
     Far out in the unconstrained space curvature vanishes where the mode lies on the boundary (a zero count under a flat
     prior), which is allowed. Coordinates are scaled by their own curvature, so that units do not matter.
@@ -248,11 +238,87 @@ def _flat_coordinate(optimum: Optimum, curvature: Float[np.ndarray, "D D"]) -> i
     diagonal, distance = np.diagonal(curvature), np.abs(optimum.vector)
     flat = (diagonal <= FLAT * (1 + distance) ** -2.0) & (distance < FAR_OUT)
     if flat.any():
-        return int(np.argmax(flat))
+        return flat.astype(np.float64)
     # far out, curvature counts only where it exceeds the remaining gradient
     looked_at = np.flatnonzero((distance < FAR_OUT) | (diagonal > 1e-5 * max(1.0, abs(optimum.value))))
     if len(looked_at) == 0:
         return None
     scale = 1 / np.sqrt(diagonal[looked_at])
     values, vectors = np.linalg.eigh(curvature[np.ix_(looked_at, looked_at)] * scale[:, None] * scale)
-    return int(looked_at[np.argmax(np.abs(vectors[:, 0]))]) if values[0] < 1e-7 else None
+    direction = np.zeros_like(optimum.vector)
+    direction[looked_at] = vectors[:, 0]
+    return direction if values[0] < 1e-7 else None
+
+
+# Densities that may have flat directions, or directions of recession.
+#
+# Along a direction of recession a density does not fall however far one goes, as the likelihood of separable data does
+# not; its supremum is then not attained. At a maximum the last step vanishes, and beyond it the slope changes its sign.
+# Along a direction of recession gradient and curvature vanish together, so that steps do not get shorter, and the slope
+# does not change its sign.
+
+
+def find_supremum(density: LogDensity, start: Vector) -> Optimum:
+    """The supremum above one start of a density that may be flat in part. Inside float64.
+
+    Args:
+        density: log density, in coordinates of about unit curvature where it has any.
+        start: the start; along flat directions the climb moves no further than slopes lead.
+    """
+    return _supremum(evaluator_of(density), start)
+
+
+def _supremum(evaluator: Evaluator, start: Vector) -> Optimum:
+    vector, axes = start, unit_axes(len(start))
+    value, gradient = evaluator.at(start)
+    if not np.isfinite(value) or not np.isfinite(gradient).all():
+        return Optimum(start, value, gradient, Status.NOT_FINITE)
+    recession: Vector | None = None  # the last step beyond which the slope did not turn
+    for _ in range(ROUNDS):
+        climb = evaluator.climb(vector, axes, begin(np.zeros_like(start)), RIDGE_STEPS, RIDGE_DECREMENT)
+        vector, step = vector + along(axes, climb.point), np.asarray(along(axes, climb.direction))
+        value, gradient = evaluator.at(vector)
+        ended = functools.partial(Optimum, vector, value, gradient)
+        length = np.linalg.norm(step)
+        if length <= NEGLIGIBLE_LENGTH or np.linalg.norm(gradient) <= GRADIENT_ROUNDING * abs(value):
+            if recession is not None and not _turns(evaluator, vector, recession):
+                return ended(Status.UNBOUNDED, recession)
+            return ended(Status.CONVERGED)
+        turns, (higher, gain) = _turns(evaluator, vector, step), _highest(evaluator, vector, step)
+        if not turns and gain < -NO_GAIN:
+            return ended(Status.HIDDEN)
+        if not turns and gain <= NO_GAIN:
+            return ended(Status.UNBOUNDED, step / length)
+        if gain <= 0 or (turns and gradient @ step <= NO_GAIN):
+            return ended(Status.CONVERGED)
+        vector, recession = higher, None if turns else step / length
+        axes = _unit_curvature(evaluator, vector)
+    return ended(Status.UNFINISHED)
+
+
+def _unit_curvature(evaluator: Evaluator, vector: Vector) -> Axes:
+    """Axes of coordinates of curvature one or less at a point; in high dimensions, or without curvature, unit axes."""
+    plain = unit_axes(len(vector))
+    if len(vector) > MOST_DENSE_AXES:
+        return plain
+    matrix = curvature_at(evaluator, vector).dense()
+    if not np.isfinite(matrix).all():
+        return plain
+    curvatures, axes = np.linalg.eigh(matrix)
+    return axes / np.sqrt(np.maximum(np.abs(curvatures), 1.0))
+
+
+def _turns(evaluator: Evaluator, vector: Vector, step: Vector) -> bool:
+    """Whether the slope along a step becomes negative at some doubling of it."""
+    values, gradients = evaluator.evaluate(vector + np.exp2(np.arange(LINE_DOUBLINGS))[:, None] * step)
+    slopes = gradients @ step
+    return bool((np.isfinite(values) & (slopes < 0)).any() or np.isneginf(values).any())
+
+
+def _highest(evaluator: Evaluator, vector: Vector, step: Vector) -> tuple[Vector, float]:
+    """The highest point at halvings and doublings of a step, and its gain over this point."""
+    points = vector + np.exp2(np.arange(-LINE_HALVINGS, LINE_DOUBLINGS))[:, None] * step
+    values = evaluator.evaluate(points)[0]
+    values = np.where(np.isfinite(values), values, -np.inf)
+    best = int(np.argmax(values))
+    return points[best], float(values[best] - evaluator.at(vector)[0])

@@ -12,10 +12,9 @@ from bayesgen.records import record
 from bayesgen.runtime import OwnedJit
 from bayesgen.typing import Array, Float, Int
 
-from .curvature import LIGHT_OPTIMISATION, Curvature
+from .climb import LIGHT_OPTIMISATION
+from .curvature import Curvature
 from .maximize import Optimum
-
-LEAST_SIZE = 1e-6  # of eigenvalues of scaled curvature, so that no coordinate is over a thousand times wider
 
 
 @record
@@ -68,7 +67,7 @@ class AffineMap:
     @classmethod
     def at_point(cls, center: Float[np.ndarray, " D"], curvature: Curvature) -> "AffineMap":
         """The map to coordinates whose curvature at any point is at most one in size."""
-        return cls._of_blocks(center, curvature, [_root_of_size(block) for block in curvature.blocks])
+        return cls._of_blocks(center, curvature, curvature.roots_of_size)
 
     @classmethod
     def _of_blocks(
@@ -77,17 +76,6 @@ class AffineMap:
         order = np.concatenate([index.ravel() for index in curvature.members])
         natural = np.array_equal(order, np.arange(len(order)))
         return cls(center, tuple(factors), None if natural else np.argsort(order))
-
-
-def _root_of_size(block: Float[np.ndarray, "blocks size size"]) -> Float[np.ndarray, "blocks size size"]:
-    """Factors F with F F' = inv(|block|), by absolute eigenvalues of the block scaled to unit diagonal."""
-    diagonal = np.abs(np.diagonal(block, axis1=1, axis2=2))
-    usable = np.isfinite(diagonal) & (diagonal > 0)
-    scale = 1 / np.sqrt(np.where(usable, diagonal, 1.0))
-    scaled = np.nan_to_num(block * scale[:, :, None] * scale[:, None, :], posinf=0.0, neginf=0.0)
-    values, vectors = np.linalg.eigh(scaled)
-    sizes = np.maximum(np.abs(values), LEAST_SIZE)
-    return scale[:, :, None] * vectors / np.sqrt(sizes)[:, None, :]
 
 
 def _product(factor: Float[Array, "blocks size size"], vector: Float[Array, " m"]) -> Float[Array, " m"]:

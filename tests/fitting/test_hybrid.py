@@ -10,7 +10,7 @@ from bayesgen.errors import FitError, ModelError
 from bayesgen.fitting.discriminative import CoupledDensity, check_bounded
 from bayesgen.log_density import LogDensity
 from bayesgen.records import record
-from bayesgen.solvers import AffineMap, Supremum
+from bayesgen.solvers import AffineMap, Optimum, Status
 
 MODEL = bg.GaussianDiscriminant("tied")
 close = np.testing.assert_allclose
@@ -145,6 +145,6 @@ def test_the_site_along_which_the_first_of_two_processes_rises_is_named():
     """The pair is a + t b and a - t b: where t is small, a wide distance b moves neither far."""
     whitening = AffineMap.shift(np.array([3.0, -2.0]))
     coupled = CoupledDensity(Slope(), Slope(), whitening, np.asarray(0.01))
-    found = Supremum(np.zeros(4), 0.0, recession=np.array([1.0, 0.0, 0.0, 5.0]))
+    found = Optimum(np.zeros(4), 0.0, np.zeros(4), Status.UNBOUNDED, np.array([1.0, 0.0, 0.0, 5.0]))
     with pytest.raises(FitError, match="along site 'up'"):
         check_bounded(coupled, found, bg.MAP())

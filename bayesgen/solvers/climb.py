@@ -1,0 +1,284 @@
+"""Quasi-Newton climbs of a log density, one evaluation at a time.
+
+The state of a climb is a value of fixed shape and a step of it a pure function, as a trajectory of the sampler is: the
+whole climb is one loop with one evaluation of the density in it, so that it compiles in about the time of that
+evaluation, and vectorises over starts and over densities. It is written for NumPy and JAX: where the density is
+compiled already, as the sampler is, steps are taken by NumPy and nothing else is compiled.
+
+Source: Nocedal and Wright (2006), Numerical optimization, algorithm 7.5 (L-BFGS) in the compact form of theorem 7.4,
+with line searches that halve and double as in algorithm 3.1; Hager and Zhang (2005), A new conjugate gradient method
+with guaranteed descent and an efficient line search, eq. 4.1, for steps whose gain is below rounding.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayesgen.log_density import LogDensity
+from bayesgen.runtime import OwnedJit
+from bayesgen.statistics import namespace
+from bayesgen.typing import Array, Bool, Float, Int
+
+MEMORY = 30  # changes of point and gradient that are kept
+ENOUGH_GAIN, STEEP = 1e-4, 0.9  # of the slope: least gain of a step, and the slope after one that was too short
+ROUNDING = 1e-13  # of the density
+MOST_HALVINGS = 40
+
+Point: TypeAlias = Float[Array, "*batch D"]
+Scalar: TypeAlias = Float[Array, "*batch"]
+Flag: TypeAlias = Bool[Array, "*batch"]
+
+
+class Climb(NamedTuple):
+    """A climb between two evaluations.
+
+    Attributes:
+        point: the highest point so far.
+        value, gradient: log density and its gradient there; minus infinity before the first evaluation.
+        direction: of the line search from it.
+        length: of the next trial step, in directions.
+        moves: the last changes of the point, an array (memory, D), the newest last; zeros where there were fewer.
+        falls: the changes of the gradient, with the opposite sign; pairs are scaled to scalar products of one.
+        inverse: of the upper triangle of moves @ falls.T, see `_quasi_newton`.
+        halvings: of the trial step.
+        is_over: whether the climb has ended.
+        is_converged: whether it ended where the next step is negligible.
+    """
+
+    point: Point
+    value: Scalar
+    gradient: Point
+    direction: Point
+    length: Scalar
+    moves: Float[Array, "*batch memory D"]
+    falls: Float[Array, "*batch memory D"]
+    inverse: Float[Array, "*batch memory memory"]
+    halvings: Int[Array, "*batch"]
+    is_over: Flag
+    is_converged: Flag
+
+    @property
+    def trial(self) -> Point:
+        """The point to be evaluated."""
+        return self.point + self.length * self.direction
+
+
+def begin(start: Float[np.ndarray, " D"]) -> Climb:
+    """A climb that has not evaluated its start."""
+    memory, zeros = np.zeros((MEMORY, len(start))), np.zeros(len(start))
+    no = np.asarray(False)
+    zero, none = np.asarray(0.0), np.asarray(-np.inf)
+    return Climb(start, none, zeros, zeros, zero, memory, memory, np.eye(MEMORY), np.asarray(0), no, no)
+
+
+def advance(climb: Climb, value: Scalar, gradient: Point, decrement: Scalar) -> Climb:
+    """The climb after an evaluation of its trial.
+
+    Args:
+        climb: the climb so far.
+        value, gradient: of the trial.
+        decrement: the product of gradient and next step below which the climb has converged.
+    """
+    xp = namespace(climb.point, value, gradient)
+    slope, new_slope = climb.gradient @ climb.direction, gradient @ climb.direction
+    is_first = climb.value == -np.inf
+    is_finite = xp.isfinite(value) & xp.isfinite(gradient).all()
+    gain = xp.where(is_first, 0.0, value - climb.value)
+    rounding = ROUNDING * xp.abs(xp.where(is_first, 0.0, climb.value))
+    is_higher = gain >= xp.maximum(ENOUGH_GAIN * climb.length * slope, rounding)
+    is_flatter = (gain >= -rounding) & (xp.abs(new_slope) <= STEEP * slope)
+    is_taken = is_finite & (is_first | is_higher | is_flatter)
+    is_short = is_taken & ~is_first & (new_slope > STEEP * slope)
+    turns = is_taken & ~is_first & ~is_short
+
+    fall = climb.gradient - gradient
+    product = climb.length * (climb.direction @ fall)
+    scale = xp.where(turns & (product > 0), 1 / xp.sqrt(xp.where(product > 0, product, 1.0)), 0.0)
+    memory = climb.moves, climb.falls, climb.inverse
+    updated = _remembered(xp, *memory, scale * climb.length * climb.direction, scale * xp.where(is_finite, fall, 0.0))
+    moves, falls, inverse = (xp.where(scale > 0, new, old) for new, old in zip(updated, memory, strict=True))
+
+    point, new_value = xp.where(is_taken, climb.trial, climb.point), xp.where(is_taken, value, climb.value)
+    new_gradient = xp.where(is_taken, gradient, climb.gradient)
+    step = _quasi_newton(xp, moves, falls, inverse, new_gradient)
+    promised = new_gradient @ step
+    is_new = is_first | turns
+    is_converged = is_finite & is_new & (promised <= decrement)
+    halvings = xp.where(is_taken, 0, climb.halvings + 1)
+    return Climb(
+        point=point,
+        value=new_value,
+        gradient=new_gradient,
+        direction=xp.where(is_new, step, climb.direction),
+        length=xp.where(is_new, 1.0, xp.where(is_short, 2.0, 0.5) * climb.length),
+        moves=moves,
+        falls=falls,
+        inverse=inverse,
+        halvings=halvings,
+        is_over=is_converged | (is_first & ~is_finite) | (halvings > MOST_HALVINGS) | ~(promised > 0),
+        is_converged=is_converged,
+    )
+
+
+def _remembered(xp: Any, moves: Any, falls: Any, inverse: Any, move: Any, fall: Any) -> tuple[Any, Any, Any]:
+    """The memory with one more pair in place of the oldest."""
+    moves, falls, inverse = moves[1:], falls[1:], inverse[1:, 1:]
+    column = -inverse @ (moves @ fall)
+    last = xp.concatenate([xp.zeros(MEMORY - 1), xp.ones(1)])
+    inverse = xp.concatenate([xp.concatenate([inverse, column[:, None]], axis=1), last[None]])
+    return xp.concatenate([moves, move[None]]), xp.concatenate([falls, fall[None]]), inverse
+
+
+def _quasi_newton(xp: Any, moves: Any, falls: Any, inverse: Any, gradient: Any) -> Any:
+    """The step to the maximum by the curvature that the memory shows; of length one at most without memory."""
+    square = (falls[-1] ** 2).sum()
+    width = xp.where(square > 0, 1 / xp.where(square > 0, square, 1.0), 1 / xp.maximum(1.0, xp.linalg.norm(gradient)))
+    inner = inverse @ (moves @ gradient)
+    outer = inverse.T @ (inner + width * (falls @ (inner @ falls - gradient)))
+    return width * (gradient - inner @ falls) + outer @ moves
+
+
+POINTS_A_CALL = 16  # evaluated by one call of a compiled function, at most
+MOST_DENSE_AXES = 64  # dimensions up to which axes of coordinates are a matrix
+# optimising takes half of the time of compiling; without it, loops over rows run slower, small kernels do not
+LIGHT_OPTIMISATION = {"xla_backend_optimization_level": 1}
+
+Vector: TypeAlias = Float[np.ndarray, " D"]
+Points: TypeAlias = Float[np.ndarray, "points D"]
+Values: TypeAlias = Float[np.ndarray, " points"]
+Axes: TypeAlias = Float[Array, "D ..."]  # of coordinates: a matrix whose columns they are, or a width for each
+
+
+def along(axes: Axes, place: Float[Array, " D"]) -> Float[Array, " D"]:
+    """The move by a place in the coordinates of axes."""
+    return axes @ place if axes.ndim == 2 else axes * place
+
+
+def unit_axes(dimension: int) -> Axes:
+    """Axes of the coordinates of a density itself, of the structure that others of this dimension have."""
+    return np.eye(dimension) if dimension <= MOST_DENSE_AXES else np.ones(dimension)
+
+
+def climbed(
+    density: LogDensity, center: Float[Array, " D"], axes: Axes, climb: Climb, most_steps: Any, decrement: Any
+) -> Climb:
+    """A climb in coordinates about a centre, continued by evaluations up to a number of them. Traceable.
+
+    Args:
+        density: log density.
+        center: the origin of the coordinates.
+        axes: their axes.
+        climb: the climb so far.
+        most_steps: number of evaluations.
+        decrement: see `advance`.
+    """
+    points = jnp.zeros((1, len(center)))
+    return _climbed(density, center, axes, climb, points, 0, most_steps, decrement)[0]
+
+
+def _climbed(
+    density: LogDensity,
+    center: Float[Array, " D"],
+    axes: Axes,
+    climb: Climb,
+    points: Float[Array, "points D"],
+    count: Any,
+    most_steps: Any,
+    decrement: Any,
+) -> tuple[Climb, Float[Array, " points"], Float[Array, "points D"]]:
+    """Values and gradients at the first `count` points, and the climb continued: one compilation for both."""
+    evaluate = jax.value_and_grad(lambda place: density(center + along(axes, place)))
+
+    def body(state: Any) -> Any:
+        index, climb, values, gradients = state
+        is_asked = index < count
+        place = jnp.where(is_asked, points[jnp.minimum(index, len(points) - 1)], climb.trial)
+        value, gradient = evaluate(place)
+        after = advance(climb, value, gradient, decrement)
+        climb = jax.tree.map(lambda new, old: jnp.where(is_asked, old, new), after, climb)
+        row = jnp.where(is_asked, index, len(points))
+        values = values.at[row].set(value, mode="drop")
+        return index + 1, climb, values, gradients.at[row].set(gradient, mode="drop")
+
+    def unfinished(state: Any) -> Any:
+        index, climb, *_ = state
+        return (index < count) | ((index < count + most_steps) & ~climb.is_over)
+
+    state = (jnp.asarray(0), jax.tree.map(jnp.asarray, climb), jnp.zeros(len(points)), jnp.zeros(points.shape))
+    return jax.lax.while_loop(unfinished, body, state)[1:]
+
+
+_compiled = OwnedJit(_climbed, compiler_options=LIGHT_OPTIMISATION)
+_compiled_for_rows = OwnedJit(_climbed)
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluator:
+    """Values and gradients of a log density at points, and climbs of it.
+
+    Attributes:
+        evaluate: points -> values and gradients.
+        blocks: a guess at blocks of the Hessian, see `LogDensity.blocks`.
+        compiled: as `_climbed`, with the density given; None where climbs are taken by NumPy.
+    """
+
+    evaluate: Callable[[Points], tuple[Values, Points]]
+    blocks: tuple[Int[np.ndarray, "_ _"], ...] = ()
+    compiled: Callable[..., Climb] | None = None
+
+    def at(self, vector: Vector) -> tuple[float, Vector]:
+        """Value and gradient at one point."""
+        values, gradients = self.evaluate(np.asarray(vector)[None])
+        return float(values[0]), gradients[0]
+
+    def gradients(self, points: Points) -> Points:
+        """Gradients at points."""
+        return self.evaluate(points)[1]
+
+    def climb(self, center: Vector, axes: Axes, climb: Climb, most_steps: int, decrement: float) -> Climb:
+        """As `climbed`."""
+        if self.compiled is not None:
+            return self.compiled(center, axes, climb, most_steps, decrement)
+        with np.errstate(all="ignore"):
+            for _ in range(most_steps):
+                value, gradient = self.at(center + along(axes, climb.trial))
+                climb = advance(climb, np.asarray(value), along(axes.T, gradient), np.asarray(decrement))
+                if climb.is_over:
+                    break
+        return climb
+
+
+def evaluator_of(density: LogDensity) -> Evaluator:
+    """The evaluator of a density, by one function compiled for its form."""
+    compiled = _compiled_for_rows if density.loops_over_rows else _compiled
+    dimension = density.dimension
+    plain, none = unit_axes(dimension), np.zeros((POINTS_A_CALL, dimension))
+    at_origin = begin(np.zeros(dimension))
+
+    def at_points(points: Points, count: int) -> tuple[Values, Points]:
+        return compiled(density, at_origin.point, plain, at_origin, points, count, 0, 0.0)[1:]
+
+    def climb(center: Vector, axes: Axes, climb: Climb, most_steps: int, decrement: float) -> Climb:
+        return Climb(*map(np.asarray, compiled(density, center, axes, climb, none, 0, most_steps, decrement)[0]))
+
+    return Evaluator(batched(at_points, POINTS_A_CALL), density.blocks, climb)
+
+
+def batched(function: Callable[[Points, int], tuple[Any, Any]], size: int) -> Callable[[Points], tuple[Values, Points]]:
+    """A function of any number of points, from one of `size` points, of which the first `count` are evaluated."""
+
+    def evaluate(points: Points) -> tuple[Values, Points]:
+        values, gradients = [], []
+        for start in range(0, len(points), size):
+            batch = points[start : start + size]
+            padded = np.concatenate([batch, np.repeat(batch[:1], size - len(batch), axis=0)])
+            batch_values, batch_gradients = function(padded, len(batch))
+            values.append(np.asarray(batch_values)[: len(batch)])
+            gradients.append(np.asarray(batch_gradients)[: len(batch)])
+        return np.concatenate(values), np.concatenate(gradients)
+
+    return evaluate
