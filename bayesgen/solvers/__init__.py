@@ -2,9 +2,9 @@
 
 from .ascent import Ascent, Coordinates, ascend
 from .attempts import Attempt, Chains, Settings, sample, unwhitened, whitened_at_mode
-from .climb import evaluator_of
 from .curvature import curvature_at
 from .maximize import Optimum, Status, climb, find_supremum, maximize
+from .quasi_newton import evaluator_of
 from .whitening import AffineMap, Whitened
 
 __all__ = [

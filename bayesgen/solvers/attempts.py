@@ -22,8 +22,8 @@ from bayesgen.log_density import LogDensity
 from bayesgen.runtime import OwnedJit, bar
 from bayesgen.typing import Array, Float
 
-from .climb import MOST_DENSE_AXES, Evaluator, Vector, batched, evaluator_of
 from .maximize import search
+from .quasi_newton import MOST_DENSE_AXES, Evaluator, Vector, batched, evaluator_of
 from .sampler import Sample, advance_of, draw_numbers, groups, sample_whitened, start
 from .trajectory import POSITION, TREE
 from .whitening import AffineMap, Whitened, constrain_draws

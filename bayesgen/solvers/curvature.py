@@ -15,7 +15,7 @@ import numpy as np
 
 from bayesgen.typing import Float, Int
 
-from .climb import MOST_DENSE_AXES, Axes, Evaluator, Points, Vector
+from .quasi_newton import MOST_DENSE_AXES, Axes, Evaluator, Points, Vector
 
 STEP_IN_RADII = 1e-4  # of a difference, in curvature radii
 ALWAYS_DENSE = MOST_DENSE_AXES  # dimensions up to which the Hessian is one block

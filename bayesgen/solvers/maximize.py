@@ -15,8 +15,8 @@ from bayesgen.errors import FitError
 from bayesgen.log_density import LogDensity
 from bayesgen.typing import Float
 
-from .climb import MOST_DENSE_AXES, Axes, Evaluator, Points, Vector, along, begin, evaluator_of, unit_axes
 from .curvature import Curvature, curvature_at
+from .quasi_newton import MOST_DENSE_AXES, Axes, Evaluator, Points, Vector, along, begin, evaluator_of, unit_axes
 
 EIGEN_LIMIT = 1200  # dimensions up to which flat directions are searched by eigenvalues
 ROUNDS, CLIMB_STEPS, STEPS_A_CALL = 20, 400, 25  # of a search; evaluations of a climb, and of one call

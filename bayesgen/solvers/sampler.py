@@ -12,7 +12,7 @@ from bayesgen.log_density import LogDensity
 from bayesgen.runtime import OwnedJit, Pool, carrying, num_cores
 from bayesgen.typing import Array, Bool, Float, Int
 
-from .climb import LIGHT_OPTIMISATION
+from .quasi_newton import LIGHT_OPTIMISATION
 from .trajectory import GRADIENT, MAX_DEPTH, POSITION, TREE, Trajectory, begin, extend
 
 DRAWS_A_CALL, LEAPFROGS_A_CALL = 256, 2048  # of a chain, in one call of the compiled function, at most

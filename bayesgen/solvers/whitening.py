@@ -12,9 +12,9 @@ from bayesgen.records import record
 from bayesgen.runtime import OwnedJit
 from bayesgen.typing import Array, Float, Int
 
-from .climb import LIGHT_OPTIMISATION
 from .curvature import Curvature
 from .maximize import Optimum
+from .quasi_newton import LIGHT_OPTIMISATION
 
 
 @record

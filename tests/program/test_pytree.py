@@ -15,7 +15,7 @@ from counting import compilations
 
 import bayesgen as bg
 from bayesgen.program import joint
-from bayesgen.solvers import curvature
+from bayesgen.solvers import quasi_newton
 
 CODES = np.arange(12) % 2
 ROWS = {"x": np.linspace(-1.0, 1.0, 12) + CODES}
@@ -33,7 +33,7 @@ def answered(spread):
     program = bg.GenerativeProgram(function, classes=2)
     fit = bg.fit(program, ROWS, CODES, method=bg.MAP(num_starts=1))
     bg.predict(fit, ROWS, rule=bg.PlugIn())
-    compiled = [jit._of_owner[program.owner] for jit in (curvature._at_points, joint.log_joint)]
+    compiled = [jit._of_owner[program.owner] for jit in (quasi_newton._compiled_for_few, joint.log_joint)]
     return fit, [weakref.ref(part) for part in (program.owner, *compiled)]
 
 

@@ -7,8 +7,8 @@ import pytest
 
 import bayesgen as bg
 from bayesgen.errors import FitError
-from bayesgen.solvers.climb import Evaluator
 from bayesgen.solvers.maximize import climb, search
+from bayesgen.solvers.quasi_newton import Evaluator
 
 SIZE = 41
 

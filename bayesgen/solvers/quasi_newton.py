@@ -96,7 +96,7 @@ def advance(climb: Climb, value: Scalar, gradient: Point, decrement: Scalar) -> 
     turns = is_taken & ~is_first & ~is_short
 
     fall = climb.gradient - gradient
-    product = climb.length * (climb.direction @ fall)
+    product = climb.length * (slope - new_slope)
     scale = xp.where(turns & (product > 0), 1 / xp.sqrt(xp.where(product > 0, product, 1.0)), 0.0)
     memory = climb.moves, climb.falls, climb.inverse
     updated = _remembered(xp, *memory, scale * climb.length * climb.direction, scale * xp.where(is_finite, fall, 0.0))
@@ -146,6 +146,7 @@ POINTS_A_CALL = 16  # evaluated by one call of a compiled function, at most
 MOST_DENSE_AXES = 64  # dimensions up to which axes of coordinates are a matrix
 # optimising takes half of the time of compiling; without it, loops over rows run slower, small kernels do not
 LIGHT_OPTIMISATION = {"xla_backend_optimization_level": 1}
+LEAST_OPTIMISATION = {"xla_backend_optimization_level": 0}
 
 Vector: TypeAlias = Float[np.ndarray, " D"]
 Points: TypeAlias = Float[np.ndarray, "points D"]
@@ -190,7 +191,10 @@ def _climbed(
     most_steps: Any,
     decrement: Any,
 ) -> tuple[Climb, Float[Array, " points"], Float[Array, "points D"]]:
-    """Values and gradients at the first `count` points, and the climb continued: one compilation for both."""
+    """The climb continued, or values and gradients at the first `count` points: one compilation for both.
+
+    Where points are evaluated the climb that is returned has no meaning.
+    """
     evaluate = jax.value_and_grad(lambda place: density(center + along(axes, place)))
 
     def body(state: Any) -> Any:
@@ -198,8 +202,7 @@ def _climbed(
         is_asked = index < count
         place = jnp.where(is_asked, points[jnp.minimum(index, len(points) - 1)], climb.trial)
         value, gradient = evaluate(place)
-        after = advance(climb, value, gradient, decrement)
-        climb = jax.tree.map(lambda new, old: jnp.where(is_asked, old, new), after, climb)
+        climb = advance(climb, value, gradient, decrement)
         row = jnp.where(is_asked, index, len(points))
         values = values.at[row].set(value, mode="drop")
         return index + 1, climb, values, gradients.at[row].set(gradient, mode="drop")
@@ -213,7 +216,15 @@ def _climbed(
 
 
 _compiled = OwnedJit(_climbed, compiler_options=LIGHT_OPTIMISATION)
+_compiled_for_few = OwnedJit(_climbed, compiler_options=LEAST_OPTIMISATION)
 _compiled_for_rows = OwnedJit(_climbed)
+
+
+def _compiled_for(density: LogDensity) -> OwnedJit:
+    """The compiled function for a density: of few coordinates, compiling takes longer than climbing."""
+    if density.loops_over_rows:
+        return _compiled_for_rows
+    return _compiled_for_few if density.dimension <= MOST_DENSE_AXES else _compiled
 
 
 @dataclasses.dataclass(frozen=True)
@@ -254,8 +265,7 @@ class Evaluator:
 
 def evaluator_of(density: LogDensity) -> Evaluator:
     """The evaluator of a density, by one function compiled for its form."""
-    compiled = _compiled_for_rows if density.loops_over_rows else _compiled
-    dimension = density.dimension
+    compiled, dimension = _compiled_for(density), density.dimension
     plain, none = unit_axes(dimension), np.zeros((POINTS_A_CALL, dimension))
     at_origin = begin(np.zeros(dimension))
 
