@@ -258,7 +258,8 @@ class PointMethod(Method):
                 starts, num_searches = self.starts.vectors(program, others), len(self.starts.given)
             else:
                 starts, num_searches = self._starts_of_search(problem, statistics, density)
-            optimum = maximize(density, starts, num_searches, self.what)
+            optimum = maximize(density, starts, num_searches)
+            optimum.check(density, self.what)
             values = density.constrain(jnp.asarray(optimum.vector))
         return Point(program, program.parameters_of({name: np.asarray(value) for name, value in values.items()}))
 
