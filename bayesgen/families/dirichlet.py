@@ -56,7 +56,7 @@ class DirichletTables:
         weights = {name: alpha - 1 for name, alpha in self.concentration.items()}
         for name, of_table in weights.items():
             check_unique(names, name, of_table, remedy)
-        return {name: shares(of_table) for name, of_table in weights.items()}
+        return {name: of_table / of_table.sum(-1, keepdims=True) for name, of_table in weights.items()}
 
     def sample(self, rng: Generator, shape: tuple[int, ...]) -> ParameterTables:
         return {name: sample_dirichlet(rng, alpha, shape) for name, alpha in self.concentration.items()}
@@ -86,13 +86,14 @@ def check_unique(names: Names, parameter: str, weights: Float[Array, "... r"], r
 
 def relative_frequencies(counts: Mapping[str, Float[Array, "... r"]], names: Names) -> ParameterTables:
     """The probabilities of highest likelihood, by parameter; a `FitError` where nothing was counted."""
-    for name, of_table in counts.items():
-        check_counted(names, of_table.sum(-1) == 0, f"nothing was counted of '{names.block}_{name}'")
-    return {name: shares(of_table) for name, of_table in counts.items()}
+    totals = {name: of_table.sum(-1, keepdims=True) for name, of_table in counts.items()}
+    for name, total in totals.items():
+        check_counted(names, total[..., 0] == 0, f"nothing was counted of '{names.block}_{name}'")
+    return {name: of_table / totals[name] for name, of_table in counts.items()}
 
 
-def shares(weights: Float[Array, "... r"], of_none: float = np.nan) -> Float[Array, "... r"]:
-    """Weights divided by their sums, where these are positive."""
+def shares(weights: Float[Array, "... r"], of_none: float) -> Float[Array, "... r"]:
+    """Weights divided by their sums, where these are positive; a number elsewhere."""
     total, xp = weights.sum(-1, keepdims=True), namespace(weights)
     return xp.where(total > 0, weights / xp.where(total > 0, total, 1.0), of_none)
 

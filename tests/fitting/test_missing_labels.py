@@ -249,7 +249,7 @@ def test_singular_starts_are_dropped_and_counted():
     assert fit.attributes["num_starts"] == 2 and fit.attributes["num_starts_dropped"] == 1
     assert fit.attributes["classes_without_labels"] == ("b",) and "'b'" in repr(fit)
     bg.fit(bg.NaiveBayes(), X, y, method=bg.MAP(starts=lone), schema=schema)
-    with pytest.raises(bg.FitError, match=r"any of 8 starts.*binary_probs.*NUTS\(\)"):
+    with pytest.raises(bg.FitError, match=r"any of 8 starts.*Beta.*NUTS\(\)"):
         bg.fit(bg.NaiveBayes(bg.BetaBernoulli(0.5, 0.5)), (X > 3) * 1.0, y, method=bg.MAP(), schema=schema)
 
 
