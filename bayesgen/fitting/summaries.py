@@ -232,7 +232,6 @@ def summarize(
     >>> fit.parameters["real_mean"].tolist()
     [[1.5], [6.0]]
     """
-    check_model(model)  # before summaries are refused, as they are here
     return as_summaries(model, X, y, schema=schema, sample_weight=sample_weight)
 
 
@@ -245,9 +244,10 @@ def as_summaries(
     sample_weight: Any = None,
     keeps_rows: bool = False,
 ) -> Summaries:
-    """The summaries of training data, or the given ones. DataError: summaries of another model, or given with y.
+    """The summaries of training data, see `summarize`, or the given ones; `keeps_rows` keeps labelled rows, too.
 
-    See `summarize`; `keeps_rows` keeps the rows with labels, too.
+    Raises:
+        DataError: summaries of another model, or given with y.
     """
     if isinstance(X, Summaries):
         if y is not None or sample_weight is not None or schema is not None:

@@ -171,6 +171,11 @@ def chained(n):
         numpyro.sample("z", dist.Normal(slope[y] * x, 0.5))
 
 
+def drawn_latents(program, function, key):
+    trace = handlers.trace(handlers.seed(function, key)).get_trace(23)
+    return {name: trace[name]["value"] for name in program.latents}
+
+
 @pytest.mark.parametrize(
     "function, classes, rowwise", [pytest.param(student, 3, ("x",), marks=pytest.mark.slow), (chained, 2, ("z",))]
 )
@@ -180,10 +185,11 @@ def test_row_wise_densities_are_numpyros(function, classes, rowwise):
     X = program.simulate(23, seed=1)
     y = X.pop("y")
     with jax.enable_x64(True):
-        trace = handlers.trace(handlers.seed(function, jax.random.key(7))).get_trace(23)
-        latents = {name: np.asarray(trace[name]["value"]) for name in program.latents}
+        latents = jax.tree.map(
+            np.asarray, jax.jit(lambda key: drawn_latents(program, function, key))(jax.random.key(7))
+        )
         known = handlers.condition(function, {**X, "y": y})
-        expected, _ = log_density(known, (23,), {}, latents)
+        expected = jax.jit(lambda latents: log_density(known, (23,), {}, latents)[0])(latents)
     assert program.log_density(latents, X, y) == pytest.approx(float(expected), rel=1e-10)
     other = np.random.default_rng(2).permutation(y)
     assert program.log_density(latents, X, other) != pytest.approx(float(expected), rel=1e-6)
