@@ -23,7 +23,8 @@ from bayesgen.prediction import (
     PlugIn,
     Rule,
     answer_of_rows,
-    normalize,
+    in_chunks,
+    joined,
 )
 from bayesgen.predictives import MixturePredictive
 from bayesgen.records import by_content
@@ -100,7 +101,7 @@ class AverageFit(Fit[AnyLabel]):
     """An average of fits of several structures, as `bayesgen.average` makes it.
 
     Its schema, program, prior and parameters are those of the best structure. `PlugIn()` predicts by the best member,
-    `BMA()` mixes the members' answers: see `mixture`.
+    `BMA()` mixes the members' tables of classes, densities or distributions of a number.
 
     Attributes:
         members: the fits, in the order in which they were given.
@@ -154,11 +155,27 @@ class AverageFit(Fit[AnyLabel]):
         if at not in ("predictive", "draws"):
             return self.best.log_joint(X, at, rows)
         self.posterior.require(at)
-        table = read_table(X) if rows is None else read_table(X).rows(rows)
-        answer = answer_of_rows(self, BMA(), table)
-        warn_of_unknown(table.unknown_cells)
-        assert isinstance(answer, ClassPrediction)
-        return log_joint_of(answer)
+        table = X if isinstance(X, Table) else read_table(X)
+        table = table if rows is None else table.rows(rows)
+        log_joint = self._predictive(table)
+        if not isinstance(X, Table):
+            warn_of_unknown(table.unknown_cells)
+        return log_joint
+
+    def _predictive(self, table: Table) -> Float[np.ndarray, "n K"]:
+        """The table of the mixture of the members' predictives."""
+        counting = np.flatnonzero(self.weights)
+        members = [self.members[index] for index in counting.tolist()]
+        read = [table, *(read_table(table) for _ in members[1:])]  # so that unknown values are counted once
+        tables = [
+            member._predictive(part)
+            if isinstance(member, AverageFit)
+            else member.log_joint(member.rows_of(part), at="predictive")
+            for member, part in zip(members, read, strict=True)
+        ]
+        if self.posterior.mixes == "conditional":
+            tables = [log_conditional(each) for each in tables]
+        return log_sum(np.log(self.weights[counting]), tables)
 
     def update(
         self, X: Any, y: Any = None, *, sample_weight: Any = None, seed: Seed = 0, progress: bool | None = None
@@ -214,51 +231,47 @@ def check_rereadable(X: Any) -> None:
 @answer_of_rows.register
 def _(fit: AverageFit, rule: Rule, table: Table) -> AnyPrediction:
     """`PlugIn` asks the best member, `BMA` mixes the answers of all; other rules ask the average itself."""
-    posterior = fit.posterior
-    if isinstance(rule, BMA):
-        if rule.entropy_draws and posterior.can("predictive"):
-            posterior.require("draws")
-        members = [member for member, weight in zip(fit.members, fit.weights, strict=True) if weight > 0]
-        rules = [PlugIn() if member.posterior.is_point else rule for member in members]
-        tables = [table, *(read_table(table) for _ in members[1:])]  # so that unknown values are counted once
-        answers = [answer_of_rows(*asked) for asked in zip(members, rules, tables, strict=True)]
-        return mixture(answers, np.log(fit.weights[fit.weights > 0]), posterior.mixes)
+    posterior, has_joint = fit.posterior, fit.posterior.can("predictive")
     if isinstance(rule, PlugIn):
         best = answer_of_rows(fit.best, rule, table)
-        return best if posterior.can("predictive") else mixture([best], np.zeros(1), posterior.mixes)
-    if not posterior.can("predictive"):
+        return best if has_joint else mixture([best], np.zeros(1), posterior.mixes)
+    if fit.concrete.response is None and has_joint:
+        numbers_per_row = (1 + len(fit.members)) * len(fit.classes)
+        prediction = joined(in_chunks(fit, table, numbers_per_row, lambda part: rule.apply(fit, part)))
+        return dataclasses.replace(prediction, device=used(), index=table.index)
+    if has_joint and not (isinstance(rule, BMA) and not rule.entropy_draws):
+        posterior.require("draws")
+    if not isinstance(rule, BMA):
         raise PredictionError(
             f"An average of fits without labels predicts densities, by PlugIn() or BMA(), and {type(rule).__name__}() "
             "is neither: its members have no classes in common to average over. Use BMA()."
         )
-    if fit.concrete.response is not None:
-        posterior.require("draws")
-    return dataclasses.replace(rule.apply(fit, table), device=used(), index=table.index)
+    members = [member for member, weight in zip(fit.members, fit.weights, strict=True) if weight > 0]
+    rules = [PlugIn() if member.posterior.is_point else rule for member in members]
+    tables = [table, *(read_table(table) for _ in members[1:])]  # so that unknown values are counted once
+    answers = [answer_of_rows(*asked) for asked in zip(members, rules, tables, strict=True)]
+    return mixture(answers, np.log(fit.weights[fit.weights > 0]), posterior.mixes)
 
 
 def mixture(answers: Sequence[Any], log_weights: Float[np.ndarray, " M"], mixes: Mixes) -> AnyPrediction:
-    """The mixture of answers of one type for the same rows.
+    """The mixture of densities of the same rows, or of distributions of a number.
 
-    Of densities, sum_m weight_m p_m(x). Of classes and of numbers, p(y | x) = sum_m weight_m p_m(x, y) / sum_m weight_m
-    p_m(x), where the joints are mixed and the members model x; else p(y | x) = sum_m weight_m p_m(y | x).
+    Of densities, sum_m weight_m p_m(x). Of numbers, p(y | x) = sum_m weight_m p_m(x, y) / sum_m weight_m p_m(x), where
+    the joints are mixed and the members model x; else p(y | x) = sum_m weight_m p_m(y | x).
     """
     first, log_marginals = answers[0], [each.log_marginal for each in answers]
-    if mixes == "marginal" or isinstance(first, DensityPrediction):
-        return DensityPrediction(_log_sum(log_weights, log_marginals), WITHOUT_CLASSES, used())
-    if isinstance(first, ClassPrediction):
-        tables = [log_joint_of(each) if mixes == "joint" else log_conditional(each) for each in answers]
-        log_probabilities, log_marginal = normalize(_log_sum(log_weights, tables))
-        return ClassPrediction(log_probabilities, first.classes, log_marginal, device=first.device, index=first.index)
+    if mixes == "marginal":
+        return DensityPrediction(log_sum(log_weights, log_marginals), WITHOUT_CLASSES, used())
     log_shares: Float[np.ndarray, "M n"] = log_weights[:, None] + np.zeros(len(first))
     marginal: Float[np.ndarray, " n"] | None = None
     if mixes == "joint" and all(each is not None for each in log_marginals):
-        marginal = _log_sum(log_weights, log_marginals)
+        marginal = log_sum(log_weights, log_marginals)
         log_shares = log_shares + np.stack(log_marginals) - marginal
     predictive = MixturePredictive(log_shares, tuple(each.outcomes for each in answers))
     return ContinuousPrediction(predictive, marginal, device=first.device, index=first.index)
 
 
-def _log_sum(
+def log_sum(
     log_weights: Float[np.ndarray, " M"], logs: Sequence[Float[np.ndarray, "n ..."]]
 ) -> Float[np.ndarray, "n ..."]:
     """Logs of weighted sums of exponentials."""
@@ -266,14 +279,11 @@ def _log_sum(
     return np.asarray(scipy.special.logsumexp(terms, axis=0))
 
 
-def log_conditional(answer: ClassPrediction) -> Float[np.ndarray, "n K"]:
-    """log p(y | x); -inf for all classes of a row that is impossible under all of them."""
-    return np.where(np.isnan(answer.log_probabilities), -np.inf, answer.log_probabilities)
-
-
-def log_joint_of(answer: ClassPrediction) -> Float[np.ndarray, "n K"]:
-    """log p(x, y)."""
-    return log_conditional(answer) + answer.log_marginal[:, None]
+def log_conditional(table: Float[np.ndarray, "n K"]) -> Float[np.ndarray, "n K"]:
+    """log p(y | x) from log-joints; -inf for all classes of a row that is impossible under all of them."""
+    with np.errstate(invalid="ignore"):
+        conditional = table - scipy.special.logsumexp(table, axis=1, keepdims=True)
+    return np.where(np.isnan(conditional), -np.inf, conditional)
 
 
 def average_fit(

@@ -15,7 +15,6 @@ from bayesgen.runtime import as_key, generator
 from bayesgen.typing import Float, Int, Seed, Shaped
 
 from .comparable import fingerprints
-from .fit import log_conditional
 
 
 def posterior_weights(
@@ -149,7 +148,8 @@ def _scores(fit: Fit, table: Table, truth: Shaped[np.ndarray, " n"] | None) -> F
     if isinstance(prediction, ContinuousPrediction):
         return prediction.log_density(truth)
     assert isinstance(prediction, ClassPrediction)
-    return log_conditional(prediction)[np.arange(len(truth)), truth]
+    log_probabilities = prediction.log_probabilities[np.arange(len(truth)), truth]
+    return np.where(np.isnan(log_probabilities), -np.inf, log_probabilities)
 
 
 def _check_trained_on(fit: Fit, rows: Rows) -> None:

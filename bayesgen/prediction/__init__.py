@@ -1,10 +1,11 @@
 """Inference: a rule turns a fit and new rows into class probabilities, or the distribution of a continuous label."""
 
 from .answers import ClassPrediction, ContinuousPrediction, DensityPrediction
+from .answers import joined as joined
 from .answers import named_classes as named_classes
-from .answers import normalize as normalize
 from .predicting import answer as answer
 from .predicting import answer_of_rows as answer_of_rows
+from .predicting import in_chunks as in_chunks
 from .predicting import predict
 from .rules import BMA, ConditionalAverage, PlugIn, Rule
 

@@ -7,7 +7,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from bayesgen.data import Rows, Table, read_table, warn_of_unknown
+from bayesgen.data import Table, read_table, warn_of_unknown
 from bayesgen.describe import shortened
 from bayesgen.errors import DataError, ImpossibleRowsWarning, PredictionError, keywords_stated, warn
 from bayesgen.fitting import Fit, Trained
@@ -101,7 +101,7 @@ def answer_of_rows(fit: Any, rule: Rule, table: Table) -> ClassPrediction | Cont
     num_classes, ask = len(fit.classes), rule.apply if fit.concrete.response is None else rule.respond
     num_tables = AVERAGED_TABLES if rule.averages_draws(fit) else 1
     numbers_per_row = CONTINUOUS_NUMBERS if fit.concrete.response is not None else num_tables * max(1, num_classes)
-    prediction = joined(_in_chunks(fit, table, numbers_per_row, lambda rows: ask(fit, rows)))
+    prediction = joined(in_chunks(fit, table, numbers_per_row, lambda part: ask(fit, fit.rows_of(part))))
     prediction = dataclasses.replace(prediction, device=used(), index=table.index)
     if prediction.pareto_k is not None:
         warn_of_few_draws(prediction.pareto_k, getattr(prediction, "is_robust", None), prediction.index)
@@ -111,13 +111,13 @@ def answer_of_rows(fit: Any, rule: Rule, table: Table) -> ClassPrediction | Cont
     return DensityPrediction(prediction.log_marginal, why, prediction.device)
 
 
-def _in_chunks(
-    fit: Fit, table: Table, numbers_per_row: int, ask: Callable[[Rows], ClassPrediction | ContinuousPrediction]
+def in_chunks(
+    fit: Fit, table: Table, numbers_per_row: int, ask: Callable[[Table], ClassPrediction | ContinuousPrediction]
 ) -> list[Any]:
     """The predictions of successive chunks of rows, of which a row needs so many numbers besides its cells."""
     chunks = table.chunks(numbers_per_row)
     try:
-        return [ask(fit.rows_of(table.rows(places))) for places in chunks]
+        return [ask(table.rows(places)) for places in chunks]
     except DataError:
         if len(chunks) > 1:
             fit.rows_of(table)  # names the row, and counts, in the whole table
