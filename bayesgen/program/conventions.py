@@ -59,16 +59,6 @@ def is_plate(message: Message) -> bool:
     return message["type"] == "plate"
 
 
-def is_param(message: Message) -> bool:
-    """Whether the site is a `numpyro.param`."""
-    return message["type"] == "param"
-
-
-def is_control_flow(message: Message) -> bool:
-    """Whether the site is a loop or a branch of `numpyro.contrib.control_flow`."""
-    return message["type"] == "control_flow"
-
-
 def samples(trace: Trace) -> dict[str, Message]:
     """The sample sites."""
     return {name: message for name, message in trace.items() if is_sample(message)}
@@ -131,13 +121,13 @@ def check_same_sites(names: Iterable[str], at_other_size: Iterable[str]) -> None
 def check_sites(trace: Trace, plate: str, label: str | None) -> None:
     """Refuse statements and sites that a generative program cannot have."""
     for name, message in trace.items():
-        if is_param(message):
+        if message["type"] == "param":
             raise ModelError(
                 f"The program has numpyro.param({name!r}): every unknown needs a prior. Use numpyro.sample."
             )
         if is_plate(message) and message["args"][1] not in (None, message["args"][0]):
             raise ModelError(f"The plate {name!r} subsamples: bayesgen needs every row. Drop subsample_size.")
-        if is_control_flow(message):
+        if message["type"] == "control_flow":
             raise ModelError("The program uses numpyro.contrib.control_flow: write the loop in Python.")
         if is_sample(message):
             _check_sample(message, plate, label)

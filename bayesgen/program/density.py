@@ -15,7 +15,7 @@ from bayesgen.data import Rows
 from bayesgen.log_density import LogDensity
 from bayesgen.records import copied, record, static
 from bayesgen.runtime import OwnedJit
-from bayesgen.statistics import SufficientStatistics
+from bayesgen.statistics import SufficientStatistics, is_traced
 from bayesgen.typing import Array, Float, Int
 
 from .evaluation import Evaluation, class_table, evaluate_classes, unconstrain
@@ -209,7 +209,8 @@ class ProgramDensity(LogDensity):
 
     def constrain(self, vector: Float[Array, " D"]) -> dict[str, Array]:
         """Latents and deterministic sites by name."""
-        return _constrain(self.program, vector)
+        evaluate = _constrain if is_traced(vector) else _constrain.by_numpy
+        return evaluate(self.program, vector)
 
     def name_of(self, index: int) -> str:
         """The latent site of a coordinate."""

@@ -63,7 +63,12 @@ def discover(program: Program) -> Discovery:
     attributes = tuple((name, _site(message, plate.dim)) for name, message in inside.items() if name != program.label)
     for name, site in attributes:
         if site != _site(second[name], plate.dim):
-            raise _refusal(program, _of_moving_shape(name, first, second, sizes))
+            shapes = [trace[name]["fn"].shape() for trace in (first, second)]
+            raise _refusal(
+                program,
+                f"The attribute {name!r} has the shape {shapes[0]} at {sizes[0]} rows and {shapes[1]} at {sizes[1]}, "
+                "where the rows have to be one axis alone.",
+            )
     if not attributes:
         raise ModelError(f"The program has no attribute site in its plate {plate.name!r}: sample at least one there.")
     structure = Structure(
@@ -124,14 +129,6 @@ def _refusal(program: Program, message: str) -> BayesgenError:
         f"{message} Its covariates are {shown}{supposed}. Give them in the shapes and dtypes that the program computes "
         "with, (n,) for one number a row (values[:, 0], say), a mapping of arrays for others, whole numbers for an "
         "index; or state a program that takes these."
-    )
-
-
-def _of_moving_shape(name: str, first: Trace, second: Trace, sizes: tuple[int, int]) -> str:
-    shapes = [trace[name]["fn"].shape() for trace in (first, second)]
-    return (
-        f"The attribute {name!r} has the shape {shapes[0]} at {sizes[0]} rows and {shapes[1]} at {sizes[1]}, where the "
-        "rows have to be one axis alone."
     )
 
 

@@ -15,7 +15,7 @@ from bayesgen.statistics import StatesLikelihood
 from bayesgen.typing import Array, Bool, Float, Int
 
 from .evaluation import evaluate_classes
-from .joint import log_joint_of, ratio_of_batches
+from .joint import known_latents, log_joint_of, ratio_of_batches
 from .structure import Arrays, Program
 
 SMOOTHING_NUMBERS = 1 << 15  # draws x rows x classes x time steps x states of a call, which stay in the cache
@@ -31,7 +31,7 @@ def shape_of_states(program: Program, latents: Arrays, rows: Rows, site: str) ->
     some = rows.take(slice(0, 1))
     with jax.enable_x64(True):
         _, *shape = jax.eval_shape(
-            functools.partial(_smoothed, site=site), program, _known(program, latents), some
+            functools.partial(_smoothed, site=site), program, known_latents(program, latents), some
         ).shape
     num_classes, num_steps, num_states = shape
     return num_classes, num_steps, num_states
@@ -53,7 +53,7 @@ def states_at(
     def of_chunk(part: tuple[Rows, Int[np.ndarray, " n"]]) -> tuple[Array, Array]:
         return _states(program, known, *part, site=site)
 
-    known = _known(program, latents)
+    known = known_latents(program, latents)
     size = _rows_at_once(program, known, rows, site, 1)
     with jax.enable_x64(True), placed(_work(program, known, rows, site, 1)):
         return over_chunks(of_chunk, (rows, lengths), rows.num_rows, size)
@@ -77,7 +77,7 @@ def average_states(
         weights: of the draws, batch by batch; they sum to 1.
         orders: orders[s, k, j], the state of draw s that is the j-th of class k.
     """
-    known = _known(program, batches)
+    known = known_latents(program, batches)
     first = {name: value[0, 0] for name, value in known.items()}
     num_batches, num_draws = next(iter(known.values())).shape[:2]
     of_batches = orders.reshape(num_batches, num_draws, *orders.shape[1:])
@@ -103,7 +103,7 @@ def log_states_of_draws(
         program, latents, rows, site: as above.
         places: rows and time steps of each class.
     """
-    known = _known(program, latents)
+    known = known_latents(program, latents)
     first = {name: value[0] for name, value in known.items()}
     num_draws = len(next(iter(known.values())))
     at_once = min(num_draws, max(1, SMOOTHING_NUMBERS // (rows.num_rows * _numbers(program, first, rows, site))))
@@ -182,11 +182,6 @@ def _of_draws(
         return jnp.log(_smoothed(program, draw, rows, site)[row, classes, step])
 
     return jax.lax.map(of_draw, latents, batch_size=at_once)
-
-
-def _known(program: Program, latents: Arrays) -> Arrays:
-    """The latents that are sites of the program (fixed class probabilities are not)."""
-    return {name: latents[name] for name in program.latents}
 
 
 def _numbers(program: Program, latents: Arrays, rows: Rows, site: str) -> int:

@@ -107,8 +107,8 @@ def processes(
 def _of_many(
     program: Program, latents: Arrays, covariates: Arrays
 ) -> tuple[Float[Array, "draws K"], dict[str, dict[str, Float[Array, "draws K ..."]]]]:
-    """`_conditionals` of each draw."""
-    return jax.vmap(lambda draw: _conditionals(program, draw, covariates))(latents)
+    """`_read` at each draw."""
+    return jax.vmap(lambda draw: _read(program, evaluate_classes(program, draw, covariates)))(latents)
 
 
 @record
@@ -179,13 +179,6 @@ def _run_by_row(program: Program, others: Collection[str]) -> tuple[str, ...]:
     return tuple(name for name in program.attributes if name not in others)
 
 
-def _conditionals(
-    program: Program, latents: Arrays, covariates: Arrays
-) -> tuple[Float[Array, " K"], dict[str, dict[str, Float[Array, "K ..."]]]]:
-    """`_read` at latents."""
-    return _read(program, evaluate_classes(program, latents, covariates))
-
-
 def _read(
     program: Program, evaluation: Evaluation
 ) -> tuple[Float[Array, " K"], dict[str, dict[str, Float[Array, "K ..."]]]]:
@@ -216,7 +209,7 @@ MOST_IN_SINGLE = 128.0  # deviation up to which single precision has errors of a
 
 def program_table(program: Program, latents: Arrays, rows: Rows) -> Float[np.ndarray, "n K"]:
     """log p(x_i, y = k | latents)."""
-    latents = _known(program, latents)
+    latents = known_latents(program, latents)
     chunk = min(TABLE_CHUNK_ROWS, _rows_that_fit(rows))
     with jax.enable_x64(True), placed(_work(program, rows, chunk)):
         return over_chunks(lambda part: log_joint(program, latents, part), rows, rows.num_rows, chunk)
@@ -276,7 +269,7 @@ def reduce_draws(program: Program, batches: Arrays, rows: Rows, reduction: Reduc
     """
     num_draws = next(iter(batches.values())).shape[1]
     with jax.enable_x64(True), placed(_work(program, rows, TABLE_CHUNK_ROWS, num_draws)) as device:
-        examples, known = first_rows(rows.covariates, program.num_classes), _known(program, batches)
+        examples, known = first_rows(rows.covariates, program.num_classes), known_latents(program, batches)
         reference, ready, squares = _prepare(
             program, known, examples, precision=reduction.precision, masked=tuple(rows.observed)
         )
@@ -374,6 +367,6 @@ def _work(program: Program, rows: Rows, chunk: int, num_draws: int = 1) -> float
     return float(num_draws * program.num_classes * cells)
 
 
-def _known(program: Program, latents: Arrays) -> dict[str, Array]:
+def known_latents(program: Program, latents: Arrays) -> dict[str, Array]:
     """The latents that are sites of the program (fixed class probabilities are not)."""
     return {name: latents[name] for name in program.latents}

@@ -143,7 +143,12 @@ def _measured(traces: Traces, name: str) -> str | None:
 def _check_supports(traces: Traces) -> None:
     for name, support in traces.of_classes(lambda findings: findings.supports).items():
         if any((bound != bound[:1]).any() for bound in jax.tree.leaves(support)):
-            raise ModelError(_of_moving_support(name))
+            raise ModelError(
+                f"The support of attribute {name!r} depends on a latent: its density jumps to zero where a bound "
+                "passes a value of the data, and no mode or chain finds its way along such an edge. Let the bounds be "
+                "numbers or covariates, and latents only the location, scale or shape of what is positive everywhere "
+                "between them."
+            )
 
 
 # --- whether rows are like their class, and alike -----------------------------------------------------------------
@@ -221,14 +226,6 @@ def _not_exchangeable(name: str) -> str:
         f"The rows of attribute {name!r} are not exchangeable: its distribution in a row depends on the row's "
         "position, on the number of rows or on other rows. Let it depend only on latents and on the row's own label "
         "and attributes; pass what else a row knows as a keyword-only argument (a covariate)."
-    )
-
-
-def _of_moving_support(name: str) -> str:
-    return (
-        f"The support of attribute {name!r} depends on a latent: its density jumps to zero where a bound passes a "
-        "value of the data, and no mode or chain finds its way along such an edge. Let the bounds be numbers or "
-        "covariates, and latents only the location, scale or shape of what is positive everywhere between them."
     )
 
 
