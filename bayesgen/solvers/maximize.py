@@ -216,7 +216,8 @@ def _decrement(optimum: Optimum) -> float:
 
 def _judged(optimum: Optimum) -> Optimum:
     """The optimum with its status: whether the density still rises there (it may be unbounded), or is flat."""
-    steepest = float(np.abs(optimum.gradient).max())
+    # where it rises without end, the value is large and the gradient is not, and points are far out
+    steepest = float((np.abs(optimum.gradient) * np.maximum(1.0, np.abs(optimum.vector))).max())
     if _decrement(optimum) > CONVERGED_DECREMENT and steepest > 1e-5 * max(1.0, abs(optimum.value)):
         return dataclasses.replace(optimum, status=Status.RISING, direction=optimum.gradient)
     if len(optimum.vector) > EIGEN_LIMIT:
