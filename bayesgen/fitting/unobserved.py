@@ -14,7 +14,7 @@ from bayesgen.models import Conjugate, Densities
 from bayesgen.posteriors import ProcessPosterior, chunk_table
 from bayesgen.program import sites_with_states
 from bayesgen.records import by_content
-from bayesgen.runtime import as_key, chunks, generator
+from bayesgen.runtime import as_key, chunks, generator, positions
 from bayesgen.typing import Float, Int, Seed, Shaped
 
 if TYPE_CHECKING:
@@ -262,12 +262,8 @@ def _draws(
 ) -> Filled:
     """Draws of a process and a class given the observed cells, and of the missing cells given these."""
     num_processes, num_rows, num_classes = responsibilities.shape
-    bounds = responsibilities.transpose(1, 0, 2).reshape(num_rows, -1).cumsum(1)
-    uniform = rng.random((num_draws, num_rows)) * bounds[:, -1]
-    chosen = np.stack(
-        [np.searchsorted(of_row, draws, "right") for of_row, draws in zip(bounds, uniform.T, strict=True)]
-    )
-    process_of, class_of = np.divmod(np.minimum(chosen.T, num_processes * num_classes - 1), num_classes)
+    by_row = responsibilities.transpose(1, 0, 2).reshape(num_rows, num_processes * num_classes)
+    process_of, class_of = np.divmod(positions(rng, by_row, num_draws), num_classes)
     found: Filled = {name: np.zeros((num_draws, *np.shape(rows.values[name]))) for name in rows.observed}
     for index, (_, blocks) in enumerate(processes):
         draw, row = np.nonzero(process_of == index)

@@ -56,8 +56,8 @@ def states_of_draws(
         weighted: whether draws have weights p(x, y = k | Q), or equal ones.
         answer: the rule's prediction of the rows.
     """
-    batches = _batches_of(fit)
-    orders = _orders(fit, chains_joined(batches), rows, site)
+    batches, pivot = _batches_of(fit)
+    orders = _orders(fit, chains_joined(batches), pivot, rows, site)
     per_row = len(orders) * max(1, len(fit.classes))
     parts = []
     for places in chunks(rows.num_rows, max(1, MOST_WEIGHTS // per_row)) or [slice(0, 0)]:
@@ -68,9 +68,11 @@ def states_of_draws(
     return _hidden_states(fit, lengths, site, answer, probabilities, None, error, _share_reordered(orders))
 
 
-def _batches_of(fit: Fit) -> dict[str, np.ndarray]:
-    """The draws of a fit in batches."""
-    return in_batches(fit.posterior.draws(1, jax.random.key(0)))
+def _batches_of(fit: Fit) -> tuple[dict[str, np.ndarray], int]:
+    """The draws of a fit in batches, and the draw of highest density."""
+    assert fit.posterior.sample_stats is not None
+    energies = in_batches({"energy": np.asarray(fit.posterior.sample_stats["potential_energy"])})["energy"]
+    return in_batches(fit.posterior.draws(1, jax.random.key(0))), int(energies.argmin())
 
 
 def _weights(fit: Fit, rows: Rows, num_draws: int, weighted: bool) -> Float[np.ndarray, "n draws K"]:
@@ -82,14 +84,13 @@ def _weights(fit: Fit, rows: Rows, num_draws: int, weighted: bool) -> Float[np.n
         return np.asarray(scipy.special.softmax(table, axis=1))
 
 
-def _orders(fit: Fit, latents: Latents, rows: Rows, site: str) -> Int[np.ndarray, "draws K S"]:
+def _orders(fit: Fit, latents: Latents, pivot: int, rows: Rows, site: str) -> Int[np.ndarray, "draws K S"]:
     """The order of the states of each draw in which draws match: its state that becomes the s-th.
 
     Where states are exchangeable, draws may swap them; elsewhere each draw keeps its order. They are matched on
     sequences simulated by the draw of highest density, which have all states in proportion and depend on the given
     sequences only by covariates of a program of one's own, so that states have the same names in every answer.
     """
-    pivot = int(_energies(fit).argmin())
     process = {name: value[pivot] for name, value in latents.items()}
     num_classes, _, num_states = shape_of_states(fit.program, process, rows, site)
     unmoved = np.broadcast_to(np.arange(num_states), (len(next(iter(latents.values()))), num_classes, num_states))
@@ -142,7 +143,8 @@ def _share_reordered(orders: Int[np.ndarray, "draws K S"]) -> float:
 
 def _warn_of_reordered(fit: Fit, rows: Rows, site: str) -> None:
     """Warn where the mean of draws mixes states in several orders."""
-    moved = _share_reordered(_orders(fit, chains_joined(_batches_of(fit)), rows, site))
+    batches, pivot = _batches_of(fit)
+    moved = _share_reordered(_orders(fit, chains_joined(batches), pivot, rows, site))
     if moved:
         warn(
             f"The states of {site!r} have another order in {moved:.1%} of the draws, so that the mean of the draws, "
@@ -186,10 +188,3 @@ def _hidden_states(
         moved,
     )
     return states.until(lengths)
-
-
-def _energies(fit: Fit) -> Float[np.ndarray, " draws"]:
-    """Negative log density of each draw in the batches."""
-    assert fit.posterior.sample_stats is not None
-    energies = {"potential_energy": np.asarray(fit.posterior.sample_stats["potential_energy"])}
-    return in_batches(energies)["potential_energy"].ravel()

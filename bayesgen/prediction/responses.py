@@ -228,7 +228,8 @@ class LogMeanJoint:
         logs = [np.zeros(0)]
         for part in chunks(len(places), self.processes.rows_at_once):
             joints = self.processes.log_joints_at(self.rows, places[part], values[part])
-            logs.append(scipy.special.logsumexp(joints - self.log_divisors[:, places[part]], axis=0))
+            joints = joints - self.log_divisors[:, places[part]]
+            logs.append(joints[0] if len(joints) == 1 else scipy.special.logsumexp(joints, axis=0))
         return np.concatenate(logs) - np.log(self.processes.num_processes)
 
     def grid(self, line: Line) -> GridPredictive:

@@ -53,9 +53,9 @@ class Rule(abc.ABC):
         """Advice for rows that are impossible under every class."""
         return "No process of the posterior makes them possible: look at these rows, or give the model a wider prior."
 
-    @abc.abstractmethod
     def averages_draws(self, fit: Fit) -> bool:
         """Whether it averages over draws, so that a row costs more memory than its answer."""
+        return True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -218,6 +218,3 @@ class ConditionalAverage(Rule):
     def states(self, fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]) -> HiddenStates:
         """Averaged over draws of equal weights."""
         return states_of_draws(fit, rows, site, lengths, False, self.apply(fit, rows))
-
-    def averages_draws(self, fit: Fit) -> bool:
-        return True

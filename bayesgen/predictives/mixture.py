@@ -9,6 +9,7 @@ import numpy as np
 import scipy.special
 
 from bayesgen.records import record
+from bayesgen.runtime import positions
 from bayesgen.typing import ArrayOrNumber, Float
 
 from .base import PredictiveDistribution, centre_and_scale, find_roots
@@ -140,11 +141,7 @@ class MixturePredictive(PredictiveDistribution):
         return None
 
     def draws(self, rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "num n"]:
-        bounds = self.weights.cumsum(0)
-        uniform = rng.random((num_draws, self.num_rows)) * bounds[-1]
-        pairs = zip(bounds.T, uniform.T, strict=True)
-        chosen = np.array([np.searchsorted(of_row, u, "right") for of_row, u in pairs], int)
-        chosen = np.minimum(chosen.reshape(self.num_rows, num_draws).T, len(bounds) - 1)
+        chosen = positions(rng, self.weights.T, num_draws)
         if isinstance(self.components, PredictiveDistribution):
             shape = self.log_weights.shape
             picked = jax.tree.map(

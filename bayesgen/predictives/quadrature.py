@@ -113,7 +113,8 @@ _OF_INTEGRALS = legendre.legint(_COEFFICIENTS, lbnd=-1)
 LogFunction: TypeAlias = Callable[[Int[np.ndarray, " m"], Float[np.ndarray, " m"]], Float[np.ndarray, " m"]]
 """Positions of rows, and a value of y for each -> log of the function of y that is integrated, such as log p(x, y)."""
 
-END, FIRST_PANELS, PIECES = 20.0, 24, 4  # limit of |u|; number of panels at first; pieces of a coarse panel
+EDGES: Float[np.ndarray, " edges"] = np.linspace(-20.0, 20.0, 25)  # of the panels at first, in u
+PIECES = 4  # of a coarse panel
 QUADRATURE_TOLERANCE = (
     1e-9  # of the integral, for the difference of two rules on a panel; the error of the better one is far lower
 )
@@ -196,7 +197,9 @@ class Integrals:
             return np.log(self.totals) + self.peaks
 
 
-def integrate(log_function: LogFunction, num_rows: int, line: Line) -> tuple[Panels, Integrals]:
+def integrate(
+    log_function: LogFunction, num_rows: int, line: Line, edges: Float[np.ndarray, " edges"] = EDGES
+) -> tuple[Panels, Integrals]:
     """The integrals over y of a positive function in each row, and the panels on which they were computed.
 
     The range of u is cut into panels, at first the same for all rows. Panels are cut again while the rules of Gauss and
@@ -206,12 +209,12 @@ def integrate(log_function: LogFunction, num_rows: int, line: Line) -> tuple[Pan
         log_function: log of the function.
         num_rows: n.
         line: the change of variable.
+        edges: of the panels at first, in u.
 
     Source: Piessens et al. (1983), QUADPACK, rule of 15 points; stretched tails as in Takahasi and Mori (1974), Double
     exponential formulas for numerical integration.
     """
-    edges = np.tile(np.linspace(-END, END, FIRST_PANELS + 1), (num_rows, 1))
-    panels = _panels(log_function, line, np.arange(num_rows), edges)
+    panels = _panels(log_function, line, np.arange(num_rows), np.tile(edges, (num_rows, 1)))
     while (coarse := _too_coarse(panels, integrals := Integrals.of(panels, num_rows))).any():
         parents = panels.take(coarse)
         cuts = parents.left[:, None] + (parents.right - parents.left)[:, None] * np.arange(PIECES + 1) / PIECES

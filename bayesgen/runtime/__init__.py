@@ -15,7 +15,7 @@ from .compilation import OwnedJit, compiled
 from .devices import carrying, check_not_forked, placed, requested, used
 from .interpretation import Traced, needed_equations
 from .progress import bar
-from .seeds import as_key, check_seed, generator
+from .seeds import as_key, check_seed, generator, positions
 from .threads import (
     SINGLE_THREADED_BLAS,
     Pool,
@@ -53,6 +53,7 @@ __all__ = [
     "pad",
     "padded_size",
     "placed",
+    "positions",
     "requested",
     "table_chunks",
     "used",

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.errors import DataError
-from bayesgen.typing import PRNGKeyArray, Seed
+from bayesgen.typing import Float, Int, PRNGKeyArray, Seed
 
 LEAST_SEED, LARGEST_SEED = -(2**63), 2**63 - 1
 
@@ -40,6 +40,16 @@ def _is_key(seed: object) -> TypeGuard[PRNGKeyArray]:
     if jnp.issubdtype(seed.dtype, jax.dtypes.prng_key):
         return seed.ndim == 0
     return seed.dtype == "uint32" and seed.shape == jax.random.key_data(jax.random.key(0)).shape
+
+
+def positions(
+    rng: np.random.Generator, weights: Float[np.ndarray, "n S"], num_draws: int
+) -> Int[np.ndarray, "draws n"]:
+    """Draws of positions by weights, independent for each row of weights."""
+    bounds = weights.cumsum(axis=1)
+    uniform = rng.random((num_draws, len(weights))) * bounds[:, -1]
+    found = [np.searchsorted(of_row, draws, "right") for of_row, draws in zip(bounds, uniform.T, strict=True)]
+    return np.minimum(np.array(found, int).reshape(len(weights), num_draws).T, weights.shape[1] - 1)
 
 
 def generator(key: PRNGKeyArray | np.random.Generator) -> np.random.Generator:
