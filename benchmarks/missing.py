@@ -12,8 +12,7 @@ from bayesgen.fitting.em import LEAST_GAIN, CompleteDataObjective, ExpectationMa
 from bayesgen.fitting.training import prepare
 from bayesgen.solvers import ascend
 from bayesgen.statistics.conditioning import Ellipsoids, inverse_blocks, marginal_log_probs
-from bayesgen.statistics.expectation import _expectation, traced_log_likelihood
-from bayesgen.statistics.multivariate_normal import MultivariateNormalDensity
+from bayesgen.statistics.multivariate_normal import MultivariateNormalDensity, _expectation, traced_log_likelihood
 
 from .fresh import call
 from .measure import Below, Faster, Price, Row, duel, rounds, seconds

@@ -3,19 +3,18 @@
 from .base import Family
 from .base import IncompleteFamily as IncompleteFamily
 from .base import OpenFamily as OpenFamily
+from .base import default_family as default_family
 from .base import with_sampled_hyperparameters as with_sampled_hyperparameters
 from .beta_bernoulli import BetaBernoulli
-from .defaults import default_family as default_family
+from .counts import DirichletMultinomial, GammaPoisson
 from .dirichlet_categorical import DirichletCategorical
 from .dirichlet_grammar import DirichletGrammar
 from .dirichlet_hidden_markov import DirichletHiddenMarkov
 from .dirichlet_histogram import DirichletHistogram
 from .dirichlet_markov import DirichletMarkov
-from .dirichlet_multinomial import DirichletMultinomial
 from .factors import log_evidences_of_factors as log_evidences_of_factors
 from .factors import nearest_factors as nearest_factors
 from .fixed_categorical import FixedCategorical as FixedCategorical
-from .gamma_poisson import GammaPoisson
 from .hyperparameters import Advice as Advice
 from .hyperparameters import Names, Scale
 from .hyperparameters import argument_names as argument_names

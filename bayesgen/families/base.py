@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn, Self, TypeAlias, TypeVar
 
@@ -424,6 +425,15 @@ class OpenFamily(IncompleteFamily, abc.ABC):
     def reparametrised(self, parameters: Mapping[str, Array]) -> Self:
         """The same prior, its sites in coordinates in which samplers move well near these parameters."""
         return self
+
+
+@functools.singledispatch
+def default_family(kind: Kind, is_sparse: bool) -> Family | None:
+    """The family of a column where none is chosen: that of the kind which it is modelled as; None where it has none.
+
+    A family registers itself for the kind whose default it is.
+    """
+    return None if kind.modelled_as == kind else default_family(kind.modelled_as, is_sparse)
 
 
 def _num_columns(summary: Any) -> int | None:

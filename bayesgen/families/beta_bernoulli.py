@@ -8,13 +8,13 @@ import numpyro
 import numpyro.distributions as dist
 from scipy.special import betaln, xlog1py, xlogy
 
-from bayesgen.data import BINARY
+from bayesgen.data import BINARY, Binary
 from bayesgen.records import fill, record
 from bayesgen.runtime import generator
 from bayesgen.statistics import BERNOULLI, RowDensity, Sums, log_rising, namespace
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
-from .base import Family, Key, ParameterTables, Traits
+from .base import Family, Key, ParameterTables, Traits, default_family
 from .hyperparameters import (
     ANONYMOUS,
     Hyperparameter,
@@ -142,3 +142,6 @@ class BetaBernoulli(Family):
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         return {"probs": ("class", "feature")}
+
+
+default_family.register(Binary, lambda kind, is_sparse: BetaBernoulli())

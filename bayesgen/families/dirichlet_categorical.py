@@ -6,12 +6,13 @@ from typing import Any, Self
 import numpy as np
 import numpyro.distributions as dist
 
-from bayesgen.data import CATEGORICAL, Schema
+from bayesgen.data import CATEGORICAL, Categorical, Schema
 from bayesgen.errors import ModelError
 from bayesgen.records import record
 from bayesgen.statistics import CategoricalLikelihood
 from bayesgen.typing import Array, Int
 
+from .base import default_family
 from .dirichlet import DirichletFamily
 from .hyperparameters import Scale, Stated
 
@@ -80,3 +81,6 @@ class DirichletCategorical(DirichletFamily):
         values = schema.categories[columns[0]]
         names = range(len(values)) if columns[1:] else [str(value) for value in values]
         return {**super().axis_names(schema, columns), "category": names}
+
+
+default_family.register(Categorical, lambda kind, is_sparse: DirichletCategorical())

@@ -13,7 +13,7 @@ from bayesgen.records import fill, record, static
 from bayesgen.statistics import HistogramLikelihood
 from bayesgen.typing import Array, Float, Int
 
-from .base import ParameterTables, shown
+from .base import ParameterTables, default_family, shown
 from .dirichlet import DirichletFamily
 from .hyperparameters import Hyperparameter, Scale, Stated, as_number, check_positive
 
@@ -170,3 +170,6 @@ def _agree(own: Float[Array, "... edges"], of_columns: Float[Array, "D edges"]) 
     columns = own.shape[-2] if own.ndim > 1 else 1
     alike = own.shape[-1] == of_columns.shape[-1] and columns in (1, len(of_columns))
     return alike and bool((own == of_columns).all())
+
+
+default_family.register(Binned, lambda kind, is_sparse: DirichletHistogram())

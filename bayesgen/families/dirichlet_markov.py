@@ -26,7 +26,7 @@ from bayesgen.runtime import chunks
 from bayesgen.statistics import Cells, RowDensity, Summary, Sums, namespace, sum_log_rising_of_cells
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Real
 
-from .base import IncompleteFamily, ParameterTables, Traits, shown
+from .base import IncompleteFamily, ParameterTables, Traits, default_family, shown
 from .dirichlet import DirichletFamily, check_unique, shares
 from .hyperparameters import ANONYMOUS, Names, Scale, Stated, broadcast, check_counted
 
@@ -432,3 +432,6 @@ class DirichletMarkov(IncompleteFamily, DirichletFamily):
         names = contexts.names(symbols)
         starts, whole = names[: contexts.num_starts], names[contexts.num_starts :]
         return {"symbol": symbols, "start": starts, "context": whole}
+
+
+default_family.register(SequenceOf, lambda kind, is_sparse: DirichletMarkov(end=kind.end) if kind.of_symbols else None)

@@ -10,7 +10,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from bayesgen.data import REAL
+from bayesgen.data import REAL, Real
 from bayesgen.errors import FitError
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
@@ -26,7 +26,7 @@ from bayesgen.statistics import (
 )
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
-from .base import Family, Key, ParameterTables, Traits, check_axes
+from .base import Family, Key, ParameterTables, Traits, check_axes, default_family
 from .hyperparameters import (
     ANONYMOUS,
     Hyperparameter,
@@ -326,3 +326,6 @@ class NormalInverseGamma(NoisyFamily):
             return {"mean": (), "variance": ()}
         axes = ("class",) * (not self.pooling.tied) + ("feature",) * (not self.pooling.spherical)
         return {"mean": ("class", "feature"), "variance": axes}
+
+
+default_family.register(Real, lambda kind, is_sparse: NormalInverseGamma())

@@ -11,9 +11,8 @@ from .chunking import (
     padded_size,
     table_chunks,
 )
-from .compilation import OwnedJit, compiled
+from .compilation import OwnedJit, Traced, compiled, needed_equations
 from .devices import carrying, check_not_forked, placed, requested, used
-from .interpretation import Traced, needed_equations
 from .progress import bar
 from .seeds import as_key, check_seed, generator, positions
 from .threads import (

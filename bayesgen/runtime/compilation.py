@@ -1,13 +1,303 @@
-"""Compiled functions that live as long as the object they were compiled for."""
+"""Functions traced once: compiled for as long as an object lives, or evaluated by NumPy, operation by operation.
 
+Compiling a function of a hundred operations takes half a second, and running it a millisecond. What runs a few times
+only, such as the experiments by which a program is understood, is evaluated by NumPy. Operations that are not listed
+are run by JAX, one by one.
+"""
+
+import dataclasses
 import functools
+import string
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import jax
+import numpy as np
+import scipy.special
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
+from numpyro.ops.provenance import track_deps_jaxpr
 
-from .interpretation import Traced
+Value = Any  # an array, or a JAX array of keys
+
+
+def needed_equations(jaxpr: Jaxpr, results: Sequence[Any]) -> list[Any]:
+    """The equations of a jaxpr on which these of its variables depend, in order."""
+    needed, equations = {var for var in results if not isinstance(var, Literal)}, []
+    for equation in reversed(jaxpr.eqns):
+        if not needed.isdisjoint(equation.outvars):
+            needed.update(var for var in equation.invars if not isinstance(var, Literal))
+            equations.append(equation)
+    return equations[::-1]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Traced:
+    """A function of arrays, traced for arguments of certain shapes and evaluated by NumPy.
+
+    Attributes:
+        jaxpr: of the function.
+        results: a pytree of places among the results of the jaxpr.
+    """
+
+    jaxpr: ClosedJaxpr
+    results: Any
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], *arguments: Any) -> "Traced":
+        """A function traced at arguments, of which shapes and dtypes matter alone."""
+        return cls.from_stage(jax.jit(function).trace(*arguments))
+
+    @classmethod
+    def from_stage(cls, traced: jax.stages.Traced) -> "Traced":
+        """A function traced by `jax.jit`."""
+        leaves, structure = jax.tree.flatten(traced.out_info)
+        return cls(traced.jaxpr, jax.tree.unflatten(structure, range(len(leaves))))
+
+    def only(self, choose: Callable[[Any], Any]) -> "Traced":
+        """The function with the results that are chosen from all."""
+        return Traced(self.jaxpr, choose(self.results))
+
+    @property
+    def variables(self) -> list[Any]:
+        """The variables of the results."""
+        return [self.jaxpr.jaxpr.outvars[place] for place in jax.tree.leaves(self.results)]
+
+    @property
+    def shapes(self) -> Any:
+        """Shapes and dtypes of the results."""
+        avals: Any = self.jaxpr.out_avals
+        return jax.tree.map(lambda place: jax.ShapeDtypeStruct(avals[place].shape, avals[place].dtype), self.results)
+
+    @functools.cached_property
+    def equations(self) -> list[Any]:
+        """The equations that the results need."""
+        return needed_equations(self.jaxpr.jaxpr, self.variables)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """The results, by NumPy."""
+        inputs: Any = self.jaxpr.jaxpr.invars
+        leaves = list(map(_as, jax.tree.leaves(arguments), inputs))
+        with np.errstate(all="ignore"):
+            found = _evaluated(self.jaxpr.jaxpr, self.equations, self.variables, self.jaxpr.consts, leaves)
+        return jax.tree.unflatten(jax.tree.structure(self.results), found)
+
+    def traceably(self, *arguments: Any) -> Any:
+        """The results, to be traced again."""
+        found = jaxpr_as_fun(self.jaxpr)(*jax.tree.leaves(arguments))
+        return jax.tree.map(lambda place: found[place], self.results)
+
+    def sources(self, *names: Any) -> Any:
+        """For each result, the names of the arguments that it depends on.
+
+        Args:
+            names: the function's arguments, with names in place of their arrays.
+        """
+        found = track_deps_jaxpr(self.jaxpr.jaxpr, [frozenset({name}) for name in jax.tree.leaves(names)])
+        return jax.tree.map(lambda place: found[place], self.results)
+
+
+def _evaluated(
+    jaxpr: Jaxpr, equations: Sequence[Any], results: Sequence[Any], constants: Sequence[Value], values: Sequence[Value]
+) -> list[Value]:
+    known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*constants, *values), strict=True))
+
+    def value_of(operand: Any) -> Value:
+        return _as(operand.val, operand) if isinstance(operand, Literal) else known[operand]
+
+    for equation in equations:
+        found = _results(equation, [value_of(operand) for operand in equation.invars])
+        for variable, value in zip(equation.outvars, found, strict=True):
+            known[variable] = _as(value, variable)
+    return [value_of(variable) for variable in results]
+
+
+def _whole(closed: ClosedJaxpr, values: Sequence[Value]) -> list[Value]:
+    """All results of an inner jaxpr."""
+    jaxpr = closed.jaxpr
+    return _evaluated(jaxpr, needed_equations(jaxpr, jaxpr.outvars), jaxpr.outvars, closed.consts, values)
+
+
+def _results(equation: Any, values: Sequence[Value]) -> Sequence[Value]:
+    name, parameters = equation.primitive.name, equation.params
+    inner = [value for value in parameters.values() if isinstance(value, ClosedJaxpr)]
+    if name in CALLS and len(inner) == 1:
+        return _whole(inner[0], values)
+    if name in _ELEMENTWISE:
+        return [_ELEMENTWISE[name](*values)]
+    if name in _RULES and (found := _RULES[name](values, parameters)) is not None:
+        return [found]
+    found = equation.primitive.bind(*values, **parameters)
+    return found if equation.primitive.multiple_results else [found]
+
+
+CALLS = ("jit", "pjit", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint", "closed_call")
+
+
+def _as(value: Value, variable: Any) -> Value:
+    """The value as an array of NumPy, of the dtype of a variable; keys as they are."""
+    dtype = variable.aval.dtype
+    return value if jax.dtypes.issubdtype(dtype, jax.dtypes.extended) else np.asarray(value, dtype)
+
+
+def _quotient(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
+    """The quotient; of integers, rounded towards zero."""
+    if numerator.dtype.kind == "f":
+        return numerator / denominator
+    return (numerator - np.fmod(numerator, denominator)) // denominator
+
+
+_ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
+    "abs": np.abs,
+    "add": np.add,
+    "and": np.bitwise_and,
+    "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
+    "copy": np.asarray,
+    "cos": np.cos,
+    "digamma": scipy.special.psi,
+    "div": _quotient,
+    "eq": np.equal,
+    "erf": scipy.special.erf,
+    "erf_inv": scipy.special.erfinv,
+    "erfc": scipy.special.erfc,
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "floor": np.floor,
+    "ge": np.greater_equal,
+    "gt": np.greater,
+    "is_finite": np.isfinite,
+    "le": np.less_equal,
+    "lgamma": scipy.special.gammaln,
+    "log": np.log,
+    "log1p": np.log1p,
+    "logistic": scipy.special.expit,
+    "lt": np.less,
+    "max": np.maximum,
+    "min": np.minimum,
+    "mul": np.multiply,
+    "ne": np.not_equal,
+    "neg": np.negative,
+    "not": np.invert,
+    "or": np.bitwise_or,
+    "pow": np.power,
+    "rem": np.fmod,
+    "sign": np.sign,
+    "sin": np.sin,
+    "sqrt": np.sqrt,
+    "square": np.square,
+    "stop_gradient": np.asarray,
+    "sub": np.subtract,
+    "tanh": np.tanh,
+}
+
+
+def _broadcast(x: np.ndarray, shape: Sequence[int], axes: Sequence[int]) -> np.ndarray:
+    sizes = dict(zip(axes, x.shape, strict=True))
+    return np.broadcast_to(x.reshape([sizes.get(axis, 1) for axis in range(len(shape))]), shape)
+
+
+def _pad(x: np.ndarray, filling: np.ndarray, edges: Sequence[tuple[int, int, int]]) -> np.ndarray | None:
+    if any(low < 0 or high < 0 or inside for low, high, inside in edges):
+        return None
+    return np.pad(x, [(low, high) for low, high, _ in edges], constant_values=filling)
+
+
+def _dot(left: np.ndarray, right: np.ndarray, dimension_numbers: Any) -> np.ndarray:
+    """Products summed over the axes that are contracted: axes of batches, of the left and of the right array."""
+    contracted, batches = dimension_numbers
+    letters = iter(string.ascii_letters)
+    of_left = [next(letters) for _ in range(left.ndim)]
+    of_right = [next(letters) for _ in range(right.ndim)]
+    for pairs in (contracted, batches):
+        for one, other in zip(*pairs, strict=True):
+            of_right[other] = of_left[one]
+    summed = {of_left[axis] for axis in contracted[0]}
+    first = [of_left[axis] for axis in batches[0]]
+    others = [letter for letter in (*of_left, *of_right) if letter not in summed and letter not in first]
+    return np.einsum(f"{''.join(of_left)},{''.join(of_right)}->{''.join((*first, *others))}", left, right)
+
+
+def _gathered(operand: np.ndarray, indices: np.ndarray, parameters: Mapping[str, Any]) -> np.ndarray:
+    """Slices of an array at indices, whose last axis has an index for each of some axes of the array."""
+    numbers, sizes = parameters["dimension_numbers"], parameters["slice_sizes"]
+    batch_shape, dropped = indices.shape[:-1], (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
+    kept = [axis for axis in range(operand.ndim) if axis not in dropped]
+    is_inside, places = np.ones(batch_shape, bool), []
+
+    def along(number: np.ndarray, axis: int, num_axes: int) -> np.ndarray:
+        return number.reshape([-1 if place == axis else 1 for place in range(num_axes)])
+
+    for axis, size in enumerate(operand.shape):
+        start = np.zeros((1,) * len(batch_shape), int)
+        if axis in numbers.start_index_map:
+            given, most = indices[..., numbers.start_index_map.index(axis)], size - sizes[axis]
+            is_inside &= (given >= 0) & (given <= most)
+            start = np.clip(given, 0, most)
+        elif axis in numbers.operand_batching_dims:
+            batch = numbers.start_indices_batching_dims[numbers.operand_batching_dims.index(axis)]
+            start = along(np.arange(size), batch, len(batch_shape))
+        start = start.reshape(start.shape + (1,) * len(kept))
+        if axis in kept:
+            start = start + along(np.arange(sizes[axis]), kept.index(axis), len(kept))
+        places.append(start)
+    found = operand[tuple(places)]
+    found = np.broadcast_to(found, (*batch_shape, *found.shape[len(batch_shape) :]))
+    if parameters["mode"] == jax.lax.GatherScatterMode.FILL_OR_DROP:
+        shown = is_inside.reshape(batch_shape + (1,) * len(kept))
+        found = np.where(shown, found, _filling(operand.dtype, parameters["fill_value"]))
+    return np.moveaxis(found, range(len(batch_shape), found.ndim), numbers.offset_dims)
+
+
+def _filling(dtype: np.dtype, stated: Any) -> Any:
+    """The value of a gather outside of its array: as stated or, as in JAX, NaN or an extreme integer."""
+    if stated is not None or dtype.kind in "fc":
+        return np.nan if stated is None else stated
+    return dtype.kind == "b" or (np.iinfo(dtype).min if dtype.kind == "i" else np.iinfo(dtype).max)
+
+
+def _cumulative(function: Any) -> Callable[..., Any]:
+    def rule(values: Sequence[Value], parameters: Mapping[str, Any]) -> np.ndarray:
+        (x,), axis = values, parameters["axis"]
+        return np.flip(function(np.flip(x, axis), axis), axis) if parameters["reverse"] else function(x, axis)
+
+    return rule
+
+
+def _reduction(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda values, parameters: function(values[0], axis=tuple(parameters["axes"]))
+
+
+_RULES: Mapping[str, Callable[[Sequence[Value], Mapping[str, Any]], Any]] = {
+    "argmax": lambda values, p: np.argmax(values[0], axis=p["axes"][0]),
+    "argmin": lambda values, p: np.argmin(values[0], axis=p["axes"][0]),
+    "broadcast_in_dim": lambda values, p: _broadcast(values[0], p["shape"], p["broadcast_dimensions"]),
+    "concatenate": lambda values, p: np.concatenate(values, p["dimension"]),
+    "convert_element_type": lambda values, p: values[0].astype(p["new_dtype"]),
+    "cumlogsumexp": _cumulative(np.logaddexp.accumulate),
+    "cummax": _cumulative(np.maximum.accumulate),
+    "cumprod": _cumulative(np.cumprod),
+    "cumsum": _cumulative(np.cumsum),
+    "dot_general": lambda values, p: _dot(values[0], values[1], p["dimension_numbers"]),
+    "gather": lambda values, p: _gathered(values[0], values[1], p),
+    "integer_pow": lambda values, p: values[0] ** p["y"],
+    "iota": lambda values, p: _broadcast(np.arange(p["shape"][p["dimension"]]), p["shape"], [p["dimension"]]),
+    "pad": lambda values, p: _pad(values[0], values[1], p["padding_config"]),
+    "reduce_and": _reduction(np.all),
+    "reduce_max": _reduction(np.max),
+    "reduce_min": _reduction(np.min),
+    "reduce_or": _reduction(np.any),
+    "reduce_prod": _reduction(np.prod),
+    "reduce_sum": _reduction(np.sum),
+    "reshape": lambda values, p: values[0].reshape(p["new_sizes"]),
+    "rev": lambda values, p: np.flip(values[0], p["dimensions"]),
+    "select_n": lambda values, p: np.where(values[0], values[2], values[1]) if len(values) == 3 else None,
+    "slice": lambda values, p: values[0][
+        tuple(map(slice, p["start_indices"], p["limit_indices"], p["strides"] or [1] * values[0].ndim))
+    ],
+    "sort": lambda values, p: np.sort(values[0], p["dimension"]) if len(values) == 1 else None,
+    "squeeze": lambda values, p: np.squeeze(values[0], tuple(p["dimensions"])),
+    "transpose": lambda values, p: np.transpose(values[0], p["permutation"]),
+}
 
 
 @runtime_checkable

@@ -39,11 +39,10 @@ from .conditioning import (
     observed_distances,
 )
 from .discrete import CategoricalLikelihood, sum_log_rising_of_cells
-from .expectation import expected_moments
 from .histogram import HistogramLikelihood, bin_moments, bin_widths, excess, flat_edges, quantiles
 from .latent import LATENT_CHUNK_NUMBERS, LatentDensity, LatentLikelihood, RetainedRows, StatesLikelihood
 from .moments import class_moments
-from .multivariate_normal import MultivariateNormalLikelihood
+from .multivariate_normal import MultivariateNormalLikelihood, expected_moments
 from .normal import NormalLikelihood, column_sums, few, median_of_draws, scaled_squares
 from .passes import Classes, Sample, class_counts, class_weights
 from .patterns import PatternMoments

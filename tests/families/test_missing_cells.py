@@ -9,8 +9,7 @@ from scipy import stats
 from test_laws import assert_maximum
 
 from bayesgen.errors import DataError, ModelError
-from bayesgen.families.dirichlet_multinomial import DirichletMultinomialDensity
-from bayesgen.families.gamma_poisson import NegativeBinomialDensity
+from bayesgen.families.counts import DirichletMultinomialDensity, NegativeBinomialDensity
 from bayesgen.families.student_t import MultivariateStudentTDensity, SphericalStudentTDensity, StudentTDensity
 
 close = np.testing.assert_allclose
