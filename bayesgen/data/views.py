@@ -103,7 +103,8 @@ class Table(abc.ABC):
 
     def count_unknown(self, cells: Mapping[str, int]) -> None:
         """Remember how many cells of these rows have unknown values, by column."""
-        self.unknown.update({(column, self.start): number for column, number in cells.items()})
+        for column, number in cells.items():
+            self.unknown[column, self.start] = number
 
     @property
     def unknown_cells(self) -> Mapping[str, int]:

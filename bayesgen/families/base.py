@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 import functools
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn, Self, TypeAlias, TypeVar
 
 import jax
@@ -107,12 +107,12 @@ class Family(abc.ABC):
     @property
     def unresolved(self) -> list[str]:
         """Names of the hyperparameters that are None."""
-        return _named(self, lambda value: value is None)
+        return _named(self, type(None))
 
     @property
     def hierarchical(self) -> list[str]:
         """Names of the hyperparameters that are NumPyro distributions."""
-        return _named(self, lambda value: isinstance(value, dist.Distribution))
+        return _named(self, dist.Distribution)
 
     def require_numbers(self, verb: str) -> None:
         """Refuse a closed form where a hyperparameter is a distribution or not yet resolved."""
@@ -319,11 +319,11 @@ class Family(abc.ABC):
         return {"feature": list(columns), "feature_2": list(columns)}
 
 
-def _named(family: Family, holds: Callable[[Any], bool]) -> list[str]:
-    """Names of the hyperparameters of which something holds, with those of families within."""
+def _named(family: Family, kind: type) -> list[str]:
+    """Names of the hyperparameters of this type, with those of families within."""
     names: list[str] = []
     for name, value in family.hyperparameters.items():
-        names += _named(value, holds) if isinstance(value, Family) else [name] * holds(value)
+        names += _named(value, kind) if isinstance(value, Family) else [name] * isinstance(value, kind)
     return names
 
 

@@ -154,18 +154,14 @@ def normalize(log_joint: Float[np.ndarray, "n K"]) -> tuple[Float[np.ndarray, "n
     log_probabilities, log_marginal = np.empty_like(log_joint), np.empty(len(log_joint))
 
     def fill(rows: slice) -> None:
-        log_probabilities[rows], log_marginal[rows] = _normalize(log_joint[rows])
+        top = log_joint[rows].max(axis=1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            shifted = log_joint[rows] - np.where(np.isneginf(top), 0.0, top)[:, None]
+            log_total = np.log(np.exp(shifted).sum(1))
+            log_probabilities[rows], log_marginal[rows] = shifted - log_total[:, None], top + log_total
 
     all_in_threads(fill, chunks(len(log_joint)))
     return log_probabilities, log_marginal
-
-
-def _normalize(log_joint: Float[np.ndarray, "n K"]) -> tuple[Float[np.ndarray, "n K"], Float[np.ndarray, " n"]]:
-    top = log_joint.max(axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        shifted = log_joint - np.where(np.isneginf(top), 0.0, top)[:, None]
-        log_total = np.log(np.exp(shifted).sum(1))
-        return shifted - log_total[:, None], top + log_total
 
 
 @by_content
@@ -352,6 +348,8 @@ OF_ALL_ROWS = ("classes", "device", "index")  # fields that are the same in all 
 
 def joined(answers: Sequence[Predicted]) -> Predicted:
     """The prediction of all rows from those of successive chunks."""
+    if len(answers) == 1:
+        return answers[0]
 
     def join(parts: list[Any]) -> Any:
         if isinstance(parts[0], PredictiveDistribution):
