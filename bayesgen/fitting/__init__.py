@@ -1,12 +1,12 @@
 """Training: a method turns a model and data into a `Fit`."""
 
-from .draws import fit_of_draws as fit_of_draws
 from .exact import Exact
 from .export import datatree as datatree
 from .fit import Fit
 from .fit import Trained as Trained
 from .nuts import NUTS
 from .nuts import about as about
+from .nuts import fit_of_draws as fit_of_draws
 from .point import MAP, MLE, Hybrid
 from .problem import FiniteProblem as FiniteProblem
 from .problem import Method

@@ -30,8 +30,7 @@ from bayesgen.typing import Float, Int, Seed, Shaped
 
 from .components import with_one_order
 from .export import to_datatree
-from .growth import with_class, with_classes_kept, with_rows
-from .summaries import Summaries
+from .summaries import Summaries, with_class, with_classes_kept, with_rows
 from .unobserved import HiddenStates, HiddenStatesRule, imputed, site_of_states, states_by
 
 if TYPE_CHECKING:

@@ -3,11 +3,14 @@
 from .answers import ClassPrediction, ContinuousPrediction, DensityPrediction
 from .answers import joined as joined
 from .answers import named_classes as named_classes
+from .bma import BMA
+from .conditional_average import ConditionalAverage
+from .plug_in import PlugIn
 from .predicting import answer as answer
 from .predicting import answer_of_rows as answer_of_rows
 from .predicting import in_chunks as in_chunks
 from .predicting import predict
-from .rules import BMA, ConditionalAverage, PlugIn, Rule
+from .rule import Rule
 
 # public names; the other ones are for other rooms
 __all__ = [

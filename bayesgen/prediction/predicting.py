@@ -17,7 +17,7 @@ from bayesgen.typing import Int
 
 from .answers import ClassPrediction, ContinuousPrediction, DensityPrediction, joined, named_classes
 from .averages import warn_of_few_draws
-from .rules import Rule
+from .rule import Rule
 
 CONTINUOUS_NUMBERS = 4  # per row, besides its cells: locations, scales, degrees of freedom, log densities
 AVERAGED_TABLES = 8  # of the size of a table of log-joints: means, errors and intermediate ones

@@ -1,13 +1,12 @@
-"""Rules of prediction: `PlugIn`, the two-step answer; `BMA`, the one-step answer; `ConditionalAverage`."""
+"""`BMA`, the one-step answer."""
 
-import abc
 import dataclasses
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from bayesgen.data import Rows
-from bayesgen.errors import PredictionError, check_whole
+from bayesgen.errors import PredictionError
 from bayesgen.fitting import Fit, HiddenStates
 from bayesgen.program import WHOLE
 from bayesgen.runtime import check_seed
@@ -15,7 +14,6 @@ from bayesgen.typing import Float, Int, Seed
 
 from .answers import ClassPrediction, ContinuousPrediction, normalize, with_information
 from .averages import (
-    CONDITIONAL,
     JOINT,
     JOINT_AND_ENTROPY,
     MIN_TAIL,
@@ -24,82 +22,11 @@ from .averages import (
     tail_indices,
     warn_of_few_draws,
 )
-from .hidden_states import states_of_draws, states_of_process
+from .hidden_states import states_of_draws
 from .responses import DrawnProcesses, OneProcess
+from .rule import Rule
 
 MIN_EFFECTIVE_DRAWS = 20
-
-
-class Rule(abc.ABC):
-    """A rule of prediction, with its arguments."""
-
-    def check_count(self, argument: str, value: object, least: int) -> None:
-        """Refuse a value that is not a whole number of at least `least`, naming rule and argument."""
-        check_whole(f"{type(self).__name__}: {argument}", value, least, PredictionError)
-
-    @abc.abstractmethod
-    def apply(self, fit: Fit, X: Any) -> ClassPrediction:
-        """Class probabilities of rows, as `fit.read` gives them or in any form that it takes."""
-
-    def respond(self, fit: Fit, rows: Rows) -> ContinuousPrediction:
-        """The distribution of the continuous label of rows, as `fit.read` gives them."""
-        raise PredictionError(f"{type(self).__name__} answers by classes, and this fit has a continuous label.")
-
-    def states(self, fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]) -> HiddenStates:
-        """The hidden states of sequences of these lengths: see `Fit.states`."""
-        raise PredictionError(f"{type(self).__name__} gives no hidden states. Use PlugIn() or BMA().")
-
-    def remedy(self, fit: Fit) -> str:
-        """Advice for rows that are impossible under every class."""
-        return "No process of the posterior makes them possible: look at these rows, or give the model a wider prior."
-
-    def averages_draws(self, fit: Fit) -> bool:
-        """Whether it averages over draws, so that a row costs more memory than its answer."""
-        return True
-
-
-@dataclasses.dataclass(frozen=True)
-class PlugIn(Rule):
-    """Two-step prediction: pick one process, then predict with it, p(y | x, Q).
-
-    Args:
-        at: which process: the posterior "mean" or "mode". A point fit (MLE, MAP) has one process, and both mean it. For
-            draws the mean is that of probabilities, rates, means and covariances (also where a program samples their
-            Cholesky factors); their mode is not known.
-    """
-
-    at: Literal["mean", "mode"] = "mean"
-
-    def __post_init__(self) -> None:
-        if self.at not in ("mean", "mode"):
-            raise PredictionError(f"PlugIn(at=...) takes 'mean' or 'mode', got {self.at!r}.")
-
-    def apply(self, fit: Fit, X: Any) -> ClassPrediction:
-        log_probabilities, log_marginal = normalize(fit.log_joint(X, at=self.at))
-        return ClassPrediction(log_probabilities, fit.classes, log_marginal)
-
-    def respond(self, fit: Fit, rows: Rows) -> ContinuousPrediction:
-        """p(y | x, Q) at the process."""
-        return OneProcess(fit, self.at).answer(rows)
-
-    def states(self, fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]) -> HiddenStates:
-        """Smoothed at the process, with its most probable paths."""
-        return states_of_process(fit, rows, site, lengths, self.at, self.apply(fit, rows))
-
-    def remedy(self, fit: Fit) -> str:
-        if fit.posterior.is_point:
-            return (
-                "Fit with Exact(), or with NUTS() where there is no closed form, and average (BMA), or with MAP() and "
-                "concentrations above 1."
-            )
-        if self.at == "mode":
-            return (
-                "Average instead (BMA), plug in the posterior mean (PlugIn(at='mean')), or give concentrations above 1."
-            )
-        return "Average instead (BMA), or look at these rows."
-
-    def averages_draws(self, fit: Fit) -> bool:
-        return False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,38 +110,3 @@ class BMA(Rule):
         error[(k >= NO_MEAN_K) & unseen[:, 0]] = np.inf
         answer = ClassPrediction(log_probabilities, fit.classes, log_marginal, error, pareto_k=k, is_robust=is_robust)
         return answer if self.entropy_draws == 0 else with_information(answer, averages, unknown=k >= NO_MEAN_K)
-
-
-@dataclasses.dataclass(frozen=True)
-class ConditionalAverage(Rule):
-    """The mean over draws of p(y | x, Q).
-
-    For a discriminative model this is Bayesian model averaging. For a generative one it differs from `BMA()`: processes
-    have the weights P(Q | T) alone, which ignore the information of x about Q.
-
-    Args:
-        num_draws: draws from the posterior of an exact fit; a sampled fit uses all of its draws.
-        seed: seed or JAX key of these draws.
-    """
-
-    num_draws: int = 4000
-    seed: Seed = 0
-
-    def __post_init__(self) -> None:
-        self.check_count("num_draws", self.num_draws, 1)
-        check_seed(self.seed)
-
-    def apply(self, fit: Fit, X: Any) -> ClassPrediction:
-        averages, _ = fit.reduce_draws(X, CONDITIONAL, num_draws=self.num_draws, seed=self.seed)
-        with np.errstate(divide="ignore"):
-            logs = np.log(averages["probabilities"])
-        answer = ClassPrediction(logs, fit.classes, averages["log_marginal"], averages["error"])
-        return with_information(answer, averages, unknown=False)
-
-    def respond(self, fit: Fit, rows: Rows) -> ContinuousPrediction:
-        """The equal mixture over draws of p(y | x, Q)."""
-        return DrawnProcesses.of(fit, False, self.num_draws, self.seed).answer(rows)
-
-    def states(self, fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]) -> HiddenStates:
-        """Averaged over draws of equal weights."""
-        return states_of_draws(fit, rows, site, lengths, False, self.apply(fit, rows))

@@ -1,0 +1,60 @@
+"""`PlugIn`, the two-step answer."""
+
+import dataclasses
+from typing import Any, Literal
+
+import numpy as np
+
+from bayesgen.data import Rows
+from bayesgen.errors import PredictionError
+from bayesgen.fitting import Fit, HiddenStates
+from bayesgen.typing import Int
+
+from .answers import ClassPrediction, ContinuousPrediction, normalize
+from .hidden_states import states_of_process
+from .responses import OneProcess
+from .rule import Rule
+
+
+@dataclasses.dataclass(frozen=True)
+class PlugIn(Rule):
+    """Two-step prediction: pick one process, then predict with it, p(y | x, Q).
+
+    Args:
+        at: which process: the posterior "mean" or "mode". A point fit (MLE, MAP) has one process, and both mean it. For
+            draws the mean is that of probabilities, rates, means and covariances (also where a program samples their
+            Cholesky factors); their mode is not known.
+    """
+
+    at: Literal["mean", "mode"] = "mean"
+
+    def __post_init__(self) -> None:
+        if self.at not in ("mean", "mode"):
+            raise PredictionError(f"PlugIn(at=...) takes 'mean' or 'mode', got {self.at!r}.")
+
+    def apply(self, fit: Fit, X: Any) -> ClassPrediction:
+        log_probabilities, log_marginal = normalize(fit.log_joint(X, at=self.at))
+        return ClassPrediction(log_probabilities, fit.classes, log_marginal)
+
+    def respond(self, fit: Fit, rows: Rows) -> ContinuousPrediction:
+        """p(y | x, Q) at the process."""
+        return OneProcess(fit, self.at).answer(rows)
+
+    def states(self, fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]) -> HiddenStates:
+        """Smoothed at the process, with its most probable paths."""
+        return states_of_process(fit, rows, site, lengths, self.at, self.apply(fit, rows))
+
+    def remedy(self, fit: Fit) -> str:
+        if fit.posterior.is_point:
+            return (
+                "Fit with Exact(), or with NUTS() where there is no closed form, and average (BMA), or with MAP() and "
+                "concentrations above 1."
+            )
+        if self.at == "mode":
+            return (
+                "Average instead (BMA), plug in the posterior mean (PlugIn(at='mean')), or give concentrations above 1."
+            )
+        return "Average instead (BMA), or look at these rows."
+
+    def averages_draws(self, fit: Fit) -> bool:
+        return False

@@ -1,0 +1,41 @@
+"""The contract of rules of prediction."""
+
+import abc
+from typing import Any
+
+import numpy as np
+
+from bayesgen.data import Rows
+from bayesgen.errors import PredictionError, check_whole
+from bayesgen.fitting import Fit, HiddenStates
+from bayesgen.typing import Int
+
+from .answers import ClassPrediction, ContinuousPrediction
+
+
+class Rule(abc.ABC):
+    """A rule of prediction, with its arguments."""
+
+    def check_count(self, argument: str, value: object, least: int) -> None:
+        """Refuse a value that is not a whole number of at least `least`, naming rule and argument."""
+        check_whole(f"{type(self).__name__}: {argument}", value, least, PredictionError)
+
+    @abc.abstractmethod
+    def apply(self, fit: Fit, X: Any) -> ClassPrediction:
+        """Class probabilities of rows, as `fit.read` gives them or in any form that it takes."""
+
+    def respond(self, fit: Fit, rows: Rows) -> ContinuousPrediction:
+        """The distribution of the continuous label of rows, as `fit.read` gives them."""
+        raise PredictionError(f"{type(self).__name__} answers by classes, and this fit has a continuous label.")
+
+    def states(self, fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]) -> HiddenStates:
+        """The hidden states of sequences of these lengths: see `Fit.states`."""
+        raise PredictionError(f"{type(self).__name__} gives no hidden states. Use PlugIn() or BMA().")
+
+    def remedy(self, fit: Fit) -> str:
+        """Advice for rows that are impossible under every class."""
+        return "No process of the posterior makes them possible: look at these rows, or give the model a wider prior."
+
+    def averages_draws(self, fit: Fit) -> bool:
+        """Whether it averages over draws, so that a row costs more memory than its answer."""
+        return True
