@@ -131,7 +131,8 @@ def few(draws: Float[Array, "draws ..."]) -> Float[Array, "few ..."]:
 
 def median_of_draws(draws: Float[Array, " draws *shape"]) -> Float[Array, " *shape"]:
     """The elementwise median of draws, which outliers do not move."""
-    return jnp.median(few(draws), axis=0)
+    ordered = jnp.sort(few(draws), axis=0)
+    return 0.5 * (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2])
 
 
 def scaled_squares(

@@ -383,7 +383,8 @@ def test_no_sequences_and_no_steps_have_no_states(words, numbers):
     assert numbers.states({"x": []}, rule=bg.PlugIn()).probabilities.shape[0] == 0
     for nothing in (np.zeros((0, 4), int), []):
         assert words.states({"x": nothing}, rule=bg.PlugIn()).probabilities.shape == (0, 1, NUM_STATES)
-    assert words.states({"x": np.full((2, 4), -1)}, rule=bg.PlugIn()).lengths.tolist() == [0, 0]
+    empty = np.full((len(WORDS), NUM_STEPS), -1)  # as many as are asked for elsewhere, which compiles nothing
+    assert words.states({"x": empty}, rule=bg.PlugIn()).lengths.tolist() == [0] * len(WORDS)
 
 
 def test_what_tells_nothing_of_states_is_refused(words):

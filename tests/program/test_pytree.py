@@ -38,6 +38,7 @@ def answered(spread):
 
 
 def test_what_was_compiled_goes_with_the_last_program_that_it_serves():
+    gc.freeze()  # what is there already, and takes long to look through
     fit, references = answered(3.0)
     with compilations() as compiled:
         twin, again = answered(3.0)

@@ -171,18 +171,21 @@ def test_errors_of_energy_are_of_order_two(density):
     energy = -density(position) + 0.5 * (momentum**2).sum()
     errors = []
     for num_steps in (64, 128, 256, 512):  # over a time of 4
-        energies = path(density, position, momentum, 4 / num_steps, num_steps)[2]
+        energies = path(density, position, momentum, 4 / num_steps, 512)[2][:num_steps]
         errors.append(np.abs(np.asarray(energies) - energy).max())
     np.testing.assert_allclose(np.log2(np.divide(errors[:-1], errors[1:])), 2.0, atol=0.05)
 
 
-def test_the_two_sides_mirror_each_other(density):
-    position, momentum = start(density)
+def one_step(density, position, momentum, directions):
+    """A trajectory of one leapfrog step."""
     potential = potential_of(density)
     value, gradient = potential(position)
-    step_size = jnp.asarray(0.3)
-    right, _ = extend(potential, begin(position, value, gradient, momentum, RIGHT), step_size, jnp.zeros(2))
-    left, _ = extend(potential, begin(position, value, gradient, -momentum, LEFT), step_size, jnp.zeros(2))
+    return extend(potential, begin(position, value, gradient, momentum, directions), 0.3, jnp.zeros(2))[0]
+
+
+def test_the_two_sides_mirror_each_other(density):
+    position, momentum = start(density)
+    right, left = (jax.jit(one_step)(density, position, *side) for side in ((momentum, RIGHT), (-momentum, LEFT)))
     np.testing.assert_allclose(left.ends[0, POSITION], right.ends[1, POSITION], atol=1e-14)
     np.testing.assert_allclose(left.ends[0, MOMENTUM], -right.ends[1, MOMENTUM], atol=1e-14)
     np.testing.assert_allclose(left.ends[0, GRADIENT], right.ends[1, GRADIENT], atol=1e-14)
