@@ -16,10 +16,11 @@ from bayesgen.log_density import LogDensity
 from bayesgen.typing import Float
 
 from .curvature import Curvature, curvature_at
-from .quasi_newton import MOST_DENSE_AXES, Axes, Evaluator, Points, Vector, along, begin, evaluator_of, unit_axes
+from .quasi_newton import MOST_DENSE_AXES, Axes, Climb, Evaluator, Points, Vector, along, begin, evaluator_of, unit_axes
 
 EIGEN_LIMIT = 1200  # dimensions up to which flat directions are searched by eigenvalues
-ROUNDS, CLIMB_STEPS, STEPS_A_CALL = 20, 400, 25  # of a search; evaluations of a climb, and of one call
+ROUNDS, CLIMB_STEPS = 20, 400  # climbs from one start, and evaluations of each
+STEPS_A_CALL, STEPS_TOGETHER = 25, 4  # of a climb before it is compared with known optima, alone and with others
 LAST_DECREMENT = 1e-20  # product of gradient and next step where a climb ends: 1e-10 of a standard deviation
 RIDGE_DECREMENT = 1e-16  # likewise along a ridge, from where a direction of recession can still be seen
 NEWTON_DECREMENT, ROUNDED_DECREMENT = 1e-17, 1e-10  # by the curvature, where a search ends; where rounding ends it
@@ -136,11 +137,29 @@ def climb(evaluator: Evaluator, starts: Iterable[Vector]) -> list[Optimum]:
     Raises:
         FitError: where the density is finite at none of them.
     """
+    waiting = [
+        _Route.begin(Optimum(start, -np.inf, np.zeros_like(start)), unit_axes(len(start)), 1) for start in starts
+    ]
+    waiting.reverse()
+    routes: list[_Route] = []
     optima: list[Optimum] = []
-    for start in starts:
-        optimum = _climb(evaluator, start, optima)
-        if np.isfinite(optimum.value) and not any(other.is_at(optimum.vector, optimum.value) for other in optima):
-            optima.append(optimum)
+    while routes or waiting:
+        while waiting and len(routes) < (evaluator.climbs_at_once if optima else 1):  # most lead to the same one
+            routes.append(waiting.pop())
+        following = []
+        for route in _continued(evaluator, routes):
+            if any(known.converged and known.is_at(route.vector, route.value) for known in optima):
+                continue  # there is no need for its last digits again
+            if not route.is_over:
+                following.append(route)
+                continue
+            optimum = _end(evaluator, route)
+            if optimum.status is Status.UNFINISHED and route.num_rounds < ROUNDS:
+                assert optimum.curvature is not None
+                following.append(_Route.begin(optimum, optimum.curvature.axes(), route.num_rounds + 1))
+            elif np.isfinite(optimum.value) and not any(at.is_at(optimum.vector, optimum.value) for at in optima):
+                optima.append(optimum)
+        routes = following
     if not optima:
         raise FitError("The density is not finite at any starting point: check the priors and the data's scale.")
     return sorted(optima, key=lambda optimum: -optimum.value)
@@ -181,31 +200,73 @@ def _as_peak(evaluator: Evaluator, optimum: Optimum) -> Optimum | None:
     return dataclasses.replace(optimum, status=Status.CONVERGED) if falls.all() else None
 
 
-def _climb(evaluator: Evaluator, start: Vector, optima: Sequence[Optimum]) -> Optimum:
-    """The optimum above a start; a known one where the climb leads to it."""
-    optimum, axes = Optimum(start, -np.inf, np.zeros_like(start)), unit_axes(len(start))
-    for _ in range(ROUNDS):
-        climb = begin(np.zeros_like(start))
-        for _ in range(CLIMB_STEPS // STEPS_A_CALL):
-            climb = evaluator.climb(optimum.vector, axes, climb, STEPS_A_CALL, LAST_DECREMENT)
-            vector, value = optimum.vector + along(axes, climb.point), float(climb.value)
-            known = next((known for known in optima if known.converged and known.is_at(vector, value)), None)
-            if known is not None:
-                return known  # there is no need for its last digits again
-            if climb.is_over:
-                break
-        before, (value, gradient) = optimum.value, evaluator.at(vector)
-        if not np.isfinite(value):
-            return Optimum(vector, value, gradient, Status.NOT_FINITE)
-        curvature = curvature_at(evaluator, vector)
-        optimum = Optimum(vector, value, gradient, curvature=curvature)
-        decrement = _decrement(optimum)
-        if decrement <= (ROUNDED_DECREMENT if value <= before else NEWTON_DECREMENT):
-            return dataclasses.replace(optimum, status=Status.CONVERGED)
-        if (np.isinf(decrement) and climb.is_converged) or value <= before:
-            return optimum
-        axes = curvature.axes()
-    return optimum
+@dataclasses.dataclass(frozen=True)
+class _Route:
+    """A climb under way, in coordinates scaled by the curvature where the last one ended.
+
+    Attributes:
+        origin: where the last one ended.
+        axes: of the coordinates about it.
+        num_rounds: number of climbs from the start.
+        climb: the climb so far.
+        num_steps: number of its evaluations, about.
+    """
+
+    origin: Optimum
+    axes: Axes
+    num_rounds: int
+    climb: Climb
+    num_steps: int = 0
+
+    @classmethod
+    def begin(cls, origin: Optimum, axes: Axes, num_rounds: int) -> "_Route":
+        """The first point of a route."""
+        return cls(origin, axes, num_rounds, begin(np.zeros_like(origin.vector)))
+
+    @property
+    def vector(self) -> Vector:
+        """The highest point so far."""
+        return self.origin.vector + along(self.axes, self.climb.point)
+
+    @property
+    def value(self) -> float:
+        """The log density there."""
+        return float(self.climb.value)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the climb has ended, or has taken all its steps."""
+        return bool(self.climb.is_over) or self.num_steps >= CLIMB_STEPS
+
+
+def _continued(evaluator: Evaluator, routes: Sequence[_Route]) -> list[_Route]:
+    """Routes after some evaluations of each."""
+    size = STEPS_A_CALL if evaluator.climbs_at_once == 1 else STEPS_TOGETHER
+    climbs = evaluator.climb(
+        [route.origin.vector for route in routes],
+        [route.axes for route in routes],
+        [route.climb for route in routes],
+        size,
+        LAST_DECREMENT,
+    )
+    return [
+        dataclasses.replace(route, climb=climb, num_steps=route.num_steps + size)
+        for route, climb in zip(routes, climbs, strict=True)
+    ]
+
+
+def _end(evaluator: Evaluator, route: _Route) -> Optimum:
+    """The end of a climb; `Status.UNFINISHED` where another one may come higher."""
+    before, vector = route.origin.value, route.vector
+    value, gradient = evaluator.at(vector)
+    if not np.isfinite(value):
+        return Optimum(vector, value, gradient, Status.NOT_FINITE)
+    optimum = Optimum(vector, value, gradient, curvature=curvature_at(evaluator, vector))
+    decrement = _decrement(optimum)
+    if decrement <= (ROUNDED_DECREMENT if value <= before else NEWTON_DECREMENT):
+        return dataclasses.replace(optimum, status=Status.CONVERGED)
+    is_last = (np.isinf(decrement) and bool(route.climb.is_converged)) or value <= before
+    return optimum if is_last else dataclasses.replace(optimum, status=Status.UNFINISHED)
 
 
 def _decrement(optimum: Optimum) -> float:
@@ -276,7 +337,7 @@ def _supremum(evaluator: Evaluator, start: Vector) -> Optimum:
         return Optimum(start, value, gradient, Status.NOT_FINITE)
     recession: Vector | None = None  # the last step beyond which the slope did not turn
     for _ in range(ROUNDS):
-        climb = evaluator.climb(vector, axes, begin(np.zeros_like(start)), RIDGE_STEPS, RIDGE_DECREMENT)
+        (climb,) = evaluator.climb([vector], [axes], [begin(np.zeros_like(start))], RIDGE_STEPS, RIDGE_DECREMENT)
         vector, step = vector + along(axes, climb.point), np.asarray(along(axes, climb.direction))
         value, gradient = evaluator.at(vector)
         ended = functools.partial(Optimum, vector, value, gradient)

@@ -5,13 +5,14 @@ whole climb is one loop with one evaluation of the density in it, so that it com
 evaluation, and vectorises over starts and over densities. It is written for NumPy and JAX: where the density is
 compiled already, as the sampler is, steps are taken by NumPy and nothing else is compiled.
 
-Source: Nocedal and Wright (2006), Numerical optimization, algorithm 7.5 (L-BFGS) in the compact form of theorem 7.4,
+Source: Nocedal and Wright (2006), Numerical optimization, algorithm 7.5 (L-BFGS) in the compact form of Byrd,
+Nocedal and Schnabel (1994), Representations of quasi-Newton matrices and their use in limited memory methods, eq. 3.1,
 with line searches that halve and double as in algorithm 3.1; Hager and Zhang (2005), A new conjugate gradient method
 with guaranteed descent and an efficient line search, eq. 4.1, for steps whose gain is below rounding.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -64,7 +65,7 @@ class Climb(NamedTuple):
     @property
     def trial(self) -> Point:
         """The point to be evaluated."""
-        return self.point + self.length * self.direction
+        return self.point + self.length[..., None] * self.direction
 
 
 def begin(start: Float[np.ndarray, " D"]) -> Climb:
@@ -84,9 +85,9 @@ def advance(climb: Climb, value: Scalar, gradient: Point, decrement: Scalar) -> 
         decrement: the product of gradient and next step below which the climb has converged.
     """
     xp = namespace(climb.point, value, gradient)
-    slope, new_slope = climb.gradient @ climb.direction, gradient @ climb.direction
+    slope, new_slope = (climb.gradient * climb.direction).sum(-1), (gradient * climb.direction).sum(-1)
     is_first = climb.value == -np.inf
-    is_finite = xp.isfinite(value) & xp.isfinite(gradient).all()
+    is_finite = xp.isfinite(value) & xp.isfinite(gradient).all(-1)
     gain = xp.where(is_first, 0.0, value - climb.value)
     rounding = ROUNDING * xp.abs(xp.where(is_first, 0.0, climb.value))
     is_higher = gain >= xp.maximum(ENOUGH_GAIN * climb.length * slope, rounding)
@@ -95,25 +96,26 @@ def advance(climb: Climb, value: Scalar, gradient: Point, decrement: Scalar) -> 
     is_short = is_taken & ~is_first & (new_slope > STEEP * slope)
     turns = is_taken & ~is_first & ~is_short
 
-    fall = climb.gradient - gradient
     product = climb.length * (slope - new_slope)
     scale = xp.where(turns & (product > 0), 1 / xp.sqrt(xp.where(product > 0, product, 1.0)), 0.0)
+    fall = xp.where(is_finite[..., None], climb.gradient - gradient, 0.0)
     memory = climb.moves, climb.falls, climb.inverse
-    updated = _remembered(xp, *memory, scale * climb.length * climb.direction, scale * xp.where(is_finite, fall, 0.0))
-    moves, falls, inverse = (xp.where(scale > 0, new, old) for new, old in zip(updated, memory, strict=True))
+    updated = _remembered(xp, *memory, (scale * climb.length)[..., None] * climb.direction, scale[..., None] * fall)
+    is_kept = (scale > 0)[..., None, None]
+    moves, falls, inverse = (xp.where(is_kept, new, old) for new, old in zip(updated, memory, strict=True))
 
-    point, new_value = xp.where(is_taken, climb.trial, climb.point), xp.where(is_taken, value, climb.value)
-    new_gradient = xp.where(is_taken, gradient, climb.gradient)
+    point = xp.where(is_taken[..., None], climb.trial, climb.point)
+    new_gradient = xp.where(is_taken[..., None], gradient, climb.gradient)
     step = _quasi_newton(xp, moves, falls, inverse, new_gradient)
-    promised = new_gradient @ step
+    promised = (new_gradient * step).sum(-1)
     is_new = is_first | turns
     is_converged = is_finite & is_new & (promised <= decrement)
     halvings = xp.where(is_taken, 0, climb.halvings + 1)
     return Climb(
         point=point,
-        value=new_value,
+        value=xp.where(is_taken, value, climb.value),
         gradient=new_gradient,
-        direction=xp.where(is_new, step, climb.direction),
+        direction=xp.where(is_new[..., None], step, climb.direction),
         length=xp.where(is_new, 1.0, xp.where(is_short, 2.0, 0.5) * climb.length),
         moves=moves,
         falls=falls,
@@ -124,22 +126,25 @@ def advance(climb: Climb, value: Scalar, gradient: Point, decrement: Scalar) -> 
     )
 
 
-def _remembered(xp: Any, moves: Any, falls: Any, inverse: Any, move: Any, fall: Any) -> tuple[Any, Any, Any]:
+def _remembered(xp: Any, moves: Array, falls: Array, inverse: Array, move: Point, fall: Point) -> tuple[Array, ...]:
     """The memory with one more pair in place of the oldest."""
-    moves, falls, inverse = moves[1:], falls[1:], inverse[1:, 1:]
-    column = -inverse @ (moves @ fall)
-    last = xp.concatenate([xp.zeros(MEMORY - 1), xp.ones(1)])
-    inverse = xp.concatenate([xp.concatenate([inverse, column[:, None]], axis=1), last[None]])
-    return xp.concatenate([moves, move[None]]), xp.concatenate([falls, fall[None]]), inverse
+    moves, falls, inverse = moves[..., 1:, :], falls[..., 1:, :], inverse[..., 1:, 1:]
+    column = -inverse @ (moves @ fall[..., None])
+    last = xp.broadcast_to(np.eye(MEMORY)[-1:], (*move.shape[:-1], 1, MEMORY))
+    inverse = xp.concatenate([xp.concatenate([inverse, column], axis=-1), last], axis=-2)
+    moves, falls = (xp.concatenate([kept, new[..., None, :]], axis=-2) for kept, new in ((moves, move), (falls, fall)))
+    return moves, falls, inverse
 
 
-def _quasi_newton(xp: Any, moves: Any, falls: Any, inverse: Any, gradient: Any) -> Any:
+def _quasi_newton(xp: Any, moves: Array, falls: Array, inverse: Array, gradient: Point) -> Point:
     """The step to the maximum by the curvature that the memory shows; of length one at most without memory."""
-    square = (falls[-1] ** 2).sum()
-    width = xp.where(square > 0, 1 / xp.where(square > 0, square, 1.0), 1 / xp.maximum(1.0, xp.linalg.norm(gradient)))
-    inner = inverse @ (moves @ gradient)
-    outer = inverse.T @ (inner + width * (falls @ (inner @ falls - gradient)))
-    return width * (gradient - inner @ falls) + outer @ moves
+    square, norm = (falls[..., -1, :] ** 2).sum(-1), xp.sqrt((gradient**2).sum(-1))
+    width = xp.where(square > 0, 1 / xp.where(square > 0, square, 1.0), 1 / xp.maximum(1.0, norm))[..., None, None]
+    column = gradient[..., None]
+    inner = inverse @ (moves @ column)
+    rest = column - falls.mT @ inner
+    step = width * rest + moves.mT @ (inverse.mT @ (inner - width * (falls @ rest)))
+    return step[..., 0]
 
 
 POINTS_A_CALL = 16  # evaluated by one call of a compiled function, at most
@@ -154,9 +159,14 @@ Values: TypeAlias = Float[np.ndarray, " points"]
 Axes: TypeAlias = Float[Array, "D ..."]  # of coordinates: a matrix whose columns they are, or a width for each
 
 
-def along(axes: Axes, place: Float[Array, " D"]) -> Float[Array, " D"]:
+def along(axes: Axes, place: Point) -> Point:
     """The move by a place in the coordinates of axes."""
-    return axes @ place if axes.ndim == 2 else axes * place
+    return (axes @ place[..., None])[..., 0] if axes.ndim > place.ndim else axes * place
+
+
+def slope_along(axes: Axes, gradient: Point) -> Point:
+    """The gradient in the coordinates of axes."""
+    return along(axes.mT if axes.ndim > gradient.ndim else axes, gradient)
 
 
 def unit_axes(dimension: int) -> Axes:
@@ -250,17 +260,31 @@ class Evaluator:
         """Gradients at points."""
         return self.evaluate(points)[1]
 
-    def climb(self, center: Vector, axes: Axes, climb: Climb, most_steps: int, decrement: float) -> Climb:
-        """As `climbed`."""
+    @property
+    def climbs_at_once(self) -> int:
+        """Number of climbs that are best taken together: NumPy takes the steps of many for the price of one."""
+        return 1 if self.compiled is not None else POINTS_A_CALL
+
+    def climb(
+        self,
+        centers: Sequence[Vector],
+        axes: Sequence[Axes],
+        climbs: Sequence[Climb],
+        most_steps: int,
+        decrement: float,
+    ) -> list[Climb]:
+        """Climbs as `climbed`; those by NumPy until one of them is over."""
         if self.compiled is not None:
-            return self.compiled(center, axes, climb, most_steps, decrement)
+            each = zip(centers, axes, climbs, strict=True)
+            return [self.compiled(*one, most_steps, decrement) for one in each]
+        center, axis, climb = np.stack(centers), np.stack(axes), Climb(*map(np.stack, zip(*climbs, strict=True)))
         with np.errstate(all="ignore"):
             for _ in range(most_steps):
-                value, gradient = self.at(center + along(axes, climb.trial))
-                climb = advance(climb, np.asarray(value), along(axes.T, gradient), np.asarray(decrement))
-                if climb.is_over:
+                values, gradients = self.evaluate(center + along(axis, climb.trial))
+                climb = advance(climb, values, slope_along(axis, gradients), np.asarray(decrement))
+                if climb.is_over.any():
                     break
-        return climb
+        return [Climb(*parts) for parts in zip(*climb, strict=True)]
 
 
 def evaluator_of(density: LogDensity) -> Evaluator:

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bayesgen.errors import FitError
 from bayesgen.log_density import LogDensity
 from bayesgen.records import record, static
 from bayesgen.solvers import Status, maximize
@@ -89,6 +90,47 @@ def test_climbs_of_several_densities_at_once_are_those_of_each_alone():
     assert np.asarray(converged).all()
     np.testing.assert_allclose(together, alone, atol=1e-12)
     np.testing.assert_allclose(together, counts / counts.sum(1, keepdims=True), atol=1e-10)
+
+
+def test_steps_of_several_climbs_at_once_are_those_of_each_alone():
+    """NumPy's climbs: coordinates of each, trials that are refused or not finite, and one that has nowhere to go."""
+    rng = np.random.default_rng(2)
+    centers, scales = rng.normal(size=(5, 4)), np.exp(rng.normal(size=(5, 4)))
+    axes = rng.normal(size=(5, 4, 4))
+    centers[3] = -20.0
+
+    def evaluate(points):
+        with np.errstate(all="ignore"):
+            values, gradients = -np.cosh(points).sum(1) + np.log(points.sum(1) + 12), -np.sinh(points)
+            return values, gradients + 1 / (points.sum(1, keepdims=True) + 12)
+
+    evaluator = Evaluator(evaluate)
+    for all_axes in (axes, scales):
+        begun = [begin(np.zeros(4)) for _ in centers]
+        together = alone = begun
+        for _ in range(12):
+            alone = [
+                evaluator.climb([center], [its], [climb], 1, LAST_DECREMENT)[0]
+                for center, its, climb in zip(centers, all_axes, alone, strict=True)
+            ]
+            together = evaluator.climb(centers, all_axes, together, 1, LAST_DECREMENT)
+        assert together[3].is_over and not together[3].is_converged
+        assert max(climb.value for climb in together) > -4 + np.log(12)
+        for one, other in zip(together, alone, strict=True):
+            np.testing.assert_allclose(one.point, other.point, atol=1e-12)
+            assert one.is_over == other.is_over
+
+
+def test_a_density_that_is_finite_nowhere_is_refused():
+    density = Dirichlet(np.array([3.0, 8.0, 5.0, 2.0]), "nowhere")
+    with jax.enable_x64(True), pytest.raises(FitError, match="not finite at any starting point"):
+        maximize(density, np.zeros((1, 4)), 1)
+
+    def evaluate(points):
+        return np.full(len(points), np.nan), np.full(points.shape, np.nan)
+
+    with pytest.raises(FitError, match="not finite at any starting point"):
+        search(Evaluator(evaluate), [np.zeros(4), np.ones(4)])
 
 
 @pytest.mark.parametrize(
